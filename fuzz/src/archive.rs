@@ -1,7 +1,7 @@
 //! Archives, plain or compressed: any bytes are unpacked within bounds or refused.
 
 use trimtab::cmd::bench::tree::archive::unpack;
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// Names and contents take no more.
 const MOST: Bytes = Bytes(1 << 20);

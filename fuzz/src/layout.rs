@@ -3,9 +3,9 @@
 
 use trimtab::trim::layout::Layout;
 use trimtab::trim::{btrfs, ext4, xfs};
-use trimtab_core::policy::{Action, Observation, PolicySpec, State};
-use trimtab_core::target::{TrimOutcome, TrimWindow};
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_sim::policy::{Action, Observation, PolicySpec, State};
+use trimtab_sim::target::{TrimOutcome, TrimWindow};
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Passes of more requests than this are not followed to their end.
 const REQUESTS_MAX: usize = 300;

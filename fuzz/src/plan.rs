@@ -1,6 +1,6 @@
 //! Plans of sweeps: any text is read or refused in one line, and each cell of what is read has a place.
 
-use trimtab_core::sweep::Plan;
+use trimtab_study::sweep::Plan;
 
 /// One input.
 pub fn run(text: &str) {

@@ -1,8 +1,8 @@
 //! The small languages of the command line: whatever they say, it is refused, or what is shown again means the same.
 
-use trimtab_core::data::DataClass;
-use trimtab_core::policy::{PolicySpec, State};
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_drive::data::DataClass;
+use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// One input.
 pub fn run(text: &str) {

@@ -1,14 +1,14 @@
 //! Drive specification files: whatever they say, they are read or refused with one line; and what is accepted runs, whatever the
 //! drive looks like, as long as it is small enough to try.
 
-use trimtab_core::data::DataClass;
-use trimtab_core::drive::hdd::Hdd;
-use trimtab_core::drive::spec::file;
-use trimtab_core::drive::spec::{DriveSpec, Medium};
-use trimtab_core::drive::ssd::Ssd;
-use trimtab_core::drive::{Command, Device, Extent, Ranges};
-use trimtab_core::rng::Stream;
-use trimtab_core::units::Nanos;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::hdd::Hdd;
+use trimtab_drive::spec::file;
+use trimtab_drive::spec::{DriveSpec, Medium};
+use trimtab_drive::ssd::Ssd;
+use trimtab_drive::{Command, Device, Extent, Ranges};
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::Nanos;
 
 /// One input.
 pub fn run(text: &str) {

@@ -1,6 +1,6 @@
 //! Trace readers: every line of every format is read, passed over or refused.
 
-use trimtab_core::trace::{Action, Format, Kind, Lines, Reading};
+use trimtab_sim::trace::{Action, Format, Kind, Lines, Reading};
 
 /// One input.
 pub fn run(text: &str) {

@@ -7,13 +7,13 @@ use pyo3::types::PyDict;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
-use trimtab_core::drive::shipped;
-use trimtab_core::drive::spec::DriveSpec;
-use trimtab_core::drive::spec::file::{self, parse};
-use trimtab_core::drive::spec::text;
-use trimtab_core::run::Warning;
-use trimtab_core::sweep::{Value, settings};
-use trimtab_core::usage::{did_you_mean, similar};
+use trimtab_drive::shipped;
+use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::spec::file::{self, parse};
+use trimtab_drive::spec::text;
+use trimtab_sim::run::Warning;
+use trimtab_study::sweep::{Value, settings};
+use trimtab_drive::usage::{did_you_mean, similar};
 
 /// No specification is longer.
 const SPEC_BYTES_MAX: u64 = 1 << 20;

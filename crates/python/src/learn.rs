@@ -8,11 +8,11 @@ use crate::{aside, error};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::atomic::Ordering;
-use trimtab_core::drive::spec::twin::{Origin, Parameter, Twin};
-use trimtab_core::learn::candidate::Candidate;
-use trimtab_core::learn::fit::{Show, Tries};
-use trimtab_core::learn::learned::Measured;
-use trimtab_core::learn::{Budget, Observation, Observer};
+use trimtab_drive::spec::twin::{Origin, Parameter, Twin};
+use trimtab_study::learn::candidate::Candidate;
+use trimtab_study::learn::fit::{Show, Tries};
+use trimtab_study::learn::learned::Measured;
+use trimtab_study::learn::{Budget, Observation, Observer};
 
 /// Candidates on threads.
 struct OnThreads<'a> {

@@ -27,7 +27,7 @@ fn error(text: impl Into<String>) -> PyErr {
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Error", module.py().get_type::<Error>())?;
-    module.add("MODEL", trimtab_core::sweep::MODEL)?;
+    module.add("MODEL", trimtab_study::sweep::MODEL)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<drive::Drive>()?;
     module.add_class::<plan::Plan>()?;

@@ -13,18 +13,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use trimtab_core::drive::spec::file::{Drive, parse};
-use trimtab_core::runner::End;
-use trimtab_core::sweep::detail::{self, Keep};
-use trimtab_core::sweep::settings::is_path;
-use trimtab_core::sweep::table::{Outcome, Row, SCHEMA, outcome};
-use trimtab_core::sweep::{Asked, Cell, MODEL, Sources, id_of_impossible, short_hash};
+use trimtab_drive::spec::file::{Drive, parse};
+use trimtab_sim::runner::End;
+use trimtab_study::sweep::detail::{self, Keep};
+use trimtab_study::sweep::settings::is_path;
+use trimtab_study::sweep::table::{Outcome, Row, SCHEMA, outcome};
+use trimtab_study::sweep::{Asked, Cell, MODEL, Sources, id_of_impossible, short_hash};
 
 /// A plan.
 #[pyclass(frozen, module = "trimtab")]
 pub struct Plan {
     text: String,
-    plan: trimtab_core::sweep::Plan,
+    plan: trimtab_study::sweep::Plan,
     directory: PathBuf,
     /// Drives and traces by the paths that the plan has, where they were given and are not to be looked for.
     given: Option<BTreeMap<String, PyBackedBytes>>,
@@ -101,7 +101,7 @@ impl Plan {
     #[new]
     #[pyo3(signature = (text, directory=PathBuf::new(), files=None))]
     fn new(text: String, directory: PathBuf, files: Option<BTreeMap<String, PyBackedBytes>>) -> PyResult<Self> {
-        let plan = trimtab_core::sweep::Plan::parse(&text).map_err(|wrong| error(wrong.to_string()))?;
+        let plan = trimtab_study::sweep::Plan::parse(&text).map_err(|wrong| error(wrong.to_string()))?;
         let made = Self { text, plan, directory, given: files, traces: Mutex::default() };
         made.plan.check(&made).map_err(|wrong| error(wrong.to_string()))?;
         Ok(made)
@@ -191,7 +191,7 @@ impl Plan {
         let metadata = metadata.map(|(key, value)| (format!("trimtab.{key}"), value)).into();
         let keep = &self.plan.keep;
         Ok(table::Table {
-            columns: trimtab_core::sweep::table::table(&self.plan, &rows),
+            columns: trimtab_study::sweep::table::table(&self.plan, &rows),
             series: keep.series().then(|| Arc::new(detail::series(&rows))),
             histograms: keep.histograms().then(|| Arc::new(detail::histograms(&rows))),
             metadata,

@@ -4,8 +4,8 @@ use numpy::{PyArray1, ToPyArray as _};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use trimtab_core::run::{self, Field};
-use trimtab_core::sweep::table::Outcome;
+use trimtab_sim::run::{self, Field};
+use trimtab_study::sweep::table::Outcome;
 
 /// A modelled run.
 #[pyclass(frozen, module = "trimtab")]

@@ -6,10 +6,10 @@ use crate::trace::{Timed, Trace};
 use crate::values::Whole;
 use crate::{aside, error, values};
 use pyo3::prelude::*;
-use trimtab_core::drive::spec::file;
-use trimtab_core::runner::End;
-use trimtab_core::sweep::detail::Keep;
-use trimtab_core::sweep::{Asked, Sources, Value, Work, settings, table};
+use trimtab_drive::spec::file;
+use trimtab_sim::runner::End;
+use trimtab_study::sweep::detail::Keep;
+use trimtab_study::sweep::{Asked, Sources, Value, Work, settings, table};
 
 /// The drive and the trace that were given.
 struct Given<'a> {

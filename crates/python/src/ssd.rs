@@ -11,11 +11,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trimtab_core::data::DataClass;
-use trimtab_core::drive::model::{self, Model};
-use trimtab_core::drive::{Command, Device as _, Extent, Ranges};
-use trimtab_core::trace::Kind;
-use trimtab_core::units::Nanos;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::model::{self, Model};
+use trimtab_drive::{Command, Device as _, Extent, Ranges};
+use trimtab_sim::trace::Kind;
+use trimtab_drive::units::Nanos;
 
 /// Commands between two looks at whether to stop.
 const LOOK_EVERY: usize = 1 << 16;

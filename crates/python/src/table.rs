@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use std::collections::HashMap;
 use std::sync::Arc;
-use trimtab_core::sweep::table::{Cells, Column};
+use trimtab_study::sweep::table::{Cells, Column};
 
 /// Columns of equal length, with what they come from.
 #[pyclass(frozen, module = "trimtab")]

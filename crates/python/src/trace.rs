@@ -8,14 +8,14 @@ use pyo3::types::PyType;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trimtab_core::data::DataClass;
-use trimtab_core::runner::Stopped;
-use trimtab_core::simulate::passes::Requests;
-use trimtab_core::simulate::timing::Timing;
-use trimtab_core::sweep::short_hash;
-use trimtab_core::trace::{Event, Format, Kind, Lines, Reading as Options, Recognised};
-use trimtab_core::units::Nanos;
-use trimtab_core::usage::UsageError;
+use trimtab_drive::data::DataClass;
+use trimtab_sim::runner::Stopped;
+use trimtab_sim::simulate::passes::Requests;
+use trimtab_sim::simulate::timing::Timing;
+use trimtab_study::sweep::short_hash;
+use trimtab_sim::trace::{Event, Format, Kind, Lines, Reading as Options, Recognised};
+use trimtab_drive::units::Nanos;
+use trimtab_drive::usage::UsageError;
 
 /// Kinds of requests by their numbers in arrays.
 pub const KINDS: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush];
@@ -56,8 +56,8 @@ impl From<UsageError> for Cannot {
     }
 }
 
-impl From<trimtab_core::drive::spec::SpecError> for Cannot {
-    fn from(error: trimtab_core::drive::spec::SpecError) -> Self {
+impl From<trimtab_drive::spec::SpecError> for Cannot {
+    fn from(error: trimtab_drive::spec::SpecError) -> Self {
         Self(error.to_string())
     }
 }
@@ -191,7 +191,7 @@ impl Trace {
     }
 }
 
-impl trimtab_core::simulate::Trace for Timed {
+impl trimtab_sim::simulate::Trace for Timed {
     type Error = Cannot;
 
     type Requests<'a> = Reading<'a>;

@@ -5,7 +5,7 @@ use numpy::{Element, PyReadonlyArray1};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
-use trimtab_core::sweep::Value;
+use trimtab_study::sweep::Value;
 
 /// Settings with their dotted names.
 pub type Settings = Vec<(String, Value)>;

@@ -10,12 +10,12 @@ use figures::keep;
 use std::process::{Command, ExitCode};
 // For its allocator.
 use trimtab as _;
-use trimtab_core::data::DataClass;
-use trimtab_core::drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium};
-use trimtab_core::drive::ssd::Ssd;
-use trimtab_core::drive::{self, Device, Extent};
-use trimtab_core::rng::Stream;
-use trimtab_core::units::Nanos;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium};
+use trimtab_drive::ssd::Ssd;
+use trimtab_drive::{self, Device, Extent};
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::Nanos;
 
 const PAGE: u64 = 4096;
 /// Writes in flight: a completion lets the next one go.
@@ -72,7 +72,7 @@ fn spec(raw_bytes: u64, unit: u64, superblock_dies: u32) -> DriveSpec {
         interface: Interface::default(),
         medium: Medium::Flash(Flash {
             geometry,
-            ftl: trimtab_core::drive::spec::Ftl { mapping_unit_bytes: unit, ..Default::default() },
+            ftl: trimtab_drive::spec::Ftl { mapping_unit_bytes: unit, ..Default::default() },
             ..Flash::default()
         }),
     }

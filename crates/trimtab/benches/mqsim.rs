@@ -13,12 +13,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command as Process, ExitCode};
 use std::time::Instant;
-use trimtab_core::data::DataClass;
-use trimtab_core::drive::spec::{DriveSpec, Flash, GcPacing, Geometry, Interface, Medium, NandTiming, Streams, VictimPolicy, WriteCache};
-use trimtab_core::drive::ssd::Ssd;
-use trimtab_core::drive::{Command, Device, Extent};
-use trimtab_core::rng::Stream;
-use trimtab_core::units::Nanos;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::spec::{DriveSpec, Flash, GcPacing, Geometry, Interface, Medium, NandTiming, Streams, VictimPolicy, WriteCache};
+use trimtab_drive::ssd::Ssd;
+use trimtab_drive::{Command, Device, Extent};
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::Nanos;
 
 const PAGE: u64 = 4096;
 const CHANNELS: u32 = 4;

@@ -26,7 +26,7 @@ use support::{LoopMount, have_root, process};
 use trimtab::host::discards::Meter;
 use trimtab::trim::filesystem::Filesystem;
 use trimtab::trim::fitrim;
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 fn main() -> ExitCode {
     if !have_root() {

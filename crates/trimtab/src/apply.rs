@@ -25,9 +25,9 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
-use trimtab_core::document::quoted;
-use trimtab_core::policy::{PolicySpec, Schedule};
-use trimtab_core::usage::UsageError;
+use trimtab_study::document::quoted;
+use trimtab_sim::policy::{PolicySpec, Schedule};
+use trimtab_drive::usage::UsageError;
 
 /// Where mount options come from.
 const FSTAB: &str = "/etc/fstab";

@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use task::{Common, Task, say};
-use trimtab_core::discards::Amount;
+use trimtab_drive::discards::Amount;
 
 /// Mounting often goes on for a moment.
 const SETTLE: Duration = Duration::from_millis(500);

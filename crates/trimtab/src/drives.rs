@@ -12,10 +12,10 @@ use crate::sys::beneath::named;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
-use trimtab_core::drive::shipped::{FILES, MEASURED, files};
-use trimtab_core::usage::{UsageError, did_you_mean, similar};
+use trimtab_drive::shipped::{FILES, MEASURED, files};
+use trimtab_drive::usage::{UsageError, did_you_mean, similar};
 
-pub use trimtab_core::drive::spec::file::{Drive, Source, SourceKind, parse};
+pub use trimtab_drive::spec::file::{Drive, Source, SourceKind, parse};
 
 /// No specification is longer.
 pub const SPEC_BYTES_MAX: u64 = 1 << 20;
@@ -137,10 +137,10 @@ fn unknown(name: &str) -> UsageError {
 mod tests {
     use super::*;
     use crate::drives::simulate::{self, Addresses, Amount, Load, Plan};
-    use trimtab_core::data::DataClass;
-    use trimtab_core::runner::End;
-    use trimtab_core::units::Bytes;
-    use trimtab_core::workload::synthetic::{Mix, Pattern, TrimsOf};
+    use trimtab_drive::data::DataClass;
+    use trimtab_sim::runner::End;
+    use trimtab_drive::units::Bytes;
+    use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
 
     /// Dotted names of every value in a table.
     fn fields(prefix: &str, value: &toml::Value, found: &mut Vec<String>) {

@@ -32,7 +32,7 @@ use mountinfo::{DevNumber, Mount};
 use root::Root;
 use std::io;
 use std::path::Path;
-use trimtab_core::run::{Field, Warning};
+use trimtab_sim::run::{Field, Warning};
 
 /// Where a path (a file, directory, mount point or device node) leads.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use trimtab_core::run::Run;
+use trimtab_sim::run::Run;
 
 /// What is shown, and in which form.
 #[derive(Debug, Clone, Copy, Default)]

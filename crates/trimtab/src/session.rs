@@ -10,12 +10,12 @@ use crate::host::Observer;
 use crate::output::Context;
 use crate::output::progress::{Counting, Part, Progress as Bar};
 use crate::session::safety::Guard;
-use trimtab_core::run::{Field, Metric, Phase, Run, Severity, Warning};
-use trimtab_core::runner::header::Header;
-use trimtab_core::runner::recorder::Recorder;
-use trimtab_core::runner::{End, Events, Outcome, Progress};
-use trimtab_core::target::TargetResult;
-use trimtab_core::workload::Plan;
+use trimtab_sim::run::{Field, Metric, Phase, Run, Severity, Warning};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::recorder::Recorder;
+use trimtab_sim::runner::{End, Events, Outcome, Progress};
+use trimtab_sim::target::TargetResult;
+use trimtab_sim::workload::Plan;
 
 /// Shows progress and watches the reserve of free space.
 #[derive(Debug)]

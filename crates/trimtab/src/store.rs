@@ -21,8 +21,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rustix::fs::Access;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trimtab_core::run::Run;
-use trimtab_core::units::Bytes;
+use trimtab_sim::run::Run;
+use trimtab_drive::units::Bytes;
 
 /// The tables of a store.
 const SCHEMA: &str = include_str!("store/schema.sql");

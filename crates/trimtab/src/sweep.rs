@@ -11,8 +11,8 @@ pub mod run;
 pub use files::Files;
 
 use std::path::Path;
-use trimtab_core::sweep::Plan;
-use trimtab_core::usage::UsageError;
+use trimtab_study::sweep::Plan;
+use trimtab_drive::usage::UsageError;
 
 use crate::sys::beneath::named;
 
@@ -87,6 +87,6 @@ impl Checked {
 
 /// What cells may take together on this machine.
 #[must_use]
-pub fn usable_memory() -> trimtab_core::units::Bytes {
+pub fn usable_memory() -> trimtab_drive::units::Bytes {
     crate::drives::memory::Budget::of_this_machine().total()
 }

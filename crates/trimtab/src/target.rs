@@ -11,8 +11,8 @@ use crate::drives;
 use std::fmt;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
 
 /// What TARGET on a command line names.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
-use trimtab_core::policy::PolicySpec;
+use trimtab_sim::policy::PolicySpec;
 
 /// Only what is looked for; the whole is judged by [`Config::parse`].
 #[derive(Deserialize)]

@@ -6,7 +6,7 @@ use crate::session::notes::Reach;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab_core::usage::UsageError;
+use trimtab_drive::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,7 +12,7 @@ use crate::sys::beneath::named::{self, Streams};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trimtab_core::usage::UsageError;
+use trimtab_drive::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -19,8 +19,8 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

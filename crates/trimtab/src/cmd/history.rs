@@ -20,10 +20,10 @@ use anyhow::Context as _;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trimtab_core::document::{Narrow, Table};
-use trimtab_core::run::{Field, Run};
-use trimtab_core::units::{Bytes, Nanos, grouped};
-use trimtab_core::usage::UsageError;
+use trimtab_study::document::{Narrow, Table};
+use trimtab_sim::run::{Field, Run};
+use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_drive::usage::UsageError;
 
 /// What was applied, taken back and trimmed on this machine, by hand and by the daemon; newest last.
 #[derive(Debug, clap::Args)]

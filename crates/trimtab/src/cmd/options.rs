@@ -9,9 +9,9 @@ use crate::target::dir::Fsync;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use std::path::{Path, PathBuf};
-use trimtab_core::simulate::timing::Timing;
-use trimtab_core::trace::{Action, Format, Reading, Volume};
-use trimtab_core::units::Bytes;
+use trimtab_sim::simulate::timing::Timing;
+use trimtab_sim::trace::{Action, Format, Reading, Volume};
+use trimtab_drive::units::Bytes;
 
 /// Options that every command takes.
 #[derive(Debug, Clone, clap::Args)]

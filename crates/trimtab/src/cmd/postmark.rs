@@ -26,7 +26,7 @@ use serde::Serialize;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trimtab_core::run::Run;
+use trimtab_sim::run::Run;
 
 /// PostMark: its command language, its operations, its reports.
 ///

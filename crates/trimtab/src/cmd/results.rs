@@ -17,9 +17,9 @@ use crate::output::Context;
 use crate::store::{self, Reference, RunId, Store, StoreError};
 use clap::Subcommand;
 use std::process::ExitCode;
-use trimtab_core::run::Run;
-use trimtab_core::study::answer::Around;
-use trimtab_core::usage::UsageError;
+use trimtab_sim::run::Run;
+use trimtab_study::study::answer::Around;
+use trimtab_drive::usage::UsageError;
 
 /// Arguments of `trimtab results`.
 #[derive(Debug, clap::Args)]
@@ -136,7 +136,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 
 /// An instant: `2026-03-01`, `2026-03-01T12:00Z`, or how long ago: `7d`, `12h`.
 pub fn instant_of(text: &str, now_unix_ms: u64) -> Result<u64, UsageError> {
-    if let Ok(ago) = text.parse::<trimtab_core::units::Nanos>() {
+    if let Ok(ago) = text.parse::<trimtab_drive::units::Nanos>() {
         return Ok(now_unix_ms.saturating_sub(ago.0 / 1_000_000));
     }
     let timestamp = text.parse::<jiff::Timestamp>().or_else(|_| {

@@ -26,17 +26,17 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use trimtab_core::document::Document;
-use trimtab_core::drive::spec::twin::Known;
-use trimtab_core::study::answer::Around;
-use trimtab_core::study::job::Job;
-use trimtab_core::study::judged::Judged;
-use trimtab_core::study::predicted::Predicted;
-use trimtab_core::study::scale::{DEFAULT, FULL, QUICK, Scale};
-use trimtab_core::study::{Study, policy, small};
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::Plan;
+use trimtab_study::document::Document;
+use trimtab_drive::spec::twin::Known;
+use trimtab_study::study::answer::Around;
+use trimtab_study::study::job::Job;
+use trimtab_study::study::judged::Judged;
+use trimtab_study::study::predicted::Predicted;
+use trimtab_study::study::scale::{DEFAULT, FULL, QUICK, Scale};
+use trimtab_study::study::{Study, policy, small};
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::Plan;
 
 /// No run begins after this in a quick study.
 const QUICK_PATIENCE: Duration = Duration::from_secs(40);

@@ -12,13 +12,13 @@ use crate::sys::interrupt::{self, Interrupted};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trimtab_core::document::Table;
-use trimtab_core::sweep::Value;
-use trimtab_core::sweep::filter::Filter;
-use trimtab_core::sweep::report::document;
-use trimtab_core::sweep::table::{Outcome, Row};
-use trimtab_core::units::{Bytes, Nanos, grouped};
-use trimtab_core::usage::{UsageError, nearest};
+use trimtab_study::document::Table;
+use trimtab_study::sweep::Value;
+use trimtab_study::sweep::filter::Filter;
+use trimtab_study::sweep::report::document;
+use trimtab_study::sweep::table::{Outcome, Row};
+use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_drive::usage::{UsageError, nearest};
 
 /// Arguments of `trimtab sweep`.
 #[derive(Debug, clap::Args)]

@@ -30,11 +30,11 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use trimtab_core::policy::{IdleSettings, Now, ParsePolicyError, Patience, Policy, PolicySpec, State};
-use trimtab_core::run::Field;
-use trimtab_core::target::TrimWindow;
-use trimtab_core::units::{Bytes, Nanos, exact, grouped};
-use trimtab_core::usage::UsageError;
+use trimtab_sim::policy::{IdleSettings, Now, ParsePolicyError, Patience, Policy, PolicySpec, State};
+use trimtab_sim::run::Field;
+use trimtab_sim::target::TrimWindow;
+use trimtab_drive::units::{Bytes, Nanos, exact, grouped};
+use trimtab_drive::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -113,7 +113,7 @@ impl Args {
 }
 
 fn parse_bytes(text: &str) -> Result<Bytes, String> {
-    text.parse().map_err(|e: trimtab_core::units::ParseQuantityError| e.to_string())
+    text.parse().map_err(|e: trimtab_drive::units::ParseQuantityError| e.to_string())
 }
 
 fn parse_range(text: &str) -> Result<TrimWindow, String> {

@@ -12,10 +12,10 @@ use crate::trim::verify::{self, Options, Proof};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use trimtab_core::document::Table;
-use trimtab_core::units::{Bytes, Nanos, grouped};
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::Plan;
+use trimtab_study::document::Table;
+use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::Plan;
 
 const EXAMPLES: &str = "\
 Examples:

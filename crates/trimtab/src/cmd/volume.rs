@@ -13,17 +13,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trimtab_core::data::DataClass;
-use trimtab_core::document::Table;
-use trimtab_core::drive::{Command as DriveCommand, Completion, Device};
-use trimtab_core::op::FileOp;
-use trimtab_core::runner::files::execute;
-use trimtab_core::target::{Clock as _, FileTarget};
-use trimtab_core::units::{Bytes, Nanos};
-use trimtab_core::volume::{Traffic, Volume, VolumeSpec};
-use trimtab_core::workload::postmark::{Postmark, Settings};
-use trimtab_core::workload::tree::{Tree, TreeList};
-use trimtab_core::workload::{FileStep, FileWorkload};
+use trimtab_drive::data::DataClass;
+use trimtab_study::document::Table;
+use trimtab_drive::{Command as DriveCommand, Completion, Device};
+use trimtab_sim::op::FileOp;
+use trimtab_sim::runner::files::execute;
+use trimtab_sim::target::{Clock as _, FileTarget};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::volume::{Traffic, Volume, VolumeSpec};
+use trimtab_sim::workload::postmark::{Postmark, Settings};
+use trimtab_sim::workload::tree::{Tree, TreeList};
+use trimtab_sim::workload::{FileStep, FileWorkload};
 
 /// Arguments of `trimtab volume`.
 #[derive(Debug, clap::Args)]
@@ -353,7 +353,7 @@ impl Device for Memory {
 /// The volume, with everything below one directory as on the real filesystem.
 struct Below(Volume<Memory>);
 
-impl trimtab_core::target::Clock for Below {
+impl trimtab_sim::target::Clock for Below {
     fn now(&mut self) -> Nanos {
         self.0.now()
     }
@@ -363,25 +363,25 @@ impl trimtab_core::target::Clock for Below {
 }
 
 impl FileTarget for Below {
-    fn make_dir(&mut self, path: &str) -> trimtab_core::target::TargetResult {
+    fn make_dir(&mut self, path: &str) -> trimtab_sim::target::TargetResult {
         self.0.make_dir(&format!("work/{path}"))
     }
-    fn remove_dir(&mut self, path: &str) -> trimtab_core::target::TargetResult {
+    fn remove_dir(&mut self, path: &str) -> trimtab_sim::target::TargetResult {
         self.0.remove_dir(&format!("work/{path}"))
     }
-    fn create(&mut self, path: &str, payload: &trimtab_core::op::Payload<'_>) -> trimtab_core::target::TargetResult {
+    fn create(&mut self, path: &str, payload: &trimtab_sim::op::Payload<'_>) -> trimtab_sim::target::TargetResult {
         self.0.create(&format!("work/{path}"), payload)
     }
-    fn append(&mut self, path: &str, payload: &trimtab_core::op::Payload<'_>) -> trimtab_core::target::TargetResult {
+    fn append(&mut self, path: &str, payload: &trimtab_sim::op::Payload<'_>) -> trimtab_sim::target::TargetResult {
         self.0.append(&format!("work/{path}"), payload)
     }
-    fn read(&mut self, path: &str, len: u64) -> trimtab_core::target::TargetResult {
+    fn read(&mut self, path: &str, len: u64) -> trimtab_sim::target::TargetResult {
         self.0.read(&format!("work/{path}"), len)
     }
-    fn delete(&mut self, path: &str) -> trimtab_core::target::TargetResult {
+    fn delete(&mut self, path: &str) -> trimtab_sim::target::TargetResult {
         self.0.delete(&format!("work/{path}"))
     }
-    fn sync(&mut self) -> trimtab_core::target::TargetResult {
+    fn sync(&mut self) -> trimtab_sim::target::TargetResult {
         self.0.sync()
     }
 }

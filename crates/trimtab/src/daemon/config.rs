@@ -5,8 +5,8 @@ mod reader;
 use crate::sys::beneath::named::{self, Streams};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use trimtab_core::policy::PolicySpec;
-use trimtab_core::units::Nanos;
+use trimtab_sim::policy::PolicySpec;
+use trimtab_drive::units::Nanos;
 
 /// Where it is, unless the command line says otherwise.
 pub const DEFAULT_PATH: &str = "/etc/trimtab/trimtab.toml";

@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use trimtab_core::units::Nanos;
+use trimtab_drive::units::Nanos;
 
 use crate::trim::filesystem::unix_now;
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// Where smartctl is looked for: never along a PATH that somebody else may have set.
 const SMARTCTL: [&str; 2] = ["/usr/sbin/smartctl", "/usr/local/sbin/smartctl"];

@@ -4,7 +4,7 @@ use crate::sys::beneath::Dir;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
-use trimtab_core::discards::Amount;
+use trimtab_drive::discards::Amount;
 
 /// What is known of one filesystem since the daemon started.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,7 +4,7 @@ use crate::sys::beneath::{self, Dir, PRIVATE_FILE, named};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use trimtab_core::policy::State;
+use trimtab_sim::policy::State;
 
 /// No state is longer.
 const STATE_BYTES_MAX: u64 = 1 << 20;

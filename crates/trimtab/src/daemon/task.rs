@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use trimtab_core::discards::Discards;
-use trimtab_core::policy::{Action, Driver, Patience, PolicySpec, Then, TrimRequest, Turn};
-use trimtab_core::target::TrimWindow;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_drive::discards::Discards;
+use trimtab_sim::policy::{Action, Driver, Patience, PolicySpec, Then, TrimRequest, Turn};
+use trimtab_sim::target::TrimWindow;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// A window that is left out of a pass is come to again by the next one. When it is the drive that fails, not a place on it, it is left alone …
 const PATIENCE: Patience = Patience { tries: 3, windows: 3 };

@@ -7,7 +7,7 @@ use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity};
 use crate::host::block::{Layer, Stack};
 use crate::host::root::Root;
 use std::path::Path;
-use trimtab_core::document::quoted;
+use trimtab_study::document::quoted;
 
 /// Options of crypttab that pass discards on; systemd takes both words (systemd-cryptsetup), Debian's scripts the first one only.
 const DISCARD: [&str; 2] = ["discard", "allow-discards"];

@@ -6,8 +6,8 @@ use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::sys::mount_check;
 use std::path::{Path, PathBuf};
-use trimtab_core::document::quoted;
-use trimtab_core::units::Bytes;
+use trimtab_study::document::quoted;
+use trimtab_drive::units::Bytes;
 
 /// How a filesystem discards what it frees, as it frees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

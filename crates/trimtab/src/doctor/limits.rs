@@ -4,8 +4,8 @@ use super::remedy::limit_path;
 use super::{Action, Evidence, Gate, Remedy, scsi};
 use crate::host::block::{Layer, writable_limit};
 use crate::host::root::Root;
-use trimtab_core::document::quoted;
-use trimtab_core::units::Bytes;
+use trimtab_study::document::quoted;
+use trimtab_drive::units::Bytes;
 
 /// Limits of one queue; `None` where the kernel does not say.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,7 +10,7 @@ use crate::host::block::{Bus, Stack, bus, device_of_source};
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::{Root, TABLE_BYTES_MAX};
 use std::path::{Path, PathBuf};
-use trimtab_core::document::quoted;
+use trimtab_study::document::quoted;
 
 /// Places of scripts that some distributions install.
 const CRON_SCRIPTS: [&str; 4] = ["/etc/cron.daily/fstrim", "/etc/cron.weekly/fstrim", "/etc/cron.weekly/trim", "/etc/cron.monthly/fstrim"];

@@ -9,7 +9,7 @@ use crate::host::block::{Bus, Layer};
 use crate::host::drive;
 use crate::host::root::Root;
 use std::path::{Path, PathBuf};
-use trimtab_core::document::quoted;
+use trimtab_study::document::quoted;
 
 /// Block size where the kernel shows none.
 const BLOCK_BYTES: u64 = 512;

@@ -6,8 +6,8 @@ use crate::sys::confinement;
 use anyhow::Context as _;
 use std::io::Write as _;
 use std::path::Path;
-use trimtab_core::drive::spec::file::{self, Drive};
-use trimtab_core::run::Run;
+use trimtab_drive::spec::file::{self, Drive};
+use trimtab_sim::run::Run;
 
 /// The specification that is taken for what `reference` names while a run is made again.
 ///

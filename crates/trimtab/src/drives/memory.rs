@@ -1,7 +1,7 @@
 //! Memory for cells under way: none begins that does not fit beside the others.
 
 use std::sync::{Condvar, Mutex, PoisonError};
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// What is left for others, of what the kernel could give out.
 const SHARE_PERCENT: u64 = 80;

@@ -1,14 +1,14 @@
 //! Modelled drives.
 
-pub use trimtab_core::drive::model::{Model, build, resume, sized};
+pub use trimtab_drive::model::{Model, build, resume, sized};
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::drives;
-    use trimtab_core::data::DataClass;
-    use trimtab_core::drive::{Command, Extent};
-    use trimtab_core::units::{Bytes, Nanos};
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::{Command, Extent};
+    use trimtab_drive::units::{Bytes, Nanos};
 
     #[test]
     fn a_disk_writes_what_the_host_writes_wherever_it_is_by_now() {

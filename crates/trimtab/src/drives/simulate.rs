@@ -1,4 +1,4 @@
-//! Simulations as runs: of the core's plans ([`trimtab_core::simulate`]), with traces from files.
+//! Simulations as runs: of the core's plans ([`trimtab_sim::simulate`]), with traces from files.
 
 pub mod traced;
 
@@ -6,17 +6,17 @@ use crate::drives::model;
 use crate::session::runner::starts_now;
 use crate::sys::interrupt;
 use traced::Traced;
-use trimtab_core::drive::model::Model;
-use trimtab_core::drive::spec::{DriveSpec, SpecError};
-use trimtab_core::run::{Run, TargetKind};
-use trimtab_core::runner::End;
-pub use trimtab_core::simulate::{Addresses, Amount, Watcher, loops};
-use trimtab_core::units::Bytes;
+use trimtab_drive::model::Model;
+use trimtab_drive::spec::{DriveSpec, SpecError};
+use trimtab_sim::run::{Run, TargetKind};
+use trimtab_sim::runner::End;
+pub use trimtab_sim::simulate::{Addresses, Amount, Watcher, loops};
+use trimtab_drive::units::Bytes;
 
 /// What to simulate.
-pub type Plan = trimtab_core::simulate::Plan<Traced>;
+pub type Plan = trimtab_sim::simulate::Plan<Traced>;
 /// A workload.
-pub type Load = trimtab_core::simulate::Load<Traced>;
+pub type Load = trimtab_sim::simulate::Load<Traced>;
 
 /// Nobody wants to know how far it is; signals end it.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl Watcher for Unwatched {
 pub fn run(spec: &DriveSpec, label: &str, plan: &Plan, watcher: &mut dyn Watcher) -> anyhow::Result<(Run, End)> {
     // The run has begun by now.
     let mut header = starts_now("simulate", Vec::new(), TargetKind::ModelledDrive, label, "", plan.seed);
-    let mut simulated = trimtab_core::simulate::run(spec, plan, watcher)?;
+    let mut simulated = trimtab_sim::simulate::run(spec, plan, watcher)?;
     header.settings = std::mem::take(&mut simulated.settings);
     (header.policy, header.policy_settings) = std::mem::take(&mut simulated.policy);
     let end = simulated.end.clone();
@@ -55,9 +55,9 @@ mod tests {
     use super::*;
     use crate::drives;
     use crate::drives::trace::timing::Timing;
-    use trimtab_core::data::DataClass;
-    use trimtab_core::trace::Reading;
-    use trimtab_core::workload::synthetic::{Mix, Pattern, TrimsOf};
+    use trimtab_drive::data::DataClass;
+    use trimtab_sim::trace::Reading;
+    use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
 
     fn addresses(mix: Mix) -> Addresses {
         Addresses { pattern: Pattern::Uniform, mix, trims_of: TrimsOf::All, sizes: vec![(4096, 1)], queue_depth: 8, span_permille: 1000 }
@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn no_rate_is_steady_that_throttling_for_life_has_yet_to_bring_down() {
         let mut spec = small();
-        let trimtab_core::drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
+        let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
         let credit_bytes = 10 * spec.capacity_bytes;
-        let rule = trimtab_core::drive::spec::LifeThrottle { credit_bytes, earned_bytes_per_s: 0, throttled_permille: 500 };
+        let rule = trimtab_drive::spec::LifeThrottle { credit_bytes, earned_bytes_per_s: 0, throttled_permille: 500 };
         flash.life_throttle = Some(rule);
         let (geometry, nand) = (flash.geometry.clone(), flash.nand.clone());
         let sequential = |capacities| {
@@ -219,9 +219,9 @@ mod tests {
     #[test]
     fn no_half_of_a_swing_is_called_steady() {
         let mut spec = small();
-        let trimtab_core::drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
+        let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
         let rule =
-            trimtab_core::drive::spec::LifeThrottle { credit_bytes: 250_000_000, earned_bytes_per_s: 100_000_000, throttled_permille: 300 };
+            trimtab_drive::spec::LifeThrottle { credit_bytes: 250_000_000, earned_bytes_per_s: 100_000_000, throttled_permille: 300 };
         flash.life_throttle = Some(rule);
         let sequential = |capacities| {
             let load = Addresses { pattern: Pattern::Sequential, sizes: vec![(1 << 20, 1)], ..addresses(Mix::default()) };
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_policy_on_a_drive_without_trim_is_refused() {
         let mut spec = small();
-        let trimtab_core::drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
+        let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
         flash.trim.supported = false;
         let with = |trim: &str| run(&spec, "x", &Plan { trim: Some(trim.parse().unwrap()), ..plan() }, &mut ());
         assert!(with("batched").err().unwrap().to_string().contains("does not support TRIM"));

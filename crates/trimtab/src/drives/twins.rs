@@ -8,8 +8,8 @@ use crate::sys::beneath::Dir;
 use anyhow::Context as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use trimtab_core::drive::spec::twin::Origin;
-use trimtab_core::learn::learned::{NAME_MAX, identifier};
+use trimtab_drive::spec::twin::Origin;
+use trimtab_study::learn::learned::{NAME_MAX, identifier};
 
 /// A twin in its file.
 #[derive(Debug)]

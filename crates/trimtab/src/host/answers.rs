@@ -34,7 +34,7 @@ mod tests {
     use crate::host::block::{Layer, Stack};
     use crate::host::mountinfo::DevNumber;
     use std::path::PathBuf;
-    use trimtab_core::units::Bytes;
+    use trimtab_drive::units::Bytes;
 
     fn place(kinds: &[(&str, Kind)]) -> Place {
         let last = kinds.len();

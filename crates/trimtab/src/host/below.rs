@@ -6,10 +6,10 @@ use super::drive;
 use super::mountinfo::Mount;
 use super::root::Root;
 use std::path::Path;
-use trimtab_core::learn::learned::one_line;
-use trimtab_core::learn::{Reported, TrimLimits};
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
+use trimtab_study::learn::learned::one_line;
+use trimtab_study::learn::{Reported, TrimLimits};
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
 
 /// Ranges of a TRIM command of ATA, as Linux sends it, and blocks of a range.
 const ATA_RANGES: u32 = 64;

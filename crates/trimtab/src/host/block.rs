@@ -4,7 +4,7 @@ use super::mountinfo::{self, DevNumber, Mount};
 use super::root::Root;
 use super::stat::SECTOR_BYTES;
 use std::path::{Path, PathBuf};
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// The most layers of one stack. More is a recorded tree that lies.
 const LAYERS_MAX: usize = 512;

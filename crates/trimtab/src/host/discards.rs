@@ -11,8 +11,8 @@ use super::root::Root;
 use super::stat::DiskStat;
 use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
-use trimtab_core::discards::Amount;
-use trimtab_core::units::Bytes;
+use trimtab_drive::discards::Amount;
+use trimtab_drive::units::Bytes;
 
 /// The discard counters of every layer of a stack, at one moment.
 #[derive(Debug, Clone, Default)]

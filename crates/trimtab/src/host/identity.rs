@@ -45,7 +45,7 @@ mod tests {
     use crate::host::block::Bus;
     use crate::host::mountinfo::DevNumber;
     use std::fs;
-    use trimtab_core::units::Bytes;
+    use trimtab_drive::units::Bytes;
 
     #[test]
     fn identity_differs_by_machine_device_and_size_only() {

@@ -6,7 +6,7 @@ use crate::sys::mount_check;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// A device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

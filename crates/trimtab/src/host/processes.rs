@@ -2,7 +2,7 @@
 
 use super::root::printable;
 use std::path::Path;
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// Another one after each boot; empty where the kernel does not say.
 #[must_use]

@@ -4,8 +4,8 @@ use super::root::Root;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use trimtab_core::discards::Amount;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_drive::discards::Amount;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// The unit of sector counts in `stat`, whatever the device's block size.
 pub const SECTOR_BYTES: u64 = 512;

@@ -8,7 +8,7 @@ use crate::host::processes::available_memory;
 use crate::host::root::{Root, TABLE_BYTES_MAX};
 use anyhow::{Context as _, ensure};
 use std::path::Path;
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// The area on a device, whatever name it was given there.
 fn area(root: &Root, device: &Path) -> Option<SwapArea> {

@@ -4,7 +4,7 @@ use super::command_lines;
 use super::look::is_lost_on_reboot;
 use crate::doctor::Action;
 use std::path::Path;
-use trimtab_core::document::quoted;
+use trimtab_study::document::quoted;
 
 /// An action in words.
 #[derive(Clone, Debug, PartialEq, Eq)]

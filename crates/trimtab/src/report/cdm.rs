@@ -4,8 +4,8 @@
 
 use super::svg;
 use std::fmt::Write as _;
-use trimtab_core::run::{Field, Run};
-use trimtab_core::workload::crystal::{Profile, Test};
+use trimtab_sim::run::{Field, Run};
+use trimtab_sim::workload::crystal::{Profile, Test};
 
 /// The text. Tests that the run does not have are left out.
 pub fn text(run: &Run) -> anyhow::Result<String> {
@@ -179,8 +179,8 @@ fn old_row(test: &Test, direction: &str, score: &Score) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::run::{Better, Field, Metric, TargetKind, Unit};
-    use trimtab_core::runner::header::Header;
+    use trimtab_sim::run::{Better, Field, Metric, TargetKind, Unit};
+    use trimtab_sim::runner::header::Header;
 
     fn run(profile: Profile, data: &str) -> Run {
         let settings = [

@@ -1,12 +1,12 @@
 //! Runs beside each other.
 
 use super::run::instant;
-use trimtab_core::analysis::compare::runs::{Against, Row, Side};
-use trimtab_core::analysis::compare::{Comparison, MATTERS_FROM, Verdict};
-use trimtab_core::document::{Block, Chart, ChartKind, Document, Section, Table};
-use trimtab_core::run::shown::{quantity, ratio};
-use trimtab_core::run::{Run, Series, Severity, Unit, Warning};
-use trimtab_core::units::three_digits;
+use trimtab_sim::analysis::compare::runs::{Against, Row, Side};
+use trimtab_sim::analysis::compare::{Comparison, MATTERS_FROM, Verdict};
+use trimtab_study::document::{Block, Chart, ChartKind, Document, Section, Table};
+use trimtab_sim::run::shown::{quantity, ratio};
+use trimtab_sim::run::{Run, Series, Severity, Unit, Warning};
+use trimtab_drive::units::three_digits;
 
 /// A report about sides, the first of which is the baseline, and about the others against it, in their order.
 #[must_use]
@@ -173,7 +173,7 @@ fn cells(name: &str, unit: Unit, comparison: &Comparison) -> [String; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::run::{Better, Metric};
+    use trimtab_sim::run::{Better, Metric};
 
     /// Seen: a first picture that looked empty, of eight figures of which one lasts 30 s on both sides.
     #[test]

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use trimtab_core::usage::UsageError;
+use trimtab_drive::usage::UsageError;
 
 /// Numbers that are tried for a free name.
 const NUMBERS: u32 = 100_000;

@@ -4,9 +4,9 @@ use super::text::clean;
 use super::{page_data, palette, svg};
 use crate::output::lines::atoms;
 use std::fmt::Write as _;
-use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, bars_table, dots_table, thinned};
-use trimtab_core::run::{Severity, Warning};
-use trimtab_core::study::months::NOT_STEADY;
+use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, bars_table, dots_table, thinned};
+use trimtab_sim::run::{Severity, Warning};
+use trimtab_study::study::months::NOT_STEADY;
 
 /// Points of a line that are drawn and listed; the store has all of them.
 const POINTS_MAX: usize = 240;
@@ -526,7 +526,7 @@ fn plain(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::document::{Line, Mark, Section};
+    use trimtab_study::document::{Line, Mark, Section};
 
     fn document(hostile: &str) -> Document {
         let mut table = Table::new(hostile, &["a", hostile]);

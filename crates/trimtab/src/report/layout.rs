@@ -6,8 +6,8 @@
 use super::text::clean;
 use crate::output::lines::{atoms, lines, paragraph, width_of};
 use std::ops::Range;
-use trimtab_core::document::{Narrow, Table};
-use trimtab_core::study::months::NOT_STEADY;
+use trimtab_study::document::{Narrow, Table};
+use trimtab_study::study::months::NOT_STEADY;
 
 /// Columns between two columns.
 const GAP: usize = 2;

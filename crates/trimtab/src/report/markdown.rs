@@ -2,8 +2,8 @@
 //! markup.
 
 use crate::output::plain;
-use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document, Table, bars_table, dots_table, read_as};
-use trimtab_core::units::three_digits;
+use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Table, bars_table, dots_table, read_as};
+use trimtab_drive::units::three_digits;
 
 /// The whole document.
 pub fn render(document: &Document) -> String {

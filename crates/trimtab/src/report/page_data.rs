@@ -3,8 +3,8 @@
 use super::palette;
 use crate::store::shape::pictures::written;
 use serde_json::{Value, json};
-use trimtab_core::document::{Chart, ChartKind, Film, Heat, Plane, PlaneCells};
-use trimtab_core::run::pictures::{LatencyMap, SuperblockMap};
+use trimtab_study::document::{Chart, ChartKind, Film, Heat, Plane, PlaneCells};
+use trimtab_sim::run::pictures::{LatencyMap, SuperblockMap};
 
 /// Characters of all superblocks of a film, at most: beyond that moments are left out.
 const FILM_CHARACTERS_MAX: usize = 150_000;
@@ -38,7 +38,7 @@ pub fn chart(chart: &Chart) -> Option<Value> {
             let looks = palette::looks_of_marks(&dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>());
             let mut value = head("dots");
             value["axes"] = json!(axes);
-            let dot = |(dot, look): (&trimtab_core::document::Dot, usize)| {
+            let dot = |(dot, look): (&trimtab_study::document::Dot, usize)| {
                 let x: Vec<Value> = dot.x.iter().map(|x| x.map_or(Value::Null, number)).collect();
                 json!({ "name": dot.name, "look": look, "x": x, "y": number(dot.y), "chosen": dot.chosen })
             };

@@ -1,6 +1,6 @@
 //! How things that are compared look: a colour, and a second cue that needs no colour. The same policy looks the same everywhere.
 
-use trimtab_core::policy::PolicySpec;
+use trimtab_sim::policy::PolicySpec;
 
 /// Colours on paper, in the order of the policies; one more for what is none.
 pub const LIGHT: [&str; 6] = ["#051724", "#B51B2D", "#4449FF", "#24A686", "#724383", "#D28000"];

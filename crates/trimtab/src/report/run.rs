@@ -1,11 +1,11 @@
 //! One run: its phases, its latencies, its figures.
 
 use crate::store::recipe;
-use trimtab_core::discards::Amount;
-use trimtab_core::document::{Block, Document, Section, Table};
-use trimtab_core::run::shown::{self, by_name, health, histograms, quantity, readable_place};
-use trimtab_core::run::{Better, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
-use trimtab_core::units::{Bytes, grouped, three_digits};
+use trimtab_drive::discards::Amount;
+use trimtab_study::document::{Block, Document, Section, Table};
+use trimtab_sim::run::shown::{self, by_name, health, histograms, quantity, readable_place};
+use trimtab_sim::run::{Better, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
+use trimtab_drive::units::{Bytes, grouped, three_digits};
 
 /// A report about one run.
 pub fn document(run: &Run) -> Document {

@@ -13,7 +13,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::FontTransform;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use trimtab_core::document::{Chart, ChartKind, Dot, Line, Mark};
+use trimtab_study::document::{Chart, ChartKind, Dot, Line, Mark};
 
 /// Width and height of a chart in its own units; the page scales it.
 const SIZE: (u32, u32) = (760, 340);

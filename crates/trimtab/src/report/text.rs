@@ -4,11 +4,11 @@ use super::layout;
 use crate::output::{self, lines};
 use owo_colors::OwoColorize as _;
 use std::fmt::Write as _;
-use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Use, Verdict, dots_table, read_as};
-use trimtab_core::run::{Severity, Warning};
-use trimtab_core::study::answer::CHURN_WAF;
-use trimtab_core::study::overview;
-use trimtab_core::units::three_digits;
+use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Use, Verdict, dots_table, read_as};
+use trimtab_sim::run::{Severity, Warning};
+use trimtab_study::study::answer::CHURN_WAF;
+use trimtab_study::study::overview;
+use trimtab_drive::units::three_digits;
 use unicode_width::UnicodeWidthStr as _;
 
 /// Columns of the screen that an answer is laid out for; on wider ones what stands at its right edge stays there.
@@ -432,7 +432,7 @@ mod tests {
         let kind = ChartKind::Lines { lines, marks: Vec::new() };
         let chart = Chart { title: "t".into(), x_label: "s".into(), y_label: "WAF".into(), kind };
         let document =
-            Document { sections: vec![trimtab_core::document::Section::new("S", vec![Block::Chart(chart)])], ..Document::default() };
+            Document { sections: vec![trimtab_study::document::Section::new("S", vec![Block::Chart(chart)])], ..Document::default() };
         anstream::adapter::strip_str(&render_at(&document, width)).to_string()
     }
 
@@ -473,7 +473,7 @@ mod tests {
     #[test]
     fn a_name_begins_no_line_of_its_own() {
         let forged = "x\n/mnt [ext4]: proved";
-        let section = trimtab_core::document::Section::new(forged, vec![Block::Text(forged.into())]);
+        let section = trimtab_study::document::Section::new(forged, vec![Block::Text(forged.into())]);
         let document = Document { title: forged.into(), subtitle: vec![forged.into()], sections: vec![section], ..Document::default() };
         let shown = anstream::adapter::strip_str(&render_at(&document, None)).to_string();
         assert!(shown.matches("x /mnt").count() == 4 && !shown.contains("\n/mnt"), "{shown}");

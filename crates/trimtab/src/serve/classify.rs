@@ -4,7 +4,7 @@
 //! (matches of four bytes or more, as LZ4 finds them, each costing three bytes), and the order-0 entropy of the rest.
 
 use std::sync::LazyLock;
-use trimtab_core::data::DataClass;
+use trimtab_drive::data::DataClass;
 
 const BLOCK: usize = 4096;
 const BLOCKS_MAX: usize = 4;
@@ -120,7 +120,7 @@ fn entropy(counts: &[u16; 256], total: usize) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::rng::Stream;
+    use trimtab_drive::rng::Stream;
 
     fn class_of(class: DataClass, len: usize) -> DataClass {
         let mut data = vec![0; len];

@@ -3,8 +3,8 @@
 mod counts;
 mod settings;
 
-pub use trimtab_core::drive::requests::{Counts, Done};
-pub use trimtab_core::drive::trim_shape::TrimShape;
+pub use trimtab_drive::requests::{Counts, Done};
+pub use trimtab_drive::trim_shape::TrimShape;
 
 use crate::drives::model::Model;
 use crate::drives::trace::{Event, Kind};
@@ -21,11 +21,11 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trimtab_core::data::DataClass;
-use trimtab_core::drive::ledger::{Ledger, Sums};
-use trimtab_core::drive::spec::TrimmedReads;
-use trimtab_core::drive::{Command, Extent, Refusal};
-use trimtab_core::units::Nanos;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::ledger::{Ledger, Sums};
+use trimtab_drive::spec::TrimmedReads;
+use trimtab_drive::{Command, Extent, Refusal};
+use trimtab_drive::units::Nanos;
 
 /// How an engine is set up.
 #[derive(Clone, Copy, Debug)]

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use trimtab_core::drive::Extent;
-use trimtab_core::drive::ledger::UnitMap;
-use trimtab_core::rng::{Stream, derive_seed};
+use trimtab_drive::Extent;
+use trimtab_drive::ledger::UnitMap;
+use trimtab_drive::rng::{Stream, derive_seed};
 
 /// Whatever serves requests, with faults around it.
 pub struct Faulty {
@@ -407,7 +407,7 @@ mod tests {
     /// A small drive with these faults, without a front end.
     fn drive(faults: &[&str]) -> (Arc<Engine>, Faulty) {
         let spec = crate::drives::load("ocz-vertex-le-100gb").unwrap().spec;
-        let spec = model::sized(spec, Some(trimtab_core::units::Bytes(SIZE))).unwrap();
+        let spec = model::sized(spec, Some(trimtab_drive::units::Bytes(SIZE))).unwrap();
         let settings = Settings::of(&spec, Speed::Unpaced);
         let engine = Arc::new(Engine::new(persist::in_memory(&spec, &settings, 1).unwrap(), settings, None));
         let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().unwrap()).collect();

@@ -26,7 +26,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use trimtab_core::drive::Extent;
+use trimtab_drive::Extent;
 use wire::{Chunk, Command, Header};
 
 /// The longest read or write.

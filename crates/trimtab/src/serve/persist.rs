@@ -8,12 +8,12 @@ use crate::serve::state::{self, Header, Leave, Saved};
 use crate::serve::store::Store;
 use anyhow::Context as _;
 use std::path::Path;
-use trimtab_core::data::DataClass;
-use trimtab_core::drive::ledger::Ledger;
-use trimtab_core::drive::spec::DriveSpec;
-use trimtab_core::drive::{Command, Extent};
-use trimtab_core::units::{Bytes, Nanos};
-use trimtab_core::usage::UsageError;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::ledger::Ledger;
+use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::{Command, Extent};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
 
 /// How much is looked at at a time when a drive is brought up to its data.
 const PIECE: u64 = 1 << 20;

@@ -3,8 +3,8 @@
 use crate::serve::store::Store;
 use rustix::io::Errno;
 use std::time::Instant;
-use trimtab_core::drive::Extent;
-pub use trimtab_core::drive::interface::Geometry;
+use trimtab_drive::Extent;
+pub use trimtab_drive::interface::Geometry;
 
 /// One request of a host. Offsets and lengths are bytes.
 #[derive(Debug)]

@@ -32,8 +32,8 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trimtab_core::drive::spec::{IDENTIFIER_MAX, is_identifier};
-use trimtab_core::usage::UsageError;
+use trimtab_drive::spec::{IDENTIFIER_MAX, is_identifier};
+use trimtab_drive::usage::UsageError;
 
 /// Overrides the directory; for tests and for several independent sets of drives.
 const DIRECTORY_VARIABLE: &str = "TRIMTAB_RUNTIME_DIR";

@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trimtab_core::drive::spec::DriveSpec;
-use trimtab_core::usage::UsageError;
+use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::usage::UsageError;
 
 /// What to attach.
 pub struct Options {

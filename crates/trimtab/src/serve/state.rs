@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use trimtab_core::units::Nanos;
+use trimtab_drive::units::Nanos;
 
 const MAGIC: &[u8; 8] = b"TTDRIVE1";
 const CLEAN: u8 = b'C';

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use trimtab_core::drive::Extent;
+use trimtab_drive::Extent;
 
 /// How many bytes may be written between two looks at the free memory.
 const LOOK_AT_MEMORY_EVERY: u64 = 32 << 20;

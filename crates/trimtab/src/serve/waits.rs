@@ -5,7 +5,7 @@ use crate::serve::engine::Counts;
 use crate::serve::pace::Speed;
 use crate::serve::status::HostWait;
 use std::path::{Path, PathBuf};
-use trimtab_core::units::Nanos;
+use trimtab_drive::units::Nanos;
 
 /// Compares what the kernel says reads and writes took with what the drive took for them, second by second.
 #[derive(Debug)]

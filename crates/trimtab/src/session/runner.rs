@@ -1,12 +1,12 @@
-//! Runs that start now, and what runs with threads. The runners themselves are in the core ([`trimtab_core::runner`]).
+//! Runs that start now, and what runs with threads. The runners themselves are in the core ([`trimtab_sim::runner`]).
 
 pub mod nfs;
 pub mod together;
 
 use crate::sys::clock::unix_ms;
-use trimtab_core::run::{Field, TargetKind};
-use trimtab_core::runner::Events;
-use trimtab_core::runner::header::Header;
+use trimtab_sim::run::{Field, TargetKind};
+use trimtab_sim::runner::Events;
+use trimtab_sim::runner::header::Header;
 
 /// Nobody wants to know how far a run is; signals end it.
 #[derive(Clone, Copy, Debug, Default)]

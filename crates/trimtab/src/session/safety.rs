@@ -19,9 +19,9 @@ use anyhow::Context as _;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::StatVfsMountFlags;
 use std::path::{Path, PathBuf};
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::Plan;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::Plan;
 
 /// A directory that a command is about to write into; looked at, nothing made yet.
 #[derive(Debug)]

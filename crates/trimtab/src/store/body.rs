@@ -2,7 +2,7 @@
 
 use crate::store::shape::run::RunV1;
 use std::io::Read as _;
-use trimtab_core::run::Run;
+use trimtab_sim::run::Run;
 
 /// Quick, and a quarter of the size of the text.
 const LEVEL: i32 = 3;

@@ -2,8 +2,8 @@
 
 use super::{Reference, Result, RunId, Store, StoreError, body};
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, Transaction, TransactionBehavior, params};
-use trimtab_core::run::shown::headline;
-use trimtab_core::run::{Field, Metric, Provenance, Run, TargetKind};
+use trimtab_sim::run::shown::headline;
+use trimtab_sim::run::{Field, Metric, Provenance, Run, TargetKind};
 
 /// Which runs to list. An empty filter lists all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

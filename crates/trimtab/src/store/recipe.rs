@@ -5,9 +5,9 @@
 //! seed and version stand beside them.
 
 use crate::store::RunId;
-use trimtab_core::drive::spec::file::Drive;
-use trimtab_core::drive::spec::text;
-use trimtab_core::run::{Field, Run};
+use trimtab_drive::spec::file::Drive;
+use trimtab_drive::spec::text;
+use trimtab_sim::run::{Field, Run};
 
 /// Key of the arguments.
 pub const COMMAND: &str = "command";
@@ -92,7 +92,7 @@ pub fn of<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
     use crate::drives;
-    use trimtab_core::drive::spec::file;
+    use trimtab_drive::spec::file;
 
     #[test]
     fn every_shipped_specification_comes_back_from_its_text() {

@@ -2,7 +2,7 @@
 
 use super::{Result, RunId, Saved, Store, StoreError, body};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
-use trimtab_core::run::Run;
+use trimtab_sim::run::Run;
 
 impl Store {
     /// Keeps `run`, as the one saved last. On disk when this returns.

@@ -163,14 +163,14 @@ macro_rules! named {
 }
 
 named! {
-    trimtab_core::op::OpKind: "kind of operation",
-    trimtab_core::run::Axis: "axis",
-    trimtab_core::run::Better: "direction",
-    trimtab_core::run::LatencyPart: "part of a latency",
-    trimtab_core::run::Provenance: "provenance",
-    trimtab_core::run::Severity: "severity",
-    trimtab_core::run::TargetKind: "kind of target",
-    trimtab_core::run::Unit: "unit",
+    trimtab_drive::OpKind: "kind of operation",
+    trimtab_sim::run::Axis: "axis",
+    trimtab_sim::run::Better: "direction",
+    trimtab_sim::run::LatencyPart: "part of a latency",
+    trimtab_sim::run::Provenance: "provenance",
+    trimtab_sim::run::Severity: "severity",
+    trimtab_sim::run::TargetKind: "kind of target",
+    trimtab_sim::run::Unit: "unit",
 }
 
 impl<T: Named> Serialize for Name<T> {

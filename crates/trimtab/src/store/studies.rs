@@ -2,7 +2,7 @@
 
 use super::{Reference, Result, RunId, Store, StoreError};
 use rusqlite::{Transaction, TransactionBehavior, params};
-use trimtab_core::run::Field;
+use trimtab_sim::run::Field;
 
 /// A study without its runs.
 #[derive(Clone, Debug, PartialEq, Eq)]

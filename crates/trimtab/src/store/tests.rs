@@ -35,7 +35,7 @@ proptest! {
         }
         prop_assert_eq!(store.list(&Filter::default()).unwrap().len(), runs.len());
         let all = saved.iter().map(|s| ("runs".to_owned(), s.id)).collect();
-        let study = StudyRecord { target: "x".into(), complete: true, runs: all, untried: vec![trimtab_core::run::Field::new("online", "root")] };
+        let study = StudyRecord { target: "x".into(), complete: true, runs: all, untried: vec![trimtab_sim::run::Field::new("online", "root")] };
         let id = store.save_study(&study).unwrap();
         prop_assert_eq!(store.studies().unwrap(), [(id, study)]);
         let ids: Vec<RunId> = saved.iter().map(|s| s.id).collect();

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use trimtab_core::simulate::Watcher;
-use trimtab_core::study::Problem;
-use trimtab_core::study::cells::Cell;
-use trimtab_core::study::modelled::{InUse, Setup};
-use trimtab_core::units::Bytes;
+use trimtab_sim::simulate::Watcher;
+use trimtab_study::study::Problem;
+use trimtab_study::study::cells::Cell;
+use trimtab_study::study::modelled::{InUse, Setup};
+use trimtab_drive::units::Bytes;
 
 /// So many times the memory of a drive has to be there for one to be kept: two drives at work beside it, and a copy of each.
 const ROOM: u64 = 5;
@@ -59,17 +59,17 @@ impl Beginnings {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use trimtab_core::data::DataClass;
-    use trimtab_core::drive::model::{self, Model};
-    use trimtab_core::drive::shipped;
-    use trimtab_core::drive::spec::{DriveSpec, SpecError};
-    use trimtab_core::policy::PolicySpec;
-    use trimtab_core::study::cells;
-    use trimtab_core::study::job::Job;
-    use trimtab_core::study::used::Used;
-    use trimtab_core::sweep::Value;
-    use trimtab_core::sweep::settings::changed_drive;
-    use trimtab_core::workload::tree::TreeList;
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::model::{self, Model};
+    use trimtab_drive::shipped;
+    use trimtab_drive::spec::{DriveSpec, SpecError};
+    use trimtab_sim::policy::PolicySpec;
+    use trimtab_study::study::cells;
+    use trimtab_study::study::job::Job;
+    use trimtab_study::study::used::Used;
+    use trimtab_study::sweep::Value;
+    use trimtab_study::sweep::settings::changed_drive;
+    use trimtab_sim::workload::tree::TreeList;
 
     /// How many drives were made.
     struct Counting(u32);
@@ -91,7 +91,7 @@ mod tests {
     fn runs_that_share_their_beginning_are_those_that_begin_alone() {
         let capacity = Value::Text("4GiB".to_owned());
         let drive = changed_drive(shipped::named("crucial-m4-128gb").unwrap(), &[("drive.capacity", &capacity)]).unwrap().drive;
-        let used = Used::by_churn(&trimtab_core::study::modelled::volume_named("ext4"), 0.6, 1).unwrap();
+        let used = Used::by_churn(&trimtab_study::study::modelled::volume_named("ext4"), 0.6, 1).unwrap();
         let setup = Setup::new(drive, "drive:x", "ext4", 0.6, used, 1).unwrap();
         let list = TreeList::synthetic(300, Bytes(8 << 20), DataClass::Random, 1).unwrap();
         let policies: Vec<PolicySpec> = PolicySpec::NAMES.iter().map(|name| name.parse().unwrap()).collect();

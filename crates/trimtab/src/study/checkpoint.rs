@@ -4,9 +4,9 @@ use crate::output::Context;
 use crate::store::{self, Filter, RunId, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
-use trimtab_core::run::STUDY_CELL as CELL;
-use trimtab_core::run::{Field, Provenance, Run};
-use trimtab_core::study::matrix::repeats;
+use trimtab_sim::run::STUDY_CELL as CELL;
+use trimtab_sim::run::{Field, Provenance, Run};
+use trimtab_study::study::matrix::repeats;
 
 /// Where finished runs go.
 pub trait Checkpoints: Sync {
@@ -117,8 +117,8 @@ pub fn mark(run: &mut Run, cell: &str) {
 }
 
 /// The name of a cell: a hash of what is known of a run before it begins, and of `detail`, whatever else decides its result.
-pub fn name(header: trimtab_core::runner::header::Header, detail: &str) -> String {
-    let mut run = header.into_run(trimtab_core::runner::recorder::Recorded::default(), true);
+pub fn name(header: trimtab_sim::runner::header::Header, detail: &str) -> String {
+    let mut run = header.into_run(trimtab_sim::runner::recorder::Recorded::default(), true);
     run.started_unix_ms = 0;
     // How it was asked for decides nothing.
     run.specification.clear();
@@ -129,9 +129,9 @@ pub fn name(header: trimtab_core::runner::header::Header, detail: &str) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::run::TargetKind;
-    use trimtab_core::runner::header::Header;
-    use trimtab_core::runner::recorder::Recorded;
+    use trimtab_sim::run::TargetKind;
+    use trimtab_sim::runner::header::Header;
+    use trimtab_sim::runner::recorder::Recorded;
 
     #[test]
     fn a_run_that_goes_on_replaces_what_it_holds_and_one_that_was_begun_anew_takes_nothing_away() {

@@ -9,16 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use trimtab_core::data::DataClass;
-use trimtab_core::op::{OpKind, Payload};
-use trimtab_core::run::Run;
-use trimtab_core::runner::recorder::{Recorded, Recorder};
-use trimtab_core::runner::{End, Events, Progress, files};
-use trimtab_core::study::light_work::{APPENDS_MAX, BLOCK, BUSY, Met};
-use trimtab_core::study::{policy, policy_events};
-use trimtab_core::target::Trimmable as _;
-use trimtab_core::target::{Clock as _, FileTarget as _, TargetError, TargetResult};
-use trimtab_core::workload::tree::{self, Tree, TreeList};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::OpKind;
+use trimtab_sim::op::Payload;
+use trimtab_sim::run::Run;
+use trimtab_sim::runner::recorder::{Recorded, Recorder};
+use trimtab_sim::runner::{End, Events, Progress, files};
+use trimtab_study::study::light_work::{APPENDS_MAX, BLOCK, BUSY, Met};
+use trimtab_study::study::{policy, policy_events};
+use trimtab_sim::target::Trimmable as _;
+use trimtab_sim::target::{Clock as _, FileTarget as _, TargetError, TargetResult};
+use trimtab_sim::workload::tree::{self, Tree, TreeList};
 
 /// So long it goes on before anything is deleted, and after the last discard.
 const QUIET: Duration = Duration::from_millis(500);
@@ -191,7 +192,7 @@ pub fn measure<E: Events<MountedDir>>(
         run.metrics.extend(met.metrics(BUSY));
         run.pictures.latencies.push(met.over_time.finish(BUSY.phase));
         let began = run.phases.last().map(|last| last.started.saturating_add(last.took)).unwrap_or_default();
-        run.phases.extend(recorded.phases.into_iter().map(|phase| trimtab_core::run::Phase { started: began, ..phase }));
+        run.phases.extend(recorded.phases.into_iter().map(|phase| trimtab_sim::run::Phase { started: began, ..phase }));
     }
     match outcome.end {
         End::Complete => ended.map(|()| End::Complete).map_err(Into::into),

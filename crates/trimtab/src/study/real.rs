@@ -28,15 +28,15 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trimtab_core::run::{Field, Run, STUDY_TAKEN, TargetKind};
-use trimtab_core::runner::End;
-use trimtab_core::runner::header::Header;
-use trimtab_core::study::job::{self, Job};
-use trimtab_core::study::matrix::repeats;
-use trimtab_core::study::policy;
-use trimtab_core::study::policy_events::PolicyEvents;
-use trimtab_core::workload::FileWorkload as _;
-use trimtab_core::workload::tree::{Tree, TreeList};
+use trimtab_sim::run::{Field, Run, STUDY_TAKEN, TargetKind};
+use trimtab_sim::runner::End;
+use trimtab_sim::runner::header::Header;
+use trimtab_study::study::job::{self, Job};
+use trimtab_study::study::matrix::repeats;
+use trimtab_study::study::policy;
+use trimtab_study::study::policy_events::PolicyEvents;
+use trimtab_sim::workload::FileWorkload as _;
+use trimtab_sim::workload::tree::{Tree, TreeList};
 
 /// By how much the fill may differ where a study goes on: what others write meanwhile decides little.
 const FILL_TOLERANCE_PERCENT: f64 = 3.0;

@@ -14,17 +14,17 @@ use anyhow::anyhow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use trimtab_core::policy::PolicySpec;
-use trimtab_core::run::Run;
-use trimtab_core::runner::End;
-use trimtab_core::runner::header::Header;
-use trimtab_core::simulate::Watcher;
-use trimtab_core::study::cells::{Cell, Extent, Question};
-use trimtab_core::study::job::Job;
-use trimtab_core::study::matrix::Matrix;
-use trimtab_core::study::modelled::Setup;
-use trimtab_core::study::sensitivity::{self, Breadth, Trials};
-use trimtab_core::study::{Problem, Study, Untried, policy};
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::run::Run;
+use trimtab_sim::runner::End;
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::simulate::Watcher;
+use trimtab_study::study::cells::{Cell, Extent, Question};
+use trimtab_study::study::job::Job;
+use trimtab_study::study::matrix::Matrix;
+use trimtab_study::study::modelled::Setup;
+use trimtab_study::study::sensitivity::{self, Breadth, Trials};
+use trimtab_study::study::{Problem, Study, Untried, policy};
 
 /// The name of a cell: the same for all that decides its result.
 #[must_use]
@@ -429,9 +429,9 @@ fn warm_up(rig: &mut dyn Rig, asked: &Asked, policies: &[String]) -> anyhow::Res
 mod tests {
     use super::*;
     use crate::study::checkpoint::NotKept;
-    use trimtab_core::run::{Better, Metric, TargetKind, Unit};
-    use trimtab_core::runner::recorder::Recorded;
-    use trimtab_core::workload::postmark::Settings;
+    use trimtab_sim::run::{Better, Metric, TargetKind, Unit};
+    use trimtab_sim::runner::recorder::Recorded;
+    use trimtab_sim::workload::postmark::Settings;
 
     /// Notes what is run; `online` fails after its first run.
     #[derive(Default)]

@@ -5,14 +5,14 @@ mod fixtures;
 
 use crate::report::{html, text};
 use fixtures::{around, met, run, three, whole};
-use trimtab_core::analysis::compare::Options;
-use trimtab_core::document::{Answer, Block, Chart, ChartKind, Document};
-use trimtab_core::run::{Better, Field, Metric, Provenance, Severity, TargetKind, Unit, Warning, metrics};
-use trimtab_core::study::ageing::RATE_STEADY;
-use trimtab_core::study::beside::{self, Named};
-use trimtab_core::study::judged::Judged;
-use trimtab_core::study::table::FOREGROUND;
-use trimtab_core::study::{Study, Untried, answer, document, overview, policy};
+use trimtab_sim::analysis::compare::Options;
+use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document};
+use trimtab_sim::run::{Better, Field, Metric, Provenance, Severity, TargetKind, Unit, Warning, metrics};
+use trimtab_study::study::ageing::RATE_STEADY;
+use trimtab_study::study::beside::{self, Named};
+use trimtab_study::study::judged::Judged;
+use trimtab_study::study::table::FOREGROUND;
+use trimtab_study::study::{Study, Untried, answer, document, overview, policy};
 
 /// What is measured on a filesystem: others wait for online discard more often than by chance, for a batched trim once.
 fn filesystem() -> Study {

@@ -5,12 +5,12 @@ use crate::drives::model;
 use crate::drives::simulate::traced::Traced;
 use crate::sys::interrupt;
 use std::time::{Duration, Instant};
-use trimtab_core::drive::model::Model;
-use trimtab_core::drive::spec::{DriveSpec, SpecError};
-use trimtab_core::runner::End;
-use trimtab_core::simulate::Watcher;
-use trimtab_core::sweep::{Cell, Work};
-use trimtab_core::units::Bytes;
+use trimtab_drive::model::Model;
+use trimtab_drive::spec::{DriveSpec, SpecError};
+use trimtab_sim::runner::End;
+use trimtab_sim::simulate::Watcher;
+use trimtab_study::sweep::{Cell, Work};
+use trimtab_drive::units::Bytes;
 
 /// Cells that are tried, spread over the plan.
 const CELLS: u64 = 6;

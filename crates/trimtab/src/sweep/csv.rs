@@ -1,6 +1,6 @@
 //! The table of a sweep as CSV: a header line, one line a cell, nothing where there is no figure.
 
-use trimtab_core::sweep::table::{Cells, Column};
+use trimtab_study::sweep::table::{Cells, Column};
 
 /// The file.
 ///

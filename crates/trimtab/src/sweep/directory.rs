@@ -10,10 +10,10 @@ use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::str::FromStr;
-use trimtab_core::sweep::detail;
-use trimtab_core::sweep::table::{self, Column, Outcome, Row};
-use trimtab_core::sweep::{MODEL, Plan, short_hash};
-use trimtab_core::usage::UsageError;
+use trimtab_study::sweep::detail;
+use trimtab_study::sweep::table::{self, Column, Outcome, Row};
+use trimtab_study::sweep::{MODEL, Plan, short_hash};
+use trimtab_drive::usage::UsageError;
 
 /// A table of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use trimtab_core::drive::spec::DriveSpec;
-use trimtab_core::drive::spec::file::Drive;
-use trimtab_core::sweep::{Asked, Sources, hex, settings, short_hash};
+use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::spec::file::Drive;
+use trimtab_study::sweep::{Asked, Sources, hex, settings, short_hash};
 
 /// Drives and traces of one plan. Paths are those of the plan's directory.
 #[derive(Debug)]

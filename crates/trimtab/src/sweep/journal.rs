@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead as _, Read as _, Seek as _, SeekFrom, Write as _};
 use std::time::{Duration, Instant};
-use trimtab_core::sweep::table::{Outcome, Row};
-use trimtab_core::usage::UsageError;
+use trimtab_study::sweep::table::{Outcome, Row};
+use trimtab_drive::usage::UsageError;
 
 /// What was written is made durable this often: a power cut costs no more than that; a killed process costs nothing.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
@@ -130,7 +130,7 @@ fn checksum(json: &str) -> u32 {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use trimtab_core::sweep::detail::Detail;
+    use trimtab_study::sweep::detail::Detail;
 
     fn some(cell: u64) -> Row {
         let figures = BTreeMap::from([("waf_ratio".to_owned(), 1.0 / 3.0 + cell as f64), ("small".to_owned(), 5e-324)]);

@@ -8,7 +8,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 use std::ops::Range;
 use std::sync::Arc;
-use trimtab_core::sweep::table::{Cells, Column};
+use trimtab_study::sweep::table::{Cells, Column};
 
 /// Rows that are written at once.
 const ROWS: usize = 65_536;

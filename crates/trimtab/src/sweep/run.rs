@@ -15,11 +15,11 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trimtab_core::runner::End;
-use trimtab_core::sweep::table::{Outcome, Row, outcome};
-use trimtab_core::sweep::{Cell, id_of_impossible};
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
+use trimtab_sim::runner::End;
+use trimtab_study::sweep::table::{Outcome, Row, outcome};
+use trimtab_study::sweep::{Cell, id_of_impossible};
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
 
 /// How to run it.
 #[derive(Clone, Copy, Debug)]

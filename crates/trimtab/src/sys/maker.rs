@@ -1,7 +1,7 @@
 //! Makes the data of writes with the widest vectors that the processor has.
 
-use trimtab_core::data::DataClass;
-use trimtab_core::data::content::{Content, Found};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::data::content::{Content, Found};
 
 /// Vectors to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,10 +16,10 @@ use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use trimtab_core::op::Payload;
-use trimtab_core::rng::Stream;
-use trimtab_core::target::{Clock, FileTarget, TargetError, TargetResult};
-use trimtab_core::units::Nanos;
+use trimtab_sim::op::Payload;
+use trimtab_drive::rng::Stream;
+use trimtab_sim::target::{Clock, FileTarget, TargetError, TargetResult};
+use trimtab_drive::units::Nanos;
 
 /// Size of the C library's buffer on Linux filesystems, which decides the calls of [`Calls::Stdio`].
 const STDIO_BUFFER: usize = 4096;
@@ -456,7 +456,7 @@ fn check_interrupt() -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::data::DataClass;
+    use trimtab_drive::data::DataClass;
 
     fn open(options: DirOptions) -> (tempfile::TempDir, DirTarget) {
         let dir = tempfile::tempdir().unwrap();

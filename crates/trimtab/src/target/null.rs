@@ -1,10 +1,10 @@
 //! Targets that do nothing, at once, with real time stamps: what remains is the tool's own cost per operation.
 
 use std::time::{Duration, Instant};
-use trimtab_core::drive::Command;
-use trimtab_core::op::Payload;
-use trimtab_core::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, NfsTarget, TargetResult};
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_drive::Command;
+use trimtab_sim::op::Payload;
+use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, NfsTarget, TargetResult};
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// The most operations that the null block target lets be in flight.
 const QUEUE_DEPTH_MAX: u32 = 4096;
@@ -184,7 +184,7 @@ pub(crate) fn sleep_until(started: Instant, instant: Nanos) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::drive::Extent;
+    use trimtab_drive::Extent;
 
     #[test]
     fn every_operation_completes_with_ordered_stamps() {

@@ -4,13 +4,13 @@ use crate::session::runner::Quiet;
 use crate::sys::maker::Maker;
 use crate::target::null::{NullBlocks, NullFiles};
 use std::time::Instant;
-use trimtab_core::data::DataClass;
-use trimtab_core::rng::Stream;
-use trimtab_core::run::{Field, Run, Severity, Warning};
-use trimtab_core::runner::{blocks, files};
-use trimtab_core::units::Bytes;
-use trimtab_core::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
-use trimtab_core::workload::{FileWorkload, Limit};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
+use trimtab_sim::run::{Field, Run, Severity, Warning};
+use trimtab_sim::runner::{blocks, files};
+use trimtab_drive::units::Bytes;
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
+use trimtab_sim::workload::{FileWorkload, Limit};
 
 /// Above this share of the measured time, the tool's own cost is worth a warning.
 const SHARE_MAX: f64 = 0.05;

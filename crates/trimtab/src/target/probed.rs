@@ -6,10 +6,10 @@
 use super::block::BlockFile;
 use crate::session::safety::Guard;
 use crate::sys::{fiemap, interrupt};
-use trimtab_core::drive::{Command, Extent, Ranges};
-use trimtab_core::learn::lab::Probed;
-use trimtab_core::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_drive::{Command, Extent, Ranges};
+use trimtab_study::learn::lab::Probed;
+use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Bytes of a piece: no probe reads or writes more at once.
 pub const PIECE: u64 = 1 << 20;

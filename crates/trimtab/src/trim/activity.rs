@@ -6,7 +6,7 @@ use crate::host::mountinfo::Mount;
 use crate::host::processes::read_by_this_thread;
 use crate::host::root::Root;
 use crate::host::stat::{DiskStat, StatFile, xfs_log_writes};
-use trimtab_core::units::Nanos;
+use trimtab_drive::units::Nanos;
 
 /// Whether others use the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

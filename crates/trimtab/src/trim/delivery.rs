@@ -11,7 +11,7 @@ use crate::host::root::Root;
 use crate::output::error::{BLOCKED, Blocked, NOT_PROVED};
 use crate::trim::verify::arrival::onward;
 use serde::Serialize;
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// Whether discards reached the drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -168,7 +168,7 @@ pub fn obstructed(fs: &Filesystem, obstacle: Obstacle) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::discards::Amount;
+    use trimtab_drive::discards::Amount;
 
     /// Seen: discards of others on the drive below the file of a loop device made "no discard reached the drive" of a trim that had nothing to send.
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::host::stat::DiskStat;
 use std::time::{Duration, Instant};
-use trimtab_core::discards::Amount;
+use trimtab_drive::discards::Amount;
 
 /// A device that completes nothing at all for this long may hang. The counts are a minimum then.
 const STANDSTILL: Duration = Duration::from_secs(30);
@@ -117,7 +117,7 @@ fn overtaken(then: &DiskStat, now: &DiskStat) -> bool {
 mod tests {
     use super::*;
     use std::cell::Cell;
-    use trimtab_core::units::{Bytes, Nanos};
+    use trimtab_drive::units::{Bytes, Nanos};
 
     /// A device in virtual time: each look takes a millisecond.
     struct Device {

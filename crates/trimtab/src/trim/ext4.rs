@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// Where the superblock begins on the device.
 const SUPERBLOCK_OFFSET: u64 = 1024;

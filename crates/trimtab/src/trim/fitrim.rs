@@ -13,9 +13,9 @@ use crate::sys::interrupt;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
-use trimtab_core::discards::Amount;
-use trimtab_core::target::TrimWindow;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_drive::discards::Amount;
+use trimtab_sim::target::TrimWindow;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Discards count as over when the counters have not moved for this long.
 const QUIET: Duration = Duration::from_millis(200);

@@ -9,10 +9,10 @@ use crate::sys::beneath::{self, Dir};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use trimtab_core::op::OpKind;
-use trimtab_core::run::metrics;
-use trimtab_core::run::{Better, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_drive::OpKind;
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::{Better, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// The store's file, in the directory of what survives a reboot.
 pub const FILE: &str = "history.db";

@@ -11,7 +11,7 @@ use crate::session::notes::{Change, Note, Notes, Undone};
 use crate::sys::beneath::set_attribute;
 use std::io;
 use std::path::PathBuf;
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// One queue whose limit may be changed.
 #[derive(Debug)]

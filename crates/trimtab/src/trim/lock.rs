@@ -109,7 +109,7 @@ mod tests {
     use crate::host::block::{Bus, Kind, Layer};
     use crate::host::mountinfo::DevNumber;
     use std::path::PathBuf;
-    use trimtab_core::units::Bytes;
+    use trimtab_drive::units::Bytes;
 
     fn stack(names: &[&str]) -> Stack {
         let layer = |name: &&str| Layer {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use trimtab_core::policy::State;
+use trimtab_sim::policy::State;
 
 /// Moves what survives a reboot.
 pub const STATE_VARIABLE: &str = "TRIMTAB_STATE_DIR";

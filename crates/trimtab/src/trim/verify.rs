@@ -36,11 +36,11 @@ use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trimtab_core::data::DataClass;
-use trimtab_core::document::quoted;
-use trimtab_core::rng::Stream;
-use trimtab_core::target::TrimWindow;
-use trimtab_core::units::Bytes;
+use trimtab_drive::data::DataClass;
+use trimtab_study::document::quoted;
+use trimtab_drive::rng::Stream;
+use trimtab_sim::target::TrimWindow;
+use trimtab_drive::units::Bytes;
 use verdict::{Later, Observed, Promise, VerdictKind};
 
 /// The smallest file.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use trimtab_core::units::Nanos;
+use trimtab_drive::units::Nanos;
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_millis(5);

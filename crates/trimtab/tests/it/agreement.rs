@@ -16,8 +16,8 @@ use trimtab::trim::verify::agree;
 use trimtab::trim::verify::arrival::arrival;
 use trimtab::trim::verify::readback::Content;
 use trimtab::trim::verify::verdict::{Later, Observed, Promise, judge};
-use trimtab_core::discards::Amount;
-use trimtab_core::units::Bytes;
+use trimtab_drive::discards::Amount;
+use trimtab_drive::units::Bytes;
 
 const FREED: u64 = 400 << 20;
 const BLOCKED: u8 = 3;

@@ -7,8 +7,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use trimtab_core::data::DataClass;
-use trimtab_core::rng::Stream;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
 
 /// A drive that takes a test little time.
 const SMALL: [&str; 5] = ["ocz-vertex-le-100gb", "--size", "1GiB", "--speed", "off"];

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use trimtab_core::rng::Stream;
+use trimtab_drive::rng::Stream;
 
 #[path = "../../../../fuzz/src/archive.rs"]
 mod archive;

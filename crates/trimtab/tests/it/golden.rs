@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use trimtab::drives::simulate::{self, Addresses, Amount, Load, Plan};
 use trimtab::drives::{self, model};
 use trimtab::store::shape::run::RunV1;
-use trimtab_core::data::DataClass;
-use trimtab_core::run::Run;
-use trimtab_core::units::Bytes;
-use trimtab_core::workload::synthetic::{Mix, Pattern, TrimsOf};
+use trimtab_drive::data::DataClass;
+use trimtab_sim::run::Run;
+use trimtab_drive::units::Bytes;
+use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
 
 fn fingerprint(figures: &Value) -> String {
     let digest = Sha256::digest(figures.to_string());

@@ -247,10 +247,10 @@ fn machine(at: &Path, disks: usize, mounted: usize, below: fn(&Path, usize)) -> 
 /// A sweep whose journal is a long file without a line end, most of which is a hole.
 fn journal(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     let plan = format!("{BASE}[axes]\nworkload.queue_depth = [1, 2]\n");
-    let hash = trimtab_core::sweep::short_hash(&plan);
-    let model = trimtab_core::sweep::MODEL;
+    let hash = trimtab_study::sweep::short_hash(&plan);
+    let model = trimtab_study::sweep::MODEL;
     let about = serde_json::json!({
-        "schema": "trimtab.sweep", "version": trimtab_core::sweep::table::SCHEMA, "name": "sweep", "plan": hash, "tool_version": "0.1.0",
+        "schema": "trimtab.sweep", "version": trimtab_study::sweep::table::SCHEMA, "name": "sweep", "plan": hash, "tool_version": "0.1.0",
         "model": model, "inputs": {}, "cells": 2,
     });
     fs::create_dir(at.join("out")).unwrap();

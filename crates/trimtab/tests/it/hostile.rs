@@ -11,7 +11,7 @@ use trimtab::doctor::{Doctor, render};
 use trimtab::host::root::Root;
 use trimtab::host::{mountinfo, stat::DiskStat};
 use trimtab::trim::ext4::Superblock;
-use trimtab_core::rng::Stream;
+use trimtab_drive::rng::Stream;
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {

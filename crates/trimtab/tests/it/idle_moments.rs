@@ -9,9 +9,9 @@ use trimtab::host::Place;
 use trimtab::host::root::Root;
 use trimtab::host::stat::DiskStat;
 use trimtab::trim::filesystem::{ByWhich, Filesystem};
-use trimtab_core::policy::{Sizes, TrimRequest};
-use trimtab_core::target::TrimWindow;
-use trimtab_core::units::Bytes;
+use trimtab_sim::policy::{Sizes, TrimRequest};
+use trimtab_sim::target::TrimWindow;
+use trimtab_drive::units::Bytes;
 
 const FIRST: Sizes = Sizes { below: Bytes::MAX, round: 0, rounds: 2 };
 

@@ -30,7 +30,7 @@ fn a_twin_is_a_drive_like_any_other_and_says_how_it_is_known() {
     let [low, high] = ["low", "high"].map(|key| command[key].as_f64().unwrap());
     assert!(low <= 7.07e6 && high >= 6.93e6 && high / low < 1.2 && command["known"] == "measured", "{command}");
     let text = fs::read_to_string(directory.path().join("twin.toml")).unwrap();
-    let drive = trimtab_core::drive::spec::file::parse(&text).unwrap();
+    let drive = trimtab_drive::spec::file::parse(&text).unwrap();
     let twin = drive.twin.as_ref().unwrap();
     assert_eq!((twin.members.len(), twin.parameters.len()), (64, parameters.len()));
     assert!(twin.members.iter().all(|member| member.capacity_bytes == 4_294_967_296 && *member != drive.spec));
@@ -129,14 +129,14 @@ fn a_twin_with_a_member_that_cannot_be_is_refused_by_its_number() {
         "{DRIVE}[twin.origin]\nmodel = \"x\"\nlearned = \"2026-01-01\"\nbudget = \"small\"\nseed = 1\nwritten_bytes = 1\nmisfit_permille = 1\n\
          [twin.members]\nfields = [\"flash.geometry.channels\", \"flash.nand.suspend_ns\"]\nvalues = [[4, \"none\"], [0, 5]]\n"
     );
-    let problem = trimtab_core::drive::spec::file::parse(&text).unwrap_err();
+    let problem = trimtab_drive::spec::file::parse(&text).unwrap_err();
     assert!(problem.starts_with("twin.members.values, list 2: flash.geometry.channels is 0"), "{problem}");
     let good = text.replace("[0, 5]", "[8, 5]");
-    let twin = trimtab_core::drive::spec::file::parse(&good).unwrap().twin.unwrap();
+    let twin = trimtab_drive::spec::file::parse(&good).unwrap().twin.unwrap();
     let flash = twin.members[1].flash().unwrap();
     assert_eq!((flash.geometry.channels, flash.nand.suspend_ns, twin.members[0].flash().unwrap().nand.suspend_ns), (8, Some(5), None));
     let short = text.replace("[0, 5]", "[2]");
-    assert!(trimtab_core::drive::spec::file::parse(&short).unwrap_err().contains("1 values for 2 fields"));
+    assert!(trimtab_drive::spec::file::parse(&short).unwrap_err().contains("1 values for 2 fields"));
 }
 
 /// A drive that is slow enough for everything between a program and it to count for little.

@@ -5,8 +5,8 @@ use crate::support::{have_tool, skip};
 use predicates::prelude::*;
 use std::path::Path;
 use std::process::Command;
-use trimtab_core::data::DataClass;
-use trimtab_core::rng::Stream;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
 
 const SIZE: usize = 256 << 20;
 

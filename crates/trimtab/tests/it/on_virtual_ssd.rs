@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 use trimtab::drives::model;
 use trimtab::target::block::device::{Destroy, claim};
 use trimtab::target::block::{BlockFile, BlockOptions};
-use trimtab_core::data::DataClass;
-use trimtab_core::runner::blocks;
-use trimtab_core::target::drive::DriveTarget;
-use trimtab_core::units::Bytes;
-use trimtab_core::workload::Limit;
-use trimtab_core::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
+use trimtab_drive::data::DataClass;
+use trimtab_sim::runner::blocks;
+use trimtab_sim::target::drive::DriveTarget;
+use trimtab_drive::units::Bytes;
+use trimtab_sim::workload::Limit;
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
 
 const SIZE: u64 = 256 << 20;
 

@@ -220,7 +220,7 @@ fn random_settings_count_like_the_original() {
         return skip("postmark");
     }
     let (_dir, work) = work();
-    let mut rng = trimtab_core::rng::Stream::new(1, "postmark-settings");
+    let mut rng = trimtab_drive::rng::Stream::new(1, "postmark-settings");
     let mut session = String::from("set report terse\n");
     for _ in 0..40 {
         let low = rng.between(1, 60);

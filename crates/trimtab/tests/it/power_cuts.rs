@@ -10,7 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
-use trimtab_core::rng::Stream;
+use trimtab_drive::rng::Stream;
 
 /// A filesystem under test.
 #[derive(Clone, Copy)]

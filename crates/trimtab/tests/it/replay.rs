@@ -6,8 +6,8 @@ use predicates::prelude::*;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
-use trimtab_core::data::DataClass;
-use trimtab_core::rng::Stream;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
 
 const DRIVE: [&str; 4] = ["ocz-vertex-le-100gb", "--size", "512MiB", "--seed"];
 

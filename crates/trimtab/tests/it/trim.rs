@@ -5,11 +5,11 @@ use trimtab::session::discard_option::{Changed, Discard, mount_of};
 use trimtab::target::dir::{DirOptions, DirTarget};
 use trimtab::target::mounted::MountedDir;
 use trimtab::trim::fitrim;
-use trimtab_core::data::DataClass;
-use trimtab_core::op::Payload;
-use trimtab_core::target::FileTarget as _;
-use trimtab_core::target::Trimmable as _;
-use trimtab_core::units::Bytes;
+use trimtab_drive::data::DataClass;
+use trimtab_sim::op::Payload;
+use trimtab_sim::target::FileTarget as _;
+use trimtab_sim::target::Trimmable as _;
+use trimtab_drive::units::Bytes;
 
 #[test]
 fn what_was_freed_is_discarded_and_the_device_counts_it() {

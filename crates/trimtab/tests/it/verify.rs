@@ -171,7 +171,7 @@ fn what_others_do_is_never_held_against_the_drive() {
             for worker in 0..2_u64 {
                 let (path, stop) = (mount.path(), &stop);
                 scope.spawn(move || {
-                    let mut draw = trimtab_core::rng::Stream::new(worker, "churn");
+                    let mut draw = trimtab_drive::rng::Stream::new(worker, "churn");
                     while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                         let file = path.join(format!("churn-{worker}-{}", draw.below(40)));
                         match draw.below(3) {

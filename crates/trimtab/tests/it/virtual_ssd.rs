@@ -16,13 +16,13 @@ use trimtab::serve::pace::{Pacer, Speed};
 use trimtab::serve::request::Geometry;
 use trimtab::serve::store::Store;
 use trimtab::sys::beneath::Identity;
-use trimtab_core::data::DataClass;
-use trimtab_core::drive::ledger::Ledger;
-use trimtab_core::drive::spec::{Thermal, TrimmedReads};
-use trimtab_core::drive::{Command, Completion, Device, Extent};
-use trimtab_core::rng::Stream;
-use trimtab_core::run::pictures::Superblock;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::ledger::Ledger;
+use trimtab_drive::spec::{Thermal, TrimmedReads};
+use trimtab_drive::{Command, Completion, Device, Extent};
+use trimtab_drive::rng::Stream;
+use trimtab_drive::Superblock;
+use trimtab_drive::units::{Bytes, Nanos};
 
 const SIZE: u64 = 64 << 20;
 

@@ -14,9 +14,9 @@ use trimtab::trim::filesystem::Filesystem;
 use trimtab::trim::fitrim;
 use trimtab::trim::limit::CommandLimit;
 use trimtab::trim::lock::DriveLocks;
-use trimtab_core::policy::TrimRequest;
-use trimtab_core::target::TrimWindow;
-use trimtab_core::units::Bytes;
+use trimtab_sim::policy::TrimRequest;
+use trimtab_sim::target::TrimWindow;
+use trimtab_drive::units::Bytes;
 
 /// The whole filesystem, in one request.
 const WHOLE: TrimWindow = TrimWindow { start: 0, len: u64::MAX };
@@ -229,7 +229,7 @@ fn btrfs_is_trimmed_where_its_chunks_are_after_a_balance() {
     let whole = whole();
     // What every other tool with windows does: addresses from 0 to the size of the device.
     let by_size = counted(&path, || {
-        let _ = fitrim::fitrim(&dir, trimtab_core::target::TrimWindow { start: 0, len: size }, Bytes::ZERO);
+        let _ = fitrim::fitrim(&dir, trimtab_sim::target::TrimWindow { start: 0, len: size }, Bytes::ZERO);
     });
     let ours = counted(&path, || assert_eq!(trim(&path, &[])["complete"], true));
     eprintln!("one request {whole:?}, by device addresses {by_size:?}, trimtab trim {ours:?}");

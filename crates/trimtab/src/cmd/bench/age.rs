@@ -23,27 +23,27 @@ use anyhow::Context as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
-use trimtab_core::data::DataClass;
-use trimtab_core::drive::{Command, Device};
-use trimtab_core::op::Payload;
-use trimtab_core::policy::{PolicySpec, State};
-use trimtab_core::run::metrics;
-use trimtab_core::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_core::runner::recorder::{Recorded, Recorder};
-use trimtab_core::runner::{End, Outcome, blocks, files};
-use trimtab_core::simulate::worn_out;
-use trimtab_core::study::modelled::describe;
-use trimtab_core::study::policy;
-use trimtab_core::study::policy_events::PolicyEvents;
-use trimtab_core::target::Trimmable;
-use trimtab_core::target::{BlockTarget, Clock as _, FileTarget as _};
-use trimtab_core::units::{Bytes, Nanos, exact};
-use trimtab_core::usage::UsageError;
-use trimtab_core::volume::FileBlocks;
-use trimtab_core::volume::Steered;
-use trimtab_core::workload::age::{self, Age, Settings};
-use trimtab_core::workload::synthetic::{Mix, Pattern, Settings as Blocks, Synthetic};
-use trimtab_core::workload::{BlockPhase, BlockWorkload, FileWorkload as _, Limit, Plan};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::{Command, Device};
+use trimtab_sim::op::Payload;
+use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_sim::runner::recorder::{Recorded, Recorder};
+use trimtab_sim::runner::{End, Outcome, blocks, files};
+use trimtab_sim::simulate::worn_out;
+use trimtab_study::study::modelled::describe;
+use trimtab_study::study::policy;
+use trimtab_study::study::policy_events::PolicyEvents;
+use trimtab_sim::target::Trimmable;
+use trimtab_sim::target::{BlockTarget, Clock as _, FileTarget as _};
+use trimtab_drive::units::{Bytes, Nanos, exact};
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::volume::FileBlocks;
+use trimtab_sim::volume::Steered;
+use trimtab_sim::workload::age::{self, Age, Settings};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings as Blocks, Synthetic};
+use trimtab_sim::workload::{BlockPhase, BlockWorkload, FileWorkload as _, Limit, Plan};
 
 /// Size of a random write.
 const BLOCK: u32 = 4096;
@@ -324,7 +324,7 @@ fn write<T: BlockTarget>(context: &Context, mut test: Test, blocks: &mut T) -> O
 /// One trim of the filesystem.
 fn trim<T: Trimmable>(files: &mut T) -> Outcome {
     let mut recorder = Recorder::new(files.now());
-    let result = trimtab_core::study::policy_events::trim(files, &mut recorder, TRIM);
+    let result = trimtab_study::study::policy_events::trim(files, &mut recorder, TRIM);
     let now = files.now();
     let end = result.map_or_else(End::Failed, |()| End::Complete);
     Outcome { recorded: recorder.finish(now), end }

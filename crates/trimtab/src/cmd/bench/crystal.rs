@@ -25,17 +25,17 @@ use anyhow::Context as _;
 use rustix::thread::CapabilitySet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trimtab_core::data::DataClass;
-use trimtab_core::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_core::runner::header::Header;
-use trimtab_core::runner::recorder::Recorder;
-use trimtab_core::runner::{End, Events, Outcome, Progress};
-use trimtab_core::simulate::worn_out;
-use trimtab_core::target::TargetResult;
-use trimtab_core::units::{Bytes, Nanos, three_digits};
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::Limit;
-use trimtab_core::workload::crystal::{self, Crystal, Position, Profile, Settings};
+use trimtab_drive::data::DataClass;
+use trimtab_sim::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::recorder::Recorder;
+use trimtab_sim::runner::{End, Events, Outcome, Progress};
+use trimtab_sim::simulate::worn_out;
+use trimtab_sim::target::TargetResult;
+use trimtab_drive::units::{Bytes, Nanos, three_digits};
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::Limit;
+use trimtab_sim::workload::crystal::{self, Crystal, Position, Profile, Settings};
 
 /// CrystalDiskMark's tests: sequential and random reads and writes of a test file.
 #[derive(Debug, clap::Args)]

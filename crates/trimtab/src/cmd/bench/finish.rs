@@ -9,9 +9,9 @@ use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{self, RunId};
 use anyhow::Context as _;
 use std::process::ExitCode;
-use trimtab_core::document::Document;
-use trimtab_core::run::Run;
-use trimtab_core::runner::End;
+use trimtab_study::document::Document;
+use trimtab_sim::run::Run;
+use trimtab_sim::runner::End;
 
 /// Keeps the run in the store, prints it, and ends as it ended. Called after each run, because a later one may fail.
 ///

@@ -8,17 +8,17 @@ use crate::store::recipe;
 use crate::sys::interrupt;
 use crate::target::TargetSpec;
 use anyhow::Context as _;
-use trimtab_core::data::DataClass;
-use trimtab_core::policy::{PolicySpec, State};
-use trimtab_core::run::{Metric, Phase, Run};
-use trimtab_core::runner::header::Header;
-use trimtab_core::runner::{End, files};
-use trimtab_core::simulate::worn_out;
-use trimtab_core::study::modelled::{Setup, describe, volume_named};
-use trimtab_core::study::policy_events::PolicyEvents;
-use trimtab_core::study::used::Used;
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::FileWorkload;
+use trimtab_drive::data::DataClass;
+use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::run::{Metric, Phase, Run};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::{End, files};
+use trimtab_sim::simulate::worn_out;
+use trimtab_study::study::modelled::{Setup, describe, volume_named};
+use trimtab_study::study::policy_events::PolicyEvents;
+use trimtab_study::study::used::Used;
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::FileWorkload;
 
 /// Options that matter on `drive:NAME` alone.
 #[derive(Debug, Clone, clap::Args)]

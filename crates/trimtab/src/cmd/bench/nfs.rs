@@ -18,15 +18,15 @@ use anyhow::Context as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
-use trimtab_core::data::DataClass;
-use trimtab_core::run::{Field, Run, Severity, TargetKind, Warning};
-use trimtab_core::runner::header::Header;
-use trimtab_core::runner::{End, Events, Outcome, Progress};
-use trimtab_core::target::{NfsTarget, TargetError, TargetResult};
-use trimtab_core::units::{Bytes, Nanos};
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::Plan;
-use trimtab_core::workload::nfs::{self, NfsStream, Requested};
+use trimtab_drive::data::DataClass;
+use trimtab_sim::run::{Field, Run, Severity, TargetKind, Warning};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::{End, Events, Outcome, Progress};
+use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::Plan;
+use trimtab_sim::workload::nfs::{self, NfsStream, Requested};
 
 /// SPECsfs2008 does not count load points above this response time.
 const RESPONSE_MAX: Nanos = Nanos::from_millis(20);
@@ -122,7 +122,7 @@ fn on_directory(args: &Args, context: &Context, streams: Vec<NfsStream>, path: &
     let mut targets = Vec::new();
     let (dir, dir_path) = workspace.subdirectory("run")?;
     for (index, stream) in streams.into_iter().enumerate() {
-        let options = DirOptions { seed: trimtab_core::rng::derive_seed(args.seed, &format!("nfs-data-{index}")), ..DirOptions::default() };
+        let options = DirOptions { seed: trimtab_drive::rng::derive_seed(args.seed, &format!("nfs-data-{index}")), ..DirOptions::default() };
         let dir = dir.try_clone().context("cannot open the directory once more")?;
         targets.push((stream, DirTarget::new(dir, &dir_path, options).with_epoch(epoch)));
     }

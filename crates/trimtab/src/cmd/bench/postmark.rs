@@ -18,14 +18,14 @@ use anyhow::Context as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
-use trimtab_core::run::{Field, Run, TargetKind};
-use trimtab_core::runner::header::Header;
-use trimtab_core::runner::{End, Outcome};
-use trimtab_core::target::FileTarget;
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::postmark::{Counts, Postmark, Settings, Tries};
-use trimtab_core::workload::{FileWorkload as _, Plan};
+use trimtab_sim::run::{Field, Run, TargetKind};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::{End, Outcome};
+use trimtab_sim::target::FileTarget;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::postmark::{Counts, Postmark, Settings, Tries};
+use trimtab_sim::workload::{FileWorkload as _, Plan};
 
 /// PostMark's operations with ordinary options: many small files, created, read, appended to and deleted.
 #[derive(Debug, clap::Args)]

@@ -22,16 +22,16 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use trimtab_core::data::DataClass;
-use trimtab_core::run::{Field, Run, Severity, TargetKind, Warning};
-use trimtab_core::runner::header::Header;
-use trimtab_core::runner::{End, Outcome, files};
-use trimtab_core::study::policy;
-use trimtab_core::study::policy_events::PolicyEvents;
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::FileWorkload as _;
-use trimtab_core::workload::tree::{self, DEFAULT_FILES, DEFAULT_SIZE, Tree, TreeList};
+use trimtab_drive::data::DataClass;
+use trimtab_sim::run::{Field, Run, Severity, TargetKind, Warning};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::{End, Outcome, files};
+use trimtab_study::study::policy;
+use trimtab_study::study::policy_events::PolicyEvents;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::FileWorkload as _;
+use trimtab_sim::workload::tree::{self, DEFAULT_FILES, DEFAULT_SIZE, Tree, TreeList};
 
 /// Unpack a source tree, sync, delete it, sync; each timed apart.
 #[derive(Debug, clap::Args)]

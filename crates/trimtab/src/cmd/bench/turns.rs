@@ -9,10 +9,10 @@ use crate::store::shape::comparison::{ComparisonV1, VERSION};
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use std::process::ExitCode;
-use trimtab_core::analysis::compare::runs::{Against, Row, Side, against, warnings};
-use trimtab_core::analysis::compare::{Comparison, Options, Verdict, percent_off};
-use trimtab_core::run::shown::{self, headline};
-use trimtab_core::run::{Run, Severity};
+use trimtab_sim::analysis::compare::runs::{Against, Row, Side, against, warnings};
+use trimtab_sim::analysis::compare::{Comparison, Options, Verdict, percent_off};
+use trimtab_sim::run::shown::{self, headline};
+use trimtab_sim::run::{Run, Severity};
 
 /// The other target.
 #[derive(Debug, Clone, clap::Args)]

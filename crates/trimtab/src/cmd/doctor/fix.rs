@@ -16,9 +16,9 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::Plan;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::Plan;
 
 /// How much the proof frees, as much is kept beside it.
 const PROOF_SIZE: Bytes = Bytes(4 << 20);

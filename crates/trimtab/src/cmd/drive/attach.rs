@@ -18,8 +18,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab_core::document::{Narrow, Table};
-use trimtab_core::drive::spec::DriveSpec;
-use trimtab_core::drive::spec::twin::{Origin, Twin};
-use trimtab_core::learn::predict::{Area, Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
-use trimtab_core::sweep::hex;
-use trimtab_core::units::{Bytes, Nanos, three_digits};
-use trimtab_core::usage::UsageError;
+use trimtab_study::document::{Narrow, Table};
+use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::spec::twin::{Origin, Twin};
+use trimtab_study::learn::predict::{Area, Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
+use trimtab_study::sweep::hex;
+use trimtab_drive::units::{Bytes, Nanos, three_digits};
+use trimtab_drive::usage::UsageError;
 
 /// Arguments of `trimtab drive check`.
 #[derive(Debug, clap::Args)]

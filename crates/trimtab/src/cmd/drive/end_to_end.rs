@@ -12,10 +12,10 @@ use anyhow::Context as _;
 use serde::Serialize;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use trimtab_core::document::Table;
-use trimtab_core::drive::spec::VictimPolicy;
-use trimtab_core::units::Bytes;
-use trimtab_core::volume::validation::{Case, Effort, Outcome};
+use trimtab_study::document::Table;
+use trimtab_drive::spec::VictimPolicy;
+use trimtab_drive::units::Bytes;
+use trimtab_sim::volume::validation::{Case, Effort, Outcome};
 
 /// How far model and theory may lie apart, in per cent.
 const LIMIT_PERCENT: f64 = 2.0;

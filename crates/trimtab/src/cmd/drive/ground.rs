@@ -14,14 +14,14 @@ use anyhow::Context as _;
 use rustix::fd::AsFd;
 use rustix::fs::IFlags;
 use std::path::Path;
-use trimtab_core::data::DataClass;
-use trimtab_core::drive::{Command, Extent};
-use trimtab_core::learn::lab::Lab;
-use trimtab_core::learn::probes::{AREA_MIN, DEPTH_MAX};
-use trimtab_core::target::BlockTarget as _;
-use trimtab_core::units::{Bytes, Nanos};
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::{Command, Extent};
+use trimtab_study::learn::lab::Lab;
+use trimtab_study::learn::probes::{AREA_MIN, DEPTH_MAX};
+use trimtab_sim::target::BlockTarget as _;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload;
 
 /// Bytes of operations in flight at once, at most.
 const IN_FLIGHT: u64 = 64 << 20;

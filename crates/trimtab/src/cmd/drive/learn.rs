@@ -22,14 +22,14 @@ use limit::WriteLimit;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trimtab_core::drive::spec::twin::Twin;
-use trimtab_core::drive::spec::{DriveSpec, text};
-use trimtab_core::learn::candidate::Candidate;
-use trimtab_core::learn::fit::{Fitted, Show, Tries};
-use trimtab_core::learn::learned::{Cannot, Measured};
-use trimtab_core::learn::{Budget, Observation, Observer};
-use trimtab_core::units::{Bytes, Nanos};
-use trimtab_core::usage::UsageError;
+use trimtab_drive::spec::twin::Twin;
+use trimtab_drive::spec::{DriveSpec, text};
+use trimtab_study::learn::candidate::Candidate;
+use trimtab_study::learn::fit::{Fitted, Show, Tries};
+use trimtab_study::learn::learned::{Cannot, Measured};
+use trimtab_study::learn::{Budget, Observation, Observer};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
 
 /// Arguments of `trimtab drive learn`.
 #[derive(Debug, clap::Args)]

@@ -7,9 +7,9 @@ use crate::report::layout::on_screen;
 use serde::Serialize;
 use serde_json::json;
 use std::process::ExitCode;
-use trimtab_core::document::{Narrow, Table};
-use trimtab_core::drive::spec::Medium;
-use trimtab_core::units::Bytes;
+use trimtab_study::document::{Narrow, Table};
+use trimtab_drive::spec::Medium;
+use trimtab_drive::units::Bytes;
 
 #[derive(Serialize)]
 struct Entry<'a> {

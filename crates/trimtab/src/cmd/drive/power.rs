@@ -4,7 +4,7 @@ use crate::output::Context;
 use crate::serve::control::{Ask, Client};
 use crate::serve::runtime::{Runtime, State};
 use std::process::ExitCode;
-use trimtab_core::usage::UsageError;
+use trimtab_drive::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -18,17 +18,17 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use trimtab_core::data::DataClass;
-use trimtab_core::document::Table;
-use trimtab_core::drive::interface::Interface;
-use trimtab_core::drive::spec::DriveSpec;
-use trimtab_core::drive::{Command, Extent};
-use trimtab_core::policy::PolicySpec;
-use trimtab_core::runner::recorder::{Recorded, Recorder};
-use trimtab_core::simulate::few;
-use trimtab_core::simulate::replay::{self, Outcome};
-use trimtab_core::units::{Bytes, Nanos};
-use trimtab_core::usage::UsageError;
+use trimtab_drive::data::DataClass;
+use trimtab_study::document::Table;
+use trimtab_drive::interface::Interface;
+use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::{Command, Extent};
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::runner::recorder::{Recorded, Recorder};
+use trimtab_sim::simulate::few;
+use trimtab_sim::simulate::replay::{self, Outcome};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,7 +83,7 @@ impl FromStr for Trim {
         if text == "recorded" {
             return Ok(Self(None));
         }
-        text.parse().map(|policy| Self(Some(policy))).map_err(|error: trimtab_core::policy::ParsePolicyError| error.to_string())
+        text.parse().map(|policy| Self(Some(policy))).map_err(|error: trimtab_sim::policy::ParsePolicyError| error.to_string())
     }
 }
 

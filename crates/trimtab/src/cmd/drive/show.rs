@@ -7,11 +7,11 @@ use crate::report::layout::on_screen;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use trimtab_core::document::{Narrow, Table};
-use trimtab_core::drive::spec::Medium;
-use trimtab_core::drive::spec::file::{Source, SourceKind};
-use trimtab_core::drive::spec::twin::Parameter;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_study::document::{Narrow, Table};
+use trimtab_drive::spec::Medium;
+use trimtab_drive::spec::file::{Source, SourceKind};
+use trimtab_drive::spec::twin::Parameter;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Arguments of `trimtab drive show`.
 #[derive(Debug, clap::Args)]

@@ -19,15 +19,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Mutex;
-use trimtab_core::data::DataClass;
-use trimtab_core::drive::spec::{DriveSpec, SpecError};
-use trimtab_core::policy::PolicySpec;
-use trimtab_core::run::Run;
-use trimtab_core::runner::End;
-use trimtab_core::simulate::few;
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::synthetic::{Mix, Pattern, TrimsOf};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::spec::{DriveSpec, SpecError};
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::run::Run;
+use trimtab_sim::runner::End;
+use trimtab_sim::simulate::few;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
 
 /// Arguments of `trimtab drive simulate`.
 #[derive(Debug, clap::Args)]
@@ -176,7 +176,7 @@ impl FromStr for Sizes {
     fn from_str(text: &str) -> Result<Self, String> {
         let one = |part: &str| {
             let (size, weight) = part.split_once(':').unwrap_or((part, "1"));
-            let size: Bytes = size.parse().map_err(|error: trimtab_core::units::ParseQuantityError| error.to_string())?;
+            let size: Bytes = size.parse().map_err(|error: trimtab_drive::units::ParseQuantityError| error.to_string())?;
             let size =
                 u32::try_from(size.0).ok().filter(|size| *size > 0).ok_or_else(|| format!("{size} is not a size of an operation"))?;
             let weight: u32 = weight.parse().map_err(|_| format!("'{weight}' is not a weight"))?;

@@ -12,9 +12,9 @@ use crate::serve::transport::Transport;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
-use trimtab_core::document::Table;
-use trimtab_core::drive::ledger::SIZE_CLASSES;
-use trimtab_core::units::{Bytes, Nanos, grouped, three_digits};
+use trimtab_study::document::Table;
+use trimtab_drive::ledger::SIZE_CLASSES;
+use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 
 const EXAMPLES: &str = "\
 Examples:

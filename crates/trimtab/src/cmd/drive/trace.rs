@@ -9,8 +9,8 @@ use serde::Serialize;
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab_core::document::Table;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_study::document::Table;
+use trimtab_drive::units::{Bytes, Nanos};
 
 const EXAMPLES: &str = "\
 Examples:

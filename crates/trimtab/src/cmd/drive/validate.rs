@@ -13,10 +13,10 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use trimtab_core::document::Table;
-use trimtab_core::drive::spec::VictimPolicy;
-use trimtab_core::drive::validation::{Case, Effort, Outcome, Reference, Traffic};
-use trimtab_core::usage::UsageError;
+use trimtab_study::document::Table;
+use trimtab_drive::spec::VictimPolicy;
+use trimtab_drive::validation::{Case, Effort, Outcome, Reference, Traffic};
+use trimtab_drive::usage::UsageError;
 
 /// Arguments of `trimtab drive validate`.
 #[derive(Debug, clap::Args)]

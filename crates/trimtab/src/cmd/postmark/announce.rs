@@ -3,11 +3,11 @@
 use super::classic::Stamps;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
-use trimtab_core::runner::Events;
-use trimtab_core::runner::recorder::Recorder;
-use trimtab_core::target::TargetResult;
-use trimtab_core::workload::postmark::{Postmark, phase};
-use trimtab_core::workload::{FileStep, FileWorkload, Plan};
+use trimtab_sim::runner::Events;
+use trimtab_sim::runner::recorder::Recorder;
+use trimtab_sim::target::TargetResult;
+use trimtab_sim::workload::postmark::{Postmark, phase};
+use trimtab_sim::workload::{FileStep, FileWorkload, Plan};
 
 /// The wall clock in whole seconds.
 pub type Seconds<'a> = &'a mut (dyn FnMut() -> i64 + Send);
@@ -157,8 +157,8 @@ impl FileWorkload for Announced<'_, '_> {
 mod tests {
     use super::*;
     use crate::target::null::NullFiles;
-    use trimtab_core::runner::files::run;
-    use trimtab_core::workload::postmark::Settings;
+    use trimtab_sim::runner::files::run;
+    use trimtab_sim::workload::postmark::Settings;
 
     fn output(settings: &Settings) -> (String, Stamps) {
         let mut out = Vec::new();
@@ -170,7 +170,7 @@ mod tests {
         let announcer = Announcer::new(&mut out, &mut seconds, settings.transactions);
         let mut workload = Announced::new(Postmark::new(settings).unwrap(), Some(&announcer));
         let outcome = run(&mut workload, &mut NullFiles::new(), &mut &announcer);
-        assert_eq!(outcome.end, trimtab_core::runner::End::Complete);
+        assert_eq!(outcome.end, trimtab_sim::runner::End::Complete);
         let stamps = announcer.stamps();
         (String::from_utf8(out).unwrap(), stamps)
     }

@@ -1,7 +1,7 @@
 //! PostMark's two reports, digit for digit, as a pure function of counts and whole seconds.
 
 use std::fmt::Write as _;
-use trimtab_core::workload::postmark::{Counts, Settings};
+use trimtab_sim::workload::postmark::{Counts, Settings};
 
 const KIB: f32 = 1024.0;
 const MIB: f32 = 1_048_576.0;

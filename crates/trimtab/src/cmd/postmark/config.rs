@@ -6,8 +6,8 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use trimtab_core::units::Nanos;
-use trimtab_core::workload::postmark::{NUMBER_MAX, Settings};
+use trimtab_drive::units::Nanos;
+use trimtab_sim::workload::postmark::{NUMBER_MAX, Settings};
 
 /// A directory that files go to.
 #[derive(Clone, Debug, PartialEq, Eq)]

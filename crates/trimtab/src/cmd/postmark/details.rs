@@ -1,8 +1,8 @@
 //! What a run has to say beyond the original's report: settings, exact counts and times, as every workload has them.
 
 use crate::target::dir::Fsync;
-use trimtab_core::run::{Field, Run, Severity, Warning};
-use trimtab_core::workload::postmark::{Counts, Settings, metrics};
+use trimtab_sim::run::{Field, Run, Severity, Warning};
+use trimtab_sim::workload::postmark::{Counts, Settings, metrics};
 
 /// The settings, with those that concern the target and not the workload.
 pub fn fields(settings: &Settings, fsync: Fsync, direct: bool, threads: u32) -> Vec<Field> {

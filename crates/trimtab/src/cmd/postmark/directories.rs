@@ -14,10 +14,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use trimtab_core::op::Payload;
-use trimtab_core::target::{Clock, FileTarget, TargetResult};
-use trimtab_core::units::Nanos;
-use trimtab_core::workload::postmark::text_prefix;
+use trimtab_sim::op::Payload;
+use trimtab_sim::target::{Clock, FileTarget, TargetResult};
+use trimtab_drive::units::Nanos;
+use trimtab_sim::workload::postmark::text_prefix;
 
 /// As much of a file is compared with PostMark's text …
 const COMPARED: usize = 4096;

@@ -17,15 +17,15 @@ use anyhow::{Context as _, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trimtab_core::run::{Field, Run, TargetKind, Warning};
-use trimtab_core::runner::recorder::Recorded;
-use trimtab_core::runner::{End, Outcome};
-use trimtab_core::target::{FileTarget as _, TargetError};
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::FileWorkload as _;
-use trimtab_core::workload::Plan;
-use trimtab_core::workload::postmark::{Counts, Leftover, Postmark, Settings};
+use trimtab_sim::run::{Field, Run, TargetKind, Warning};
+use trimtab_sim::runner::recorder::Recorded;
+use trimtab_sim::runner::{End, Outcome};
+use trimtab_sim::target::{FileTarget as _, TargetError};
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::FileWorkload as _;
+use trimtab_sim::workload::Plan;
+use trimtab_sim::workload::postmark::{Counts, Leftover, Postmark, Settings};
 
 /// The seed that leftovers were most likely made with, besides that of the run.
 const SEED_DEFAULT: u32 = 42;

@@ -1,9 +1,9 @@
 //! Runs too large for the machine's memory are refused before they drive it into the ground.
 
 use crate::host::processes::available_memory;
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::postmark::Settings;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::postmark::Settings;
 
 /// An error if `threads` streams of these settings need more memory than is available.
 pub fn check(settings: &Settings, threads: u32) -> Result<(), UsageError> {

@@ -7,8 +7,8 @@ use crate::store::shape::csv::usual_direction;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::sys::clock::unix_ms;
 use std::process::ExitCode;
-use trimtab_core::run::{Better, Field, Metric, Run, Unit};
-use trimtab_core::usage::UsageError;
+use trimtab_sim::run::{Better, Field, Metric, Run, Unit};
+use trimtab_drive::usage::UsageError;
 
 /// Enter a result that was measured elsewhere, to compare with.
 #[derive(Debug, clap::Args)]

@@ -9,10 +9,10 @@ use crate::report::{self, markdown};
 use crate::store::shape::comparison::{ComparisonV1, VERSION};
 use crate::store::{Reference, RunId, Store};
 use std::process::ExitCode;
-use trimtab_core::analysis::compare::runs::{Against, Row, Side, against, unlike, warnings};
-use trimtab_core::analysis::compare::{Options, Statistic, Verdict};
-use trimtab_core::run::{Better, Run};
-use trimtab_core::usage::UsageError;
+use trimtab_sim::analysis::compare::runs::{Against, Row, Side, against, unlike, warnings};
+use trimtab_sim::analysis::compare::{Options, Statistic, Verdict};
+use trimtab_sim::run::{Better, Run};
+use trimtab_drive::usage::UsageError;
 
 /// Compare stored runs with the first of them: ratio, interval and verdict for every figure they share.
 #[derive(Debug, clap::Args)]

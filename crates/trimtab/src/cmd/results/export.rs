@@ -10,8 +10,8 @@ use crate::store::{self, Filter, Reference, RunId, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab_core::run::Run;
-use trimtab_core::usage::UsageError;
+use trimtab_sim::run::Run;
+use trimtab_drive::usage::UsageError;
 
 /// Write stored runs as JSON (everything), CSV (figures, settings, environment) or CrystalDiskMark's text.
 #[derive(Debug, clap::Args)]

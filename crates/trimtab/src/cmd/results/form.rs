@@ -1,7 +1,7 @@
 //! In which form results are printed.
 
 use crate::output::Context;
-use trimtab_core::usage::UsageError;
+use trimtab_drive::usage::UsageError;
 
 /// How to print.
 #[derive(Debug, Clone, clap::Args)]

@@ -12,9 +12,9 @@ use crate::store::{self, Filter, Reference, Summary};
 use crate::sys::clock::unix_ms;
 use serde::Serialize;
 use std::process::ExitCode;
-use trimtab_core::document::{Narrow, Table};
-use trimtab_core::run::shown::quantity;
-use trimtab_core::run::{Field, Provenance};
+use trimtab_study::document::{Narrow, Table};
+use trimtab_sim::run::shown::quantity;
+use trimtab_sim::run::{Field, Provenance};
 
 /// List stored runs, newest last.
 #[derive(Debug, clap::Args)]

@@ -8,14 +8,14 @@ use crate::report::file::Place;
 use crate::store::Reference;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab_core::analysis::compare::Options;
-use trimtab_core::analysis::compare::runs::{Side, against, warnings};
-use trimtab_core::document::{Document, Section};
-use trimtab_core::run::Run;
-use trimtab_core::study::Study;
-use trimtab_core::study::beside::{self, Named};
-use trimtab_core::study::judged::Judged;
-use trimtab_core::usage::UsageError;
+use trimtab_sim::analysis::compare::Options;
+use trimtab_sim::analysis::compare::runs::{Side, against, warnings};
+use trimtab_study::document::{Document, Section};
+use trimtab_sim::run::Run;
+use trimtab_study::study::Study;
+use trimtab_study::study::beside::{self, Named};
+use trimtab_study::study::judged::Judged;
+use trimtab_drive::usage::UsageError;
 
 /// Write stored runs into one HTML file that opens offline: figures, charts, latencies, environment, warnings. Several are compared with the first.
 #[derive(Debug, clap::Args)]

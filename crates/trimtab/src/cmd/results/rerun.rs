@@ -13,8 +13,8 @@ use std::io::{Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
-use trimtab_core::run::{Provenance, Run};
-use trimtab_core::usage::UsageError;
+use trimtab_sim::run::{Provenance, Run};
+use trimtab_drive::usage::UsageError;
 
 /// Repeat a modelled run from the specification, settings and seed stored in it, and check that every byte is the same.
 #[derive(Debug, clap::Args)]

@@ -8,9 +8,9 @@ use crate::report::{self, markdown};
 use crate::store::Reference;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use std::process::ExitCode;
-use trimtab_core::run::Run;
-use trimtab_core::study::judged::Judged;
-use trimtab_core::usage::UsageError;
+use trimtab_sim::run::Run;
+use trimtab_study::study::judged::Judged;
+use trimtab_drive::usage::UsageError;
 
 /// Show a stored study, or all of a stored run: figures, phases, latencies, discards, settings, environment, warnings.
 #[derive(Debug, clap::Args)]

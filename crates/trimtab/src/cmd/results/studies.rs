@@ -6,11 +6,11 @@ use crate::output::Context;
 use crate::report::{self, markdown};
 use crate::store::RunId;
 use serde::Serialize;
-use trimtab_core::analysis::compare::Options;
-use trimtab_core::analysis::compare::runs::Row;
-use trimtab_core::document::{Document, Section};
-use trimtab_core::study::{Study, beside};
-use trimtab_core::usage::UsageError;
+use trimtab_sim::analysis::compare::Options;
+use trimtab_sim::analysis::compare::runs::Row;
+use trimtab_study::document::{Document, Section};
+use trimtab_study::study::{Study, beside};
+use trimtab_drive::usage::UsageError;
 
 /// What `--json` prints.
 #[derive(Serialize)]

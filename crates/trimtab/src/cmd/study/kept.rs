@@ -5,13 +5,13 @@ use crate::report;
 use crate::store::shape::run::RunV1;
 use crate::store::{self, RunId, StudyRecord};
 use serde::Serialize;
-use trimtab_core::document::{Document, Use};
-use trimtab_core::run::{Field, Run};
-use trimtab_core::study::answer::{self, Around};
-use trimtab_core::study::judged::Judged;
-use trimtab_core::study::predicted::Predicted;
-use trimtab_core::study::sensitivity::Sensitivity;
-use trimtab_core::study::{self, Study, Untried, overview};
+use trimtab_study::document::{Document, Use};
+use trimtab_sim::run::{Field, Run};
+use trimtab_study::study::answer::{self, Around};
+use trimtab_study::study::judged::Judged;
+use trimtab_study::study::predicted::Predicted;
+use trimtab_study::study::sensitivity::Sensitivity;
+use trimtab_study::study::{self, Study, Untried, overview};
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]

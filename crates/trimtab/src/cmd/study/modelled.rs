@@ -9,13 +9,13 @@ use crate::sys::interrupt;
 use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
-use trimtab_core::study::Study;
-use trimtab_core::study::asked::{Asked, Thoroughness};
-use trimtab_core::study::cells::Extent;
-use trimtab_core::study::modelled::{self, Setup};
-use trimtab_core::study::sensitivity::Breadth;
-use trimtab_core::study::used::Used;
-use trimtab_core::usage::UsageError;
+use trimtab_study::study::Study;
+use trimtab_study::study::asked::{Asked, Thoroughness};
+use trimtab_study::study::cells::Extent;
+use trimtab_study::study::modelled::{self, Setup};
+use trimtab_study::study::sensitivity::Breadth;
+use trimtab_study::study::used::Used;
+use trimtab_drive::usage::UsageError;
 
 /// Runs the study on the drive called `name`.
 pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCode> {

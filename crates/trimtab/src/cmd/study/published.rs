@@ -7,7 +7,7 @@ use crate::sys::interrupt;
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab_core::usage::UsageError;
+use trimtab_drive::usage::UsageError;
 
 /// Options of `trimtab study --published`.
 #[derive(Debug, clap::Args)]

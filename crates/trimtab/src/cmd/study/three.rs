@@ -9,11 +9,11 @@ use crate::sys::interrupt;
 use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
-use trimtab_core::study::asked::Asked;
-use trimtab_core::study::cells::Extent;
-use trimtab_core::study::scale::{FULL, QUICK, Scale};
-use trimtab_core::study::sensitivity::Breadth;
-use trimtab_core::usage::UsageError;
+use trimtab_study::study::asked::Asked;
+use trimtab_study::study::cells::Extent;
+use trimtab_study::study::scale::{FULL, QUICK, Scale};
+use trimtab_study::study::sensitivity::Breadth;
+use trimtab_drive::usage::UsageError;
 
 /// The SandForce drive of the articles, and two of today.
 const DRIVES: [&str; 3] = ["ocz-vertex-le-100gb", "sata-tlc-500gb", "nvme-tlc-500gb"];

@@ -9,8 +9,8 @@ use crate::trim::surface::{Account, at_least};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Instant;
-use trimtab_core::document::{Narrow, Table};
-use trimtab_core::units::{Bytes, Nanos, grouped};
+use trimtab_study::document::{Narrow, Table};
+use trimtab_drive::units::{Bytes, Nanos, grouped};
 
 #[derive(Debug, Serialize)]
 pub struct RefusedWindow {

@@ -11,8 +11,8 @@ use crate::trim::resume::{Interrupted, ResumeFile, state_directory};
 use crate::trim::surface::{Account, Mounted, World};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trimtab_core::policy::{Driver, IdleSettings, Then, Turn};
-use trimtab_core::units::{Bytes, Nanos, grouped};
+use trimtab_sim::policy::{Driver, IdleSettings, Then, Turn};
+use trimtab_drive::units::{Bytes, Nanos, grouped};
 
 /// All windows, under the policy, from where an interrupted pass left off.
 pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {

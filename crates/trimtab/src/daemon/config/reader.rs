@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use trimtab_core::policy::PolicySpec;
-use trimtab_core::units::Nanos;
+use trimtab_sim::policy::PolicySpec;
+use trimtab_drive::units::Nanos;
 
 type Value<'a, 'i> = &'a Spanned<DeValue<'i>>;
 
@@ -188,7 +188,7 @@ impl Reader<'_> {
 
     fn policy(&mut self, value: Value<'_, '_>) -> Option<PolicySpec> {
         let parsed = self.text("policy", value)?.parse();
-        parsed.map_err(|e: trimtab_core::policy::ParsePolicyError| self.error(value.span(), format!("policy: {e}"))).ok()
+        parsed.map_err(|e: trimtab_sim::policy::ParsePolicyError| self.error(value.span(), format!("policy: {e}"))).ok()
     }
 
     fn counter(&mut self, value: Value<'_, '_>) -> CounterChoice {

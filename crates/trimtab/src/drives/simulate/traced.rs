@@ -2,10 +2,10 @@
 
 use crate::drives::trace::{Event, Source};
 use std::path::PathBuf;
-use trimtab_core::simulate::Trace;
-use trimtab_core::simulate::passes::Requests;
-use trimtab_core::simulate::timing::Timing;
-use trimtab_core::trace::Reading;
+use trimtab_sim::simulate::Trace;
+use trimtab_sim::simulate::passes::Requests;
+use trimtab_sim::simulate::timing::Timing;
+use trimtab_sim::trace::Reading;
 
 /// A trace.
 #[derive(Clone, Debug, PartialEq)]

@@ -107,9 +107,9 @@ fn line(out: &mut impl Write, sequence: &mut u64, at_ns: u64, action: char, what
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::data::DataClass;
-    use trimtab_core::trace::{Format, Parser, Recognised, Volume};
-    use trimtab_core::units::Nanos;
+    use trimtab_drive::data::DataClass;
+    use trimtab_sim::trace::{Format, Parser, Recognised, Volume};
+    use trimtab_drive::units::Nanos;
 
     fn events() -> Vec<Event> {
         let event = |at_ms: u64, kind, offset, len| Event {

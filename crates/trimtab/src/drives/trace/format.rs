@@ -4,8 +4,8 @@ use super::{Event, Kind};
 use crate::drives::trace::bytes::{crc32, push_varint, take_varint};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
-use trimtab_core::data::DataClass;
-use trimtab_core::units::Nanos;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::Nanos;
 
 pub(super) const MAGIC: &[u8; 8] = b"TRIMTRC1";
 /// Raw bytes after which a block is closed.

@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use trimtab_core::trace::{Format, Lines, Reading, Recognised, TextError, Volume};
-use trimtab_core::usage::UsageError;
+use trimtab_sim::trace::{Format, Lines, Reading, Recognised, TextError, Volume};
+use trimtab_drive::usage::UsageError;
 
 /// The longest line of a text trace.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -199,8 +199,8 @@ impl TextTrace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::trace::Kind;
-    use trimtab_core::units::Nanos;
+    use trimtab_sim::trace::Kind;
+    use trimtab_drive::units::Nanos;
 
     fn written(text: &[u8]) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();

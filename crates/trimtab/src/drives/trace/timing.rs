@@ -2,10 +2,10 @@
 
 use super::{Kind, Source};
 use std::path::Path;
-pub use trimtab_core::simulate::timing::Timing;
-use trimtab_core::trace::Reading;
-use trimtab_core::units::Nanos;
-use trimtab_core::usage::UsageError;
+pub use trimtab_sim::simulate::timing::Timing;
+use trimtab_sim::trace::Reading;
+use trimtab_drive::units::Nanos;
+use trimtab_drive::usage::UsageError;
 
 /// Refuses a trace that has no times if it is to be replayed at them: all requests would come at once.
 ///

@@ -5,10 +5,10 @@ use crate::output::plain;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use trimtab_core::discards::Amount;
-use trimtab_core::run::histogram::Histogram;
-use trimtab_core::runner;
-use trimtab_core::units::{Bytes, Nanos, grouped, three_digits};
+use trimtab_drive::discards::Amount;
+use trimtab_drive::histogram::Histogram;
+use trimtab_sim::runner;
+use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 
 /// "Now" is the last few seconds.
 const WINDOW: Duration = Duration::from_secs(3);
@@ -153,8 +153,8 @@ impl Drop for Underway {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::op::OpKind;
-    use trimtab_core::runner::recorder::Recorder;
+    use trimtab_drive::OpKind;
+    use trimtab_sim::runner::recorder::Recorder;
 
     #[test]
     fn the_last_seconds_and_not_the_whole_phase() {

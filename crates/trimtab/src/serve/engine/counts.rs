@@ -2,7 +2,7 @@
 
 use crate::serve::status::{ByKind, Latencies, Requests, Second};
 use std::collections::VecDeque;
-use trimtab_core::drive::requests::{Counts, Done};
+use trimtab_drive::requests::{Counts, Done};
 
 impl From<&Done> for Requests {
     fn from(done: &Done) -> Self {

@@ -2,8 +2,8 @@
 
 use super::Settings;
 use crate::serve::pace::Speed;
-use trimtab_core::drive::interface::Interface;
-use trimtab_core::drive::spec::DriveSpec;
+use trimtab_drive::interface::Interface;
+use trimtab_drive::spec::DriveSpec;
 
 impl Settings {
     /// How to serve a drive of `spec`.
@@ -20,9 +20,9 @@ mod tests {
     use crate::serve::engine::Engine;
     use crate::serve::persist;
     use crate::serve::request::{Effect, Request, Serve as _};
-    use trimtab_core::drive::Extent;
-    use trimtab_core::drive::spec::{Medium, TrimmedReads};
-    use trimtab_core::units::Bytes;
+    use trimtab_drive::Extent;
+    use trimtab_drive::spec::{Medium, TrimmedReads};
+    use trimtab_drive::units::Bytes;
 
     #[test]
     fn trimmed_space_reads_as_the_specification_says_and_zeroed_space_as_zeros() {

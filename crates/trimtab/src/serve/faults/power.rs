@@ -7,8 +7,8 @@ use crate::serve::store::Store;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
-use trimtab_core::drive::Extent;
-use trimtab_core::rng::Stream;
+use trimtab_drive::Extent;
+use trimtab_drive::rng::Stream;
 
 /// The most memory for content that may have to come back; the oldest is given up first: no cache is that large.
 const UNDO_BYTES_MAX: usize = 256 << 20;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-use trimtab_core::drive::Extent;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_drive::Extent;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Which requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

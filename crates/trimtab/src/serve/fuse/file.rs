@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use trimtab_core::drive::Extent;
+use trimtab_drive::Extent;
 
 const FILE: INodeNo = INodeNo(2);
 /// Nothing about the file ever changes, so the kernel need not ask again.

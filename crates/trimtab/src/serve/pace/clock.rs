@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
-use trimtab_core::units::Nanos;
+use trimtab_drive::units::Nanos;
 
 /// How model time passes.
 #[derive(Clone, Copy, Debug, PartialEq)]

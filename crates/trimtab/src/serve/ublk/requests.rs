@@ -4,7 +4,7 @@ use crate::serve::request::{Effect, Request, Serve, Served};
 use crate::sys::ublk::queue::Described;
 use rustix::io::Errno;
 use std::time::Instant;
-use trimtab_core::drive::Extent;
+use trimtab_drive::Extent;
 
 const READ: u32 = 0;
 const WRITE: u32 = 1;

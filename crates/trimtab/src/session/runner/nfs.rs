@@ -5,13 +5,13 @@ use crate::sys::interrupt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use trimtab_core::op::OpKind;
-use trimtab_core::rng::Stream;
-use trimtab_core::runner::recorder::Recorder;
-use trimtab_core::runner::{End, Events, Outcome, Progress};
-use trimtab_core::target::{NfsTarget, TargetError, TargetResult};
-use trimtab_core::units::{Bytes, Nanos};
-use trimtab_core::workload::nfs::{self, NfsStream};
+use trimtab_drive::OpKind;
+use trimtab_drive::rng::Stream;
+use trimtab_sim::runner::recorder::Recorder;
+use trimtab_sim::runner::{End, Events, Outcome, Progress};
+use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::workload::nfs::{self, NfsStream};
 
 /// How often progress is looked at.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -139,7 +139,7 @@ impl<T: NfsTarget + Send> Lanes<T> {
             let now = lane.target.now();
             lane.recorder.finish(now)
         });
-        let mut recorded = trimtab_core::runner::recorder::Recorded::default();
+        let mut recorded = trimtab_sim::runner::recorder::Recorded::default();
         outcomes.for_each(|one| together::add(&mut recorded, one));
         Outcome { recorded, end }
     }
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use crate::target::null::NullFiles;
     use std::time::Instant;
-    use trimtab_core::data::DataClass;
+    use trimtab_drive::data::DataClass;
 
     fn lanes(streams: u32) -> Lanes<NullFiles> {
         let epoch = Instant::now();

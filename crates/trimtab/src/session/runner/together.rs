@@ -2,13 +2,13 @@
 
 use super::Quiet;
 use std::sync::{Condvar, Mutex, PoisonError};
-use trimtab_core::run::metrics;
-use trimtab_core::run::{Latency, Phase, Series};
-use trimtab_core::runner::files;
-use trimtab_core::runner::recorder::{Recorded, Recorder};
-use trimtab_core::runner::{End, Events, Outcome, Progress};
-use trimtab_core::target::{FileTarget, TargetError, TargetResult};
-use trimtab_core::workload::FileWorkload;
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::{Latency, Phase, Series};
+use trimtab_sim::runner::files;
+use trimtab_sim::runner::recorder::{Recorded, Recorder};
+use trimtab_sim::runner::{End, Events, Outcome, Progress};
+use trimtab_sim::target::{FileTarget, TargetError, TargetResult};
+use trimtab_sim::workload::FileWorkload;
 
 /// Runs every workload on its target, the first on the calling thread with `events`, the others on threads of their own.
 ///
@@ -214,11 +214,12 @@ const OPS: &str = metrics::OPS_RATE;
 mod tests {
     use super::*;
     use crate::target::null::NullFiles;
-    use trimtab_core::op::{FileOp, OpKind, Payload};
-    use trimtab_core::run::{Axis, Unit};
-    use trimtab_core::target::Clock;
-    use trimtab_core::units::Nanos;
-    use trimtab_core::workload::{FileStep, Plan};
+    use trimtab_drive::OpKind;
+    use trimtab_sim::op::{FileOp, Payload};
+    use trimtab_sim::run::{Axis, Unit};
+    use trimtab_sim::target::Clock;
+    use trimtab_drive::units::Nanos;
+    use trimtab_sim::workload::{FileStep, Plan};
 
     /// `phases` of `ops` deletions each.
     struct Deletes {

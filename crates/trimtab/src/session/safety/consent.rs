@@ -6,9 +6,9 @@ use crate::sys::interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::Plan;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::Plan;
 
 /// More than this needs consent …
 const FREE_BYTES: Bytes = Bytes(10_000_000_000);

@@ -80,10 +80,10 @@ fn is_of_a_workload(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::data::DataClass;
-    use trimtab_core::units::Bytes;
-    use trimtab_core::workload::age::GROUPS;
-    use trimtab_core::workload::tree::TreeList;
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::units::Bytes;
+    use trimtab_sim::workload::age::GROUPS;
+    use trimtab_sim::workload::tree::TreeList;
 
     fn all_known<'a>(paths: impl IntoIterator<Item = &'a str>) -> usize {
         let mut count = 0;

@@ -18,7 +18,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// Names of workspaces begin with this, and then with the process that made them.
 const PREFIX: &str = "trimtab-work-";

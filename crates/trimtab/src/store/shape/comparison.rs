@@ -3,9 +3,9 @@
 use super::{Entries, Float, Name};
 use crate::store::RunId;
 use serde::Serialize;
-use trimtab_core::analysis::compare::Comparison;
-use trimtab_core::analysis::compare::runs::{Against, Row};
-use trimtab_core::run::{Better, Run, Severity, Unit, Warning};
+use trimtab_sim::analysis::compare::Comparison;
+use trimtab_sim::analysis::compare::runs::{Against, Row};
+use trimtab_sim::run::{Better, Run, Severity, Unit, Warning};
 
 /// Version of the shape.
 pub const VERSION: u32 = 1;

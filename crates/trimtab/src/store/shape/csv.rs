@@ -14,7 +14,7 @@ use crate::store::RunId;
 use csv::StringRecord;
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use trimtab_core::run::{Better, Field, Metric, Provenance, Run, TargetKind, Unit};
+use trimtab_sim::run::{Better, Field, Metric, Provenance, Run, TargetKind, Unit};
 
 /// What is wrong, and where.
 #[derive(Debug, thiserror::Error)]

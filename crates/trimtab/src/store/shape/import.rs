@@ -6,7 +6,7 @@ use super::run::{RunV1, VERSION};
 use crate::store::{RunId, StudyRecord};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use trimtab_core::run::{Field, Run};
+use trimtab_sim::run::{Field, Run};
 
 /// Schema of a document of several runs; that of one run is `trimtab.run`.
 pub const RUNS_SCHEMA: &str = "runs";

@@ -7,16 +7,16 @@ use crate::drives::Drive;
 use crate::session::runner::Quiet;
 use crate::sys::interrupt;
 use crate::sys::interrupt::Interrupted;
-use trimtab_core::data::DataClass;
-use trimtab_core::op::Payload;
-use trimtab_core::target::Trimmable as _;
-use trimtab_core::target::{Clock as _, FileTarget as _};
-use trimtab_core::units::{Bytes, Nanos};
-use trimtab_core::volume::FileBlocks;
-use trimtab_core::workload::age::{Age, Settings as AgeSettings};
-use trimtab_core::workload::crystal::figures::rate;
-use trimtab_core::workload::synthetic::{Mix, Pattern, Settings as Writes, Synthetic};
-use trimtab_core::workload::{BlockWorkload, Limit};
+use trimtab_drive::data::DataClass;
+use trimtab_sim::op::Payload;
+use trimtab_sim::target::Trimmable as _;
+use trimtab_sim::target::{Clock as _, FileTarget as _};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::volume::FileBlocks;
+use trimtab_sim::workload::age::{Age, Settings as AgeSettings};
+use trimtab_sim::workload::crystal::figures::rate;
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings as Writes, Synthetic};
+use trimtab_sim::workload::{BlockWorkload, Limit};
 
 const TEST_NAME: &str = "test-file";
 /// The file of random writes; how it was made is not published.
@@ -25,9 +25,9 @@ const AGEING_TIME: Nanos = Nanos::from_secs(60);
 const AGEING_DEPTH: u32 = 32;
 
 /// Runs a workload on a file of the volume.
-fn blocks(target: &mut Target, path: &str, workload: &mut dyn BlockWorkload, depth: u32) -> anyhow::Result<Vec<trimtab_core::run::Phase>> {
+fn blocks(target: &mut Target, path: &str, workload: &mut dyn BlockWorkload, depth: u32) -> anyhow::Result<Vec<trimtab_sim::run::Phase>> {
     let mut file = FileBlocks::open(target.volume_mut(), path, depth)?;
-    let recorded = trimtab_core::runner::blocks::run(workload, &mut file, &mut Quiet).complete()?;
+    let recorded = trimtab_sim::runner::blocks::run(workload, &mut file, &mut Quiet).complete()?;
     if interrupt::requested() {
         return Err(Interrupted.into());
     }
@@ -43,7 +43,7 @@ pub fn ageing(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u
     target.sync()?;
     let new = random_writes(&mut target, seed)?;
     let settings = AgeSettings { total: Bytes(total as u64), rounds: rounds as u32, seed };
-    trimtab_core::runner::files::run(&mut Age::new(settings)?, &mut target, &mut Quiet).complete()?;
+    trimtab_sim::runner::files::run(&mut Age::new(settings)?, &mut target, &mut Quiet).complete()?;
     let used = random_writes(&mut target, seed)?;
     target.trim_all()?;
     let trimmed = random_writes(&mut target, seed)?;

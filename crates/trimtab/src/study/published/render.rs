@@ -3,7 +3,7 @@
 use super::Comparison;
 use super::score::{FITTED_TARGET_PERCENT, Figure, Kind, Outcome, PREDICTED_TARGET_PERCENT, Row, Tally};
 use std::fmt::Write as _;
-use trimtab_core::units::three_digits;
+use trimtab_drive::units::three_digits;
 
 /// The score as rows of a table: what, within its target, as read only, off, not produced, of.
 pub fn tallies(comparison: &Comparison) -> Vec<[String; 6]> {

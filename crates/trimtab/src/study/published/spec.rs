@@ -4,9 +4,9 @@ use crate::drives::{self, Drive};
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trimtab_core::drive::spec::Medium;
-use trimtab_core::units::{Bytes, Nanos};
-use trimtab_core::volume::{HostCost, VolumeSpec};
+use trimtab_drive::spec::Medium;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::volume::{HostCost, VolumeSpec};
 
 /// The published figures.
 const RESULTS: &[&str] = &[include_str!("results.toml"), include_str!("reviews.toml")];

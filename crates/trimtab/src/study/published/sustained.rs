@@ -5,10 +5,10 @@ use super::spec::Configuration;
 use crate::drives::{Drive, model};
 use crate::sys::interrupt;
 use std::collections::VecDeque;
-use trimtab_core::analysis::change_points::{Options, change_points};
-use trimtab_core::data::DataClass;
-use trimtab_core::drive::{Command, Device, Extent};
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_sim::analysis::change_points::{Options, change_points};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::{Command, Device, Extent};
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// The reviews write blocks of 1 MB in one stream; how many are under way at once is not published.
 const BLOCK: u64 = 1 << 20;
@@ -109,7 +109,7 @@ fn in_order(device: &mut dyn Device, began: Nanos, len: u64) -> anyhow::Result<N
 /// Writes at random places of the first `len` bytes for [`RANDOM_TIME`]; when the last write has ended.
 fn at_random(device: &mut dyn Device, began: Nanos, len: u64, seed: u64) -> anyhow::Result<Nanos> {
     let mut window = Window::new(began, RANDOM_DEPTH);
-    let mut places = trimtab_core::rng::Stream::new(seed, "recovery");
+    let mut places = trimtab_drive::rng::Stream::new(seed, "recovery");
     while window.last < began + RANDOM_TIME {
         window.write(device, places.below(len / RANDOM_SIZE) * RANDOM_SIZE, RANDOM_SIZE);
     }

@@ -5,7 +5,7 @@ use super::render;
 use super::score::Row;
 use crate::output::lines::paragraph;
 use crate::report::layout::table;
-use trimtab_core::document::{Narrow, Table};
+use trimtab_study::document::{Narrow, Table};
 
 /// The comparison for a screen of `width` columns; unbroken without one.
 pub fn screen(comparison: &Comparison, width: Option<usize>) -> String {

@@ -15,9 +15,9 @@ use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use trimtab_core::data::DataClass;
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
 
 /// What the user said may be destroyed.
 #[derive(Debug, Clone, Default)]

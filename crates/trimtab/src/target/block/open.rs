@@ -13,10 +13,10 @@ use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{IoSliceMut, Write as _};
 use std::path::Path;
 use std::time::Instant;
-use trimtab_core::drive::Command;
-use trimtab_core::run::{Field, Severity, TargetKind, Warning};
-use trimtab_core::target::BlockInfo;
-use trimtab_core::units::{Bytes, Nanos};
+use trimtab_drive::Command;
+use trimtab_sim::run::{Field, Severity, TargetKind, Warning};
+use trimtab_sim::target::BlockInfo;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Direct I/O where the system does not say in what units: this suits every drive.
 const BLOCK_SIZE_DEFAULT: u32 = 4096;

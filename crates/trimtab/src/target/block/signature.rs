@@ -8,7 +8,7 @@ pub use probe::probe;
 pub use unknown_data::{UNKNOWN_DATA, holds_unknown_data};
 
 use rustix::fd::OwnedFd;
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// A magic number at a place.
 struct Magic {
@@ -239,7 +239,7 @@ mod tests {
         assert!(recognise(&[], &[], Bytes(0)).is_empty());
         assert!(recognise(&[0xff; 100], &[0xff; 100], Bytes(100)).is_empty());
         let mut bytes = vec![0; 1 << 18];
-        crate::sys::maker::Maker::new(3).fill(trimtab_core::data::DataClass::Random, 0, 1, &mut bytes);
+        crate::sys::maker::Maker::new(3).fill(trimtab_drive::data::DataClass::Random, 0, 1, &mut bytes);
         assert!(recognise(&bytes, &bytes[..1 << 17], Bytes(1 << 20)).is_empty());
     }
 

@@ -3,11 +3,11 @@
 use super::*;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use trimtab_core::data::DataClass;
-use trimtab_core::op::OpKind;
-use trimtab_core::runner::{End, blocks};
-use trimtab_core::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
-use trimtab_core::workload::{BlockWorkload, Limit};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::OpKind;
+use trimtab_sim::runner::{End, blocks};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
+use trimtab_sim::workload::{BlockWorkload, Limit};
 
 const ENGINES: [EngineChoice; 2] = [EngineChoice::Uring, EngineChoice::Threads];
 const SIZE: u64 = 4 << 20;
@@ -40,7 +40,7 @@ fn synthetic(pattern: Pattern, mix: Mix, sizes: &[(u32, u32)], depth: u32, ops: 
     Synthetic::new(settings, 1).unwrap()
 }
 
-fn run_ok<W: BlockWorkload>(workload: &mut W, target: &mut BlockFile) -> trimtab_core::run::Phase {
+fn run_ok<W: BlockWorkload>(workload: &mut W, target: &mut BlockFile) -> trimtab_sim::run::Phase {
     let outcome = blocks::run(workload, target, &mut ());
     assert_eq!(outcome.end, End::Complete);
     outcome.recorded.phases.into_iter().next().unwrap()

@@ -1,9 +1,9 @@
 //! Knows which write is the last at every place, and so what a read must find.
 
 use crate::sys::maker::Maker;
-use trimtab_core::data::DataClass;
-use trimtab_core::data::content::{Found, UNIT};
-use trimtab_core::units::Bytes;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::data::content::{Found, UNIT};
+use trimtab_drive::units::Bytes;
 
 /// The last write of a unit: none that is known of.
 const UNKNOWN: u32 = 0;

@@ -5,8 +5,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Access, AtFlags, Mode, OFlags, RawDir, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
-use trimtab_core::op::Payload;
-use trimtab_core::target::{NfsTarget, TargetError, TargetResult};
+use trimtab_sim::op::Payload;
+use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
 
 /// Directory entries that one reply holds, in bytes, as Linux clients ask for them.
 const REPLY_BYTES: usize = 32 << 10;
@@ -152,8 +152,8 @@ impl NfsTarget for DirTarget {
 mod tests {
     use super::super::DirOptions;
     use super::*;
-    use trimtab_core::data::DataClass;
-    use trimtab_core::target::FileTarget as _;
+    use trimtab_drive::data::DataClass;
+    use trimtab_sim::target::FileTarget as _;
 
     fn open() -> (tempfile::TempDir, DirTarget) {
         let dir = tempfile::tempdir().unwrap();

@@ -10,10 +10,10 @@ use crate::trim::fitrim::fitrim;
 use crate::trim::free_space::{Picked, Picking, all_free, pick};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use trimtab_core::discards::Amount;
-use trimtab_core::policy::{Sizes, TrimRequest};
-use trimtab_core::target::{TrimOutcome, TrimWindow};
-use trimtab_core::units::Bytes;
+use trimtab_drive::discards::Amount;
+use trimtab_sim::policy::{Sizes, TrimRequest};
+use trimtab_sim::target::{TrimOutcome, TrimWindow};
+use trimtab_drive::units::Bytes;
 
 /// What is known of free space may be so old.
 const AGE_MAX: Duration = Duration::from_secs(1);

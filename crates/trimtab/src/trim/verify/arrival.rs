@@ -185,8 +185,8 @@ mod tests {
     use crate::host::block::Bus;
     use crate::host::discards::fates;
     use crate::host::mountinfo::DevNumber;
-    use trimtab_core::discards::Amount;
-    use trimtab_core::units::Bytes;
+    use trimtab_drive::discards::Amount;
+    use trimtab_drive::units::Bytes;
 
     fn layer(name: &str, kind: Kind, below: &[usize]) -> Layer {
         let dev = DevNumber { major: 0, minor: 0 };

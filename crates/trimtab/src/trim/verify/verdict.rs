@@ -6,7 +6,7 @@ use crate::host::discards::Fate;
 use crate::output::error::{BLOCKED, NOT_PROVED};
 use serde::Serialize;
 use std::time::Duration;
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// What the drive promises about reading trimmed blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -12,15 +12,15 @@ use crate::target::block::{BlockFile, BlockOptions, device};
 use crate::target::null::NullBlocks;
 use anyhow::Context as _;
 use std::path::Path;
-use trimtab_core::run::{TargetKind, Warning};
-use trimtab_core::runner::{Outcome, blocks};
-use trimtab_core::simulate::worn_out;
-use trimtab_core::target::BlockTarget as _;
-use trimtab_core::target::drive::DriveTarget;
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::BlockWorkload as _;
-use trimtab_core::workload::crystal::{ASSUMED_RATE, Crystal, Settings};
+use trimtab_sim::run::{TargetKind, Warning};
+use trimtab_sim::runner::{Outcome, blocks};
+use trimtab_sim::simulate::worn_out;
+use trimtab_sim::target::BlockTarget as _;
+use trimtab_sim::target::drive::DriveTarget;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::BlockWorkload as _;
+use trimtab_sim::workload::crystal::{ASSUMED_RATE, Crystal, Settings};
 
 /// Bytes read back to see how far what was written compresses.
 const SAMPLE: Bytes = Bytes(32 << 20);

@@ -10,16 +10,16 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use trimtab_core::run::{Field, Phase, Run, Series, Severity, TargetKind, Warning};
-use trimtab_core::runner::header::Header;
-use trimtab_core::runner::passes::Passes;
-use trimtab_core::runner::recorder::{Recorded, Recorder, merge_phases};
-use trimtab_core::runner::{End, Outcome};
-use trimtab_core::target::{TargetError, TargetResult};
-use trimtab_core::units::{Bytes, Nanos};
-use trimtab_core::usage::UsageError;
-use trimtab_core::workload::crystal::Position;
-use trimtab_core::workload::crystal::figures::{self, Pass};
+use trimtab_sim::run::{Field, Phase, Run, Series, Severity, TargetKind, Warning};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::passes::Passes;
+use trimtab_sim::runner::recorder::{Recorded, Recorder, merge_phases};
+use trimtab_sim::runner::{End, Outcome};
+use trimtab_sim::target::{TargetError, TargetResult};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::workload::crystal::Position;
+use trimtab_sim::workload::crystal::figures::{self, Pass};
 
 const SCHEMA: &str = "trimtab.crystal-rounds";
 const VERSION: u32 = 1;
@@ -244,7 +244,7 @@ impl Rounds {
 fn file_name(target: &Path, seed: u64, settings: &[Field]) -> String {
     let mut text = format!("{}\0{seed}", target.display());
     settings.iter().for_each(|field| text.push_str(&format!("\0{}={}", field.key, field.value)));
-    format!("crystal-{:016x}.json", trimtab_core::rng::derive_seed(0, &text))
+    format!("crystal-{:016x}.json", trimtab_drive::rng::derive_seed(0, &text))
 }
 
 impl From<SavedPass> for Pass {

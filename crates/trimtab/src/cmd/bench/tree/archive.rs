@@ -7,9 +7,9 @@ use std::cell::Cell;
 use std::io::{self, BufReader, Read, Write as _};
 use std::path::Path;
 use std::rc::Rc;
-use trimtab_core::data::DataClass;
-use trimtab_core::units::Bytes;
-use trimtab_core::workload::tree::{TreeBuilder, TreeList};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::Bytes;
+use trimtab_sim::workload::tree::{TreeBuilder, TreeList};
 
 /// Blocks of contents that are compressed to find out what they are like.
 const SAMPLES: usize = 1024;
@@ -349,7 +349,7 @@ mod tests {
     fn contents_are_classed_by_how_far_they_compress() {
         assert_eq!(class_of(&[0; 100_000]), DataClass::Compressible(99));
         let mut random = vec![0; 100_000];
-        DataClass::Random.fill(&mut trimtab_core::rng::Stream::new(1, "test"), &mut random);
+        DataClass::Random.fill(&mut trimtab_drive::rng::Stream::new(1, "test"), &mut random);
         assert_eq!(class_of(&random), DataClass::Random);
     }
 }

@@ -13,10 +13,10 @@ use crate::sys::interrupt;
 use crate::target::TargetSpec;
 use anyhow::Context as _;
 use std::path::PathBuf;
-use trimtab_core::learn::lab::Lab;
-use trimtab_core::learn::predict::{Area, Figure};
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
+use trimtab_study::learn::lab::Lab;
+use trimtab_study::learn::predict::{Area, Figure};
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
 
 /// Bytes of the area.
 const AREA: u64 = 32 << 20;
@@ -119,7 +119,7 @@ fn together(rounds: &[Vec<Figure>]) -> Vec<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::learn::predict::What;
+    use trimtab_study::learn::predict::What;
 
     #[test]
     fn what_was_measured_several_times_is_its_median_and_its_range() {

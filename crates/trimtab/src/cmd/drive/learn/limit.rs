@@ -1,7 +1,7 @@
 //! How much may be written: so many bytes, or a share of the drive.
 
 use std::str::FromStr;
-use trimtab_core::units::Bytes;
+use trimtab_drive::units::Bytes;
 
 /// What `--write-limit` takes.
 #[derive(Clone, Copy, Debug, PartialEq)]

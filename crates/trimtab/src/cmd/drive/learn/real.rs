@@ -16,12 +16,12 @@ use crate::target::TargetSpec;
 use anyhow::Context as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trimtab_core::learn::learned::{Measured, time, too_little};
-use trimtab_core::learn::probes::{AREA_MIN, AREA_WRITES, Findings, Plan, Reach};
-use trimtab_core::learn::rounds::{Together, together};
-use trimtab_core::learn::{self, Budget};
-use trimtab_core::units::{Bytes, three_digits};
-use trimtab_core::usage::UsageError;
+use trimtab_study::learn::learned::{Measured, time, too_little};
+use trimtab_study::learn::probes::{AREA_MIN, AREA_WRITES, Findings, Plan, Reach};
+use trimtab_study::learn::rounds::{Together, together};
+use trimtab_study::learn::{self, Budget};
+use trimtab_drive::units::{Bytes, three_digits};
+use trimtab_drive::usage::UsageError;
 
 use kept::Before;
 pub use kept::Kept;
@@ -248,7 +248,7 @@ impl Rounds<'_> {
         let own = OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(self.below.fs_type.as_deref());
         let (_, warnings) = interference::judge(&before, &Sample::take(self.root, &self.below.stack), Some(own));
         let (disturbed, warnings): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|warning| disturbs(&warning.code));
-        let text = |warning: trimtab_core::run::Warning| sentence(&warning.text);
+        let text = |warning: trimtab_sim::run::Warning| sentence(&warning.text);
         Ok(Round { found, disturbed: disturbed.into_iter().map(text).next(), warnings: warnings.into_iter().map(text).collect() })
     }
 }
@@ -306,7 +306,7 @@ fn together_of(made: &[Round], notes: &mut Vec<String>) -> Together {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_core::learn::Observation;
+    use trimtab_study::learn::Observation;
 
     fn round(value_ns: f64, disturbed: Option<&str>) -> Round {
         let one = Observation { name: "read".into(), probe: "reads", value_ns, sigma: 0.02 };

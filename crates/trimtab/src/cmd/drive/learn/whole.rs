@@ -11,14 +11,14 @@ use crate::sys::interrupt;
 use crate::target::TargetSpec;
 use crate::target::probed::{PIECE, ProbedDrive};
 use anyhow::Context as _;
-use trimtab_core::drive::Extent;
-use trimtab_core::learn::lab::Probed as _;
-use trimtab_core::learn::probes::whole::{SHARE_MIN, WRITES_EIGHTHS, Whole};
-use trimtab_core::learn::probes::{Findings, Plan};
-use trimtab_core::learn::{self, Budget};
-use trimtab_core::target::{BlockTarget as _, Clock as _};
-use trimtab_core::units::Bytes;
-use trimtab_core::usage::UsageError;
+use trimtab_drive::Extent;
+use trimtab_study::learn::lab::Probed as _;
+use trimtab_study::learn::probes::whole::{SHARE_MIN, WRITES_EIGHTHS, Whole};
+use trimtab_study::learn::probes::{Findings, Plan};
+use trimtab_study::learn::{self, Budget};
+use trimtab_sim::target::{BlockTarget as _, Clock as _};
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
 
 /// What one TRIM is asked for.
 const TRIM_BYTES: u64 = 1 << 30;
@@ -136,7 +136,7 @@ fn emptied(drive: &mut ProbedDrive, spec: &TargetSpec, below: &Below, notes: &mu
         drive.trim(0, &[Extent { offset, len }])?;
         drive.reap(1, &mut Vec::new())?;
     }
-    let rested = drive.now() + trimtab_core::units::Nanos::from_secs(5);
+    let rested = drive.now() + trimtab_drive::units::Nanos::from_secs(5);
     drive.idle_until(rested);
     Ok(())
 }

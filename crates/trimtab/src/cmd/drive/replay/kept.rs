@@ -4,12 +4,12 @@ use super::{Args, Trim};
 use crate::drives::Drive;
 use crate::session::runner::starts_now;
 use crate::store::recipe;
-use trimtab_core::policy::PolicySpec;
-use trimtab_core::run::metrics;
-use trimtab_core::run::{Better, Field, Metric, Run, TargetKind, Unit};
-use trimtab_core::runner::header::Header;
-use trimtab_core::runner::recorder::Recorded;
-use trimtab_core::simulate::replay::Outcome;
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, Unit};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::recorder::Recorded;
+use trimtab_sim::simulate::replay::Outcome;
 
 /// What is known before it starts.
 pub fn header(args: &Args, drive: &Drive, trim: &Trim) -> Header {

@@ -5,8 +5,8 @@ use super::*;
 use crate::session::runner::together;
 use crate::target::null::NullFiles;
 use std::path::PathBuf;
-use trimtab_core::runner::End;
-use trimtab_core::workload::postmark::Postmark;
+use trimtab_sim::runner::End;
+use trimtab_sim::workload::postmark::Postmark;
 
 /// A recorded session.
 struct Transcript {

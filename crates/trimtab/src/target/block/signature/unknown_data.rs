@@ -5,8 +5,8 @@ use super::read;
 use crate::sys::maker::Maker;
 use rustix::fd::OwnedFd;
 use std::ops::Range;
-use trimtab_core::data::content::{Found, UNIT};
-use trimtab_core::units::Bytes;
+use trimtab_drive::data::content::{Found, UNIT};
+use trimtab_drive::units::Bytes;
 
 /// What is said where something is written that nothing is known of.
 pub const UNKNOWN_DATA: &str = "unknown data";
@@ -62,7 +62,7 @@ pub fn holds_unknown_data(device: &OwnedFd, size: Bytes, own: Option<OwnData>) -
 mod tests {
     use super::*;
     use std::os::unix::fs::FileExt as _;
-    use trimtab_core::data::DataClass;
+    use trimtab_drive::data::DataClass;
 
     #[test]
     fn copies_stand_where_mke2fs_puts_them() {

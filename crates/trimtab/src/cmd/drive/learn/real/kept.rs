@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
-use trimtab_core::learn::Observation;
-use trimtab_core::learn::probes::{self, Findings, SHORTEST_NS};
-use trimtab_core::usage::UsageError;
+use trimtab_study::learn::Observation;
+use trimtab_study::learn::probes::{self, Findings, SHORTEST_NS};
+use trimtab_drive::usage::UsageError;
 
 /// More than any rounds take.
 const BYTES_MAX: u64 = 16 << 20;

@@ -1,0 +1,189 @@
+//! Sizes of an SSD in mapping units and slots, derived from its specification.
+
+use super::spec::{DriveSpec, Flash, SlcSize, SpecError};
+use crate::spec::wrong;
+use crate::units::Bytes;
+use alloc::format;
+
+/// Sizes in mapping units and in slots. A slot is what a physical address counts: a mapping unit, or on a compressing drive the
+/// granularity in which it stores. A physical address is `superblock << shift | slot` with superblocks counted from 1, so that
+/// 0 and 1 are free to mean "never written" and "trimmed".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of a mapping unit.
+    pub unit_bytes: u64,
+    /// The power of two that this is, if it is one.
+    unit_shift: Option<u32>,
+    /// Mapping units of the user capacity.
+    pub units: u32,
+    /// Bytes of a slot.
+    pub slot_bytes: u64,
+    /// Slots of an uncompressed mapping unit; 1 unless the drive compresses.
+    pub unit_slots: u32,
+    /// Superblocks.
+    pub superblocks: u32,
+    /// Slots of a superblock.
+    pub superblock_slots: u32,
+    /// Slots of a superblock in one-bit mode; 0 without SLC cache.
+    pub slc_superblock_slots: u32,
+    /// Bits of the slot in a physical address.
+    pub shift: u32,
+    /// Slots that a die programs at once, over its planes: a row. 1 if a unit takes several rows.
+    pub row_slots: u32,
+    /// Program operations of a row; 1 unless a mapping unit is larger than what a die programs at once.
+    pub row_programs: u32,
+    /// Slots of a NAND page, to which a row that is programmed early is padded.
+    pub page_slots: u32,
+    /// Groups of dies over which superblocks stretch.
+    pub groups: u32,
+    /// Superblocks open for writing at once, over all streams.
+    pub open_superblocks: u32,
+    /// Superblocks set apart for the SLC cache at least.
+    pub slc_superblocks_min: u32,
+    /// Superblocks that the SLC cache may take at most.
+    pub slc_superblocks_max: u32,
+}
+
+impl Layout {
+    /// The mapping unit that byte `offset` lies in.
+    #[must_use]
+    #[inline]
+    pub const fn unit_at(&self, offset: u64) -> u64 {
+        match self.unit_shift {
+            Some(shift) => offset >> shift,
+            None => offset / self.unit_bytes,
+        }
+    }
+
+    /// The layout of `flash`, part of `spec`.
+    ///
+    /// # Errors
+    /// What does not fit: units and pages, the address space, the spare space.
+    pub fn new(spec: &DriveSpec, flash: &Flash) -> Result<Self, SpecError> {
+        let geometry = &flash.geometry;
+        let unit = flash.ftl.mapping_unit_bytes;
+        let slot = flash.compression.as_ref().map_or(unit, |compression| u64::from(compression.granularity_bytes));
+        let program_bytes = geometry.page_bytes * u64::from(geometry.planes);
+        let fits = program_bytes.is_multiple_of(unit) || unit.is_multiple_of(program_bytes);
+        if !fits || !(program_bytes.is_multiple_of(slot) || slot.is_multiple_of(program_bytes)) {
+            return Err(wrong(
+                "flash.ftl.mapping_unit_bytes",
+                unit,
+                format!("must divide what a die programs at once, page_bytes x planes = {program_bytes}, or be a multiple of it"),
+            ));
+        }
+        let (superblock_slots, shift) = Self::superblock(flash, slot)?;
+        let mut layout = Self {
+            unit_bytes: unit,
+            unit_shift: unit.is_power_of_two().then_some(unit.trailing_zeros()),
+            units: u32::try_from(spec.capacity_bytes.div_ceil(unit))
+                .map_err(|_| wrong("flash.ftl.mapping_unit_bytes", unit, "the user capacity must hold less than 2^32 units"))?,
+            slot_bytes: slot,
+            unit_slots: (unit / slot) as u32,
+            superblocks: geometry.superblocks() as u32,
+            superblock_slots,
+            slc_superblock_slots: 0,
+            shift,
+            row_slots: (program_bytes / slot).max(1) as u32,
+            row_programs: slot.div_ceil(program_bytes) as u32,
+            page_slots: 0,
+            groups: (geometry.dies() / u64::from(geometry.superblock_dies)) as u32,
+            open_superblocks: 0,
+            slc_superblocks_min: 0,
+            slc_superblocks_max: 0,
+        };
+        let page_slots = (geometry.page_bytes / slot).max(1) as u32;
+        layout.page_slots = if layout.row_slots.is_multiple_of(page_slots) { page_slots } else { layout.row_slots };
+        layout.size_slc(flash)?;
+        layout.check_spare(spec, flash)?;
+        Ok(layout)
+    }
+
+    /// Slots of a superblock, and the bits to address them.
+    fn superblock(flash: &Flash, slot: u64) -> Result<(u32, u32), SpecError> {
+        let geometry = &flash.geometry;
+        let unit = flash.ftl.mapping_unit_bytes;
+        let bytes = geometry.superblock_bytes();
+        let slots = bytes / u128::from(slot);
+        if bytes < 2 * u128::from(unit) || !bytes.is_multiple_of(u128::from(unit)) || slots > 1 << 30 {
+            return Err(wrong(
+                "flash.ftl.mapping_unit_bytes",
+                unit,
+                format!("a superblock ({bytes} bytes) must hold a whole number of units, at least 2 and at most 2^30 slots"),
+            ));
+        }
+        let slots = slots as u32;
+        let shift = slots.next_power_of_two().trailing_zeros();
+        let superblocks = geometry.superblocks();
+        if superblocks >= u64::from(u32::MAX >> shift) {
+            let raw = Bytes(u64::try_from(geometry.raw_bytes()).unwrap_or(u64::MAX));
+            return Err(wrong(
+                "flash.ftl.mapping_unit_bytes",
+                unit,
+                format!("{superblocks} superblocks of {slots} slots exceed 32-bit addresses; use a larger mapping unit for {raw} of flash"),
+            ));
+        }
+        Ok((slots, shift))
+    }
+
+    fn size_slc(&mut self, flash: &Flash) -> Result<(), SpecError> {
+        let Some(slc) = &flash.slc_cache else { return Ok(()) };
+        let bits = u32::from(flash.geometry.bits_per_cell);
+        // Each die has as many whole rows as the others; where units take several rows, dies may not have equal shares anyway.
+        let turn = self.row_slots * flash.geometry.superblock_dies;
+        let whole = if self.superblock_slots / bits >= turn && self.superblock_slots.is_multiple_of(turn) { turn } else { self.row_slots };
+        self.slc_superblock_slots = self.superblock_slots / bits / whole * whole;
+        if self.slc_superblock_slots == 0 {
+            return Err(wrong("flash.slc_cache", "present", "a superblock in one-bit mode must hold at least one program operation"));
+        }
+        let bytes = u64::from(self.slc_superblock_slots) * self.slot_bytes;
+        let blocks = |size: u64| u32::try_from(size.div_ceil(bytes)).unwrap_or(u32::MAX).min(self.superblocks);
+        (self.slc_superblocks_min, self.slc_superblocks_max) = match slc.size {
+            SlcSize::Fixed { bytes } => (blocks(bytes), blocks(bytes)),
+            SlcSize::Dynamic { bytes_min, bytes_max } => (blocks(bytes_min), blocks(bytes_max)),
+        };
+        Ok(())
+    }
+
+    fn check_spare(&mut self, spec: &DriveSpec, flash: &Flash) -> Result<(), SpecError> {
+        let streams = &flash.ftl.streams;
+        let host_streams = 1 + u32::from(streams.hot_cold.is_some()) + u32::from(flash.slc_cache.is_some());
+        self.open_superblocks = host_streams * self.groups + u32::from(streams.separate_gc);
+        let needed = self.superblocks_needed(flash);
+        if u64::from(self.superblocks) < needed {
+            let superblock = Bytes(u64::from(self.superblock_slots) * self.slot_bytes);
+            let free = u64::from(flash.ftl.gc.free_high);
+            return Err(wrong(
+                "flash.geometry.blocks_per_plane",
+                flash.geometry.blocks_per_plane,
+                format!(
+                    "that is {} superblocks of {superblock}, and {needed} are needed: {} for the user capacity ({}), {} open for writing, {free} kept free, {} for the SLC cache",
+                    self.superblocks,
+                    needed - free - u64::from(self.open_superblocks) - u64::from(self.slc_superblocks_min),
+                    Bytes(spec.capacity_bytes),
+                    self.open_superblocks,
+                    self.slc_superblocks_min
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The fewest superblocks with which a full drive still takes writes: its data with one stale slot somewhere, what is open, what
+    /// collection keeps free, and the SLC cache.
+    pub(super) fn superblocks_needed(&self, flash: &Flash) -> u64 {
+        // A compressed unit does not straddle superblocks; each may lose up to a unit at its end.
+        let usable = u64::from(self.superblock_slots) - u64::from(self.unit_slots - 1);
+        u64::from(self.units) * u64::from(self.unit_slots) / usable
+            + 1
+            + u64::from(self.open_superblocks)
+            + u64::from(flash.ftl.gc.free_high)
+            + u64::from(self.slc_superblocks_min)
+    }
+
+    /// T: mapping units that the raw capacity holds uncompressed.
+    #[must_use]
+    pub const fn raw_units(&self) -> u64 {
+        self.superblocks as u64 * self.superblock_slots as u64 / self.unit_slots as u64
+    }
+}

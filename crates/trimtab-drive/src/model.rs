@@ -1,0 +1,443 @@
+//! Any modelled drive, made from its specification, with what simulations and the virtual SSD need of it beyond commands.
+
+use super::spec::SpecError;
+use super::ssd::SnapshotError;
+use crate::hdd::Hdd;
+use crate::spec::{DriveSpec, Flash, Geometry, Medium, SlcSize, Thermal};
+use crate::ssd::Ssd;
+use crate::{Device, Extent};
+use crate::Superblock;
+use crate::units::{Bytes, Nanos};
+use crate::usage::UsageError;
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// `spec` with another capacity: over-provisioning, the SLC cache, the cache for mapping tables and what may be written before the drive throttles for the
+/// sake of its life stay in proportion. Channels, dies and the write cache, which go with the speed, stay as they are. A drive with too few superblocks for
+/// that has smaller ones.
+///
+/// # Errors
+/// No such drive is possible; the hint has the nearest sizes that are.
+pub fn sized(spec: DriveSpec, size: Option<Bytes>) -> Result<DriveSpec, UsageError> {
+    let Some(size) = size else { return Ok(spec) };
+    possible(&spec, size).map_err(|problem| {
+        let mib = |size: Bytes| format!("{}MiB", size.0 >> 20);
+        let error = UsageError::new(format!("a size of {size} is not possible: {problem}"));
+        match (nearest_possible(&spec, size, false), nearest_possible(&spec, size, true)) {
+            (Some(smaller), Some(larger)) => error.hint(format!("{} and {} are possible for this drive", mib(smaller), mib(larger))),
+            (Some(size), None) | (None, Some(size)) => error.hint(format!("{} is possible for this drive", mib(size))),
+            (None, None) => error,
+        }
+    })
+}
+
+/// `spec` at `size`, with the largest superblocks that allow it.
+fn possible(spec: &DriveSpec, size: Bytes) -> Result<DriveSpec, SpecError> {
+    let as_is = scaled(spec.clone(), size);
+    let Err(problem) = as_is.validate() else { return Ok(as_is) };
+    let smaller = smaller_superblocks(spec).map(|spec| scaled(spec, size));
+    smaller.into_iter().find(|spec| spec.validate().is_ok()).ok_or(problem)
+}
+
+/// The nearest size in whole MiB, within a thirty-second, at which `spec` is possible.
+fn nearest_possible(spec: &DriveSpec, Bytes(size): Bytes, larger: bool) -> Option<Bytes> {
+    const MIB: u64 = 1 << 20;
+    const STEP_SHARE: u64 = 32;
+    let next = |size: &u64| {
+        let step = (size / STEP_SHARE).max(MIB);
+        if larger { size.checked_add(step).filter(|size| *size <= 1 << 50) } else { size.checked_sub(step).filter(|size| *size > 0) }
+    };
+    let whole = |size: u64| Bytes(if larger { size.div_ceil(MIB) } else { size / MIB } * MIB);
+    core::iter::successors(Some(size), next).map(whole).find(|size| size.0 > 0 && possible(spec, *size).is_ok())
+}
+
+/// `spec` with superblocks of half the size, a quarter and so on, as large as it is. None for a disk.
+pub(crate) fn smaller_superblocks(spec: &DriveSpec) -> impl Iterator<Item = DriveSpec> {
+    let pages = spec.flash().map_or(0, |flash| flash.geometry.pages_per_block);
+    let fewer = core::iter::successors(Some(pages / 2), |pages| Some(pages / 2)).take_while(|pages| *pages > 0);
+    fewer.map(|pages| {
+        let mut spec = spec.clone();
+        if let Medium::Flash(flash) = &mut spec.medium {
+            with_pages(flash, pages);
+        }
+        spec
+    })
+}
+
+/// Gives blocks about `pages` pages, and planes as many more blocks. Gives the share that is left of a block.
+pub(crate) fn with_pages(flash: &mut Flash, pages: u32) -> f64 {
+    let geometry = &mut flash.geometry;
+    let before = geometry.pages_per_block;
+    // With one bit a cell a block has a whole number of rows: of 26 pages of three bits 8 would be left, where of 512 it is 170.
+    let bits = if flash.slc_cache.is_some() { u32::from(geometry.bits_per_cell.max(1)) } else { 1 };
+    geometry.pages_per_block = (pages / bits * bits).clamp(bits.min(before), before);
+    let (left, whole) = (u64::from(geometry.pages_per_block), u64::from(before));
+    geometry.blocks_per_plane = u32::try_from((u64::from(geometry.blocks_per_plane) * whole).div_ceil(left)).unwrap_or(u32::MAX);
+    // An erasure takes as long for each page as before.
+    flash.nand.erase_ns = (u128::from(flash.nand.erase_ns) * u128::from(left) / u128::from(whole)) as u64;
+    left as f64 / whole as f64
+}
+
+/// Over-provisioning (T - U) / U of a geometry, in per mille, rounded up.
+pub(crate) fn over_provisioning_permille(geometry: &Geometry, capacity_bytes: u64) -> u32 {
+    let permille = (geometry.raw_bytes() * 1000).div_ceil(u128::from(capacity_bytes.max(1))).saturating_sub(1000);
+    u32::try_from(permille).unwrap_or(u32::MAX)
+}
+
+/// `spec` at another capacity as [`sized`] makes it, with superblocks of the same size, which may be too few.
+pub(crate) fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
+    let block = u64::from(spec.logical_block_bytes);
+    let capacity = size / block * block;
+    if let Medium::Flash(flash) = &mut spec.medium {
+        let permille = over_provisioning_permille(&flash.geometry, spec.capacity_bytes);
+        flash.geometry = flash.geometry.clone().with_over_provisioning(capacity, permille);
+        let whole = u128::from(spec.capacity_bytes.max(1));
+        let share = |bytes: u64| (u128::from(bytes) * u128::from(capacity) / whole).min(u128::from(u64::MAX)) as u64;
+        if let Some(slc) = &mut flash.slc_cache {
+            slc.size = match slc.size {
+                SlcSize::Fixed { bytes } => SlcSize::Fixed { bytes: share(bytes) },
+                SlcSize::Dynamic { bytes_min, bytes_max } => SlcSize::Dynamic { bytes_min: share(bytes_min), bytes_max: share(bytes_max) },
+            };
+        }
+        if let Some(bytes) = &mut flash.ftl.mapping_cache_bytes {
+            *bytes = share(*bytes).max(flash.geometry.page_bytes);
+        }
+        if let Some(life) = &mut flash.life_throttle {
+            (life.credit_bytes, life.earned_bytes_per_s) = (share(life.credit_bytes).max(1), share(life.earned_bytes_per_s));
+        }
+    }
+    spec.capacity_bytes = capacity;
+    spec
+}
+
+/// A new drive of `spec`.
+pub fn build(spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
+    let model: Box<dyn Model> = match &spec.medium {
+        Medium::Disk(_) => Box::new(Hdd::new(spec)?),
+        Medium::Flash(_) => Box::new(Ssd::new(spec, seed)?),
+    };
+    Ok(model)
+}
+
+/// The drive of `spec` whose [`Model::snapshot`] is `saved`.
+pub fn resume(spec: &DriveSpec, saved: &[u8]) -> Result<Box<dyn Model>, SnapshotError> {
+    let model: Box<dyn Model> = match &spec.medium {
+        Medium::Disk(_) => Box::new(Hdd::new(spec).map_err(SnapshotError::Spec)?),
+        Medium::Flash(_) => Box::new(Ssd::restore(spec, saved)?),
+    };
+    Ok(model)
+}
+
+/// A modelled drive that can be served, watched and kept.
+pub trait Model: Device + Send {
+    /// Every counter by name, and how the medium is used now.
+    fn counters(&self) -> BTreeMap<String, u64>;
+
+    /// Bytes that the host wrote, and bytes that were written to the medium for it, so far.
+    fn written(&self) -> (u64, u64);
+
+    /// How long the medium will be busy after `now` with what is counted already; zero where that is not known.
+    fn backlog(&self, _now: Nanos) -> Nanos {
+        Nanos::ZERO
+    }
+
+    /// How the drive heats and what it is now, in thousandths of a degree; `None` if that is not modelled.
+    fn heat(&self) -> Option<(&Thermal, i32)>;
+
+    /// What may slow the drive down later, as it is now; nothing where that is not modelled.
+    fn strain(&self) -> Strain {
+        Strain::default()
+    }
+
+    /// What each superblock holds, of which `needed` says what the host still needs; empty for a drive without superblocks.
+    fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock>;
+
+    /// Everything that has to be kept between attachments; empty if there is nothing of that kind.
+    fn snapshot(&self) -> Vec<u8>;
+
+    /// No snapshot of a drive of its specification has more bytes.
+    fn snapshot_bytes_max(&self) -> u64;
+
+    /// To be called before the first write if the power may be cut.
+    fn expect_power_cuts(&mut self);
+
+    /// A drive in the same state, which goes its own way from here on.
+    fn boxed_clone(&self) -> Box<dyn Model>;
+
+    /// The power fails at `now`; gives the ranges whose latest content was only in the write cache and is lost.
+    fn power_cut(&mut self, now: Nanos) -> Vec<Extent>;
+}
+
+/// What may change a drive's speed later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Strain {
+    /// Nanoseconds in which it has been throttled so far, for whatever reason.
+    pub throttled_ns: u64,
+    /// How warm it is, in thousandths of a degree Celsius, if that is modelled.
+    pub temperature_mc: Option<i32>,
+    /// Whether it is throttled because it is too warm.
+    pub throttled_by_heat: bool,
+    /// Bytes that may still be written to the flash before it throttles for the sake of its life; while it does, what it has earned back. `None` without that rule.
+    pub life_credit_bytes: Option<u64>,
+    /// Whether it is throttled for the sake of its life.
+    pub throttled_for_life: bool,
+}
+
+/// Why a rate will not last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unlasting {
+    /// The drive warms up to so many degrees Celsius if it goes on like this, and is throttled at so many.
+    Heat {
+        /// Degrees Celsius.
+        heads_for_c: f64,
+        /// Degrees Celsius.
+        throttles_c: f64,
+    },
+    /// What it may write before it throttles for the sake of its life gets less.
+    Life {
+        /// Bytes written to the flash, for whatever cause, that are left.
+        credit_bytes: u64,
+    },
+    /// It is throttled, and will not stay so: it cools below where it goes on at full speed, or earns its credit back.
+    Resumes,
+}
+
+impl Strain {
+    /// What will change the speed of `drive` if it goes on as in the `took_ns` from `from` to this. A time in which it was throttled in part says nothing.
+    pub fn unlasting(&self, drive: &dyn Model, from: &Self, took_ns: u64) -> Option<Unlasting> {
+        self.unlasting_heat(drive, from, took_ns).or_else(|| self.unlasting_life(from))
+    }
+
+    fn unlasting_heat(&self, drive: &dyn Model, from: &Self, took_ns: u64) -> Option<Unlasting> {
+        let (thermal, _) = drive.heat()?;
+        let heads_for = thermal.heads_for_mc(from.temperature_mc?, self.temperature_mc?, took_ns)?;
+        let throttled = self.throttled_ns - from.throttled_ns;
+        let (throttles, resumes) = (f64::from(thermal.throttle_mc), f64::from(thermal.resume_mc));
+        match (from.throttled_by_heat, self.throttled_by_heat) {
+            (false, false) if heads_for >= throttles && (throttled == 0 || self.throttled_for_life) => {
+                Some(Unlasting::Heat { heads_for_c: heads_for / 1e3, throttles_c: throttles / 1e3 })
+            }
+            // All of the time, but for the last step that is not counted yet.
+            (true, true) if heads_for < resumes && throttled >= took_ns / 10 * 9 => Some(Unlasting::Resumes),
+            _ => None,
+        }
+    }
+
+    fn unlasting_life(&self, from: &Self) -> Option<Unlasting> {
+        let (before, credit_bytes) = (from.life_credit_bytes?, self.life_credit_bytes?);
+        match (from.throttled_for_life, self.throttled_for_life) {
+            (false, false) if credit_bytes < before => Some(Unlasting::Life { credit_bytes }),
+            (true, true) if credit_bytes > before => Some(Unlasting::Resumes),
+            _ => None,
+        }
+    }
+}
+
+impl Clone for Box<dyn Model> {
+    fn clone(&self) -> Self {
+        (**self).boxed_clone()
+    }
+}
+
+impl Model for Hdd {
+    fn counters(&self) -> BTreeMap<String, u64> {
+        let c = self.counters();
+        let named = [
+            ("host_read_bytes", c.host_read_bytes),
+            ("host_write_bytes", c.host_write_bytes),
+            ("media_write_bytes", c.media_write_bytes),
+            ("buffer_hits", c.buffer_hits),
+            ("seeks", c.seeks),
+            ("seek_ns", c.seek_ns),
+            ("rotation_wait_ns", c.rotation_wait_ns),
+            ("flushes", c.flushes),
+            ("cache_stall_ns", c.cache_stall_ns),
+        ];
+        named.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    fn written(&self) -> (u64, u64) {
+        // What its cache still holds is written later, and what was overwritten there never: no figure of the medium's. It writes nothing of itself.
+        let host = self.counters().host_write_bytes;
+        (host, host)
+    }
+
+    fn heat(&self) -> Option<(&Thermal, i32)> {
+        None
+    }
+
+    fn superblocks(&self, _needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
+        Vec::new()
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn snapshot_bytes_max(&self) -> u64 {
+        0
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Model> {
+        Box::new(self.clone())
+    }
+
+    fn expect_power_cuts(&mut self) {}
+
+    fn power_cut(&mut self, _now: Nanos) -> Vec<Extent> {
+        self.power_cut()
+    }
+}
+
+impl Model for Ssd {
+    fn counters(&self) -> BTreeMap<String, u64> {
+        let mut named: BTreeMap<String, u64> = self.counters().fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let now = self.occupancy();
+        let (unit, slot) = (self.layout().unit_bytes, self.layout().slot_bytes);
+        let mut erases = self.erase_counts().to_vec();
+        erases.sort_unstable();
+        // The value below which so many per cent of the superblocks lie.
+        let erases_at = |percent: usize| u64::from(erases.get((erases.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0));
+        let counted = self.counters();
+        for (name, value) in [
+            ("now_mapped_bytes", now.mapped_units * unit),
+            ("now_trimmed_bytes", now.trimmed_units * unit),
+            ("now_unwritten_bytes", now.unwritten_units * unit),
+            ("now_stale_bytes", now.stale_slots * slot),
+            ("now_free_bytes", now.free_slots * slot),
+            ("now_free_superblocks", now.free_superblocks.into()),
+            ("now_slc_superblocks", now.slc_superblocks.into()),
+            ("now_worn_out_superblocks", now.worn_out_superblocks.into()),
+            ("now_read_only", now.read_only.into()),
+            ("now_throttled", now.throttled().into()),
+            ("erases_of_a_superblock_min", erases_at(0)),
+            ("erases_of_a_superblock_p10", erases_at(10)),
+            ("erases_of_a_superblock_median", erases_at(50)),
+            ("erases_of_a_superblock_p90", erases_at(90)),
+            ("erases_of_a_superblock_max", erases_at(100)),
+            ("trim_effective_bytes", counted.trim_effective_units * unit),
+            ("trim_repeated_bytes", counted.trim_repeated_units * unit),
+            ("nand_written_bytes", self.nand_written().0),
+        ] {
+            named.insert(name.to_owned(), value);
+        }
+        named
+    }
+
+    fn written(&self) -> (u64, u64) {
+        (self.counters().host_written_bytes, self.nand_written().0)
+    }
+
+    fn backlog(&self, now: Nanos) -> Nanos {
+        self.backlog(now)
+    }
+
+    fn heat(&self) -> Option<(&Thermal, i32)> {
+        self.spec().flash()?.thermal.as_ref().zip(self.occupancy().temperature_mc)
+    }
+
+    fn strain(&self) -> Strain {
+        let now = self.occupancy();
+        Strain {
+            throttled_ns: self.counters().throttled_ns,
+            temperature_mc: now.temperature_mc,
+            throttled_by_heat: now.throttled_by_heat,
+            life_credit_bytes: now.life_credit_bytes,
+            throttled_for_life: now.throttled_for_life,
+        }
+    }
+
+    fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
+        self.superblocks(needed)
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        self.snapshot()
+    }
+
+    fn snapshot_bytes_max(&self) -> u64 {
+        self.snapshot_bytes_max()
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Model> {
+        Box::new(self.clone())
+    }
+
+    fn expect_power_cuts(&mut self) {
+        self.track_durability();
+    }
+
+    fn power_cut(&mut self, now: Nanos) -> Vec<Extent> {
+        // A range may have been written several times; what counts is what became of the last one.
+        let mut last: BTreeMap<Extent, bool> = BTreeMap::new();
+        for fate in self.power_cut(now) {
+            last.insert(fate.extent, fate.survives);
+        }
+        last.into_iter().filter(|(_, survives)| !survives).map(|(extent, _)| extent).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::DataClass;
+    use crate::Command;
+    use crate::shipped;
+    use crate::spec::file::parse;
+    use alloc::string::ToString as _;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn every_shipped_drive_has_every_size_from_256_mib() {
+        for text in shipped::files() {
+            let full = parse(text).unwrap().spec;
+            let sizes = [256, 257, 300, 333, 512, 1000, 1024, 1500, 2048, 3000, 4096, 8192, 16_384, 65_536].map(|mib| mib * MIB);
+            for size in sizes.into_iter().chain([1_000_000_000, 2_000_000_000, full.capacity_bytes, 2 * full.capacity_bytes]) {
+                let spec = sized(full.clone(), Some(Bytes(size))).unwrap_or_else(|error| panic!("{} at {size}: {error:?}", full.name));
+                assert_eq!(spec.capacity_bytes, size / u64::from(full.logical_block_bytes) * u64::from(full.logical_block_bytes));
+                let (Some(flash), Some(of_full)) = (spec.flash(), full.flash()) else { continue };
+                assert_eq!(spec, sized(full.clone(), Some(Bytes(size))).unwrap());
+                let spare = |geometry: &Geometry, capacity: u64| geometry.raw_bytes() as f64 / capacity as f64;
+                let (small, large) = (spare(&flash.geometry, spec.capacity_bytes), spare(&of_full.geometry, full.capacity_bytes));
+                assert!(small >= large - 0.001, "{} at {size}: {small} of {large} raw", full.name);
+                assert_eq!(flash.geometry.dies(), of_full.geometry.dies(), "{}", full.name);
+            }
+        }
+    }
+
+    #[test]
+    fn small_shipped_drives_take_writes_for_good() {
+        for drive in shipped::drives() {
+            let spec = sized(drive.spec, Some(Bytes(256 * MIB))).unwrap();
+            let Some(flash) = spec.flash() else { continue };
+            let mut ssd = Ssd::new(&spec, 1).unwrap();
+            let (unit, mut now) = (flash.ftl.mapping_unit_bytes.max(1 << 16), Nanos::ZERO);
+            let mut rng = crate::rng::Stream::new(1, "small");
+            for nth in 0..12_000 {
+                let at = if nth < 4096 { nth * unit } else { rng.below(spec.capacity_bytes / unit) * unit };
+                let extent = Extent { offset: at % spec.capacity_bytes, len: unit };
+                let done = ssd.submit(now, &Command::Write(extent, DataClass::Random));
+                assert_eq!(done.result, Ok(()), "{} write {nth}", spec.name);
+                now = done.done;
+            }
+            ssd.check_invariants().unwrap_or_else(|broken| panic!("{}: {broken}", spec.name));
+        }
+    }
+
+    #[test]
+    fn impossible_sizes_name_nearest_possible_ones() {
+        let spec = shipped::drive("crucial-m4-128gb").spec;
+        let refused = |size: u64| sized(spec.clone(), Some(Bytes(size))).unwrap_err().advice().unwrap().to_string();
+        for (size, larger) in [(MIB / 2, true), (1 << 49, false)] {
+            let hint = refused(size);
+            let mib: u64 = hint.split("MiB").next().unwrap().parse().unwrap();
+            assert!((mib * MIB > size) == larger && hint.ends_with("is possible for this drive"), "{hint}");
+            assert!(sized(spec.clone(), Some(Bytes(mib * MIB))).is_ok(), "{hint}");
+        }
+    }
+}

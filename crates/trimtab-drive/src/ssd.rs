@@ -1,0 +1,430 @@
+//! The model of an SSD.
+
+mod check;
+mod clock;
+mod codec;
+mod commands;
+mod ftl;
+mod gc;
+mod heat;
+mod idle;
+mod journal;
+mod lane;
+mod life;
+mod mapcache;
+mod packed;
+mod partial;
+mod place;
+mod pool;
+mod reads;
+mod snapshot;
+mod survey;
+mod transfers;
+mod trim;
+mod victims;
+
+pub use journal::WriteFate;
+pub use snapshot::SnapshotError;
+
+use super::counters::Counters;
+use super::layout::Layout;
+use super::prefetch::prefetch;
+use super::spec::{DriveSpec, Flash, SpecError, TrimmedReads};
+use super::{CLOCK_END_NS, Command, Completion, Device, Extent, Refusal};
+use crate::histogram::Histogram;
+use crate::units::{Bytes, Nanos};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use clock::Clock;
+use ftl::Ftl;
+use heat::Heat;
+use journal::Journal;
+use life::Life;
+use mapcache::MapCache;
+use partial::PartialUnits;
+use reads::ReadAhead;
+
+/// Map entry of a unit that was never written.
+const NEVER: u32 = 0;
+/// Map entry of a unit that was trimmed.
+const TRIMMED: u32 = 1;
+
+/// What is kept together per superblock because every overwrite needs both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block {
+    /// Valid slots.
+    valid: u32,
+    /// Where it stands among those up for collection.
+    pos: u32,
+}
+
+/// A modelled SSD: a specification and a state. All its behaviour follows from these and the commands it gets.
+#[derive(Clone, Debug)]
+pub struct Ssd {
+    spec: DriveSpec,
+    flash: Flash,
+    layout: Layout,
+    seed: u64,
+    ftl: Ftl,
+    clock: Clock,
+    partial: PartialUnits,
+    /// TRIM ranges not carried out yet, in units.
+    deferred: VecDeque<(u32, u32)>,
+    heat: Option<Heat>,
+    life: Option<Life>,
+    map_cache: Option<MapCache>,
+    read_ahead: ReadAhead,
+    /// Instant of the last submission or end of idle time.
+    now: u64,
+    /// When everything submitted has completed.
+    quiet_since: u64,
+    /// Background work of this quiet time is done up to here.
+    idled_until: u64,
+    /// The shortest quiet time after which the drive does something by itself.
+    idle_delay: u64,
+    /// When the engine that carries out queued TRIMs is free.
+    trim_free: u64,
+    /// There is only one way to write a whole unit: [`Ftl::put_one`].
+    simple: bool,
+    latencies: Option<Box<Latencies>>,
+}
+
+/// Latencies by kind of command.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latencies {
+    /// Of reads.
+    pub read: Histogram,
+    /// Of writes.
+    pub write: Histogram,
+    /// Of TRIM commands.
+    pub trim: Histogram,
+    /// Of flushes.
+    pub flush: Histogram,
+}
+
+/// How the flash is used at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Units that hold data.
+    pub mapped_units: u64,
+    /// Units that held data, were trimmed, and have not been written since.
+    pub trimmed_units: u64,
+    /// Units never written.
+    pub unwritten_units: u64,
+    /// Slots that hold data no longer needed.
+    pub stale_slots: u64,
+    /// Erased slots.
+    pub free_slots: u64,
+    /// Erased superblocks.
+    pub free_superblocks: u32,
+    /// Superblocks used in one-bit mode.
+    pub slc_superblocks: u32,
+    /// Superblocks worn out.
+    pub worn_out_superblocks: u32,
+    /// The drive takes no more writes.
+    pub read_only: bool,
+    /// Temperature in thousandths of a degree Celsius, if the specification says how the drive heats.
+    pub temperature_mc: Option<i32>,
+    /// The drive is throttled because it is too warm.
+    pub throttled_by_heat: bool,
+    /// Bytes that may still be written to the flash before it is throttled for the sake of its life; while it is, what it has earned back.
+    pub life_credit_bytes: Option<u64>,
+    /// It is throttled for the sake of its life.
+    pub throttled_for_life: bool,
+}
+
+impl Occupancy {
+    /// The drive is throttled, for whatever reason.
+    #[must_use]
+    pub const fn throttled(&self) -> bool {
+        self.throttled_by_heat || self.throttled_for_life
+    }
+}
+
+/// What a logical block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockState {
+    /// Never written since the drive was new, erased or formatted.
+    NeverWritten,
+    /// Trimmed and not written since; reads return what the specification says.
+    Trimmed,
+    /// Data.
+    Mapped,
+}
+
+/// What a read of a logical block returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// What was written last.
+    Latest,
+    /// Zeros.
+    Zeros,
+    /// Bytes of 0xFF.
+    Ones,
+    /// What was written before a TRIM. A real drive of this kind may return anything that ever stood there, or zeros.
+    BeforeTrim,
+}
+
+impl Ssd {
+    /// A new drive of `spec`. Everything that the model draws at random comes from `seed`.
+    ///
+    /// # Errors
+    /// What is wrong with the specification, or that it describes no SSD.
+    pub fn new(spec: &DriveSpec, seed: u64) -> Result<Self, SpecError> {
+        spec.validate()?;
+        let Some(flash) = spec.flash() else {
+            return Err(super::spec::wrong("medium", "a disk", "an SSD model needs a flash drive"));
+        };
+        let layout = Layout::new(spec, flash)?;
+        let ftl = Ftl::new(flash, &layout, seed);
+        let delays =
+            [flash.ftl.gc.idle_delay_ns, flash.write_cache.idle_write_out_ns, flash.slc_cache.as_ref().and_then(|slc| slc.idle_fold_ns)];
+        Ok(Self {
+            clock: Clock::new(spec, flash, &layout),
+            partial: PartialUnits::new(flash, &layout),
+            deferred: VecDeque::new(),
+            heat: flash.thermal.as_ref().map(Heat::new),
+            life: flash.life_throttle.map(Life::new),
+            map_cache: flash.ftl.mapping_cache_bytes.and_then(|bytes| MapCache::new(bytes, flash, &layout)),
+            read_ahead: ReadAhead::new(flash.nand.read_ahead_bytes),
+            now: 0,
+            quiet_since: 0,
+            idled_until: 0,
+            idle_delay: delays.into_iter().flatten().min().unwrap_or(u64::MAX),
+            trim_free: 0,
+            simple: Self::is_simple(flash, &layout),
+            latencies: None,
+            ftl,
+            layout,
+            seed,
+            flash: flash.clone(),
+            spec: spec.clone(),
+        })
+    }
+
+    fn is_simple(flash: &Flash, layout: &Layout) -> bool {
+        let all_mapped_in_memory = flash.ftl.mapping_cache_bytes.is_none_or(|bytes| MapCache::new(bytes, flash, layout).is_none());
+        flash.compression.is_none() && flash.slc_cache.is_none() && flash.ftl.streams.hot_cold.is_none() && all_mapped_in_memory
+    }
+
+    /// The seed of everything drawn at random.
+    #[must_use]
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The specification.
+    #[must_use]
+    pub const fn spec(&self) -> &DriveSpec {
+        &self.spec
+    }
+
+    /// Sizes derived from it.
+    #[must_use]
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Counts since the drive was new.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.ftl.counters
+    }
+
+    /// Bytes written to flash, for whatever cause.
+    #[must_use]
+    pub fn nand_written(&self) -> Bytes {
+        self.ftl.counters.nand_written(&self.layout, self.flash.geometry.page_bytes)
+    }
+
+    /// Write amplification factor since the drive was new; `None` before the first write.
+    #[must_use]
+    pub fn waf(&self) -> Option<f64> {
+        self.ftl.counters.waf(&self.layout, self.flash.geometry.page_bytes)
+    }
+
+    /// Write amplification factor since `earlier`, a copy of the counters.
+    #[must_use]
+    pub fn waf_since(&self, earlier: &Counters) -> Option<f64> {
+        self.ftl.counters.since(earlier).waf(&self.layout, self.flash.geometry.page_bytes)
+    }
+
+    /// Erases of each superblock.
+    #[must_use]
+    pub fn erase_counts(&self) -> &[u32] {
+        &self.ftl.pool.erases[1..]
+    }
+
+    /// How the flash is used now.
+    #[must_use]
+    pub fn occupancy(&self) -> Occupancy {
+        let ftl = &self.ftl;
+        Occupancy {
+            mapped_units: ftl.mapped,
+            trimmed_units: ftl.trimmed,
+            unwritten_units: u64::from(self.layout.units) - ftl.mapped - ftl.trimmed,
+            stale_slots: ftl.stale_slots(),
+            free_slots: ftl.free_slots,
+            free_superblocks: ftl.pool.free(),
+            slc_superblocks: ftl.slc_used,
+            worn_out_superblocks: ftl.pool.worn_out,
+            read_only: ftl.read_only,
+            temperature_mc: self.heat.as_ref().map(Heat::temperature_mc),
+            throttled_by_heat: self.heat.as_ref().is_some_and(Heat::is_throttled),
+            life_credit_bytes: self.life.as_ref().map(|life| life.credit),
+            throttled_for_life: self.life.as_ref().is_some_and(Life::is_throttled),
+        }
+    }
+
+    /// How long the flash will be busy after `now` with what it has been given: data of the write cache, and background work (collection, folding, levelling)
+    /// that has been decided. Counters hold all of that already; the time until `now` does not.
+    #[must_use]
+    pub fn backlog(&self, now: Nanos) -> Nanos {
+        Nanos(self.clock.backlog(now.0))
+    }
+
+    /// What the mapping unit at byte `offset` holds.
+    #[must_use]
+    pub fn block_state(&self, offset: u64) -> BlockState {
+        match self.ftl.map.get((offset / self.layout.unit_bytes) as usize) {
+            None | Some(&NEVER) => BlockState::NeverWritten,
+            Some(&TRIMMED) => BlockState::Trimmed,
+            Some(_) => BlockState::Mapped,
+        }
+    }
+
+    /// What a read of the logical block at byte `offset` returns.
+    #[must_use]
+    pub fn content(&self, offset: u64) -> Content {
+        let unit = offset / self.layout.unit_bytes;
+        if self.partial.parts.iter().any(|part| u64::from(part.unit) == unit) {
+            return Content::Latest;
+        }
+        match (self.block_state(offset), self.flash.trim.reads) {
+            (BlockState::Mapped, _) => Content::Latest,
+            (BlockState::NeverWritten, _) | (BlockState::Trimmed, TrimmedReads::Zeros) => Content::Zeros,
+            (BlockState::Trimmed, TrimmedReads::Ones) => Content::Ones,
+            (BlockState::Trimmed, TrimmedReads::OldData) => Content::BeforeTrim,
+        }
+    }
+
+    /// Keeps latency histograms from now on.
+    pub fn record_latencies(&mut self) {
+        self.latencies.get_or_insert_default();
+    }
+
+    /// Latencies since [`record_latencies`](Self::record_latencies).
+    #[must_use]
+    pub fn latencies(&self) -> Option<&Latencies> {
+        self.latencies.as_deref()
+    }
+
+    /// Tracks from now on which writes are durable; see [`power_cut`](Self::power_cut).
+    pub fn track_durability(&mut self) {
+        if self.ftl.journal.is_none() {
+            // What waits in a row untracked would be taken for what comes after it.
+            self.write_out(self.now);
+            self.ftl.journal = Some(Journal::new(self.ftl.frontiers.len()));
+            self.simple = false;
+        }
+    }
+}
+
+impl Device for Ssd {
+    fn size(&self) -> Bytes {
+        Bytes(self.spec.capacity_bytes)
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.spec.logical_block_bytes
+    }
+
+    fn supports_trim(&self) -> bool {
+        self.flash.trim.supported
+    }
+
+    #[inline]
+    fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
+        let now = now.0.max(self.now);
+        if now >= CLOCK_END_NS {
+            return Completion { done: Nanos(now), result: Err(Refusal::ClockEnd) };
+        }
+        self.now = now;
+        if now.saturating_sub(self.quiet_since) > self.idle_delay {
+            self.background(now);
+        }
+        if self.heat.is_some() || self.life.is_some() {
+            self.throttle(now);
+        }
+        let result = match *command {
+            Command::Write(extent, class) => self.write(now, extent, class),
+            Command::Read(extent) => self.read(now, extent),
+            Command::Trim(ranges) => self.trim(now, &ranges),
+            Command::Flush => Ok(self.flush(now)),
+        };
+        match result {
+            Ok(done) if done >= CLOCK_END_NS => Completion { done: Nanos(now), result: Err(Refusal::ClockEnd) },
+            Ok(done) => {
+                self.clock.complete(done);
+                self.quiet_since = self.quiet_since.max(done);
+                if self.latencies.is_some() {
+                    self.record(command, done - now);
+                }
+                Completion { done: Nanos(done), result: Ok(()) }
+            }
+            Err(refusal) => Completion { done: Nanos(now.saturating_add(self.clock.latency)), result: Err(refusal) },
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: u64) {
+        prefetch(&self.ftl.map, self.layout.unit_at(offset) as usize);
+    }
+
+    fn idle(&mut self, until: Nanos) {
+        if until.0 > self.now {
+            self.now = until.0;
+            self.background(until.0);
+            if self.heat.is_some() || self.life.is_some() {
+                self.throttle(until.0);
+            }
+        }
+    }
+}
+
+impl Ssd {
+    #[cold]
+    fn record(&mut self, command: &Command<'_>, took: u64) {
+        let Some(latencies) = &mut self.latencies else { return };
+        let histogram = match command {
+            Command::Read(_) => &mut latencies.read,
+            Command::Write(..) => &mut latencies.write,
+            Command::Trim(_) => &mut latencies.trim,
+            Command::Flush => &mut latencies.flush,
+        };
+        histogram.record(Nanos(took));
+    }
+
+    /// Whether `extent` lies on the drive, in whole logical blocks.
+    #[inline]
+    fn check(&self, extent: Extent) -> Result<(), Refusal> {
+        if extent.offset > self.spec.capacity_bytes || extent.len > self.spec.capacity_bytes - extent.offset {
+            return Err(Refusal::OutOfRange);
+        }
+        if (extent.offset | extent.len) & u64::from(self.spec.logical_block_bytes - 1) != 0 {
+            return Err(Refusal::Misaligned);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod arithmetic;
+#[cfg(test)]
+mod effects;
+#[cfg(test)]
+mod extremes;
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;

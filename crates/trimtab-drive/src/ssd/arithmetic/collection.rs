@@ -1,0 +1,34 @@
+//! How many rows collection reads: those in which anything is valid, each once.
+
+use super::{Queue, shipped};
+use crate::spec::Medium;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Every other piece of some whole rows is written again and again, in order: what is collected holds rows that are wholly valid or wholly stale, so that as
+/// many are read as the moved data fill.
+#[test]
+fn collection_reads_the_rows_that_hold_anything_valid() {
+    let (mut wrong, mut compared): (Vec<String>, u32) = (Vec::new(), 0);
+    for mut spec in shipped(64) {
+        let Medium::Flash(flash) = &mut spec.medium else { continue };
+        (flash.slc_cache, flash.ftl.mapping_cache_bytes, flash.ftl.wear.static_spread_max) = (None, None, None);
+        let row = flash.geometry.page_bytes * u64::from(flash.geometry.planes);
+        let slot = flash.compression.as_ref().map_or(flash.ftl.mapping_unit_bytes, |compression| u64::from(compression.granularity_bytes));
+        let pieces = spec.capacity_bytes / row;
+        let mut queue = Queue::new(&spec, 32);
+        (0..pieces).for_each(|nth| queue.write(nth * row, row));
+        let before = queue.ssd.counters().clone();
+        for _ in 0..4 {
+            (0..pieces / 2).for_each(|nth| queue.write(nth * 2 * row, row));
+        }
+        let counted = queue.ssd.counters().since(&before);
+        let (read, moved) = (counted.nand_read_internal_rows as f64, (counted.nand_written_gc_slots * slot) as f64 / row as f64);
+        compared += u32::from(moved > 100.0);
+        if (read - moved).abs() > 0.01 * moved + 2.0 {
+            wrong.push(std::format!("{}: {read} rows read, {moved:.1} rows of data moved", spec.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{compared} compared\n{}", wrong.join("\n"));
+    assert!(compared >= 10, "{compared}");
+}

@@ -1,0 +1,122 @@
+//! The laws of utilisation, on every shipped drive under every kind of load: Little's law, busy time is at most the time there was, and busy time is the work
+//! that was counted.
+
+use super::*;
+use crate::Ranges;
+use alloc::collections::BinaryHeap;
+use core::cmp::Reverse;
+
+const DEPTH: usize = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Load {
+    Sequential,
+    Random,
+    Compressible,
+    Reads,
+    Mixed,
+}
+
+/// What a host saw: when each command was given and when it was done.
+fn under(load: Load, ssd: &mut Ssd, count: u64) -> Vec<(u64, u64)> {
+    let size = ssd.size().0;
+    let mut rng = Stream::new(21, "laws");
+    let mut window: BinaryHeap<Reverse<u64>> = (0..DEPTH).map(|_| Reverse(0)).collect();
+    let mut seen: Vec<(u64, u64)> = Vec::new();
+    for nth in 0..count {
+        let Reverse(now) = window.pop().unwrap();
+        let random = Extent { offset: rng.below(size / 16384) * 16384, len: if load == Load::Mixed { 16384 } else { 4096 } };
+        let wide = Extent { offset: nth * (128 << 10) % (size / (128 << 10) * (128 << 10)), len: 128 << 10 };
+        let kind = rng.below(100);
+        let command = match load {
+            Load::Sequential => Command::Write(wide, DataClass::Random),
+            Load::Random => Command::Write(random, DataClass::Random),
+            Load::Compressible => Command::Write(random, DataClass::Compressible(40)),
+            Load::Reads => Command::Read(random),
+            Load::Mixed if kind < 45 => Command::Read(random),
+            Load::Mixed if kind < 90 => Command::Write(random, DataClass::Random),
+            Load::Mixed if kind < 97 => Command::Trim(Ranges::One(random)),
+            Load::Mixed => Command::Flush,
+        };
+        let done = ssd.submit(Nanos(now), &command).done.0;
+        seen.push((now, done));
+        window.push(Reverse(done));
+    }
+    seen
+}
+
+/// Mean number of commands under way, counted instant by instant.
+fn mean_under_way(seen: &[(u64, u64)]) -> f64 {
+    let mut changes: Vec<(u64, i32)> = seen.iter().flat_map(|(from, to)| [(*from, 1), (*to, -1)]).collect();
+    changes.sort_unstable();
+    let (mut area, mut under_way, mut last) = (0_f64, 0, 0);
+    for (at, by) in changes {
+        area += f64::from(under_way) * (at - last) as f64;
+        (under_way, last) = (under_way + by, at);
+    }
+    assert_eq!(under_way, 0);
+    area / last as f64
+}
+
+/// Time that the drive says it was busy on dies and channels, what it owes included.
+fn charged(lanes: &super::super::lane::Lanes) -> f64 {
+    lanes.each.iter().map(|lane| (lane.host_ns + lane.background_ns + lane.owed) as f64).sum()
+}
+
+#[test]
+fn time_is_used_by_the_laws_of_utilisation() {
+    let mut wrong = Vec::new();
+    for spec in shipped(64) {
+        let flash = spec.flash().unwrap();
+        for load in [Load::Sequential, Load::Random, Load::Compressible, Load::Reads, Load::Mixed] {
+            let mut ssd = Ssd::new(&spec, 1).unwrap();
+            ssd.record_latencies();
+            let count = if load == Load::Sequential { 2 * spec.capacity_bytes / (128 << 10) } else { 60_000 };
+            let seen = under(load, &mut ssd, count);
+            let end = seen.iter().map(|(_, done)| *done).max().unwrap() as f64;
+            let mut require = |holds: bool, said: String| {
+                if !holds {
+                    wrong.push(std::format!("{}, {load:?}: {said}", spec.name));
+                }
+            };
+            // Little: what the drive recorded of each command, and what the host saw under way.
+            let recorded = ssd.latencies().unwrap();
+            let sum: f64 = [&recorded.read, &recorded.write, &recorded.trim, &recorded.flush]
+                .iter()
+                .map(|kind| kind.mean_ns() * kind.count() as f64)
+                .sum();
+            let (under_way, little) = (mean_under_way(&seen), sum / end);
+            require((under_way / little - 1.0).abs() < 0.005, std::format!("{under_way:.3} under way, {little:.3} by Little's law"));
+            require(under_way > DEPTH as f64 - 1.0, std::format!("{under_way:.3} of {DEPTH} under way"));
+            // Busy time.
+            let counters = ssd.counters();
+            let link =
+                (counters.host_written_bytes as f64).max(if spec.interface.full_duplex { 0.0 } else { counters.host_read_bytes as f64 });
+            let busy = [
+                ("link", link / spec.interface.rate_bytes_per_s as f64 * 1e9),
+                (
+                    "processor",
+                    counters.host_writes as f64 * spec.interface.overhead_of_writes_ns() as f64
+                        + counters.host_reads as f64 * spec.interface.command_overhead_ns as f64,
+                ),
+            ];
+            for (name, busy) in busy {
+                // Each transfer is rounded to a nanosecond.
+                require(busy <= end + 2.0 * count as f64, std::format!("{name} busy for {busy} of {end} ns"));
+            }
+            ssd.check_invariants().unwrap();
+            // All time on dies and channels is work that was counted; one-bit superblocks are written at another speed, and which were is not counted.
+            let direct = flash.slc_cache.as_ref().is_some_and(|slc| slc.when_full == SlcFull::WriteDirect);
+            if !direct && !matches!(load, Load::Reads | Load::Mixed) {
+                let (dies_ns, bytes) = work_of_writes(&spec, counters);
+                let channels_ns = bytes / flash.nand.channel_bytes_per_s as f64 * 1e9;
+                for (name, charged, counted) in
+                    [("dies", charged(&ssd.clock.dies), dies_ns), ("channels", charged(&ssd.clock.channels), channels_ns)]
+                {
+                    require((charged / counted - 1.0).abs() < 0.02, std::format!("{name} charged {charged:.0} ns, counted {counted:.0}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

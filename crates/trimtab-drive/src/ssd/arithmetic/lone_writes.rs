@@ -1,0 +1,102 @@
+//! How long a lone write waits that comes while the drive folds or collects by itself.
+
+use super::{Arithmetic, Queue, shipped};
+use crate::spec::{Flash, Medium};
+use crate::{Command, Device};
+use crate::rng::Stream;
+use crate::units::Nanos;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Nanoseconds that one row takes to be relocated on its die, and to cross its channel once.
+fn relocation(flash: &Flash, row: f64) -> (f64, f64) {
+    ((flash.nand.read_ns + flash.nand.program_ns) as f64, row / flash.nand.channel_bytes_per_s as f64 * 1e9)
+}
+
+/// The longest that a write of 4 KiB and a flush after it may take on a drive that works for itself: their own time on processor, link, channel and
+/// die, and one row's relocation, which stands for what the die has in flight.
+fn longest_flushed_write_ns(arithmetic: &Arithmetic<'_>) -> f64 {
+    let (interface, flash) = (arithmetic.interface, arithmetic.flash);
+    let commands = (interface.overhead_of_writes_ns() + interface.command_overhead_ns + 2 * interface.latency_ns) as f64;
+    let (die, transfer) = relocation(flash, arithmetic.row);
+    let own = commands
+        + 4096.0 / interface.rate_bytes_per_s as f64 * 1e9
+        + transfer
+        + flash.nand.program_ns as f64
+        + flash.write_cache.flush_ns as f64;
+    // A miss of the map memory reads a page of it, and writes back the one in its place.
+    let map = if flash.ftl.mapping_cache_bytes.is_some() { die + 2.0 * transfer } else { 0.0 };
+    own + map + die + 2.0 * transfer
+}
+
+/// Full speed of a lone write that the cache takes: it waits for no die, but for a page of the map if the drive has not all of it in memory.
+fn longest_cached_write_ns(arithmetic: &Arithmetic<'_>) -> f64 {
+    let (interface, flash) = (arithmetic.interface, arithmetic.flash);
+    let (_, transfer) = relocation(flash, arithmetic.row);
+    let read = (flash.nand.read_ns + flash.nand.suspend_ns.unwrap_or(flash.nand.program_ns.max(flash.nand.erase_ns))) as f64;
+    let map = if flash.ftl.mapping_cache_bytes.is_some() { read + transfer } else { 0.0 };
+    (interface.overhead_of_writes_ns() + interface.latency_ns) as f64 + 4096.0 / interface.rate_bytes_per_s as f64 * 1e9 + map + 1.0
+}
+
+#[test]
+fn a_lone_write_beside_idle_work_waits_for_an_operation_not_for_a_fold() {
+    let mut wrong: Vec<String> = Vec::new();
+    let mut met = 0;
+    for mut spec in shipped(16) {
+        let Medium::Flash(flash) = &mut spec.medium else { continue };
+        flash.nand.erase_ns *= 16;
+        let arithmetic = Arithmetic::new(&spec);
+        let (cached, flushed) = (longest_cached_write_ns(&arithmetic), longest_flushed_write_ns(&arithmetic));
+        let mut queue = Queue::new(&spec, 32);
+        let mut rng = Stream::new(9, "lone writes");
+        let size = spec.capacity_bytes;
+        (0..size >> 21).for_each(|nth| queue.write(nth << 20, 1 << 20));
+        let fold_ns = (arithmetic.superblock / arithmetic.row / arithmetic.dies * relocation(flash_of(&spec), arithmetic.row).0) as u64;
+        let delay_ns = flash_of(&spec).slc_cache.as_ref().map_or(flash_of(&spec).ftl.gc.idle_delay_ns, |slc| slc.idle_fold_ns);
+        let Some(delay_ns) = delay_ns else { continue };
+        let before = met;
+        let mut longest = [0.0_f64; 2];
+        for _ in 0..150 {
+            // So that what is open has any number of rows left.
+            let (at, count) = (rng.below(size >> 21), rng.between(1, 1 + arithmetic.superblock as u64 / 32768));
+            (0..count.min(3000)).for_each(|nth| queue.write((at << 20) + nth % 32 * 32768, 32768));
+            // Drives that only collect have something to collect then.
+            if flash_of(&spec).slc_cache.is_none() {
+                (0..2000).for_each(|_| queue.write(rng.below(size / 4096) * 4096, 4096));
+            }
+            let quiet = *queue.done.iter().max().unwrap();
+            // Into the first folds, or the first collections.
+            let now = quiet + Nanos(delay_ns + rng.below(4 * fold_ns));
+            queue.now = now;
+            queue.ssd.idle(now);
+            met += u32::from(queue.ssd.clock.quiet_from() > now.0);
+            queue.write(rng.below(size / 4096) * 4096, 4096);
+            let written = *queue.done.iter().max().unwrap();
+            let flush = queue.ssd.submit(written, &Command::Flush).done;
+            longest[0] = longest[0].max((written - now).0 as f64);
+            longest[1] = longest[1].max((flush - now).0 as f64);
+            queue.now = flush;
+        }
+        assert!(
+            met - before > 40 || flash_of(&spec).slc_cache.is_none(),
+            "{}: idle work was under way in {} cases only",
+            spec.name,
+            met - before
+        );
+        if longest[0] > cached || longest[1] > flushed {
+            wrong.push(std::format!(
+                "{}: longest write {:.0} of {cached:.0} ns, with a flush {:.0} of {flushed:.0}",
+                spec.name,
+                longest[0],
+                longest[1]
+            ));
+        }
+        queue.ssd.check_invariants().unwrap();
+    }
+    assert!(met > 360, "idle work was under way in {met} cases only");
+    assert!(wrong.is_empty(), "{met} met idle work\n{}", wrong.join("\n"));
+}
+
+fn flash_of(spec: &crate::spec::DriveSpec) -> &Flash {
+    spec.flash().unwrap()
+}

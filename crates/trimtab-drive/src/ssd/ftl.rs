@@ -1,0 +1,383 @@
+//! The translation layer's state: where every unit lies, and where the next one goes.
+//!
+//! `map` holds a physical address per unit, `back` a unit per slot. A slot is valid exactly if the unit it names maps back to it, so
+//! overwriting and trimming touch `map` and a count per superblock, nothing else.
+
+use super::clock::Clock;
+use super::journal::Journal;
+use super::packed::Packed;
+use super::pool::Pool;
+use super::victims::{UNLISTED, Victims};
+use super::{Block, NEVER, TRIMMED};
+use crate::counters::Counters;
+use crate::layout::Layout;
+use crate::spec::{Flash, GarbageCollection, SlcCache};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// The stream of fresh data (of cold data, if hot and cold are kept apart).
+pub(super) const HOST: usize = 0;
+
+/// The stream of hot data, if they are kept apart.
+pub(super) const HOT: usize = 1;
+
+/// Where a stream writes next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Frontier {
+    /// Physical address of the next slot; equal to `end` if no superblock is open.
+    pub(super) next: u32,
+    /// Where the row being filled ends.
+    pub(super) row_end: u32,
+    /// Where the superblock ends.
+    pub(super) end: u32,
+    /// Index of the next slot in `back`.
+    pub(super) back: usize,
+    /// Group of dies on which it prefers to be.
+    pub(super) group: u32,
+    /// Group on which the open superblock lies.
+    pub(super) lies_on: u32,
+    /// Die of the row, within the group.
+    pub(super) die: u32,
+    /// The row holds fresh data and a row of the write cache.
+    pub(super) taken: bool,
+    /// In one-bit mode.
+    pub(super) slc: bool,
+    /// Which row of the write cache.
+    pub(super) cache_row: u32,
+    /// When that row was free.
+    pub(super) admit: u64,
+    /// When the last data of the row arrived.
+    pub(super) ready: u64,
+}
+
+impl Frontier {
+    pub(super) const fn is_open(&self) -> bool {
+        self.next != self.end
+    }
+
+    /// Whether a superblock is open that takes a unit of `slots` more.
+    pub(super) const fn has_room(&self, slots: u32) -> bool {
+        self.end - self.next >= slots
+    }
+}
+
+/// State of the translation layer.
+#[derive(Clone, Debug)]
+pub(super) struct Ftl {
+    pub(super) layout: Layout,
+    pub(super) gc: GarbageCollection,
+    pub(super) slc: Option<SlcCache>,
+    pub(super) static_spread_max: Option<u32>,
+    pub(super) superblock_dies: u32,
+    pub(super) superblocks_needed: u64,
+    /// Physical address of each unit, or [`NEVER`] or [`TRIMMED`].
+    pub(super) map: Vec<u32>,
+    /// Unit in each slot, whatever became of it; empty on a compressing drive.
+    pub(super) back: Vec<u32>,
+    pub(super) packed: Option<Packed>,
+    /// Per superblock from index 1; 0 stands for unmapped units. An open superblock's unwritten slots count as valid.
+    pub(super) blocks: Vec<Block>,
+    /// When the data of each superblock were written, on [`Ftl::stamp`]'s clock.
+    pub(super) stamps: Vec<u32>,
+    pub(super) stamp_shift: u32,
+    /// Superblocks in one-bit mode.
+    pub(super) in_slc: Vec<bool>,
+    /// Closed ones of them, oldest first.
+    pub(super) slc_queue: VecDeque<u32>,
+    /// Superblocks in one-bit mode, open ones included.
+    pub(super) slc_used: u32,
+    pub(super) victims: Victims,
+    pub(super) pool: Pool,
+    /// Of every host stream and group, and last that of collection if it is apart.
+    pub(super) frontiers: Vec<Frontier>,
+    /// Next group of each host stream.
+    pub(super) turn: [u32; 3],
+    pub(super) hot_age: Option<u32>,
+    pub(super) collecting: bool,
+    /// Superblocks found too little worn, the least worn last, and the erases when one was last collected or looked for.
+    pub(super) to_level: Vec<u32>,
+    pub(super) levelled_at: u64,
+    pub(super) scratch: Vec<u32>,
+    /// Rows of relocated data alone, filled and not charged yet.
+    pub(super) rows_relocated: u64,
+    /// Units that are mapped.
+    pub(super) mapped: u64,
+    /// Units that were mapped and trimmed, and not written since.
+    pub(super) trimmed: u64,
+    /// Slots erased and not yet written.
+    pub(super) free_slots: u64,
+    pub(super) read_only: bool,
+    pub(super) journal: Option<Journal>,
+    pub(super) counters: Counters,
+}
+
+impl Ftl {
+    pub(super) fn new(flash: &Flash, layout: &Layout, seed: u64) -> Self {
+        let superblocks = layout.superblocks as usize;
+        let streams = &flash.ftl.streams;
+        let host_streams = 1 + u32::from(streams.hot_cold.is_some()) + u32::from(flash.slc_cache.is_some());
+        let frontier = |group| Frontier { group, ..Frontier::default() };
+        let mut frontiers: Vec<Frontier> = (0..host_streams).flat_map(|_| (0..layout.groups).map(frontier)).collect();
+        if streams.separate_gc {
+            frontiers.push(frontier(0));
+        }
+        let stamp_shift = (layout.superblock_slots / 256).max(1).ilog2();
+        let hot_age = streams.hot_cold.map(|hot_cold| {
+            let slots = u64::from(layout.units) * u64::from(layout.unit_slots) * u64::from(hot_cold.hot_age_permille) / 1000;
+            u32::try_from(slots >> stamp_shift).unwrap_or(u32::MAX).max(1)
+        });
+        let slots = superblocks * layout.superblock_slots as usize;
+        Self {
+            gc: flash.ftl.gc.clone(),
+            slc: flash.slc_cache.clone(),
+            static_spread_max: flash.ftl.wear.static_spread_max,
+            superblock_dies: flash.geometry.superblock_dies,
+            superblocks_needed: layout.superblocks_needed(flash),
+            map: vec![NEVER; layout.units as usize],
+            back: if flash.compression.is_some() { Vec::new() } else { vec![0; slots] },
+            packed: flash.compression.as_ref().map(|compression| Packed::new(compression, layout)),
+            blocks: vec![Block { valid: 0, pos: UNLISTED }; superblocks + 1],
+            stamps: vec![0; superblocks + 1],
+            stamp_shift,
+            in_slc: vec![false; superblocks + 1],
+            slc_queue: VecDeque::new(),
+            slc_used: 0,
+            victims: Victims::new(flash.ftl.victim, layout.superblocks, layout.superblock_slots, seed),
+            pool: Pool::new(layout, &flash.ftl.wear, seed),
+            frontiers,
+            turn: [0; 3],
+            hot_age,
+            collecting: false,
+            to_level: Vec::new(),
+            levelled_at: 0,
+            scratch: Vec::new(),
+            rows_relocated: 0,
+            mapped: 0,
+            trimmed: 0,
+            free_slots: slots as u64,
+            read_only: false,
+            journal: None,
+            counters: Counters::default(),
+            layout: layout.clone(),
+        }
+    }
+
+    /// The age clock of superblocks: host slots written, coarsely.
+    #[inline]
+    pub(super) fn stamp(&self) -> u32 {
+        (self.counters.nand_written_host_slots >> self.stamp_shift) as u32
+    }
+
+    /// How many frontiers take fresh data. One after them, if there is one, is collection's own.
+    pub(super) fn host_frontiers(&self) -> usize {
+        (self.slc_stream() + usize::from(self.slc.is_some())) * self.layout.groups as usize
+    }
+
+    /// The stream of the SLC cache: the last host stream.
+    pub(super) fn slc_stream(&self) -> usize {
+        1 + usize::from(self.hot_age.is_some())
+    }
+
+    /// Makes sure that frontier `at` has an open superblock with room for `slots`.
+    pub(super) fn ensure_open(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
+        if !self.frontiers[at].has_room(slots) {
+            self.abandon_rest(clock, at, now);
+            self.open(clock, at, slots, now);
+        }
+    }
+
+    /// Closes the superblock that is open at frontier `at`, if one is, its rest unused.
+    fn abandon_rest(&mut self, clock: &mut Clock, at: usize, now: u64) {
+        let rest = self.frontiers[at].end - self.frontiers[at].next;
+        if rest > 0 {
+            self.skip(clock, at, rest, now);
+        }
+    }
+
+    /// Leaves the next `slots` slots of frontier `at` unused, within its row or to its superblock's end.
+    pub(super) fn skip(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
+        let frontier = &mut self.frontiers[at];
+        let block = frontier.next >> self.layout.shift;
+        let begun = !(frontier.next & ((1 << self.layout.shift) - 1)).is_multiple_of(self.layout.row_slots);
+        frontier.next += slots;
+        frontier.back += slots as usize;
+        self.blocks[block as usize].valid -= slots;
+        self.free_slots -= u64::from(slots);
+        self.counters.nand_written_padding_slots += u64::from(slots);
+        if frontier.taken {
+            frontier.taken = false;
+            let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, now.max(frontier.ready), frontier.slc);
+            clock.rows[frontier.cache_row as usize] = end;
+            if let Some(journal) = &mut self.journal {
+                journal.programmed(at, end, 0);
+            }
+        } else if begun {
+            self.rows_relocated += 1;
+        }
+        if frontier.next >= frontier.row_end {
+            frontier.row_end = (frontier.row_end + self.layout.row_slots).min(frontier.end);
+            frontier.die = (frontier.die + 1) % self.superblock_dies;
+        }
+        if frontier.next == frontier.end {
+            self.close(at);
+        }
+    }
+
+    /// Opens a free superblock at frontier `at`, where none is open, for a unit of `slots` slots, collecting garbage first if few are free.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn open(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
+        if !self.collecting {
+            self.make_room(clock, at, slots, now);
+            // Relocated data move the turn on; the row for which there is room now stays where it was to go.
+            self.turn[self.frontier_stream(at)] = at as u32 % self.layout.groups;
+            // Collection may have used the same frontier, and left room there or too little.
+            if self.frontiers[at].has_room(slots) {
+                clock.spread(self.rows_open());
+                return;
+            }
+            self.abandon_rest(clock, at, now);
+        }
+        let slc = self.slc.is_some() && self.frontier_stream(at) == self.slc_stream();
+        let block = self
+            .pool
+            .take(self.group_for(at))
+            .expect("a free superblock is always kept back for collection, and every collection frees one");
+        let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
+        self.blocks[block as usize] = Block { valid: slots, pos: UNLISTED };
+        self.stamps[block as usize] = self.stamp();
+        self.in_slc[block as usize] = slc;
+        self.slc_used += u32::from(slc);
+        // The slots that one-bit mode does without come back with the erase.
+        self.free_slots -= u64::from(self.layout.superblock_slots - slots);
+        let frontier = &mut self.frontiers[at];
+        let first = block << self.layout.shift;
+        frontier.next = first;
+        frontier.end = first + slots;
+        frontier.row_end = first + self.layout.row_slots.min(slots);
+        frontier.back = (block as usize - 1) * self.layout.superblock_slots as usize;
+        frontier.lies_on = self.pool.group(block);
+        frontier.die = 0;
+        frontier.taken = false;
+        frontier.slc = slc;
+        if !self.collecting {
+            clock.spread(self.rows_open());
+        }
+    }
+
+    /// The group of dies on which frontier `at` is to open a superblock: its own, or if nothing is free there one where few frontiers are. `None` for
+    /// collection's own.
+    fn group_for(&self, at: usize) -> Option<u32> {
+        let own = self.frontiers[at].group;
+        if at >= self.host_frontiers() || self.layout.groups == 1 || self.pool.has_free(own) {
+            return (at < self.host_frontiers()).then_some(own);
+        }
+        let on = |group: u32| self.frontiers.iter().filter(|frontier| frontier.is_open() && frontier.lies_on == group).count();
+        (0..self.layout.groups).filter(|group| self.pool.has_free(*group)).min_by_key(|group| on(*group))
+    }
+
+    /// Which stream a frontier belongs to; that of collection counts as one past the host streams.
+    fn frontier_stream(&self, at: usize) -> usize {
+        at / self.layout.groups as usize
+    }
+
+    /// Lists the completely written superblock of frontier `at` for collection.
+    pub(super) fn close(&mut self, at: usize) {
+        let frontier = &self.frontiers[at];
+        let block = (frontier.end - 1) >> self.layout.shift;
+        if frontier.slc {
+            self.slc_queue.push_back(block);
+        } else {
+            self.victims.insert(&mut self.blocks, block);
+        }
+        if let Some(packed) = &mut self.packed {
+            packed.closed(block);
+        }
+    }
+
+    /// Programs the row that frontier `at` is filling, complete up to a page; its remaining pages are programmed later by themselves.
+    pub(super) fn program_early(&mut self, clock: &mut Clock, at: usize, now: u64) {
+        let frontier = &mut self.frontiers[at];
+        frontier.taken = false;
+        let die = frontier.lies_on * self.superblock_dies + frontier.die;
+        let end = clock.program(die, now.max(frontier.ready), frontier.slc);
+        clock.rows[frontier.cache_row as usize] = end;
+        if let Some(journal) = &mut self.journal {
+            journal.programmed(at, end, 0);
+        }
+    }
+
+    /// Erases everything that was written and forgets all data. Gives the number of superblocks erased.
+    pub(super) fn erase_all(&mut self) -> u32 {
+        self.map.fill(NEVER);
+        (self.mapped, self.trimmed) = (0, 0);
+        if let Some(packed) = &mut self.packed {
+            packed.clear();
+        }
+        let mut free = vec![false; self.blocks.len()];
+        for (_, _, block) in self.pool.free_entries() {
+            free[block as usize] = true;
+        }
+        for frontier in &mut self.frontiers {
+            if frontier.is_open() {
+                let unwritten = u64::from(frontier.end - frontier.next);
+                self.free_slots -= unwritten;
+            }
+            *frontier = Frontier { group: frontier.group, ..Frontier::default() };
+        }
+        self.victims.clear();
+        self.slc_queue.clear();
+        self.to_level.clear();
+        let mut erased = 0;
+        for block in 1..=self.layout.superblocks {
+            if !free[block as usize] && !self.pool.retired[block as usize] {
+                self.erase(block);
+                erased += 1;
+            }
+        }
+        erased
+    }
+
+    /// Derives from the map, the frontiers and the wear what they determine, with `listed` up for collection in this order. `None` if they
+    /// contradict each other.
+    pub(super) fn rebuild(&mut self, listed: &[u32]) -> Option<()> {
+        let shift = self.layout.shift;
+        let mask = (1_u32 << shift) - 1;
+        for (unit, address) in (0_u32..).zip(&self.map) {
+            if *address <= TRIMMED {
+                self.trimmed += u64::from(*address == TRIMMED);
+                continue;
+            }
+            self.mapped += 1;
+            let (block, slot) = (address >> shift, address & mask);
+            let slots = match &mut self.packed {
+                None => {
+                    let at = (block as usize - 1) * self.layout.superblock_slots as usize + slot as usize;
+                    *self.back.get_mut(at).filter(|_| slot < self.layout.superblock_slots)? = unit;
+                    1
+                }
+                Some(packed) => packed.list_again(block, unit),
+            };
+            let valid = &mut self.blocks[block as usize].valid;
+            *valid = valid.checked_add(slots)?;
+        }
+        if let Some(packed) = &mut self.packed {
+            packed.sort(&self.map);
+        }
+        let good = u64::from(self.layout.superblocks.checked_sub(self.pool.worn_out)?);
+        self.free_slots = u64::from(self.pool.free()) * u64::from(self.layout.superblock_slots);
+        for frontier in self.frontiers.iter().filter(|frontier| frontier.is_open()) {
+            let unwritten = frontier.end - frontier.next;
+            self.free_slots += u64::from(unwritten);
+            let valid = &mut self.blocks[(frontier.next >> shift) as usize].valid;
+            *valid = valid.checked_add(unwritten)?;
+        }
+        if self.blocks.iter().any(|block| block.valid > self.layout.superblock_slots)
+            || self.free_slots > good * u64::from(self.layout.superblock_slots)
+        {
+            return None;
+        }
+        self.victims.fill(&mut self.blocks, listed)
+    }
+}

@@ -1,0 +1,77 @@
+//! Temperature: rises with the bytes that cross the flash, falls exponentially towards ambient.
+
+use super::Ssd;
+use super::life::Life;
+use crate::spec::Thermal;
+
+/// Temperature is worked out this often.
+const STEP_NS: u64 = 10_000_000;
+
+/// Thermal state.
+#[derive(Clone, Debug)]
+pub(super) struct Heat {
+    thermal: Thermal,
+    /// Excess over ambient, in thousandths of a degree.
+    pub(super) excess_mc: f64,
+    pub(super) updated: u64,
+    pub(super) throttled: bool,
+}
+
+impl Heat {
+    pub(super) fn new(thermal: &Thermal) -> Self {
+        Self { thermal: thermal.clone(), excess_mc: 0.0, updated: 0, throttled: false }
+    }
+
+    pub(super) fn temperature_mc(&self) -> i32 {
+        self.thermal.ambient_mc.saturating_add(self.excess_mc as i32)
+    }
+
+    /// Speed of the flash.
+    pub(super) const fn speed_permille(&self) -> u16 {
+        if self.throttled { self.thermal.throttled_permille } else { 1000 }
+    }
+
+    pub(super) const fn is_throttled(&self) -> bool {
+        self.throttled
+    }
+}
+
+impl Ssd {
+    /// Works out at `now` whether heat or the flash's life slow the drive down, and throttles or resumes.
+    pub(super) fn throttle(&mut self, now: u64) {
+        self.warm(now);
+        self.spend(now);
+    }
+
+    /// Tells the clock how fast the flash is.
+    pub(super) fn set_speed(&mut self) {
+        let heat = self.heat.as_ref().map_or(1000, Heat::speed_permille);
+        let life = self.life.as_ref().map_or(1000, Life::speed_permille);
+        self.clock.throttle(heat, life);
+    }
+
+    /// Works out the temperature.
+    fn warm(&mut self, now: u64) {
+        let Some(heat) = &mut self.heat else { return };
+        let elapsed = now.saturating_sub(heat.updated);
+        if elapsed < STEP_NS {
+            return;
+        }
+        heat.updated = now;
+        let bytes = core::mem::take(&mut self.clock.heat_bytes);
+        // Heat that came evenly over the time cools on average half as long; over many cooling times, what comes in equals what leaves.
+        let times = elapsed as f64 / heat.thermal.cooling_ns as f64;
+        let left = libm::exp(-times);
+        let rise = bytes as f64 / 1e9 * f64::from(heat.thermal.rise_mc_per_gb);
+        heat.excess_mc = heat.excess_mc * left + rise * (1.0 - left) / times;
+        if heat.throttled {
+            self.ftl.counters.throttled_ns = self.ftl.counters.throttled_ns.saturating_add(elapsed);
+        }
+        let temperature = heat.temperature_mc();
+        let throttled = if heat.throttled { temperature >= heat.thermal.resume_mc } else { temperature >= heat.thermal.throttle_mc };
+        if throttled != heat.throttled {
+            heat.throttled = throttled;
+            self.set_speed();
+        }
+    }
+}

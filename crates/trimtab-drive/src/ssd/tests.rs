@@ -1,0 +1,538 @@
+//! Properties that hold after every command, on drives of every kind.
+
+use super::*;
+use crate::data::DataClass;
+use crate::spec::*;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+mod wear_out;
+
+/// A small drive: 64 KiB superblocks of 4 KiB units unless changed.
+pub(super) fn small(change: impl FnOnce(&mut DriveSpec, &mut Flash)) -> DriveSpec {
+    let geometry = Geometry {
+        channels: 1,
+        dies_per_channel: 1,
+        planes: 1,
+        page_bytes: 4096,
+        pages_per_block: 16,
+        blocks_per_plane: 48,
+        superblock_dies: 1,
+        bits_per_cell: 3,
+    };
+    let mut flash = Flash { geometry, ..Flash::default() };
+    flash.write_cache.bytes = 64 << 10;
+    let mut spec = DriveSpec {
+        name: "small".into(),
+        description: String::new(),
+        capacity_bytes: 2 << 20,
+        logical_block_bytes: 512,
+        interface: Interface::default(),
+        medium: Medium::Flash(flash.clone()),
+    };
+    change(&mut spec, &mut flash);
+    spec.medium = Medium::Flash(flash);
+    spec
+}
+
+fn any_policy() -> impl Strategy<Value = VictimPolicy> {
+    prop_oneof![
+        Just(VictimPolicy::Greedy),
+        Just(VictimPolicy::CostBenefit),
+        Just(VictimPolicy::Fifo),
+        Just(VictimPolicy::Random),
+        (1_u32..6).prop_map(VictimPolicy::DChoices),
+    ]
+}
+
+prop_compose! {
+    fn any_geometry()(
+        shape in prop_oneof![Just((1, 1, 1, 1)), Just((2, 2, 2, 4)), Just((2, 2, 1, 1)), Just((4, 1, 2, 2))],
+        page_bytes in prop_oneof![Just(4096_u64), Just(16384)],
+    ) -> Geometry {
+        let (channels, dies_per_channel, planes, superblock_dies) = shape;
+        Geometry { channels, dies_per_channel, planes, page_bytes, pages_per_block: 12, blocks_per_plane: 1, superblock_dies, bits_per_cell: 3 }
+    }
+}
+
+prop_compose! {
+    /// Specifications with every feature on or off.
+    fn any_spec()(
+        geometry in any_geometry(),
+        victim in any_policy(),
+        separate_gc in any::<bool>(),
+        hot in proptest::option::of(1_u32..500),
+        unit in prop_oneof![4 => Just(4096_u64), 2 => Just(16384), 1 => Just(2048)],
+        extra in prop_oneof![3 => Just(0_u8), 2 => Just(1), 2 => Just(2), 1 => Just(3)],
+        cache in prop_oneof![Just(0_u64), Just(128 << 10), Just(1 << 20)],
+        protected in any::<bool>(),
+        pacing in prop_oneof![Just(GcPacing::Smooth), Just(GcPacing::Burst)],
+        wear in (any::<bool>(), proptest::option::of(2_u32..10), proptest::option::of(20_u32..60)),
+        trim in (any::<bool>(), any::<bool>(), proptest::option::of(0_u32..4), prop_oneof![Just(0_u64), Just(32768)]),
+        reads in prop_oneof![Just(TrimmedReads::Zeros), Just(TrimmedReads::Ones), Just(TrimmedReads::OldData)],
+        slack in 1_u32..20,
+    ) -> DriveSpec {
+        small(|spec, flash| {
+            flash.geometry = geometry;
+            flash.ftl.victim = victim;
+            flash.ftl.streams.separate_gc = separate_gc;
+            flash.ftl.mapping_unit_bytes = unit;
+            flash.ftl.gc.pacing = pacing;
+            flash.write_cache = WriteCache { bytes: cache, power_loss_protection: protected, ..WriteCache::default() };
+            flash.ftl.wear = Wear { dynamic: wear.0, static_spread_max: wear.1, erase_limit: wear.2, erase_limit_spread_permille: 300 };
+            flash.trim.queued = trim.0;
+            flash.trim.starts_gc = trim.1;
+            flash.trim.alignment_bytes = trim.3;
+            flash.trim.reads = reads;
+            if let Some(ranges_max) = trim.2 {
+                flash.trim.invalidation = TrimInvalidation::Deferred { ranges_max };
+            }
+            match extra {
+                1 => flash.compression = Some(Compression { stored_permille_min: 100, granularity_bytes: 512, engine_bytes_per_s: 0 }),
+                2 => {
+                    let size = if slack % 2 == 0 { SlcSize::Fixed { bytes: 256 << 10 } } else { SlcSize::Dynamic { bytes_min: 64 << 10, bytes_max: 1 << 20 } };
+                    let when_full = if slack % 3 == 0 { SlcFull::FoldFirst } else { SlcFull::WriteDirect };
+                    flash.slc_cache = Some(SlcCache { size, program_ns: 200_000, read_ns: 25_000, when_full, idle_fold_ns: Some(1_000_000) });
+                }
+                3 => flash.ftl.mapping_cache_bytes = Some(32 << 10),
+                _ => {}
+            }
+            if extra != 1 {
+                flash.ftl.streams.hot_cold = hot.map(|hot_age_permille| HotCold { hot_age_permille });
+            }
+            spec.capacity_bytes = 100 * 16384 - 2048;
+            // As few superblocks as the specification's own check allows, and some slack.
+            let mut blocks = 1;
+            loop {
+                flash.geometry.blocks_per_plane = blocks;
+                spec.medium = Medium::Flash(flash.clone());
+                match spec.validate() {
+                    Ok(()) => break,
+                    Err(error) => assert!(blocks < 4096, "{error}"),
+                }
+                blocks += 1;
+            }
+            flash.geometry.blocks_per_plane += slack / 4;
+        })
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u64, u64, u16),
+    Read(u64, u64),
+    Trim(Vec<(u64, u64)>),
+    Flush,
+    Idle(u64),
+    Erase,
+    Format,
+    PowerCut(u64),
+}
+
+/// Offsets and lengths in blocks of 512 bytes; taken modulo the drive.
+fn any_step() -> impl Strategy<Value = Step> {
+    let len = prop_oneof![3 => 1_u64..16, 3 => Just(8), 2 => Just(32), 1 => 1_u64..700];
+    let at = prop_oneof![2 => 0_u64..4000, 1 => (0_u64..400).prop_map(|unit| unit * 8)];
+    prop_oneof![
+        12 => (at.clone(), len.clone(), prop_oneof![Just(0_u16), Just(1000), 0_u16..1000]).prop_map(|(at, len, class)| Step::Write(at, len, class)),
+        2 => (at.clone(), len.clone()).prop_map(|(at, len)| Step::Read(at, len)),
+        3 => proptest::collection::vec((at, len), 1..4).prop_map(Step::Trim),
+        1 => Just(Step::Flush),
+        1 => prop_oneof![Just(10_000_u64), Just(100_000_000), Just(5_000_000_000)].prop_map(Step::Idle),
+        1 => prop_oneof![30 => (0_u64..3_000_000).prop_map(Step::PowerCut), 1 => Just(Step::Erase), 1 => Just(Step::Format)],
+    ]
+}
+
+/// What each mapping unit may hold, as version numbers of the write that put it there; 0 is nothing.
+struct Shadow {
+    /// The version a read gives now.
+    versions: Vec<u64>,
+    /// Writes that may be lost: sequence number, block, version, what the block held before.
+    pending: Vec<(u64, usize, u64)>,
+    /// What each block holds on flash for certain.
+    durable: Vec<u64>,
+}
+
+fn extent_of(spec: &DriveSpec, at: u64, len: u64) -> Extent {
+    let blocks = spec.capacity_bytes / 512;
+    let at = at % blocks;
+    Extent { offset: at * 512, len: len.min(blocks - at) * 512 }
+}
+
+fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
+    let mut ssd = Ssd::new(spec, 7).unwrap();
+    ssd.track_durability();
+    let mut now = Nanos(0);
+    let unit = ssd.layout().unit_bytes;
+    let blocks = (spec.capacity_bytes / 512) as usize;
+    let mut shadow = Shadow { versions: vec![0; blocks], pending: Vec::new(), durable: vec![0; blocks] };
+    let mut version = 0;
+    for step in steps {
+        let trimmed_before = ssd.counters().clone();
+        let resting = trimmed_units(&ssd);
+        match step {
+            Step::Write(at, len, class) => {
+                let extent = extent_of(spec, *at, *len);
+                let first = ssd.write_sequence();
+                let done = ssd.submit(now, &Command::Write(extent, DataClass::Measured(*class)));
+                prop_assert!(done.done >= now);
+                if done.result.is_err() {
+                    prop_assert_eq!(done.result, Err(Refusal::ReadOnly));
+                    prop_assert!(ssd.occupancy().read_only);
+                    return ssd.check_invariants().map_err(TestCaseError::fail);
+                }
+                version += 1;
+                // The sequence numbers of a command are its units in order of address.
+                let units = extent.offset / unit..(extent.offset + extent.len).div_ceil(unit);
+                for (sequence, unit_index) in (first..).zip(units.clone()) {
+                    let from = (unit_index * unit).max(extent.offset) / 512;
+                    let to = ((unit_index + 1) * unit).min(extent.offset + extent.len) / 512;
+                    for block in from as usize..to as usize {
+                        shadow.versions[block] = version;
+                        shadow.pending.push((sequence, block, version));
+                    }
+                }
+                prop_assert_eq!(ssd.write_sequence() - first, units.end - units.start);
+                now = done.done;
+            }
+            Step::Read(at, len) => now = ssd.submit(now, &Command::Read(extent_of(spec, *at, *len))).done,
+            Step::Trim(ranges) => {
+                let ranges: Vec<Extent> = ranges.iter().map(|(at, len)| extent_of(spec, *at, *len)).collect();
+                let done = ssd.submit(now, &Command::trim(&ranges));
+                prop_assert_eq!(done.result, Ok(()));
+                now = done.done;
+                let counted = ssd.counters().since(&trimmed_before);
+                prop_assert_eq!(counted.trim_asked_bytes, ranges.iter().map(|range| range.len).sum::<u64>());
+            }
+            Step::Flush => {
+                now = ssd.submit(now, &Command::Flush).done;
+                let durable = ssd.durable_sequence(now);
+                prop_assert_eq!(durable, ssd.write_sequence(), "a completed flush makes everything durable");
+            }
+            Step::Idle(ns) => {
+                now += Nanos(*ns);
+                ssd.idle(now);
+            }
+            Step::Erase => {
+                now = ssd.secure_erase(now).done;
+                prop_assert_eq!(ssd.occupancy().mapped_units, 0);
+                prop_assert_eq!(ssd.occupancy().stale_slots, 0);
+            }
+            Step::Format => {
+                now = ssd.format(now).done;
+                prop_assert_eq!(ssd.occupancy().mapped_units, 0);
+            }
+            Step::PowerCut(after) => {
+                now += Nanos(*after);
+                settle(&mut shadow, &mut ssd, now);
+                let fates = ssd.power_cut(now);
+                let fate: std::collections::BTreeMap<u64, bool> = fates.iter().map(|fate| (fate.sequence, fate.survives)).collect();
+                for (sequence, block, version) in shadow.pending.drain(..) {
+                    let survives = *fate.get(&sequence).ok_or_else(|| TestCaseError::fail("a write that was not durable has no fate"))?;
+                    prop_assert!(survives || !spec.flash().unwrap().write_cache.power_loss_protection);
+                    if survives {
+                        shadow.durable[block] = version;
+                    }
+                }
+                shadow.versions.copy_from_slice(&shadow.durable);
+            }
+        }
+        if let Err(broken) = ssd.check_invariants() {
+            return Err(TestCaseError::fail(std::format!("after {step:?}: {broken}")));
+        }
+        check_survey(&ssd)?;
+        settle(&mut shadow, &mut ssd, now);
+        check_contents(&mut shadow, &ssd, unit)?;
+        check_trimmed(&resting, &ssd, step)?;
+    }
+    Ok(())
+}
+
+/// What superblocks hold adds up to what the drive counts as it goes along.
+fn check_survey(ssd: &Ssd) -> Result<(), TestCaseError> {
+    let now = ssd.occupancy();
+    let half = ssd.spec().capacity_bytes / 2;
+    let all = ssd.superblocks(&|bytes| bytes.offset < half);
+    let sum = |of: fn(&crate::Superblock) -> u64| all.iter().map(of).sum::<u64>();
+    prop_assert_eq!(all.len() as u64, u64::from(ssd.layout().superblocks));
+    if ssd.flash.compression.is_none() {
+        let units = (0..ssd.layout().units).map(|unit| u64::from(unit) * ssd.layout().unit_bytes);
+        let mapped =
+            |from: bool| units.clone().filter(|at| (*at < half) == from && ssd.block_state(*at) == BlockState::Mapped).count() as u64;
+        prop_assert_eq!((sum(|block| block.needed), sum(|block| block.unneeded)), (mapped(true), mapped(false)));
+    }
+    let worn_out = u64::from(now.worn_out_superblocks) * u64::from(ssd.layout().superblock_slots);
+    prop_assert_eq!(sum(|block| block.stale), now.stale_slots + worn_out);
+    prop_assert_eq!(sum(|block| block.slots - block.needed - block.unneeded - block.stale), now.free_slots);
+    prop_assert_eq!(sum(|block| u64::from(block.one_bit)), u64::from(now.slc_superblocks));
+    Ok(())
+}
+
+/// Moves writes that the drive says are durable from pending to certain.
+fn settle(shadow: &mut Shadow, ssd: &mut Ssd, now: Nanos) {
+    let durable = ssd.durable_sequence(now);
+    let certain = &mut shadow.durable;
+    shadow.pending.retain(|(sequence, block, version)| {
+        if *sequence < durable {
+            certain[*block] = *version;
+        }
+        *sequence >= durable
+    });
+}
+
+/// Units that are trimmed, and of which no part waits in the write cache.
+fn trimmed_units(ssd: &Ssd) -> Vec<u64> {
+    let unit_bytes = ssd.layout().unit_bytes;
+    let waiting = |unit: u64| ssd.partial.parts.iter().any(|part| u64::from(part.unit) == unit);
+    (0..u64::from(ssd.layout().units)).filter(|unit| ssd.block_state(unit * unit_bytes) == BlockState::Trimmed && !waiting(*unit)).collect()
+}
+
+/// Trimmed data is never moved: what was trimmed before a step gets no place on flash again but by being written in it. And it reads as the specification says.
+fn check_trimmed(resting: &[u64], ssd: &Ssd, step: &Step) -> Result<(), TestCaseError> {
+    let unit_bytes = ssd.layout().unit_bytes;
+    let written = match step {
+        Step::Write(at, len, _) => {
+            let extent = extent_of(ssd.spec(), *at, *len);
+            extent.offset / unit_bytes..(extent.offset + extent.len).div_ceil(unit_bytes)
+        }
+        _ => 0..0,
+    };
+    let reads = match ssd.spec().flash().unwrap().trim.reads {
+        TrimmedReads::Zeros => Content::Zeros,
+        TrimmedReads::Ones => Content::Ones,
+        TrimmedReads::OldData => Content::BeforeTrim,
+    };
+    for unit in resting.iter().filter(|unit| !written.contains(unit)) {
+        match ssd.block_state(unit * unit_bytes) {
+            BlockState::Mapped => return Err(TestCaseError::fail(std::format!("{step:?} moved unit {unit}, which is trimmed"))),
+            BlockState::Trimmed => prop_assert_eq!(ssd.content(unit * unit_bytes), reads),
+            BlockState::NeverWritten => prop_assert_eq!(ssd.content(unit * unit_bytes), Content::Zeros),
+        }
+    }
+    Ok(())
+}
+
+/// A block with data is mapped; a block that is not mapped was trimmed, erased or never written, and from then on holds nothing.
+fn check_contents(shadow: &mut Shadow, ssd: &Ssd, unit: u64) -> Result<(), TestCaseError> {
+    for block in 0..shadow.versions.len() {
+        let waiting = ssd.partial.parts.iter().any(|part| u64::from(part.unit) == block as u64 * 512 / unit);
+        match ssd.block_state(block as u64 * 512) {
+            BlockState::Mapped => {}
+            BlockState::Trimmed | BlockState::NeverWritten if waiting => {}
+            BlockState::Trimmed => (shadow.versions[block], shadow.durable[block]) = (0, 0),
+            BlockState::NeverWritten => {
+                let erased = ssd.occupancy().mapped_units == 0;
+                prop_assert!(erased || shadow.versions[block] == 0, "block {} lost version {}", block, shadow.versions[block]);
+                (shadow.versions[block], shadow.durable[block]) = (0, 0);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Does `step` to a drive without looking; gives when it is done.
+fn blindly(ssd: &mut Ssd, now: Nanos, step: &Step) -> Nanos {
+    let spec = ssd.spec().clone();
+    match step {
+        Step::Write(at, len, class) => ssd.submit(now, &Command::Write(extent_of(&spec, *at, *len), DataClass::Measured(*class))).done,
+        Step::Read(at, len) => ssd.submit(now, &Command::Read(extent_of(&spec, *at, *len))).done,
+        Step::Trim(ranges) => {
+            let ranges: Vec<Extent> = ranges.iter().map(|(at, len)| extent_of(&spec, *at, *len)).collect();
+            ssd.submit(now, &Command::trim(&ranges)).done
+        }
+        Step::Flush => ssd.submit(now, &Command::Flush).done,
+        Step::Idle(ns) => {
+            ssd.idle(now + Nanos(*ns));
+            now + Nanos(*ns)
+        }
+        Step::Erase => ssd.secure_erase(now).done,
+        Step::Format => ssd.format(now).done,
+        Step::PowerCut(after) => {
+            ssd.power_cut(now + Nanos(*after));
+            now + Nanos(*after)
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+
+    /// A drive that is saved and resumed behaves as if it had not been, to the nanosecond and to the byte.
+    #[test]
+    fn snapshots_resume_exactly(spec in any_spec(), before in proptest::collection::vec(any_step(), 0..150), after in proptest::collection::vec(any_step(), 0..80)) {
+        let mut ssd = Ssd::new(&spec, 7).unwrap();
+        let mut now = before.iter().fold(Nanos(0), |now, step| blindly(&mut ssd, now, step));
+        let saved = ssd.snapshot();
+        let mut resumed = Ssd::restore(&spec, &saved).map_err(|error| TestCaseError::fail(std::format!("{error}")))?;
+        prop_assert!(resumed.snapshot() == saved, "what is resumed is not what was saved");
+        for step in &after {
+            let done = blindly(&mut ssd, now, step);
+            prop_assert_eq!(blindly(&mut resumed, now, step), done);
+            now = done;
+        }
+        prop_assert_eq!(ssd.counters(), resumed.counters());
+        prop_assert!(ssd.snapshot() == resumed.snapshot(), "the resumed drive went another way");
+    }
+
+    /// Nothing that is read from outside makes the model panic; what is changed is refused.
+    #[test]
+    fn damaged_snapshots_are_refused(steps in proptest::collection::vec(any_step(), 0..40), at in any::<prop::sample::Index>(), change in 1_u8..=255, cut in any::<prop::sample::Index>()) {
+        let spec = small(|_, _| {});
+        let mut ssd = Ssd::new(&spec, 7).unwrap();
+        steps.iter().fold(Nanos(0), |now, step| blindly(&mut ssd, now, step));
+        let saved = ssd.snapshot();
+        let mut damaged = saved.clone();
+        damaged[at.index(saved.len())] ^= change;
+        prop_assert!(Ssd::restore(&spec, &damaged).is_err());
+        prop_assert!(Ssd::restore(&spec, &saved[..cut.index(saved.len())]).is_err());
+        // The same past the checksum: either refused or a sound drive.
+        let sum = codec::checksum(&damaged[14..]).to_le_bytes();
+        damaged[6..14].copy_from_slice(&sum);
+        if let Ok(mut drive) = Ssd::restore(&spec, &damaged) {
+            let now = drive.now;
+            steps.iter().fold(Nanos(now), |now, step| blindly(&mut drive, now, step));
+        }
+    }
+
+    #[test]
+    fn other_specifications_are_refused(blocks in 49_u32..60) {
+        let saved = Ssd::new(&small(|_, _| {}), 7).unwrap().snapshot();
+        let other = small(|_, flash| flash.geometry.blocks_per_plane = blocks);
+        prop_assert_eq!(Ssd::restore(&other, &saved).unwrap_err(), SnapshotError::OtherSpec);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn invariants_hold_after_every_command(spec in any_spec(), steps in proptest::collection::vec(any_step(), 1..200)) {
+        run(&spec, &steps)?;
+    }
+}
+
+/// Units of a compressing drive take different room: what collection leaves of a superblock that fresh data share may be too little for the next
+/// of them.
+#[test]
+fn units_of_any_size_find_room_after_collection() {
+    let spec = small(|spec, flash| {
+        flash.ftl.victim = VictimPolicy::Random;
+        flash.ftl.streams.separate_gc = false;
+        flash.geometry.pages_per_block = 12;
+        flash.geometry.blocks_per_plane = 39;
+        flash.compression = Some(Compression { stored_permille_min: 100, granularity_bytes: 512, engine_bytes_per_s: 0 });
+        spec.capacity_bytes = 1600 << 10;
+    });
+    for seed in 0..20 {
+        let mut ssd = Ssd::new(&spec, seed).unwrap();
+        let mut rng = crate::rng::Stream::new(seed, "room");
+        let mut now = Nanos(0);
+        for _ in 0..5000 {
+            let class = if rng.below(10) == 0 { rng.below(1001) } else { 1000 };
+            now = blindly(&mut ssd, now, &Step::Write(rng.below(3200), rng.between(1, 64), class as u16));
+        }
+        ssd.check_invariants().unwrap();
+    }
+}
+
+/// The same specification, workload and seed give the same state, on every machine: it stands here. When the model changes on purpose, so
+/// does this.
+#[test]
+fn golden_fingerprints() {
+    let mut lines = String::new();
+    for (name, spec) in golden_specs() {
+        let mut ssd = Ssd::new(&spec, 42).unwrap();
+        let mut rng = crate::rng::Stream::new(42, "golden");
+        let mut now = Nanos(0);
+        for nth in 0..12_000 {
+            now = blindly(&mut ssd, now, &golden_step(&mut rng, nth));
+        }
+        ssd.check_invariants().unwrap();
+        let counters = ssd.counters();
+        lines += &std::format!(
+            "{name}: {:016x} at {} ns, WAF {:.4}, {} collected, {} folded, {} levelled, {} worn out\n",
+            ssd.fingerprint(),
+            now.0,
+            ssd.waf().unwrap(),
+            counters.gc_superblocks,
+            counters.folded_superblocks,
+            counters.levelled_superblocks,
+            ssd.occupancy().worn_out_superblocks,
+        );
+    }
+    insta::assert_snapshot!(lines);
+}
+
+fn golden_step(rng: &mut crate::rng::Stream, nth: u64) -> Step {
+    let (at, len) = (rng.below(4000), rng.between(1, 64));
+    match rng.below(100) {
+        0..70 => Step::Write(at, len, rng.below(1001) as u16),
+        70..85 => Step::Read(at, len),
+        85..93 => Step::Trim(vec![(at, len * 8)]),
+        93..97 => Step::Flush,
+        _ if nth.is_multiple_of(50) => Step::Idle(2_000_000_000),
+        _ => Step::Idle(200_000),
+    }
+}
+
+fn golden_specs() -> Vec<(&'static str, DriveSpec)> {
+    let policy = |victim| move |_: &mut DriveSpec, flash: &mut Flash| flash.ftl.victim = victim;
+    vec![
+        ("greedy", small(policy(VictimPolicy::Greedy))),
+        ("cost-benefit", small(policy(VictimPolicy::CostBenefit))),
+        ("fifo", small(policy(VictimPolicy::Fifo))),
+        ("random", small(policy(VictimPolicy::Random))),
+        ("d-choices", small(policy(VictimPolicy::DChoices(3)))),
+        (
+            "compressing",
+            small(|_, flash| {
+                flash.compression = Some(Compression { stored_permille_min: 140, granularity_bytes: 512, engine_bytes_per_s: 0 })
+            }),
+        ),
+        (
+            "slc, hot and cold, coarse mapping",
+            small(|_, flash| {
+                flash.ftl.mapping_unit_bytes = 8192;
+                flash.ftl.streams.hot_cold = Some(HotCold { hot_age_permille: 200 });
+                let size = SlcSize::Dynamic { bytes_min: 64 << 10, bytes_max: 256 << 10 };
+                flash.slc_cache = Some(SlcCache {
+                    size,
+                    program_ns: 200_000,
+                    read_ns: 25_000,
+                    when_full: SlcFull::WriteDirect,
+                    idle_fold_ns: Some(1_000_000),
+                });
+            }),
+        ),
+        (
+            "wearing",
+            small(|_, flash| {
+                flash.ftl.wear =
+                    Wear { dynamic: true, static_spread_max: Some(8), erase_limit: Some(60), erase_limit_spread_permille: 500 };
+            }),
+        ),
+        (
+            "hot, with little map memory and deferred trims",
+            small(|_, flash| {
+                flash.ftl.mapping_cache_bytes = Some(4096);
+                flash.trim.invalidation = TrimInvalidation::Deferred { ranges_max: 8 };
+                flash.thermal = Some(Thermal {
+                    ambient_mc: 30_000,
+                    rise_mc_per_gb: 500_000,
+                    cooling_ns: 1_000_000_000,
+                    throttle_mc: 40_000,
+                    resume_mc: 35_000,
+                    throttled_permille: 300,
+                });
+            }),
+        ),
+        (
+            "limited for life",
+            small(|_, flash| {
+                flash.life_throttle = Some(LifeThrottle { credit_bytes: 2 << 20, earned_bytes_per_s: 1 << 20, throttled_permille: 400 });
+            }),
+        ),
+    ]
+}

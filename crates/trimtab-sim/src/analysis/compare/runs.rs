@@ -1,0 +1,525 @@
+//! Runs against a baseline: every figure that they share, and everything in which they differ beside it.
+
+use super::{Comparison, Options, Verdict, compare, exactly};
+use trimtab_drive::histogram::Histogram;
+use crate::run::metrics;
+use crate::run::{Better, Field, LatencyPart, Metric, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Severity, Unit, Warning};
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// One or more runs of the same thing, whose repeats are taken together.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    /// What the side is called: A, B …
+    pub label: &'a str,
+    /// Its runs. Never empty.
+    pub runs: &'a [Run],
+}
+
+/// A figure of two sides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Name of the metric.
+    pub name: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// In which direction it is better.
+    pub better: Better,
+    /// Repeats of the baseline and of the other.
+    pub repeats: (usize, usize),
+    /// What there is to say. For sums of different numbers of systems the verdict is that nobody can tell: the
+    /// comparison per system says more.
+    pub comparison: Comparison,
+    /// The same per system, where either is a sum of several and the figure is one that adds up.
+    pub per_system: Option<Comparison>,
+}
+
+/// One side against the baseline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Against {
+    /// The figures that both have, in the baseline's order.
+    pub figures: Vec<Row>,
+    /// Latency percentiles by phase and operation, that both have.
+    pub latencies: Vec<Row>,
+    /// Names of figures that only one of them has.
+    pub not_shared: Vec<String>,
+}
+
+/// Figures of these units add up over systems; times, ratios and shares do not.
+#[must_use]
+pub const fn adds_up(unit: Unit) -> bool {
+    matches!(unit, Unit::OpsPerSecond | Unit::MegabytesPerSecond | Unit::Bytes | Unit::Count)
+}
+
+/// `other` against `baseline`.
+#[must_use]
+pub fn against(baseline: Side<'_>, other: Side<'_>, options: &Options) -> Against {
+    let (a, b) = (pooled(baseline.runs, |run| run.metrics.clone()), pooled(other.runs, |run| run.metrics.clone()));
+    let systems = (systems(baseline.runs), systems(other.runs));
+    let (latencies_a, latencies_b) = (pooled(baseline.runs, latency_metrics), pooled(other.runs, latency_metrics));
+    let missing = |from: &[Metric], there: &[Metric]| -> Vec<String> {
+        from.iter().filter(|m| find(there, m).is_none()).map(|m| m.name.clone()).collect()
+    };
+    let mut not_shared = missing(&a, &b);
+    not_shared.extend(missing(&b, &a));
+    let exact = are_exact(baseline, other);
+    Against {
+        figures: rows(&a, &b, systems, exact, options),
+        latencies: rows(&latencies_a, &latencies_b, (1, 1), exact, options),
+        not_shared,
+    }
+}
+
+/// Whether both sides come out the same to the last digit each time: modelled throughout, and under the same seeds. Runs that differ in their
+/// seed are draws, and are compared as such.
+#[must_use]
+pub fn are_exact(a: Side<'_>, b: Side<'_>) -> bool {
+    let seeds = |side: Side<'_>| side.runs.iter().map(|run| run.seed).collect::<BTreeSet<u64>>();
+    let modelled = |side: Side<'_>| !side.runs.is_empty() && side.runs.iter().all(|run| run.provenance == Provenance::Modelled);
+    modelled(a) && modelled(b) && seeds(a) == seeds(b) && seeds(a).len() == 1
+}
+
+/// The workloads of the sides, if they differ: figures of different work have no ratio that means anything.
+#[must_use]
+pub fn unlike(sides: &[Side<'_>]) -> Option<String> {
+    let of_run = |run: &Run| match Field::find(&run.settings, "workload") {
+        Some(kind) => format!("{} {kind}", run.workload),
+        None => run.workload.clone(),
+    };
+    let of_side = |side: &Side<'_>| {
+        let mut all: Vec<String> = side.runs.iter().map(of_run).collect();
+        all.dedup();
+        all.join(" and ")
+    };
+    let workloads: Vec<String> = sides.iter().map(of_side).collect();
+    let first = sides.first().and_then(|side| side.runs.first()).map(of_run)?;
+    let shown =
+        || sides.iter().zip(&workloads).map(|(side, workload)| format!("{} is {workload}", side.label)).collect::<Vec<_>>().join(", ");
+    workloads.iter().any(|workload| *workload != first).then(shown)
+}
+
+fn systems(runs: &[Run]) -> u32 {
+    runs.iter().map(|run| run.systems).max().unwrap_or(1).max(1)
+}
+
+fn find<'a>(metrics: &'a [Metric], like: &Metric) -> Option<&'a Metric> {
+    metrics.iter().find(|m| m.name == like.name && m.unit == like.unit)
+}
+
+/// The metrics of several runs with the repeats of all of them; only those that every run has.
+fn pooled(runs: &[Run], metrics: impl Fn(&Run) -> Vec<Metric>) -> Vec<Metric> {
+    let mut all = runs.iter().map(metrics);
+    let mut first = all.next().unwrap_or_default();
+    first.retain(|metric| !metric.samples.is_empty());
+    for more in all {
+        first.retain_mut(|metric| match find(&more, metric) {
+            Some(other) => {
+                metric.samples.extend(&other.samples);
+                true
+            }
+            None => false,
+        });
+    }
+    first
+}
+
+fn rows(a: &[Metric], b: &[Metric], systems: (u32, u32), exact: bool, options: &Options) -> Vec<Row> {
+    let compare =
+        |a: &[f64], b: &[f64], better| if exact { exactly(a, b, better, options.statistic) } else { compare(a, b, better, options) };
+    a.iter()
+        .filter_map(|left| find(b, left).map(|right| (left, right)))
+        .map(|(left, right)| {
+            let mut comparison = compare(&left.samples, &right.samples, left.better);
+            let mut per_system = None;
+            if systems != (1, 1) && adds_up(left.unit) {
+                let share = |metric: &Metric, n: u32| metric.samples.iter().map(|v| v / f64::from(n)).collect::<Vec<_>>();
+                per_system = Some(compare(&share(left, systems.0), &share(right, systems.1), left.better));
+                if systems.0 != systems.1 {
+                    comparison.verdict = Verdict::CannotTell;
+                }
+            }
+            // Who does not trim at all is no quicker at it.
+            let trims = comparison.a > 0.0 && comparison.b > 0.0;
+            if left.name == metrics::TRIM_SECONDS && !trims && matches!(comparison.verdict, Verdict::Better | Verdict::Worse) {
+                comparison.verdict = Verdict::Different;
+            }
+            let (name, unit, better) = (left.name.clone(), left.unit, left.better);
+            Row { name, unit, better, repeats: (left.samples.len(), right.samples.len()), comparison, per_system }
+        })
+        .collect()
+}
+
+/// Latency percentiles as metrics, a repeat for every phase of the same name: `delete.create.p99`.
+///
+/// A percentile is taken only where every repeat has ten operations beyond it or the ones that make it: p50 from 10,
+/// p99 from 1000, p99.9 from 10,000 operations.
+#[must_use]
+pub fn latency_metrics(run: &Run) -> Vec<Metric> {
+    let mut groups: Vec<((&str, &str), Vec<&Histogram>)> = Vec::new();
+    for phase in &run.phases {
+        for latency in phase.latencies.iter().filter(|l| l.part == LatencyPart::Total) {
+            let key = (phase.name.as_str(), latency.kind.name());
+            match groups.iter_mut().find(|(of, _)| *of == key) {
+                Some((_, list)) => list.push(&latency.histogram),
+                None => groups.push((key, vec![&latency.histogram])),
+            }
+        }
+    }
+    let mut metrics = Vec::new();
+    for ((phase, kind), histograms) in groups {
+        for (name, percent, fewest) in [("p50", 50.0, 10), ("p99", 99.0, 1000), ("p99.9", 99.9, 10_000)] {
+            if histograms.iter().all(|h| h.count() >= fewest) {
+                metrics.push(Metric {
+                    name: format!("{phase}.{kind}.{name}"),
+                    unit: Unit::Nanos,
+                    better: Better::Lower,
+                    samples: histograms.iter().map(|h| h.percentile(percent).as_f64()).collect(),
+                });
+            }
+        }
+    }
+    metrics
+}
+
+/// A warning for everything in which the sides differ, and for everything about them that a reader must know.
+#[must_use]
+pub fn warnings(sides: &[Side<'_>]) -> Vec<Warning> {
+    let mut found = Vec::new();
+    head_differences(sides, &mut found);
+    type Fields = fn(&Run) -> &[Field];
+    let scopes: [(&str, &str, Fields); 3] = [
+        ("settings", "setting", |run| &run.settings),
+        ("policy", "policy setting", |run| &run.policy_settings),
+        ("environment", "environment", |run| &run.environment),
+    ];
+    for (scope, word, fields) in scopes {
+        for (key, values) in by_key(sides, fields) {
+            differ(sides, &format!("{scope}.{key}"), &format!("{word} {key}"), Severity::Caution, &values, &mut found);
+        }
+    }
+    gather_what_always_differs(&mut found);
+    sums(sides, &mut found);
+    unfinished(sides, &mut found);
+    found.sort_by_key(|warning| core::cmp::Reverse(warning.severity));
+    found
+}
+
+/// What the runs are, beside settings and environment.
+fn head_differences(sides: &[Side<'_>], found: &mut Vec<Warning>) {
+    type Read = fn(&Run) -> String;
+    let heads: [(&str, &str, Severity, Read); 5] = [
+        ("provenance", "where the figures come from", Severity::Serious, |run| run.provenance.name().to_owned()),
+        ("target", "the kind of target", Severity::Caution, |run| run.target.name().to_owned()),
+        ("seed", "the seed", Severity::Note, |run| run.seed.to_string()),
+        ("tool_version", "the version of the tool", Severity::Caution, |run| run.tool_version.clone()),
+        ("policy", "the trim policy", Severity::Note, |run| run.policy.clone()),
+    ];
+    for (key, word, severity, read) in heads {
+        let values: Vec<Vec<Option<String>>> = sides.iter().map(|side| side.runs.iter().map(|run| Some(read(run))).collect()).collect();
+        differ(sides, key, word, severity, &values, found);
+    }
+}
+
+/// Every key of any side, with each run's value.
+fn by_key(sides: &[Side<'_>], fields: fn(&Run) -> &[Field]) -> Vec<(String, Vec<Vec<Option<String>>>)> {
+    let mut keys: BTreeMap<&str, usize> = BTreeMap::new();
+    for field in sides.iter().flat_map(|side| side.runs).flat_map(fields) {
+        let next = keys.len();
+        keys.entry(&field.key).or_insert(next);
+    }
+    let mut ordered: Vec<(&str, usize)> = keys.into_iter().collect();
+    ordered.sort_by_key(|(_, order)| *order);
+    let value = |run: &Run, key: &str| Field::find(fields(run), key).map(str::to_owned);
+    ordered
+        .into_iter()
+        // Two runs of a study are two cells by their settings, which differ beside it.
+        .filter(|(key, _)| *key != STUDY_CELL && *key != STUDY_TAKEN)
+        .map(|(key, _)| (key.to_owned(), sides.iter().map(|side| side.runs.iter().map(|run| value(run, key)).collect()).collect()))
+        .collect()
+}
+
+/// Adds a warning unless all values are the same.
+fn differ(sides: &[Side<'_>], code: &str, word: &str, severity: Severity, values: &[Vec<Option<String>>], found: &mut Vec<Warning>) {
+    let mut all = values.iter().flatten();
+    let Some(first) = all.next() else { return };
+    if all.all(|value| value == first) {
+        return;
+    }
+    let shown = |of_side: &[Option<String>]| {
+        let mut distinct: Vec<&str> = of_side.iter().map(|v| v.as_deref().unwrap_or("not set")).collect();
+        distinct.dedup();
+        distinct.join(" / ")
+    };
+    let facts: Vec<Field> = sides.iter().zip(values).map(|(side, of_side)| Field::new(side.label, shown(of_side))).collect();
+    let list: Vec<String> = facts.iter().map(|f| format!("{} {}", f.key, f.value)).collect();
+    let text = format!("{word} differs: {}", list.join("; "));
+    found.push(Warning { code: format!("differs.{code}"), severity, facts, text });
+}
+
+/// How disturbed a run was, and how warm and how worn the drive was, differs always and in many figures: one note for all of them.
+fn gather_what_always_differs(found: &mut Vec<Warning>) {
+    const ENVIRONMENT: &str = "differs.environment.";
+    type Among = fn(&str) -> bool;
+    let gathered: [(&str, &str, Among); 2] = [
+        ("interference", "the runs were not equally disturbed (interference, see the environment of each)", |key| {
+            key.starts_with("interference")
+        }),
+        ("drive.health", "the drives were not equally warm or worn (see the environment of each)", |key| {
+            key.starts_with("drive.") && (key.contains(".temperature") || key.ends_with(".wear"))
+        }),
+    ];
+    for (name, text, among) in gathered {
+        let is_of_it = |w: &Warning| w.code.strip_prefix(ENVIRONMENT).is_some_and(among);
+        let fact = |w: &Warning, f: &Field| Field::new(format!("{} {}", f.key, &w.code[ENVIRONMENT.len()..]), f.value.clone());
+        let facts: Vec<Field> = found.iter().filter(|w| is_of_it(w)).flat_map(|w| w.facts.iter().map(move |f| fact(w, f))).collect();
+        found.retain(|w| !is_of_it(w));
+        if !facts.is_empty() {
+            found.push(Warning { code: format!("{ENVIRONMENT}{name}"), severity: Severity::Note, facts, text: text.to_owned() });
+        }
+    }
+}
+
+/// A sum of independent systems is not one system.
+fn sums(sides: &[Side<'_>], found: &mut Vec<Warning>) {
+    for side in sides {
+        for run in side.runs.iter().filter(|run| run.systems > 1) {
+            let facts = vec![Field::new("systems", run.systems.to_string()), Field::new("target", run.target_label.clone())];
+            let text = format!(
+                "{} ({}) is a sum of {} independent systems, and sums of independent systems are not one system: compare the figures per system",
+                side.label, run.target_label, run.systems
+            );
+            found.push(Warning { code: "systems.sum".to_owned(), severity: Severity::Serious, facts, text });
+        }
+    }
+}
+
+/// Runs that were interrupted, or that had warnings of their own.
+fn unfinished(sides: &[Side<'_>], found: &mut Vec<Warning>) {
+    for side in sides {
+        for run in side.runs {
+            if !run.complete {
+                let text = format!("{} was interrupted: its figures cover what was done until then", side.label);
+                found.push(Warning { code: "run.incomplete".to_owned(), severity: Severity::Serious, facts: Vec::new(), text });
+            }
+            // That a rate is not steady is a note beside its mark; where rates are compared there is no mark.
+            let own = run.warnings.iter().filter(|warning| warning.severity > Severity::Note || warning.code.starts_with("steady-state."));
+            found.extend(own.map(|warning| Warning { text: format!("{}: {}", side.label, warning.text), ..warning.clone() }));
+        }
+    }
+    let modelled = |side: &&Side<'_>| side.runs.iter().any(|run| run.provenance == Provenance::Modelled);
+    let labels: Vec<&str> = sides.iter().filter(modelled).map(|side| side.label).collect();
+    if let Some((last, others)) = labels.split_last() {
+        let (labels, were) = if others.is_empty() { (String::new(), "was") } else { (format!("{} and ", others.join(", ")), "were") };
+        let text =
+            format!("{labels}{last} {were} modelled: the figures have no spread, and how far real ones would scatter they do not say");
+        found.push(Warning { code: "run.modelled".to_owned(), severity: Severity::Note, facts: Vec::new(), text });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::OpKind;
+    use crate::run::{Latency, Phase, TargetKind};
+    use trimtab_drive::units::{Bytes, Nanos};
+
+    fn run(name: &str, metrics: &[(&str, Unit, Better, &[f64])]) -> Run {
+        Run {
+            workload: "tree".to_owned(),
+            settings: vec![Field::new("files", "36706")],
+            target: TargetKind::Directory,
+            target_label: name.to_owned(),
+            policy: "none".to_owned(),
+            policy_settings: Vec::new(),
+            seed: 1,
+            provenance: Provenance::Measured,
+            systems: 1,
+            started_unix_ms: 0,
+            tool_version: "0.1.0".to_owned(),
+            complete: true,
+            environment: vec![Field::new("fs.type", "ext4")],
+            specification: Vec::new(),
+            phases: Vec::new(),
+            metrics: metrics
+                .iter()
+                .map(|(name, unit, better, samples)| Metric {
+                    name: (*name).to_owned(),
+                    unit: *unit,
+                    better: *better,
+                    samples: samples.to_vec(),
+                })
+                .collect(),
+            series: Vec::new(),
+            counters: Vec::new(),
+            warnings: Vec::new(),
+            pictures: crate::run::pictures::Pictures::default(),
+        }
+    }
+
+    fn two<'a>(a: &'a [Run], b: &'a [Run]) -> [Side<'a>; 2] {
+        [Side { label: "A", runs: a }, Side { label: "B", runs: b }]
+    }
+
+    #[test]
+    fn the_published_sum_of_four_systems_is_compared_per_system() {
+        let rate = |v| [v];
+        let emc = Run {
+            systems: 4,
+            ..run("EMC VNX, Celerra VG8 gateways", &[("ops_per_s", Unit::OpsPerSecond, Better::Higher, &rate(497_623.0))])
+        };
+        let netapp = run("NetApp FAS6240", &[("ops_per_s", Unit::OpsPerSecond, Better::Higher, &rate(190_675.0))]);
+        let (a, b) = ([emc], [netapp]);
+        let sides = two(&a, &b);
+        let result = against(sides[0], sides[1], &Options::default());
+        let row = &result.figures[0];
+        let each = row.per_system.unwrap();
+        assert_eq!(libm::floor(each.a), 124_405.0, "as published for each system");
+        assert!((row.comparison.ratio.unwrap() - 0.383).abs() < 0.001 && (each.ratio.unwrap() - 1.533).abs() < 0.001);
+        assert_eq!((row.comparison.verdict, each.verdict), (Verdict::CannotTell, Verdict::CannotTell));
+        let warnings = warnings(&sides);
+        assert!(warnings[0].text.contains("sums of independent systems are not one system"), "{warnings:?}");
+    }
+
+    #[test]
+    fn every_setting_and_environment_field_that_differs_is_a_warning_and_no_other() {
+        let mut b = run("B", &[]);
+        b.settings = vec![Field::new("files", "500"), Field::new("tries", "3")];
+        b.environment = vec![Field::new("fs.type", "xfs"), Field::new("interference.bytes", "5 MB")];
+        b.environment.extend([Field::new("drive.temperature", "41 °C"), Field::new("drive.temperature.after", "46 °C")]);
+        b.environment.push(Field::new("drive.1.wear", "3 % of its rated life used"));
+        b.policy = "online".to_owned();
+        let (a, b) = ([run("A", &[])], [b]);
+        let warnings = warnings(&two(&a, &b));
+        let codes: Vec<&str> = warnings.iter().map(|w| w.code.as_str()).collect();
+        let expected = [
+            "differs.settings.files",
+            "differs.settings.tries",
+            "differs.environment.fs.type",
+            "differs.policy",
+            "differs.environment.interference",
+            "differs.environment.drive.health",
+        ];
+        assert_eq!(codes, expected);
+        assert_eq!(warnings[1].text, "setting tries differs: A not set; B 3");
+        assert!(super::warnings(&two(&a, &a)).is_empty());
+    }
+
+    #[test]
+    fn unlike_names_the_workloads_that_differ() {
+        let of = |workload: &str, kind: Option<&str>| Run {
+            workload: workload.to_owned(),
+            settings: kind.map(|kind| Field::new("workload", kind)).into_iter().collect(),
+            ..run("x", &[])
+        };
+        let unlike = |a: &[Run], b: &[Run]| super::unlike(&two(a, b));
+        let (tree, postmark) = ([of("tree", None)], [of("postmark", None)]);
+        assert_eq!(unlike(&tree, &tree), None);
+        assert_eq!(unlike(&tree, &postmark).unwrap(), "A is tree, B is postmark");
+        let simulate = |kind| [of("simulate", Some(kind))];
+        assert_eq!(unlike(&simulate("random"), &simulate("random")), None);
+        assert_eq!(unlike(&simulate("random"), &simulate("zipf")).unwrap(), "A is simulate random, B is simulate zipf");
+        let mixed = [of("tree", None), of("postmark", None)];
+        assert_eq!(unlike(&tree, &mixed).unwrap(), "A is tree, B is tree and postmark");
+        assert_eq!(unlike(&mixed, &mixed).unwrap(), "A is tree and postmark, B is tree and postmark");
+    }
+
+    #[test]
+    fn who_does_not_trim_is_no_quicker_at_it() {
+        let trims = |seconds: &[f64]| run("x", &[(metrics::TRIM_SECONDS, Unit::Seconds, Better::Lower, seconds)]);
+        let verdict = |a: &[f64], b: &[f64]| {
+            let (a, b) = ([trims(a)], [trims(b)]);
+            let sides = two(&a, &b);
+            against(sides[0], sides[1], &Options::default()).figures[0].comparison.verdict
+        };
+        assert_eq!([verdict(&[5.0; 3], &[0.0; 3]), verdict(&[0.0; 3], &[5.0; 3])], [Verdict::Different; 2]);
+        assert_eq!(verdict(&[5.0; 3], &[2.0; 3]), Verdict::Better);
+    }
+
+    #[test]
+    fn modelled_runs_of_one_seed_are_compared_exactly_and_others_are_not() {
+        let one =
+            |provenance, seed, v: f64| Run { provenance, seed, ..run("x", &[("delete.seconds", Unit::Seconds, Better::Lower, &[v])]) };
+        let verdict = |a: &[Run], b: &[Run]| {
+            let sides = two(a, b);
+            against(sides[0], sides[1], &Options::default()).figures[0].comparison.verdict
+        };
+        let modelled = |seed, v| one(Provenance::Modelled, seed, v);
+        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(1, 2.1)]), Verdict::Worse);
+        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(1, 2.0)]), Verdict::Same);
+        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(2, 2.001)]), Verdict::CannotTell, "another seed is another draw");
+        assert_eq!(verdict(&[modelled(1, 2.0)], &[one(Provenance::Measured, 1, 2.001)]), Verdict::CannotTell);
+        let seeds = |v: f64| [modelled(1, v), modelled(2, v * 1.01), modelled(3, v * 0.99)];
+        assert_eq!(verdict(&seeds(2.0), &seeds(2.001)), Verdict::NoDifference, "repeats under several seeds have a spread");
+    }
+
+    #[test]
+    fn that_a_rate_is_not_steady_and_who_was_modelled_is_said_where_rates_are_compared() {
+        let note = Warning { code: "steady-state.not-reached".into(), severity: Severity::Note, facts: vec![], text: "not steady".into() };
+        let a = [Run { provenance: Provenance::Modelled, warnings: vec![note], ..run("x", &[]) }];
+        let b = [Run { provenance: Provenance::Modelled, ..run("x", &[]) }];
+        let said: Vec<String> = warnings(&two(&a, &b)).into_iter().map(|warning| warning.text).collect();
+        assert!(
+            said.contains(&"A: not steady".to_owned()) && said.iter().any(|text| text.starts_with("A and B were modelled")),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn in_which_cell_of_a_study_a_run_stands_is_no_difference() {
+        let of_cell = |cell: &str| Run { environment: vec![Field::new(STUDY_CELL, cell)], ..run("x", &[]) };
+        assert_eq!(warnings(&two(&[of_cell("a")], &[of_cell("b")])), []);
+    }
+
+    #[test]
+    fn repeats_of_several_runs_are_taken_together() {
+        let one = |v: f64| run("x", &[("delete.seconds", Unit::Seconds, Better::Lower, &[v])]);
+        let (a, b) = ([one(40.0), one(41.0), one(40.5)], [one(0.6), one(0.7), one(0.65)]);
+        let sides = two(&a, &b);
+        let result = against(sides[0], sides[1], &Options::default());
+        assert_eq!((result.figures[0].repeats, result.figures[0].comparison.verdict), ((3, 3), Verdict::Better));
+        assert!(result.not_shared.is_empty());
+        let odd = [run("y", &[("other", Unit::Count, Better::Neither, &[1.0])])];
+        let result = against(sides[0], Side { label: "C", runs: &odd }, &Options::default());
+        assert!(result.figures.is_empty());
+        assert_eq!(result.not_shared, ["delete.seconds", "other"]);
+    }
+
+    #[test]
+    fn latency_percentiles_need_enough_operations() {
+        let phase = |n: u64| {
+            let mut histogram = Histogram::new();
+            histogram.record_n(Nanos(1000), n);
+            Phase {
+                name: "p".to_owned(),
+                started: Nanos::ZERO,
+                took: Nanos(1),
+                ops: Vec::new(),
+                read: Bytes::ZERO,
+                written: Bytes::ZERO,
+                latencies: vec![Latency { kind: OpKind::Read, part: LatencyPart::Total, histogram }],
+                discards: None,
+            }
+        };
+        let with = |phases| Run { phases, ..run("x", &[]) };
+        let names = |run: &Run| latency_metrics(run).iter().map(|m| (m.name.clone(), m.samples.len())).collect::<Vec<_>>();
+        assert_eq!(names(&with(vec![phase(9)])), []);
+        assert_eq!(names(&with(vec![phase(2000), phase(999)])), [("p.read.p50".to_owned(), 2)]);
+        assert_eq!(names(&with(vec![phase(10_000)])).len(), 3);
+    }
+
+    #[test]
+    fn interrupted_and_disturbed_runs_are_named() {
+        let mut a = run("A", &[]);
+        a.complete = false;
+        let own = Warning { code: "x".to_owned(), severity: Severity::Caution, facts: Vec::new(), text: "others wrote".to_owned() };
+        a.warnings = vec![own];
+        let (a, b) = ([a], [run("B", &[])]);
+        let found = warnings(&two(&a, &b));
+        assert_eq!(found.iter().map(|w| w.code.as_str()).collect::<Vec<_>>(), ["run.incomplete", "x"]);
+        assert_eq!(found[1].text, "A: others wrote");
+    }
+}

@@ -1,0 +1,194 @@
+//! `adaptive`: everything at once when enough has been written for it to be worth the while.
+
+use super::counter::Written;
+use super::pass::Pass;
+use super::{Action, Observation, Policy, State};
+use trimtab_drive::units::{Bytes, Nanos};
+
+/// Settings of [`Adaptive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdaptiveSettings {
+    /// Per cent of the free space that must have been written since the last pass began. Default 75, as ChromeOS has it: by then most of
+    /// the free space may have been written once since it was trimmed, and the drive is about to run out of blocks it knows to be free.
+    pub share_percent: u32,
+    /// A pass begins at least this long after the one before. Default 1 min.
+    pub at_most_every: Nanos,
+    /// A pass begins at the latest this long after the one before, whatever the counter says: it may not advance at all.
+    /// Default 7 days.
+    pub at_least_every: Nanos,
+    /// The counter is looked at this often. Default 10 s.
+    pub poll: Nanos,
+    /// Leave smaller free extents alone. Default 0.
+    pub min_extent: Bytes,
+    /// Trim on battery too. Default no.
+    pub on_battery: bool,
+}
+
+impl Default for AdaptiveSettings {
+    fn default() -> Self {
+        Self {
+            share_percent: 75,
+            at_most_every: Nanos::from_secs(60),
+            at_least_every: Nanos::from_secs(7 * 86_400),
+            poll: Nanos::from_secs(10),
+            min_extent: Bytes::ZERO,
+            on_battery: false,
+        }
+    }
+}
+
+/// Trims all windows, one after the other without pause, when the bytes written since the last pass reach a share of the free space.
+///
+/// With a counter that advances in steps it fires within one step of the threshold, on either side.
+#[derive(Clone, Debug)]
+pub struct Adaptive {
+    settings: AdaptiveSettings,
+    trigger: Trigger,
+    pass: Pass,
+}
+
+impl Adaptive {
+    /// The policy, as it was when `state` was taken.
+    #[must_use]
+    pub fn new(settings: AdaptiveSettings, state: &State) -> Self {
+        Self { settings, trigger: Trigger::restore(state), pass: Pass::restore(state) }
+    }
+}
+
+impl Policy for Adaptive {
+    fn name(&self) -> &'static str {
+        "adaptive"
+    }
+
+    fn decide(&mut self, observation: &Observation<'_>) -> Action {
+        self.pass.settle(observation);
+        self.trigger.observe(observation);
+        if observation.forced {
+            self.trigger.fired(observation.now);
+        }
+        self.pass.request(observation.forced);
+        if !self.pass.forced() && (observation.shutting_down || (observation.on_battery && !self.settings.on_battery)) {
+            return Action::Nothing;
+        }
+        let AdaptiveSettings { share_percent, at_most_every, at_least_every, .. } = self.settings;
+        if !self.pass.running() && self.trigger.due(observation, share_percent, at_most_every, at_least_every) {
+            self.trigger.fired(observation.now);
+            self.pass.start();
+        }
+        self.pass
+            .drive(observation, self.settings.min_extent)
+            .unwrap_or(Action::WaitUntil(observation.now.saturating_add(self.settings.poll)))
+    }
+
+    fn pass(&self) -> &Pass {
+        &self.pass
+    }
+
+    fn state(&self) -> State {
+        let mut state = State::default();
+        self.pass.save(&mut state);
+        self.trigger.save(&mut state);
+        state
+    }
+}
+
+/// When a pass is worth the while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trigger {
+    written: Written,
+    /// When the last pass began, or when the policy first looked.
+    started: Option<Nanos>,
+    /// A pass has begun at `started`: the least distance counts from there.
+    fired: bool,
+}
+
+impl Trigger {
+    pub(super) fn restore(state: &State) -> Self {
+        Self {
+            written: Written::restore(state),
+            started: state.nanos("trigger.started"),
+            fired: state.get("trigger.fired").is_some_and(|fired| fired != 0),
+        }
+    }
+
+    pub(super) fn save(&self, state: &mut State) {
+        self.written.save(state);
+        state.set_some("trigger.started", self.started.map(|instant| instant.0));
+        state.set("trigger.fired", u64::from(self.fired));
+    }
+
+    pub(super) fn observe(&mut self, observation: &Observation<'_>) {
+        self.written.observe(observation.written);
+        // A clock that went back (restored from another machine) must not postpone the next pass for ever.
+        self.started = Some(self.started.map_or(observation.now, |started| started.min(observation.now)));
+    }
+
+    /// Whether a pass should begin.
+    pub(super) fn due(&self, observation: &Observation<'_>, share_percent: u32, at_most_every: Nanos, at_least_every: Nanos) -> bool {
+        let Some(started) = self.started else { return false };
+        let ago = observation.now.saturating_sub(started);
+        if ago >= at_least_every {
+            return true;
+        }
+        if self.fired && ago < at_most_every {
+            return false;
+        }
+        let threshold = u128::from(observation.free.0) * u128::from(share_percent) / 100;
+        // Something must have been written: a full filesystem that nobody writes to is not trimmed again and again.
+        self.written.since().is_some_and(|since| since > Bytes::ZERO && u128::from(since.0) >= threshold)
+    }
+
+    /// What was written since the last pass began; `None` if there was none, or nobody counts.
+    pub(super) fn written_since_a_pass(&self) -> Option<Bytes> {
+        self.written.since().filter(|_| self.fired)
+    }
+
+    /// A pass begins. What is written from here on counts for the next one: this one may be past the place where it is freed.
+    pub(super) fn fired(&mut self, now: Nanos) {
+        self.started = Some(now);
+        self.fired = true;
+        self.written.restart();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At `now`, with `written` bytes so far and 1,000 free.
+    fn at(now: u64, written: u64) -> Observation<'static> {
+        Observation { written: Some(Bytes(written)), free: Bytes(1000), ..Observation::of(Nanos(now), &[]) }
+    }
+
+    /// Three quarters of the free space, at most every 10 and at least every 100.
+    fn due(trigger: &mut Trigger, now: u64, written: u64) -> bool {
+        trigger.observe(&at(now, written));
+        trigger.due(&at(now, written), 75, Nanos(10), Nanos(100))
+    }
+
+    #[test]
+    fn a_pass_is_due_by_what_was_written_and_by_time() {
+        let mut trigger = Trigger::default();
+        assert!(!trigger.due(&at(500, 5000), 75, Nanos(10), Nanos(100)), "before the first look");
+        assert!(!due(&mut trigger, 500, 5000));
+        assert!(!due(&mut trigger, 501, 5749) && due(&mut trigger, 502, 5750), "750 of 1,000, and no distance before the first pass");
+        trigger.fired(Nanos(510));
+        assert!(!due(&mut trigger, 515, 6400) && !due(&mut trigger, 519, 6500), "ten apart, though enough was written");
+        assert!(due(&mut trigger, 520, 6500), "just ten");
+        trigger.fired(Nanos(530));
+        assert!(!due(&mut trigger, 629, 6500) && due(&mut trigger, 630, 6500), "a hundred, though nothing was written");
+        // A clock that went back counts from there.
+        assert!(!due(&mut trigger, 200, 6500) && !due(&mut trigger, 299, 6500) && due(&mut trigger, 300, 6500));
+    }
+
+    #[test]
+    fn a_full_filesystem_that_nobody_writes_to_is_not_trimmed_again_and_again() {
+        let full = |written| Observation { free: Bytes::ZERO, ..at(20, written) };
+        let mut trigger = Trigger::default();
+        trigger.observe(&full(0));
+        trigger.fired(Nanos(0));
+        assert!(!trigger.due(&full(0), 75, Nanos(10), Nanos(100)));
+        trigger.observe(&full(1));
+        assert!(trigger.due(&full(1), 75, Nanos(10), Nanos(100)));
+    }
+}

@@ -1,0 +1,277 @@
+//! What trims cost: a fixed cost of each and a cost of each byte, fitted as they come by recursive least squares with forgetting, and the
+//! standard error that the fit leaves. Neither cost is below zero. Deviations are taken to be in proportion to the cost: how much of a range the
+//! drive holds, and what else it does meanwhile, counts for more the longer a trim takes.
+//!
+//! A cost of free extents is not told apart: a command of Linux is one range, and nobody counts them otherwise.
+
+use crate::policy::State;
+use trimtab_drive::units::{Bytes, Nanos};
+use alloc::format;
+use core::fmt;
+
+/// So many observations are remembered, older ones ever less: enough for two parameters and their error, few enough to follow a drive that fills up.
+pub(super) const MEMORY: f64 = 32.0;
+/// The upper bound lies this many standard errors above what is expected: one of forty exceeds it, if deviations are normal.
+const SIGMAS: f64 = 2.0;
+/// Before deviations were seen, costs are taken to deviate by this share of themselves; it counts as one observation.
+const SPREAD: f64 = 0.1;
+/// What differs by more than this factor from what is expected has a cause of its own until it comes again: others, or another drive.
+pub(super) const GROSS: f64 = 2.0;
+
+/// What a trim policy has learned of the cost of trims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrimCost {
+    /// Of a command, whatever its size.
+    pub command: Nanos,
+    /// Of each MiB more.
+    pub mib: Nanos,
+    /// Standard error of the next command's cost, at the size that is usual.
+    pub error: Nanos,
+}
+
+impl fmt::Display for TrimCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.error > self.command {
+            let most = self.command.saturating_add(self.error).saturating_add(self.error);
+            return write!(f, "up to {most} a command (not known closer) and {} a MiB", self.mib);
+        }
+        write!(f, "{} ± {} a command and {} a MiB", self.command, self.error, self.mib)
+    }
+}
+
+/// One observation: bytes and nanoseconds.
+type Sample = (f64, f64);
+
+/// The fit: weighted means, and sums of squares around them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct CostFit {
+    /// Observations, each 1 when it came.
+    count: f64,
+    /// Their weights together, each one by the square of the cost that was expected of it.
+    weight: f64,
+    bytes: f64,
+    nanos: f64,
+    bytes_bytes: f64,
+    bytes_nanos: f64,
+    nanos_nanos: f64,
+    /// The largest of which the cost was seen, in bytes.
+    largest: f64,
+    /// The last.
+    last: f64,
+    /// One that was grossly dearer than expected and is kept out, and how many came after it.
+    odd: Option<(Sample, u32)>,
+}
+
+impl CostFit {
+    /// Takes that `bytes` took `nanos`.
+    pub(super) fn add(&mut self, bytes: f64, nanos: f64) {
+        self.last = bytes;
+        let Some((lower, upper)) = self.plausible(bytes) else { return self.fit(bytes, nanos) };
+        let since = self.odd.map(|(_, since)| since);
+        if nanos > upper * GROSS {
+            match self.odd.replace(((bytes, nanos), 0)).map(|(odd, _)| odd).zip(since) {
+                // Twice in a row: it is so from now on. Rises are believed at once, falls as fast as memory fades.
+                Some((odd, 0)) => self.begin_again(&[odd, (bytes, nanos)]),
+                Some((odd, since)) if f64::from(since) < MEMORY => {
+                    self.odd = None;
+                    [odd, (bytes, nanos)].into_iter().for_each(|(bytes, nanos)| self.fit(bytes, nanos));
+                }
+                _ => {}
+            }
+            return;
+        }
+        if self.count <= 1.0 && nanos * GROSS < lower {
+            // The first was the odd one.
+            let first = (self.bytes, self.nanos);
+            self.begin_again(&[(bytes, nanos)]);
+            self.odd = Some((first, 0));
+            return;
+        }
+        self.odd = self.odd.map(|(odd, since)| (odd, since.saturating_add(1)));
+        self.fit(bytes, nanos);
+    }
+
+    fn begin_again(&mut self, samples: &[Sample]) {
+        *self = Self { last: self.last, ..Self::default() };
+        samples.iter().for_each(|(bytes, nanos)| self.fit(*bytes, *nanos));
+    }
+
+    fn fit(&mut self, bytes: f64, nanos: f64) {
+        let keep = 1.0 - 1.0 / MEMORY;
+        let expected = if self.known() { self.expected(bytes) } else { nanos }.max(1.0);
+        let weight = 1.0 / (expected * expected);
+        self.count = self.count * keep + 1.0;
+        self.weight = self.weight * keep + weight;
+        // Exactly 1 for the first.
+        let share = weight / self.weight;
+        let (off_bytes, off_nanos) = (bytes - self.bytes, nanos - self.nanos);
+        self.bytes += off_bytes * share;
+        self.nanos += off_nanos * share;
+        self.bytes_bytes = self.bytes_bytes * keep + weight * off_bytes * (bytes - self.bytes);
+        self.bytes_nanos = self.bytes_nanos * keep + weight * off_bytes * (nanos - self.nanos);
+        self.nanos_nanos = self.nanos_nanos * keep + weight * off_nanos * (nanos - self.nanos);
+        self.largest = self.largest.max(bytes);
+    }
+
+    pub(super) fn known(&self) -> bool {
+        self.count > 0.0
+    }
+
+    /// Observations that count, faded ones in part.
+    pub(super) const fn count(&self) -> f64 {
+        self.count
+    }
+
+    /// The largest of which the cost was seen.
+    pub(super) const fn largest(&self) -> f64 {
+        self.largest
+    }
+
+    /// The size to reckon with: the mean, or the last if that was larger.
+    pub(super) fn typical(&self) -> f64 {
+        self.bytes.max(self.last)
+    }
+
+    /// Nanoseconds of a command and of each byte: least squares with neither below zero.
+    pub(super) fn line(&self) -> (f64, f64) {
+        let slope = if self.varied() { (self.bytes_nanos / self.bytes_bytes).max(0.0) } else { 0.0 };
+        let fixed = self.nanos - slope * self.bytes;
+        if fixed >= 0.0 {
+            return (fixed, slope);
+        }
+        // Through nothing for nothing.
+        let (product, square) =
+            (self.bytes_nanos + self.weight * self.bytes * self.nanos, self.bytes_bytes + self.weight * self.bytes * self.bytes);
+        (0.0, product / square)
+    }
+
+    /// Nanoseconds that `bytes` are expected to take.
+    pub(super) fn expected(&self, bytes: f64) -> f64 {
+        let (fixed, slope) = self.line();
+        fixed + slope * bytes
+    }
+
+    /// What lies within what is known, whatever the cost of a byte is: none, or all there is.
+    fn plausible(&self, bytes: f64) -> Option<(f64, f64)> {
+        let in_proportion = if self.bytes > 0.0 { self.nanos * bytes / self.bytes } else { self.nanos };
+        let expected = self.expected(bytes);
+        self.known().then(|| (expected.min(self.nanos).min(in_proportion), expected.max(self.nanos).max(in_proportion)))
+    }
+
+    /// How much less than `count` tells, because observations fade: the sum of squares of weights by their sum.
+    fn fading(&self) -> f64 {
+        (2.0 - self.count / MEMORY) / (2.0 - 1.0 / MEMORY)
+    }
+
+    /// Standard deviation of one observation from the line, as a share of its cost.
+    fn deviation(&self) -> f64 {
+        let (fixed, slope) = self.line();
+        let off = self.nanos - fixed - slope * self.bytes;
+        let squares = self.nanos_nanos - 2.0 * slope * self.bytes_nanos + slope * slope * self.bytes_bytes + self.weight * off * off;
+        let freedom = (self.count - 2.0 * self.fading()).max(0.0);
+        libm::sqrt((squares.max(0.0) + SPREAD * SPREAD) / (freedom + 1.0))
+    }
+
+    /// Standard error of what `bytes` will take, in nanoseconds: the deviation of one, and what is not known of the line.
+    pub(super) fn error(&self, bytes: f64) -> f64 {
+        self.error_around(bytes, self.expected(bytes), self.deviation())
+    }
+
+    /// The same where what is `expected` of it and the `deviation` of one are known.
+    fn error_around(&self, bytes: f64, expected: f64, deviation: f64) -> f64 {
+        let off = bytes - self.bytes;
+        let leverage = if self.varied() { off * off / self.bytes_bytes } else { 0.0 };
+        let unknown = if self.known() { self.fading() * (1.0 / self.weight + leverage) } else { 0.0 };
+        deviation * libm::sqrt(expected * expected + unknown)
+    }
+
+    /// Whether more than one size was seen.
+    pub(super) fn varied(&self) -> bool {
+        self.bytes_bytes > 0.0
+    }
+
+    /// What `bytes` are not expected to exceed: [`SIGMAS`] standard errors above what is expected, but no more than what follows from neither cost
+    /// being below zero, which is all there is while only one size is known.
+    pub(super) fn upper(&self, bytes: f64) -> f64 {
+        self.uppers()(bytes)
+    }
+
+    /// The same of any number of bytes; what does not depend on them is worked out once.
+    fn uppers(&self) -> impl Fn(f64) -> f64 {
+        let ((fixed, slope), deviation) = (self.line(), self.deviation());
+        let level = self.nanos + SIGMAS * self.error(self.bytes);
+        move |bytes| {
+            let bound = if bytes > self.bytes && self.bytes > 0.0 { level * bytes / self.bytes } else { level };
+            if !self.varied() {
+                return bound;
+            }
+            let expected = fixed + slope * bytes;
+            (expected + SIGMAS * self.error_around(bytes, expected, deviation)).min(bound)
+        }
+    }
+
+    /// The largest size from `least` to `most` whose upper bound is within `limit_ns`; `least` if none is.
+    pub(super) fn largest_within(&self, limit_ns: f64, least: u64, most: u64) -> u64 {
+        let (upper, mut fits, mut above) = (self.uppers(), least, most.saturating_add(1));
+        while above - fits > 1 {
+            let middle = fits + (above - fits) / 2;
+            if upper(middle as f64) <= limit_ns { fits = middle } else { above = middle }
+        }
+        fits
+    }
+
+    /// The size that is expected to take `nanos`, however large if bytes cost nothing; in proportion to the only size that was seen, if there is only one.
+    pub(super) fn expected_within(&self, nanos: f64) -> f64 {
+        let (fixed, slope) = if self.varied() { self.line() } else { (0.0, self.nanos / self.bytes) };
+        if slope > 0.0 { (nanos - fixed) / slope } else { f64::INFINITY }
+    }
+
+    /// As people read it; `None` before anything was seen.
+    pub(super) fn shown(&self) -> Option<TrimCost> {
+        let (fixed, slope) = self.line();
+        let nanos = |nanos: f64| Nanos(libm::round(nanos) as u64);
+        let mib = Bytes(1 << 20).as_f64();
+        self.known().then(|| TrimCost { command: nanos(fixed), mib: nanos(slope * mib), error: nanos(self.error(self.typical())) })
+    }
+
+    /// Its numbers are kept bit by bit, so that a policy goes on after a restart exactly as it would have.
+    pub(super) fn save(&self, what: &str, state: &mut State) {
+        if self.known() {
+            self.clone().numbers().into_iter().for_each(|(name, number)| state.set(&format!("idle.{what}.{name}"), number.to_bits()));
+        }
+    }
+
+    /// What was saved, if it can be.
+    pub(super) fn restore(what: &str, state: &State) -> Self {
+        let mut fit = Self::default();
+        let complete = fit.numbers().into_iter().all(|(name, number)| {
+            let kept = state.get(&format!("idle.{what}.{name}")).map(f64::from_bits);
+            kept.inspect(|kept| *number = *kept).is_some()
+        });
+        if complete && fit.is_sound() { fit } else { Self::default() }
+    }
+
+    fn numbers(&mut self) -> [(&'static str, &mut f64); 9] {
+        [
+            ("count", &mut self.count),
+            ("weight", &mut self.weight),
+            ("bytes", &mut self.bytes),
+            ("nanos", &mut self.nanos),
+            ("bytes-bytes", &mut self.bytes_bytes),
+            ("bytes-nanos", &mut self.bytes_nanos),
+            ("nanos-nanos", &mut self.nanos_nanos),
+            ("largest", &mut self.largest),
+            ("last", &mut self.last),
+        ]
+    }
+
+    /// What a file says may be anything.
+    fn is_sound(&self) -> bool {
+        let positive = [self.weight, self.bytes, self.nanos, self.bytes_bytes, self.nanos_nanos, self.largest, self.last];
+        let within = |number: &f64| (0.0..1e40).contains(number);
+        positive.iter().all(within) && within(&self.bytes_nanos.abs()) && self.weight > 0.0 && (1.0..=MEMORY).contains(&self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Synthetic costs whose parameters are known, against least squares by normal equations.
+
+use super::*;
+use trimtab_drive::rng::Stream;
+use alloc::vec::Vec;
+
+const MIB: f64 = 1_048_576.0;
+
+fn size(rng: &mut Stream) -> f64 {
+    65_536.0 * libm::exp(rng.unit() * libm::log(1024.0))
+}
+
+/// Weights, intercept, slope and weighted sum of squares, by the normal equations over all observations: each weighs one by the square of what those
+/// before it let expect, and the newest 32 of 31 parts of the one before.
+fn by_normal_equations(samples: &[Sample]) -> (Vec<f64>, f64, f64, f64) {
+    let mut expected: Vec<f64> = Vec::new();
+    let mut line = (samples[0].1, 0.0);
+    let mut weights = Vec::new();
+    for n in 0..samples.len() {
+        expected.push(line.0 + line.1 * samples[n].0);
+        let age = |i: usize| libm::pow(1.0 - 1.0 / MEMORY, (n - i) as f64);
+        weights = (0..=n).map(|i| age(i) / (expected[i] * expected[i])).collect();
+        let sum = |term: &dyn Fn(Sample) -> f64| (0..=n).map(|i| weights[i] * term(samples[i])).sum::<f64>();
+        let (w, x, y) = (sum(&|_| 1.0), sum(&|s| s.0 / MIB), sum(&|s| s.1));
+        let (xx, xy) = (sum(&|s| s.0 / MIB * s.0 / MIB), sum(&|s| s.0 / MIB * s.1));
+        let determinant = w * xx - x * x;
+        line = ((xx * y - x * xy) / determinant, (w * xy - x * y) / determinant / MIB);
+        // Neither below zero.
+        if n == 0 || line.1 < 0.0 {
+            line = (y / w, 0.0);
+        } else if line.0 < 0.0 {
+            line = (0.0, xy / xx / MIB);
+        }
+    }
+    let off = |s: &Sample| s.1 - line.0 - line.1 * s.0;
+    let squares = samples.iter().zip(&weights).map(|(s, weight)| weight * off(s) * off(s)).sum();
+    (weights, line.0, line.1, squares)
+}
+
+fn close(a: f64, b: f64, relative: f64) -> bool {
+    (a - b).abs() <= relative * a.abs().max(b.abs())
+}
+
+#[test]
+fn the_fit_is_least_squares_with_fading_weights() {
+    for seed in 0..50 {
+        let mut rng = Stream::new(seed, "costs");
+        let mut fit = CostFit::default();
+        let samples: Vec<Sample> = (0..3 + seed * 2)
+            .map(|_| (size(&mut rng), rng.normal()))
+            .map(|(bytes, deviation)| (bytes, (150_000.0 + 4_000.0 * bytes / MIB) * (1.0 + 0.05 * deviation)))
+            .collect();
+        samples.iter().for_each(|(bytes, nanos)| fit.add(*bytes, *nanos));
+        let (weights, fixed, slope, squares) = by_normal_equations(&samples);
+        assert!(close(fit.line().0, fixed, 1e-6) && (fit.line().1 - slope).abs() * MIB < 1e-2, "{seed}: {:?} {fixed} {slope}", fit.line());
+        assert!(close(fit.weight, weights.iter().sum(), 1e-6), "{seed}");
+        // The deviation is that sum, with the one observation that stands for what is expected beforehand.
+        let age = |power: i32| (0..samples.len()).map(|n| libm::pow(1.0 - 1.0 / MEMORY, (n as f64) * f64::from(power))).sum::<f64>();
+        let freedom = age(1) - 2.0 * age(2) / age(1);
+        let variance = (squares + SPREAD * SPREAD) / (1.0 + freedom.max(0.0));
+        assert!(close(fit.deviation() * fit.deviation(), variance, 1e-6), "{seed}: {} {variance}", fit.deviation());
+    }
+}
+
+#[test]
+fn what_is_known_is_recovered_within_the_stated_error_as_often_as_that_says() {
+    // A cost a command, one a MiB, and by how much both deviate.
+    for (command_ns, mib_ns, share) in
+        [(150_000.0, 0.0, 0.05), (150_000.0, 4_000.0, 0.2), (3_500_000.0, 30_000.0, 0.1), (1_000.0, 900.0, 0.15)]
+    {
+        let size = |rng: &mut Stream| MIB * (1.0 + 6.0 * rng.unit());
+        let (mut within, mut above, mut next, mut lines) = (0, 0, 0, 0);
+        for seed in 0..400 {
+            let mut rng = Stream::new(seed, "coverage");
+            let mut fit = CostFit::default();
+            let cost = |bytes: f64, rng: &mut Stream| (command_ns + mib_ns * bytes / MIB) * (1.0 + share * rng.normal());
+            for _ in 0..60 {
+                let bytes = size(&mut rng);
+                let nanos = cost(bytes, &mut rng);
+                fit.add(bytes, nanos.max(0.0));
+            }
+            let bytes = size(&mut rng);
+            let (nanos, expected, error) = (cost(bytes, &mut rng), fit.expected(bytes), fit.error(bytes));
+            within += u32::from((nanos - expected).abs() <= error);
+            above += u32::from(nanos > fit.upper(bytes));
+            next += 1;
+            // The line itself, where it is known best, is known better than that.
+            let truth = command_ns + mib_ns * fit.bytes / MIB;
+            lines += u32::from((fit.expected(fit.bytes) - truth).abs() <= SIGMAS * fit.deviation() * libm::sqrt(fit.fading() / fit.weight));
+        }
+        // A normal deviation lies within one standard error 68.3 % of the time, and above two 2.3 % of it. Three standard deviations of 400 draws are 7 and 2.3 %.
+        let part = |n: u32| f64::from(n) / f64::from(next);
+        assert!((0.613..0.753).contains(&part(within)), "{command_ns} {mib_ns} {share}: {within} of {next} within one");
+        assert!(part(above) <= 0.046, "{command_ns} {mib_ns} {share}: {above} of {next} above the bound");
+        assert!(part(lines) >= 0.92, "{command_ns} {mib_ns} {share}: {lines} of {next} lines");
+    }
+}
+
+#[test]
+fn one_size_says_what_others_cost_at_most_and_neither_cost_is_below_zero() {
+    let mut fit = CostFit::default();
+    fit.add(65_536.0, 100_000.0);
+    // A tenth of it, one observation: the next one is off by as much again.
+    let level = 100_000.0 * (1.0 + SIGMAS * SPREAD * libm::sqrt(2.0));
+    assert!(close(fit.upper(65_536.0), level, 1e-12) && close(fit.upper(4096.0), level, 1e-12));
+    assert!(close(fit.upper(655_360.0), level * 10.0, 1e-12), "all of it may be a cost of bytes");
+    assert_eq!(fit.largest_within(1e6, 65_536, 1 << 30), (65_536.0 * 1e6 / level) as u64);
+    assert_eq!((fit.largest_within(1e5, 65_536, 1 << 30), fit.largest_within(1e9, 65_536, 1 << 20)), (65_536, 1 << 20));
+    // Less for more: no cost of bytes.
+    fit.add(131_072.0, 90_000.0);
+    assert_eq!(fit.line().1, 0.0);
+    assert!(close(fit.line().0, fit.nanos, 1e-12));
+    // More than in proportion: no cost of commands, and least squares through nothing for nothing.
+    let mut fit = CostFit::default();
+    let samples = [(1.0, 10.0), (2.0, 30.0), (3.0, 50.0)];
+    samples.iter().for_each(|(bytes, nanos)| fit.fit(*bytes, *nanos));
+    let (_, fixed, slope, _) = by_normal_equations(&samples);
+    assert!(fixed == 0.0 && fit.line().0 == 0.0 && close(fit.line().1, slope, 1e-12), "{} {slope}", fit.line().1);
+}
+
+#[test]
+fn one_that_is_grossly_off_is_kept_out_and_two_in_a_row_are_believed() {
+    let cheap = |fit: &mut CostFit, n| (0..n).for_each(|_| fit.add(MIB, 1000.0));
+    let mut fit = CostFit::default();
+    cheap(&mut fit, 5);
+    let before = fit.clone();
+    fit.add(MIB, 2001.0);
+    assert_eq!((fit.expected(MIB), fit.count), (before.expected(MIB), before.count));
+    fit.add(MIB, 9000.0);
+    assert!((2001.0..9000.0).contains(&fit.expected(MIB)) && fit.upper(MIB) > 9000.0 && fit.count < 2.0, "the drive is another now");
+    // Not in a row: they are part of what it costs.
+    let mut fit = before.clone();
+    fit.add(MIB, 9000.0);
+    cheap(&mut fit, 3);
+    assert!(close(fit.expected(MIB), 1000.0, 1e-12));
+    fit.add(MIB, 9000.0);
+    assert!(fit.expected(MIB) > 2000.0 && fit.upper(MIB) > 9000.0, "{fit:?}");
+    // Unless the other one is forgotten.
+    let mut fit = before.clone();
+    fit.add(MIB, 9000.0);
+    cheap(&mut fit, 32);
+    fit.add(MIB, 9000.0);
+    assert!(close(fit.expected(MIB), 1000.0, 1e-12));
+    // Twice the size may cost twice as much: nothing odd about it.
+    let mut fit = before;
+    fit.add(8.0 * MIB, 8000.0);
+    assert!(fit.odd.is_none() && fit.expected(8.0 * MIB) > 7000.0, "{fit:?}");
+    // If the first was the odd one, it is the second that counts, and another like the first brings that back.
+    let mut fit = CostFit::default();
+    fit.add(MIB, 6000.0);
+    fit.add(MIB, 50.0);
+    assert!(close(fit.expected(MIB), 50.0, 1e-12));
+    fit.add(MIB, 6000.0);
+    assert!(close(fit.expected(MIB), 6000.0, 1e-12));
+}
+
+#[test]
+fn a_drive_that_becomes_cheaper_is_believed_as_memory_fades() {
+    let mut fit = CostFit::default();
+    (0..100).for_each(|_| fit.add(MIB, 8000.0));
+    (0..22).for_each(|_| fit.add(MIB, 1000.0));
+    // 31 of 32 stay each time: a half after 22, if all weigh the same, and the later ones weigh more.
+    assert!((1500.0..4500.0).contains(&fit.expected(MIB)), "{}", fit.expected(MIB));
+    (0..200).for_each(|_| fit.add(MIB, 1000.0));
+    assert!(fit.upper(MIB) < 1200.0, "{}", fit.upper(MIB));
+}
+
+#[test]
+fn what_was_saved_is_the_same_again_and_nonsense_is_nothing() {
+    let mut fit = CostFit::default();
+    [(65_536.0, 1e5), (1e6, 1.3e5), (3e6, 1.7e5)].iter().for_each(|(bytes, nanos)| fit.add(*bytes, *nanos));
+    let mut state = State::default();
+    fit.save("commands", &mut state);
+    assert_eq!((CostFit::restore("commands", &state), CostFit::restore("parts", &state)), (fit, CostFit::default()));
+    for (name, value) in [("weight", f64::NAN), ("bytes", -1.0), ("nanos", f64::INFINITY), ("largest", f64::NAN)] {
+        let mut wrong = state.clone();
+        wrong.set(&format!("idle.commands.{name}"), value.to_bits());
+        assert_eq!(CostFit::restore("commands", &wrong), CostFit::default(), "{name} {value}");
+    }
+    let mut unknown = State::default();
+    CostFit::default().save("commands", &mut unknown);
+    assert_eq!(unknown, State::default());
+}
+
+#[test]
+fn people_read_a_cost_of_each_command_its_error_and_a_cost_of_bytes() {
+    let mut fit = CostFit::default();
+    assert_eq!(fit.shown(), None);
+    (0..40).for_each(|n| fit.add(f64::from(1 + n % 8) * MIB, 150_000.0 + 400.0 * f64::from(1 + n % 8)));
+    let shown = fit.shown().unwrap();
+    assert_eq!((shown.command, shown.mib), (Nanos(150_000), Nanos(400)));
+    let text = alloc::string::ToString::to_string(&TrimCost { error: Nanos(20_000), ..shown });
+    assert_eq!(text, "150 µs ± 20.0 µs a command and 400 ns a MiB");
+    let unknown = TrimCost { command: Nanos::ZERO, error: Nanos::from_micros(1700), mib: Nanos(400) };
+    assert_eq!(alloc::string::ToString::to_string(&unknown), "up to 3.40 ms a command (not known closer) and 400 ns a MiB");
+}

@@ -1,0 +1,543 @@
+//! How many requests of others a command is expected to meet, and how many have: so few that hardly anybody notices.
+//!
+//! What is known of others is how many requests they have made and since when there has been none. From that follows how long the gaps between their
+//! requests are, and so how likely it is that one ends while a command runs: next to nothing in the middle of a gap of a regular load, as much as the share of the
+//! time that commands take where requests come at random. An account gets a share of each request that others make ([`IdleSettings::met_per_mille`]), and each that came while a command ran is
+//! paid from it; a command is sent where what it is expected to meet is there.
+
+use super::IdleSettings;
+use super::moments::Moments;
+use crate::policy::Observation;
+use trimtab_drive::units::Nanos;
+use alloc::boxed::Box;
+
+/// Besides those that settings allow, one in so many nanoseconds may be met, however few there are.
+const ONE_IN_NS: f64 = 600e9;
+/// No more than this is saved up: what was not used before a pass is not for the pass. It has to be one at least, or the end of a gap could never be met.
+const SAVED_MAX: f64 = 1.0;
+/// So many gaps are remembered, older ones ever less.
+const MEMORY: f64 = 256.0;
+/// Gaps that ended between two looks count as gaps of their mean length, but for no more than so many.
+const UNSEEN_MAX: f64 = 16.0;
+/// Before so many looks at which there had been requests, quiet decides as well.
+const SEEN_MIN: u32 = 16;
+/// What is thought before any gap was seen counts as so many: that a gap of any length ends within as much time again in one of two cases.
+const PRIOR: f64 = 0.5;
+/// What is seen of lengths up to so many times shorter and longer counts for a length, too.
+const AROUND: f64 = 1.5;
+/// The rate of requests is that of about this time.
+const RATE_OVER_NS: f64 = 1e9;
+/// Others are there if there was a request within this time.
+const LATELY: Nanos = Nanos::from_secs(10);
+/// Before so many gaps were seen from their beginning to their end it is only looked, so many times within one, but no longer than this.
+const WHOLE_MIN: u32 = 64;
+const LOOKS_A_GAP: f64 = 8.0;
+const LEARNING: Nanos = Nanos::from_secs(1);
+/// How often it is looked again, whether a command may be sent.
+const LOOK_LEAST: Nanos = Nanos::from_micros(500);
+const LOOK_MOST: Nanos = Nanos::from_millis(100);
+/// A command that a gap ended in is taken to have met no more than so many: what begins then may be thousands, which wait for each other.
+const MET_MOST: f64 = 64.0;
+/// And one that was sent while others came, no more than so many times those who come at that rate.
+const MET_TIMES: f64 = 2.0;
+/// Where looks can be so many times shorter than gaps, it is soon known where in one a moment is.
+const LOOKS_KNOW: f64 = 4.0;
+/// Each of the buckets is a quarter of an octave.
+const PER_OCTAVE: u32 = 4;
+const BUCKETS: usize = 64 * PER_OCTAVE as usize;
+
+/// Lengths of gaps, in buckets.
+#[derive(Clone, Debug)]
+struct Lengths {
+    counts: Box<[f64; BUCKETS]>,
+    /// The buckets in use: from the first to behind the last.
+    first: usize,
+    last: usize,
+    /// What the next gap counts; it grows instead of the others fading.
+    weight: f64,
+}
+
+impl Lengths {
+    fn new() -> Self {
+        Self { counts: Box::new([0.0; BUCKETS]), first: BUCKETS, last: 0, weight: 1.0 }
+    }
+
+    fn bucket(nanos: u64) -> usize {
+        let nanos = nanos.max(PER_OCTAVE.into());
+        let octave = nanos.ilog2();
+        (octave * PER_OCTAVE) as usize + ((nanos >> (octave - 2)) & 3) as usize
+    }
+
+    /// Where a bucket begins, in nanoseconds.
+    fn begin(bucket: usize) -> f64 {
+        let (octave, quarter) = (bucket / PER_OCTAVE as usize, bucket % PER_OCTAVE as usize);
+        libm::ldexp(1.0 + quarter as f64 / f64::from(PER_OCTAVE), octave as i32)
+    }
+
+    fn add(&mut self, nanos: f64, times: f64) {
+        let bucket = Self::bucket(nanos as u64);
+        self.weight *= 1.0 + times / MEMORY;
+        self.counts[bucket] += self.weight * times;
+        (self.first, self.last) = (self.first.min(bucket), self.last.max(bucket + 1));
+        if self.weight > 1e100 {
+            self.counts.iter_mut().for_each(|count| *count /= self.weight);
+            self.weight = 1.0;
+        }
+    }
+
+    /// How many gaps end between two lengths, and how many later, each bucket evenly over its length.
+    fn between(&self, from: f64, to: f64) -> (f64, f64) {
+        let (mut now, mut later) = (0.0, 0.0);
+        for bucket in self.first..self.last {
+            let count = self.counts[bucket];
+            let (begin, end) = (Self::begin(bucket), Self::begin(bucket + 1));
+            if count > 0.0 && end > from {
+                let share = |from: f64, to: f64| ((to.min(end) - from.max(begin)) / (end - begin)).max(0.0);
+                now += count * share(from, to);
+                later += count * share(to, end);
+            }
+        }
+        (now, later)
+    }
+
+    /// How likely a gap that has lasted for `lasted` ends within the next `within` nanoseconds.
+    fn ends(&self, lasted: f64, within: f64) -> f64 {
+        let prior = PRIOR * self.weight;
+        let (now, later) = self.between(lasted, lasted + within);
+        let here = (now + prior * within / (lasted + within)) / (now + later + prior);
+        // Whoever chooses among moments chooses those that look better than they are by chance; so it is no less than at the rate of lengths around this one.
+        let (from, to) = (lasted / AROUND, (lasted + within) * AROUND);
+        let (now, later) = self.between(from, to);
+        let rate = libm::log((now + later + prior) / (later + prior)) / (to - from);
+        here.max(1.0 - libm::exp(-rate * within))
+    }
+}
+
+/// What was seen at the last look.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    now: Nanos,
+    requests: u64,
+    idle_since: Option<Nanos>,
+    idle_unsure: Nanos,
+}
+
+/// What was known when a command was sent.
+#[derive(Clone, Copy, Debug)]
+struct SentAt {
+    rate: f64,
+    requests: u64,
+    /// It could wait no longer.
+    urgent: bool,
+    /// What each counts who comes meanwhile.
+    weight: f64,
+}
+
+/// What is known of others, and what they may meet.
+#[derive(Clone, Debug)]
+pub(super) struct Gaps {
+    last: Option<Look>,
+    lengths: Lengths,
+    /// Requests in a nanosecond lately, and how much of the time for which that is meant has been seen.
+    rate: f64,
+    rate_seen: f64,
+    /// When a request was last seen.
+    request_at: Option<Nanos>,
+    /// What may be met now.
+    account: f64,
+    moments: Moments,
+    /// Of a command that was sent, and of which nothing is known yet.
+    sent: Option<SentAt>,
+    /// The next command can wait no longer.
+    urgent: bool,
+    /// Gaps seen, and how many of them from their beginning to their end.
+    seen: u32,
+    whole: u32,
+    /// Until when it is learned how long gaps are.
+    learning_until: Option<Nanos>,
+    /// Since when a command has been waiting.
+    waiting: Option<Nanos>,
+}
+
+fn share(settings: &IdleSettings) -> f64 {
+    f64::from(settings.met_per_mille.max(1)) / 1000.0
+}
+
+/// Whether it is not known since when nobody has used the device, for a command that takes `took_ns`.
+fn is_unsure(observation: &Observation<'_>, took_ns: f64) -> bool {
+    let lasted = observation.idle_since.map_or(0.0, |since| observation.now.saturating_sub(since).as_f64());
+    observation.idle_unsure.as_f64() > lasted.max(took_ns)
+}
+
+impl Gaps {
+    pub(super) fn new() -> Self {
+        Self {
+            last: None,
+            lengths: Lengths::new(),
+            rate: 0.0,
+            rate_seen: 0.0,
+            request_at: None,
+            account: 1.0,
+            moments: Moments::new(),
+            sent: None,
+            urgent: false,
+            seen: 0,
+            whole: 0,
+            learning_until: None,
+            waiting: None,
+        }
+    }
+
+    /// Takes what is seen of others, and how long the command took that ended since the last look, if one did. Gives how many met it.
+    pub(super) fn observe(&mut self, settings: &IdleSettings, observation: &Observation<'_>, took: Option<Nanos>) -> f64 {
+        let Some(requests) = observation.requests else { return 0.0 };
+        let look = Look { now: observation.now, requests, idle_since: observation.idle_since, idle_unsure: observation.idle_unsure };
+        let Some(before) = self.last.replace(look) else { return 0.0 };
+        let elapsed = look.now.saturating_sub(before.now).as_f64();
+        // A counter that began again says what came since.
+        let came = requests.checked_sub(before.requests).unwrap_or(requests) as f64;
+        let saved_max = SAVED_MAX.max(self.account);
+        if self.request_at.is_some() && !self.others(look.now) {
+            // Whom a debt would spare is not there any more.
+            self.account = self.account.max(0.0);
+        }
+        self.account = (self.account + share(settings) * came + elapsed / ONE_IN_NS).min(saved_max);
+        let met = self.met(requests, observation.in_flight, took);
+        if elapsed > 0.0 {
+            let keep = libm::exp(-elapsed / RATE_OVER_NS);
+            let sum = self.rate * self.rate_seen * keep + came / elapsed * (1.0 - keep);
+            self.rate_seen = self.rate_seen * keep + (1.0 - keep);
+            self.rate = sum / self.rate_seen;
+        }
+        if came == 0.0 {
+            return met;
+        }
+        self.request_at = Some(look.now);
+        self.seen = self.seen.saturating_add(1);
+        let lasted = before.idle_since.map(|since| before.now.saturating_sub(since).as_f64());
+        // At least as long as it had lasted, if that says anything.
+        let first = lasted.filter(|lasted| *lasted >= before.idle_unsure.as_f64());
+        if let Some(lasted) = first {
+            self.lengths.add(lasted, 1.0);
+            self.whole = self.whole.saturating_add(1);
+        }
+        let unseen = came - f64::from(u8::from(first.is_some()));
+        if unseen > 0.0 && elapsed <= LOOK_MOST.as_f64() {
+            self.lengths.add(elapsed / came, unseen.min(UNSEEN_MAX));
+        }
+        met
+    }
+
+    /// How many met the command that was sent, of which it is known now how long it `took`: all who came since, as it is looked again when it has ended, later only where
+    /// somebody was served before. Whoever ends a gap may begin with very many at once, which wait for each other and not for the command.
+    fn met(&mut self, requests: u64, in_flight: u32, took: Option<Nanos>) -> f64 {
+        let Some(took) = took else { return 0.0 };
+        let Some(sent) = self.sent.take().filter(|_| took > Nanos::ZERO) else { return 0.0 };
+        let came = requests.checked_sub(sent.requests).unwrap_or(requests) as f64 + f64::from(in_flight);
+        let come = sent.rate * took.as_f64();
+        // Where one waits, those that would have come behind it are late as well, though they are only seen later.
+        let met = sent.weight * if came > 0.0 { came.min(MET_MOST.max(MET_TIMES * come)).max(come) } else { 0.0 };
+        // Those that cannot wait are few enough by themselves.
+        self.account -= if sent.urgent { 0.0 } else { met };
+        met
+    }
+
+    /// Whether enough is known of gaps to tell good moments.
+    pub(super) const fn know(&self) -> bool {
+        self.seen >= SEEN_MIN
+    }
+
+    /// Whether others use the device. Unknown is no.
+    pub(super) fn others(&self, now: Nanos) -> bool {
+        self.request_at.is_some_and(|at| now.saturating_sub(at) <= LATELY)
+    }
+
+    /// What whoever meets a command that is sent now counts: less where nobody has been there lately.
+    fn weight(&self, settings: &IdleSettings, now: Nanos) -> f64 {
+        let rests = self.request_at.is_some() && !self.others(now);
+        if rests { 1.0 / f64::from(settings.rests_shorter.max(1)) } else { 1.0 }
+    }
+
+    /// How many requests a command of `took_ns` is expected to meet if it is sent now.
+    fn meets(&self, settings: &IdleSettings, observation: &Observation<'_>, took_ns: f64) -> f64 {
+        let idle = observation.idle_since.filter(|_| observation.in_flight == 0);
+        let lasted = idle.map_or(0.0, |since| observation.now.saturating_sub(since).as_f64());
+        // Whoever ends the gap, and those who come behind it.
+        let come = self.rate * took_ns;
+        let together = (1.0 + come / 2.0).max(come);
+        let here = self.lengths.ends(lasted, took_ns);
+        // Where it is not known where in a gap this is, it is as good as any moment at best.
+        let ends = if is_unsure(observation, took_ns) { here.max(1.0 - libm::exp(-come)) } else { here };
+        // Who is there meets it in any case.
+        f64::from(observation.in_flight) + ends * together * self.weight(settings, observation.now)
+    }
+
+    /// Until when a command that takes `took_ns` has to wait, if it has to. Where requests are not counted it never has.
+    pub(super) fn must_wait(&mut self, settings: &IdleSettings, observation: &Observation<'_>, took_ns: f64) -> Option<Nanos> {
+        observation.requests?;
+        let now = observation.now;
+        let since = *self.waiting.get_or_insert(now);
+        // One at a time in so long a time is within the share wherever requests come at random.
+        let patience = settings.patience.as_f64().max(took_ns / share(settings));
+        let waited = now.saturating_sub(since).as_f64();
+        let meets = self.meets(settings, observation, took_ns);
+        let good = self.moments.is_good(now, took_ns, meets, self.seen);
+        // Soon it will be known.
+        let good = good && !(is_unsure(observation, took_ns) && self.rate * LOOK_LEAST.as_f64() * LOOKS_KNOW < 1.0);
+        let short = meets.min(SAVED_MAX) - self.account;
+        self.urgent = waited >= patience;
+        let learning = self.learns(now);
+        if (short <= 0.0 && good && !learning) || self.urgent {
+            return None;
+        }
+        let earns = self.rate * share(settings) + 1.0 / ONE_IN_NS;
+        // Until there is what it costs in a good moment; sooner it may cost less.
+        let short = self.moments.best().min(SAVED_MAX) - self.account;
+        let mut look = (took_ns / 8.0).max(short / earns / 8.0).min(patience);
+        if learning {
+            look = look.min(1.0 / (LOOKS_A_GAP * self.rate));
+        }
+        Some(now.saturating_add(Nanos(look as u64).max(LOOK_LEAST).min(LOOK_MOST)))
+    }
+
+    /// Whether it is still to be learned how long gaps are. Not where others are so rare that nothing would be learned in that time.
+    fn learns(&mut self, now: Nanos) -> bool {
+        let expected = self.rate * LEARNING.as_f64();
+        expected >= f64::from(SEEN_MIN) && self.whole < WHOLE_MIN && now < *self.learning_until.get_or_insert(now.saturating_add(LEARNING))
+    }
+
+    /// A command is sent.
+    pub(super) fn sent(&mut self, settings: &IdleSettings, now: Nanos) {
+        let (requests, weight) = (self.last.map_or(0, |last| last.requests), self.weight(settings, now));
+        (self.waiting, self.sent) = (None, Some(SentAt { rate: self.rate, requests, urgent: self.urgent, weight }));
+    }
+
+    /// Whether what was sent could wait no longer.
+    pub(super) fn sent_urgently(&self) -> bool {
+        self.sent.is_some_and(|sent| sent.urgent)
+    }
+
+    /// A pass is over.
+    pub(super) const fn rest(&mut self) {
+        (self.waiting, self.learning_until) = (None, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const MS: f64 = 1e6;
+
+    fn settings() -> IdleSettings {
+        IdleSettings { met_per_mille: 5, ..IdleSettings::default() }
+    }
+
+    /// At `now` milliseconds, with so many requests so far, idle since then or not at all.
+    fn at(now: f64, requests: u64, idle_since: Option<f64>) -> Observation<'static> {
+        let nanos = |ms: f64| Nanos((ms * MS) as u64);
+        Observation {
+            requests: Some(requests),
+            in_flight: u32::from(idle_since.is_none()),
+            idle_since: idle_since.map(nanos),
+            ..Observation::of(nanos(now), &[])
+        }
+    }
+
+    /// A request every 5 ms, each of which takes 0.5 ms, looked at every half a millisecond for so many of them.
+    fn regular(requests: u64) -> Gaps {
+        let mut gaps = Gaps::new();
+        for look in 0..requests * 10 {
+            let (now, since) = (look as f64 / 2.0, (look / 10 * 10 + 1) as f64 / 2.0);
+            gaps.observe(&settings(), &at(now, look / 10, (now >= since).then_some(since)), None);
+        }
+        gaps
+    }
+
+    #[test]
+    fn buckets_are_quarters_of_octaves_without_gaps() {
+        for nanos in (4..3000).chain([1 << 40, (1 << 40) - 1, u64::MAX]) {
+            let bucket = Lengths::bucket(nanos);
+            assert!(Lengths::begin(bucket) <= nanos as f64 && nanos as f64 <= Lengths::begin(bucket + 1), "{nanos}");
+        }
+        assert_eq!([4, 5, 8, 9, 10, 16].map(Lengths::bucket), [8, 9, 12, 12, 13, 16]);
+    }
+
+    #[test]
+    fn before_a_gap_is_known_it_ends_within_as_much_time_again_in_one_of_two_cases() {
+        let lengths = Lengths::new();
+        assert_eq!([(10.0, 10.0), (10.0, 30.0), (30.0, 10.0)].map(|(lasted, within)| lengths.ends(lasted, within)), [0.5, 0.75, 0.25]);
+    }
+
+    #[test]
+    fn gaps_that_come_at_random_end_at_their_rate_whatever_the_time() {
+        // Exponential gaps of 5 ms: 0.15 ms meet one in 1 - exp(-0.03) of the cases, 2.96 %.
+        let (mut lengths, mut rng) = (Lengths::new(), trimtab_drive::rng::Stream::new(3, "gaps"));
+        (0..3000).for_each(|_| lengths.add(-5.0 * MS * libm::log(1.0 - rng.below(1 << 30) as f64 / f64::from(1 << 30)), 1.0));
+        for lasted in [0.0, 1.0, 4.0, 8.0] {
+            let ends = lengths.ends(lasted * MS, 0.15 * MS);
+            assert!((0.025..0.05).contains(&ends), "after {lasted} ms: {ends}");
+        }
+    }
+
+    #[test]
+    fn the_middle_of_a_regular_gap_costs_nothing_and_its_end_a_whole_request() {
+        let gaps = regular(400);
+        let meets = |since_ms: f64| gaps.meets(&settings(), &at(10_000.0 + since_ms, 400, Some(10_000.0)), 0.15 * MS);
+        assert!(meets(0.5) < 0.002 && meets(2.0) < 0.002, "{} {}", meets(0.5), meets(2.0));
+        assert!(meets(3.9) > 0.1, "{}", meets(3.9));
+        // Busy: all that come while it runs.
+        assert!(gaps.meets(&settings(), &at(10_000.0, 400, None), 100.0 * MS) > 15.0);
+    }
+
+    #[test]
+    fn five_of_a_thousand_requests_may_meet_a_command_and_no_more_is_saved_than_one() {
+        let mut gaps = Gaps::new();
+        gaps.account = 0.0;
+        gaps.observe(&settings(), &at(0.0, 0, None), None);
+        gaps.observe(&settings(), &at(1.0, 100, None), None);
+        assert!((gaps.account - 0.5).abs() < 1e-5, "{}", gaps.account);
+        gaps.observe(&settings(), &at(2.0, 10_000, None), None);
+        assert_eq!(gaps.account, 1.0);
+        // A counter that began again.
+        gaps.account = 0.0;
+        gaps.observe(&settings(), &at(3.0, 100, None), None);
+        assert!((gaps.account - 0.5).abs() < 1e-5, "{}", gaps.account);
+        // And one in ten minutes without any.
+        gaps.account = 0.0;
+        gaps.observe(&settings(), &at(300_003.0, 100, None), None);
+        assert!((gaps.account - 0.5).abs() < 1e-9, "{}", gaps.account);
+    }
+
+    #[test]
+    fn who_came_while_a_command_ran_is_paid_for() {
+        let mut gaps = Gaps::new();
+        let settings = settings();
+        gaps.observe(&settings, &at(0.0, 0, None), None);
+        let mut after = |came, in_flight, rate, took_ms: f64| {
+            (gaps.account, gaps.rate) = (0.0, rate / 1e9);
+            let last = gaps.last.unwrap();
+            gaps.sent(&settings, last.now);
+            let now = last.now.as_f64() / MS + 5.0;
+            let seen = Observation { in_flight, ..at(now, last.requests + came, Some(now)) };
+            let met = gaps.observe(&settings, &seen, Some(Nanos((took_ms * MS) as u64)));
+            (met, libm::round((gaps.account + met) * 1e4) / 1e4)
+        };
+        // Those that are not done among them; and where one came, as many as come in that time.
+        assert_eq!([after(2, 0, 0.0, 5.0), after(2, 1, 0.0, 5.0), after(1, 0, 1000.0, 5.0)], [(2.0, 0.01), (3.0, 0.01), (5.0, 0.005)]);
+        assert_eq!([after(0, 0, 1000.0, 5.0), after(2, 0, 0.0, 0.0)], [(0.0, 0.0), (0.0, 0.01)], "nobody, and nothing was sent");
+        // What begins at the end of a gap may be thousands; where so many come all the time they are all late.
+        assert_eq!([after(5000, 0, 0.0, 5.0).0, after(5000, 0, 200_000.0, 5.0).0], [64.0, 2000.0]);
+        // Also who was seen before it was known that the command had ended.
+        let last = gaps.last.unwrap();
+        gaps.sent(&settings, last.now);
+        let now = last.now.as_f64() / MS + 5.0;
+        gaps.account = 0.0;
+        assert_eq!(gaps.observe(&settings, &at(now, last.requests + 1, Some(now)), None), 0.0);
+        assert_eq!(gaps.observe(&settings, &at(now + 1.0, last.requests + 1, Some(now)), Some(Nanos(1))), 1.0);
+    }
+
+    #[test]
+    fn where_rests_are_shorter_who_ends_one_counts_for_as_much_less_and_nobody_else_does() {
+        let settings = IdleSettings { rests_shorter: 100, ..settings() };
+        // Of two requests that come while a command runs: what they count if others were there this long before it, and what one is expected to.
+        let after = |rest_ms: f64| {
+            let mut gaps = Gaps::new();
+            gaps.observe(&settings, &at(0.0, 0, None), None);
+            gaps.observe(&settings, &at(1.0, 1, Some(1.0)), None);
+            let now = at(1.0 + rest_ms, 1, Some(1.0));
+            gaps.observe(&settings, &now, None);
+            let expected = gaps.meets(&settings, &now, 5.0 * MS);
+            gaps.sent(&settings, now.now);
+            gaps.rate = 0.0;
+            (expected, gaps.observe(&settings, &at(6.0 + rest_ms, 3, Some(3.0 + rest_ms)), Some(Nanos((5.0 * MS) as u64))))
+        };
+        let ((busy, met), (rested, met_rested)) = (after(9_999.0), after(10_001.0));
+        assert_eq!((met, met_rested), (2.0, 0.02));
+        assert!((busy / rested / 100.0 - 1.0).abs() < 0.01, "{busy} {rested}");
+    }
+
+    /// Commands of 0.4 ms beside requests that take 0.1 ms each and begin at `begins`, in milliseconds, told by counters alone, as the kernel has them: when
+    /// commands were sent, and how many requests were there together with one.
+    fn beside(begins: &[f64]) -> (Vec<f64>, usize) {
+        let done = |now: f64| begins.partition_point(|begin| begin + 0.1 <= now) as u64;
+        let there = |now: f64| begins.partition_point(|begin| *begin <= now) as u64 - done(now);
+        let (mut gaps, settings) = (Gaps::new(), settings());
+        let (mut now, mut read_at, mut seen, mut since, mut unsure, mut took) = (0.0, 0.0, 0, 0.0, 0.0, None);
+        let mut commands = Vec::new();
+        while now < begins[begins.len() - 1] {
+            if done(now) > seen || there(now) > 0 {
+                (since, unsure) = (now, if there(now) > 0 { 0.0 } else { now - read_at });
+            }
+            (seen, read_at) = (done(now), now);
+            let idle_unsure = Nanos((unsure * MS) as u64);
+            let observation = Observation { in_flight: there(now) as u32, idle_unsure, ..at(now, seen, Some(since)) };
+            gaps.observe(&settings, &observation, took.take());
+            match gaps.must_wait(&settings, &observation, 0.4 * MS) {
+                Some(until) => now = until.as_f64() / MS,
+                None => {
+                    gaps.sent(&settings, observation.now);
+                    commands.push(now);
+                    took = Some(Nanos((0.4 * MS) as u64));
+                    now += 0.4;
+                }
+            }
+        }
+        let met = |begin: &&f64| commands.iter().any(|command| **begin < command + 0.4 && *command < **begin + 0.1);
+        let met = begins.iter().filter(met).count();
+        (commands, met)
+    }
+
+    #[test]
+    fn by_counters_alone_gaps_of_a_regular_load_are_found_and_a_random_one_meets_no_more_than_five_of_a_thousand() {
+        let regular: Vec<f64> = (0..20_000).map(|nth| 5.0 * f64::from(nth)).collect();
+        let (commands, met) = beside(&regular);
+        assert!(commands.len() > 2000 && met < 40, "{} commands, {met} of 20,000 met one", commands.len());
+        let soon = commands.iter().filter(|sent| **sent < 2000.0).count();
+        assert!(soon > 400, "{soon} in the first two seconds");
+        let mut rng = trimtab_drive::rng::Stream::new(5, "gaps");
+        let mut random: Vec<f64> = (0..20_000).map(|_| rng.below(1 << 30) as f64 / f64::from(1 << 30) * 100_000.0).collect();
+        random.sort_by(f64::total_cmp);
+        let (commands, met) = beside(&random);
+        // In a time of 0.5 ms there is one in ten cases: 0.5 of a hundred are a thousand commands.
+        assert!((500..1500).contains(&commands.len()) && met <= 130, "{} commands, {met} of 20,000 met one", commands.len());
+    }
+
+    #[test]
+    fn where_others_are_rare_no_time_is_spent_on_learning_their_gaps() {
+        let waits = |per_second: u64| {
+            let mut gaps = Gaps::new();
+            gaps.account = 1.0;
+            let step = 1000.0 / per_second as f64;
+            for nth in 0..20 {
+                gaps.observe(&settings(), &at(nth as f64 * step, nth, None), None);
+            }
+            (gaps.seen, gaps.whole) = (SEEN_MIN, 0);
+            let now = 20.0 * step;
+            let observation = at(now, 20, Some(now - step / 2.0));
+            gaps.observe(&settings(), &observation, None);
+            gaps.must_wait(&settings(), &observation, 0.01 * MS).is_some()
+        };
+        assert_eq!([2, 8, 100].map(waits), [false, false, true]);
+    }
+
+    #[test]
+    fn no_command_waits_for_ever() {
+        let mut gaps = Gaps::new();
+        let busy = |now: f64, requests| at(now, requests, None);
+        gaps.observe(&settings(), &busy(0.0, 0), None);
+        gaps.account = -2.0;
+        let settings = IdleSettings { patience: Nanos::from_secs(2), ..settings() };
+        assert!(gaps.must_wait(&settings, &busy(0.0, 0), 5.0 * MS).is_some());
+        assert!(gaps.must_wait(&settings, &busy(1999.0, 0), 5.0 * MS).is_some());
+        assert!(gaps.must_wait(&settings, &busy(2000.0, 0), 5.0 * MS).is_none());
+        // Dear ones: the share decides, 100 ms in 20 s.
+        gaps.rest();
+        assert!(gaps.must_wait(&settings, &busy(3000.0, 0), 100.0 * MS).is_some());
+        assert!(gaps.must_wait(&settings, &busy(22_999.0, 0), 100.0 * MS).is_some());
+        assert!(gaps.must_wait(&settings, &busy(23_000.0, 0), 100.0 * MS).is_none());
+        let unknown = Observation { requests: None, ..busy(0.0, 0) };
+        assert!(Gaps::new().must_wait(&settings, &unknown, 1e12).is_none(), "where nobody counts");
+    }
+}

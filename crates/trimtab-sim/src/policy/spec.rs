@@ -1,0 +1,541 @@
+//! How a policy is written down: `adaptive:share=50%:at-least=3d`.
+
+use super::{Adaptive, AdaptiveSettings, Batched, BatchedSettings, ByHand, Idle, IdleSettings, Online, Policy, Published, Schedule, State};
+use crate::run::Field;
+use trimtab_drive::units::{Bytes, Nanos, exact};
+use trimtab_drive::usage::nearest;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::RangeInclusive;
+use core::str::FromStr;
+
+// What settings may be. Simulations take short periods; what is outside is a slip of the pen (a wrong unit, one zero too many).
+const DAY: Nanos = Nanos::from_secs(86_400);
+/// Between the beginnings of two passes: up to ten years.
+const PERIOD: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos(3660 * DAY.0);
+/// The least time between two passes, which may be none.
+const PAUSE: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos(3660 * DAY.0);
+/// A time of the day.
+const TIME_OF_DAY: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos(DAY.0 - 1_000_000_000);
+/// Between two looks at the counter.
+const POLL: RangeInclusive<Nanos> = Nanos::from_millis(1)..=DAY;
+/// How long others may wait: from the time of the quickest command on.
+const BUDGET: RangeInclusive<Nanos> = Nanos::from_micros(10)..=Nanos::from_secs(60);
+/// How long the device must have been idle.
+const QUIET: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(3600);
+/// How long an opportunity is waited for.
+const PATIENCE: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos(366 * DAY.0);
+/// What is trimmed at once: from a page to what no drive exceeds.
+const PIECE: (RangeInclusive<Bytes>, &str) = (Bytes(4096)..=Bytes(1 << 50), "4KiB to 1PiB");
+/// Of a thousand requests of others.
+const MET: RangeInclusive<u32> = 0..=1000;
+/// Commands that follow each other.
+const COMMANDS: RangeInclusive<u64> = 1..=1_000_000;
+/// Free extents that are left alone.
+const MIN_EXTENT: (RangeInclusive<Bytes>, &str) = (Bytes::ZERO..=Bytes(1 << 50), "0 to 1PiB");
+
+/// Which policy, with which settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicySpec {
+    /// No trim but by hand.
+    None,
+    /// The filesystem discards what it frees.
+    Online,
+    /// Everything at set times.
+    Batched(BatchedSettings),
+    /// Everything when enough has been written.
+    Adaptive(AdaptiveSettings),
+    /// Small pieces in idle time.
+    Idle(IdleSettings),
+    /// As others have published it, to be compared with.
+    Published(Published),
+}
+
+/// Why a policy could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParsePolicyError {
+    /// There is no such policy.
+    #[error("there is no trim policy '{0}'; policies are none, online, batched, adaptive and idle{hint}", hint = did_you_mean(PolicySpec::nearest(.0)))]
+    Unknown(String),
+    /// The policy has no such setting.
+    #[error("trim policy {policy} has no setting '{key}'; it has {known}")]
+    Setting {
+        /// The policy.
+        policy: &'static str,
+        /// What was given.
+        key: String,
+        /// What it has.
+        known: &'static str,
+    },
+    /// The setting cannot have this value.
+    #[error("{policy}:{key}: {reason}")]
+    Value {
+        /// The policy.
+        policy: &'static str,
+        /// The setting.
+        key: String,
+        /// What is wrong, with an example of what is right.
+        reason: String,
+    },
+}
+
+impl PolicySpec {
+    /// Every policy with its defaults, in the order in which a study runs them.
+    pub const NAMES: [&'static str; 5] = ["none", "online", "batched", "adaptive", "idle"];
+
+    /// The policy that is called much like `name`, if there is one.
+    #[must_use]
+    pub fn nearest(name: &str) -> Option<&'static str> {
+        nearest(name, &Self::NAMES)
+    }
+
+    /// Where nothing happens a policy does the same again after this time.
+    #[must_use]
+    pub const fn period(&self) -> Nanos {
+        match self {
+            Self::None | Self::Online => Nanos::MAX,
+            Self::Batched(settings) => match settings.schedule {
+                Schedule::Every(every) => every,
+                Schedule::Nightly(_) => DAY,
+                Schedule::AtShutdown => Nanos::MAX,
+            },
+            Self::Adaptive(settings) => settings.at_least_every,
+            Self::Idle(settings) => settings.at_least_every,
+            Self::Published(published) => published.at_least_every(),
+        }
+    }
+
+    /// Its name, as on the command line.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Online => "online",
+            Self::Batched(_) => "batched",
+            Self::Adaptive(_) => "adaptive",
+            Self::Idle(_) => "idle",
+            Self::Published(published) => published.name(),
+        }
+    }
+
+    /// The policy, where it left off if there is a state of it.
+    #[must_use]
+    pub fn build(&self, state: &State) -> Box<dyn Policy> {
+        match *self {
+            Self::None => Box::new(ByHand::new(Bytes::ZERO, state)),
+            Self::Online => Box::new(Online::new(Bytes::ZERO, state)),
+            Self::Batched(settings) => Box::new(Batched::new(settings, state)),
+            Self::Adaptive(settings) => Box::new(Adaptive::new(settings, state)),
+            Self::Idle(settings) => Box::new(Idle::new(settings, state)),
+            Self::Published(published) => published.build(state),
+        }
+    }
+
+    /// The settings, for reports and the store: everything that decides what the policy does.
+    #[must_use]
+    pub fn settings(&self) -> Vec<Field> {
+        self.pairs().into_iter().map(|(key, value)| Field::new(format!("policy.{key}"), value)).collect()
+    }
+
+    fn pairs(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::None | Self::Online => Vec::new(),
+            Self::Batched(s) => {
+                let schedule = match s.schedule {
+                    Schedule::Every(period) => ("every", exact(period)),
+                    Schedule::Nightly(time) => ("nightly", exact(time)),
+                    Schedule::AtShutdown => ("shutdown", "yes".to_string()),
+                };
+                let mut pairs = alloc::vec![schedule];
+                pairs.extend(common(s.min_extent, s.on_battery));
+                pairs
+            }
+            Self::Adaptive(s) => {
+                let mut pairs = alloc::vec![
+                    ("share", format!("{}%", s.share_percent)),
+                    ("at-most", exact(s.at_most_every)),
+                    ("at-least", exact(s.at_least_every)),
+                    ("poll", exact(s.poll)),
+                ];
+                pairs.extend(common(s.min_extent, s.on_battery));
+                pairs
+            }
+            Self::Idle(s) => {
+                let mut pairs = alloc::vec![
+                    ("budget", exact(s.budget)),
+                    ("share", format!("{}%", s.share_percent)),
+                    ("at-least", exact(s.at_least_every)),
+                    ("quiet", exact(s.quiet)),
+                    ("patience", exact(s.patience)),
+                    ("piece-min", s.piece_min.0.to_string()),
+                    ("piece-max", s.piece_max.0.to_string()),
+                    ("poll", exact(s.poll)),
+                    ("met-per-mille", s.met_per_mille.to_string()),
+                    ("finish-within", exact(s.finish_within)),
+                    ("complete", yes_no(s.complete).to_string()),
+                ];
+                pairs.extend(common(s.min_extent, s.on_battery));
+                pairs
+            }
+            Self::Published(Published::ITrim(s)) => {
+                let mut pairs = alloc::vec![
+                    ("quiet", exact(s.quiet)),
+                    ("share", format!("{}%", s.share_percent)),
+                    ("at-least", exact(s.at_least_every)),
+                    ("large", s.large.0.to_string()),
+                    ("commands", s.commands.to_string()),
+                    ("command-max", s.command_max.0.to_string()),
+                    ("poll", exact(s.poll)),
+                ];
+                pairs.extend(common(s.min_extent, s.on_battery));
+                pairs
+            }
+            Self::Published(Published::DTrim(s)) => {
+                let mut pairs = alloc::vec![
+                    ("cheap", exact(s.cheap)),
+                    ("share", format!("{}%", s.share_percent)),
+                    ("at-least", exact(s.at_least_every)),
+                    ("quiet", exact(s.quiet)),
+                    ("commands", s.commands.to_string()),
+                    ("poll", exact(s.poll)),
+                ];
+                pairs.extend(common(s.min_extent, s.on_battery));
+                pairs
+            }
+        }
+    }
+
+    /// What the policy's settings are called.
+    const fn known(&self) -> &'static str {
+        match self {
+            Self::None | Self::Online => "none",
+            Self::Batched(_) => "every, nightly, shutdown, min-extent, battery",
+            Self::Adaptive(_) => "share, at-most, at-least, poll, min-extent, battery",
+            Self::Idle(_) => {
+                "budget, share, at-least, quiet, patience, piece-min, piece-max, poll, met-per-mille, finish-within, complete, min-extent, battery"
+            }
+            Self::Published(Published::ITrim(_)) => "quiet, share, at-least, large, commands, command-max, poll, min-extent, battery",
+            Self::Published(Published::DTrim(_)) => "cheap, share, at-least, quiet, commands, poll, min-extent, battery",
+        }
+    }
+
+    /// Changes one setting.
+    fn set(&mut self, key: &str, value: &str) -> Result<(), ParsePolicyError> {
+        let (policy, known) = (self.name(), self.known());
+        let wrong = |reason: String| ParsePolicyError::Value { policy, key: key.to_string(), reason };
+        let unknown = || ParsePolicyError::Setting { policy, key: key.to_string(), known };
+        let nanos = |range: RangeInclusive<Nanos>| {
+            let nanos = value.parse::<Nanos>().map_err(|e| wrong(e.to_string()))?;
+            let outside = || wrong(format!("{value} is not from {} to {}", exact(*range.start()), exact(*range.end())));
+            range.contains(&nanos).then_some(nanos).ok_or_else(outside)
+        };
+        let bytes = |(range, said): (RangeInclusive<Bytes>, &str)| {
+            let bytes = value.parse::<Bytes>().map_err(|e| wrong(e.to_string()))?;
+            range.contains(&bytes).then_some(bytes).ok_or_else(|| wrong(format!("{value} is not from {said}")))
+        };
+        let flag = || yes_or_no(value).ok_or_else(|| wrong(format!("'{value}' is neither yes nor no")));
+        let share = || percent(value).ok_or_else(|| wrong(format!("'{value}' is not a share such as 75%, from 1% to 100%")));
+        let commands = || {
+            let count = value.parse::<u64>().ok().filter(|count| COMMANDS.contains(count));
+            count.ok_or_else(|| wrong(format!("'{value}' is not a number from {} to {}", COMMANDS.start(), COMMANDS.end())))
+        };
+        match self {
+            Self::None | Self::Online => return Err(unknown()),
+            Self::Batched(s) => match key {
+                "every" => s.schedule = Schedule::Every(nanos(PERIOD)?),
+                "nightly" => s.schedule = Schedule::Nightly(nanos(TIME_OF_DAY)?),
+                "shutdown" if flag()? => s.schedule = Schedule::AtShutdown,
+                "shutdown" => {}
+                "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
+                "battery" => s.on_battery = flag()?,
+                _ => return Err(unknown()),
+            },
+            Self::Adaptive(s) => match key {
+                "share" => s.share_percent = share()?,
+                "at-most" => s.at_most_every = nanos(PAUSE)?,
+                "at-least" => s.at_least_every = nanos(PERIOD)?,
+                "poll" => s.poll = nanos(POLL)?,
+                "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
+                "battery" => s.on_battery = flag()?,
+                _ => return Err(unknown()),
+            },
+            Self::Idle(s) => match key {
+                "budget" => s.budget = nanos(BUDGET)?,
+                "share" => s.share_percent = share()?,
+                "at-least" => s.at_least_every = nanos(PERIOD)?,
+                "quiet" => s.quiet = nanos(QUIET)?,
+                "patience" => s.patience = nanos(PATIENCE)?,
+                "piece-min" => s.piece_min = bytes(PIECE)?,
+                "piece-max" => s.piece_max = bytes(PIECE)?,
+                "poll" => s.poll = nanos(POLL)?,
+                "met-per-mille" => {
+                    let count = value.parse().ok().filter(|count| MET.contains(count));
+                    s.met_per_mille =
+                        count.ok_or_else(|| wrong(format!("'{value}' is not a number from {} to {}", MET.start(), MET.end())))?;
+                }
+                "finish-within" => s.finish_within = nanos(PAUSE)?,
+                "complete" => s.complete = flag()?,
+                "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
+                "battery" => s.on_battery = flag()?,
+                _ => return Err(unknown()),
+            },
+            Self::Published(Published::ITrim(s)) => match key {
+                "quiet" => s.quiet = nanos(QUIET)?,
+                "share" => s.share_percent = share()?,
+                "at-least" => s.at_least_every = nanos(PERIOD)?,
+                "large" => s.large = bytes(PIECE)?,
+                "commands" => s.commands = commands()?,
+                "command-max" => s.command_max = bytes(PIECE)?,
+                "poll" => s.poll = nanos(POLL)?,
+                "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
+                "battery" => s.on_battery = flag()?,
+                _ => return Err(unknown()),
+            },
+            Self::Published(Published::DTrim(s)) => match key {
+                "cheap" => s.cheap = nanos(BUDGET)?,
+                "share" => s.share_percent = share()?,
+                "at-least" => s.at_least_every = nanos(PERIOD)?,
+                "quiet" => s.quiet = nanos(QUIET)?,
+                "commands" => s.commands = commands()?,
+                "poll" => s.poll = nanos(POLL)?,
+                "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
+                "battery" => s.on_battery = flag()?,
+                _ => return Err(unknown()),
+            },
+        }
+        Ok(())
+    }
+}
+
+/// `; did you mean 'idle'?`, if one of the policies is meant.
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map_or(String::new(), |known| format!("; did you mean '{known}'?"))
+}
+
+fn common(min_extent: Bytes, on_battery: bool) -> [(&'static str, String); 2] {
+    [("min-extent", min_extent.0.to_string()), ("battery", yes_no(on_battery).to_string())]
+}
+
+const fn yes_no(flag: bool) -> &'static str {
+    if flag { "yes" } else { "no" }
+}
+
+fn yes_or_no(text: &str) -> Option<bool> {
+    match text {
+        "yes" | "true" | "on" | "" => Some(true),
+        "no" | "false" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn percent(text: &str) -> Option<u32> {
+    text.strip_suffix('%').unwrap_or(text).trim().parse().ok().filter(|percent| (1..=100).contains(percent))
+}
+
+impl fmt::Display for PolicySpec {
+    /// The name and all settings that differ from the default.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = match self {
+            Self::None | Self::Online => *self,
+            Self::Batched(_) => Self::Batched(BatchedSettings::default()),
+            Self::Adaptive(_) => Self::Adaptive(AdaptiveSettings::default()),
+            Self::Idle(_) => Self::Idle(IdleSettings::default()),
+            Self::Published(published) => Self::Published(published.defaults()),
+        };
+        let mut text = self.name().to_string();
+        let defaults = default.pairs();
+        for (key, value) in self.pairs() {
+            if !defaults.contains(&(key, value.clone())) {
+                text.push_str(&format!(":{key}={value}"));
+            }
+        }
+        f.pad(&text)
+    }
+}
+
+impl FromStr for PolicySpec {
+    type Err = ParsePolicyError;
+
+    /// Reads `NAME[:KEY=VALUE]…`: `none`, `batched:every=24h`, `batched:nightly=3h`, `batched:shutdown`, `adaptive:share=50%`,
+    /// `idle:budget=2ms:patience=10s`.
+    fn from_str(text: &str) -> Result<Self, ParsePolicyError> {
+        let mut parts = text.split(':');
+        let mut policy = match parts.next().unwrap_or_default() {
+            "none" => Self::None,
+            "online" => Self::Online,
+            "batched" => Self::Batched(BatchedSettings::default()),
+            "adaptive" => Self::Adaptive(AdaptiveSettings::default()),
+            "idle" => Self::Idle(IdleSettings::default()),
+            other => Self::Published(Published::named(other).ok_or_else(|| ParsePolicyError::Unknown(other.to_string()))?),
+        };
+        let mut seen: Vec<&str> = Vec::new();
+        for part in parts {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            policy.set(key, value)?;
+            // The times of a batched trim exclude each other.
+            let subject = if ["every", "nightly", "shutdown"].contains(&key) { "every, nightly, shutdown" } else { key };
+            if seen.contains(&subject) {
+                let reason = if subject == key { "is given twice".to_string() } else { format!("only one of {subject} can be given") };
+                return Err(ParsePolicyError::Value { policy: policy.name(), key: key.to_string(), reason });
+            }
+            seen.push(subject);
+        }
+        // The default of one gives way to what is said of the other.
+        if let Self::Adaptive(s) = &policy
+            && seen.contains(&"at-most")
+            && s.at_most_every > s.at_least_every
+        {
+            return Err(ParsePolicyError::Value {
+                policy: "adaptive",
+                key: "at-most".to_string(),
+                reason: format!("{} is longer than at-least, {}", exact(s.at_most_every), exact(s.at_least_every)),
+            });
+        }
+        if let Self::Idle(s) = &policy
+            && s.piece_min > s.piece_max
+        {
+            return Err(ParsePolicyError::Value {
+                policy: "idle",
+                key: "piece-min".to_string(),
+                reason: format!("{} is more than piece-max, {}", s.piece_min, s.piece_max),
+            });
+        }
+        Ok(policy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_survive_being_written_and_read() {
+        for text in [
+            "none",
+            "online",
+            "batched",
+            "batched:every=1d",
+            "batched:nightly=3h",
+            "batched:shutdown=yes:battery=yes",
+            "adaptive:share=50%:at-least=3d",
+            "idle:budget=2500us:patience=10s:piece-max=1048576",
+            "itrim",
+            "itrim:quiet=50ms:large=65536:commands=4",
+            "dtrim",
+            "dtrim:cheap=5ms:quiet=20ms:battery=yes",
+        ] {
+            let policy: PolicySpec = text.parse().unwrap();
+            assert_eq!(policy.to_string(), text);
+        }
+        assert_eq!("batched:every=168h".parse::<PolicySpec>().unwrap().to_string(), "batched", "the default is not repeated");
+    }
+
+    /// Each setting stands where it belongs, and nowhere else; so does what is at the ends of its range.
+    #[test]
+    fn every_setting_is_read_and_written() {
+        for (policy, settings) in [
+            (
+                "batched",
+                &["every=1ms", "every=3660d", "nightly=0s", "nightly=86399s", "shutdown=yes", "min-extent=4096", "battery=yes"][..],
+            ),
+            (
+                "adaptive",
+                &["share=1%", "share=100%", "at-most=0s", "at-least=3660d", "poll=1ms", "poll=1d", "min-extent=4096", "battery=yes"],
+            ),
+            (
+                "idle",
+                &["budget=10us", "budget=1min", "share=1%", "at-least=1ms", "quiet=0s", "quiet=1h", "patience=366d", "piece-min=4096"],
+            ),
+            ("idle", &["piece-max=1125899906842624", "poll=1ms", "min-extent=1125899906842624", "battery=yes"]),
+            (
+                "itrim",
+                &["quiet=1h", "share=1%", "at-least=1ms", "large=4096", "commands=1", "command-max=4096", "poll=1ms", "min-extent=4096"],
+            ),
+            ("itrim", &["commands=1000000", "battery=yes"]),
+            ("dtrim", &["cheap=10us", "share=1%", "at-least=1ms", "quiet=0s", "commands=1", "poll=1ms", "min-extent=4096", "battery=yes"]),
+        ] {
+            for setting in settings {
+                let text = format!("{policy}:{setting}");
+                let read: PolicySpec = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+                assert_eq!(read.to_string(), text);
+                let (key, value) = setting.split_once('=').unwrap();
+                assert!(read.settings().contains(&Field::new(format!("policy.{key}"), value)), "{text}: {:?}", read.settings());
+            }
+        }
+        for (text, same) in [("batched:shutdown=no", "batched"), ("batched:shutdown", "batched:shutdown=yes"), ("idle:battery=off", "idle")]
+        {
+            assert_eq!(text.parse::<PolicySpec>(), same.parse(), "{text}");
+        }
+        for right in ["adaptive:at-most=7d", "idle:piece-min=1MiB:piece-max=1MiB"] {
+            assert!(right.parse::<PolicySpec>().is_ok(), "{right}: both are the same");
+        }
+        for wrong in ["batched:nightly=86400s", "batched:every=3661d", "idle:patience=367d", "adaptive:at-most=3661d:at-least=3660d"] {
+            assert!(wrong.parse::<PolicySpec>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_policy_is_suggested() {
+        for (text, nearest) in [
+            ("idel", Some("idle")),
+            ("Idle", Some("idle")),
+            ("adptve:share=5%", Some("adaptive")),
+            ("batchd", Some("batched")),
+            ("onlin", Some("online")),
+        ] {
+            let error = text.parse::<PolicySpec>().unwrap_err().to_string();
+            assert!(error.ends_with(&format!("; did you mean '{}'?", nearest.unwrap())), "{error}");
+        }
+        for text in ["", "now", "sometimes", "x", &"idle".repeat(100)] {
+            let error = text.parse::<PolicySpec>().unwrap_err().to_string();
+            assert!(!error.contains("did you mean"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_what_would_be_right() {
+        for (text, part) in [
+            ("adaptve", "policies are none, online, batched, adaptive and idle"),
+            ("none:share=1%", "no setting 'share'"),
+            ("batched:share=1%", "it has every, nightly"),
+            ("adaptive:share=lots", "75%"),
+            ("adaptive:share=0%", "75%"),
+            ("adaptive:share=150%", "75%, from 1% to 100%"),
+            ("adaptive:share=NaN", "75%"),
+            ("adaptive:share=-5%", "75%"),
+            ("adaptive:share=5%%", "75%"),
+            ("adaptive:share=4294967297%", "75%"),
+            ("adaptive:at-most=2d:at-least=1d", "2d is longer than at-least, 1d"),
+            ("adaptive:at-most=8d", "8d is longer than at-least, 7d"),
+            ("adaptive:at-least=99999d", "from 1ms to 3660d"),
+            ("adaptive:poll=1ns", "from 1ms to 1d"),
+            ("adaptive:poll=5%:share=1%", "such as 5ms"),
+            ("adaptive:share=5%:share=6%", "given twice"),
+            ("batched:every=0s", "from 1ms to 3660d"),
+            ("batched:every=-1s", "such as 5ms"),
+            ("batched:every=inf", "such as 5ms"),
+            ("batched:nightly=25h", "is not from 0s to"),
+            ("batched:every=1d:nightly=3h", "only one of every, nightly, shutdown"),
+            ("batched:battery=maybe", "neither yes nor no"),
+            ("batched:min-extent=-1", "such as 4096"),
+            ("batched:min-extent=9999PB", "is not from 0 to 1PiB"),
+            ("idle:budget=5", "such as 5ms"),
+            ("idle:budget=1h", "from 10us to 1min"),
+            ("idle:budget=0s", "from 10us to 1min"),
+            ("idle:quiet=2h", "from 0s to 1h"),
+            ("idle:patience=0s", "from 1ms"),
+            ("idle:piece-min=1", "is not from 4KiB to 1PiB"),
+            ("idle:piece-max=2PB", "is not from 4KiB to 1PiB"),
+            ("idle:piece-min=2MiB:piece-max=1MiB", "more than piece-max"),
+            ("itrim:commands=0", "'0' is not a number from 1 to 1000000"),
+            ("itrim:cheap=1ms", "it has quiet, share"),
+            ("dtrim:large=1MiB", "it has cheap, share"),
+        ] {
+            let error = text.parse::<PolicySpec>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

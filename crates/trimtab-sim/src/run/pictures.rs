@@ -1,0 +1,265 @@
+//! What is drawn of a run beyond lines: the superblocks of a drive over time, and latencies over time.
+
+use super::Axis;
+use trimtab_drive::units::Nanos;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+/// Pictures of a run; most runs have none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pictures {
+    /// What the superblocks of the drive held at several moments.
+    pub superblocks: Option<SuperblockMap>,
+    /// Latencies of phases.
+    pub latencies: Vec<LatencyMap>,
+}
+
+impl Pictures {
+    /// There are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.superblocks.is_none() && self.latencies.is_empty()
+    }
+}
+
+/// What a superblock holds, in slots of its own. What is left of it is erased.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Superblock {
+    /// Slots that it can hold now: fewer in one-bit mode.
+    pub slots: u64,
+    /// Data that the filesystem still needs.
+    pub needed: u64,
+    /// Data that the drive keeps, although the filesystem has freed them: nobody has told it.
+    pub unneeded: u64,
+    /// Overwritten or trimmed data that are not erased yet, and what cannot be used.
+    pub stale: u64,
+    /// In one-bit mode.
+    pub one_bit: bool,
+}
+
+/// Shares are in so many parts, so that one takes a character.
+pub const SHARE_MAX: u8 = 63;
+
+/// What each superblock of a drive held at several moments. Of everything `x.len() × superblocks` values, moment after moment; shares in
+/// [`SHARE_MAX`]ths of what the superblock can hold. What is left of a superblock is erased.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuperblockMap {
+    /// What `x` is.
+    pub axis: Axis,
+    /// The moments; increasing.
+    pub x: Vec<u64>,
+    /// Superblocks in a moment; several are one, where there are more than [`SuperblockMap::SUPERBLOCKS_MAX`].
+    pub superblocks: u32,
+    /// Data that the filesystem still needs.
+    pub needed: Vec<u8>,
+    /// Data that nobody needs, but that the drive keeps.
+    pub unneeded: Vec<u8>,
+    /// Stale.
+    pub stale: Vec<u8>,
+    /// 1 in one-bit mode.
+    pub one_bit: Vec<u8>,
+}
+
+impl SuperblockMap {
+    /// More than these are drawn as fewer, neighbours together.
+    pub const SUPERBLOCKS_MAX: usize = 600;
+
+    /// A map without moments.
+    #[must_use]
+    pub const fn new(axis: Axis) -> Self {
+        Self { axis, x: Vec::new(), superblocks: 0, needed: Vec::new(), unneeded: Vec::new(), stale: Vec::new(), one_bit: Vec::new() }
+    }
+
+    /// Adds a moment. `all` is as long each time.
+    pub fn add(&mut self, x: u64, all: &[Superblock]) {
+        let each = all.len().div_ceil(Self::SUPERBLOCKS_MAX).max(1);
+        self.superblocks = all.len().div_ceil(each) as u32;
+        self.x.push(x);
+        for together in all.chunks(each) {
+            let sum = |of: fn(&Superblock) -> u64| together.iter().map(of).sum::<u64>();
+            let slots = sum(|block| block.slots).max(1);
+            // The sums are rounded, so that the parts never make more than the whole.
+            let part = |upto: u64| ((upto.min(slots) * u64::from(SHARE_MAX) * 2 + slots) / (slots * 2)) as u8;
+            let (needed, unneeded) = (sum(|block| block.needed), sum(|block| block.unneeded));
+            let (first, second, third) = (part(needed), part(needed + unneeded), part(needed + unneeded + sum(|block| block.stale)));
+            self.needed.push(first);
+            self.unneeded.push(second - first);
+            self.stale.push(third - second);
+            self.one_bit.push(u8::from(together.iter().filter(|block| block.one_bit).count() * 2 > together.len()));
+        }
+    }
+}
+
+/// How many operations were asked for when and answered after how long. Time is counted from the beginning of the phase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LatencyMap {
+    /// The phase.
+    pub phase: String,
+    /// Time that a column stands for.
+    pub every: Nanos,
+    /// Column, bucket ([`LatencyMap::bucket`]), operations: sorted, each place once, none with 0.
+    pub cells: Vec<(u32, u32, u64)>,
+    /// Columns in which a trim was under way; sorted.
+    pub trimming: Vec<u32>,
+    /// The longest of all; 0 in runs of versions that did not keep it.
+    pub longest: Nanos,
+}
+
+impl LatencyMap {
+    /// Buckets an octave.
+    const STEPS: u32 = 4;
+    /// The highest bucket.
+    pub const BUCKET_MAX: u32 = 64 * Self::STEPS - 1;
+
+    /// The bucket of a latency: four an octave.
+    #[must_use]
+    pub const fn bucket(Nanos(ns): Nanos) -> u32 {
+        let ns = if ns < 4 { 4 } else { ns };
+        let octave = ns.ilog2();
+        octave * Self::STEPS + ((ns >> (octave - 2)) & 3) as u32
+    }
+
+    /// The longest in words; of a run that does not say it exactly, what it was at least.
+    #[must_use]
+    pub fn longest_in_words(&self) -> String {
+        match self.longest {
+            Nanos::ZERO => match self.cells.iter().map(|cell| Self::least(cell.1)).max() {
+                Some(least) => format!("≥{least}"),
+                None => Nanos::ZERO.to_string(),
+            },
+            longest => longest.to_string(),
+        }
+    }
+
+    /// The least latency of a bucket from 8 on.
+    #[must_use]
+    pub const fn least(bucket: u32) -> Nanos {
+        let octave = bucket / Self::STEPS;
+        if octave < 2 {
+            return Nanos(4);
+        }
+        Nanos((4 + (bucket % Self::STEPS) as u64) << (octave - 2))
+    }
+}
+
+/// Makes a [`LatencyMap`] of a time that is not known before: columns become wider as it grows.
+#[derive(Clone, Debug)]
+pub struct LatencyRecorder {
+    every: Nanos,
+    cells: BTreeMap<(u32, u32), u64>,
+    trimming: BTreeSet<u32>,
+    longest: Nanos,
+}
+
+impl LatencyRecorder {
+    /// Columns at most.
+    const COLUMNS_MAX: u64 = 128;
+
+    /// Nothing yet, in columns of a tenth of a second.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { every: Nanos::from_millis(100), cells: BTreeMap::new(), trimming: BTreeSet::new(), longest: Nanos::ZERO }
+    }
+
+    /// An operation that was asked for `at` after the beginning and answered after `took`; whether a trim was under way then.
+    pub fn record(&mut self, at: Nanos, took: Nanos, trimming: bool) {
+        while at.0 / self.every.0 >= Self::COLUMNS_MAX {
+            self.every = self.every + self.every;
+            let mut wider = BTreeMap::new();
+            for ((column, bucket), count) in core::mem::take(&mut self.cells) {
+                *wider.entry((column / 2, bucket)).or_insert(0) += count;
+            }
+            self.cells = wider;
+            self.trimming = self.trimming.iter().map(|column| column / 2).collect();
+        }
+        let column = (at.0 / self.every.0) as u32;
+        *self.cells.entry((column, LatencyMap::bucket(took))).or_insert(0) += 1;
+        self.longest = self.longest.max(took);
+        if trimming {
+            self.trimming.insert(column);
+        }
+    }
+
+    /// The map of a phase.
+    #[must_use]
+    pub fn finish(self, phase: impl Into<String>) -> LatencyMap {
+        let cells = self.cells.into_iter().map(|((column, bucket), count)| (column, bucket, count)).collect();
+        LatencyMap { phase: phase.into(), every: self.every, cells, trimming: self.trimming.into_iter().collect(), longest: self.longest }
+    }
+}
+
+impl Default for LatencyRecorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_latency_lies_in_its_bucket(ns in 4_u64.., shift in 0_u32..60) {
+            let ns = (ns >> shift).max(4);
+            let bucket = LatencyMap::bucket(Nanos(ns));
+            prop_assert!(bucket <= LatencyMap::BUCKET_MAX && LatencyMap::least(bucket).0 <= ns);
+            prop_assert!(bucket == LatencyMap::BUCKET_MAX || ns < LatencyMap::least(bucket + 1).0, "{ns} in {bucket}");
+        }
+
+        #[test]
+        fn no_operation_is_lost_and_columns_are_few(ops in proptest::collection::vec((0_u64..2_000_000_000_000, 1_u64..1 << 40, any::<bool>()), 1..200)) {
+            let mut recorder = LatencyRecorder::new();
+            ops.iter().for_each(|(at, took, trimming)| recorder.record(Nanos(*at), Nanos(*took), *trimming));
+            let map = recorder.finish("load");
+            prop_assert_eq!(map.cells.iter().map(|cell| cell.2).sum::<u64>(), ops.len() as u64);
+            let longest = ops.iter().map(|op| op.1).max().unwrap();
+            prop_assert_eq!(map.longest_in_words(), Nanos(longest).to_string(), "not where a bucket begins");
+            prop_assert!(map.cells.iter().all(|cell| u64::from(cell.0) < LatencyRecorder::COLUMNS_MAX));
+            for (at, took, trimming) in ops {
+                let column = (at / map.every.0) as u32;
+                prop_assert!(map.cells.iter().any(|cell| (cell.0, cell.1) == (column, LatencyMap::bucket(Nanos(took)))));
+                prop_assert!(!trimming || map.trimming.contains(&column));
+            }
+        }
+
+        #[test]
+        fn shares_never_make_more_than_a_superblock(blocks in proptest::collection::vec((1_u64..5000, 0.0_f64..1.0, 0.0_f64..1.0, 0.0_f64..1.0), 1..1500)) {
+            let block = |(slots, a, b, c): &(u64, f64, f64, f64)| {
+                let needed = (*slots as f64 * a) as u64;
+                let unneeded = ((slots - needed) as f64 * b) as u64;
+                let stale = ((slots - needed - unneeded) as f64 * c) as u64;
+                Superblock { slots: *slots, needed, unneeded, stale, one_bit: false }
+            };
+            let all: Vec<Superblock> = blocks.iter().map(block).collect();
+            let mut map = SuperblockMap::new(Axis::BytesWritten);
+            map.add(7, &all);
+            prop_assert!(map.superblocks as usize <= SuperblockMap::SUPERBLOCKS_MAX && map.needed.len() == map.superblocks as usize);
+            for at in 0..map.needed.len() {
+                prop_assert!(map.needed[at] + map.unneeded[at] + map.stale[at] <= SHARE_MAX);
+            }
+            if all.len() <= SuperblockMap::SUPERBLOCKS_MAX {
+                for (at, block) in all.iter().enumerate() {
+                    let exact = block.needed as f64 / block.slots as f64;
+                    prop_assert!((f64::from(map.needed[at]) / 63.0 - exact).abs() <= 0.5 / 63.0 + 1e-9);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_moment_is_a_row() {
+        let full = Superblock { slots: 100, needed: 100, ..Superblock::default() };
+        let half = Superblock { slots: 50, unneeded: 25, stale: 25, one_bit: true, ..Superblock::default() };
+        let mut map = SuperblockMap::new(Axis::BytesWritten);
+        map.add(0, &[Superblock { slots: 100, ..Superblock::default() }; 2]);
+        map.add(5, &[full, half]);
+        assert_eq!((map.x.clone(), map.superblocks), (vec![0, 5], 2));
+        assert_eq!((map.needed, map.unneeded), (vec![0, 0, 63, 0], vec![0, 0, 0, 32]));
+        assert_eq!((map.stale, map.one_bit), (vec![0, 0, 0, 31], vec![0, 0, 0, 1]));
+    }
+}

@@ -1,0 +1,278 @@
+//! Runs a file workload on a file target.
+
+use super::{End, Events, Outcome};
+use crate::op::FileOp;
+use crate::runner::recorder::Recorder;
+use crate::target::{FileTarget, TargetResult};
+use trimtab_drive::units::Nanos;
+use crate::workload::{FileStep, FileWorkload};
+
+/// Time on the target's clock between two calls of [`Events::progress`], at most, where operations are slow.
+const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
+/// Operations between two calls of [`Events::progress`], at most.
+const PROGRESS_OPS: u64 = 256;
+
+/// Runs all of `workload` on `target`.
+///
+/// One clock read an operation: an operation lasts from the end of the one before to its own end, and so
+/// includes what the workload takes to think of it. The null target shows how much that is. An operation that was due at a certain
+/// time counts from then, so that a slow one is charged for those that it delays.
+pub fn run<W, T, E>(workload: &mut W, target: &mut T, events: &mut E) -> Outcome
+where
+    W: FileWorkload + ?Sized,
+    T: FileTarget + ?Sized,
+    E: Events<T> + ?Sized,
+{
+    let now = target.now();
+    let mut recorder = Recorder::new(now);
+    let mut state = State { last: now, ended: now, phase: now, progress_at: now + PROGRESS_EVERY };
+    let end = match steps(workload, target, events, &mut recorder, &mut state) {
+        // A target gives up an operation when the user interrupts: that is not its failure.
+        Err(_) if events.stopped() => End::Interrupted,
+        Err(error) => End::Failed(error),
+        Ok(end) => end,
+    };
+    let now = target.now();
+    Outcome { recorded: recorder.finish(now), end }
+}
+
+struct State {
+    /// End of the operation before, or when the next was due.
+    last: Nanos,
+    /// End of the operation before, always.
+    ended: Nanos,
+    /// When the phase began.
+    phase: Nanos,
+    progress_at: Nanos,
+}
+
+fn steps<W, T, E>(workload: &mut W, target: &mut T, events: &mut E, recorder: &mut Recorder, state: &mut State) -> TargetResult<End>
+where
+    W: FileWorkload + ?Sized,
+    T: FileTarget + ?Sized,
+    E: Events<T> + ?Sized,
+{
+    loop {
+        match workload.next_step() {
+            None => {
+                recorder.end_phase(state.last.max(state.ended));
+                events.between(target, recorder, None)?;
+                return Ok(End::Complete);
+            }
+            Some(FileStep::Phase(name)) => {
+                recorder.end_phase(state.last.max(state.ended));
+                events.between(target, recorder, Some(name))?;
+                state.last = target.now();
+                state.ended = state.last;
+                state.phase = state.last;
+                recorder.begin_phase(name, state.last);
+            }
+            Some(FileStep::NotBefore(offset)) => {
+                let due = state.phase.saturating_add(offset);
+                target.idle_until(due);
+                state.last = due;
+            }
+            Some(FileStep::Op(op)) => {
+                execute(target, &op)?;
+                let now = target.now();
+                recorder.op(op.kind(), state.last, now, op.bytes());
+                state.last = now;
+                state.ended = now;
+                if recorder.ops().is_multiple_of(PROGRESS_OPS) || now >= state.progress_at {
+                    events.progress(recorder.progress())?;
+                    // Drawing a progress bar is no part of the next operation.
+                    state.last = target.now();
+                    state.progress_at = state.last + PROGRESS_EVERY;
+                }
+            }
+        }
+        if events.stopped() {
+            return Ok(End::Interrupted);
+        }
+    }
+}
+
+/// Executes one operation.
+#[inline]
+pub fn execute<T: FileTarget + ?Sized>(target: &mut T, op: &FileOp<'_>) -> TargetResult {
+    match op {
+        FileOp::MakeDir(path) => target.make_dir(path),
+        FileOp::RemoveDir(path) => target.remove_dir(path),
+        FileOp::Create(path, payload) => target.create(path, payload),
+        FileOp::Append(path, payload) => target.append(path, payload),
+        FileOp::Read(path, len) => target.read(path, *len),
+        FileOp::Delete(path) => target.delete(path),
+        FileOp::Sync => target.sync(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::OpKind;
+    use crate::op::Payload;
+    use crate::target::{Clock, TargetError};
+    use trimtab_drive::units::Bytes;
+    use crate::workload::Plan;
+    use alloc::format;
+    use alloc::string::String;
+    use alloc::string::ToString as _;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    /// Each operation takes a millisecond of virtual time, syncs a second; `bad` cannot be deleted.
+    #[derive(Default)]
+    struct Scripted {
+        now: Nanos,
+        log: Vec<String>,
+    }
+
+    impl Clock for Scripted {
+        fn now(&mut self) -> Nanos {
+            self.now
+        }
+        fn idle_until(&mut self, instant: Nanos) {
+            self.now = self.now.max(instant);
+        }
+    }
+
+    impl Scripted {
+        fn op(&mut self, text: String, took: Nanos) -> TargetResult {
+            self.log.push(text);
+            self.now += took;
+            Ok(())
+        }
+    }
+
+    const MS: Nanos = Nanos::from_millis(1);
+
+    impl FileTarget for Scripted {
+        fn make_dir(&mut self, path: &str) -> TargetResult {
+            self.op(format!("mkdir {path}"), MS)
+        }
+        fn remove_dir(&mut self, path: &str) -> TargetResult {
+            self.op(format!("rmdir {path}"), MS)
+        }
+        fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+            self.op(format!("create {path} {}", payload.len()), MS)
+        }
+        fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+            self.op(format!("append {path} {}", payload.len()), MS)
+        }
+        fn read(&mut self, path: &str, len: u64) -> TargetResult {
+            self.op(format!("read {path} {len}"), MS)
+        }
+        fn delete(&mut self, path: &str) -> TargetResult {
+            if path == "bad" {
+                return Err(TargetError { action: "delete", object: path.into(), reason: "gone".into(), errno: Some(2) });
+            }
+            self.op(format!("delete {path}"), MS)
+        }
+        fn sync(&mut self) -> TargetResult {
+            self.op("sync".into(), Nanos::from_secs(1))
+        }
+    }
+
+    struct Script(alloc::vec::IntoIter<FileStep<'static>>);
+
+    impl FileWorkload for Script {
+        fn plan(&self) -> Plan {
+            Plan::default()
+        }
+        fn next_step(&mut self) -> Option<FileStep<'_>> {
+            self.0.next()
+        }
+    }
+
+    fn script(steps: Vec<FileStep<'static>>) -> Script {
+        Script(steps.into_iter())
+    }
+
+    const DATA: Payload<'static> = Payload::Fill { len: 1000, class: DataClass::Zero };
+
+    #[test]
+    fn phases_are_timed_apart_and_operations_reach_the_target_in_order() {
+        let mut target = Scripted::default();
+        let mut workload = script(vec![
+            FileStep::Phase("fill"),
+            FileStep::Op(FileOp::MakeDir("d")),
+            FileStep::Op(FileOp::Create("d/f", DATA)),
+            FileStep::Op(FileOp::Append("d/f", DATA)),
+            FileStep::Op(FileOp::Read("d/f", 2000)),
+            FileStep::Phase("sync"),
+            FileStep::Op(FileOp::Sync),
+        ]);
+        let outcome = run(&mut workload, &mut target, &mut ());
+        assert_eq!(outcome.end, End::Complete);
+        assert_eq!(target.log, ["mkdir d", "create d/f 1000", "append d/f 1000", "read d/f 2000", "sync"]);
+        let phases = &outcome.recorded.phases;
+        assert_eq!((phases[0].took, phases[0].written, phases[0].read), (Nanos::from_millis(4), Bytes(2000), Bytes(2000)));
+        assert_eq!((phases[1].name.as_str(), phases[1].took), ("sync", Nanos::from_secs(1)));
+    }
+
+    #[test]
+    fn what_was_measured_before_a_failure_is_kept() {
+        let mut target = Scripted::default();
+        let mut workload = script(vec![FileStep::Phase("p"), FileStep::Op(FileOp::Create("a", DATA)), FileStep::Op(FileOp::Delete("bad"))]);
+        let outcome = run(&mut workload, &mut target, &mut ());
+        assert_eq!(outcome.recorded.phases[0].ops, [(OpKind::Create, 1)]);
+        assert!(matches!(&outcome.end, End::Failed(error) if error.errno == Some(2)));
+        assert_eq!(outcome.complete().unwrap_err().to_string(), "cannot delete bad: gone");
+    }
+
+    #[test]
+    fn paced_operations_count_their_latency_from_when_they_were_due() {
+        let mut target = Scripted::default();
+        let due = |ms| FileStep::NotBefore(Nanos::from_millis(ms));
+        let steps = vec![
+            FileStep::Phase("p"),
+            due(5),
+            FileStep::Op(FileOp::Sync),
+            due(10),
+            FileStep::Op(FileOp::Delete("a")),
+            due(2000),
+            FileStep::Op(FileOp::Read("b", 1)),
+        ];
+        let outcome = run(&mut script(steps), &mut target, &mut ());
+        let phase = &outcome.recorded.phases[0];
+        let latency = |kind| phase.latencies.iter().find(|l| l.kind == kind).unwrap().histogram.max();
+        // Due at 10 ms, but the sync took until 1005 ms.
+        assert!(latency(OpKind::Delete).0.abs_diff(Nanos::from_millis(996).0) < 1_000_000, "{}", latency(OpKind::Delete));
+        assert!(latency(OpKind::Read).0.abs_diff(MS.0) < 1000, "waiting for its time is not latency");
+        assert_eq!(phase.took, Nanos::from_millis(2001));
+    }
+
+    #[test]
+    fn a_due_time_that_has_passed_does_not_shorten_the_phase() {
+        let mut target = Scripted::default();
+        let steps = vec![FileStep::Phase("p"), FileStep::Op(FileOp::Sync), FileStep::NotBefore(MS)];
+        let outcome = run(&mut script(steps), &mut target, &mut ());
+        assert_eq!(outcome.recorded.phases[0].took, Nanos::from_secs(1));
+    }
+
+    #[test]
+    fn between_phases_others_may_add_theirs() {
+        struct Trims;
+        impl Events<Scripted> for Trims {
+            fn stopped(&self) -> bool {
+                false
+            }
+
+            fn between(&mut self, target: &mut Scripted, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+                if next.is_none() {
+                    recorder.begin_phase("trim", target.now);
+                    let from = target.now;
+                    target.now += Nanos::from_secs(3);
+                    recorder.op(OpKind::Trim, from, target.now, 1 << 20);
+                    recorder.end_phase(target.now);
+                }
+                Ok(())
+            }
+        }
+        let mut target = Scripted::default();
+        let outcome = run(&mut script(vec![FileStep::Phase("p"), FileStep::Op(FileOp::Delete("a"))]), &mut target, &mut Trims);
+        let took: Vec<_> = outcome.recorded.phases.iter().map(|p| (p.name.as_str(), p.took)).collect();
+        assert_eq!(took, [("p", Nanos::from_millis(1)), ("trim", Nanos::from_secs(3))]);
+    }
+}

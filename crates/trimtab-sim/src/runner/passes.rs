@@ -1,0 +1,43 @@
+//! Passes of a series of rounds, as they end.
+
+use super::recorder::Recorder;
+use trimtab_drive::units::Bytes;
+use crate::workload::crystal::figures::{self, Pass};
+use alloc::vec::Vec;
+
+/// The passes so far.
+#[derive(Debug, Default)]
+pub struct Passes {
+    /// Rounds done.
+    pub rounds: u64,
+    /// All passes, in order.
+    pub passes: Vec<Pass>,
+    /// Phases seen in the recorder.
+    seen: usize,
+}
+
+impl Passes {
+    /// Goes on after `rounds` rounds with these passes.
+    pub const fn after(rounds: u64, passes: Vec<Pass>) -> Self {
+        Self { rounds, passes, seen: 0 }
+    }
+
+    /// Phases of the recorder that have been seen, merged by name.
+    pub const fn seen(&self) -> usize {
+        self.seen
+    }
+
+    /// A phase may have ended, and `written` bytes with it: notes its rate, and merges it with the others of its name.
+    pub fn phase_ended(&mut self, recorder: &mut Recorder, written: Bytes) {
+        if recorder.phases().len() == self.seen {
+            return;
+        }
+        if let Some(phase) = recorder.phases().last()
+            && phase.read.saturating_add(phase.written) > Bytes::ZERO
+        {
+            self.passes.push(Pass { phase: phase.name.clone(), round: self.rounds, written, rate: figures::rate(phase) });
+        }
+        recorder.merge_last_phase();
+        self.seen = recorder.phases().len();
+    }
+}

@@ -1,0 +1,586 @@
+//! Workloads on modelled drives, behind layers that are drives themselves, with what the drive's insides did meanwhile.
+
+pub mod few;
+pub mod loops;
+pub mod passes;
+pub mod replay;
+pub mod sampled;
+pub mod steered;
+pub mod timing;
+pub mod worn_out;
+
+use crate::analysis::change_points::{Options, knees};
+use crate::analysis::steady::steady_state;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::interface::Interface;
+use trimtab_drive::model::{self, Model, Unlasting};
+use trimtab_drive::spec::{DriveSpec, SpecError};
+use crate::policy::PolicySpec;
+use crate::run::metrics;
+use crate::run::{Better, Field, Metric, Run, Severity, Unit, Warning};
+use crate::runner::recorder::Recorded;
+use crate::runner::{End, Events, Stopped, blocks};
+use crate::target::Clock as _;
+use crate::target::drive::DriveTarget;
+use trimtab_drive::units::{Bytes, Nanos, three_digits};
+use trimtab_drive::usage::UsageError;
+use crate::workload::Limit;
+use crate::workload::synthetic::{Mix, Pattern, Settings as SyntheticSettings, Synthetic, TrimsOf};
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+use loops::Loops;
+use passes::Requests;
+use sampled::Sampled;
+use steered::{Account, Steered};
+use timing::Timing;
+
+/// How many samples of the drive's insides a simulation takes.
+const SAMPLES: u64 = 400;
+/// Operation size and depth of the fill before the workload.
+const FILL_BLOCK: u32 = 1 << 20;
+
+/// What to simulate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan<T> {
+    /// What the run is called in results.
+    pub name: String,
+    /// Which operations.
+    pub load: Load<T>,
+    /// What written data is like.
+    pub data: DataClass,
+    /// Share of the drive that is written once, one after another, before the workload; in per mille.
+    pub fill_permille: u32,
+    /// How much is written; `None` ends with the workload: a trace is replayed once.
+    pub until_written: Option<Amount>,
+    /// When the drive is told what is freed; `None` is at once.
+    pub trim: Option<PolicySpec>,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// A workload.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Load<T> {
+    /// Synthetic addresses.
+    Synthetic(Addresses),
+    /// The test sets of CrystalDiskMark, again and again.
+    Crystal(Loops),
+    /// A block trace, which its owner reads.
+    Trace(T),
+}
+
+/// Synthetic operations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Addresses {
+    /// Which addresses.
+    pub pattern: Pattern,
+    /// Kinds of operations.
+    pub mix: Mix,
+    /// What trims are drawn from.
+    pub trims_of: TrimsOf,
+    /// Sizes in bytes with weights.
+    pub sizes: Vec<(u32, u32)>,
+    /// Operations in flight.
+    pub queue_depth: u32,
+    /// Share of the drive that is used, in per mille.
+    pub span_permille: u32,
+}
+
+/// An amount of data: absolute, or in capacities of the drive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Amount {
+    /// Bytes.
+    Bytes(Bytes),
+    /// Times the capacity.
+    Capacities(f64),
+}
+
+impl Amount {
+    /// In bytes, on a drive of `capacity`.
+    pub fn of(self, capacity: Bytes) -> Bytes {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Capacities(times) => Bytes((times * capacity.as_f64()) as u64),
+        }
+    }
+}
+
+impl core::str::FromStr for Amount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(times) = text.strip_suffix(['x', '×']) {
+            let times: f64 = times.trim().parse().map_err(|_| format!("'{text}' is not a number of drive capacities such as 3x"))?;
+            if times.is_finite() && times > 0.0 && times <= 1e6 {
+                return Ok(Self::Capacities(times));
+            }
+            return Err(format!("'{text}' must lie above 0x and not above 1000000x"));
+        }
+        match text.parse() {
+            Ok(Bytes::ZERO) => Err("an amount to be written must be more than nothing".to_owned()),
+            Ok(bytes) => Ok(Self::Bytes(bytes)),
+            Err(error) => Err(trimtab_drive::units::ParseQuantityError::to_string(&error)),
+        }
+    }
+}
+
+impl core::fmt::Display for Amount {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Bytes(bytes) => bytes.fmt(f),
+            Self::Capacities(times) => write!(f, "{times}x"),
+        }
+    }
+}
+
+/// Who wants to know how far a simulation is, and may stop it.
+pub trait Watcher {
+    /// So much has been written.
+    fn written(&mut self, bytes: Bytes);
+
+    /// Whether it is to end now.
+    fn stopped(&self) -> bool;
+
+    /// Makes the drive: whoever has an operating system can ask it for large pages.
+    ///
+    /// # Errors
+    /// A specification of no drive.
+    fn build(&mut self, spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
+        model::build(spec, seed)
+    }
+}
+
+/// Nobody wants to know, and nobody will stop it.
+impl Watcher for () {
+    fn written(&mut self, _bytes: Bytes) {}
+
+    fn stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Who is to be asked whether to stop, where nothing else is of interest.
+impl<T: ?Sized> Events<T> for &dyn Watcher {
+    fn stopped(&self) -> bool {
+        (**self).stopped()
+    }
+}
+
+/// A trace that can be replayed, from wherever it comes.
+pub trait Trace {
+    /// Why it cannot be read, or why a simulation cannot be.
+    type Error: From<UsageError> + From<SpecError> + From<Stopped>;
+
+    /// Its requests while they are read.
+    type Requests<'a>: Requests<Error = Self::Error>
+    where
+        Self: 'a;
+
+    /// When its requests are made.
+    fn timing(&self) -> Timing;
+
+    /// Settings of the run.
+    fn fields(&self) -> Vec<Field> {
+        self.timing().setting().map(|(key, value)| Field::new(key, value)).into_iter().collect()
+    }
+
+    /// What it is called in messages.
+    fn name(&self) -> String;
+
+    /// Begins it, once for each pass.
+    ///
+    /// # Errors
+    /// A trace that cannot be read.
+    fn open(&self) -> Result<Self::Requests<'_>, Self::Error>;
+}
+
+struct Forward<'a>(&'a mut dyn Watcher);
+
+/// Only whether it is to end.
+struct Until<'a>(&'a dyn Watcher);
+
+impl<T: ?Sized> Events<T> for Until<'_> {
+    fn stopped(&self) -> bool {
+        self.0.stopped()
+    }
+}
+
+impl<T: ?Sized> Events<T> for Forward<'_> {
+    fn stopped(&self) -> bool {
+        self.0.stopped()
+    }
+
+    fn progress(&mut self, progress: crate::runner::Progress<'_>) -> crate::target::TargetResult {
+        self.0.written(progress.written);
+        Ok(())
+    }
+}
+
+/// The drive that a simulation runs on.
+pub type Subject = Steered<Sampled>;
+
+/// What a workload leaves behind.
+pub struct Finished {
+    /// Phases and series.
+    pub recorded: Recorded,
+    /// How it ended.
+    pub end: End,
+    /// The drive.
+    pub subject: Subject,
+    /// Figures that only this workload has.
+    pub metrics: Vec<Metric>,
+}
+
+/// A simulation that has ended, or was stopped.
+pub struct Simulated {
+    /// Settings of the run.
+    pub settings: Vec<Field>,
+    /// The trim policy, as on the command line, and its settings.
+    pub policy: (String, Vec<Field>),
+    /// How it ended.
+    pub end: End,
+    /// Phases and series.
+    pub recorded: Recorded,
+    sampled: Sampled,
+    account: Option<Account>,
+    metrics: Vec<Metric>,
+    capacity: Bytes,
+    in_rounds: bool,
+}
+
+impl Simulated {
+    /// Adds to the run what the drive's insides did, and what the policy told the drive.
+    pub fn describe(mut self, run: &mut Run) {
+        describe(run, &mut self.sampled, self.capacity, self.in_rounds);
+        run.metrics.append(&mut self.metrics);
+        if let Some(account) = &self.account {
+            account_for(run, account);
+        }
+    }
+}
+
+/// Checks that `plan` can be run on a drive of `spec`, without running it.
+///
+/// # Errors
+/// The refusal with which [`run`] would begin. A trace is read only by the run.
+pub fn check<T: Trace>(spec: &DriveSpec, plan: &Plan<T>) -> Result<(), UsageError> {
+    let capacity = Bytes(spec.capacity_bytes);
+    let total = plan.until_written.map(|amount| amount.of(capacity));
+    check_policy(spec, plan)?;
+    match &plan.load {
+        Load::Synthetic(addresses) => {
+            let settings = synthetic_settings(spec, plan, addresses, total.unwrap_or(capacity))?;
+            settings.check(addresses.trims_of).map_err(|error| UsageError::new(error.to_string()))?;
+        }
+        Load::Crystal(loops) => drop(loops.workload(spec, plan, total)?),
+        Load::Trace(_) => {}
+    }
+    fill(spec, plan).map(drop)
+}
+
+fn check_policy<T>(spec: &DriveSpec, plan: &Plan<T>) -> Result<(), UsageError> {
+    match &plan.trim {
+        Some(policy) if !matches!(policy, PolicySpec::None) && !Interface::of(spec).takes_trim() => {
+            Err(UsageError::new(format!("{} does not support TRIM, so no policy but none can be tried: {policy}", spec.name)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs `plan` on a new drive of `spec`. What was simulated before an interrupt is in it.
+///
+/// # Errors
+/// Settings that mean nothing on this drive; a trace that cannot be read.
+pub fn run<T: Trace>(spec: &DriveSpec, plan: &Plan<T>, watcher: &mut dyn Watcher) -> Result<Simulated, T::Error> {
+    let capacity = Bytes(spec.capacity_bytes);
+    let total = plan.until_written.map(|amount| amount.of(capacity));
+    check_policy(spec, plan)?;
+    // Refused before the fill, which takes a while.
+    let workload = Prepared::new(spec, plan, total)?;
+    let drive = watcher.build(spec, plan.seed)?;
+    let (drive, now, mapped) = match fill(spec, plan)? {
+        None => (drive, Nanos::ZERO, Bytes::ZERO),
+        Some((mut fill, bytes)) => {
+            let (drive, now) = filled(drive, &mut fill, watcher)?;
+            (drive, now, bytes)
+        }
+    };
+    let every = total.map_or(capacity.0 / 2000, |total| total.0 / SAMPLES);
+    let sampled = Sampled::new(drive, now, Bytes(every.max(1)));
+    let subject = match &plan.trim {
+        None => Steered::not(sampled),
+        Some(policy) => Steered::new(sampled, Interface::of(spec), Some(policy), now, mapped),
+    };
+    let finished = workload.run(spec, plan, subject, now, watcher)?;
+    let policy = plan.trim.as_ref().map_or_else(|| "online".to_owned(), ToString::to_string);
+    let (mut sampled, account) = finished.subject.into_parts();
+    Ok(Simulated {
+        settings: settings(plan, total),
+        policy: (policy, plan.trim.as_ref().map(PolicySpec::settings).unwrap_or_default()),
+        end: worn_out::concluded(finished.end, sampled.finish()),
+        recorded: finished.recorded,
+        sampled,
+        account,
+        metrics: finished.metrics,
+        capacity,
+        in_rounds: matches!(plan.load, Load::Crystal(_)),
+    })
+}
+
+/// A workload that is known to make sense on the drive.
+enum Prepared<'a, T> {
+    Synthetic(Synthetic, u32),
+    Crystal(&'a Loops, loops::Workload),
+    Trace(&'a T),
+}
+
+impl<'a, T: Trace> Prepared<'a, T> {
+    fn new(spec: &DriveSpec, plan: &'a Plan<T>, total: Option<Bytes>) -> Result<Self, UsageError> {
+        Ok(match &plan.load {
+            Load::Synthetic(addresses) => {
+                let total = total.unwrap_or(Bytes(spec.capacity_bytes));
+                Self::Synthetic(synthetic(spec, plan, addresses, total)?, addresses.queue_depth)
+            }
+            Load::Crystal(loops) => Self::Crystal(loops, loops.workload(spec, plan, total)?),
+            Load::Trace(trace) => Self::Trace(trace),
+        })
+    }
+
+    fn run(self, spec: &DriveSpec, plan: &Plan<T>, subject: Subject, now: Nanos, watcher: &mut dyn Watcher) -> Result<Finished, T::Error> {
+        match self {
+            Self::Synthetic(mut workload, depth) => {
+                let mut target = DriveTarget::new(subject, spec.interface.queue_depth.max(depth)).at(now);
+                let outcome = blocks::run(&mut workload, &mut target, &mut Forward(watcher));
+                Ok(Finished { recorded: outcome.recorded, end: outcome.end, subject: target.into_drive(), metrics: Vec::new() })
+            }
+            Self::Crystal(loops, workload) => Ok(loops.run(spec, workload, subject, now, watcher)),
+            Self::Trace(trace) => {
+                let until = plan.until_written.map(|amount| amount.of(Bytes(spec.capacity_bytes)));
+                passes::replay(trace, plan.data, until, subject, now, watcher)
+            }
+        }
+    }
+}
+
+fn share(spec: &DriveSpec, permille: u32, grain: u64) -> u64 {
+    (u128::from(spec.capacity_bytes) * u128::from(permille) / 1000) as u64 / grain * grain
+}
+
+fn synthetic_settings<T>(spec: &DriveSpec, plan: &Plan<T>, addresses: &Addresses, total: Bytes) -> Result<SyntheticSettings, UsageError> {
+    let smallest = addresses.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(1).max(1);
+    let writes_percent = 100_u64.saturating_sub(u64::from(addresses.mix.read_percent) + u64::from(addresses.mix.trim_percent));
+    if writes_percent == 0 {
+        return Err(UsageError::new("a workload without writes never gets to its end").hint("leave a share for writes"));
+    }
+    Ok(SyntheticSettings {
+        pattern: addresses.pattern,
+        mix: addresses.mix,
+        sizes: addresses.sizes.clone(),
+        data: plan.data,
+        offset: 0,
+        span: share(spec, addresses.span_permille, smallest),
+        queue_depth: addresses.queue_depth,
+        // The budget of a phase counts all bytes; of these the share of the writes is written.
+        limit: Limit::Bytes(Bytes((u128::from(total.0) * 100 / u128::from(writes_percent)) as u64)),
+    })
+}
+
+fn synthetic<T>(spec: &DriveSpec, plan: &Plan<T>, addresses: &Addresses, total: Bytes) -> Result<Synthetic, UsageError> {
+    let workload = Synthetic::new(synthetic_settings(spec, plan, addresses, total)?, plan.seed);
+    let workload = match addresses.trims_of {
+        TrimsOf::All => workload,
+        TrimsOf::InUse => workload.and_then(|workload| workload.trimming_in_use(share(spec, plan.fill_permille, 1))),
+    };
+    workload.map_err(|error| UsageError::new(error.to_string()))
+}
+
+/// What is written before the workload, and how much that is.
+fn fill<T>(spec: &DriveSpec, plan: &Plan<T>) -> Result<Option<(Synthetic, Bytes)>, UsageError> {
+    let filled = share(spec, plan.fill_permille, u64::from(spec.logical_block_bytes));
+    if filled == 0 {
+        return Ok(None);
+    }
+    let settings = SyntheticSettings {
+        pattern: Pattern::Sequential,
+        mix: Mix::default(),
+        sizes: vec![(FILL_BLOCK.min(u32::try_from(filled).unwrap_or(u32::MAX)), 1)],
+        data: plan.data,
+        offset: 0,
+        span: filled,
+        queue_depth: 4.min(spec.interface.queue_depth),
+        limit: Limit::Bytes(Bytes(filled)),
+    };
+    let fill = Synthetic::new(settings, plan.seed).map_err(|error| UsageError::new(error.to_string()))?;
+    Ok(Some((fill, Bytes(filled))))
+}
+
+/// The drive after `fill` and a pause in which its caches are written out, and its time then.
+fn filled(drive: Box<dyn Model>, fill: &mut Synthetic, watcher: &dyn Watcher) -> Result<(Box<dyn Model>, Nanos), Stopped> {
+    const PAUSE: Nanos = Nanos::from_secs(60);
+    let mut target = DriveTarget::new(drive, 64);
+    let outcome = blocks::run(fill, &mut target, &mut Until(watcher));
+    worn_out::conclude(outcome, target.drive().as_ref()).complete()?;
+    let now = target.now() + PAUSE;
+    target.idle_until(now);
+    Ok((target.into_drive(), now))
+}
+
+fn settings<T: Trace>(plan: &Plan<T>, total: Option<Bytes>) -> Vec<Field> {
+    let mut fields = vec![Field::new("workload", plan.name.clone()), Field::new("data", plan.data.to_string())];
+    match &plan.load {
+        Load::Synthetic(addresses) => fields.extend(addresses.fields()),
+        Load::Crystal(loops) => fields.extend(loops.fields()),
+        Load::Trace(trace) => fields.extend(trace.fields()),
+    }
+    fields.push(Field::new("fill-permille", plan.fill_permille.to_string()));
+    fields.push(Field::new("until-written", total.map_or_else(|| "the end".to_owned(), |total| total.to_string())));
+    fields
+}
+
+impl Addresses {
+    fn fields(&self) -> [Field; 6] {
+        let one = |(size, weight): &(u32, u32)| if self.sizes.len() == 1 { size.to_string() } else { format!("{size}:{weight}") };
+        let sizes: Vec<String> = self.sizes.iter().map(one).collect();
+        [
+            Field::new("size-bytes", sizes.join(",")),
+            Field::new("read-percent", self.mix.read_percent.to_string()),
+            Field::new("trim-percent", self.mix.trim_percent.to_string()),
+            Field::new(
+                "trims-of",
+                match self.trims_of {
+                    TrimsOf::All => "all",
+                    TrimsOf::InUse => "in-use",
+                },
+            ),
+            Field::new("queue-depth", self.queue_depth.to_string()),
+            Field::new("span-permille", self.span_permille.to_string()),
+        ]
+    }
+}
+
+/// One figure without repeats.
+fn metric(name: &str, unit: Unit, better: Better, value: f64) -> Metric {
+    Metric { name: name.to_owned(), unit, better, samples: vec![value] }
+}
+
+/// Adds what the drive's insides did: series, counters, levels, and what could mislead. Rounds have trends of their own.
+fn describe(run: &mut Run, sampled: &mut Sampled, capacity: Bytes, in_rounds: bool) {
+    let counters = sampled.finish().counters();
+    let (written, _) = sampled.written();
+    run.series.extend(sampled.series());
+    let mut all = Vec::new();
+    if let Some(waf) = sampled.waf_total() {
+        all.push(metric(metrics::WAF, Unit::Ratio, Better::Lower, waf));
+    }
+    if let Some(waf) = sampled.waf_last_quarter() {
+        all.push(metric(metrics::WAF_LAST_QUARTER, Unit::Ratio, Better::Lower, waf));
+    }
+    all.push(metric("written", Unit::Bytes, Better::Neither, written as f64));
+    // Erased blocks have run out once one has to be collected; it costs little until what is collected holds valid data.
+    for (name, counter) in [("spare-blocks.gone.written", "gc_superblocks"), ("moving.began.written", "nand_written_gc_slots")] {
+        if let Some(when) = sampled.first_growth(counter) {
+            all.push(metric(name, Unit::Bytes, Better::Neither, when.as_f64()));
+        }
+    }
+    run.counters.extend(counters);
+    worn_out::describe(run);
+    if !in_rounds {
+        run.metrics.extend(levels(sampled, capacity));
+        if !worn_out::is_worn_out(run) && !run.metrics.iter().any(|metric| metric.name == metrics::WRITE_RATE_STEADY) {
+            let later = sampled.unlasting(group_of(sampled.write_rates().len())).pop().flatten();
+            run.warnings.push(not_steady(written, capacity, later));
+        }
+    }
+    run.metrics.extend(all);
+    run.environment.push(Field::new("drive.size", capacity.to_string()));
+}
+
+/// Steps of a round, of so many in all: a fiftieth, so that noise within a round is averaged away.
+const fn group_of(steps: usize) -> usize {
+    let group = steps.div_ceil(50);
+    if group == 0 { 1 } else { group }
+}
+
+/// The highest rate, the steady one, and the knees between them.
+fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
+    let rates = sampled.write_rates();
+    let bytes = sampled.written_per_sample();
+    let rate = |name: &str, value| metric(name, Unit::MegabytesPerSecond, Better::Higher, value);
+    let mut metrics: Vec<Metric> = rates.iter().copied().reduce(f64::max).map(|max| rate("write.rate.max", max)).into_iter().collect();
+    let group = group_of(rates.len());
+    let mut rounds: Vec<f64> = rates.chunks(group).map(|rates| rates.len() as f64 / rates.iter().map(|r| 1.0 / r).sum::<f64>()).collect();
+    // No rate lasts that heat or the flash's life has yet to bring down.
+    rounds.iter_mut().zip(sampled.unlasting(group)).filter(|(_, later)| later.is_some()).for_each(|(round, _)| *round = f64::NAN);
+    let round_bytes: Vec<Bytes> = bytes.chunks(group).map(|bytes| bytes.iter().copied().sum()).collect();
+    let knees = knees(&rates, &Options::default());
+    let settled = knees.last().map_or(0, |knee| knee.index.div_ceil(group));
+    if let Some(window) = steady_state(&rounds, &round_bytes, capacity, settled).window() {
+        metrics.push(rate(metrics::WRITE_RATE_STEADY, window.average));
+    }
+    for (n, knee) in (1..).zip(knees) {
+        let before: Bytes = bytes[..knee.index].iter().copied().sum();
+        metrics.push(metric(&format!("write.rate.knee-{n}.written"), Unit::Bytes, Better::Neither, before.as_f64()));
+        metrics.push(metric(&format!("write.rate.knee-{n}.rate"), Unit::MegabytesPerSecond, Better::Neither, knee.after));
+    }
+    metrics
+}
+
+fn not_steady(written: u64, capacity: Bytes, later: Option<Unlasting>) -> Warning {
+    let (code, facts, text) = match later {
+        Some(Unlasting::Heat { heads_for_c, throttles_c }) => (
+            "steady-state.warming-up",
+            vec![
+                Field::new("heads-for-celsius", three_digits(heads_for_c)),
+                Field::new("throttles-at-celsius", three_digits(throttles_c)),
+            ],
+            format!(
+                "no rate is called steady: the drive is still warming up, to {heads_for_c:.0} degrees Celsius if it goes on like this, and is throttled at {throttles_c:.0}; write more"
+            ),
+        ),
+        Some(Unlasting::Life { credit_bytes }) => (
+            "steady-state.life-throttle",
+            vec![Field::new("credit-left-bytes", credit_bytes.to_string())],
+            format!(
+                "no rate is called steady: after {} more to its flash the drive throttles for the sake of its life; write more",
+                Bytes(credit_bytes)
+            ),
+        ),
+        Some(Unlasting::Resumes) => (
+            "steady-state.swings",
+            Vec::new(),
+            "no rate is called steady: the drive is throttled, and will not stay so if it goes on like this: it swings between two rates; write more, so that each fiftieth holds whole swings"
+                .to_owned(),
+        ),
+        None => (
+            "steady-state.not-reached",
+            vec![Field::new("written-capacities", three_digits(written as f64 / capacity.as_f64()))],
+            "steady state (SNIA PTS: five rounds, range within 20 %, slope within 10 %, after one capacity written and after the last knee) was not reached; write more".to_owned(),
+        ),
+    };
+    Warning { code: code.to_owned(), severity: Severity::Note, facts, text }
+}
+
+/// Adds what the policy told the drive, and what it kept to itself.
+fn account_for(run: &mut Run, account: &Account) {
+    let discards = &account.discards;
+    let counted = [
+        ("trim.commands", discards.commands),
+        ("trim.asked.bytes", discards.ranges.asked.bytes.0),
+        ("trim.effective.bytes", discards.effective_bytes()),
+        ("trim.repeated.bytes", discards.repeated_bytes),
+        ("trim.refused.bytes", discards.ranges.refused.bytes.0),
+        ("trim.never-told.bytes", account.never_told.0),
+    ];
+    run.counters.extend(counted.map(|(name, value)| (name.to_owned(), value)));
+}
+
+/// A shipped drive, at another size of the same proportions.
+#[cfg(test)]
+fn shipped(name: &str, size: trimtab_drive::units::Bytes) -> trimtab_drive::spec::DriveSpec {
+    trimtab_drive::model::sized(trimtab_drive::shipped::drive(name).spec, Some(size)).unwrap()
+}

@@ -1,0 +1,253 @@
+//! The test sets of CrystalDiskMark in rounds, each on a new test file.
+
+use super::{Finished, Forward, Plan, Subject, Watcher, metric};
+use trimtab_drive::spec::DriveSpec;
+use crate::run::{Axis, Better, Field, Series, Unit};
+use crate::runner::passes::Passes;
+use crate::runner::recorder::Recorder;
+use crate::runner::{Events, Progress, blocks};
+use crate::target::drive::DriveTarget;
+use crate::target::{BlockTarget as _, TargetResult};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
+use crate::workload::Limit;
+use crate::workload::crystal::figures::{self, Trend};
+use crate::workload::crystal::looped::{DELETE, Looped, Placement};
+use crate::workload::crystal::{Crystal, Position, Profile, Settings};
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+use alloc::string::ToString as _;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::str::FromStr;
+
+/// The workload itself.
+pub type Workload = Looped;
+
+/// What a round is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loops {
+    profile: Profile,
+    size: Bytes,
+    passes: u32,
+    pass: Bytes,
+    small_pass: Bytes,
+    interval: Nanos,
+    reads: bool,
+    placement: Placement,
+    /// The first part of the drive, in which the files are placed; all of it if not said.
+    space: Option<Bytes>,
+}
+
+impl Default for Loops {
+    /// Rounds that write 9.2 GB: a file of 1000 MB, and five passes of each of four tests.
+    fn default() -> Self {
+        Self {
+            profile: Profile::Cdm3,
+            size: Bytes(1_000_000_000),
+            passes: 5,
+            pass: Bytes(745_000_000),
+            small_pass: Bytes(74_500_000),
+            interval: Nanos::from_secs(5),
+            reads: false,
+            placement: Placement::Next,
+            space: None,
+        }
+    }
+}
+
+impl FromStr for Loops {
+    type Err = String;
+
+    /// `[KEY=VALUE[:KEY=VALUE]…]`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut loops = Self::default();
+        for part in text.split(':').filter(|part| !part.is_empty()) {
+            let (key, value) = part.split_once('=').ok_or_else(|| format!("write KEY=VALUE, not '{part}'"))?;
+            let bytes = || value.parse::<Bytes>().map_err(|error| format!("{key}: {error}"));
+            match key {
+                "profile" => {
+                    let known = Profile::ALL.into_iter().find(|profile| profile.name() == value);
+                    loops.profile = known.ok_or_else(|| format!("the profiles are cdm3, cdm8 and nvme, not '{value}'"))?;
+                }
+                "size" => loops.size = bytes()?,
+                "passes" => loops.passes = value.parse().map_err(|_| format!("'{value}' is not a number of passes"))?,
+                "pass" => loops.pass = bytes()?,
+                "small-pass" => loops.small_pass = bytes()?,
+                "interval" => loops.interval = value.parse().map_err(|error| format!("interval: {error}"))?,
+                "tests" => {
+                    loops.reads = match value {
+                        "write" => false,
+                        "both" => true,
+                        _ => return Err(format!("the tests are write or both, not '{value}'")),
+                    }
+                }
+                "place" => loops.placement = value.parse()?,
+                "space" => loops.space = Some(bytes()?),
+                _ => {
+                    let known = "profile, size, passes, pass, small-pass, interval, tests, place and space";
+                    return Err(format!("crystal has no setting '{key}'; it has {known}"));
+                }
+            }
+        }
+        Ok(loops)
+    }
+}
+
+impl Loops {
+    /// Settings of the run.
+    pub fn fields(&self) -> Vec<Field> {
+        let placement = match self.placement {
+            Placement::Same => "same",
+            Placement::Next => "next",
+            Placement::Scattered => "scattered",
+        };
+        let mut fields = vec![
+            Field::new("profile", self.profile.name()),
+            Field::new("size-bytes", self.size.0.to_string()),
+            Field::new("passes", self.passes.to_string()),
+            Field::new("pass", self.pass.to_string()),
+            Field::new("small-pass", self.small_pass.to_string()),
+            Field::new("interval", self.interval.to_string()),
+            Field::new("tests", if self.reads { "read and write" } else { "write" }),
+            Field::new("place", placement),
+        ];
+        fields.extend(self.space.map(|space| Field::new("space-bytes", space.0.to_string())));
+        fields
+    }
+
+    /// The rounds on a drive of `spec`.
+    ///
+    /// # Errors
+    /// A file that does not fit, passes of nothing, operations smaller than the drive's blocks.
+    pub fn workload<T>(&self, spec: &DriveSpec, plan: &Plan<T>, total: Option<Bytes>) -> Result<Workload, UsageError> {
+        let settings = Settings {
+            profile: self.profile,
+            size: self.size,
+            passes: self.passes,
+            pass: Limit::Bytes(self.pass),
+            interval: self.interval,
+            data: plan.data,
+            reads: self.reads,
+            writes: true,
+            prepare: true,
+            until_written: total,
+        };
+        let smallest = self.profile.tests().iter().map(|test| test.block).min().unwrap_or(4096);
+        if !smallest.is_multiple_of(spec.logical_block_bytes) {
+            let problem = format!("{} has blocks of {} bytes, and the tests use {smallest}", spec.name, spec.logical_block_bytes);
+            return Err(UsageError::new(problem));
+        }
+        if self.small_pass == Bytes::ZERO {
+            return Err(UsageError::new("crystal: small-pass must be more than nothing"));
+        }
+        let refused = |error: crate::workload::crystal::SettingsError| UsageError::new(format!("crystal: {error}"));
+        let rounds = Crystal::new(settings, plan.seed, Position::default()).map_err(refused)?;
+        let space = self.space.unwrap_or(Bytes::MAX).min(Bytes(spec.capacity_bytes));
+        let looped = Looped::new(rounds, self.placement, space, Some(self.small_pass), plan.seed);
+        looped.map_err(|error| refused(error).hint("'crystal:size=64MiB' makes the test file smaller"))
+    }
+
+    /// Runs the rounds.
+    pub fn run(&self, spec: &DriveSpec, mut workload: Workload, subject: Subject, now: Nanos, watcher: &mut dyn Watcher) -> Finished {
+        let depth = self.profile.tests().iter().map(|test| test.depth()).max().unwrap_or(1).max(8);
+        let mut target = DriveTarget::new(subject, spec.interface.queue_depth.max(depth)).at(now);
+        let mut rounds = Rounds { forward: Forward(watcher), passes: Passes::default(), totals: vec![(0, 0)], begun: false };
+        let mut outcome = blocks::run(&mut workload, &mut target, &mut rounds);
+        let steady_size = target.info().size;
+        // What was cut short is no pass.
+        outcome.recorded.phases.truncate(rounds.passes.seen());
+        let trends = figures::trends(&rounds.passes.passes, steady_size);
+        let mut metrics: Vec<_> = trends.iter().flat_map(Trend::metrics).collect();
+        metrics.push(metric("rounds", Unit::Count, Better::Neither, rounds.passes.rounds as f64));
+        outcome.recorded.series.extend(figures::series(&rounds.passes.passes));
+        outcome.recorded.series.extend(trends.iter().map(per_round));
+        outcome.recorded.series.extend(rounds.waf());
+        Finished { recorded: outcome.recorded, end: outcome.end, subject: target.into_drive(), metrics }
+    }
+}
+
+/// The mean rate of each round.
+fn per_round(trend: &Trend) -> Series {
+    Series {
+        name: format!("{}.rate-of-round", trend.phase),
+        axis: Axis::BytesWritten,
+        x: trend.written.iter().map(|bytes| bytes.0).collect(),
+        unit: Unit::MegabytesPerSecond,
+        y: trend.rounds.clone(),
+    }
+}
+
+struct Rounds<'a> {
+    forward: Forward<'a>,
+    passes: Passes,
+    /// Written by the host, and to the medium, at the end of each round.
+    totals: Vec<(u64, u64)>,
+    begun: bool,
+}
+
+impl Rounds<'_> {
+    /// Write amplification of each round.
+    fn waf(&self) -> Option<Series> {
+        let rounds: Vec<_> = self.totals.windows(2).filter(|pair| pair[1].0 > pair[0].0).collect();
+        (!rounds.is_empty()).then(|| Series {
+            name: "waf-of-round".to_owned(),
+            axis: Axis::BytesWritten,
+            x: rounds.iter().map(|pair| pair[1].0).collect(),
+            unit: Unit::Ratio,
+            y: rounds.iter().map(|pair| (pair[1].1 - pair[0].1) as f64 / (pair[1].0 - pair[0].0) as f64).collect(),
+        })
+    }
+}
+
+impl Events<DriveTarget<Subject>> for Rounds<'_> {
+    fn stopped(&self) -> bool {
+        Events::<DriveTarget<Subject>>::stopped(&self.forward)
+    }
+
+    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+        Events::<DriveTarget<Subject>>::progress(&mut self.forward, progress)
+    }
+
+    fn between(&mut self, target: &mut DriveTarget<Subject>, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+        self.passes.phase_ended(recorder, recorder.written());
+        if self.begun && (next.is_none() || next == Some(DELETE)) {
+            self.passes.rounds += 1;
+            self.totals.push(target.drive().drive().written());
+        }
+        self.begun = true;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_and_mistakes_are_said() {
+        assert_eq!("".parse(), Ok(Loops::default()));
+        let loops: Loops = "profile=nvme:size=64MiB:tests=both:place=scattered:space=1GB".parse().unwrap();
+        assert_eq!(loops.space, Some(Bytes(1_000_000_000)));
+        assert_eq!((loops.profile, loops.size, loops.reads, loops.placement), (Profile::Nvme, Bytes(64 << 20), true, Placement::Scattered));
+        for (text, part) in [
+            ("size", "KEY=VALUE"),
+            ("sise=1GB", "it has profile, size"),
+            ("place=here", "same, next or scattered"),
+            ("size=big", "size:"),
+            ("tests=read", "write or both"),
+            ("profile=cdm4", "cdm3, cdm8 and nvme"),
+        ] {
+            let error = text.parse::<Loops>().unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_default_round_writes_what_a_published_one_did() {
+        let loops = Loops::default();
+        let written = loops.size.0 + 5 * (2 * loops.pass.0 + 2 * loops.small_pass.0);
+        assert!((written as f64 / 9.2e9 - 1.0).abs() < 0.005, "{written}");
+    }
+}

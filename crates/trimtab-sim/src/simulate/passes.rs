@@ -1,0 +1,215 @@
+//! A trace that is replayed once, or again and again until so much is written, and what was recorded of it.
+
+use super::replay::Replay;
+use super::{Finished, Subject, Trace, Watcher};
+use trimtab_drive::data::DataClass;
+use crate::runner::End;
+use crate::runner::recorder::Recorder;
+use crate::target::TargetError;
+use crate::trace::Event;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+/// Requests between two looks at whoever may want it to end.
+const LOOK_EVERY: u64 = 4096;
+
+/// The requests of a trace, from its beginning.
+pub trait Requests {
+    /// Why they cannot be read.
+    type Error: From<UsageError>;
+
+    /// The next one; `None` at the end.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    fn next_request(&mut self) -> Option<Result<Event, Self::Error>>;
+
+    /// Where the one that came last stands, for messages.
+    fn place(&self) -> String;
+
+    /// Whether the trace says what the data of its writes are like.
+    fn says_data(&self) -> bool;
+}
+
+/// Replays `trace` on `subject`, which was last busy at `now`: once, or again and again `until` so much is written. Writes of traces that do not
+/// say what they wrote get `data`.
+///
+/// # Errors
+/// A trace that cannot be read, does not fit the drive or has no request; one that writes nothing, if it has to.
+pub(super) fn replay<T: Trace>(
+    trace: &T,
+    data: DataClass,
+    until: Option<Bytes>,
+    subject: Subject,
+    now: Nanos,
+    watcher: &mut dyn Watcher,
+) -> Result<Finished, T::Error> {
+    let name = &trace.name();
+    let mut pass = Pass { data, until, replay: Replay::new(subject, now).timed(trace.timing()), recorder: Recorder::new(now) };
+    pass.recorder.begin_phase("replay", now);
+    let end = loop {
+        let before = pass.recorder.written();
+        if let Some(end) = pass.once(&mut trace.open()?, name, watcher)? {
+            break end;
+        }
+        match until {
+            None => break End::Complete,
+            Some(until) if pass.recorder.written() >= until => break End::Complete,
+            Some(_) if pass.recorder.written() == before => {
+                return Err(UsageError::new(format!("{name} writes nothing, and an amount is to be written")).into());
+            }
+            Some(_) => pass.replay.again(),
+        }
+    };
+    let (subject, latest) = pass.replay.into_parts();
+    Ok(Finished { recorded: pass.recorder.finish(latest), end, subject, metrics: Vec::new() })
+}
+
+struct Pass {
+    data: DataClass,
+    until: Option<Bytes>,
+    replay: Replay<super::sampled::Sampled>,
+    recorder: Recorder,
+}
+
+impl Pass {
+    /// The trace once, or as far as the amount goes; gives what stopped it, if something did.
+    fn once<R: Requests>(&mut self, requests: &mut R, name: &str, watcher: &mut dyn Watcher) -> Result<Option<End>, R::Error> {
+        let mut n = 0_u64;
+        while let Some(event) = requests.next_request() {
+            let mut event = event?;
+            if !requests.says_data() {
+                event.class = self.data;
+            }
+            let too_large =
+                |problem: String| UsageError::new(format!("{}: {problem}", requests.place())).hint("a drive of a larger capacity has room");
+            let served = self.replay.event(&event).map_err(too_large)?;
+            if let Err(refusal) = served.result {
+                let object = format!("{} bytes at {} ({})", event.len, event.offset, requests.place());
+                return Ok(Some(End::Failed(TargetError {
+                    action: event.kind.op().name(),
+                    object,
+                    reason: refusal.to_string(),
+                    errno: refusal.errno(),
+                })));
+            }
+            self.recorder.op(event.kind.op(), served.arrived, served.done, event.len);
+            n += 1;
+            if n.is_multiple_of(LOOK_EVERY) {
+                if watcher.stopped() {
+                    return Ok(Some(End::Interrupted));
+                }
+                watcher.written(self.recorder.written());
+            }
+            if self.until.is_some_and(|until| self.recorder.written() >= until) {
+                break;
+            }
+        }
+        if n == 0 {
+            return Err(UsageError::new(format!("{name} has no request")).into());
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use trimtab_drive::shipped::drive;
+    use crate::policy::PolicySpec;
+    use crate::simulate::timing::Timing;
+    use crate::simulate::{Amount, Load, Plan, Simulated, run};
+    use crate::trace::Kind;
+    use alloc::vec;
+
+    /// Requests in memory.
+    #[derive(Clone)]
+    pub(in crate::simulate) struct Given(Vec<Event>);
+
+    pub(in crate::simulate) struct Reading<'a>(core::slice::Iter<'a, Event>);
+
+    impl Requests for Reading<'_> {
+        type Error = std::boxed::Box<dyn core::error::Error>;
+
+        fn next_request(&mut self) -> Option<Result<Event, Self::Error>> {
+            self.0.next().copied().map(Ok)
+        }
+
+        fn place(&self) -> String {
+            "there".to_string()
+        }
+
+        fn says_data(&self) -> bool {
+            false
+        }
+    }
+
+    impl Trace for Given {
+        type Error = std::boxed::Box<dyn core::error::Error>;
+
+        type Requests<'a> = Reading<'a>;
+
+        fn timing(&self) -> Timing {
+            Timing::Recorded
+        }
+
+        fn name(&self) -> String {
+            "it".to_string()
+        }
+
+        fn open(&self) -> Result<Reading<'_>, Self::Error> {
+            Ok(Reading(self.0.iter()))
+        }
+    }
+
+    fn given(kind: Kind, requests: u64) -> Given {
+        let event = |n: u64| Event {
+            at: Nanos(n * 1_000_000),
+            kind,
+            offset: n * 4096,
+            len: 4096,
+            class: DataClass::Random,
+            fua: false,
+            continues: false,
+            latency: Nanos::ZERO,
+            errno: None,
+        };
+        Given((0..requests).map(event).collect())
+    }
+
+    fn simulated(trace: Given, until: Option<Amount>) -> Result<Simulated, String> {
+        let plan = Plan {
+            name: "it".to_string(),
+            load: Load::Trace(trace),
+            data: DataClass::Random,
+            fill_permille: 0,
+            until_written: until,
+            trim: Some(PolicySpec::None),
+            seed: 1,
+        };
+        run(&drive("sata-tlc-500gb").spec, &plan, &mut ()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_trace_is_replayed_until_so_much_is_written_and_no_more() {
+        // 100 requests of 4096 bytes are 409,600; a million takes two and a half passes, to the request that reaches it.
+        for (until, written) in [(None, 409_600), (Some(Amount::Bytes(Bytes(1_000_000))), 245 * 4096)] {
+            let done = simulated(given(Kind::Write, 100), until).unwrap();
+            let phases = &done.recorded.phases;
+            assert_eq!(phases.iter().map(|phase| phase.written.0).collect::<Vec<_>>(), vec![written]);
+        }
+    }
+
+    #[test]
+    fn what_has_nothing_to_replay_or_never_gets_there_is_refused() {
+        for (trace, until, said) in
+            [(given(Kind::Write, 0), None, "it has no request"), (given(Kind::Read, 5), Some(Amount::Bytes(Bytes(1))), "it writes nothing")]
+        {
+            let refused = simulated(trace, until).err().unwrap();
+            assert!(refused.contains(said), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Replaying a trace on a modelled drive under any trim policy, in virtual time.
+//!
+//! What the trace trims is what its host had freed; [`Steered`] decides what the drive is told of it.
+//!
+//! A recording knows how long its requests took, so the host is replayed as one that waits: a request follows the completion that
+//! came before it in the recording, after the same pause; a slower drive slows the host down. Traces without latencies
+//! are replayed at their recorded times.
+
+use super::steered::Account;
+use super::timing::Timing;
+use trimtab_drive::interface::Interface;
+use trimtab_drive::model::Model;
+use trimtab_drive::requests::Counts;
+use trimtab_drive::{Command, Device, Extent, Refusal};
+use crate::policy::PolicySpec;
+use crate::simulate::steered::Steered;
+use crate::trace::{Event, Kind};
+use trimtab_drive::units::{Bytes, Nanos};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::format;
+use alloc::string::String;
+use core::cmp::Reverse;
+
+/// What a replay did.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// From the first request to the last completion, in model time.
+    pub took: Nanos,
+    /// What the drive was sent: the host's requests and the policy's trims.
+    pub counts: Counts,
+    /// What was trimmed by whomever.
+    pub account: Account,
+    /// Bytes written to the medium over bytes written by the host, during the replay.
+    pub waf: Option<f64>,
+    /// The model's counters at the end.
+    pub model: BTreeMap<String, u64>,
+}
+
+/// A replay under way.
+pub struct Replay<D> {
+    drive: Steered<D>,
+    block: u64,
+    size: u64,
+    started: Nanos,
+    latest: Nanos,
+    /// When the rest after the trace began.
+    ended: Option<Nanos>,
+    pace: HostPace,
+}
+
+/// When a request of the trace was made on the modelled drive, and when it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// When it arrived.
+    pub arrived: Nanos,
+    /// When it was done.
+    pub done: Nanos,
+    /// Whether the drive took it.
+    pub result: Result<(), Refusal>,
+}
+
+/// When the host makes its next request.
+struct HostPace {
+    timing: Timing,
+    /// Completions in the recording, with those in the replay; in a closed loop those under way.
+    open: BinaryHeap<Reverse<(Nanos, Nanos)>>,
+    /// The latest completion of the recording that has been passed, and that request's completion in the replay. With a timing of our own: where
+    /// the replay began, and its latest arrival.
+    anchor: (Nanos, Nanos),
+    /// Requests so far.
+    requests: u64,
+}
+
+impl HostPace {
+    /// A host that begins at `now`.
+    const fn from(now: Nanos, timing: Timing) -> Self {
+        let recorded = if matches!(timing, Timing::Recorded) { Nanos::ZERO } else { now };
+        Self { timing, open: BinaryHeap::new(), anchor: (recorded, now), requests: 0 }
+    }
+
+    fn arrival(&mut self, event: &Event) -> Nanos {
+        self.requests += 1;
+        match self.timing {
+            Timing::Recorded => {}
+            Timing::Rate(rate) => return self.anchor.0 + Nanos(((self.requests - 1) as f64 * 1e9 / rate) as u64),
+            Timing::ClosedLoop(depth) => {
+                while self.open.len() >= depth as usize
+                    && let Some(Reverse((done, _))) = self.open.pop()
+                {
+                    self.anchor.1 = self.anchor.1.max(done);
+                }
+                return self.anchor.1;
+            }
+        }
+        while let Some(Reverse((recorded, replayed))) = self.open.peek().copied()
+            && recorded <= event.at
+        {
+            self.open.pop();
+            self.anchor = (recorded, self.anchor.1.max(replayed));
+        }
+        self.anchor.1 + event.at.saturating_sub(self.anchor.0)
+    }
+
+    fn completes(&mut self, event: &Event, done: Nanos) {
+        if matches!(self.timing, Timing::ClosedLoop(_)) {
+            self.open.push(Reverse((done, done)));
+        } else if event.latency > Nanos::ZERO {
+            self.open.push(Reverse((event.at + event.latency, done)));
+        }
+    }
+}
+
+impl<D: Device> Replay<D> {
+    /// A replay on `drive` from `now` on.
+    pub fn new(drive: Steered<D>, now: Nanos) -> Self {
+        let (block, size) = (u64::from(drive.logical_block()), drive.size().0);
+        Self { drive, block, size, started: now, latest: now, ended: None, pace: HostPace::from(now, Timing::Recorded) }
+    }
+
+    /// The same with requests at other times than those of the trace.
+    #[must_use]
+    pub fn timed(mut self, timing: Timing) -> Self {
+        self.pace = HostPace::from(self.latest, timing);
+        self
+    }
+
+    /// Makes the trace begin again, where the drive is now.
+    pub fn again(&mut self) {
+        self.pace = HostPace::from(self.latest, self.pace.timing);
+    }
+
+    /// Replays one event. `Err` if it does not fit on the drive.
+    pub fn event(&mut self, event: &Event) -> Result<Served, String> {
+        let block = self.block;
+        // Traces of drives with smaller blocks touch the whole of each block.
+        let offset = event.offset / block * block;
+        let end = event.offset.checked_add(event.len).and_then(|end| end.checked_next_multiple_of(block));
+        let Some(end) = end.filter(|end| *end <= self.size) else {
+            return Err(format!("{} bytes at {} go past the end of the drive ({} bytes)", event.len, event.offset, self.size));
+        };
+        let extent = Extent { offset, len: end - offset };
+        let arrived = self.pace.arrival(event);
+        let completion = match event.kind {
+            Kind::Read => self.drive.submit(arrived, &Command::Read(extent)),
+            Kind::Write => self.drive.submit(arrived, &Command::Write(extent, event.class)),
+            Kind::Trim => {
+                // Only whole blocks are free.
+                let (start, end) = (event.offset.next_multiple_of(block), (event.offset + event.len) / block * block);
+                let freed = Extent { offset: start.min(end), len: end.saturating_sub(start) };
+                self.drive.submit(arrived, &Command::trim(&[freed]))
+            }
+            Kind::Flush => self.drive.submit(arrived, &Command::Flush),
+        };
+        let mut done = completion.done;
+        if event.fua {
+            done = done.max(self.drive.submit(arrived, &Command::Flush).done);
+        }
+        self.latest = self.latest.max(done);
+        self.pace.completes(event, done);
+        Ok(Served { arrived, done, result: completion.result })
+    }
+
+    /// Lets the drive rest for so long after the last request, so that a policy can act; the time does not count as taken.
+    pub fn rest(&mut self, duration: Nanos) {
+        let ended = self.busy_until();
+        self.ended.get_or_insert(ended);
+        self.drive.idle(ended.saturating_add(duration));
+    }
+
+    fn busy_until(&self) -> Nanos {
+        self.latest.max(self.drive.busy_until())
+    }
+
+    /// Ends the replay: the drive, and when everything on it was done.
+    pub fn into_parts(self) -> (Steered<D>, Nanos) {
+        (self.drive, self.latest)
+    }
+}
+
+/// Replays on a drive of its own: see [`Replay::new`] and [`Steered::new`]. `feed` may fail, and then so does this; it has to, soon after `stopped` says
+/// that the replay is not wanted any more.
+pub fn outcome<E>(
+    drive: Box<dyn Model>,
+    interface: Interface,
+    policy: Option<&PolicySpec>,
+    timing: Timing,
+    (mapped, now): (Bytes, Nanos),
+    stopped: fn() -> bool,
+    feed: impl FnOnce(&mut Replay<Box<dyn Model>>) -> Result<(), E>,
+) -> Result<Outcome, E> {
+    let (host_before, medium_before) = drive.written();
+    let mut replay = Replay::new(Steered::new(drive, interface, policy, now, mapped).counted().until(stopped), now).timed(timing);
+    feed(&mut replay)?;
+    let took = replay.ended.unwrap_or_else(|| replay.busy_until()).saturating_sub(replay.started);
+    let (drive, account) = replay.into_parts().0.into_parts();
+    let (host, medium) = drive.written();
+    let mut account = account.expect("a drive that is steered keeps an account");
+    Ok(Outcome {
+        took,
+        counts: *account.counts.take().expect("what is sent was to be counted"),
+        account,
+        waf: (host > host_before).then(|| (medium - medium_before) as f64 / (host - host_before) as f64),
+        model: drive.counters(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::model;
+    use crate::simulate::shipped;
+    use alloc::vec::Vec;
+
+    fn replayed(events: &[Event], policy: Option<&str>) -> Outcome {
+        rested(events, policy, Nanos::ZERO)
+    }
+
+    fn rested(events: &[Event], policy: Option<&str>, rest: Nanos) -> Outcome {
+        timed(events, policy, rest, Timing::Recorded)
+    }
+
+    fn timed(events: &[Event], policy: Option<&str>, rest: Nanos, timing: Timing) -> Outcome {
+        let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+        let interface = Interface::of(&spec);
+        let policy: Option<PolicySpec> = policy.map(|policy| policy.parse().unwrap());
+        outcome(
+            model::build(&spec, 1).unwrap(),
+            interface,
+            policy.as_ref(),
+            timing,
+            (Bytes::ZERO, Nanos::ZERO),
+            || false,
+            |replay| {
+                events.iter().try_for_each(|event| replay.event(event).map(|_| ()))?;
+                if rest > Nanos::ZERO {
+                    replay.rest(rest);
+                }
+                Ok::<(), String>(())
+            },
+        )
+        .unwrap()
+    }
+
+    fn event(at: Nanos, kind: Kind, offset: u64, len: u64, latency: Nanos) -> Event {
+        Event { at, kind, offset, len, class: DataClass::Random, fua: false, continues: false, latency, errno: None }
+    }
+
+    /// Writes 16 MiB, frees 8 MiB, and frees them again; then nothing but a read a day later.
+    fn freeing() -> Vec<Event> {
+        let ms = Nanos::from_millis;
+        let mut events: Vec<Event> = (0..16).map(|n| event(ms(n), Kind::Write, n << 20, 1 << 20, Nanos::ZERO)).collect();
+        events.push(event(ms(100), Kind::Trim, 4 << 20, 8 << 20, Nanos::ZERO));
+        events.push(event(ms(200), Kind::Trim, 4 << 20, 8 << 20, Nanos::ZERO));
+        events.push(event(Nanos::from_secs(86_400 * 8), Kind::Read, 0, 4096, Nanos::ZERO));
+        events
+    }
+
+    #[test]
+    fn each_policy_tells_the_drive_in_its_own_time() {
+        let recorded = replayed(&freeing(), None);
+        assert_eq!((recorded.account.discards.effective_bytes(), recorded.account.discards.repeated_bytes), (8 << 20, 8 << 20));
+        assert_eq!(replayed(&freeing(), Some("online")).account.discards, recorded.account.discards);
+        let none = replayed(&freeing(), Some("none"));
+        assert_eq!((none.account.discards.ranges.asked.bytes.0, none.account.never_told), (0, Bytes(8 << 20)));
+        for policy in ["batched", "adaptive", "idle"] {
+            let outcome = replayed(&freeing(), Some(policy));
+            assert_eq!((outcome.account.discards.effective_bytes(), outcome.account.discards.repeated_bytes), (8 << 20, 0), "{policy}");
+            assert_eq!(outcome.account.never_told, Bytes::ZERO, "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_rest_gives_policies_time_and_takes_none() {
+        let events = &freeing()[..18];
+        for policy in ["batched:every=1h", "idle"] {
+            let (short, long) = (replayed(events, Some(policy)), rested(events, Some(policy), Nanos::from_secs(2 * 86_400)));
+            assert_eq!((short.account.discards.effective_bytes(), short.account.never_told), (0, Bytes(8 << 20)), "{policy}");
+            assert_eq!((long.account.discards.effective_bytes(), long.account.never_told), (8 << 20, Bytes::ZERO), "{policy}");
+            assert_eq!((long.took, long.counts.write.bytes), (short.took, short.counts.write.bytes), "{policy}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_again_is_never_trimmed() {
+        let mut events = freeing();
+        events.insert(18, event(Nanos::from_millis(300), Kind::Write, 6 << 20, 2 << 20, Nanos::ZERO));
+        let outcome = replayed(&events, Some("batched"));
+        assert_eq!(outcome.account.discards.effective_bytes(), 6 << 20);
+    }
+
+    #[test]
+    fn a_waiting_host_is_slowed_down_by_a_slower_drive() {
+        // Each request was made 1 ms after the one before had been answered, which took 1 ns.
+        let events: Vec<Event> = (0..50_u64).map(|n| event(Nanos::from_millis(n), Kind::Read, n << 20, 4096, Nanos(1))).collect();
+        let outcome = replayed(&events, None);
+        let read = outcome.counts.read.latency.mean_ns();
+        let expected = 49.0 * 1e6 + 50.0 * read;
+        assert!((outcome.took.as_f64() - expected).abs() < expected * 0.01, "{} for {expected}", outcome.took);
+    }
+
+    #[test]
+    fn a_trace_without_times_is_replayed_at_a_rate_or_in_a_closed_loop() {
+        let events: Vec<Event> = (0..51_u64).map(|n| event(Nanos::ZERO, Kind::Read, n << 20, 4096, Nanos::ZERO)).collect();
+        let of = |timing| timed(&events, None, Nanos::ZERO, timing);
+        let alone = of(Timing::Rate(10.0)).counts.read.latency.mean_ns();
+        // Fifty pauses of 100 ms, and the last read; one after another without any; all at once as fast as the drive's queue takes them.
+        let at_rate = of(Timing::Rate(10.0)).took.as_f64();
+        assert!((at_rate - (5e9 + alone)).abs() < alone, "{at_rate}");
+        let closed = of(Timing::ClosedLoop(1)).took.as_f64();
+        assert!((closed - 51.0 * alone).abs() < 0.02 * closed, "{closed} of 51 times {alone}");
+        let deep = of(Timing::ClosedLoop(8)).took.as_f64();
+        assert!(deep < closed && deep >= of(Timing::ClosedLoop(51)).took.as_f64(), "{deep}");
+        assert_eq!(of(Timing::ClosedLoop(51)).took, of(Timing::Recorded).took, "all at the first instant");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+        let interface = Interface::of(&spec);
+        let drive = Steered::new(model::build(&spec, 1).unwrap(), interface, None, Nanos::ZERO, Bytes::ZERO);
+        let mut replay = Replay::new(drive, Nanos::ZERO);
+        for (offset, len) in [(512 << 20, 512), (u64::MAX - 4096, 4096), (u64::MAX - 100, 100)] {
+            assert!(replay.event(&event(Nanos::ZERO, Kind::Write, offset, len, Nanos::ZERO)).is_err());
+        }
+        assert!(replay.event(&event(Nanos::ZERO, Kind::Write, 100, 10, Nanos::ZERO)).is_ok(), "smaller blocks than the drive's");
+    }
+}

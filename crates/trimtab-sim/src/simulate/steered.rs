@@ -1,0 +1,584 @@
+//! A trim policy between a host and a modelled drive, in virtual time.
+//!
+//! A TRIM that arrives here says what the host has freed. Under `online` it goes to the drive at once; under `none` never; other
+//! policies decide when, window by window, the drive is told what it has not been told yet. Nothing else arrives while a policy trims.
+
+use trimtab_drive::discards::Amount;
+use trimtab_drive::interface::Interface;
+use trimtab_drive::ledger::{Ledger, Sums, UnitMap};
+use trimtab_drive::requests::Counts;
+use trimtab_drive::{Command, Completion, Device, Extent};
+use crate::policy::{Driver, Observation, Patience, PolicySpec, State, Surface, Trim, TrimRequest};
+use crate::target::{TrimOutcome, TrimWindow};
+use trimtab_drive::units::{Bytes, Nanos};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::convert::Infallible;
+
+/// What a policy trims at a time: the block group of ext4 with blocks of 4 KiB.
+const WINDOW_BYTES: u64 = 128 << 20;
+
+/// A drive under a trim policy.
+pub struct Steered<D> {
+    drive: D,
+    steering: Option<Steering>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// What the drive was sent, the policy's trims among it, where that is counted.
+    pub counts: Option<Box<Counts>>,
+    /// What was trimmed, by whomever.
+    pub discards: Sums,
+    /// Bytes that the host had freed and the drive was never told.
+    pub never_told: Bytes,
+}
+
+struct Steering {
+    /// `None`: trims go to the drive as they come.
+    driver: Option<Driver>,
+    /// After this time without a request or a trim the policy does the same again.
+    period: Nanos,
+    stopped: fn() -> bool,
+    host: Host,
+}
+
+/// What the host has done, and what the drive knows of it.
+struct Host {
+    interface: Interface,
+    /// What holds data, as the host sees it: all of it is also in the ledger's map, and nothing of it is in `untold`.
+    used: UnitMap,
+    /// What the drive is told, and what that changed.
+    ledger: Ledger,
+    /// Freed by the host, and the drive does not know.
+    untold: UnitMap,
+    windows: Vec<TrimWindow>,
+    /// Only where somebody asks for it: a histogram of all that is sent takes a twentieth of the time.
+    counts: Option<Box<Counts>>,
+    now: Nanos,
+    last_done: Nanos,
+    /// How far the policy's clock is behind: whole periods of it that were left out, since nothing would have happened in them.
+    skipped: Nanos,
+    /// The last completion by the policy's clock.
+    last_done_seen: Nanos,
+    /// When the last request came or the policy last sent something.
+    quiet_since: Nanos,
+    wait_max: Option<Nanos>,
+    written: u64,
+    /// Of others, TRIMs left out.
+    requests: u64,
+}
+
+impl<D: Device> Steered<D> {
+    /// A drive whose host trims for itself, without an account of it: costs nothing.
+    pub const fn not(drive: D) -> Self {
+        Self { drive, steering: None }
+    }
+
+    /// `drive`, which may have had a life before, under `policy` from `now` on; without one, trims go to it as they come. `mapped` says how much of its space,
+    /// from the start, holds data.
+    pub fn new(drive: D, interface: Interface, policy: Option<&PolicySpec>, now: Nanos, mapped: Bytes) -> Self {
+        Self { drive, steering: Some(Steering::new(interface, policy, now, mapped)) }
+    }
+
+    /// Counts what is sent to the drive from here on, and how long that takes.
+    #[must_use]
+    pub fn counted(mut self) -> Self {
+        if let Some(steering) = &mut self.steering {
+            steering.host.counts = Some(Box::default());
+        }
+        self
+    }
+
+    /// Asks its policy nothing more once `stopped` says so: what comes afterwards means nothing.
+    #[must_use]
+    pub fn until(mut self, stopped: fn() -> bool) -> Self {
+        if let Some(steering) = &mut self.steering {
+            steering.stopped = stopped;
+        }
+        self
+    }
+
+    /// The drive.
+    pub const fn drive(&self) -> &D {
+        &self.drive
+    }
+
+    /// When everything that was sent to it is done, as far as an account is kept.
+    pub fn busy_until(&self) -> Nanos {
+        self.steering.as_ref().map_or(Nanos::ZERO, |steering| steering.host.last_done.max(steering.host.now))
+    }
+
+    /// Ends it: the drive, and the account if one was kept.
+    pub fn into_parts(self) -> (D, Option<Account>) {
+        (self.drive, self.steering.map(Steering::account))
+    }
+}
+
+impl<D: Device> Device for Steered<D> {
+    fn size(&self) -> Bytes {
+        self.drive.size()
+    }
+
+    fn logical_block(&self) -> u32 {
+        self.drive.logical_block()
+    }
+
+    /// A policy takes what is freed whatever the drive says to it.
+    fn supports_trim(&self) -> bool {
+        self.drive.supports_trim() || self.steering.as_ref().is_some_and(|steering| steering.driver.is_some())
+    }
+
+    #[inline]
+    fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
+        match &mut self.steering {
+            None => self.drive.submit(now, command),
+            Some(steering) => steering.submit(&mut self.drive, now, command),
+        }
+    }
+
+    fn idle(&mut self, until: Nanos) {
+        if let Some(steering) = &mut self.steering {
+            steering.consult(&mut self.drive, until);
+            if steering.host.now >= until {
+                return;
+            }
+            steering.host.now = until;
+        }
+        self.drive.idle(until);
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: u64) {
+        self.drive.prefetch(offset);
+        if let Some(Steering { host, .. }) = &self.steering {
+            host.used.prefetch(host.ledger.within(offset, 0).end);
+        }
+    }
+}
+
+impl Steering {
+    fn new(interface: Interface, policy: Option<&PolicySpec>, now: Nanos, mapped: Bytes) -> Self {
+        let geometry = interface.geometry;
+        let mut ledger = Ledger::new(geometry.size, geometry.logical_block);
+        ledger.wrote(0, mapped.0);
+        let windows = (0..geometry.size.div_ceil(WINDOW_BYTES))
+            .map(|n| TrimWindow { start: n * WINDOW_BYTES, len: WINDOW_BYTES.min(geometry.size - n * WINDOW_BYTES) })
+            .collect();
+        let host = Host {
+            untold: UnitMap::new(ledger.map().len()),
+            used: ledger.map().clone(),
+            ledger,
+            interface,
+            windows,
+            counts: None,
+            now,
+            last_done: now,
+            skipped: Nanos::ZERO,
+            last_done_seen: now,
+            quiet_since: now,
+            wait_max: None,
+            written: 0,
+            requests: 0,
+        };
+        let policy = policy.filter(|policy| !matches!(policy, PolicySpec::Online));
+        Self {
+            driver: policy.map(|policy| Driver::new(policy.build(&State::default()), Patience::ENDLESS)),
+            period: policy.map_or(Nanos::MAX, PolicySpec::period).max(Nanos(1)),
+            stopped: || false,
+            host,
+        }
+    }
+
+    fn account(self) -> Account {
+        let Host { untold, ledger, counts, .. } = self.host;
+        Account { never_told: Bytes(untold.count() * ledger.unit()), counts, discards: ledger.sums }
+    }
+
+    fn submit(&mut self, drive: &mut impl Device, arrival: Nanos, command: &Command<'_>) -> Completion {
+        self.consult(drive, arrival);
+        let host = &mut self.host;
+        host.now = host.now.max(arrival);
+        host.quiet_since = host.now;
+        host.requests += u64::from(!matches!(command, Command::Trim(_)));
+        let completion = match command {
+            Command::Read(_) | Command::Flush => host.send(drive, command),
+            Command::Write(extent, _) => {
+                let completion = host.send(drive, command);
+                if completion.result.is_ok() {
+                    host.wrote(*extent);
+                }
+                completion
+            }
+            Command::Trim(ranges) if self.driver.is_some() => {
+                host.freed(ranges, true);
+                Completion { done: host.now, result: Ok(()) }
+            }
+            Command::Trim(ranges) => {
+                host.freed(ranges, false);
+                Completion { done: host.tell(drive, ranges), result: Ok(()) }
+            }
+        };
+        let waited = completion.done.saturating_sub(arrival);
+        host.wait_max = host.wait_max.max(Some(waited));
+        completion
+    }
+
+    /// Asks the policy whatever it wants to be asked before `until`. Where it has done nothing for two of its periods, further whole ones are
+    /// left out: the cost depends on what happens, not on the time between.
+    fn consult(&mut self, drive: &mut impl Device, until: Nanos) {
+        let Self { driver: Some(driver), period, stopped, host } = self else { return };
+        // What came of a trim is told at its end, which may be later: whoever has come meanwhile is served first.
+        while let Some(at) = driver.ask_at().map(|at| at.saturating_add(host.skipped).max(host.now)).filter(|at| *at <= until) {
+            if stopped() {
+                return;
+            }
+            host.now = at;
+            if at.saturating_sub(host.quiet_since).0 / 2 >= period.0 {
+                let periods = until.saturating_sub(at).0 / period.0;
+                host.skipped += Nanos(periods * period.0);
+                host.quiet_since = until;
+                if periods > 0 {
+                    continue;
+                }
+            }
+            driver.turn(&mut Told { host, drive });
+        }
+    }
+}
+
+impl Host {
+    fn send(&mut self, drive: &mut impl Device, command: &Command<'_>) -> Completion {
+        let completion = drive.submit(self.now, command);
+        if let Some(counts) = &mut self.counts {
+            counts.of(command).count(completion.result.is_ok(), command.bytes(), completion.done.saturating_sub(self.now));
+        }
+        self.last_done = self.last_done.max(completion.done);
+        self.last_done_seen = self.last_done.saturating_sub(self.skipped);
+        completion
+    }
+
+    fn wrote(&mut self, extent: Extent) {
+        let units = self.ledger.touched(extent.offset, extent.len);
+        self.written += extent.len;
+        // What only replaces data changes none of the three, and is most of what is written.
+        if self.used.insert(units.clone()) > 0 {
+            self.untold.remove(units);
+            self.ledger.wrote(extent.offset, extent.len);
+        }
+    }
+
+    /// The host has freed these ranges; `held_back` from the drive for now.
+    fn freed(&mut self, ranges: &[Extent], held_back: bool) {
+        for extent in ranges {
+            let units = self.ledger.within(extent.offset, extent.len);
+            if units.start >= units.end {
+                continue;
+            }
+            let mut from = units.start;
+            if held_back {
+                while let Some(run) = self.used.next_run(from, units.end) {
+                    from = run.end;
+                    self.untold.insert(run);
+                }
+            }
+            self.used.remove(units);
+        }
+    }
+
+    /// Trims, on behalf of the host or the policy; gives when that is done.
+    fn tell(&mut self, drive: &mut impl Device, extents: &[Extent]) -> Nanos {
+        self.quiet_since = self.now;
+        let mut done = self.now;
+        let mut refused = self.interface.geometry.discard_granularity == 0;
+        for command in self.interface.trim.commands(extents) {
+            let completion = self.send(drive, &Command::trim(&command));
+            done = done.max(completion.done);
+            refused |= completion.result.is_err();
+        }
+        self.ledger.command();
+        for extent in extents {
+            if refused {
+                self.ledger.refused(extent.len);
+            } else {
+                self.ledger.trimmed(extent.offset, extent.len);
+            }
+        }
+        done
+    }
+}
+
+/// The drive behind its host, as a policy sees it.
+struct Told<'a, D> {
+    host: &'a mut Host,
+    drive: &'a mut D,
+}
+
+impl<D: Device> Surface for Told<'_, D> {
+    type Refusal = Infallible;
+
+    fn look(&mut self) -> Observation<'_> {
+        let host = &mut *self.host;
+        let in_flight = u32::from(host.last_done > host.now);
+        Observation {
+            written: Some(Bytes(host.written)),
+            free: Bytes((host.used.len() - host.used.count()) * host.ledger.unit()),
+            granule: Bytes(host.ledger.unit()),
+            by_size: true,
+            requests: Some(host.requests),
+            in_flight,
+            idle_since: (in_flight == 0).then_some(host.last_done_seen),
+            foreground_wait_max: host.wait_max.take(),
+            ..Observation::of(host.now.saturating_sub(host.skipped), &host.windows)
+        }
+    }
+
+    fn trim(&mut self, request: TrimRequest) -> Trim<Infallible> {
+        Trim::Done { outcome: self.host.trim_window(self.drive, request), waited: None }
+    }
+}
+
+impl Host {
+    fn trim_window(&mut self, drive: &mut impl Device, request: TrimRequest) -> TrimOutcome {
+        let TrimRequest { window, min_extent, sizes, command_max, commands_max, .. } = request;
+        let below = sizes.map_or(Bytes::MAX, |sizes| sizes.below);
+        let unit = self.ledger.unit();
+        let (mut from, end) = (window.start.div_ceil(unit), self.ledger.touched(window.start, window.len).end);
+        // What begins here in the middle of a group was begun before.
+        let begun = (!window.start.is_multiple_of(WINDOW_BYTES)).then_some(from);
+        let began = self.now;
+        let (mut commands, mut bytes) = (0, 0);
+        let most = if commands_max == 0 { u64::MAX } else { commands_max };
+        let mut asked = window.len;
+        while let Some(run) = self.untold.next_run(from, end) {
+            let len = (run.end - run.start) * unit;
+            if begun != Some(run.start) && !(min_extent.0..below.0).contains(&len) {
+                from = run.end;
+                continue;
+            }
+            if commands >= most {
+                asked = (run.start * unit).saturating_sub(window.start);
+                break;
+            }
+            // As much of it as commands are left for.
+            let step = (command_max.0 / unit).max(1);
+            let units = (run.end - run.start).min(step.saturating_mul(most - commands));
+            let mut at = run.start;
+            while at < run.start + units {
+                let next = (at + step).min(run.start + units);
+                self.untold.remove(at..next);
+                self.now = self.now.max(self.tell(drive, &[Extent { offset: at * unit, len: (next - at) * unit }]));
+                commands += 1;
+                at = next;
+            }
+            bytes += units * unit;
+            from = run.start + units;
+        }
+        TrimOutcome {
+            asked: Bytes(asked),
+            returned: Bytes(bytes),
+            counted: Some(Amount::new(commands, bytes)),
+            took: self.now.saturating_sub(began),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::Ranges;
+    use crate::simulate::shipped;
+    use proptest::prelude::*;
+
+    const TRIM: Nanos = Nanos::from_secs(1);
+    const OTHER: Nanos = Nanos::from_millis(1);
+
+    /// One thing at a time, and trims take long.
+    #[derive(Default)]
+    struct Slow(Nanos);
+
+    impl Device for Slow {
+        fn size(&self) -> Bytes {
+            Bytes(512 << 20)
+        }
+        fn logical_block(&self) -> u32 {
+            512
+        }
+        fn supports_trim(&self) -> bool {
+            true
+        }
+        fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
+            self.0 = self.0.max(now) + if matches!(command, Command::Trim(_)) { TRIM } else { OTHER };
+            Completion { done: self.0, result: Ok(()) }
+        }
+        fn idle(&mut self, _until: Nanos) {}
+    }
+
+    /// Nothing freed for a hundred years.
+    fn over_an_empty_century(policy: &str) -> Steered<Slow> {
+        let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+        let mut drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&policy.parse().unwrap()), Nanos::ZERO, Bytes::ZERO);
+        let extent = Extent { offset: 0, len: 1 << 20 };
+        drive.submit(Nanos::ZERO, &Command::Write(extent, DataClass::Random));
+        drive.submit(Nanos::from_secs(CENTURY_S), &Command::Read(extent));
+        drive.submit(Nanos::from_secs(CENTURY_S), &Command::trim(&[extent]));
+        drive
+    }
+
+    const WEEK_S: u64 = 7 * 86_400;
+    /// Weeks, and the day after.
+    const CENTURY_S: u64 = 5218 * WEEK_S + 86_400;
+
+    #[test]
+    fn consult_turns_depend_on_requests_and_not_on_time() {
+        use core::sync::atomic::{AtomicU64, Ordering};
+        static TURNS: AtomicU64 = AtomicU64::new(0);
+        fn count() -> bool {
+            TURNS.fetch_add(1, Ordering::Relaxed);
+            false
+        }
+        for policy in ["adaptive", "idle", "batched:every=1h"] {
+            TURNS.store(0, Ordering::Relaxed);
+            let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+            let parsed = policy.parse().unwrap();
+            let drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&parsed), Nanos::ZERO, Bytes::ZERO);
+            let mut drive = drive.until(count);
+            for at in [0, CENTURY_S] {
+                drive.submit(Nanos::from_secs(at), &Command::Read(Extent { offset: 0, len: 4096 }));
+            }
+            let turns = TURNS.load(Ordering::Relaxed);
+            assert!(turns > 0 && turns < 400_000, "{policy}: {turns}");
+        }
+    }
+
+    #[test]
+    fn skipped_time_keeps_the_phase_of_a_policy() {
+        // Passes begin at whole weeks; the century ends a day after one.
+        for (days, told) in [(5, 0), (7, 1 << 20)] {
+            let mut drive = over_an_empty_century("batched:every=7d");
+            drive.idle(Nanos::from_secs(CENTURY_S + days * 86_400));
+            assert_eq!(drive.into_parts().1.unwrap().discards.effective_bytes(), told, "after {days} days");
+        }
+        let mut idle = over_an_empty_century("idle");
+        idle.idle(Nanos::from_secs(CENTURY_S + 2 * 86_400));
+        assert_eq!(idle.into_parts().1.unwrap().discards.effective_bytes(), 1 << 20);
+    }
+
+    #[test]
+    fn a_stop_ends_the_turns_of_a_policy() {
+        use core::sync::atomic::{AtomicU64, Ordering};
+        static TURNS: AtomicU64 = AtomicU64::new(0);
+        fn after_ten() -> bool {
+            TURNS.fetch_add(1, Ordering::Relaxed) >= 10
+        }
+        let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+        let policy = "adaptive".parse().unwrap();
+        let drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&policy), Nanos::ZERO, Bytes::ZERO);
+        drive.until(after_ten).idle(Nanos::from_secs(CENTURY_S));
+        assert_eq!(TURNS.load(Ordering::Relaxed), 11);
+    }
+
+    #[test]
+    fn others_are_served_between_the_windows_of_a_pass() {
+        let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+        let policy = "batched:every=20s".parse().unwrap();
+        let interface = Interface::of(&spec);
+        let mut drive = Steered::new(Slow::default(), interface, Some(&policy), Nanos::ZERO, Bytes::ZERO);
+        for window in 0..4 {
+            let extent = Extent { offset: window * WINDOW_BYTES, len: 1 << 20 };
+            drive.submit(Nanos::ZERO, &Command::Write(extent, DataClass::Random));
+            drive.submit(Nanos::ZERO, &Command::trim(&[extent]));
+        }
+        // Four windows from 20 s on take a second each.
+        let read = |drive: &mut Steered<Slow>, at_ms| {
+            drive.submit(Nanos::from_millis(at_ms), &Command::Read(Extent { offset: 0, len: 4096 })).done
+        };
+        assert_eq!(read(&mut drive, 19_000), Nanos::from_secs(19) + OTHER);
+        assert_eq!(read(&mut drive, 20_500), Nanos::from_secs(21) + OTHER);
+        assert_eq!(read(&mut drive, 21_500), Nanos::from_secs(22) + OTHER + OTHER);
+        drive.idle(Nanos::from_secs(40));
+        assert_eq!(drive.into_parts().1.unwrap().discards.effective_bytes(), 4 << 20);
+    }
+
+    proptest! {
+        /// Round after round of sizes, a few commands at a time: each page that the drive was not told of is sent once, the largest extents first.
+        #[test]
+        fn by_size_all_is_told_once(
+            pages in prop::collection::vec(any::<bool>(), 400),
+            at in 0_u64..WINDOW_BYTES / 4096,
+            commands_max in 0_u64..4,
+            piece_pages in 1_u64..9,
+        ) {
+            const PAGE: u64 = 4096;
+            let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+            let mut drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&PolicySpec::None), Nanos::ZERO, Bytes(512 << 20));
+            for (page, _) in (at..).zip(&pages).filter(|(_, freed)| **freed) {
+                drive.submit(Nanos::ZERO, &Command::trim(&[Extent { offset: page * PAGE, len: PAGE }]));
+            }
+            let freed = pages.iter().filter(|freed| **freed).count() as u64 * PAGE;
+            let Steered { drive, steering } = &mut drive;
+            let host = &mut steering.as_mut().unwrap().host;
+            let (mut sent, mut below) = (0, Bytes::MAX);
+            for (round, least) in (0..).zip([8 * PAGE, 3 * PAGE, 0]) {
+                for window in host.windows.clone() {
+                    let (mut start, end) = (window.start, window.start + window.len);
+                    while start < end {
+                        let request = TrimRequest {
+                            sizes: Some(crate::policy::Sizes { below, round, rounds: 3 }),
+                            command_max: Bytes(piece_pages * PAGE),
+                            commands_max,
+                            ..TrimRequest::whole(TrimWindow { start, len: end - start }, Bytes(least))
+                        };
+                        let outcome = host.trim_window(drive, request);
+                        let counted = outcome.counted.unwrap();
+                        prop_assert!(commands_max == 0 || counted.count <= commands_max);
+                        prop_assert!(counted.bytes.0 <= counted.count * piece_pages * PAGE);
+                        prop_assert!(outcome.asked.0 > 0);
+                        sent += counted.bytes.0;
+                        start += outcome.asked.0;
+                    }
+                }
+                below = Bytes(least);
+            }
+            prop_assert_eq!((sent, host.untold.count()), (freed, 0));
+        }
+    }
+
+    proptest! {
+        /// Whatever is written and freed: against a flag for each page that the host uses, and one for each that the drive holds.
+        #[test]
+        fn what_was_never_told_is_what_the_drive_holds_beyond_what_is_in_use(
+            policy in prop_oneof![Just("none"), Just("online"), Just("batched:every=7ms")],
+            ops in prop::collection::vec((any::<bool>(), 0_u64..200, 1_u64..20), 1..80),
+        ) {
+            const PAGE: u64 = 4096;
+            let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
+            let policy: PolicySpec = policy.parse().unwrap();
+            let mut drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&policy), Nanos::ZERO, Bytes(50 * PAGE));
+            let mut used: Vec<bool> = (0..220).map(|page| page < 50).collect();
+            let mut written = used.clone();
+            for (nth, (write, page, pages)) in (0_u64..).zip(ops) {
+                let extent = Extent { offset: page * PAGE, len: pages * PAGE };
+                let command = if write { Command::Write(extent, DataClass::Random) } else { Command::Trim(Ranges::One(extent)) };
+                prop_assert!(drive.submit(Nanos::from_millis(nth), &command).result.is_ok());
+                used[page as usize..(page + pages) as usize].fill(write);
+                if write {
+                    written[page as usize..(page + pages) as usize].fill(true);
+                }
+            }
+            let in_use = used.iter().filter(|used| **used).count() as u64 * PAGE;
+            let host = &drive.steering.as_ref().unwrap().host;
+            let unit = host.ledger.unit();
+            prop_assert_eq!(host.used.count() * unit, in_use);
+            let never_told = host.untold.count() * unit;
+            prop_assert_eq!(host.ledger.mapped_bytes(), in_use + never_told);
+            match policy {
+                PolicySpec::Online => prop_assert_eq!(never_told, 0),
+                PolicySpec::None => prop_assert_eq!(host.ledger.mapped_bytes(), written.iter().filter(|held| **held).count() as u64 * PAGE),
+                _ => {}
+            }
+        }
+    }
+}

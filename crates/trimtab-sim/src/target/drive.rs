@@ -1,0 +1,250 @@
+//! A modelled drive as a block target, in virtual time.
+
+use trimtab_drive::{Command, Device};
+use crate::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
+use trimtab_drive::units::Nanos;
+use alloc::borrow::ToOwned as _;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::format;
+use alloc::string::String;
+use alloc::string::ToString as _;
+use alloc::vec::Vec;
+use core::cmp::{Ordering, Reverse};
+
+/// A drive model that executes block operations. Virtual time advances to the next completion when somebody waits for it.
+#[derive(Debug)]
+pub struct DriveTarget<D> {
+    drive: D,
+    info: BlockInfo,
+    now: Nanos,
+    in_flight: Pending,
+    submitted: u64,
+}
+
+/// What is in flight, the earliest completion first; the sequence number keeps equal instants in order of submission.
+#[derive(Debug, Default)]
+struct Pending {
+    /// In order. Nearly all writes complete in the order in which they are submitted.
+    queue: VecDeque<InFlight>,
+    /// What was submitted after something that completes later.
+    others: BinaryHeap<Reverse<InFlight>>,
+}
+
+impl Pending {
+    #[inline]
+    fn push(&mut self, new: InFlight) {
+        if self.queue.back().is_none_or(|last| *last <= new) {
+            self.queue.push_back(new);
+        } else {
+            self.others.push(Reverse(new));
+        }
+    }
+
+    /// The next to complete, if it is due by `now` or anything is waited for.
+    #[inline]
+    fn pop(&mut self, now: Nanos, wait: bool) -> Option<InFlight> {
+        let (first, other) = (self.queue.front(), self.others.peek().map(|Reverse(other)| other));
+        let from_others = other.is_some_and(|other| first.is_none_or(|first| *other <= *first));
+        if (if from_others { other } else { first }).is_none_or(|next| next.done > now && !wait) {
+            return None;
+        }
+        if from_others { self.others.pop().map(|Reverse(other)| other) } else { self.queue.pop_front() }
+    }
+}
+
+#[derive(Debug)]
+struct InFlight {
+    done: Nanos,
+    sequence: u64,
+    tag: u32,
+    issued: Nanos,
+}
+
+impl InFlight {
+    /// One number, so that two are compared without a branch: which of them is earlier cannot be foretold.
+    #[inline]
+    fn order(&self) -> u128 {
+        u128::from(self.done.0) << 64 | u128::from(self.sequence)
+    }
+}
+
+impl PartialEq for InFlight {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for InFlight {}
+
+impl Ord for InFlight {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl PartialOrd for InFlight {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+
+    #[inline]
+    fn le(&self, other: &Self) -> bool {
+        self.order() <= other.order()
+    }
+}
+
+impl<D: Device> DriveTarget<D> {
+    /// A target on `drive` that allows `queue_depth_max` operations in flight.
+    pub fn new(drive: D, queue_depth_max: u32) -> Self {
+        let info = BlockInfo { size: drive.size(), block_size: drive.logical_block(), queue_depth_max, trim: drive.supports_trim() };
+        Self { drive, info, now: Nanos::ZERO, in_flight: Pending::default(), submitted: 0 }
+    }
+
+    /// The target at `now`: for a drive that has been used until then, on another target.
+    #[must_use]
+    pub fn at(mut self, now: Nanos) -> Self {
+        self.now = now;
+        self
+    }
+
+    /// Starts `op`, as [`BlockTarget::submit`] does, also a TRIM of many ranges, which nobody but the drive has to keep.
+    ///
+    /// # Errors
+    /// A drive that refuses it.
+    pub fn start(&mut self, tag: u32, op: &Command<'_>) -> TargetResult {
+        let completion = self.drive.submit(self.now, op);
+        completion.result.map_err(|refusal| TargetError {
+            action: op.kind().name(),
+            object: describe(op),
+            reason: refusal.to_string(),
+            errno: refusal.errno(),
+        })?;
+        self.in_flight.push(InFlight { done: completion.done, sequence: self.submitted, tag, issued: self.now });
+        self.submitted += 1;
+        Ok(())
+    }
+
+    /// The drive, to look at its counters.
+    pub fn drive(&self) -> &D {
+        &self.drive
+    }
+
+    /// Ends the target and gives the drive back.
+    pub fn into_drive(self) -> D {
+        self.drive
+    }
+}
+
+impl<D: Device> Clock for DriveTarget<D> {
+    fn now(&mut self) -> Nanos {
+        self.now
+    }
+
+    fn idle_until(&mut self, instant: Nanos) {
+        if instant > self.now {
+            self.drive.idle(instant);
+            self.now = instant;
+        }
+    }
+}
+
+impl<D: Device> BlockTarget for DriveTarget<D> {
+    fn info(&self) -> &BlockInfo {
+        &self.info
+    }
+
+    fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult {
+        self.start(tag, &op)
+    }
+
+    #[inline]
+    fn expect(&self, op: &Command<'static>) {
+        if let Some(extent) = op.extent() {
+            self.drive.prefetch(extent.offset);
+        }
+    }
+
+    fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
+        let mut reaped = 0;
+        while let Some(InFlight { done: completed, tag, issued, .. }) = self.in_flight.pop(self.now, reaped < min) {
+            self.now = self.now.max(completed);
+            // A modelled submission takes no time of its own: command overhead is part of the drive's answer.
+            done.push(BlockCompletion { tag, issued, submitted: issued, completed, result: Ok(()) });
+            reaped += 1;
+        }
+        Ok(())
+    }
+}
+
+fn describe(op: &Command<'_>) -> String {
+    op.extent().map_or_else(|| "the write cache".to_owned(), |extent| format!("{} bytes at {}", op.bytes(), extent.offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::{Completion, Extent, Refusal};
+    use trimtab_drive::units::Bytes;
+
+    /// Reads take 1 ms, everything else 3 ms, all in parallel; offsets from 1 MB on are refused.
+    struct Stub;
+
+    impl Device for Stub {
+        fn size(&self) -> Bytes {
+            Bytes(1_000_000)
+        }
+        fn logical_block(&self) -> u32 {
+            512
+        }
+        fn supports_trim(&self) -> bool {
+            false
+        }
+        fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
+            let (took, result) = match command {
+                Command::Read(extent) if extent.offset >= 1_000_000 => (0, Err(Refusal::OutOfRange)),
+                Command::Read(_) => (1, Ok(())),
+                _ => (3, Ok(())),
+            };
+            Completion { done: now + Nanos::from_millis(took), result }
+        }
+        fn idle(&mut self, _until: Nanos) {}
+    }
+
+    #[test]
+    fn completions_arrive_in_order_of_time_and_the_clock_follows() {
+        let mut target = DriveTarget::new(Stub, 4);
+        let mut done = Vec::new();
+        target.submit(0, Command::Flush).unwrap();
+        target.submit(1, Command::Read(Extent { offset: 0, len: 512 })).unwrap();
+        target.submit(2, Command::Read(Extent { offset: 512, len: 512 })).unwrap();
+        target.reap(1, &mut done).unwrap();
+        assert_eq!(done.iter().map(|c| c.tag).collect::<Vec<_>>(), [1, 2], "both are complete at 1 ms");
+        assert_eq!(target.now(), Nanos::from_millis(1));
+        target.reap(1, &mut done).unwrap();
+        assert_eq!((done[2].tag, target.now()), (0, Nanos::from_millis(3)));
+        target.idle_until(Nanos::from_secs(1));
+        assert_eq!(target.now(), Nanos::from_secs(1));
+    }
+
+    proptest::proptest! {
+        /// Oracle: all of them, sorted. What is due is given out without waiting, and else only what is waited for.
+        #[test]
+        fn whatever_comes_when_the_earliest_goes_first(steps in proptest::collection::vec((0_u64..40, 0_u64..30, proptest::bool::ANY), 1..200)) {
+            let (mut pending, mut sorted, mut now) = (Pending::default(), Vec::new(), 0);
+            for (sequence, (later, pause, wait)) in (0_u64..).zip(steps) {
+                now += pause;
+                pending.push(InFlight { done: Nanos(now + later), sequence, tag: 0, issued: Nanos(now) });
+                sorted.push((now + later, sequence));
+                sorted.sort_unstable();
+                let expected = (wait || sorted[0].0 <= now).then(|| sorted.remove(0));
+                proptest::prop_assert_eq!(pending.pop(Nanos(now), wait).map(|next| (next.done.0, next.sequence)), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_operation() {
+        let error = DriveTarget::new(Stub, 1).submit(0, Command::Read(Extent { offset: 1_000_000, len: 512 })).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read 512 bytes at 1000000: range goes past the end of the drive");
+    }
+}

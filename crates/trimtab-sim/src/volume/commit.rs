@@ -1,0 +1,250 @@
+//! Committing a transaction, stage by stage, as jbd2 does it; and making room in the journal.
+
+use super::journal::Committing;
+use super::queue::{Ticket, Urgency};
+use super::spec::BLOCK;
+use super::{Discard, Volume};
+use trimtab_drive::Device;
+use trimtab_drive::units::{Bytes, Nanos};
+use alloc::vec::Vec;
+
+/// A transaction on its way to the drive.
+#[derive(Clone, Debug)]
+pub(super) struct Commit {
+    transaction: Committing,
+    stage: Stage,
+    /// Batches up to this one were under way when the transaction was closed.
+    batches: u64,
+}
+
+impl Commit {
+    /// What the transaction frees.
+    #[cfg(test)]
+    pub(super) fn freed(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.transaction.freed.iter()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    /// Contents that were allocated in the transaction must be there before its metadata say so.
+    Ordered,
+    /// Descriptors and metadata blocks.
+    Log(Ticket),
+    /// The write cache, before the commit record.
+    Flush(Ticket),
+    /// The commit record.
+    Record(Ticket),
+    /// The write cache, with the commit record in it.
+    FlushRecord(Ticket),
+    /// Contents of files that were removed since, which may still be on their way to blocks that are about to be free.
+    Stragglers,
+    /// Discards inside the commit: what is left of them, and when the one under way is done.
+    Discards(Vec<(u32, u32)>, Nanos),
+}
+
+impl<D: Device> Volume<D> {
+    /// When the commit can go on; `None` if it waits for requests that are still queued.
+    pub(super) fn commit_ready(&self, commit: &Commit) -> Option<Nanos> {
+        match &commit.stage {
+            Stage::Ordered | Stage::Stragglers => (!self.batches_under_way(commit.batches)).then_some(self.now),
+            Stage::Log(ticket) | Stage::Flush(ticket) | Stage::Record(ticket) | Stage::FlushRecord(ticket) => self.queue.done(*ticket),
+            Stage::Discards(_, until) => Some(*until),
+        }
+    }
+
+    fn batches_under_way(&self, up_to: u64) -> bool {
+        self.batches.front().is_some_and(|batch| batch.number <= up_to)
+    }
+
+    /// Closes the running transaction and begins to write it. There is something in it, and no other commit is under way.
+    pub(super) fn start_commit(&mut self) {
+        debug_assert!(self.commit.is_none() && self.journal.anything_running());
+        let transaction = self.journal.close();
+        let commit = Commit { transaction, stage: Stage::Ordered, batches: self.batches_begun };
+        let ordered = !self.spec.journal.converts_after_write;
+        self.commit = Some(commit);
+        self.batch_open = false;
+        if !ordered || !self.batches_under_way(self.batches_begun) {
+            self.write_log();
+        }
+    }
+
+    fn write_log(&mut self) {
+        let Some(commit) = &mut self.commit else { return };
+        let ticket = self.queue.ticket();
+        let blocks = commit.transaction.log_blocks - 1;
+        commit.stage = Stage::Log(ticket);
+        self.write_journal(blocks, ticket);
+    }
+
+    fn write_journal(&mut self, blocks: u32, ticket: Ticket) {
+        self.queue.unplug();
+        for (start, len) in self.journal.append(blocks) {
+            self.write_blocks(start, len, self.spec.metadata_class, ticket, Urgency::Sync);
+        }
+        self.queue.unplug();
+        self.counters.journal_written += Bytes(u64::from(blocks) * BLOCK);
+    }
+
+    /// The stage under way has ended: begins the next.
+    pub(super) fn commit_step(&mut self) {
+        let Some(mut commit) = self.commit.take() else { return };
+        match commit.stage {
+            Stage::Ordered => {
+                self.commit = Some(commit);
+                self.write_log();
+                return;
+            }
+            Stage::Log(ticket) => {
+                self.queue.finish(ticket);
+                commit.stage = Stage::Flush(self.flush_cache());
+            }
+            Stage::Flush(ticket) => {
+                self.queue.finish(ticket);
+                let ticket = self.queue.ticket();
+                self.write_journal(1, ticket);
+                commit.stage = Stage::Record(ticket);
+            }
+            Stage::Record(ticket) => {
+                self.queue.finish(ticket);
+                commit.stage = Stage::FlushRecord(self.flush_cache());
+            }
+            Stage::FlushRecord(ticket) => {
+                self.queue.finish(ticket);
+                commit.stage = Stage::Stragglers;
+                // Only what this transaction frees has to wait for them.
+                if commit.transaction.freed.blocks() == 0 || !self.batches_under_way(commit.batches) {
+                    return self.after_stragglers(commit);
+                }
+            }
+            Stage::Stragglers => return self.after_stragglers(commit),
+            Stage::Discards(ref mut left, ref mut until) => {
+                if left.is_empty() {
+                    return self.end_commit(commit);
+                }
+                *until = self.discard_next(left);
+            }
+        }
+        self.commit = Some(commit);
+    }
+
+    fn after_stragglers(&mut self, mut commit: Commit) {
+        if self.spec.discard == Discard::Freed && self.queue.drive.supports_trim() && commit.transaction.freed.blocks() > 0 {
+            let mut freed: Vec<(u32, u32)> = commit.transaction.freed.iter().collect();
+            freed.reverse();
+            commit.stage = Stage::Discards(freed, self.now);
+            self.commit = Some(commit);
+        } else {
+            self.end_commit(commit);
+        }
+    }
+
+    /// The transaction is durable, and what it freed is free.
+    fn end_commit(&mut self, commit: Commit) {
+        let Commit { transaction, .. } = commit;
+        self.journal.committed(&transaction, self.now);
+        self.durable = transaction.id;
+        self.counters.commits += 1;
+        self.release(transaction.freed);
+        // Somebody may be waiting for room in a full transaction: the next one begins at once, not after five seconds.
+        if self.journal.running_blocks() >= self.journal.transaction_max {
+            self.start_commit();
+        }
+    }
+
+    /// Waits until all that has changed is durable. Gives whether there was anything.
+    pub(super) fn commit_and_wait(&mut self) -> bool {
+        let target = if self.journal.anything_running() {
+            self.journal.id
+        } else if self.commit.is_some() {
+            self.journal.id - 1
+        } else {
+            return false;
+        };
+        self.wait_durable(target);
+        true
+    }
+
+    /// Waits until transaction `id` is durable.
+    pub(super) fn wait_durable(&mut self, id: u64) {
+        while self.durable < id {
+            if self.commit.is_none() && self.journal.anything_running() {
+                self.start_commit();
+            } else {
+                self.step();
+            }
+        }
+    }
+
+    /// Whether the running transaction, and the journal, have room for another change. If not, sees to it that they will.
+    pub(super) fn journal_ready(&mut self) -> bool {
+        if self.journal.running_blocks() >= self.journal.transaction_max {
+            if self.commit.is_some() {
+                return false;
+            }
+            self.start_commit();
+        }
+        if self.journal.has_room() {
+            return true;
+        }
+        if self.checkpoint.is_some() {
+            return false;
+        }
+        let blocks = self.journal.take_home(true);
+        if blocks.is_empty() {
+            // All that is left has been changed again by a transaction under way.
+            if self.commit.is_none() && self.journal.anything_running() {
+                self.start_commit();
+            }
+            return self.commit.is_none();
+        }
+        self.counters.checkpoints += 1;
+        let ticket = self.queue.ticket();
+        self.write_home(&blocks, ticket, Urgency::Sync);
+        self.checkpoint = Some(ticket);
+        false
+    }
+
+    /// The foreground waits until its next change has room in the journal.
+    pub(super) fn wait_for_journal(&mut self) {
+        while !self.journal_ready() {
+            self.step();
+        }
+    }
+
+    /// The blocks are in place: the journal's superblock says where the log begins now.
+    pub(super) fn checkpoint_done(&mut self) {
+        if let Some(ticket) = self.checkpoint.take() {
+            self.queue.finish(ticket);
+            self.write_journal_superblock();
+        }
+    }
+
+    fn write_journal_superblock(&mut self) {
+        // Nobody waits for it: the flush before it is what takes time, and the next commit flushes again.
+        let ticket = self.queue.ticket();
+        self.queue.flush(self.now, ticket);
+        self.write_blocks(self.journal.superblock(), 1, self.spec.metadata_class, ticket, Urgency::Sync);
+        self.queue.unplug();
+        self.counters.journal_written += Bytes(BLOCK);
+        self.queue.forget(ticket);
+    }
+
+    /// Flushes the drive's write cache.
+    pub(super) fn flush_cache(&mut self) -> Ticket {
+        let ticket = self.queue.ticket();
+        self.queue.flush(self.now, ticket);
+        ticket
+    }
+
+    /// Writes metadata blocks in place.
+    pub(super) fn write_home(&mut self, blocks: &[u32], ticket: Ticket, urgency: Urgency) {
+        self.queue.unplug();
+        for block in blocks {
+            self.write_blocks(*block, 1, self.spec.metadata_class, ticket, urgency);
+        }
+        self.queue.unplug();
+        self.counters.metadata_written += Bytes(blocks.len() as u64 * BLOCK);
+    }
+}

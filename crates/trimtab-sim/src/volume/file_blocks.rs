@@ -1,0 +1,186 @@
+//! A file as a block device: direct I/O past the page cache, for the random writes that an ageing drive is judged by.
+
+use super::Volume;
+use super::queue::{Ticket, Urgency};
+use super::spec::BLOCK;
+use trimtab_drive::{Command, Device, Extent};
+use crate::op::Payload;
+use crate::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
+use trimtab_drive::units::{Bytes, Nanos};
+use alloc::collections::BinaryHeap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+impl<D: Device> Volume<D> {
+    /// Writes `payload` over what a file has at `offset`, with direct I/O: returns when the drive has it. Offset and length are multiples of
+    /// 4096, and inside the file.
+    pub fn overwrite(&mut self, path: &str, offset: u64, payload: &Payload<'_>) -> TargetResult {
+        let mut file = FileBlocks::open(self, path, 1)?;
+        file.submit(0, Command::Write(Extent { offset, len: payload.len() }, payload.class()))?;
+        file.reap(1, &mut Vec::new())
+    }
+}
+
+/// A file of a volume as a block target. What of it was dirty has been written; all its blocks are allocated, so that no operation changes
+/// metadata other than the file's times, which `lazytime` and direct I/O keep out of the journal here.
+#[derive(Debug)]
+pub struct FileBlocks<'v, D> {
+    volume: &'v mut Volume<D>,
+    path: String,
+    info: BlockInfo,
+    /// The file's runs with the file offset at which each begins, in blocks.
+    runs: Vec<(u32, u32, u32)>,
+    /// In flight without a known end.
+    waiting: Vec<InFlight>,
+    /// Those of which it is known when they are done, the earliest first.
+    known: BinaryHeap<Reverse<(Nanos, InFlight)>>,
+    submitted: u64,
+}
+
+/// An operation in flight. Of two that are done at the same time the one that was submitted first comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct InFlight {
+    nth: u64,
+    tag: u32,
+    ticket: Ticket,
+    issued: Nanos,
+}
+
+impl<'v, D: Device> FileBlocks<'v, D> {
+    /// Opens a file, with up to `queue_depth_max` operations in flight.
+    pub fn open(volume: &'v mut Volume<D>, path: &str, queue_depth_max: u32) -> TargetResult<Self> {
+        let node = volume.find_file("open", path)?;
+        volume.write_out_and_wait(node);
+        let file = &volume.nodes[node as usize];
+        let mut runs = Vec::new();
+        let mut at = 0;
+        for (start, len) in file.extents.iter() {
+            runs.push((at, start, len));
+            at += len;
+        }
+        let size = Bytes(file.size / BLOCK * BLOCK);
+        let info = BlockInfo { size, block_size: BLOCK as u32, queue_depth_max, trim: false };
+        Ok(Self { volume, path: path.to_string(), info, runs, waiting: Vec::new(), known: BinaryHeap::new(), submitted: 0 })
+    }
+
+    /// The volume.
+    pub const fn volume(&self) -> &Volume<D> {
+        self.volume
+    }
+
+    fn refused(&self, op: &Command<'_>, reason: &str, errno: i32) -> TargetError {
+        let object = format!("{} of {}", op.kind().name(), self.path);
+        TargetError { action: "do", object, reason: reason.to_string(), errno: Some(errno) }
+    }
+
+    /// The parts of the volume that hold `len` bytes of the file from `offset` on.
+    fn parts(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
+        let (mut at, end) = ((offset / BLOCK) as u32, ((offset + len) / BLOCK) as u32);
+        let mut run = self.runs.partition_point(|(from, ..)| *from <= at).saturating_sub(1);
+        let mut parts = Vec::with_capacity(1);
+        while at < end {
+            let (from, start, n) = self.runs[run];
+            let inside = at - from;
+            let blocks = (n - inside).min(end - at);
+            parts.push((self.volume.offset(start + inside), u64::from(blocks) * BLOCK));
+            at += blocks;
+            run += 1;
+        }
+        parts
+    }
+}
+
+impl<D: Device> Clock for FileBlocks<'_, D> {
+    fn now(&mut self) -> Nanos {
+        self.volume.now
+    }
+
+    fn idle_until(&mut self, instant: Nanos) {
+        self.volume.run_until(instant);
+    }
+}
+
+impl<D: Device> BlockTarget for FileBlocks<'_, D> {
+    fn info(&self) -> &BlockInfo {
+        &self.info
+    }
+
+    fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult {
+        let (offset, len) = match op {
+            Command::Read(Extent { offset, len }) | Command::Write(Extent { offset, len }, _) => (offset, len),
+            Command::Flush => (0, 0),
+            Command::Trim(_) => return Err(self.refused(&op, "Operation not supported", 95)),
+        };
+        if !offset.is_multiple_of(BLOCK) || !len.is_multiple_of(BLOCK) || offset.saturating_add(len) > self.info.size.0 {
+            return Err(self.refused(&op, "Invalid argument", 22));
+        }
+        let parts = self.parts(offset, len);
+        let volume = &mut *self.volume;
+        volume.work(volume.spec.host.extent);
+        volume.healthy("write to", &self.path)?;
+        let issued = volume.now;
+        let ticket = volume.queue.ticket();
+        match op {
+            Command::Write(_, class) => {
+                for (at, n) in parts {
+                    volume.queue.write(issued, at, n, class, ticket, Urgency::Sync);
+                }
+                volume.counters.data_written += Bytes(len);
+            }
+            Command::Read(_) => {
+                for (at, n) in parts {
+                    volume.queue.read(issued, at, n, ticket);
+                }
+            }
+            Command::Flush | Command::Trim(_) => volume.queue.flush(issued, ticket),
+        }
+        volume.queue.unplug();
+        self.waiting.push(InFlight { nth: self.submitted, tag, ticket, issued });
+        self.submitted += 1;
+        Ok(())
+    }
+
+    fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
+        let mut reaped = 0;
+        loop {
+            let now = self.volume.now;
+            match self.next_completion() {
+                Some((completed, InFlight { tag, ticket, issued, .. })) if completed <= now => {
+                    self.known.pop();
+                    self.volume.queue.finish(ticket);
+                    done.push(BlockCompletion { tag, issued, submitted: issued, completed, result: Ok(()) });
+                    reaped += 1;
+                }
+                next if reaped >= min || (next.is_none() && self.waiting.is_empty()) => return Ok(()),
+                // What is still queued may complete before what is known.
+                Some((completed, _)) if self.volume.queue.queued() == 0 => self.volume.run_until(completed),
+                _ => self.volume.step(),
+            }
+        }
+    }
+}
+
+impl<D: Device> FileBlocks<'_, D> {
+    /// The earliest completion that is known, and of what.
+    fn next_completion(&mut self) -> Option<(Nanos, InFlight)> {
+        let (volume, known) = (&*self.volume, &mut self.known);
+        self.waiting.retain(|one| match volume.queue.done(one.ticket) {
+            Some(done) => {
+                known.push(Reverse((done, *one)));
+                false
+            }
+            None => true,
+        });
+        self.known.peek().map(|Reverse(first)| *first)
+    }
+}
+
+impl<D> Drop for FileBlocks<'_, D> {
+    fn drop(&mut self) {
+        for one in self.waiting.drain(..).chain(self.known.drain().map(|Reverse((_, one))| one)) {
+            self.volume.queue.forget(one.ticket);
+        }
+    }
+}

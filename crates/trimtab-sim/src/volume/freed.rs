@@ -1,0 +1,123 @@
+//! What a transaction frees, merged as the kernel merges it.
+
+use super::group::GROUP_BLOCKS;
+use super::search_tree::SearchTree;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// How freed extents that touch each other become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merging {
+    /// Always, within a block group (Linux up to 6.16).
+    Full,
+    /// A new extent merges only if it touches the one at which the search for its place in a red-black tree ends, the deeper of its two
+    /// neighbours; then the result merges with the neighbour on the other side too (Linux 6.17 and later, seen on 6.18).
+    SearchPath,
+}
+
+/// Freed extents, not yet free for others.
+#[derive(Clone, Debug, Default)]
+pub struct Freed {
+    /// By start: length, and when it was inserted.
+    extents: BTreeMap<u32, (u32, u32)>,
+    inserted: u32,
+    blocks: u64,
+    /// The starts in each group, for [`Merging::SearchPath`].
+    trees: BTreeMap<u32, SearchTree>,
+}
+
+impl Freed {
+    /// Blocks in all.
+    pub const fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Adds a run that has just been freed.
+    pub fn add(&mut self, start: u32, len: u32, merging: Merging) {
+        super::alloc::split_by_group(start, len, |group, at, len| self.add_in_group(group as u32 * GROUP_BLOCKS + at, len, merging));
+    }
+
+    fn add_in_group(&mut self, start: u32, len: u32, merging: Merging) {
+        self.blocks += u64::from(len);
+        let group = start / GROUP_BLOCKS;
+        let same_group = |(at, _): &(u32, (u32, u32))| *at / GROUP_BLOCKS == group;
+        let before = self.extents.range(..start).next_back().map(|(at, e)| (*at, *e)).filter(same_group);
+        let after = self.extents.range(start + 1..).next().map(|(at, e)| (*at, *e)).filter(same_group);
+        let touches_before = before.is_some_and(|(at, (n, _))| at + n == start);
+        let touches_after = after.is_some_and(|(at, _)| start + len == at);
+        let mut tree = (merging == Merging::SearchPath).then(|| self.trees.entry(group).or_default());
+        let found = match &tree {
+            None => touches_before || touches_after,
+            Some(tree) => {
+                let end = tree.last_visited(start);
+                end.is_some_and(|end| if end > start { touches_after } else { touches_before })
+            }
+        };
+        self.inserted += 1;
+        let mut extent = (start, len, self.inserted);
+        let (before, after) = (before.filter(|_| found && touches_before), after.filter(|_| found && touches_after));
+        if let Some((at, (n, stamp))) = after {
+            self.extents.remove(&at);
+            extent = (start, len + n, stamp);
+        }
+        if let Some((at, (n, stamp))) = before {
+            extent = (at, extent.1 + n, stamp);
+        }
+        if let Some(tree) = &mut tree {
+            match (before, after) {
+                (None, None) => tree.insert(start),
+                (None, Some((at, _))) => tree.rename(at, start),
+                (Some(_), None) => {}
+                (Some(_), Some((at, _))) => tree.remove(at),
+            }
+        }
+        self.extents.insert(extent.0, (extent.1, extent.2));
+    }
+
+    /// All extents, in the order in which they were inserted.
+    pub fn into_order(self) -> Vec<(u32, u32)> {
+        let mut extents: Vec<(u32, u32, u32)> = self.extents.into_iter().map(|(start, (len, stamp))| (stamp, start, len)).collect();
+        extents.sort_unstable();
+        extents.into_iter().map(|(_, start, len)| (start, len)).collect()
+    }
+
+    /// All extents, by start.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.extents.iter().map(|(start, (len, _))| (*start, *len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::rng::Stream;
+
+    fn pieces(order: &[u32], merging: Merging) -> usize {
+        let mut freed = Freed::default();
+        for at in order {
+            freed.add(at * 4, 4, merging);
+        }
+        assert_eq!(freed.blocks(), order.len() as u64 * 4);
+        assert_eq!(freed.iter().map(|(_, len)| u64::from(len)).sum::<u64>(), freed.blocks());
+        freed.into_order().len()
+    }
+
+    #[test]
+    fn what_is_freed_in_order_becomes_one_and_what_is_freed_at_random_a_sixth() {
+        let mut order: Vec<u32> = (0..8000).collect();
+        assert_eq!(pieces(&order, Merging::SearchPath), 1);
+        order.reverse();
+        assert_eq!(pieces(&order, Merging::SearchPath), 1);
+        Stream::new(1, "freed").shuffle(&mut order);
+        assert_eq!(pieces(&order, Merging::Full), 1);
+        let left = pieces(&order, Merging::SearchPath);
+        assert!((8000 / 7..8000 / 5).contains(&left), "{left}");
+    }
+
+    #[test]
+    fn extents_never_span_groups() {
+        let mut freed = Freed::default();
+        freed.add(GROUP_BLOCKS - 10, 20, Merging::Full);
+        assert_eq!(freed.into_order(), [(GROUP_BLOCKS - 10, 10), (GROUP_BLOCKS, 10)]);
+    }
+}

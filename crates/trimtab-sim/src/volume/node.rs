@@ -1,0 +1,328 @@
+//! Files and directories: where their blocks are, and what of them has not been written.
+
+use super::names::hash;
+use super::spec::BLOCK;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::Nanos;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// The node of the root directory.
+pub const ROOT: u32 = 0;
+/// Extents that an inode holds itself; more need extent blocks.
+const EXTENTS_INLINE: usize = 4;
+/// Extents in an extent block.
+const EXTENTS_PER_BLOCK: usize = 340;
+
+/// A file or a directory.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Inode, counted from 0.
+    pub inode: u32,
+    /// The directory it is in.
+    pub parent: u32,
+    /// Its name there.
+    pub name: Box<str>,
+    /// What changes when the node's number is used for another file, so that queues notice.
+    pub generation: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Its blocks on the volume, in order; what is not allocated yet follows behind them.
+    pub extents: Extents,
+    /// Blocks of the extent tree outside the inode.
+    pub tree_blocks: Vec<u32>,
+    /// The first block that is not written out; `u32::MAX` if all are. From there on all are dirty.
+    pub dirty_from: u32,
+    /// It waits in the queue of dirty files, since `dirtied`.
+    pub queued: bool,
+    /// When it became dirty.
+    pub dirtied: Nanos,
+    /// It is being written to by the operation under way.
+    pub open: bool,
+    /// What its contents look like to a compressing drive: the class of the last write.
+    pub class: DataClass,
+    /// Blocks from the start that are in the page cache.
+    pub cached: u32,
+    /// When it was last used, by the page cache's own count.
+    pub used: u64,
+    /// Access and modification times.
+    pub accessed: Nanos,
+    /// Modification time.
+    pub modified: Nanos,
+    /// The transaction that changed its inode last.
+    pub transaction: u64,
+    /// What a directory has beside.
+    pub dir: Option<Box<Dir>>,
+}
+
+impl Node {
+    pub(super) fn new(inode: u32, parent: u32, name: &str, generation: u32, now: Nanos) -> Self {
+        Self {
+            inode,
+            parent,
+            name: name.into(),
+            generation,
+            size: 0,
+            extents: Extents::default(),
+            tree_blocks: Vec::new(),
+            dirty_from: u32::MAX,
+            queued: false,
+            dirtied: Nanos::ZERO,
+            open: false,
+            class: DataClass::Zero,
+            cached: 0,
+            used: 0,
+            accessed: now,
+            modified: now,
+            transaction: 0,
+            dir: None,
+        }
+    }
+
+    /// The hash of its name in its directory.
+    pub fn hash(&self) -> u64 {
+        hash(self.parent, &self.name)
+    }
+
+    /// Blocks that its size takes.
+    pub fn blocks(&self) -> u32 {
+        self.size.div_ceil(BLOCK) as u32
+    }
+
+    /// Dirty blocks.
+    pub fn dirty_blocks(&self) -> u32 {
+        self.blocks().saturating_sub(self.dirty_from)
+    }
+
+    /// Blocks without a place on the volume.
+    pub fn unallocated(&self) -> u32 {
+        self.blocks().saturating_sub(self.extents.blocks())
+    }
+
+    /// Blocks that the extent tree needs outside the inode.
+    pub fn tree_blocks_needed(&self) -> usize {
+        let extents = self.extents.len();
+        if extents <= EXTENTS_INLINE { 0 } else { extents.div_ceil(EXTENTS_PER_BLOCK) }
+    }
+}
+
+/// Runs of blocks in the order of the file. The first is kept without an allocation: most files have no other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extents {
+    first: (u32, u32),
+    rest: Vec<(u32, u32)>,
+    blocks: u32,
+}
+
+impl Extents {
+    /// How many.
+    pub fn len(&self) -> usize {
+        usize::from(self.first.1 > 0) + self.rest.len()
+    }
+
+    /// Blocks in all.
+    pub const fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Adds a run at the end.
+    pub fn push(&mut self, start: u32, len: u32) {
+        self.blocks += len;
+        if self.first.1 == 0 {
+            self.first = (start, len);
+            return;
+        }
+        let last = self.rest.last_mut().unwrap_or(&mut self.first);
+        if last.0 + last.1 == start {
+            last.1 += len;
+        } else {
+            self.rest.push((start, len));
+        }
+    }
+
+    /// All runs.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        Some(self.first).filter(|first| first.1 > 0).into_iter().chain(self.rest.iter().copied())
+    }
+
+    /// The block behind the last one: where the file would best go on.
+    pub fn end(&self) -> Option<u32> {
+        let (start, len) = self.rest.last().copied().unwrap_or(self.first);
+        (len > 0).then_some(start + len)
+    }
+
+    /// The runs that hold the file's blocks from `from` on, `len` blocks at most.
+    pub fn part(&self, from: u32, len: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let (mut skip, mut left) = (from, len);
+        self.iter().filter_map(move |(start, run)| {
+            if skip >= run {
+                skip -= run;
+                return None;
+            }
+            let n = (run - skip).min(left);
+            let part = (start + skip, n);
+            skip = 0;
+            left -= n;
+            (n > 0).then_some(part)
+        })
+    }
+}
+
+/// The entries of a directory, as far as traffic depends on them: which block each is in.
+///
+/// A small directory is one block. A larger one is a tree by hash (`dir_index`): a root block, and leaves that split in half when they are
+/// full. A catalogue is the same by name.
+#[derive(Clone, Debug)]
+pub struct Dir {
+    leaves: Vec<Leaf>,
+    /// Entries, `.` and `..` not among them.
+    pub entries: u32,
+    /// The flexible group in which the last of its files that did not fit into its own went.
+    pub overflow_group: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Leaf {
+    /// Entries with this key or a greater one, up to the next leaf's, belong here.
+    low: u64,
+    /// Which block of the directory it is.
+    block: u32,
+    bytes: u32,
+    /// Keys of the entries, sorted, with the bytes that each takes.
+    keys: Vec<(u64, u16)>,
+}
+
+/// Bytes of entries that a leaf holds; the rest is a checksum.
+const LEAF_BYTES: u32 = BLOCK as u32 - 12;
+/// Bytes of `.` and `..` in a directory of one block.
+const DOTS_BYTES: u32 = 24;
+
+/// Bytes of a directory entry: 8 and the name, in multiples of 4.
+pub fn entry_bytes(name: &str) -> u16 {
+    (8 + name.len().min(255).next_multiple_of(4)) as u16
+}
+
+/// The key by which a catalogue sorts: by name, as far as the first bytes tell, so that files made one after another are neighbours.
+pub fn name_key(name: &str, hash: u64) -> u64 {
+    let mut key = [0; 8];
+    for (to, from) in key.iter_mut().zip(name.bytes().take(5)) {
+        *to = from;
+    }
+    u64::from_be_bytes(key) | (hash & 0xff_ffff)
+}
+
+impl Dir {
+    pub(super) fn new() -> Self {
+        let only = Leaf { low: 0, block: 0, bytes: DOTS_BYTES, keys: Vec::new() };
+        Self { leaves: alloc::vec![only], entries: 0, overflow_group: None }
+    }
+
+    fn leaf_of(&self, key: u64) -> usize {
+        self.leaves.partition_point(|leaf| leaf.low <= key) - 1
+    }
+
+    /// The block of the directory that holds the entry with `key`.
+    pub fn block_of(&self, key: u64) -> u32 {
+        self.leaves[self.leaf_of(key)].block
+    }
+
+    /// Blocks of the directory.
+    pub fn blocks(&self) -> u32 {
+        let root = u32::from(self.leaves.len() > 1);
+        self.leaves.len() as u32 + root
+    }
+
+    /// Adds an entry and gives the block it went into.
+    pub(super) fn insert(&mut self, key: u64, bytes: u16) -> u32 {
+        let mut at = self.leaf_of(key);
+        if self.leaves[at].bytes + u32::from(bytes) > LEAF_BYTES {
+            at = self.split(at, key);
+        }
+        let leaf = &mut self.leaves[at];
+        let place = leaf.keys.partition_point(|(other, _)| *other <= key);
+        leaf.keys.insert(place, (key, bytes));
+        leaf.bytes += u32::from(bytes);
+        self.entries += 1;
+        leaf.block
+    }
+
+    /// Makes room for `key` in a full leaf, and gives the leaf that is to have it.
+    fn split(&mut self, at: usize, key: u64) -> usize {
+        if self.leaves.len() == 1 {
+            // The only block becomes the root; its entries move into the first leaf.
+            self.leaves[0].block = 1;
+            self.leaves[0].bytes -= DOTS_BYTES;
+        }
+        let block = self.leaves.len() as u32 + 1;
+        let leaf = &mut self.leaves[at];
+        let mut kept = 0;
+        let fits = |(_, bytes): &&(u64, u16)| {
+            kept += u32::from(*bytes);
+            kept <= LEAF_BYTES / 2
+        };
+        let half = leaf.keys.iter().take_while(fits).count().clamp(1, leaf.keys.len() - 1);
+        let keys = leaf.keys.split_off(half);
+        let bytes = keys.iter().map(|(_, bytes)| u32::from(*bytes)).sum();
+        leaf.bytes -= bytes;
+        let low = keys[0].0;
+        self.leaves.insert(at + 1, Leaf { low, block, bytes, keys });
+        at + usize::from(low <= key)
+    }
+
+    /// Removes an entry and gives the block it was in.
+    pub(super) fn remove(&mut self, key: u64) -> u32 {
+        let mut at = self.leaf_of(key);
+        loop {
+            let leaf = &mut self.leaves[at];
+            if let Ok(place) = leaf.keys.binary_search_by(|(other, _)| other.cmp(&key)) {
+                let (_, bytes) = leaf.keys.remove(place);
+                leaf.bytes -= u32::from(bytes);
+                self.entries -= 1;
+                return leaf.block;
+            }
+            // Entries with equal keys may have been split apart.
+            assert!(at > 0, "no entry with key {key:x}");
+            at -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::rng::Stream;
+    use std::format;
+
+    #[test]
+    fn a_directory_grows_as_that_of_ext4_does() {
+        // 20,000 names of 5 characters make entries of 16 bytes: 255 fit a leaf, and leaves that split at random are 69 % full.
+        let mut dir = Dir::new();
+        let mut keys = Vec::new();
+        for i in 10_000..30_000 {
+            keys.push(hash(1, &format!("{i}")));
+            dir.insert(*keys.last().unwrap(), entry_bytes("12345"));
+            assert!(dir.blocks() > 1 || dir.entries <= 253, "{}", dir.entries);
+        }
+        assert!((105..125).contains(&dir.blocks()), "{} blocks", dir.blocks());
+        let mut rng = Stream::new(1, "dir");
+        rng.shuffle(&mut keys);
+        for key in &keys {
+            assert_eq!(dir.block_of(*key), dir.remove(*key));
+        }
+        assert_eq!(dir.entries, 0);
+        assert!(dir.leaves.iter().all(|leaf| leaf.bytes == 0 && leaf.block > 0));
+    }
+
+    #[test]
+    fn parts_of_extents_are_where_the_file_has_them() {
+        let mut extents = Extents::default();
+        for (start, len) in [(100, 5), (105, 5), (300, 10), (50, 1)] {
+            extents.push(start, len);
+        }
+        assert_eq!((extents.len(), extents.blocks(), extents.end()), (3, 21, Some(51)));
+        assert_eq!(extents.part(0, 100).collect::<Vec<_>>(), [(100, 10), (300, 10), (50, 1)]);
+        assert_eq!(extents.part(9, 3).collect::<Vec<_>>(), [(109, 1), (300, 2)]);
+        assert_eq!(extents.part(20, 1).collect::<Vec<_>>(), [(50, 1)]);
+        assert_eq!(extents.part(21, 1).count(), 0);
+    }
+}

@@ -1,0 +1,543 @@
+//! File operations.
+
+use super::alloc::Use;
+use super::names::hash;
+use super::node::{Dir, Node, ROOT, entry_bytes, name_key};
+use super::queue::Urgency;
+use super::spec::BLOCK;
+use super::{Atime, Volume};
+use trimtab_drive::Device;
+use crate::op::Payload;
+use crate::target::{TargetError, TargetResult};
+use trimtab_drive::units::{Bytes, Nanos};
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+/// Errors as Linux numbers them.
+mod errno {
+    pub const ENOENT: (i32, &str) = (2, "No such file or directory");
+    pub const EIO: (i32, &str) = (5, "Input/output error");
+    pub const EEXIST: (i32, &str) = (17, "File exists");
+    pub const ENOTDIR: (i32, &str) = (20, "Not a directory");
+    pub const EISDIR: (i32, &str) = (21, "Is a directory");
+    pub const EINVAL: (i32, &str) = (22, "Invalid argument");
+    pub const ENOSPC: (i32, &str) = (28, "No space left on device");
+    pub const EROFS: (i32, &str) = (30, "Read-only file system");
+    pub const ENOTEMPTY: (i32, &str) = (39, "Directory not empty");
+}
+
+/// A file is written into the page cache in steps of this many blocks, between which the flusher may begin to write it out.
+const WRITE_STEP: u32 = 256;
+/// Read-ahead: the requests in which a file is read.
+const READ_AHEAD: u64 = 128 << 10;
+/// Blocks that files may not have, so that metadata always find some (`s_resv_clusters`).
+const RESERVE: u64 = 4096;
+/// A `relatime` access time is updated when it is older than this.
+const RELATIME_AGE: Nanos = Nanos::from_secs(86_400);
+
+fn refused(action: &'static str, path: &str, (errno, reason): (i32, &str)) -> TargetError {
+    TargetError { action, object: path.to_string(), reason: reason.to_string(), errno: Some(errno) }
+}
+
+impl<D: Device> Volume<D> {
+    // Changes of metadata blocks.
+
+    /// The block of an inode: in its table, or in the leaf of the catalogue where its name is.
+    pub(super) fn inode_block(&self, node: u32) -> u32 {
+        let file = &self.nodes[node as usize];
+        if self.spec.catalogue && node != ROOT {
+            return self.leaf_block(file.parent, self.key(file.hash(), &file.name));
+        }
+        self.layout.inode_block(file.inode)
+    }
+
+    /// An inode changes.
+    pub(super) fn touch_inode(&mut self, node: u32) {
+        let block = self.inode_block(node);
+        self.nodes[node as usize].transaction = self.journal.id;
+        self.journal.dirty(block, self.now);
+    }
+
+    /// The bitmaps that say who has these blocks change.
+    pub(super) fn touch_bitmaps(&mut self, start: u32, len: u32) {
+        let (layout, journal, now) = (&self.layout, &mut self.journal, self.now);
+        super::alloc::split_by_group(start, len, |group, _, _| {
+            journal.dirty(layout.block_bitmap(group as u32), now);
+            journal.dirty(layout.descriptor(group as u32), now);
+        });
+    }
+
+    fn touch_inode_bitmap(&mut self, inode: u32) {
+        if !self.spec.catalogue {
+            let group = self.inodes.group(inode);
+            self.journal.dirty(self.layout.inode_bitmap(group), self.now);
+            self.journal.dirty(self.layout.descriptor(group), self.now);
+        }
+    }
+
+    fn key(&self, hash: u64, name: &str) -> u64 {
+        if self.spec.catalogue { name_key(name, hash) } else { hash }
+    }
+
+    /// The block of the volume that holds the entry with `key` of a directory.
+    fn leaf_block(&self, dir: u32, key: u64) -> u32 {
+        let node = &self.nodes[dir as usize];
+        let block = node.dir.as_ref().map_or(0, |dir| dir.block_of(key));
+        node.extents.part(block, 1).next().map_or(0, |(start, _)| start)
+    }
+
+    // Names.
+
+    fn lookup(&self, parent: u32, name: &str) -> Option<u32> {
+        self.names.find(hash(parent, name), |node| {
+            let node = &self.nodes[node as usize];
+            node.parent == parent && *node.name == *name
+        })
+    }
+
+    /// The directory that holds `path`, and the last component of it.
+    fn parent_of<'p>(&mut self, action: &'static str, path: &'p str) -> TargetResult<(u32, &'p str)> {
+        let trimmed = path.trim_end_matches('/');
+        let (dir, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
+        if name.is_empty() || name == "." || name == ".." || name.len() > 255 {
+            return Err(refused(action, path, errno::EINVAL));
+        }
+        if self.last_dir.0 != dir {
+            let mut at = ROOT;
+            for component in dir.split('/').filter(|component| !component.is_empty() && *component != ".") {
+                at = self.lookup(at, component).ok_or_else(|| refused(action, path, errno::ENOENT))?;
+                if self.nodes[at as usize].dir.is_none() {
+                    return Err(refused(action, path, errno::ENOTDIR));
+                }
+            }
+            self.last_dir = (dir.to_string(), at);
+        }
+        Ok((self.last_dir.1, name))
+    }
+
+    pub(super) fn find_file(&mut self, action: &'static str, path: &str) -> TargetResult<u32> {
+        let (parent, name) = self.parent_of(action, path)?;
+        let node = self.lookup(parent, name).ok_or_else(|| refused(action, path, errno::ENOENT))?;
+        if self.nodes[node as usize].dir.is_some() {
+            return Err(refused(action, path, errno::EISDIR));
+        }
+        Ok(node)
+    }
+
+    /// Fails if the drive has failed.
+    pub(super) fn healthy(&self, action: &'static str, path: &str) -> TargetResult {
+        match &self.queue.failed {
+            None => Ok(()),
+            Some(trimtab_drive::Refusal::ReadOnly) => Err(refused(action, path, errno::EROFS)),
+            Some(_) => Err(refused(action, path, errno::EIO)),
+        }
+    }
+
+    fn new_node(&mut self, inode: u32, parent: u32, name: &str) -> u32 {
+        self.generations = self.generations.wrapping_add(1);
+        let node = Node::new(inode, parent, name, self.generations, self.now);
+        if let Some(number) = self.spare_nodes.pop() {
+            self.nodes[number as usize] = node;
+            number
+        } else {
+            self.nodes.push(node);
+            self.nodes.len() as u32 - 1
+        }
+    }
+
+    /// Puts a new node into its directory, which may grow.
+    fn enter(&mut self, node: u32) {
+        let (parent, hash) = (self.nodes[node as usize].parent, self.nodes[node as usize].hash());
+        let key = self.key(hash, &self.nodes[node as usize].name);
+        // A catalogue's leaf holds the file's record and the thread back to it, both with the name.
+        let name = &self.nodes[node as usize].name;
+        let bytes = if self.spec.catalogue { 300 + 2 * entry_bytes(name) } else { entry_bytes(name) };
+        let dir = self.nodes[parent as usize].dir.as_mut().expect("parents are looked up as directories");
+        let before = dir.blocks();
+        dir.insert(key, bytes);
+        let after = dir.blocks();
+        for _ in before..after {
+            self.add_dir_block(parent);
+        }
+        if after > before {
+            // The leaf that was split, the new one, and the root.
+            let all: Vec<u32> = self.nodes[parent as usize].extents.part(0, 1).map(|(start, _)| start).collect();
+            for block in all {
+                self.journal.dirty(block, self.now);
+            }
+        }
+        let nodes = &self.nodes;
+        self.names.insert(hash, node, |other| nodes[other as usize].hash());
+        let block = self.leaf_block(parent, key);
+        self.journal.dirty(block, self.now);
+        self.touch_inode(parent);
+    }
+
+    /// Gives a directory another block. There is one: files leave [`RESERVE`] blocks free, if only after a commit or a trim.
+    pub(super) fn add_dir_block(&mut self, dir: u32) {
+        let node = &self.nodes[dir as usize];
+        let goal = self.goal(node.inode, node.extents.end(), false);
+        let block = loop {
+            if let Some((start, _)) = self.space.allocate(goal, 1, Use::Metadata) {
+                break start;
+            }
+            self.space.drop_preallocations();
+            if let Some((start, _)) = self.space.allocate(goal, 1, Use::Metadata) {
+                break start;
+            }
+            self.make_way();
+            self.step();
+        };
+        self.add_run(dir, block, 1);
+        self.nodes[dir as usize].size += BLOCK;
+        self.journal.dirty(block, self.now);
+    }
+
+    /// Removes a node from its directory.
+    fn leave(&mut self, node: u32) {
+        let (parent, hash) = (self.nodes[node as usize].parent, self.nodes[node as usize].hash());
+        let key = self.key(hash, &self.nodes[node as usize].name);
+        let block = self.leaf_block(parent, key);
+        self.journal.dirty(block, self.now);
+        if let Some(dir) = self.nodes[parent as usize].dir.as_mut() {
+            dir.remove(key);
+        }
+        let nodes = &self.nodes;
+        self.names.remove(hash, node, |other| nodes[other as usize].hash());
+        self.touch_inode(parent);
+    }
+
+    /// Frees all that a node has, and the node.
+    fn destroy(&mut self, node: u32) {
+        let now = self.now;
+        // The list of inodes to be removed begins in the superblock.
+        self.journal.dirty(super::layout::Layout::SUPERBLOCK, now);
+        let dir = self.nodes[node as usize].dir.is_some();
+        let file = &mut self.nodes[node as usize];
+        self.dirty_blocks -= u64::from(if dir { 0 } else { file.dirty_blocks() });
+        self.reserved -= u64::from(if dir { 0 } else { file.unallocated() });
+        self.cached_blocks -= u64::from(file.cached);
+        let (inode, extents, tree) = (file.inode, core::mem::take(&mut file.extents), core::mem::take(&mut file.tree_blocks));
+        // What is left of the node must not look like a file to the queues that still name it.
+        self.generations = self.generations.wrapping_add(1);
+        file.generation = self.generations;
+        file.queued = false;
+        file.cached = 0;
+        file.dir = None;
+        for (start, len) in extents.iter() {
+            // A file in many pieces is freed in several transactions, as they fill up.
+            self.wait_for_journal();
+            if dir {
+                for block in start..start + len {
+                    self.journal.forget(block, now);
+                }
+            } else {
+                self.counters.freed += Bytes(u64::from(len) * BLOCK);
+            }
+            self.free_run(start, len);
+        }
+        for block in tree {
+            self.journal.forget(block, now);
+            self.free_run(block, 1);
+        }
+        if !self.spec.catalogue {
+            self.journal.dirty(self.layout.inode_block(inode), now);
+        }
+        self.touch_inode_bitmap(inode);
+        self.inodes.give(inode, dir);
+        self.spare_nodes.push(node);
+    }
+
+    fn free_run(&mut self, start: u32, len: u32) {
+        self.free_blocks += u64::from(len);
+        self.touch_bitmaps(start, len);
+        self.journal.freed.add(start, len, self.merging);
+    }
+
+    // The operations.
+
+    /// Makes a directory.
+    pub(super) fn op_make_dir(&mut self, path: &str) -> TargetResult {
+        self.begin("make directory", path, self.spec.host.dir)?;
+        let (parent, name) = self.parent_of("make directory", path)?;
+        if self.lookup(parent, name).is_some() {
+            return Err(refused("make directory", path, errno::EEXIST));
+        }
+        self.has_space("make directory", path, 2)?;
+        let parent_inode = self.nodes[parent as usize].inode;
+        let seed = hash(parent, name);
+        let inode = self.inodes.for_dir(parent, parent_inode, seed, &self.space);
+        let inode = inode.ok_or_else(|| refused("make directory", path, errno::ENOSPC))?;
+        let node = self.new_node(inode, parent, name);
+        self.nodes[node as usize].dir = Some(Box::new(Dir::new()));
+        self.touch_inode_bitmap(inode);
+        self.enter(node);
+        self.add_dir_block(node);
+        self.touch_inode(node);
+        self.end_change();
+        Ok(())
+    }
+
+    /// Removes an empty directory.
+    pub(super) fn op_remove_dir(&mut self, path: &str) -> TargetResult {
+        self.begin("remove directory", path, self.spec.host.dir)?;
+        let (parent, name) = self.parent_of("remove directory", path)?;
+        let node = self.lookup(parent, name).ok_or_else(|| refused("remove directory", path, errno::ENOENT))?;
+        match &self.nodes[node as usize].dir {
+            None => return Err(refused("remove directory", path, errno::ENOTDIR)),
+            Some(dir) if dir.entries > 0 => return Err(refused("remove directory", path, errno::ENOTEMPTY)),
+            Some(_) => {}
+        }
+        self.leave(node);
+        self.destroy(node);
+        self.last_dir = ("\0".to_string(), ROOT);
+        self.end_change();
+        Ok(())
+    }
+
+    /// Creates a file and writes it.
+    pub(super) fn op_create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.begin("create", path, self.spec.host.create)?;
+        let (parent, name) = self.parent_of("create", path)?;
+        if self.lookup(parent, name).is_some() {
+            return Err(refused("create", path, errno::EEXIST));
+        }
+        self.has_space("create", path, payload.len().div_ceil(BLOCK) + 1)?;
+        let overflow = self.nodes[parent as usize].dir.as_ref().and_then(|dir| dir.overflow_group);
+        let found = self.inodes.for_file(self.nodes[parent as usize].inode, overflow, &self.space);
+        let (inode, overflow) = found.ok_or_else(|| refused("create", path, errno::ENOSPC))?;
+        if let Some(dir) = self.nodes[parent as usize].dir.as_mut() {
+            dir.overflow_group = overflow;
+        }
+        let node = self.new_node(inode, parent, name);
+        self.touch_inode_bitmap(inode);
+        self.enter(node);
+        self.touch_inode(node);
+        self.write(node, payload);
+        self.end_change();
+        Ok(())
+    }
+
+    /// Adds to a file.
+    pub(super) fn op_append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.begin("append to", path, self.spec.host.open)?;
+        let node = self.find_file("append to", path)?;
+        let file = &self.nodes[node as usize];
+        let (size, blocks) = (file.size, file.blocks());
+        self.has_space("append to", path, (size + payload.len()).div_ceil(BLOCK) - u64::from(blocks))?;
+        if !size.is_multiple_of(BLOCK) && file.cached < blocks && file.dirty_from >= blocks {
+            // The rest of its last block has to be known before the block can be written again.
+            self.read_blocks(node, blocks - 1, 1);
+        }
+        self.write(node, payload);
+        self.end_change();
+        Ok(())
+    }
+
+    /// Reads the beginning of a file.
+    pub(super) fn op_read(&mut self, path: &str, len: u64) -> TargetResult {
+        self.begin("read", path, self.spec.host.open)?;
+        let node = self.find_file("read", path)?;
+        let file = &self.nodes[node as usize];
+        if len > file.size {
+            let reason = "it is shorter".to_string();
+            return Err(TargetError { action: "read", object: path.to_string(), reason, errno: None });
+        }
+        let blocks = len.div_ceil(BLOCK) as u32;
+        let allocated = file.extents.blocks();
+        let missing = blocks.min(allocated).saturating_sub(file.cached);
+        if missing > 0 {
+            self.read_blocks(node, self.nodes[node as usize].cached, missing);
+        }
+        self.work(Nanos(self.spec.host.read_block.0 * u64::from(blocks)));
+        self.cache(node, blocks);
+        self.update_atime(node);
+        self.healthy("read", path)
+    }
+
+    fn update_atime(&mut self, node: u32) {
+        let file = &self.nodes[node as usize];
+        let update = match self.spec.atime {
+            Atime::Strict => true,
+            Atime::Relative => file.accessed <= file.modified || self.now.saturating_sub(file.accessed) > RELATIME_AGE,
+            Atime::Never => false,
+        };
+        if update {
+            self.wait_for_journal();
+            self.nodes[node as usize].accessed = self.now;
+            self.touch_inode(node);
+            self.end_change();
+        }
+    }
+
+    /// Removes a file.
+    pub(super) fn op_delete(&mut self, path: &str) -> TargetResult {
+        self.begin("delete", path, self.spec.host.delete)?;
+        let node = self.find_file("delete", path)?;
+        let extents = self.nodes[node as usize].extents.len() as u64;
+        self.work(Nanos(self.spec.host.extent.0 * extents));
+        self.wait_for_journal();
+        self.leave(node);
+        self.destroy(node);
+        self.end_change();
+        Ok(())
+    }
+
+    /// Makes everything durable, in place: as `sync` and `syncfs` do.
+    pub(super) fn op_sync(&mut self) -> TargetResult {
+        self.healthy("sync", "the volume")?;
+        let mut committed = false;
+        while let Some((_, _, since)) = self.dirty.front() {
+            debug_assert!(*since <= self.now);
+            if self.queue.congested() {
+                self.step();
+            } else if self.write_oldest(Urgency::Sync).is_err() {
+                self.queue.unplug();
+                self.make_way();
+                self.step();
+            }
+        }
+        self.queue.unplug();
+        // Without waiting for it: changes that come while contents are written belong to the next one.
+        if self.commit.is_none() && self.journal.anything_running() {
+            self.start_commit();
+            committed = true;
+        }
+        while self.contents_under_way() {
+            self.step();
+        }
+        committed |= self.commit_and_wait();
+        let blocks = self.journal.take_home(false);
+        let ticket = self.queue.ticket();
+        self.write_home(&blocks, ticket, Urgency::Sync);
+        self.wait_for(ticket);
+        if !committed {
+            let ticket = self.flush_cache();
+            self.wait_for(ticket);
+        }
+        self.healthy("sync", "the volume")
+    }
+
+    /// Makes one file durable: its contents, and the journal as far as it concerns the file.
+    pub fn fsync(&mut self, path: &str) -> TargetResult {
+        self.begin("sync", path, self.spec.host.open)?;
+        let node = self.find_file("sync", path)?;
+        self.write_out_and_wait(node);
+        let transaction = self.nodes[node as usize].transaction;
+        if transaction > self.durable {
+            self.wait_durable(transaction);
+        } else {
+            let ticket = self.flush_cache();
+            self.wait_for(ticket);
+        }
+        self.healthy("sync", path)
+    }
+
+    /// Writes out what is dirty of a file and waits until it is there.
+    pub(super) fn write_out_and_wait(&mut self, node: u32) {
+        let before = self.batches_begun;
+        self.batch_open = false;
+        while self.write_out(node, Urgency::Sync).is_err() {
+            self.queue.unplug();
+            self.make_way();
+            self.step();
+        }
+        self.queue.unplug();
+        self.batch_open = false;
+        // Its own batch, if there was anything to write; and those that the flusher has begun to write of it before.
+        let file = self.nodes[node as usize].generation;
+        while self.batches.iter().any(|batch| batch.number > before || batch.files.iter().any(|(other, _)| *other == file)) {
+            self.step();
+        }
+        // They wait in order: its own are through when all are.
+        while !self.conversions.is_empty() {
+            self.step();
+        }
+    }
+
+    // What operations have in common.
+
+    fn begin(&mut self, action: &'static str, path: &str, cost: Nanos) -> TargetResult {
+        self.work(cost);
+        self.healthy(action, path)?;
+        self.wait_for_journal();
+        Ok(())
+    }
+
+    /// A change is complete: if it filled a transaction, it may have to wait for that.
+    fn end_change(&mut self) {
+        if self.spec.journal.full_waits && self.journal.running_blocks() >= self.journal.transaction_max {
+            self.commit_and_wait();
+        }
+    }
+
+    fn has_space(&self, action: &'static str, path: &str, blocks: u64) -> TargetResult {
+        let reserve = RESERVE.min(u64::from(self.layout.blocks) / 50);
+        if self.free_blocks.saturating_sub(self.reserved) < blocks + reserve {
+            return Err(refused(action, path, errno::ENOSPC));
+        }
+        Ok(())
+    }
+
+    /// Writes to the end of a file.
+    fn write(&mut self, node: u32, payload: &Payload<'_>) {
+        if payload.is_empty() {
+            return;
+        }
+        self.nodes[node as usize].class = payload.class();
+        self.nodes[node as usize].open = true;
+        let end = self.nodes[node as usize].size + payload.len();
+        while self.nodes[node as usize].size < end {
+            let from = self.nodes[node as usize].size;
+            let to = end.min((from / BLOCK + u64::from(WRITE_STEP)) * BLOCK);
+            self.work(Nanos(self.spec.host.write_block.0 * (to.div_ceil(BLOCK) - from / BLOCK)));
+            let cached = self.nodes[node as usize].cached;
+            let whole = cached >= self.nodes[node as usize].blocks();
+            self.grow(node, to);
+            if whole {
+                self.cache(node, to.div_ceil(BLOCK) as u32);
+            }
+            self.throttle();
+        }
+        self.nodes[node as usize].modified = self.now;
+        self.nodes[node as usize].open = false;
+        self.wait_for_journal();
+        self.touch_inode(node);
+        if self.spec.write_on_close {
+            self.write_on_close(node);
+        } else if !self.spec.delayed_allocation {
+            while self.allocate(node).is_err() {
+                self.make_way();
+                self.step();
+            }
+        }
+    }
+
+    fn write_on_close(&mut self, node: u32) {
+        while self.queue.congested() {
+            self.step();
+        }
+        while self.write_out(node, Urgency::Async).is_err() {
+            self.queue.unplug();
+            self.make_way();
+            self.step();
+        }
+        self.queue.unplug();
+    }
+
+    /// Reads blocks of a file from the drive, and waits for them.
+    fn read_blocks(&mut self, node: u32, from: u32, len: u32) {
+        let ticket = self.queue.ticket();
+        let parts: Vec<(u32, u32)> = self.nodes[node as usize].extents.part(from, len).collect();
+        for (start, len) in parts {
+            let (mut at, end) = (self.offset(start), self.offset(start) + u64::from(len) * BLOCK);
+            while at < end {
+                let n = READ_AHEAD.min(end - at);
+                self.queue.read(self.now, at, n, ticket);
+                at += n;
+            }
+        }
+        self.wait_for(ticket);
+    }
+}

@@ -1,0 +1,478 @@
+//! A volume under a trim policy, which is asked between operations and in idle time, and whose trims go on beside the foreground.
+
+use super::{BLOCK, Volume};
+use trimtab_drive::discards::Amount;
+use trimtab_drive::Device;
+use crate::op::Payload;
+use crate::policy::{Driver, Observation, Patience, Policy, Surface, Trim, TrimRequest, Turn};
+use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimWindow, Trimmable};
+use trimtab_drive::units::{Bytes, Nanos};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::convert::Infallible;
+
+/// In which steps ext4 counts what was written (`lifetime_write_kbytes`).
+pub const WRITTEN_STEP: Bytes = Bytes(1024);
+/// How closely discards of the filesystem's own are followed.
+const DRAIN_POLL: Nanos = Nanos::from_millis(1);
+/// They end within this time after the last file was deleted.
+const DRAIN_MAX: Nanos = Nanos::from_secs(24 * 3600);
+/// Trims that follow each other within this time are one span in the log.
+const SPAN_GAP: Nanos = Nanos::from_secs(1);
+/// And within this time if the later one lies further on: a pass that makes pauses.
+const PASS_GAP: Nanos = Nanos::from_secs(65);
+/// The log has at most this many spans; what comes after them lengthens the last.
+const SPANS_MAX: usize = 10_000;
+
+/// Trims that were sent one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// When the first began.
+    pub began: Nanos,
+    /// When the last ended.
+    pub ended: Nanos,
+    /// Windows.
+    pub windows: u64,
+    /// What was sent.
+    pub sent: Amount,
+}
+
+/// What the policy had done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrimLog {
+    /// When and what.
+    pub spans: Vec<Span>,
+    /// Time during which a trim was under way.
+    pub busy: Nanos,
+    /// Windows that failed, because the drive refused a command.
+    pub failed: u64,
+}
+
+impl TrimLog {
+    /// What was sent in all spans.
+    #[must_use]
+    pub fn sent(&self) -> Amount {
+        self.spans.iter().map(|span| span.sent).sum()
+    }
+
+    fn add(&mut self, began: Nanos, further_on: bool, outcome: &TrimOutcome) {
+        let ended = began + outcome.took;
+        let sent = outcome.counted.unwrap_or_default();
+        self.busy += outcome.took;
+        let full = self.spans.len() >= SPANS_MAX;
+        let gap = if further_on { PASS_GAP } else { SPAN_GAP };
+        match self.spans.last_mut() {
+            Some(last) if full || began <= last.ended + gap => {
+                last.ended = ended;
+                last.windows += 1;
+                last.sent += sent;
+            }
+            _ => self.spans.push(Span { began, ended, windows: 1, sent }),
+        }
+    }
+}
+
+/// A volume and the policy that trims it.
+///
+/// The policy is asked before and after each operation and, in idle time, when it wants to be. A trim goes on beside the foreground; while one
+/// operation takes long (a large sync), the next window waits for its end.
+pub struct Steered<D> {
+    driver: Driver,
+    surface: Watched<D>,
+    /// A window has been sent, then and from there on, and the policy not been told of its end.
+    sent: Option<(Nanos, u64)>,
+    /// Where the window before began.
+    last_start: u64,
+    log: TrimLog,
+    /// How many of the volume's discards have been told.
+    taken: Amount,
+}
+
+/// The volume as the policy sees it.
+#[derive(Clone)]
+struct Watched<D> {
+    volume: Volume<D>,
+    windows: Vec<TrimWindow>,
+    counter_step: Bytes,
+    shutting_down: bool,
+}
+
+impl<D: Device> Surface for Watched<D> {
+    type Refusal = Infallible;
+
+    fn look(&mut self) -> Observation<'_> {
+        let foreground = self.volume.foreground();
+        let step = self.counter_step.0;
+        Observation {
+            written: Some(Bytes(self.volume.written().0 / step * step)),
+            written_step: self.counter_step,
+            free: self.volume.free_space(),
+            tail: Bytes(BLOCK),
+            by_size: true,
+            requests: Some(self.volume.counters().traffic.requests()),
+            in_flight: foreground.in_flight,
+            idle_since: foreground.idle_since,
+            foreground_wait_max: foreground.wait_max,
+            shutting_down: self.shutting_down,
+            ..Observation::of(self.volume.now(), &self.windows)
+        }
+    }
+
+    fn trim(&mut self, request: TrimRequest) -> Trim<Infallible> {
+        self.volume.begin_trim(request);
+        Trim::Begun
+    }
+}
+
+impl<D: Device> Steered<D> {
+    /// Puts `volume` under `policy`, which sees bytes written in steps of `counter_step` ([`Bytes::MAX`] for a counter that never moves). Whether
+    /// the volume discards online is its specification's business.
+    pub fn new(volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
+        let windows = volume.trim_windows();
+        let taken = discards(&volume);
+        let surface = Watched { volume, windows, counter_step: counter_step.max(Bytes(1)), shutting_down: false };
+        Self { driver: driver(policy), surface, sent: None, last_start: 0, log: TrimLog::default(), taken }
+    }
+
+    /// The volume.
+    pub const fn volume(&self) -> &Volume<D> {
+        &self.surface.volume
+    }
+
+    /// The volume, to prepare or to measure it. Its own trims are not the policy's.
+    pub const fn volume_mut(&mut self) -> &mut Volume<D> {
+        &mut self.surface.volume
+    }
+
+    /// The same volume at this moment under `policy`, to try what would come next without touching this one.
+    pub fn fork(&self, policy: Box<dyn Policy>) -> Self
+    where
+        D: Clone,
+    {
+        let surface = Watched { shutting_down: false, ..self.surface.clone() };
+        Self {
+            driver: driver(policy),
+            surface,
+            sent: self.sent,
+            last_start: self.last_start,
+            log: TrimLog::default(),
+            taken: discards(self.volume()),
+        }
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &dyn Policy {
+        self.driver.policy()
+    }
+
+    /// What the policy had done so far.
+    pub const fn log(&self) -> &TrimLog {
+        &self.log
+    }
+
+    /// The user wants a trim now. It begins with the next operation, or idle time.
+    pub const fn force(&mut self) {
+        self.driver.force();
+    }
+
+    /// Whether the policy is in the middle of a pass, if only in a pause between two pieces, or the filesystem still has something to discard.
+    pub fn pass_under_way(&self) -> bool {
+        self.trimming() || self.policy().running()
+    }
+
+    /// Whether a trim is under way: one of the policy, or what the filesystem discards of itself.
+    pub fn trimming(&self) -> bool {
+        self.volume().trimming() || self.volume().discarding()
+    }
+
+    /// The system goes down: what the policy wants to do before that, it does now.
+    pub fn shut_down(&mut self) {
+        self.surface.shutting_down = true;
+        self.driver.stir();
+        loop {
+            self.poll();
+            if !self.surface.volume.trimming() {
+                break;
+            }
+            self.surface.volume.run_until_trimmed(Nanos::MAX);
+        }
+        self.surface.shutting_down = false;
+        self.driver.stir();
+    }
+
+    /// Asks the policy, if it is time to, and begins what it wants.
+    fn poll(&mut self) {
+        if self.surface.volume.trimming() {
+            return;
+        }
+        self.settle();
+        let now = self.surface.volume.now();
+        if self.driver.is_due(now)
+            && let Turn::Begun(request) = self.driver.turn(&mut self.surface)
+        {
+            self.sent = Some((now, request.window.start));
+        }
+    }
+
+    /// Takes the result of the window that was sent, if one was.
+    fn settle(&mut self) {
+        let run = self.surface.volume.take_trimmed();
+        let Some((began, start)) = self.sent.take() else { return };
+        // Nothing is known of it if somebody else has trimmed the volume since.
+        let Some(run) = run else { return self.driver.settle(None) };
+        self.log.add(began, start > self.last_start, &run.outcome);
+        self.last_start = start;
+        let failed = run.refused > 0;
+        self.log.failed += u64::from(failed);
+        self.driver.settle((!failed).then_some(run.outcome));
+    }
+}
+
+fn discards<D: Device>(volume: &Volume<D>) -> Amount {
+    volume.counters().traffic.discards
+}
+
+impl<D: Device> Trimmable for Steered<D> {
+    fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)> {
+        let volume = self.volume_mut();
+        let mut all = TrimOutcome::default();
+        for window in volume.trim_windows() {
+            let one = volume.trim(window, Bytes::ZERO)?;
+            all.asked += one.asked;
+            all.returned += one.returned;
+            all.took += one.took;
+            all.counted = Some(all.counted.unwrap_or_default() + one.counted.unwrap_or_default());
+        }
+        Ok((all, Nanos::ZERO))
+    }
+
+    fn take_discards(&mut self) -> Option<Amount> {
+        let now = discards(self.volume());
+        let before = core::mem::replace(&mut self.taken, now);
+        Some(now.since(before))
+    }
+
+    fn wait_for_discards(&mut self) -> Nanos {
+        let began = self.now();
+        while self.volume().discarding() && self.now() < began + DRAIN_MAX {
+            let next = self.now() + DRAIN_POLL;
+            self.idle_until(next);
+        }
+        self.now() - began
+    }
+}
+
+/// A failed window is the policy's to try again: on a modelled volume no place is broken for good.
+fn driver(policy: Box<dyn Policy>) -> Driver {
+    Driver::new(policy, Patience::ENDLESS)
+}
+
+impl<D: Device> Clock for Steered<D> {
+    fn now(&mut self) -> Nanos {
+        self.surface.volume.now()
+    }
+
+    fn idle_until(&mut self, instant: Nanos) {
+        loop {
+            self.poll();
+            let now = self.surface.volume.now();
+            if now >= instant {
+                return;
+            }
+            if self.surface.volume.trimming() {
+                self.surface.volume.run_until_trimmed(instant);
+            } else {
+                let next = self.driver.ask_at().map_or(instant, |at| at.max(Nanos(now.0 + 1)).min(instant));
+                self.surface.volume.idle_until(next);
+            }
+        }
+    }
+}
+
+impl<D: Device> Steered<D> {
+    fn between<T>(&mut self, operation: impl FnOnce(&mut Volume<D>) -> T) -> T {
+        self.poll();
+        operation(&mut self.surface.volume)
+    }
+}
+
+impl<D: Device> FileTarget for Steered<D> {
+    fn make_dir(&mut self, path: &str) -> TargetResult {
+        self.between(|volume| volume.make_dir(path))
+    }
+
+    fn remove_dir(&mut self, path: &str) -> TargetResult {
+        self.between(|volume| volume.remove_dir(path))
+    }
+
+    fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.between(|volume| volume.create(path, payload))
+    }
+
+    fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
+        self.between(|volume| volume.append(path, payload))
+    }
+
+    fn read(&mut self, path: &str, len: u64) -> TargetResult {
+        self.between(|volume| volume.read(path, len))
+    }
+
+    fn delete(&mut self, path: &str) -> TargetResult {
+        self.between(|volume| volume.delete(path))
+    }
+
+    fn sync(&mut self) -> TargetResult {
+        self.between(Volume::sync)
+    }
+}
+
+#[cfg(test)]
+mod shipped;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::{Command, Completion};
+    use crate::policy::{PolicySpec, State};
+    use crate::volume::VolumeSpec;
+    use alloc::format;
+
+    /// A drive that does one thing at a time, and whose trims cost by command and by byte.
+    #[derive(Debug)]
+    struct Slow {
+        trim_command_ns: u64,
+        trim_mib_ns: u64,
+        busy_until: Nanos,
+        trimmed: u64,
+        /// The longest trim command.
+        trim_max: Nanos,
+        /// The longest that a command that is no trim took.
+        wait_max: Nanos,
+    }
+
+    impl Device for Slow {
+        fn size(&self) -> Bytes {
+            Bytes(2 << 30)
+        }
+        fn logical_block(&self) -> u32 {
+            512
+        }
+        fn supports_trim(&self) -> bool {
+            true
+        }
+        fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
+            let cost = match command {
+                Command::Trim(ranges) => {
+                    let bytes = ranges.iter().map(|r| r.len).sum::<u64>();
+                    self.trimmed += bytes;
+                    self.trim_command_ns + (self.trim_mib_ns * (bytes >> 12)) / 256
+                }
+                Command::Write(..) => 100_000,
+                _ => 50_000,
+            };
+            self.busy_until = self.busy_until.max(now) + Nanos(cost);
+            match command {
+                Command::Trim(_) => self.trim_max = self.trim_max.max(Nanos(cost)),
+                _ => self.wait_max = self.wait_max.max(self.busy_until - now),
+            }
+            Completion { done: self.busy_until, result: Ok(()) }
+        }
+        fn idle(&mut self, _until: Nanos) {}
+    }
+
+    fn steered(policy: &str, trim_command_ns: u64, trim_mib_ns: u64) -> Steered<Slow> {
+        let mut spec = VolumeSpec::ext4();
+        spec.mkfs.discard = false;
+        let drive =
+            Slow { trim_command_ns, trim_mib_ns, busy_until: Nanos::ZERO, trimmed: 0, trim_max: Nanos::ZERO, wait_max: Nanos::ZERO };
+        let volume = Volume::format(drive, spec, Nanos::ZERO).unwrap();
+        Steered::new(volume, policy.parse::<PolicySpec>().unwrap().build(&State::default()), Bytes(512))
+    }
+
+    const S: u64 = 1_000_000_000;
+
+    /// A small file is written and made durable every 100 ms, `n` times. Gives the longest that took.
+    fn foreground(target: &mut Steered<Slow>, n: u64) -> Nanos {
+        let mut longest = Nanos::ZERO;
+        for i in 0..n {
+            let due = Nanos(target.now().0 / (S / 10) * (S / 10) + S / 10);
+            target.idle_until(due);
+            let path = format!("f{}", target.now().0);
+            target.create(&path, &Payload::Fill { len: BLOCK, class: DataClass::Random }).unwrap();
+            target.volume_mut().fsync(&path).unwrap();
+            longest = longest.max(target.now() - due);
+            if i % 2 == 0 {
+                target.delete(&path).unwrap();
+            }
+        }
+        longest
+    }
+
+    #[test]
+    fn a_batched_trim_happens_when_it_is_due_beside_the_foreground() {
+        let mut target = steered("batched:every=20s", 0, 9_000_000);
+        foreground(&mut target, 190);
+        assert_eq!(target.log(), &TrimLog::default());
+        let alone = foreground(&mut target, 1);
+        let during = foreground(&mut target, 400);
+        let span = target.log().spans[0];
+        assert_eq!(span.began.0 / S, 20);
+        // About 1.9 GiB at 9 ms a MiB are 17 s, group after group of 128 MiB: whoever comes waits for one of them.
+        assert!((14..20).contains(&((span.ended - span.began).0 / S)), "{span:?}");
+        assert!(during.0 > S && during.0 < 8 * S && alone.0 < S / 100, "{during} {alone}");
+    }
+
+    #[test]
+    fn an_idle_trim_keeps_out_of_the_way_and_gets_done() {
+        let mut target = steered("idle:at-least=10s:share=100%", 500_000, 9_000_000);
+        foreground(&mut target, 90);
+        target.volume_mut().drive_mut().wait_max = Nanos::ZERO;
+        let longest = foreground(&mut target, 1500);
+        // A request waits for one command at most; making a file durable is five requests, one after another.
+        let wait = target.volume().drive().wait_max;
+        assert!(wait <= Nanos::from_millis(5) + Nanos(100_000), "{wait}");
+        assert!(longest <= Nanos::from_millis(25) + Nanos(500_000), "{longest}");
+        // Few may meet a command, and what is free in a group of ext4 is a chain of them: that takes its time. (Metadata are written back meanwhile, at which
+        // writes wait for each other: so it is trims that are looked at.)
+        foreground(&mut target, 18_500);
+        let longest = target.volume().drive().trim_max;
+        assert!(longest > Nanos::ZERO && longest <= Nanos::from_millis(5), "{longest}");
+        let free = target.volume().free_space();
+        assert!(target.log().sent().bytes > Bytes(free.0 / 10 * 9), "{} of {free} trimmed", target.log().sent().bytes);
+        assert_eq!(target.log().sent().bytes.0, target.volume().drive().trimmed);
+    }
+
+    #[test]
+    fn an_adaptive_trim_happens_when_enough_has_been_written() {
+        let mut target = steered("adaptive:poll=1s:share=10%:at-most=0s", 0, 0);
+        for i in 0..4_usize {
+            for j in 0..8 {
+                target.create(&format!("f{j}"), &Payload::Fill { len: 16 << 20, class: DataClass::Random }).unwrap();
+            }
+            target.sync().unwrap();
+            for j in 0..8 {
+                target.delete(&format!("f{j}")).unwrap();
+            }
+            let until = target.now() + Nanos::from_secs(10);
+            target.idle_until(until);
+            // 134 MB a round; a tenth of the free space is about 190.
+            assert_eq!(target.log().spans.len(), i.div_ceil(2), "round {i}");
+        }
+    }
+
+    #[test]
+    fn what_the_user_asks_for_and_what_shutting_down_asks_for_is_done() {
+        let mut target = steered("none", 0, 0);
+        target.idle_until(Nanos::from_secs(100));
+        assert_eq!(target.log().spans.len(), 0);
+        target.force();
+        target.idle_until(Nanos::from_secs(200));
+        assert_eq!(target.log().sent().bytes.0, target.volume().space.free() * BLOCK);
+        let mut target = steered("batched:shutdown", 0, 0);
+        target.idle_until(Nanos::from_secs(100));
+        assert_eq!(target.log().spans.len(), 0);
+        target.shut_down();
+        assert_eq!(target.log().sent().bytes.0, target.volume().space.free() * BLOCK);
+    }
+}

@@ -1,0 +1,122 @@
+//! Idle trims of a filesystem in use, on every shipped drive that knows TRIM: what is learned, what others have of it, and how many commands it takes.
+
+use super::*;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::model::{Model, build, sized};
+use trimtab_drive::shipped;
+use trimtab_drive::spec::DriveSpec;
+use crate::policy::{PolicySpec, State};
+use crate::volume::{Age, VolumeSpec};
+use alloc::format;
+
+type Target = Steered<Box<dyn Model>>;
+
+/// A filesystem of some gibibytes, six tenths of it in use between free extents of 512 KiB, all of which were written.
+fn in_use(spec: &DriveSpec) -> Target {
+    let spec = [4_u64, 8, 16, 32].into_iter().find_map(|gib| sized(spec.clone(), Some(Bytes(gib << 30))).ok()).unwrap();
+    let mut volume_spec = VolumeSpec::ext4();
+    volume_spec.mkfs.discard = false;
+    let mut volume = Volume::format(build(&spec, 1).unwrap(), volume_spec, Nanos::ZERO).unwrap();
+    let age = Age { fill: 0.6, free_extent: Bytes(512 << 10), class: DataClass::Random, write: true, seed: 1 };
+    volume.age(&age).unwrap();
+    volume.write_free(1.0, DataClass::Random, 1);
+    let now = volume.now();
+    let mut target = Steered::new(volume, policy("none"), Bytes(1024));
+    target.idle_until(now + Nanos::from_secs(60));
+    target
+}
+
+fn policy(text: &str) -> Box<dyn Policy> {
+    text.parse::<PolicySpec>().unwrap().build(&State::default())
+}
+
+/// A small file is made durable every 50 ms, so often or until a pass that was begun is over: how long each took, the shortest first.
+fn files(target: &mut Target, most: usize, during_pass: bool) -> Vec<Nanos> {
+    let mut took = Vec::new();
+    while took.len() < most && (!during_pass || took.is_empty() || target.pass_under_way()) {
+        let due = target.now() + Nanos::from_millis(50);
+        target.idle_until(due);
+        let (path, began) = (format!("f{}", due.0), target.now());
+        target.create(&path, &Payload::Fill { len: BLOCK, class: DataClass::Random }).unwrap();
+        target.volume_mut().fsync(&path).unwrap();
+        took.push(target.now() - began);
+    }
+    took.sort_unstable();
+    took
+}
+
+/// Commands of a pass, which is waited for, and how long it takes from here.
+fn pass(target: &mut Target) -> (u64, Nanos) {
+    let began = target.now();
+    while target.log().spans.is_empty() || target.pass_under_way() {
+        let next = target.now() + Nanos::from_millis(100);
+        target.idle_until(next);
+    }
+    (target.log().sent().count, target.now() - began)
+}
+
+/// Nanoseconds of a command with one range, and of each mebibyte, as the specification has them.
+fn nominal(spec: &DriveSpec) -> (f64, f64) {
+    let trim = &spec.flash().unwrap().trim;
+    let command = trim.command_ns + trim.range_ns + spec.interface.latency_ns + spec.interface.command_overhead_ns;
+    let mib = (trim.unit_ns << 20) as f64 / 4096.0 + trim.gb_ns as f64 * 1.048_576e-3;
+    (command as f64, mib)
+}
+
+/// `TRIMTAB_IDLE_FILES=20000` and `--nocapture` give the figures of docs/idle-trims.csv.
+#[test]
+fn an_idle_trim_learns_what_each_shipped_drive_takes_and_needs_no_more_commands_than_a_trim_at_once() {
+    let most = std::env::var("TRIMTAB_IDLE_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    for drive in shipped::drives().into_iter().filter(|drive| drive.spec.flash().is_some_and(|flash| flash.trim.supported)) {
+        let name = &drive.spec.name;
+        let used = in_use(&drive.spec);
+        let begun = |policy| {
+            let mut target = used.fork(policy);
+            target.force();
+            target
+        };
+        let undisturbed = files(&mut used.fork(policy("idle")), 20, false);
+        let mut beside = begun(policy("idle"));
+        let (began, disturbed) = (beside.now(), files(&mut beside, most, true));
+        let (took_beside, sent_beside) = (beside.now() - began, beside.log().sent().count);
+        let mut alone = begun(policy("idle"));
+        let ((at_once, _), (sent, took)) = (pass(&mut begun(policy("none"))), pass(&mut alone));
+
+        let (command, mib) = nominal(&drive.spec);
+        let learned = alone.policy().learned().unwrap();
+        let (size, error) = (used.volume().drive().size(), learned.error.as_f64());
+        let share = |share: f64| disturbed[((disturbed.len() - 1) as f64 * share) as usize].0;
+        std::println!(
+            "{name},{},{command},{mib},{},{},{},{at_once},{sent},{},{},{sent_beside},{},{},{},{}",
+            size.0,
+            learned.command.0,
+            learned.error.0,
+            learned.mib.0,
+            took.0,
+            took_beside.0,
+            share(0.5),
+            share(0.9),
+            share(0.99),
+            share(1.0)
+        );
+        assert!((learned.command.as_f64() - command).abs() <= 2.0 * error, "{name}: {learned}, nominal {command} ns");
+        // Half a mebibyte is usual here.
+        assert!((learned.mib.as_f64() - mib).abs() / 2.0 <= 2.0 * error, "{name}: {learned}, nominal {mib} ns a MiB");
+        assert!(error <= (command + mib / 2.0) * 0.1, "{name}: an error of {learned} says nothing");
+
+        // Making a file durable is five requests, each of which may meet a command; where the smallest is above the budget, one twice as long.
+        let smallest = command + mib / 16.0;
+        let dear = smallest > 5e6;
+        let wait = if dear { 2.2 * smallest } else { 5e6 };
+        let (longest, without) = (disturbed[disturbed.len() - 1], undisturbed[undisturbed.len() - 1]);
+        assert!(longest.as_f64() <= without.as_f64() + 5.0 * wait, "{name}: {longest}, {without} without a trim");
+        assert_eq!(alone.policy().remark().is_some(), dear, "{name}");
+        // Where bytes are more than half of the cost at the smallest size, extents of 512 KiB are cut into eight and some more.
+        let commands_max = if dear { at_once * 9 } else { at_once + at_once / 20 + 60 };
+        assert!(sent <= commands_max, "{name}: {sent} commands, {at_once} at once");
+        // Commands, bytes and, where they are dear, seven times as long a rest; each request waits for the next look.
+        let costs = sent as f64 * command + alone.log().sent().bytes.as_f64() / 1_048_576.0 * mib;
+        let rests = if dear { 8.0 } else { 1.0 };
+        assert!(took.as_f64() <= costs * rests * 1.1 + 1e9, "{name}: {took} for {sent} commands of {command} ns");
+    }
+}

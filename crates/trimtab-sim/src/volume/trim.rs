@@ -1,0 +1,328 @@
+//! Discards: of what a transaction freed, as it is freed; and of all free space, on request.
+
+use super::alloc::split_by_group;
+use super::freed::Freed;
+use super::group::GROUP_BLOCKS;
+use super::spec::BLOCK;
+use super::{Discard, Volume};
+use trimtab_drive::discards::Amount;
+use trimtab_drive::{Device, Extent};
+use crate::policy::TrimRequest;
+use crate::target::{TrimOutcome, TrimWindow};
+use trimtab_drive::units::{Bytes, Nanos};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// The worker that discards what was freed, after the commit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OnlineDiscards {
+    /// Freed extents whose turn has not come.
+    queue: VecDeque<(u32, u32)>,
+    /// What is left of the extent under way: where to go on, and where it ends.
+    extent: Option<(u32, u32)>,
+    /// The discard in flight: blocks held back meanwhile, and when it is done.
+    in_flight: Option<((u32, u32), Nanos)>,
+}
+
+impl OnlineDiscards {
+    /// When it goes on; `None` if there is nothing to do.
+    pub(super) fn next(&self) -> Option<Nanos> {
+        match self.in_flight {
+            Some((_, done)) => Some(done),
+            None => (self.extent.is_some() || !self.queue.is_empty()).then_some(Nanos::ZERO),
+        }
+    }
+}
+
+impl OnlineDiscards {
+    /// What is held back for the discard in flight.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> Option<(u32, u32)> {
+        self.in_flight.map(|(run, _)| run)
+    }
+}
+
+/// A FITRIM under way.
+#[derive(Clone, Debug)]
+pub(super) struct Trimming {
+    window: TrimWindow,
+    /// The smallest free extent that is trimmed, in blocks.
+    min_extent: u32,
+    /// From here on they are too long.
+    max_extent: u32,
+    /// Extents go by their size.
+    by_size: bool,
+    /// With these all will have been asked for.
+    last: bool,
+    command_max: u64,
+    /// Commands that may still be sent.
+    commands_left: u64,
+    /// The first of the runs is the rest of an extent, which is sent to its end whatever is left of commands and whatever its length.
+    inside: bool,
+    /// Blocks that are left of the window.
+    next: u32,
+    end: u32,
+    /// The discard in flight.
+    in_flight: Option<((u32, u32), Nanos)>,
+    /// Free runs of the group under way that are long enough, the last first.
+    runs: Vec<(u32, u32)>,
+    /// The group under way, if the window covers all of it.
+    whole: Option<u32>,
+    began: Nanos,
+    run: TrimRun,
+}
+
+impl Trimming {
+    /// When it goes on.
+    pub(super) fn next(&self) -> Nanos {
+        self.in_flight.map_or(Nanos::ZERO, |(_, done)| done)
+    }
+
+    /// What is held back for the discard in flight.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> Option<(u32, u32)> {
+        self.in_flight.map(|(run, _)| run)
+    }
+}
+
+/// What a FITRIM did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrimRun {
+    /// What it did.
+    pub outcome: TrimOutcome,
+    /// Discard commands that the drive refused.
+    pub refused: u64,
+    /// The longest that a single command took.
+    pub command_max: Nanos,
+}
+
+impl<D: Device> Volume<D> {
+    /// Sends a discard of blocks, in commands of the size that the drive takes. Gives when the last is done.
+    fn discard(&mut self, start: u32, len: u32, command_max: u64) -> (Nanos, u64, u64) {
+        let most = (self.spec.discard_max.0.min(command_max) / BLOCK).max(1) * BLOCK;
+        let (mut at, end) = (self.offset(start), self.offset(start) + u64::from(len) * BLOCK);
+        let refused = self.queue.traffic.discards_refused;
+        let (mut done, mut commands) = (self.now, 0);
+        while at < end {
+            let range = Extent { offset: at, len: most.min(end - at) };
+            done = self.queue.trim(done, &[range]);
+            at += range.len;
+            commands += 1;
+        }
+        (done, commands, self.queue.traffic.discards_refused - refused)
+    }
+
+    /// Sends as many of `left`, from its end, as one command takes. Gives when it is done.
+    pub(super) fn discard_next(&mut self, left: &mut Vec<(u32, u32)>) -> Nanos {
+        let ranges = (self.spec.discard_ranges.max(1) as usize).min(left.len());
+        if ranges == 1 {
+            let Some((start, len)) = left.pop() else { return self.now };
+            return self.discard(start, len, u64::MAX).0;
+        }
+        let taken = left.split_off(left.len() - ranges);
+        let extents: Vec<Extent> =
+            taken.iter().rev().map(|(start, len)| Extent { offset: self.offset(*start), len: u64::from(*len) * BLOCK }).collect();
+        self.queue.trim(self.now, &extents)
+    }
+
+    /// What a transaction freed is free from now on, and online discard hears of it.
+    pub(super) fn release(&mut self, freed: Freed) {
+        let online = self.spec.discard == Discard::FreedAndFollowing && self.queue.drive.supports_trim();
+        for (start, len) in freed.iter() {
+            self.space.give(start, len);
+            if self.spec.discard == Discard::Off {
+                // What a mount with online discard frees, it trims: the next FITRIM need not.
+                split_by_group(start, len, |group, _, _| self.space.groups[group].mark_freed());
+            }
+        }
+        if online {
+            self.discards.queue.extend(freed.into_order());
+        }
+    }
+
+    /// The worker for online discards: ends the discard in flight and sends the next.
+    pub(super) fn online_discard_step(&mut self) {
+        if let Some(((start, len), _)) = self.discards.in_flight.take() {
+            self.space.give(start, len);
+        }
+        loop {
+            let Some((from, end)) = self.discards.extent.take().or_else(|| self.discards.queue.pop_front().map(|(s, n)| (s, s + n))) else {
+                return;
+            };
+            // What has been taken into use since is passed over; what is free behind it goes along, up to the end of the group.
+            let (group, base) = ((from / GROUP_BLOCKS) as usize, from / GROUP_BLOCKS * GROUP_BLOCKS);
+            let Some((start, len)) = self.space.groups[group].runs_from(from - base, end - base).next() else { continue };
+            let run = (base + start, len);
+            if run.0 + len < end {
+                self.discards.extent = Some((run.0 + len, end));
+            }
+            self.space.take(run.0, len);
+            let (done, ..) = self.discard(run.0, len, u64::MAX);
+            self.discards.in_flight = Some((run, done));
+            return;
+        }
+    }
+
+    /// Whether online discards are still to be sent, or in flight.
+    #[must_use]
+    pub fn discarding(&self) -> bool {
+        self.discards.next().is_some() || self.commit.is_some()
+    }
+
+    // FITRIM.
+
+    /// The block groups.
+    pub(super) fn trim_windows(&self) -> Vec<TrimWindow> {
+        let window =
+            |group| TrimWindow { start: u64::from(group * GROUP_BLOCKS) * BLOCK, len: u64::from(self.layout.group_blocks(group)) * BLOCK };
+        (0..self.layout.groups).map(window).collect()
+    }
+
+    /// Begins to trim the free extents of a window, with discard commands as they are asked for. It goes on beside the
+    /// foreground; [`take_trimmed`](Self::take_trimmed) gives the result. One at a time. After `commands_max` commands it ends
+    /// early, behind the free extent that was being sent.
+    ///
+    /// Extents of some sizes alone are asked for one by one, as whoever has a map of free space does, which leaves ext4's marks as they are; who has asked for all of a
+    /// group marks it at the end, if nothing was freed there meanwhile.
+    ///
+    /// As ext4 does it: a block group that is marked as trimmed is passed over, and gets the mark only from a window that covers all of it; a
+    /// free extent that begins in the window is sent to its own end, past the window's.
+    pub fn begin_trim(&mut self, request: TrimRequest) {
+        let TrimRequest { window, min_extent, sizes, command_max, commands_max, .. } = request;
+        let (below, last) = sizes.map_or((Bytes::MAX, false), |sizes| (sizes.below, sizes.are_last()));
+        assert!(self.trimming.is_none(), "one trim at a time");
+        let blocks = u64::from(self.layout.blocks);
+        let first = window.start.div_ceil(BLOCK).min(blocks) as u32;
+        let end = (window.start.saturating_add(window.len) / BLOCK).min(blocks) as u32;
+        self.trimmed = None;
+        let min_extent = min_extent.0.div_ceil(BLOCK).clamp(1, u64::from(GROUP_BLOCKS)) as u32;
+        if last && min_extent < self.last_min_extent {
+            // What counts as trimmed was trimmed with a larger one.
+            self.space.groups.iter_mut().for_each(|group| group.trimmed = false);
+            self.last_min_extent = min_extent;
+        }
+        self.trimming = Some(Trimming {
+            window,
+            min_extent,
+            max_extent: below.0.div_ceil(BLOCK).min(u64::from(u32::MAX)) as u32,
+            by_size: sizes.is_some(),
+            last,
+            command_max: command_max.0,
+            commands_left: if commands_max == 0 { u64::MAX } else { commands_max },
+            inside: false,
+            next: first,
+            end: end.max(first),
+            in_flight: None,
+            runs: Vec::new(),
+            whole: None,
+            began: self.now,
+            run: TrimRun::default(),
+        });
+    }
+
+    /// True while a FITRIM is under way.
+    #[must_use]
+    pub const fn trimming(&self) -> bool {
+        self.trimming.is_some()
+    }
+
+    /// What the last FITRIM did, once, when it has ended.
+    pub const fn take_trimmed(&mut self) -> Option<TrimRun> {
+        self.trimmed.take()
+    }
+
+    /// FITRIM: ends the discard in flight and sends the next.
+    pub(super) fn trim_step(&mut self) {
+        let Some(mut trim) = self.trimming.take() else { return };
+        if let Some(((start, len), _)) = trim.in_flight.take() {
+            self.space.give(start, len);
+        }
+        loop {
+            if let Some((start, len)) = trim.runs.pop() {
+                let inside = core::mem::take(&mut trim.inside);
+                // Others may have taken some of it while this one was busy with the runs before.
+                let (group, at) = ((start / GROUP_BLOCKS) as usize, start % GROUP_BLOCKS);
+                let group = &self.space.groups[group];
+                let free = if group.is_free(at) { (group.next_used(at) - at).min(len) } else { 0 };
+                if free == 0 || (free < trim.min_extent && !inside) {
+                    continue;
+                }
+                if trim.commands_left == 0 && !inside {
+                    let asked = (u64::from(start) * BLOCK).saturating_sub(trim.window.start);
+                    self.end_trim(trim, asked);
+                    return;
+                }
+                self.send_trim(&mut trim, start, free);
+                self.trimming = Some(trim);
+                return;
+            }
+            if let Some(group) = trim.whole.take().map(|group| &mut self.space.groups[group as usize]) {
+                group.trimmed = !trim.by_size || (trim.last && !group.touched);
+            }
+            if trim.next >= trim.end {
+                let asked = trim.window.len;
+                self.end_trim(trim, asked);
+                return;
+            }
+            self.next_group(&mut trim);
+        }
+    }
+
+    fn end_trim(&mut self, mut trim: Trimming, asked: u64) {
+        trim.run.outcome.asked = Bytes(asked);
+        trim.run.outcome.took = self.now.saturating_sub(trim.began);
+        if !trim.by_size || trim.last {
+            self.last_min_extent = trim.min_extent;
+        }
+        self.trimmed = Some(trim.run);
+    }
+
+    /// Finds what is to be trimmed in the next group of the window.
+    fn next_group(&mut self, trim: &mut Trimming) {
+        let group = trim.next / GROUP_BLOCKS;
+        let base = group * GROUP_BLOCKS;
+        let last = (base + self.layout.group_blocks(group)).min(trim.end);
+        let (from, to) = (trim.next - base, last - base);
+        trim.next = last;
+        let state = &mut self.space.groups[group as usize];
+        // A mark that was made with a larger minimum says nothing about smaller extents.
+        if state.trimmed && trim.min_extent >= self.last_min_extent {
+            return;
+        }
+        if trim.by_size && trim.max_extent == u32::MAX && from == 0 {
+            state.touched = false;
+        }
+        // No more than commands are left for, and the one that shows that there are more.
+        let most = usize::try_from(trim.commands_left).unwrap_or(usize::MAX).saturating_add(1);
+        let runs = state.runs_from(from, to).filter(|(_, len)| (trim.min_extent..trim.max_extent).contains(len)).take(most);
+        trim.runs = runs.map(|(start, len)| (base + start, len)).collect();
+        if trim.runs.len() == most {
+            trim.next = trim.runs.last().map_or(last, |(start, len)| start + len);
+        } else {
+            // By size a group is gone over in several requests.
+            trim.whole = ((from == 0 || trim.last) && to == self.layout.group_blocks(group)).then_some(group);
+        }
+        trim.runs.reverse();
+    }
+
+    fn send_trim(&mut self, trim: &mut Trimming, start: u32, len: u32) {
+        let most = (trim.command_max / BLOCK).clamp(1, u64::from(GROUP_BLOCKS)) as u32;
+        // Commands go one after another, so that others get their turn between them.
+        let n = len.min(most);
+        if len > n {
+            trim.runs.push((start + n, len - n));
+            trim.inside = true;
+        }
+        self.space.take(start, n);
+        let (done, commands, refused) = self.discard(start, n, u64::MAX);
+        trim.in_flight = Some(((start, n), done));
+        trim.commands_left = trim.commands_left.saturating_sub(commands.max(1));
+        let bytes = u64::from(n) * BLOCK;
+        let outcome = &mut trim.run.outcome;
+        outcome.returned += Bytes(bytes);
+        let taken = Amount { count: commands - refused, bytes: if refused == 0 { Bytes(bytes) } else { Bytes::ZERO } };
+        outcome.counted = Some(outcome.counted.unwrap_or_default() + taken);
+        trim.run.refused += refused;
+        trim.run.command_max = trim.run.command_max.max(done.saturating_sub(self.now));
+    }
+}

@@ -1,0 +1,432 @@
+//! Ageing: fill with mixed files, delete them all, again and again, up to a total; as drives are used up in years.
+//!
+//! Each round writes the same number of bytes, split over four groups of files in fixed shares and interleaved at random, as
+//! when several programs write at once. The sizes are assumptions, documented with [`GROUPS`]; no published measurement says more
+//! than the names of the groups.
+
+use super::{FileStep, FileWorkload, Plan};
+use trimtab_drive::data::DataClass;
+use crate::op::{FileOp, Payload};
+use trimtab_drive::rng::Stream;
+use crate::run::{Better, Metric, Phase, Unit};
+use trimtab_drive::units::Bytes;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+use core::fmt::Write as _;
+
+/// Writing the files of a round.
+pub const FILL: &str = "fill";
+/// Making them durable.
+pub const FILL_SYNC: &str = "fill-sync";
+/// Deleting them.
+pub const DELETE: &str = "delete";
+/// Making that durable.
+pub const DELETE_SYNC: &str = "delete-sync";
+
+/// Fewest bytes of a round.
+pub const ROUND_MIN: Bytes = Bytes(1_000_000);
+
+/// A large file is written in pieces of this, so that a run can be followed and stopped.
+const PIECE: u64 = 64 << 20;
+/// Files in a directory.
+const DIR_FILES: u64 = 500;
+/// No file is larger than this part of a round: the mix stays a mix when it is small.
+const FILE_SHARE_MAX: u64 = 16;
+
+/// How large the files of a group are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sizes {
+    /// Log-normal: median in bytes, standard deviation of the logarithm, largest in bytes.
+    LogNormal(f64, f64, u64),
+    /// Uniform between these, in bytes.
+    Uniform(u64, u64),
+}
+
+/// A group of files.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Group {
+    /// Its name, and that of its directory.
+    pub name: &'static str,
+    /// Its share of the bytes, in per cent.
+    pub percent: u64,
+    /// Sizes.
+    pub sizes: Sizes,
+    /// What the data is like.
+    pub class: DataClass,
+}
+
+/// The groups.
+pub const GROUPS: [Group; 4] = [
+    Group { name: "os", percent: 20, sizes: Sizes::LogNormal(12e3, 1.8, 64 << 20), class: DataClass::Compressible(50) },
+    Group { name: "games", percent: 35, sizes: Sizes::LogNormal(400e3, 2.0, 1 << 30), class: DataClass::Compressible(15) },
+    Group { name: "music", percent: 10, sizes: Sizes::Uniform(3_000_000, 9_000_000), class: DataClass::Random },
+    Group { name: "videos", percent: 35, sizes: Sizes::Uniform(350_000_000, 4_500_000_000), class: DataClass::Random },
+];
+
+impl Sizes {
+    fn draw(self, rng: &mut Stream, most: u64) -> u64 {
+        let size = match self {
+            Self::LogNormal(median, sigma, largest) => (rng.log_normal(median, sigma) as u64).min(largest),
+            Self::Uniform(low, high) => rng.between(low.min(most), high.min(most)),
+        };
+        size.clamp(1, most)
+    }
+
+    /// Mean before sizes are cut to the round.
+    fn mean(self) -> f64 {
+        match self {
+            Self::LogNormal(median, sigma, _) => median * libm::exp(sigma * sigma / 2.0),
+            Self::Uniform(low, high) => (low as f64 + high as f64) / 2.0,
+        }
+    }
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Bytes to write in all rounds together.
+    pub total: Bytes,
+    /// Rounds.
+    pub rounds: u32,
+    /// Seed of sizes, order and data.
+    pub seed: u64,
+}
+
+/// Why settings are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// No round.
+    #[error("ageing needs at least one round")]
+    NoRound,
+    /// Rounds of next to nothing.
+    #[error("{total} in {rounds} rounds are less than {ROUND_MIN} a round")]
+    TooSmall {
+        /// Bytes in all.
+        total: Bytes,
+        /// Rounds.
+        rounds: u32,
+    },
+}
+
+/// The workload.
+#[derive(Clone, Debug)]
+pub struct Age {
+    settings: Settings,
+    rng: Stream,
+    rounds_done: u32,
+    state: State,
+    /// Bytes that each group still has to write in this round.
+    left: [u64; GROUPS.len()],
+    /// Files that each group has in this round.
+    files: [u64; GROUPS.len()],
+    queue: VecDeque<Item>,
+    path: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    BeginFill,
+    Fill,
+    FillSync,
+    BeginDelete,
+    /// Group and file to go next.
+    Delete(usize, u64),
+    DeleteSync,
+    End,
+}
+
+/// An operation that follows from one already decided.
+#[derive(Clone, Copy, Debug)]
+enum Item {
+    MakeGroup(usize),
+    MakeDir(usize, u64),
+    Create(usize, u64, u64),
+    Append(usize, u64, u64),
+    RemoveDir(usize, u64),
+    RemoveGroup(usize),
+    Sync,
+}
+
+impl Age {
+    /// The workload of `settings`.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        if settings.rounds == 0 {
+            return Err(SettingsError::NoRound);
+        }
+        if settings.total.0 / u64::from(settings.rounds) < ROUND_MIN.0 {
+            return Err(SettingsError::TooSmall { total: settings.total, rounds: settings.rounds });
+        }
+        Ok(Self {
+            settings,
+            rng: Stream::new(settings.seed, "age"),
+            rounds_done: 0,
+            state: State::BeginFill,
+            left: [0; GROUPS.len()],
+            files: [0; GROUPS.len()],
+            queue: VecDeque::new(),
+            path: String::new(),
+        })
+    }
+
+    /// Bytes of the largest round: the last one takes what is left over.
+    fn round_bytes(&self, round: u32) -> u64 {
+        let each = self.settings.total.0 / u64::from(self.settings.rounds);
+        if round + 1 == self.settings.rounds { self.settings.total.0 - each * u64::from(round) } else { each }
+    }
+
+    fn begin_round(&mut self) {
+        let bytes = self.round_bytes(self.rounds_done);
+        let mut rest = bytes;
+        for (i, group) in GROUPS.iter().enumerate() {
+            let share = if i + 1 == GROUPS.len() { rest } else { (u128::from(bytes) * u128::from(group.percent) / 100) as u64 };
+            self.left[i] = share;
+            rest -= share;
+            self.files[i] = 0;
+            self.queue.push_back(Item::MakeGroup(i));
+        }
+    }
+
+    /// Decides on the next file and queues what makes it. False if the round is full.
+    fn decide_file(&mut self) -> bool {
+        let weight = |i: usize| self.left[i] as f64 / GROUPS[i].sizes.mean();
+        let total: f64 = (0..GROUPS.len()).map(weight).sum();
+        if total <= 0.0 {
+            return false;
+        }
+        let mut draw = self.rng.unit() * total;
+        let mut group = (0..GROUPS.len()).rfind(|i| self.left[*i] > 0).unwrap_or(0);
+        for i in 0..GROUPS.len() {
+            draw -= weight(i);
+            if draw < 0.0 && self.left[i] > 0 {
+                group = i;
+                break;
+            }
+        }
+        let most = (self.round_bytes(self.rounds_done) / FILE_SHARE_MAX).max(1);
+        let size = GROUPS[group].sizes.draw(&mut self.rng, most).min(self.left[group]);
+        let file = self.files[group];
+        self.files[group] += 1;
+        self.left[group] -= size;
+        if file.is_multiple_of(DIR_FILES) {
+            self.queue.push_back(Item::MakeDir(group, file / DIR_FILES));
+        }
+        self.queue.push_back(Item::Create(group, file, size.min(PIECE)));
+        let mut written = size.min(PIECE);
+        while written < size {
+            let piece = (size - written).min(PIECE);
+            self.queue.push_back(Item::Append(group, file, piece));
+            written += piece;
+        }
+        true
+    }
+
+    /// The file to delete next and the state after it; queues the directories that it leaves empty.
+    fn decide_delete(&mut self, group: usize, file: u64) -> State {
+        let last = file + 1 == self.files[group];
+        if last || (file + 1).is_multiple_of(DIR_FILES) {
+            self.queue.push_back(Item::RemoveDir(group, file / DIR_FILES));
+        }
+        if last { self.next_group(group) } else { State::Delete(group, file + 1) }
+    }
+
+    fn next_group(&mut self, group: usize) -> State {
+        self.queue.push_back(Item::RemoveGroup(group));
+        if group + 1 == GROUPS.len() { State::DeleteSync } else { State::Delete(group + 1, 0) }
+    }
+
+    fn set_path(&mut self, group: usize, dir: Option<u64>, file: Option<u64>) {
+        self.path.clear();
+        self.path.push_str(GROUPS[group].name);
+        if let Some(dir) = dir {
+            let _ = write!(self.path, "/{dir}");
+        }
+        if let Some(file) = file {
+            let _ = write!(self.path, "/{file}");
+        }
+    }
+
+    fn operation(&mut self, item: Item) -> FileOp<'_> {
+        let (group, dir, file) = match item {
+            Item::MakeGroup(group) | Item::RemoveGroup(group) => (group, None, None),
+            Item::MakeDir(group, dir) | Item::RemoveDir(group, dir) => (group, Some(dir), None),
+            Item::Create(group, file, _) | Item::Append(group, file, _) => (group, Some(file / DIR_FILES), Some(file)),
+            Item::Sync => return FileOp::Sync,
+        };
+        self.set_path(group, dir, file);
+        let class = GROUPS[group].class;
+        match item {
+            Item::MakeGroup(_) | Item::MakeDir(..) => FileOp::MakeDir(&self.path),
+            Item::RemoveGroup(_) | Item::RemoveDir(..) => FileOp::RemoveDir(&self.path),
+            Item::Create(_, _, len) => FileOp::Create(&self.path, Payload::Fill { len, class }),
+            Item::Append(_, _, len) => FileOp::Append(&self.path, Payload::Fill { len, class }),
+            Item::Sync => FileOp::Sync,
+        }
+    }
+}
+
+impl FileWorkload for Age {
+    fn plan(&self) -> Plan {
+        // The last round is the largest. Small files waste part of a block: 4 KiB each, and there are fewer than one in 8 kB.
+        let largest = self.round_bytes(self.settings.rounds - 1);
+        Plan { written: self.settings.total, space: Bytes(largest.saturating_add(largest / 8)), ops: None }
+    }
+
+    fn next_step(&mut self) -> Option<FileStep<'_>> {
+        loop {
+            if let Some(item) = self.queue.pop_front() {
+                return Some(FileStep::Op(self.operation(item)));
+            }
+            match self.state {
+                State::BeginFill => {
+                    self.begin_round();
+                    self.state = State::Fill;
+                    return Some(FileStep::Phase(FILL));
+                }
+                State::Fill => {
+                    if !self.decide_file() {
+                        self.state = State::FillSync;
+                    }
+                }
+                State::FillSync => {
+                    self.queue.push_back(Item::Sync);
+                    self.state = State::BeginDelete;
+                    return Some(FileStep::Phase(FILL_SYNC));
+                }
+                State::BeginDelete => {
+                    self.state = State::Delete(0, 0);
+                    return Some(FileStep::Phase(DELETE));
+                }
+                State::Delete(group, _) if self.files[group] == 0 => self.state = self.next_group(group),
+                State::Delete(group, file) => {
+                    self.state = self.decide_delete(group, file);
+                    self.set_path(group, Some(file / DIR_FILES), Some(file));
+                    return Some(FileStep::Op(FileOp::Delete(&self.path)));
+                }
+                State::DeleteSync => {
+                    self.queue.push_back(Item::Sync);
+                    self.rounds_done += 1;
+                    self.state = if self.rounds_done == self.settings.rounds { State::End } else { State::BeginFill };
+                    return Some(FileStep::Phase(DELETE_SYNC));
+                }
+                State::End => return None,
+            }
+        }
+    }
+}
+
+/// The figures of the rounds: how fast they filled, and how long deleting took, a sample a round.
+#[must_use]
+pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
+    let seconds = |name: &str| -> Vec<f64> { phases.iter().filter(|p| p.name == name).map(|p| p.took.as_secs_f64()).collect() };
+    let sum = |a: Vec<f64>, b: Vec<f64>| -> Vec<f64> { a.iter().zip(&b).map(|(a, b)| a + b).collect() };
+    let filling = sum(seconds(FILL), seconds(FILL_SYNC));
+    let filled: Vec<f64> = phases.iter().filter(|p| p.name == FILL).map(|p| p.written.as_f64() / 1e6).collect();
+    let rates = filled.iter().zip(&filling).filter(|(_, s)| **s > 0.0).map(|(mb, s)| mb / s).collect();
+    let all = [
+        ("fill+sync.rate", Unit::MegabytesPerSecond, Better::Higher, rates),
+        ("delete+sync.seconds", Unit::Seconds, Better::Lower, sum(seconds(DELETE), seconds(DELETE_SYNC))),
+    ];
+    all.into_iter()
+        .filter(|(_, _, _, samples): &(_, _, _, Vec<f64>)| !samples.is_empty())
+        .map(|(name, unit, better, samples)| Metric { name: name.to_string(), unit, better, samples })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+
+    /// Replays the steps on a set of files; panics where a filesystem would refuse. Gives bytes and files written by group,
+    /// the most bytes held at a time, and the phases.
+    fn replay(mut age: Age) -> (BTreeMap<String, (u64, u64)>, u64, Vec<String>) {
+        let mut files: BTreeMap<String, u64> = BTreeMap::new();
+        let mut dirs: Vec<String> = Vec::new();
+        let (mut groups, mut phases) = (BTreeMap::new(), Vec::new());
+        let (mut held, mut most) = (0, 0);
+        while let Some(step) = age.next_step() {
+            match step {
+                FileStep::Phase(name) => phases.push(name.to_string()),
+                FileStep::Op(FileOp::MakeDir(path)) => {
+                    assert!(path.rsplit_once('/').is_none_or(|(parent, _)| dirs.iter().any(|d| d == parent)), "{path}");
+                    assert!(!dirs.iter().any(|d| d == path), "{path} exists");
+                    dirs.push(path.to_string());
+                }
+                FileStep::Op(FileOp::RemoveDir(path)) => {
+                    let inside = alloc::format!("{path}/");
+                    assert!(!files.keys().any(|f| f.starts_with(&inside)) && !dirs.iter().any(|d| d.starts_with(&inside)), "{path}");
+                    let at = dirs.iter().position(|d| d == path).expect("the directory exists");
+                    dirs.swap_remove(at);
+                }
+                FileStep::Op(FileOp::Create(path, payload)) => {
+                    assert!(dirs.iter().any(|d| d == path.rsplit_once('/').unwrap().0), "{path}");
+                    assert!(files.insert(path.to_string(), payload.len()).is_none(), "{path} exists");
+                    let group = groups.entry(path.split('/').next().unwrap().to_string()).or_insert((0, 0));
+                    *group = (group.0 + payload.len(), group.1 + 1);
+                    held += payload.len();
+                }
+                FileStep::Op(FileOp::Append(path, payload)) => {
+                    *files.get_mut(path).unwrap() += payload.len();
+                    groups.get_mut(path.split('/').next().unwrap()).unwrap().0 += payload.len();
+                    held += payload.len();
+                }
+                FileStep::Op(FileOp::Delete(path)) => held -= files.remove(path).unwrap(),
+                FileStep::Op(FileOp::Sync) => {}
+                step => panic!("{step:?}"),
+            }
+            most = most.max(held);
+        }
+        assert!(files.is_empty() && dirs.is_empty(), "something is left");
+        (groups, most, phases)
+    }
+
+    fn settings(total: u64, rounds: u32) -> Settings {
+        Settings { total: Bytes(total), rounds, seed: 5 }
+    }
+
+    #[test]
+    fn rounds_write_exactly_the_total_in_the_shares_of_the_groups_and_leave_nothing() {
+        for (total, rounds) in [(3_000_000, 3), (1_000_000_007, 4), (40_000_000_000, 2)] {
+            let age = Age::new(settings(total, rounds)).unwrap();
+            let plan = age.plan();
+            let (groups, most, phases) = replay(age);
+            assert_eq!(groups.values().map(|g| g.0).sum::<u64>(), total);
+            assert_eq!(plan.written, Bytes(total));
+            assert!(most <= plan.space.0, "{most}");
+            for group in GROUPS {
+                let share = groups[group.name].0 as f64 / total as f64;
+                assert!((share - group.percent as f64 / 100.0).abs() < 0.001, "{} {share}", group.name);
+            }
+            assert_eq!(phases.len(), rounds as usize * 4);
+        }
+    }
+
+    #[test]
+    fn a_round_of_ten_gigabytes_is_mixed() {
+        let (groups, _, _) = replay(Age::new(settings(10_000_000_000, 1)).unwrap());
+        // These counts are in docs/method/ageing.md.
+        let files: Vec<(&str, u64)> = GROUPS.iter().map(|g| (g.name, groups[g.name].1)).collect();
+        insta::assert_debug_snapshot!(files);
+    }
+
+    #[test]
+    fn groups_are_interleaved_and_not_one_after_the_other() {
+        let mut age = Age::new(settings(1_000_000_000, 1)).unwrap();
+        let mut order = Vec::new();
+        while let Some(step) = age.next_step() {
+            if let FileStep::Op(FileOp::Create(path, _)) = step {
+                order.push(path.as_bytes()[0]);
+            }
+        }
+        let switches = order.windows(2).filter(|w| w[0] != w[1]).count();
+        assert!(switches > order.len() / 20, "{switches} of {}", order.len());
+    }
+
+    #[test]
+    fn absurd_settings_are_refused() {
+        assert_eq!(Age::new(settings(1000, 0)).unwrap_err(), SettingsError::NoRound);
+        assert!(Age::new(settings(5_000_000, 10)).is_err());
+        assert!(Age::new(settings(u64::MAX, 1)).is_ok());
+    }
+}

@@ -1,0 +1,379 @@
+//! Churn: a filesystem at a stated fill on which files come, grow, are read and go, in sessions with pauses between, as over months of use.
+
+use super::{FileStep, FileWorkload, Plan};
+use trimtab_drive::data::DataClass;
+use crate::op::{FileOp, Payload};
+use trimtab_drive::rng::Stream;
+use crate::run::Field;
+use trimtab_drive::units::{Bytes, Nanos, exact};
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+/// Filling up to the stated level.
+pub const FILL: &str = "fill";
+/// Files that come and go at that level.
+pub const CHURN: &str = "churn";
+
+/// Files in a directory.
+const DIR_FILES: u64 = 500;
+/// An append adds this part of what a new file would be.
+const APPEND_SHARE: u64 = 2;
+/// Space is counted in blocks of this size.
+const BLOCK: u64 = 4096;
+/// No file is larger than this part of what is live: the mix stays a mix when it is small.
+const FILE_SHARE_MAX: u64 = 16;
+
+/// Settings. The distributions are assumptions: file sizes log-normal, ages memoryless (every file is as likely as any other to go next).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// Space of all files together once it is filled, in whole blocks of 4096 bytes.
+    pub live: Bytes,
+    /// Bytes to write after that.
+    pub written: Bytes,
+    /// Median file size in bytes. Default 40 kB.
+    pub median: f64,
+    /// Standard deviation of the logarithm of file sizes; 0 for files of one size. Default 2.
+    pub sigma: f64,
+    /// Largest file.
+    pub largest: Bytes,
+    /// Of 100 changes, how many append to a file; the others create one, or remove one while too much is live.
+    pub append_percent: u64,
+    /// Reads for 100 changes.
+    pub read_percent: u64,
+    /// What contents are like.
+    pub class: DataClass,
+    /// What is written in one session; `MAX` for a single one. A session ends with a sync.
+    pub session: Bytes,
+    /// A session begins this long after the one before.
+    pub session_every: Nanos,
+}
+
+impl Settings {
+    /// Everything that decides what happens, for reports and the store.
+    #[must_use]
+    pub fn fields(&self) -> Vec<Field> {
+        let session = if self.session == Bytes::MAX { "all".to_string() } else { self.session.0.to_string() };
+        [
+            ("live", self.live.0.to_string()),
+            ("written", self.written.0.to_string()),
+            ("median", self.median.to_string()),
+            ("sigma", self.sigma.to_string()),
+            ("largest", self.largest.0.to_string()),
+            ("append-percent", self.append_percent.to_string()),
+            ("read-percent", self.read_percent.to_string()),
+            ("data", self.class.to_string()),
+            ("session", session),
+            ("session-every", exact(self.session_every)),
+        ]
+        .into_iter()
+        .map(|(key, value)| Field::new(key, value))
+        .collect()
+    }
+
+    fn file_max(&self) -> u64 {
+        self.largest.0.min(self.live.0 / FILE_SHARE_MAX).max(1)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            live: Bytes(1_000_000_000),
+            written: Bytes(10_000_000_000),
+            median: 40e3,
+            sigma: 2.0,
+            largest: Bytes(256 << 20),
+            append_percent: 20,
+            read_percent: 0,
+            class: DataClass::Random,
+            session: Bytes::MAX,
+            session_every: Nanos::ZERO,
+        }
+    }
+}
+
+/// The workload.
+#[derive(Clone, Debug)]
+pub struct Churn {
+    settings: Settings,
+    rng: Stream,
+    /// Number and size of each file.
+    files: Vec<(u64, u64)>,
+    /// Space of the files.
+    live: u64,
+    /// Files created so far.
+    number: u64,
+    /// Directories made so far.
+    dirs: u64,
+    stage: Stage,
+    /// Written since it was filled.
+    written: u64,
+    /// Sessions ended.
+    sessions: u64,
+    path: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    New,
+    Filling,
+    /// Filled, and not synced yet.
+    Filled,
+    Churning,
+    /// Synced; the next session waits for its time.
+    Pause,
+    Ended,
+}
+
+fn blocks(size: u64) -> u64 {
+    size.div_ceil(BLOCK) * BLOCK
+}
+
+impl Churn {
+    /// The workload under `seed`.
+    #[must_use]
+    pub fn new(settings: Settings, seed: u64) -> Self {
+        Self {
+            settings,
+            rng: Stream::new(seed, "churn"),
+            files: Vec::new(),
+            live: 0,
+            number: 0,
+            dirs: 0,
+            stage: Stage::New,
+            written: 0,
+            sessions: 0,
+            path: String::new(),
+        }
+    }
+
+    /// Bytes written since it was filled.
+    #[must_use]
+    pub const fn written(&self) -> Bytes {
+        Bytes(self.written)
+    }
+
+    fn name(number: u64) -> String {
+        format!("d{}/f{number}", number / DIR_FILES)
+    }
+
+    fn size(&mut self) -> u64 {
+        let drawn = self.rng.log_normal(self.settings.median, self.settings.sigma) as u64;
+        drawn.clamp(1, self.settings.file_max())
+    }
+
+    fn session_is_over(&self) -> bool {
+        self.written >= self.settings.session.0.saturating_mul(self.sessions + 1)
+    }
+
+    /// One of the files, each as likely as any other.
+    fn some_file(&mut self) -> Option<usize> {
+        let n = self.files.len() as u64;
+        (n > 0).then(|| self.rng.below(n) as usize)
+    }
+
+    /// A file appears, grows, is read or goes.
+    fn change(&mut self) -> FileOp<'_> {
+        let churning = self.stage == Stage::Churning;
+        let some = self.some_file();
+        if let Some(at) = some.filter(|_| churning && self.settings.read_percent > 0)
+            && self.rng.below(100 + self.settings.read_percent) < self.settings.read_percent
+        {
+            let (number, size) = self.files[at];
+            self.path = Self::name(number);
+            return FileOp::Read(&self.path, size);
+        }
+        if let Some(at) = some.filter(|_| self.live >= self.settings.live.0) {
+            let (number, size) = self.files.swap_remove(at);
+            self.live -= blocks(size);
+            self.path = Self::name(number);
+            return FileOp::Delete(&self.path);
+        }
+        let size = self.size();
+        if let Some(at) = some.filter(|_| self.settings.append_percent > 0)
+            && self.rng.below(100) < self.settings.append_percent
+        {
+            return self.grow(at, (size / APPEND_SHARE).max(1));
+        }
+        if self.number == self.dirs * DIR_FILES {
+            self.path = format!("d{}", self.dirs);
+            self.dirs += 1;
+            return FileOp::MakeDir(&self.path);
+        }
+        self.files.push((self.number, size));
+        self.path = Self::name(self.number);
+        self.number += 1;
+        self.live += blocks(size);
+        self.written += if churning { size } else { 0 };
+        FileOp::Create(&self.path, Payload::Fill { len: size, class: self.settings.class })
+    }
+
+    fn grow(&mut self, at: usize, len: u64) -> FileOp<'_> {
+        let (number, size) = self.files[at];
+        self.files[at].1 += len;
+        self.live += blocks(size + len) - blocks(size);
+        self.written += if self.stage == Stage::Churning { len } else { 0 };
+        self.path = Self::name(number);
+        FileOp::Append(&self.path, Payload::Fill { len, class: self.settings.class })
+    }
+}
+
+impl FileWorkload for Churn {
+    fn plan(&self) -> Plan {
+        let Settings { live, written, .. } = self.settings;
+        let most = self.settings.file_max();
+        Plan {
+            // One file more than asked for may be begun each time.
+            written: Bytes(live.0.saturating_add(written.0).saturating_add(2 * most)),
+            space: Bytes(live.0.saturating_add(most)),
+            ops: None,
+        }
+    }
+
+    fn next_step(&mut self) -> Option<FileStep<'_>> {
+        match self.stage {
+            Stage::New => {
+                self.stage = Stage::Filling;
+                Some(FileStep::Phase(FILL))
+            }
+            Stage::Filling if self.live >= self.settings.live.0 => {
+                self.stage = Stage::Filled;
+                Some(FileStep::Op(FileOp::Sync))
+            }
+            Stage::Filled => {
+                self.stage = Stage::Churning;
+                Some(FileStep::Phase(CHURN))
+            }
+            Stage::Churning if self.written >= self.settings.written.0 => {
+                self.stage = Stage::Ended;
+                Some(FileStep::Op(FileOp::Sync))
+            }
+            Stage::Churning if self.session_is_over() => {
+                self.stage = Stage::Pause;
+                Some(FileStep::Op(FileOp::Sync))
+            }
+            Stage::Pause => {
+                self.stage = Stage::Churning;
+                self.sessions += 1;
+                Some(FileStep::NotBefore(Nanos(self.settings.session_every.0.saturating_mul(self.sessions))))
+            }
+            Stage::Ended => None,
+            Stage::Filling | Stage::Churning => Some(FileStep::Op(self.change())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// What a run of the workload did.
+    #[derive(Debug, Default, PartialEq)]
+    struct Seen {
+        files: BTreeMap<String, u64>,
+        dirs: Vec<String>,
+        churning: bool,
+        written: u64,
+        reads: u64,
+        changes: u64,
+        pauses: Vec<Nanos>,
+        log: u64,
+    }
+
+    impl Seen {
+        fn live(&self) -> u64 {
+            self.files.values().map(|size| blocks(*size)).sum()
+        }
+
+        fn step(&mut self, step: &FileStep<'_>) {
+            self.log = format!("{step:?}").bytes().fold(self.log, |log, byte| log.wrapping_mul(31).wrapping_add(byte.into()));
+            match step {
+                FileStep::Phase(name) => self.churning = *name == CHURN,
+                FileStep::NotBefore(at) => self.pauses.push(*at),
+                FileStep::Op(FileOp::MakeDir(path)) => {
+                    assert!(!self.dirs.contains(&(*path).into()), "{path} is made twice");
+                    self.dirs.push((*path).into());
+                }
+                FileStep::Op(FileOp::Create(path, payload)) => {
+                    assert!(self.dirs.iter().any(|dir| path.starts_with(&format!("{dir}/"))), "{path} has no directory");
+                    assert!(self.files.insert((*path).into(), payload.len()).is_none());
+                    self.written += payload.len();
+                    self.changes += 1;
+                }
+                FileStep::Op(FileOp::Append(path, payload)) => {
+                    *self.files.get_mut(*path).unwrap() += payload.len();
+                    self.written += payload.len();
+                    self.changes += 1;
+                }
+                FileStep::Op(FileOp::Read(path, len)) => {
+                    assert_eq!(self.files[*path], *len);
+                    self.reads += 1;
+                }
+                FileStep::Op(FileOp::Delete(path)) => {
+                    self.files.remove(*path).unwrap();
+                    self.changes += 1;
+                }
+                FileStep::Op(_) => {}
+            }
+        }
+    }
+
+    const MB: u64 = 1_000_000;
+
+    #[test]
+    fn it_fills_and_then_stays_at_its_level_and_names_what_is_there() {
+        let (live, total) = (50 * MB, 200 * MB);
+        let settings = Settings {
+            live: Bytes(live),
+            written: Bytes(total),
+            read_percent: 10,
+            session: Bytes(20 * MB),
+            session_every: Nanos::from_secs(100),
+            ..Settings::default()
+        };
+        let run = || {
+            let mut churn = Churn::new(settings, 7);
+            let plan = churn.plan();
+            let mut seen = Seen::default();
+            while let Some(step) = churn.next_step() {
+                seen.step(&step);
+                if seen.log.is_multiple_of(64) {
+                    let now = seen.live();
+                    assert!(now <= plan.space.0 && (!seen.churning || now >= live - settings.file_max() - BLOCK), "{now}");
+                }
+            }
+            assert!(seen.written <= plan.written.0);
+            assert!(churn.written().0 >= total && churn.written().0 < total + settings.file_max());
+            seen
+        };
+        let seen = run();
+        let due: Vec<u64> = seen.pauses.iter().map(|at| at.0 / 1_000_000_000).collect();
+        assert_eq!(due, [100, 200, 300, 400, 500, 600, 700, 800, 900]);
+        assert!((seen.reads as f64 / seen.changes as f64 - 0.1).abs() < 0.02, "{} reads, {} changes", seen.reads, seen.changes);
+        assert_eq!(run(), seen);
+    }
+
+    #[test]
+    fn files_of_one_size_live_memoryless_lives() {
+        // Each is as likely as any other to go next: of those there when it is filled, a share 1/e is left when as many have gone.
+        let settings = Settings {
+            live: Bytes(40_960_000),
+            written: Bytes(40_960_000),
+            median: 4096.0,
+            sigma: 0.0,
+            append_percent: 0,
+            ..Settings::default()
+        };
+        let mut churn = Churn::new(settings, 3);
+        let mut seen = Seen::default();
+        while let Some(step) = churn.next_step() {
+            seen.step(&step);
+        }
+        assert_eq!(seen.files.len(), 10_000);
+        assert!(seen.files.values().all(|size| *size == 4096));
+        let old = seen.files.keys().filter(|name| name.split_once('f').unwrap().1.parse::<u64>().unwrap() < 10_000).count();
+        assert!((3500..3860).contains(&old), "{old}");
+    }
+}

@@ -1,0 +1,552 @@
+//! The test sets of CrystalDiskMark: sequential and random reads and writes of a test file, in passes.
+//!
+//! What differs from the original on purpose: written data is fresh for every write (the original repeats one buffer, which
+//! compresses and deduplicates), and a test of T threads at depth Q is one window of Q × T operations.
+
+pub mod figures;
+pub mod looped;
+
+pub use self::figures::metrics;
+
+use trimtab_drive::data::DataClass;
+use trimtab_drive::{Command, Extent};
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::{Bytes, Nanos};
+use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// The phase that writes the test file before it is measured.
+pub const PREPARE: &str = "prepare";
+/// Block and depth of that phase, those of the fastest sequential test.
+const PREPARE_BLOCK: u32 = 1 << 20;
+const PREPARE_DEPTH: u32 = 8;
+
+/// Smallest test file, as in the original.
+pub const SIZE_MIN: Bytes = Bytes(16 << 20);
+
+/// To announce how much passes limited by time may write, drives are taken to write this much a second.
+pub const ASSUMED_RATE: Bytes = Bytes(1_000_000_000);
+/// The longest pass.
+const PASS_MAX: Nanos = Nanos::from_secs(86_400);
+
+/// A set of tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Profile {
+    /// CrystalDiskMark 3: Seq 1 MiB, 512K random, 4K, 4K at depth 32; each read, then written.
+    Cdm3,
+    /// CrystalDiskMark 8 and 9, default; all reads, then all writes; a pass to warm up before each test.
+    Cdm8,
+    /// CrystalDiskMark 8 and 9 for NVMe.
+    Nvme,
+}
+
+/// One test of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Test {
+    /// Bytes an operation.
+    pub block: u32,
+    /// Depth of a thread's queue.
+    pub queue: u32,
+    /// Threads.
+    pub threads: u32,
+    /// Uniformly random places; otherwise one after another.
+    pub random: bool,
+}
+
+const fn sequential(block: u32, queue: u32) -> Test {
+    Test { block, queue, threads: 1, random: false }
+}
+
+const fn random(block: u32, queue: u32, threads: u32) -> Test {
+    Test { block, queue, threads, random: true }
+}
+
+impl Profile {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Cdm3, Self::Cdm8, Self::Nvme];
+
+    /// Name, as on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cdm3 => "cdm3",
+            Self::Cdm8 => "cdm8",
+            Self::Nvme => "nvme",
+        }
+    }
+
+    /// Its tests in order.
+    #[must_use]
+    pub const fn tests(self) -> &'static [Test] {
+        match self {
+            Self::Cdm3 => &const { [sequential(1 << 20, 1), random(512 << 10, 1, 1), random(4096, 1, 1), random(4096, 32, 1)] },
+            Self::Cdm8 => &const { [sequential(1 << 20, 8), sequential(1 << 20, 1), random(4096, 32, 1), random(4096, 1, 1)] },
+            Self::Nvme => &const { [sequential(1 << 20, 8), sequential(128 << 10, 32), random(4096, 32, 16), random(4096, 1, 1)] },
+        }
+    }
+
+    /// Whether each test is read and written before the next; otherwise all are read, then all are written.
+    #[must_use]
+    pub const fn pairs(self) -> bool {
+        matches!(self, Self::Cdm3)
+    }
+
+    /// Whether each test begins with a pass that does not count.
+    #[must_use]
+    pub const fn warms_up(self) -> bool {
+        !matches!(self, Self::Cdm3)
+    }
+}
+
+impl Test {
+    /// Operations in flight.
+    #[must_use]
+    pub const fn depth(&self) -> u32 {
+        self.queue * self.threads
+    }
+
+    /// Short name: `seq1m-q8`, `rnd4k-q32t16`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let size = if self.block >= 1 << 20 { format!("{}m", self.block >> 20) } else { format!("{}k", self.block >> 10) };
+        let threads = if self.threads > 1 { format!("t{}", self.threads) } else { String::new() };
+        format!("{}{size}-q{}{threads}", if self.random { "rnd" } else { "seq" }, self.queue)
+    }
+
+    /// Name of the phases and metrics of a direction: `seq1m-q8.read`.
+    #[must_use]
+    pub fn phase(&self, write: bool) -> String {
+        format!("{}.{}", self.name(), if write { "write" } else { "read" })
+    }
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The tests.
+    pub profile: Profile,
+    /// Size of the test file, or of the part of a device that is used: from its start.
+    pub size: Bytes,
+    /// Passes of each test that count; at least 1.
+    pub passes: u32,
+    /// When a pass ends.
+    pub pass: Limit,
+    /// Idle time before each test.
+    pub interval: Nanos,
+    /// What written data is like.
+    pub data: DataClass,
+    /// Read tests.
+    pub reads: bool,
+    /// Write tests.
+    pub writes: bool,
+    /// Write the whole test file before each round of tests: what was never written is not read from the drive.
+    pub prepare: bool,
+    /// Repeat all of it until this much has been written.
+    pub until_written: Option<Bytes>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            profile: Profile::Cdm8,
+            size: Bytes(1 << 30),
+            passes: 5,
+            pass: Limit::Time(Nanos::from_secs(5)),
+            interval: Nanos::from_secs(5),
+            data: DataClass::Random,
+            reads: true,
+            writes: true,
+            prepare: true,
+            until_written: None,
+        }
+    }
+}
+
+/// Why settings are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SettingsError(String);
+
+/// Where a series of rounds stands, to go on with it later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Rounds done.
+    pub rounds: u64,
+    /// Bytes written in them, and in a round that was not finished.
+    pub written: Bytes,
+}
+
+/// One pass, or the preparation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Prepare,
+    Pass { test: Test, write: bool, number: u32 },
+}
+
+/// The workload of some [`Settings`].
+#[derive(Clone, Debug)]
+pub struct Crystal {
+    settings: Settings,
+    seed: u64,
+    steps: Vec<Step>,
+    next_step: usize,
+    position: Position,
+    places: Stream,
+    // Of the current pass.
+    random: bool,
+    write: bool,
+    block: u32,
+    /// Places in the test file.
+    count: u64,
+    place: u64,
+    /// Operations left: of a preparation, or of what a timed pass that writes was said to write at most; else without limit.
+    left: u64,
+}
+
+impl Crystal {
+    /// The workload of `settings` under `seed`, from where an earlier one stopped or from the start.
+    ///
+    /// # Errors
+    /// Settings that mean nothing: no passes, a file below [`SIZE_MIN`], neither reads nor writes, rounds without writes.
+    pub fn new(settings: Settings, seed: u64, position: Position) -> Result<Self, SettingsError> {
+        let problem = if settings.passes == 0 || settings.passes > 10_000 {
+            "the number of passes must be 1 to 10000"
+        } else if settings.size < SIZE_MIN {
+            "the test size must be at least 16 MiB"
+        } else if !settings.reads && !settings.writes {
+            "there must be reads or writes"
+        } else if settings.until_written.is_some() && !settings.writes {
+            "repeating until an amount is written needs writes"
+        } else if settings.until_written == Some(Bytes::ZERO) {
+            "an amount to be written must be more than nothing"
+        } else if matches!(settings.pass, Limit::Time(time) if time > PASS_MAX) {
+            "a pass may take a day at most"
+        } else if matches!(settings.pass, Limit::Stream | Limit::Ops(0) | Limit::Bytes(Bytes(0)) | Limit::Time(Nanos(0))) {
+            "a pass must end after some time or some bytes"
+        } else {
+            ""
+        };
+        if !problem.is_empty() {
+            return Err(SettingsError(problem.to_string()));
+        }
+        let steps = steps(&settings);
+        let size = Bytes(settings.size.0 - settings.size.0 % u64::from(PREPARE_BLOCK));
+        Ok(Self {
+            settings: Settings { size, ..settings },
+            seed,
+            steps,
+            next_step: 0,
+            position,
+            places: Stream::new(seed, ""),
+            random: false,
+            write: false,
+            block: PREPARE_BLOCK,
+            count: 1,
+            place: 0,
+            left: 0,
+        })
+    }
+
+    /// Rounds done and bytes written, up to the operations issued last.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Whether how much is written depends on how fast the target is.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.settings.writes && matches!(self.settings.pass, Limit::Time(_))
+    }
+
+    /// Phases of a round, the one that prepares it among them.
+    #[must_use]
+    pub fn phases_of_a_round(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The most operations, and the most bytes, in flight at any time.
+    #[must_use]
+    pub fn in_flight_max(&self) -> (u32, u64) {
+        let tests = self.settings.profile.tests();
+        let deepest = tests.iter().map(Test::depth).max().unwrap_or(1);
+        let largest = tests.iter().map(|test| u64::from(test.depth()) * u64::from(test.block)).max().unwrap_or(0);
+        (deepest.max(PREPARE_DEPTH), largest.max(u64::from(PREPARE_DEPTH) * u64::from(PREPARE_BLOCK)))
+    }
+
+    /// Bytes that the passes of one round write, without the preparation.
+    fn passes_written(&self) -> u64 {
+        let write = |step: &Step| match (step, self.settings.pass) {
+            (Step::Pass { write: true, .. }, Limit::Bytes(bytes)) => bytes.0,
+            (Step::Pass { write: true, .. }, Limit::Time(time)) => written_at_most(time),
+            (Step::Pass { write: true, test, .. }, Limit::Ops(ops)) => ops.saturating_mul(u64::from(test.block)),
+            _ => 0,
+        };
+        self.steps.iter().map(write).fold(0, u64::saturating_add)
+    }
+
+    fn begin(&mut self, step: Step) {
+        let (test, write) = match step {
+            Step::Prepare => (Test { block: PREPARE_BLOCK, queue: PREPARE_DEPTH, threads: 1, random: false }, true),
+            Step::Pass { test, write, .. } => (test, write),
+        };
+        self.random = test.random;
+        self.write = write;
+        self.block = test.block;
+        self.count = self.settings.size.0 / u64::from(test.block);
+        self.place = 0;
+        self.left = match (step, self.settings.pass) {
+            (Step::Prepare, _) => self.count,
+            // Nobody has consented to more.
+            (Step::Pass { write: true, .. }, Limit::Time(time)) => (written_at_most(time) / u64::from(test.block)).max(1),
+            _ => u64::MAX,
+        };
+        // Each pass has a stream of its own, so that a round that is resumed does what it would have done.
+        self.places = Stream::new(self.seed, &format!("crystal.{}.{}", self.position.rounds, self.next_step));
+    }
+}
+
+/// What a pass of this `time` writes at most.
+fn written_at_most(time: Nanos) -> u64 {
+    (time.as_secs_f64() * ASSUMED_RATE.as_f64()) as u64
+}
+
+fn steps(settings: &Settings) -> Vec<Step> {
+    let mut steps = Vec::new();
+    if settings.prepare {
+        steps.push(Step::Prepare);
+    }
+    let first = u32::from(!settings.profile.warms_up());
+    let mut passes = |test: &Test, write: bool| {
+        if if write { settings.writes } else { settings.reads } {
+            steps.extend((first..=settings.passes).map(|number| Step::Pass { test: *test, write, number }));
+        }
+    };
+    let tests = settings.profile.tests();
+    if settings.profile.pairs() {
+        tests.iter().for_each(|test| [false, true].iter().for_each(|write| passes(test, *write)));
+    } else {
+        [false, true].iter().for_each(|write| tests.iter().for_each(|test| passes(test, *write)));
+    }
+    steps
+}
+
+impl BlockWorkload for Crystal {
+    /// Where passes are limited by time, what is written is taken from [`ASSUMED_RATE`].
+    fn plan(&self) -> Plan {
+        let prepared = if self.settings.prepare { self.settings.size.0 } else { 0 };
+        let round = prepared.saturating_add(self.passes_written());
+        let left = self.settings.until_written.map_or(0, |until| until.saturating_sub(self.position.written).0);
+        Plan { written: Bytes(round.max(left.saturating_add(if left > 0 { round } else { 0 }))), space: self.settings.size, ops: None }
+    }
+
+    fn next_phase(&mut self) -> Option<BlockPhase> {
+        if self.next_step == self.steps.len() {
+            self.position.rounds += 1;
+            self.settings.until_written.filter(|until| self.position.written < *until)?;
+            self.next_step = 0;
+        }
+        let step = self.steps[self.next_step];
+        self.begin(step);
+        self.next_step += 1;
+        Some(match step {
+            Step::Prepare => BlockPhase {
+                name: PREPARE.to_string(),
+                queue_depth: PREPARE_DEPTH,
+                limit: Limit::Stream,
+                record: false,
+                idle_before: Nanos::ZERO,
+            },
+            Step::Pass { test, write, number } => BlockPhase {
+                name: test.phase(write),
+                queue_depth: test.depth(),
+                limit: self.settings.pass,
+                record: number > 0,
+                idle_before: if number == u32::from(!self.settings.profile.warms_up()) { self.settings.interval } else { Nanos::ZERO },
+            },
+        })
+    }
+
+    #[inline]
+    fn next_op(&mut self) -> Option<Command<'static>> {
+        self.left = self.left.checked_sub(1)?;
+        let place = if self.random {
+            self.places.below(self.count)
+        } else {
+            let place = self.place;
+            self.place = if place + 1 == self.count { 0 } else { place + 1 };
+            place
+        };
+        let extent = Extent { offset: place * u64::from(self.block), len: self.block.into() };
+        if !self.write {
+            return Some(Command::Read(extent));
+        }
+        self.position.written.0 = self.position.written.0.wrapping_add(extent.len);
+        Some(Command::Write(extent, self.settings.data))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn settings(profile: Profile) -> Settings {
+        Settings { profile, size: Bytes(64 << 20), passes: 2, pass: Limit::Bytes(Bytes(8 << 20)), ..Settings::default() }
+    }
+
+    /// Runs a phase as a runner would, one operation after another.
+    fn drain(workload: &mut Crystal, phase: &BlockPhase) -> Vec<Command<'static>> {
+        let mut budget = match phase.limit {
+            Limit::Bytes(bytes) => bytes.0,
+            _ => u64::MAX,
+        };
+        let mut ops = Vec::new();
+        while budget > 0 {
+            let Some(op) = workload.next_op() else { break };
+            budget = budget.saturating_sub(op.bytes());
+            ops.push(op);
+        }
+        ops
+    }
+
+    fn phases(workload: &mut Crystal) -> Vec<(BlockPhase, Vec<Command<'static>>)> {
+        let mut all = Vec::new();
+        while let Some(phase) = workload.next_phase() {
+            let ops = drain(workload, &phase);
+            all.push((phase, ops));
+        }
+        all
+    }
+
+    #[test]
+    fn the_old_set_goes_in_pairs_and_the_new_ones_read_first_after_a_pass_to_warm_up() {
+        let names = |profile| {
+            let mut workload = Crystal::new(Settings { passes: 1, ..settings(profile) }, 1, Position::default()).unwrap();
+            let phases = phases(&mut workload).into_iter().map(|(p, _)| (p.name, p.queue_depth, p.record));
+            phases.filter(|(name, ..)| name != PREPARE).collect::<Vec<_>>()
+        };
+        let old: Vec<_> = names(Profile::Cdm3).into_iter().map(|(name, depth, record)| format!("{name} {depth} {record}")).collect();
+        assert_eq!(
+            old,
+            [
+                "seq1m-q1.read 1 true",
+                "seq1m-q1.write 1 true",
+                "rnd512k-q1.read 1 true",
+                "rnd512k-q1.write 1 true",
+                "rnd4k-q1.read 1 true",
+                "rnd4k-q1.write 1 true",
+                "rnd4k-q32.read 32 true",
+                "rnd4k-q32.write 32 true",
+            ]
+        );
+        let new = names(Profile::Nvme);
+        assert_eq!(new.len(), 16);
+        assert!(new.iter().position(|(n, ..)| n.ends_with("write")) == Some(8));
+        assert!(new.chunks(2).all(|pair| pair[0].0 == pair[1].0 && !pair[0].2 && pair[1].2), "{new:?}");
+        assert!(new.contains(&("rnd4k-q32t16.write".to_string(), 512, true)));
+    }
+
+    #[test]
+    fn the_file_is_written_once_from_end_to_end_before_anything_else() {
+        let mut workload = Crystal::new(settings(Profile::Cdm8), 1, Position::default()).unwrap();
+        let phase = workload.next_phase().unwrap();
+        assert_eq!((phase.name.as_str(), phase.record), (PREPARE, false));
+        let mut end = 0;
+        for op in drain(&mut workload, &phase) {
+            let Command::Write(Extent { offset, len }, DataClass::Random) = op else { panic!("{op:?}") };
+            assert_eq!(offset, end);
+            end += len;
+        }
+        assert_eq!(end, 64 << 20);
+    }
+
+    #[test]
+    fn rounds_go_on_until_enough_is_written_and_count_what_they_write() {
+        // A round of this writes the file (64 MiB) and four tests of two passes and a warm-up of 8 MiB each.
+        let round = (64 << 20) + 4 * 3 * (8 << 20);
+        let limited = Settings { until_written: Some(Bytes(2 * round + 1)), reads: false, ..settings(Profile::Cdm8) };
+        let mut workload = Crystal::new(limited, 1, Position::default()).unwrap();
+        let all = phases(&mut workload);
+        assert_eq!(workload.position(), Position { rounds: 3, written: Bytes(3 * round) });
+        let written: u64 = all.iter().flat_map(|(_, ops)| ops).map(Command::bytes).sum();
+        assert_eq!(written, 3 * round);
+    }
+
+    #[test]
+    fn a_resumed_series_does_what_an_uninterrupted_one_does() {
+        let limited = Settings { until_written: Some(Bytes(1 << 30)), ..settings(Profile::Cdm3) };
+        let mut whole = Crystal::new(limited.clone(), 7, Position::default()).unwrap();
+        let all = phases(&mut whole);
+        let of_a_round = all.len() / whole.position().rounds as usize;
+        let first_round = &all[..of_a_round];
+        let written = first_round.iter().flat_map(|(_, ops)| ops).filter(|op| matches!(op, Command::Write(..))).map(Command::bytes).sum();
+        let mut resumed = Crystal::new(limited, 7, Position { rounds: 1, written: Bytes(written) }).unwrap();
+        let rest = phases(&mut resumed);
+        assert_eq!(rest.len(), all.len() - of_a_round);
+        assert!(rest.iter().zip(&all[of_a_round..]).all(|(a, b)| a.1 == b.1));
+        assert_eq!(resumed.position(), whole.position());
+        assert!(all[of_a_round..].iter().zip(first_round).any(|(a, b)| a.1 != b.1), "rounds differ from each other");
+    }
+
+    #[test]
+    fn what_will_be_written_is_known_or_estimated() {
+        let plan = |s: Settings| Crystal::new(s, 1, Position::default()).unwrap().plan().written.0;
+        let bytes = settings(Profile::Cdm3);
+        assert_eq!(plan(bytes.clone()), (64 << 20) + 4 * 2 * (8 << 20));
+        assert_eq!(plan(Settings { writes: false, ..bytes.clone() }), 64 << 20);
+        assert_eq!(plan(Settings { writes: false, prepare: false, ..bytes.clone() }), 0);
+        let timed = Settings { pass: Limit::Time(Nanos::from_secs(3)), ..bytes.clone() };
+        assert_eq!(plan(timed), (64 << 20) + 4 * 2 * 3_000_000_000);
+        assert!(plan(Settings { until_written: Some(Bytes(1 << 40)), ..bytes }) > 1 << 40);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let base = settings(Profile::Cdm3);
+        for bad in [
+            Settings { passes: 0, ..base.clone() },
+            Settings { size: Bytes(1 << 20), ..base.clone() },
+            Settings { reads: false, writes: false, ..base.clone() },
+            Settings { writes: false, until_written: Some(Bytes(1)), ..base.clone() },
+            Settings { pass: Limit::Time(Nanos::ZERO), ..base.clone() },
+            Settings { pass: Limit::Stream, ..base.clone() },
+        ] {
+            assert!(Crystal::new(bad.clone(), 1, Position::default()).is_err(), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn operations_stay_in_the_file_and_are_aligned(
+            profile in prop::sample::select(&Profile::ALL[..]), size in (16_u64 << 20)..(80 << 20), seed in any::<u64>(),
+        ) {
+            let settings = Settings { size: Bytes(size), passes: 1, pass: Limit::Bytes(Bytes(2 << 20)), ..settings(profile) };
+            let mut workload = Crystal::new(settings, seed, Position::default()).unwrap();
+            let (depth, _) = workload.in_flight_max();
+            for (phase, ops) in phases(&mut workload) {
+                prop_assert!(phase.queue_depth <= depth);
+                for op in ops {
+                    let (Command::Read(Extent { offset, len }) | Command::Write(Extent { offset, len }, _)) = op else { panic!("{op:?}") };
+                    prop_assert!(offset + len <= size && offset % len == 0);
+                }
+            }
+        }
+
+        #[test]
+        fn random_places_reach_the_whole_file(seed in any::<u64>()) {
+            let settings = Settings { size: SIZE_MIN, passes: 1, pass: Limit::Ops(1), ..settings(Profile::Cdm3) };
+            let mut workload = Crystal::new(settings, seed, Position::default()).unwrap();
+            while workload.next_phase().is_some_and(|p| p.name != "rnd4k-q32.read") {}
+            let mut quarters = vec![0; 4];
+            for _ in 0..4000 {
+                let Some(Command::Read(Extent { offset, .. })) = workload.next_op() else { panic!("a read test reads") };
+                quarters[(offset / (4 << 20)) as usize] += 1;
+            }
+            prop_assert!(quarters.iter().all(|n| (800..1200).contains(n)), "{:?}", quarters);
+        }
+    }
+}

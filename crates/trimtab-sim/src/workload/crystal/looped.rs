@@ -1,0 +1,265 @@
+//! The test sets as they wear a drive: each round deletes the test file and makes a new one, somewhere on the drive.
+
+use super::{Crystal, PREPARE, SettingsError};
+use trimtab_drive::{Command, Extent, Ranges};
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::Bytes;
+use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::str::FromStr;
+
+/// The phase that deletes the file of the round before: a trim for each of its pieces. Whether the drive is told, and when, is the trim policy's.
+pub const DELETE: &str = "delete";
+
+/// Operations of less than this have an amount of their own a pass.
+const SMALL_BYTES: u32 = 64 << 10;
+/// Pieces of a scattered file. A multiple of every block that the tests use.
+const PIECE_BYTES: u64 = 16 << 20;
+
+/// Where the file of a round lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Always at the start of the drive.
+    Same,
+    /// Behind the file before it; from the start again when the drive ends. The whole drive fills with old versions, unless they are trimmed.
+    Next,
+    /// In pieces of 16 MiB at random places.
+    Scattered,
+}
+
+impl FromStr for Placement {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "same" => Ok(Self::Same),
+            "next" => Ok(Self::Next),
+            "scattered" => Ok(Self::Scattered),
+            _ => Err(format!("a test file is placed same, next or scattered, not '{text}'")),
+        }
+    }
+}
+
+/// [`Crystal`] on a file that is deleted after each round and made anew for the next.
+#[derive(Clone, Debug)]
+pub struct Looped {
+    rounds: Crystal,
+    placement: Placement,
+    small_pass: Option<Bytes>,
+    size: u64,
+    space: u64,
+    piece: u64,
+    places: Stream,
+    next: u64,
+    /// Where the pieces of the file begin.
+    pieces: Vec<u64>,
+    /// Pieces that are still to be deleted, the next one last.
+    deleted: Vec<u64>,
+    deleting: bool,
+    /// The phase that follows the deletion.
+    held: Option<BlockPhase>,
+}
+
+impl Looped {
+    /// `rounds`, whose files are placed in the first `space` bytes of a drive. Passes of operations below 64 KiB move `small_pass` instead of what the
+    /// settings say. The settings must ask for a preparation.
+    ///
+    /// # Errors
+    /// A file that is larger than the space.
+    pub fn new(rounds: Crystal, placement: Placement, space: Bytes, small_pass: Option<Bytes>, seed: u64) -> Result<Self, SettingsError> {
+        let size = rounds.settings.size.0;
+        let piece = if placement == Placement::Scattered { PIECE_BYTES } else { size };
+        if size.div_ceil(piece) > space.0 / piece {
+            return Err(SettingsError(format!("a test file of {} does not fit on a drive of {space}", Bytes(size))));
+        }
+        if !rounds.settings.prepare {
+            return Err(SettingsError("a new test file has to be written before it is used".to_string()));
+        }
+        let places = Stream::new(seed, "crystal.places");
+        Ok(Self {
+            rounds,
+            placement,
+            small_pass,
+            size,
+            space: space.0,
+            piece,
+            places,
+            next: 0,
+            pieces: Vec::new(),
+            deleted: Vec::new(),
+            deleting: false,
+            held: None,
+        })
+    }
+
+    fn placed(&mut self) -> Vec<u64> {
+        match self.placement {
+            Placement::Same => vec![0],
+            Placement::Next => {
+                let at = if self.next + self.size > self.space { 0 } else { self.next };
+                self.next = at + self.size;
+                vec![at]
+            }
+            Placement::Scattered => {
+                let (slots, count) = (self.space / self.piece, self.size.div_ceil(self.piece));
+                // The first places of a random permutation, exchanged as far as they are needed (Fisher and Yates).
+                let mut slot: Vec<u64> = (0..slots).collect();
+                for i in 0..count {
+                    let other = i + self.places.below(slots - i);
+                    slot.swap(i as usize, other as usize);
+                }
+                slot.truncate(count as usize);
+                slot.iter().map(|slot| slot * self.piece).collect()
+            }
+        }
+    }
+
+    fn limited(&self, mut phase: BlockPhase) -> BlockPhase {
+        if let Some(bytes) = self.small_pass
+            && phase.name != PREPARE
+            && self.rounds.block < SMALL_BYTES
+        {
+            phase.limit = Limit::Bytes(bytes);
+        }
+        phase
+    }
+
+    fn moved(&self, Extent { offset, len }: Extent) -> Extent {
+        Extent { offset: self.pieces[(offset / self.piece) as usize] + offset % self.piece, len }
+    }
+}
+
+impl BlockWorkload for Looped {
+    fn plan(&self) -> Plan {
+        self.rounds.plan()
+    }
+
+    fn next_phase(&mut self) -> Option<BlockPhase> {
+        self.deleting = false;
+        if let Some(phase) = self.held.take() {
+            return Some(phase);
+        }
+        let phase = self.rounds.next_phase()?;
+        if phase.name != PREPARE {
+            return Some(self.limited(phase));
+        }
+        let new = self.placed();
+        self.deleted = core::mem::replace(&mut self.pieces, new);
+        if self.deleted.is_empty() {
+            return Some(phase);
+        }
+        self.deleted.reverse();
+        self.deleting = true;
+        self.held = Some(phase);
+        let idle_before = trimtab_drive::units::Nanos::ZERO;
+        Some(BlockPhase { name: DELETE.to_string(), queue_depth: 1, limit: Limit::Stream, record: true, idle_before })
+    }
+
+    #[inline]
+    fn next_op(&mut self) -> Option<Command<'static>> {
+        if self.deleting {
+            let offset = self.deleted.pop()?;
+            // The last piece may be a short one.
+            let before = (self.pieces.len() - 1 - self.deleted.len()) as u64 * self.piece;
+            return Some(Command::Trim(Ranges::One(Extent { offset, len: self.piece.min(self.size - before) })));
+        }
+        Some(match self.rounds.next_op()? {
+            Command::Read(extent) => Command::Read(self.moved(extent)),
+            Command::Write(extent, class) => Command::Write(self.moved(extent), class),
+            // Rounds read and write.
+            other => other,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::crystal::{Position, Profile, Settings};
+    use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn rounds(size_mib: u64) -> Crystal {
+        let settings = Settings {
+            profile: Profile::Cdm3,
+            size: Bytes(size_mib * MIB),
+            passes: 1,
+            pass: Limit::Bytes(Bytes(4 * MIB)),
+            until_written: Some(Bytes(5 * size_mib * MIB)),
+            ..Settings::default()
+        };
+        Crystal::new(settings, 1, Position::default()).unwrap()
+    }
+
+    /// Phases with their operations, each phase as far as its limit.
+    fn phases(mut workload: Looped) -> Vec<(BlockPhase, Vec<Command<'static>>)> {
+        let mut all = Vec::new();
+        while let Some(phase) = workload.next_phase() {
+            let mut left = if let Limit::Bytes(bytes) = phase.limit { bytes.0 } else { u64::MAX };
+            let mut ops = Vec::new();
+            while left > 0
+                && let Some(op) = workload.next_op()
+            {
+                left = left.saturating_sub(op.bytes());
+                ops.push(op);
+            }
+            all.push((phase, ops));
+        }
+        all
+    }
+
+    #[test]
+    fn small_operations_have_an_amount_of_their_own() {
+        let workload = Looped::new(rounds(16), Placement::Same, Bytes(64 * MIB), Some(Bytes(MIB)), 1).unwrap();
+        let limits: Vec<_> = phases(workload).into_iter().filter(|(p, _)| p.name.ends_with("write")).map(|(p, _)| p.limit).collect();
+        assert_eq!(limits[..4], [4, 4, 1, 1].map(|mib| Limit::Bytes(Bytes(mib * MIB))));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for placement in [Placement::Same, Placement::Next, Placement::Scattered] {
+            assert!(Looped::new(rounds(64), placement, Bytes(63 * MIB), None, 1).is_err());
+            assert!(Looped::new(rounds(64), placement, Bytes(64 * MIB), None, 1).is_ok());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_file_is_deleted_where_it_was_written_and_nothing_lies_elsewhere(
+            size in 16_u64..80, room in 0_u64..200, placement in prop::sample::select(&[Placement::Same, Placement::Next, Placement::Scattered][..]), seed in any::<u64>(),
+        ) {
+            let space = size.div_ceil(16) * 16 + room;
+            let mut file: Vec<u64> = Vec::new();
+            let mut rounds_seen = 0;
+            for (phase, ops) in phases(Looped::new(rounds(size), placement, Bytes(space * MIB), None, seed).unwrap()) {
+                for op in ops {
+                    let (Command::Read(Extent { offset, len: small }) | Command::Write(Extent { offset, len: small }, _)) = op else {
+                        let Command::Trim(Ranges::One(Extent { offset, len })) = op else { unreachable!() };
+                        file.retain(|at| !(offset..offset + len).contains(at));
+                        continue;
+                    };
+                    prop_assert!(offset + small <= space * MIB);
+                    if phase.name == PREPARE {
+                        prop_assert!(!file.contains(&offset), "two parts of the file share a place");
+                        file.push(offset);
+                    } else {
+                        prop_assert!(file.contains(&(offset / MIB * MIB)) || file.iter().any(|at| (*at..at + MIB).contains(&offset)), "outside of the file");
+                    }
+                }
+                match phase.name.as_str() {
+                    DELETE => prop_assert!(file.is_empty(), "something of the file before is left"),
+                    PREPARE => {
+                        rounds_seen += 1;
+                        prop_assert_eq!(file.len() as u64, size);
+                    }
+                    _ => {}
+                }
+            }
+            prop_assert!(rounds_seen > 2);
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! The operations of a PostMark run, in the original's order of draws.
+
+use super::mt19937::Mt19937;
+use super::table::{Slot, Table};
+use super::text::Text;
+use super::{Counts, Settings, SettingsError};
+use trimtab_drive::data::DataClass;
+use crate::op::{FileOp, Payload};
+use trimtab_drive::units::{Bytes, Nanos};
+use crate::workload::{FileStep, FileWorkload, Plan};
+use alloc::string::String;
+use alloc::sync::Arc;
+
+/// Names of the phases. The published times are those of `CREATE`, `TRANSACTIONS` and `DELETE`; directories are not timed there.
+pub mod phase {
+    /// Making the directories, where there are any.
+    pub const MAKE_DIRS: &str = "make-directories";
+    /// Creating the files.
+    pub const CREATE: &str = "create";
+    /// The transactions.
+    pub const TRANSACTIONS: &str = "transactions";
+    /// Deleting what is left.
+    pub const DELETE: &str = "delete";
+    /// Removing the directories.
+    pub const REMOVE_DIRS: &str = "remove-directories";
+}
+
+/// A PostMark run.
+///
+/// Files are named by their running number, in `l<location>/` if there are several locations and `s<subdirectory>/` if
+/// there are several subdirectories.
+#[derive(Clone, Debug)]
+pub struct Postmark {
+    text: Arc<Text>,
+    decisions: Decisions,
+    /// What was decided last, and the path that it is about.
+    current: Option<Decision>,
+    path: String,
+}
+
+impl Postmark {
+    /// A run of `settings`, checked.
+    pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
+        settings.check()?;
+        let mut rng = Mt19937::new(settings.seed);
+        let text = Arc::new(Text::new(settings, &mut rng)?);
+        Ok(Self { text, decisions: Decisions::new(settings, rng)?, current: None, path: String::new() })
+    }
+
+    /// The locations exist: their directories `l0`, `l1` … are neither made nor removed.
+    #[must_use]
+    pub fn in_existing_locations(mut self) -> Self {
+        self.decisions.make_locations = false;
+        self
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.decisions.settings
+    }
+
+    /// What has been done so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts { draws: self.decisions.rng.taken(), ..self.decisions.counts }
+    }
+
+    /// Transactions finished: those whose operations have all been handed out and followed by another step.
+    #[must_use]
+    pub const fn transactions_finished(&self) -> u32 {
+        self.decisions.counts.transactions
+    }
+
+    /// Decides the next step; false at the end.
+    #[inline]
+    pub fn advance(&mut self) -> bool {
+        let Self { decisions, current, path, .. } = self;
+        *current = decisions.next();
+        match current {
+            Some(Decision::MakeDir(at) | Decision::RemoveDir(at)) => decisions.write_dir_path(*at, path),
+            Some(Decision::Create(slot) | Decision::Append(slot, _) | Decision::Read(slot) | Decision::Delete(slot)) => {
+                decisions.write_file_path(*slot, path);
+            }
+            Some(Decision::Phase(_) | Decision::NotBefore(_)) | None => {}
+        }
+        current.is_some()
+    }
+
+    /// The step decided last begins a phase.
+    #[must_use]
+    pub const fn at_phase(&self) -> bool {
+        matches!(self.current, Some(Decision::Phase(_)))
+    }
+
+    /// The step decided last.
+    #[inline]
+    #[must_use]
+    pub fn current(&self) -> Option<FileStep<'_>> {
+        let path = &self.path;
+        let data = |len: u32| Payload::Bytes { bytes: self.text.prefix(len), class: DataClass::Text };
+        Some(FileStep::Op(match self.current? {
+            Decision::Phase(name) => return Some(FileStep::Phase(name)),
+            Decision::NotBefore(due) => return Some(FileStep::NotBefore(due)),
+            Decision::MakeDir(_) => FileOp::MakeDir(path),
+            Decision::RemoveDir(_) => FileOp::RemoveDir(path),
+            Decision::Create(slot) => FileOp::Create(path, data(slot.size)),
+            Decision::Append(_, amount) => FileOp::Append(path, data(amount)),
+            Decision::Read(slot) => FileOp::Read(path, slot.size.into()),
+            Decision::Delete(_) => FileOp::Delete(path),
+        }))
+    }
+
+    /// Calls `each` with the path of everything that this run may have left if it ends now: files first, then directories from
+    /// the deepest up. Some of it may be gone or not have come to be.
+    pub fn for_each_leftover(&self, mut each: impl FnMut(Leftover<'_>)) {
+        let decisions = &self.decisions;
+        let mut path = String::new();
+        for slot in decisions.table.slots().iter().chain(&decisions.last_removed).filter(|slot| slot.size != 0) {
+            decisions.write_file_path(*slot, &mut path);
+            each(Leftover::File(&path));
+        }
+        for at in (0..decisions.dirs_len()).rev() {
+            decisions.write_dir_path(at, &mut path);
+            each(Leftover::Dir(&path));
+        }
+    }
+}
+
+/// Something that a run may have left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftover<'a> {
+    /// A file.
+    File(&'a str),
+    /// A directory.
+    Dir(&'a str),
+}
+
+/// What a directory takes on most filesystems: a block.
+const DIR_BYTES: u64 = 4096;
+
+impl FileWorkload for Postmark {
+    /// Exact: the whole run is decided once in advance, without its data.
+    fn plan(&self) -> Plan {
+        let mut rehearsal = self.decisions.clone();
+        let mut ops = 0;
+        while let Some(decision) = rehearsal.next() {
+            ops += u64::from(!matches!(decision, Decision::Phase(_) | Decision::NotBefore(_)));
+        }
+        let dirs = Bytes(u64::from(self.decisions.dirs_len()).saturating_mul(DIR_BYTES));
+        let counts = &rehearsal.counts;
+        Plan { written: counts.bytes_written.saturating_add(dirs), space: counts.bytes_held_max.saturating_add(dirs), ops: Some(ops) }
+    }
+
+    #[inline]
+    fn next_step(&mut self) -> Option<FileStep<'_>> {
+        if self.advance() { self.current() } else { None }
+    }
+}
+
+/// What happens next, before it has names and data.
+#[derive(Clone, Copy, Debug)]
+enum Decision {
+    Phase(&'static str),
+    NotBefore(Nanos),
+    /// The directory of this index: locations first, then subdirectories.
+    MakeDir(u32),
+    RemoveDir(u32),
+    Create(Slot),
+    Append(Slot, u32),
+    Read(Slot),
+    Delete(Slot),
+}
+
+/// Where in the run it stands.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Begin,
+    MakeDirs(u32),
+    Create,
+    /// Before a transaction: the check for files, and the wait for its time.
+    Transaction {
+        waited: bool,
+    },
+    /// Read or append.
+    FirstHalf,
+    /// Create or delete.
+    SecondHalf,
+    /// After a transaction.
+    Finished,
+    Delete(usize),
+    RemoveDirs(u32),
+    End,
+}
+
+/// The run's decisions: everything but the text.
+#[derive(Clone, Debug)]
+struct Decisions {
+    settings: Settings,
+    rng: Mt19937,
+    table: Table,
+    counts: Counts,
+    stage: Stage,
+    make_locations: bool,
+    weights_sum: u32,
+    /// The file handed out last for deletion, which may not have happened.
+    last_removed: Option<Slot>,
+}
+
+impl Decisions {
+    fn new(settings: &Settings, rng: Mt19937) -> Result<Self, SettingsError> {
+        Ok(Self {
+            rng,
+            table: Table::new(settings.number)?,
+            counts: Counts::default(),
+            stage: Stage::Begin,
+            make_locations: true,
+            weights_sum: settings.weights.iter().fold(0, |sum: u32, weight| sum.saturating_add(*weight)),
+            last_removed: None,
+            settings: settings.clone(),
+        })
+    }
+
+    fn next(&mut self) -> Option<Decision> {
+        loop {
+            match self.stage {
+                Stage::Begin if self.dirs_len() > 0 => {
+                    self.stage = Stage::MakeDirs(0);
+                    return Some(Decision::Phase(phase::MAKE_DIRS));
+                }
+                Stage::MakeDirs(at) if at < self.dirs_len() => {
+                    self.stage = Stage::MakeDirs(at + 1);
+                    return Some(Decision::MakeDir(at));
+                }
+                Stage::Begin | Stage::MakeDirs(_) => {
+                    self.stage = Stage::Create;
+                    return Some(Decision::Phase(phase::CREATE));
+                }
+                Stage::Create if self.counts.created < self.settings.number => {
+                    let created = self.create();
+                    self.counts.created_alone = self.counts.created;
+                    return created;
+                }
+                Stage::Create => {
+                    self.stage = Stage::Transaction { waited: false };
+                    return Some(Decision::Phase(phase::TRANSACTIONS));
+                }
+                Stage::Transaction { .. } | Stage::FirstHalf | Stage::SecondHalf | Stage::Finished => {
+                    if let Some(decision) = self.next_in_transaction() {
+                        return Some(decision);
+                    }
+                }
+                Stage::Delete(from) => {
+                    if let Some(decision) = self.next_in_sweep(from) {
+                        return Some(decision);
+                    }
+                }
+                Stage::RemoveDirs(left) if left > 0 => {
+                    self.stage = Stage::RemoveDirs(left - 1);
+                    return Some(Decision::RemoveDir(self.removal_order(left - 1)));
+                }
+                Stage::RemoveDirs(_) => self.stage = Stage::End,
+                Stage::End => return None,
+            }
+        }
+    }
+
+    fn next_in_transaction(&mut self) -> Option<Decision> {
+        match self.stage {
+            Stage::Transaction { waited } => {
+                self.counts.out_of_files =
+                    self.counts.transactions < self.settings.transactions && self.counts.created == self.counts.deleted;
+                if self.counts.out_of_files || self.counts.transactions == self.settings.transactions {
+                    self.counts.deleted_mixed = self.counts.deleted;
+                    self.stage = Stage::Delete(0);
+                    return Some(Decision::Phase(phase::DELETE));
+                }
+                if let (Some(interval), false) = (self.settings.interval, waited) {
+                    self.stage = Stage::Transaction { waited: true };
+                    return Some(Decision::NotBefore(Nanos(interval.0.saturating_mul(self.counts.transactions.into()))));
+                }
+                self.stage = Stage::FirstHalf;
+                None
+            }
+            Stage::FirstHalf => {
+                self.stage = Stage::SecondHalf;
+                let bias = self.settings.bias_read?;
+                if self.rng.below(10) < bias.into() { Some(self.read()) } else { self.append() }
+            }
+            Stage::SecondHalf => {
+                self.stage = Stage::Finished;
+                let bias = self.settings.bias_create?;
+                if self.rng.below(10) < bias.into() { self.create() } else { Some(self.delete_picked()) }
+            }
+            _ => {
+                self.counts.transactions += 1;
+                self.stage = Stage::Transaction { waited: false };
+                None
+            }
+        }
+    }
+
+    /// The final sweep, from slot `from` on.
+    fn next_in_sweep(&mut self, from: usize) -> Option<Decision> {
+        match self.table.slots()[from..].iter().position(|slot| slot.size != 0) {
+            Some(ahead) => {
+                self.stage = Stage::Delete(from + ahead + 1);
+                let slot = self.table.remove(from + ahead);
+                Some(self.deleted(slot))
+            }
+            None if self.dirs_len() > 0 => {
+                self.stage = Stage::RemoveDirs(self.dirs_len());
+                Some(Decision::Phase(phase::REMOVE_DIRS))
+            }
+            None => {
+                self.stage = Stage::End;
+                None
+            }
+        }
+    }
+
+    /// Draws: location, subdirectory, size, each only where there is a choice. Nothing at all if the table is full.
+    fn create(&mut self) -> Option<Decision> {
+        let Self { settings, rng, table, counts, weights_sum, .. } = self;
+        let slot = table.take_free()?;
+        let subdirectories = settings.subdirectories;
+        let mut place = 0;
+        if settings.weights.len() > 1 {
+            let location = pick_location(&settings.weights, rng.below(*weights_sum));
+            place = location * subdirectories.max(1);
+        }
+        if subdirectories > 1 {
+            place += rng.below(subdirectories);
+        }
+        let size = settings.size_low + rng.below(settings.size_high - settings.size_low);
+        counts.created += 1;
+        *slot = Slot { size, number: counts.created, place };
+        counts.add_written(size);
+        Some(Decision::Create(*slot))
+    }
+
+    /// Draws: the file. Counts its known size.
+    fn read(&mut self) -> Decision {
+        let slot = *self.table.pick(&mut self.rng);
+        self.counts.add_read(slot.size);
+        Decision::Read(slot)
+    }
+
+    /// Draws: the file, then the amount, unless the file is full-grown: then nothing happens.
+    fn append(&mut self) -> Option<Decision> {
+        let slot = self.table.pick(&mut self.rng);
+        if slot.size >= self.settings.size_high {
+            return None;
+        }
+        let amount = 1 + self.rng.below(self.settings.size_high - slot.size);
+        let before = *slot;
+        slot.size += amount;
+        self.counts.appended += 1;
+        self.counts.add_written(amount);
+        Some(Decision::Append(before, amount))
+    }
+
+    /// Draws: the file.
+    fn delete_picked(&mut self) -> Decision {
+        let slot = self.table.remove_picked(&mut self.rng);
+        self.deleted(slot)
+    }
+
+    fn deleted(&mut self, slot: Slot) -> Decision {
+        self.counts.deleted += 1;
+        self.counts.bytes_held = self.counts.bytes_held.saturating_sub(trimtab_drive::units::Bytes(slot.size.into()));
+        self.last_removed = Some(slot);
+        Decision::Delete(slot)
+    }
+
+    /// How many locations have directories of their own.
+    fn locations_len(&self) -> u32 {
+        match self.settings.weights.len() {
+            0 | 1 => 1,
+            several => several as u32,
+        }
+    }
+
+    fn made_locations(&self) -> u32 {
+        if self.make_locations && self.settings.weights.len() > 1 { self.locations_len() } else { 0 }
+    }
+
+    fn subdirs_len(&self) -> u32 {
+        if self.settings.subdirectories > 1 { self.settings.subdirectories * self.locations_len() } else { 0 }
+    }
+
+    /// Directories that are made: the locations' own, then their subdirectories.
+    fn dirs_len(&self) -> u32 {
+        self.made_locations() + self.subdirs_len()
+    }
+
+    /// Subdirectories go in the order in which they came, then the locations' own.
+    fn removal_order(&self, left: u32) -> u32 {
+        let done = self.dirs_len() - 1 - left;
+        if done < self.subdirs_len() { self.made_locations() + done } else { done - self.subdirs_len() }
+    }
+
+    fn write_dir_path(&self, at: u32, path: &mut String) {
+        path.clear();
+        let made_locations = self.made_locations();
+        if at < made_locations {
+            path.push('l');
+            push_number(path, at);
+        } else {
+            self.push_place(at - made_locations, path);
+            path.pop();
+        }
+    }
+
+    fn write_file_path(&self, slot: Slot, path: &mut String) {
+        path.clear();
+        self.push_place(slot.place, path);
+        push_number(path, slot.number);
+    }
+
+    /// The directory of `place` with a slash behind each component.
+    fn push_place(&self, place: u32, path: &mut String) {
+        let subdirectories = self.settings.subdirectories.max(1);
+        if self.settings.weights.len() > 1 {
+            path.push('l');
+            push_number(path, place / subdirectories);
+            path.push('/');
+        }
+        if subdirectories > 1 {
+            path.push('s');
+            push_number(path, place % subdirectories);
+            path.push('/');
+        }
+    }
+}
+
+/// The location that `draw` falls to when each is listed as often as its weight says.
+fn pick_location(weights: &[u32], draw: u32) -> u32 {
+    let mut left = draw;
+    for (location, weight) in weights.iter().enumerate() {
+        if left < *weight {
+            return location as u32;
+        }
+        left -= weight;
+    }
+    0
+}
+
+/// Decimal digits, without the formatting machinery: this stands in the measured loop.
+fn push_number(path: &mut String, number: u32) {
+    let mut digits = [0_u8; 10];
+    let mut at = digits.len();
+    let mut left = number;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    path.extend(digits[at..].iter().map(|digit| *digit as char));
+}
+
+#[cfg(test)]
+mod tests;

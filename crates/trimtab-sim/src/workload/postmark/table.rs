@@ -1,0 +1,104 @@
+//! PostMark's table of files: twice as many slots as files at the start.
+
+use super::SettingsError;
+use super::mt19937::Mt19937;
+use trimtab_drive::units::Bytes;
+use alloc::vec::Vec;
+
+/// One file; a size of 0 marks an empty slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) size: u32,
+    /// The running number that is its name.
+    pub(super) number: u32,
+    /// Which directory it is in: location times subdirectories plus subdirectory.
+    pub(super) place: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    slots: Vec<Slot>,
+    /// Where the next creation looks first; one beyond the slot that the last one took.
+    cursor: usize,
+    /// No slot below this one is empty, so a search need not begin at 0.
+    full_below: usize,
+}
+
+impl Table {
+    pub(super) fn new(number: u32) -> Result<Self, SettingsError> {
+        let len = 2 * number as usize;
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(len).map_err(|_| SettingsError::Memory(Bytes((len * size_of::<Slot>()) as u64)))?;
+        slots.resize(len, Slot::default());
+        Ok(Self { slots, cursor: 0, full_below: 0 })
+    }
+
+    pub(super) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Draws until a slot in use is hit. There must be one.
+    pub(super) fn pick(&mut self, rng: &mut Mt19937) -> &mut Slot {
+        let len = self.slots.len() as u32;
+        loop {
+            let at = rng.below(len) as usize;
+            if self.slots[at].size != 0 {
+                return &mut self.slots[at];
+            }
+        }
+    }
+
+    /// An empty slot for a new file, if there is one: the one at the cursor, else the first.
+    pub(super) fn take_free(&mut self) -> Option<&mut Slot> {
+        let at_cursor = self.slots.get(self.cursor).is_some_and(|slot| slot.size == 0);
+        let at = if at_cursor {
+            self.cursor
+        } else {
+            let from = self.full_below;
+            self.full_below = from + self.slots[from..].iter().take_while(|slot| slot.size != 0).count();
+            self.full_below
+        };
+        let slot = self.slots.get_mut(at)?;
+        self.cursor = at + 1;
+        Some(slot)
+    }
+
+    /// Empties a random slot in use, and says what was in it.
+    pub(super) fn remove_picked(&mut self, rng: &mut Mt19937) -> Slot {
+        let len = self.slots.len() as u32;
+        loop {
+            let at = rng.below(len) as usize;
+            if self.slots[at].size != 0 {
+                return self.remove(at);
+            }
+        }
+    }
+
+    /// Empties slot `at`.
+    pub(super) fn remove(&mut self, at: usize) -> Slot {
+        self.full_below = self.full_below.min(at);
+        core::mem::take(&mut self.slots[at])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_slots_are_taken_at_the_cursor_first_then_from_the_start() {
+        let mut table = Table::new(2).unwrap();
+        let take = |table: &mut Table| {
+            table.take_free().map(|slot| slot.size = 1)?;
+            Some(table.cursor - 1)
+        };
+        assert_eq!([take(&mut table), take(&mut table)], [Some(0), Some(1)]);
+        table.remove(0);
+        assert_eq!(take(&mut table), Some(2), "the cursor goes before an earlier gap");
+        table.remove(2);
+        assert_eq!([take(&mut table), take(&mut table), take(&mut table)], [Some(3), Some(0), Some(2)]);
+        assert_eq!(take(&mut table), None, "full");
+        table.remove(1);
+        assert_eq!(take(&mut table), Some(1), "a full table is left again");
+    }
+}

@@ -1,0 +1,78 @@
+//! The text that PostMark writes: one pool of random printable characters, of which every write takes a prefix.
+
+use super::mt19937::Mt19937;
+use super::{Settings, SettingsError};
+use trimtab_drive::units::Bytes;
+use alloc::vec::Vec;
+
+/// From here on twice the high size bound exceeds 31 bits: the original then fails to get its pool and draws nothing for it.
+const POOL_OVERFLOW: u32 = 1 << 30;
+
+/// The pool starts on a multiple of this, so that copying it into the page cache meets whole cache lines and pages.
+const ALIGNMENT: usize = 4096;
+
+/// The pool: as many characters as the largest file has. The original makes twice as many and uses half.
+#[derive(Debug)]
+pub(super) struct Text {
+    memory: Vec<u8>,
+    start: usize,
+}
+
+impl Text {
+    /// Makes the pool, taking twice the high size bound from `rng`, as the original does.
+    pub(super) fn new(settings: &Settings, rng: &mut Mt19937) -> Result<Self, SettingsError> {
+        let high = settings.size_high as usize;
+        let mut memory: Vec<u8> = Vec::new();
+        memory.try_reserve_exact(high + ALIGNMENT).map_err(|_| SettingsError::Memory(Bytes(high as u64)))?;
+        let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        memory.resize(start, 0);
+        if settings.size_high < POOL_OVERFLOW {
+            memory.extend((0..high).map(|_| character(rng)));
+            rng.skip(high as u64);
+        } else {
+            // Counts stay the original's, whose generator is untouched; the text is what it would have been.
+            let mut own = rng.clone();
+            memory.extend((0..high).map(|_| character(&mut own)));
+        }
+        Ok(Self { memory, start })
+    }
+
+    /// The first `len` characters.
+    #[inline]
+    pub(super) fn prefix(&self, len: u32) -> &[u8] {
+        &self.memory[self.start..][..len as usize]
+    }
+}
+
+/// The first `len` characters that every file of a run with `seed` begins with, as far as it reaches.
+#[must_use]
+pub fn text_prefix(seed: u32, len: usize) -> Vec<u8> {
+    let mut rng = Mt19937::new(seed);
+    (0..len).map(|_| character(&mut rng)).collect()
+}
+
+/// One of the 95 printable characters.
+fn character(rng: &mut Mt19937) -> u8 {
+    b' ' + (rng.next_u32() % 95) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_is_the_originals() {
+        for (seed, size_high, start) in [
+            (42, 10_000, "LeZebJ6S5~qPv$C$py}hmKd H58nM4~.}pv}Q7wSt'&R0{oSe8eY_i&z}T'V"),
+            (7, 20_000, "~D>WgrDWVc2w%/'Rj0VFG;M{dM}PfUkAGhwJJdC1fn,>Y1.,T:wL@S`vVwB "),
+            (1, 10_000, "IX<Rde<r+vYLC0+\"@xrMcqFVk/r^wR'J/C\\CeP~l7wa=y:qQB+B?RHj7ZJY5"),
+        ] {
+            let mut rng = Mt19937::new(seed);
+            let text = Text::new(&Settings { size_high, ..Settings::default() }, &mut rng).unwrap();
+            assert_eq!(text.prefix(60), start.as_bytes(), "seed {seed}");
+            assert_eq!(text_prefix(seed, 60), start.as_bytes());
+            assert_eq!(text.prefix(size_high).len(), size_high as usize);
+            assert_eq!(rng.taken(), 2 * u64::from(size_high));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The same run several times over: every try does the same.
+
+use super::{Counts, Postmark};
+use trimtab_drive::units::Bytes;
+use crate::workload::{FileStep, FileWorkload, Plan};
+use alloc::vec::Vec;
+
+/// A run, repeated.
+#[derive(Clone, Debug)]
+pub struct Tries {
+    fresh: Postmark,
+    current: Postmark,
+    tries: u32,
+    finished: Vec<Counts>,
+}
+
+impl Tries {
+    /// `run`, which has not begun, `tries` times.
+    #[must_use]
+    pub fn new(run: Postmark, tries: u32) -> Self {
+        Self { current: run.clone(), fresh: run, tries, finished: Vec::new() }
+    }
+
+    /// The counts of the tries that are done.
+    #[must_use]
+    pub fn finished(&self) -> &[Counts] {
+        &self.finished
+    }
+
+    /// The try that goes on.
+    #[must_use]
+    pub const fn current(&self) -> &Postmark {
+        &self.current
+    }
+}
+
+impl FileWorkload for Tries {
+    fn plan(&self) -> Plan {
+        let one = self.fresh.plan();
+        let times = u64::from(self.tries);
+        Plan { written: Bytes(one.written.0.saturating_mul(times)), ops: one.ops.map(|ops| ops.saturating_mul(times)), ..one }
+    }
+
+    #[inline]
+    fn next_step(&mut self) -> Option<FileStep<'_>> {
+        while self.finished.len() < self.tries as usize {
+            if self.current.advance() {
+                return self.current.current();
+            }
+            self.finished.push(self.current.counts());
+            if self.finished.len() < self.tries as usize {
+                self.current = self.fresh.clone();
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+    use super::*;
+
+    #[test]
+    fn each_try_does_the_same() {
+        let run = Postmark::new(&Settings { number: 20, transactions: 50, ..Settings::default() }).unwrap();
+        let mut tries = Tries::new(run.clone(), 3);
+        let (one, all) = (run.plan(), tries.plan());
+        assert_eq!((all.written.0, all.space, all.ops), (3 * one.written.0, one.space, one.ops.map(|n| 3 * n)));
+        let mut phases = 0;
+        while let Some(step) = tries.next_step() {
+            phases += usize::from(matches!(step, FileStep::Phase(_)));
+        }
+        assert_eq!(phases, 9);
+        let [a, b, c] = tries.finished() else { panic!("three tries") };
+        assert!(a == b && b == c && a.transactions == 50);
+        assert!(tries.next_step().is_none());
+    }
+}

@@ -1,0 +1,280 @@
+//! Unpack a source tree, sync, delete it, sync: what a trim policy makes of many small files that go at once.
+//!
+//! Each of the four is a phase of its own. The tree is a [`synthetic`](TreeList::synthetic) one of exact totals, or comes from an archive.
+
+mod list;
+mod shape;
+
+pub use self::list::{Entry, EntryKind, TreeBuilder, TreeError, TreeList};
+pub use self::shape::{DEFAULT_FILES, DEFAULT_SIZE};
+
+use super::{FileStep, FileWorkload, Plan};
+use crate::op::{FileOp, Payload};
+use crate::run::metrics;
+use crate::run::{Better, Metric, Phase, Unit};
+use trimtab_drive::units::Bytes;
+use alloc::string::ToString as _;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// One sync before the first try, so that what others left to write is not charged to it.
+pub const SETTLE: &str = "settle";
+/// Making the directories and files.
+pub const UNPACK: &str = "unpack";
+/// Making them durable.
+pub const UNPACK_SYNC: &str = "unpack-sync";
+/// Removing them.
+pub const DELETE: &str = "delete";
+/// Making the removal durable: where online discard does its work.
+pub const DELETE_SYNC: &str = "delete-sync";
+
+/// The workload.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    list: Arc<TreeList>,
+    tries: u32,
+    done: u32,
+    part: Part,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Settle,
+    SettleSync,
+    Unpack,
+    Entry(usize),
+    UnpackSync,
+    Delete,
+    Removal(usize),
+    DeleteSync,
+    End,
+}
+
+impl Tree {
+    /// Unpacks and deletes `list` `tries` times.
+    #[must_use]
+    pub fn new(list: Arc<TreeList>, tries: u32) -> Self {
+        Self { list, tries, done: 0, part: Part::Settle }
+    }
+
+    /// The tree.
+    #[must_use]
+    pub fn list(&self) -> &TreeList {
+        &self.list
+    }
+}
+
+impl FileWorkload for Tree {
+    fn plan(&self) -> Plan {
+        let tries = u64::from(self.tries);
+        let written = Bytes(self.list.size().0.saturating_mul(tries));
+        // A file takes whole blocks, and a directory at least one.
+        let space = Bytes(self.list.size().0.saturating_add(4096 * (self.list.files() + self.list.dirs())));
+        Plan { written, space, ops: Some(1 + tries * (2 * (self.list.files() + self.list.dirs()) + 2)) }
+    }
+
+    fn next_step(&mut self) -> Option<FileStep<'_>> {
+        let entries = self.list.entries().len();
+        let (step, next) = match self.part {
+            Part::Settle => (FileStep::Phase(SETTLE), Part::SettleSync),
+            Part::SettleSync => (FileStep::Op(FileOp::Sync), if self.tries == 0 { Part::End } else { Part::Unpack }),
+            Part::Unpack => (FileStep::Phase(UNPACK), Part::Entry(0)),
+            Part::Entry(i) if i < entries => (FileStep::Op(self.list.unpack(i)), Part::Entry(i + 1)),
+            Part::Entry(_) => (FileStep::Phase(UNPACK_SYNC), Part::UnpackSync),
+            Part::UnpackSync => (FileStep::Op(FileOp::Sync), Part::Delete),
+            Part::Delete => (FileStep::Phase(DELETE), Part::Removal(0)),
+            Part::Removal(i) if i < entries => (FileStep::Op(self.list.removal(i)), Part::Removal(i + 1)),
+            Part::Removal(_) => (FileStep::Phase(DELETE_SYNC), Part::DeleteSync),
+            Part::DeleteSync => {
+                self.done += 1;
+                (FileStep::Op(FileOp::Sync), if self.done == self.tries { Part::End } else { Part::Unpack })
+            }
+            Part::End => return None,
+        };
+        self.part = next;
+        Some(step)
+    }
+}
+
+impl TreeList {
+    /// What makes entry `i`.
+    fn unpack(&self, i: usize) -> FileOp<'_> {
+        let entry = self.entries()[i];
+        match entry.kind {
+            EntryKind::Dir => FileOp::MakeDir(self.path(entry)),
+            EntryKind::File { size, offset } => FileOp::Create(self.path(entry), self.payload(size, offset)),
+        }
+    }
+
+    fn payload(&self, size: u64, offset: usize) -> Payload<'_> {
+        match self.content() {
+            Some(content) => Payload::Bytes { bytes: &content[offset..offset + size as usize], class: self.class() },
+            None => Payload::Fill { len: size, class: self.class() },
+        }
+    }
+
+    /// The `i`-th removal.
+    fn removal(&self, i: usize) -> FileOp<'_> {
+        let entry = self.entries()[self.removal_order()[i] as usize];
+        match entry.kind {
+            EntryKind::Dir => FileOp::RemoveDir(self.path(entry)),
+            EntryKind::File { .. } => FileOp::Delete(self.path(entry)),
+        }
+    }
+}
+
+/// The figures of a run, one sample a try. Tries that were cut short count for the phases that they ended.
+///
+/// `unpack+sync.rate` is the bytes of the tree by the time of unpacking and its sync together, in MB/s, as published results have it.
+#[must_use]
+pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
+    let seconds = |name: &str| -> Vec<f64> { phases.iter().filter(|p| p.name == name).map(|p| p.took.as_secs_f64()).collect() };
+    let (unpack, unpack_sync, delete, delete_sync) = (seconds(UNPACK), seconds(UNPACK_SYNC), seconds(DELETE), seconds(DELETE_SYNC));
+    let sum = |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a + b).collect() };
+    let unpacked = || phases.iter().filter(|p| p.name == UNPACK);
+    let removed = || phases.iter().filter(|p| p.name == DELETE);
+    let rate = |amounts: Vec<f64>, seconds: &[f64]| -> Vec<f64> {
+        amounts.iter().zip(seconds).filter(|(_, s)| **s > 0.0).map(|(n, s)| n / s).collect()
+    };
+    let files = |phase: &Phase| {
+        phase
+            .ops
+            .iter()
+            .filter(|(kind, _)| matches!(kind, trimtab_drive::OpKind::Create | trimtab_drive::OpKind::Delete))
+            .map(|(_, n)| *n as f64)
+            .sum()
+    };
+    let both = sum(&unpack, &unpack_sync);
+    let all = [
+        ("unpack.seconds", Unit::Seconds, Better::Lower, unpack.clone()),
+        ("unpack-sync.seconds", Unit::Seconds, Better::Lower, unpack_sync),
+        ("unpack+sync.rate", Unit::MegabytesPerSecond, Better::Higher, rate(unpacked().map(|p| p.written.as_f64() / 1e6).collect(), &both)),
+        ("unpack.files.rate", Unit::OpsPerSecond, Better::Higher, rate(unpacked().map(files).collect(), &unpack)),
+        (metrics::DELETE_SECONDS, Unit::Seconds, Better::Lower, delete.clone()),
+        ("delete-sync.seconds", Unit::Seconds, Better::Lower, delete_sync.clone()),
+        ("delete+sync.seconds", Unit::Seconds, Better::Lower, sum(&delete, &delete_sync)),
+        ("delete.files.rate", Unit::OpsPerSecond, Better::Higher, rate(removed().map(files).collect(), &delete)),
+    ];
+    all.into_iter()
+        .filter(|(_, _, _, samples)| !samples.is_empty())
+        .map(|(name, unit, better, samples)| Metric { name: name.to_string(), unit, better, samples })
+        .collect()
+}
+
+/// Times of `metrics` divided by the mean of the same time of `baseline`, a sample a try: how many times longer it took.
+#[must_use]
+pub fn ratios(metrics: &[Metric], baseline: &[Metric]) -> Vec<Metric> {
+    let ratio = |name: &str| {
+        let find = |metrics: &[Metric]| metrics.iter().find(|m| m.name == name).map(|m| m.samples.clone());
+        let (samples, base) = find(metrics).zip(find(baseline))?;
+        let mean = base.iter().sum::<f64>() / base.len() as f64;
+        let samples = samples.iter().map(|s| s / mean).collect();
+        let name = name.replace(".seconds", ".ratio");
+        (mean > 0.0).then_some(Metric { name, unit: Unit::Ratio, better: Better::Lower, samples })
+    };
+    [metrics::DELETE_SECONDS, "delete-sync.seconds", "delete+sync.seconds"].into_iter().filter_map(ratio).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::units::Nanos;
+    use alloc::collections::BTreeSet;
+    use alloc::string::String;
+    use alloc::{format, vec};
+
+    /// Replays the steps on a set of paths; panics where a filesystem would refuse.
+    fn replay(mut tree: Tree) -> (Vec<String>, Vec<u64>) {
+        let (mut dirs, mut files) = (BTreeSet::new(), BTreeSet::new());
+        let (mut phases, mut peaks) = (Vec::new(), Vec::new());
+        while let Some(step) = tree.next_step() {
+            let parent = |path: &str| path.rsplit_once('/').map(|(parent, _)| String::from(parent));
+            match step {
+                FileStep::Phase(name) => phases.push(String::from(name)),
+                FileStep::Op(FileOp::MakeDir(path)) => {
+                    assert!(parent(path).is_none_or(|p| dirs.contains(&p)), "{path}");
+                    assert!(dirs.insert(String::from(path)), "{path} exists");
+                }
+                FileStep::Op(FileOp::Create(path, _)) => {
+                    assert!(parent(path).is_none_or(|p| dirs.contains(&p)), "{path}");
+                    assert!(files.insert(String::from(path)), "{path} exists");
+                }
+                FileStep::Op(FileOp::Delete(path)) => assert!(files.remove(path), "{path} does not exist"),
+                FileStep::Op(FileOp::RemoveDir(path)) => {
+                    assert!(dirs.remove(path), "{path} does not exist");
+                    let inside = format!("{path}/");
+                    assert!(!files.range(inside.clone()..).next().is_some_and(|f| f.starts_with(&inside)), "{path} is not empty");
+                }
+                FileStep::Op(FileOp::Sync) => peaks.push(files.len() as u64),
+                step => panic!("{step:?}"),
+            }
+        }
+        assert!(dirs.is_empty() && files.is_empty(), "something is left");
+        (phases, peaks)
+    }
+
+    #[test]
+    fn every_try_unpacks_syncs_deletes_and_syncs_and_leaves_nothing() {
+        let list = Arc::new(TreeList::synthetic(400, Bytes(5_000_000), DataClass::Zero, 3).unwrap());
+        let tree = Tree::new(list, 2);
+        let ops = tree.plan().ops.unwrap();
+        let mut counting = tree.clone();
+        let mut counted = 0;
+        while let Some(step) = counting.next_step() {
+            counted += u64::from(matches!(step, FileStep::Op(_)));
+        }
+        assert_eq!(counted, ops);
+        let (phases, peaks) = replay(tree);
+        assert_eq!(phases, [SETTLE, UNPACK, UNPACK_SYNC, DELETE, DELETE_SYNC, UNPACK, UNPACK_SYNC, DELETE, DELETE_SYNC]);
+        assert_eq!(peaks, [0, 400, 0, 400, 0]);
+    }
+
+    #[test]
+    fn contents_of_an_archive_are_written_as_they_are() {
+        let mut builder = TreeBuilder::default();
+        builder.file("a/x", b"hello").unwrap();
+        builder.file("y", b"").unwrap();
+        let tree = Tree::new(Arc::new(builder.finish(DataClass::Text)), 1);
+        let mut got = Vec::new();
+        let mut steps = tree.clone();
+        while let Some(step) = steps.next_step() {
+            if let FileStep::Op(FileOp::Create(path, Payload::Bytes { bytes, .. })) = step {
+                got.push((String::from(path), bytes.to_vec()));
+            }
+        }
+        got.sort();
+        assert_eq!(got, [("tree/a/x".into(), b"hello".to_vec()), ("tree/y".into(), vec![])]);
+        replay(tree);
+    }
+
+    #[test]
+    fn figures_are_those_of_the_published_arithmetic() {
+        use trimtab_drive::OpKind;
+        let phase = |name: &str, ms: u64, ops: Vec<(OpKind, u64)>, written: u64| Phase {
+            name: name.into(),
+            started: Nanos::ZERO,
+            took: Nanos::from_millis(ms),
+            ops,
+            read: Bytes::ZERO,
+            written: Bytes(written),
+            latencies: Vec::new(),
+            discards: None,
+        };
+        let phases = [
+            phase(UNPACK, 1210, vec![(OpKind::MakeDir, 2000), (OpKind::Create, 36_706)], 493_000_000),
+            phase(UNPACK_SYNC, 1660, vec![], 0),
+            phase(DELETE, 470, vec![(OpKind::Delete, 36_706)], 0),
+            phase(DELETE_SYNC, 170, vec![], 0),
+        ];
+        let metrics = metrics(&phases);
+        let value = |name: &str| metrics.iter().find(|m| m.name == name).unwrap().samples[0];
+        assert!((value("unpack+sync.rate") - 171.8).abs() < 0.1, "the published row says 172 MB/s");
+        assert!((value("delete+sync.seconds") - 0.64).abs() < 1e-9);
+        let online = [phase(DELETE, 480, vec![(OpKind::Delete, 36_706)], 0), phase(DELETE_SYNC, 40_410, vec![], 0)];
+        let ratios = super::ratios(&super::metrics(&online), &metrics);
+        let ratio = ratios.iter().find(|m| m.name == "delete+sync.ratio").unwrap().samples[0];
+        assert!((ratio - 63.9).abs() < 0.1, "the published headline says 64 times: {ratio}");
+        assert!((value("unpack.files.rate") - 36_706.0 / 1.21).abs() < 0.1);
+    }
+}

@@ -1,0 +1,294 @@
+//! The search among kinds of drives: one change at a time.
+
+use super::super::candidate::{Candidate, Kind};
+use super::super::invert::{invert, unit_written};
+use super::changes::{arrangements, divided, mapped_by, neighbours, other_families, scattered_from};
+use super::{GAIN_MIN, Point, Problem, ROUNDS};
+use trimtab_drive::rng::Stream;
+use alloc::vec::Vec;
+
+/// Kinds that are worse by more do not explain the figures.
+const WORSE_MAX: f64 = 14.0;
+/// Arrangements that are fitted before the search begins, for each family.
+const STARTS: usize = 2;
+/// Kinds around which others are tried, at most; and so many of each family at least.
+const EXPANSIONS: usize = 12;
+const OF_A_FAMILY: usize = 1;
+/// A kind that is worse by more is no place from where to look on.
+const PROMISING: f64 = 9.0;
+/// A family that is worse by more gets no turn; by far less where something explains every figure to a fifth of what it may be off by.
+const HOPELESS: f64 = 300.0;
+const HOPELESS_BESIDE_EXACT: f64 = 30.0;
+const EXACT: f64 = 0.04;
+/// Of the kinds around one, so many are adapted.
+const ADAPTED: usize = 24;
+/// Kinds that are taken into account besides the best.
+const KINDS_MAX: usize = 24;
+/// Of the kinds around one, so many are fitted as they are.
+const FITTED: usize = 4;
+/// Where the best is off by more, in units of what figures may be off by, the search goes on: so many more kinds are looked around each time.
+const UNEXPLAINED: f64 = 0.02;
+const EXPANSIONS_AFTER: usize = 4;
+/// So many kinds are polished at a time, if they are worse by less.
+const POLISHED: usize = 3;
+const POLISHED_MAX: f64 = 40.0;
+/// All arrangements of so many families are fitted side by side.
+const FAMILIES: usize = 2;
+/// Shares of a lone read that go over the channel, with which they are tried; the best of these are fitted as well.
+const CROSSINGS: [f64; 3] = [0.3, 0.7, 0.95];
+const DIVIDED: usize = 30;
+/// Where it is off by that even then, so many drives are drawn of whatever kind, and the best of them fitted.
+const UNEXPLAINED_STILL: f64 = 0.1;
+const SCATTERED: usize = 2000;
+const SCATTERED_FITTED: usize = 48;
+/// So many of these are fitted to the end.
+const LAST: usize = 3;
+
+/// A kind that was tried, at its best numbers so far.
+struct Tried {
+    point: Point,
+    fitted: bool,
+    expanded: bool,
+    polished: bool,
+}
+
+/// Whether there is a part with one bit a cell, whether it was emptied, and whether reads wait: one cannot be had from another by small changes.
+pub(super) type Family = (bool, bool, bool);
+
+pub(super) fn family(kind: &Kind) -> Family {
+    (kind.slc, kind.slc && kind.folds, kind.suspends)
+}
+
+impl Problem<'_> {
+    /// The best point, the best of each other kind that explains the figures nearly as well, and the best of each family.
+    ///
+    /// The most promising kind is fitted and what is one change away from it is tried, again and again; of each family the best at least once.
+    pub(super) fn best(&mut self) -> Option<(Point, Vec<Point>, Vec<Candidate>)> {
+        let mut tried: Vec<Tried> = Vec::new();
+        for point in self.starts()? {
+            add(&mut tried, point, true);
+        }
+        self.look_around(&mut tried, EXPANSIONS)?;
+        self.polished(&mut tried)?;
+        if self.unexplained(&tried)? {
+            self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+            self.polished(&mut tried)?;
+        }
+        if self.unexplained(&tried)? {
+            for point in self.side_by_side(&tried)? {
+                add(&mut tried, point, true);
+            }
+            self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+            self.polished(&mut tried)?;
+        }
+        if self.worse_than(&tried, UNEXPLAINED_STILL)? {
+            for point in self.scattered(&tried)? {
+                add(&mut tried, point, true);
+            }
+            self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+            self.polished(&mut tried)?;
+        }
+        let families = of_families(&tried).into_iter().map(|point| point.candidate.clone()).collect();
+        let (nth, _) = tried.iter().enumerate().min_by(|a, b| a.1.point.cost.total_cmp(&b.1.point.cost))?;
+        let best = self.improve(tried.swap_remove(nth).point, ROUNDS)?;
+        let mut others: Vec<Point> = tried.into_iter().map(|one| one.point).filter(|point| point.cost < best.cost + WORSE_MAX).collect();
+        others.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        others.truncate(KINDS_MAX);
+        Some((best, others, families))
+    }
+
+    /// What is found around `point` by the usual steps, the best first; only drives with an SLC cache where it has one, and without where not.
+    pub(super) fn settled(&mut self, point: Point) -> Option<Vec<Point>> {
+        let slc = point.candidate.kind.slc;
+        let mut tried = Vec::new();
+        add(&mut tried, point, true);
+        self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+        tried.retain(|one| one.point.candidate.kind.slc == slc);
+        self.polished(&mut tried)?;
+        let mut points: Vec<Point> = tried.into_iter().map(|one| one.point).collect();
+        points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        Some(points)
+    }
+
+    fn unexplained(&self, tried: &[Tried]) -> Option<bool> {
+        self.worse_than(tried, UNEXPLAINED)
+    }
+
+    fn worse_than(&self, tried: &[Tried], misfit: f64) -> Option<bool> {
+        let least = tried.iter().min_by(|a, b| a.point.cost.total_cmp(&b.point.cost))?;
+        Some(self.misfit(&least.point) > misfit * self.found.observations.len() as f64)
+    }
+
+    /// Drives of whatever kind, drawn around what is known already of host and TRIM; the better half of them goes on each time, fitted a little more.
+    fn scattered(&mut self, tried: &[Tried]) -> Option<Vec<Point>> {
+        let mut random = Stream::new(self.plan.seed, "scattered");
+        let of_families = of_families(tried);
+        let candidates = (0..SCATTERED).filter_map(|_| {
+            let from = &of_families[random.below(of_families.len() as u64) as usize].candidate;
+            scattered_from(from, &mut random)
+        });
+        let candidates: Vec<Candidate> = candidates.collect();
+        let mut points: Vec<Point> = self.try_all(candidates)?.into_iter().flatten().collect();
+        points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        points.truncate(SCATTERED_FITTED);
+        self.best_of_many(points)
+    }
+
+    /// Improves all, the better half of them once more, and so on; the last to the end.
+    fn best_of_many(&mut self, mut points: Vec<Point>) -> Option<Vec<Point>> {
+        while points.len() > LAST {
+            let mut better = Vec::new();
+            for point in points {
+                better.push(self.improve(point, 1)?);
+            }
+            better.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+            better.truncate((better.len() / 2).max(LAST));
+            points = better;
+        }
+        points.into_iter().map(|point| self.improve(point, ROUNDS)).collect()
+    }
+
+    /// Polishes the best kinds that have not been, if they do not explain the figures to the end.
+    fn polished(&mut self, tried: &mut [Tried]) -> Option<()> {
+        for _ in 0..POLISHED {
+            if !self.unexplained(tried)? {
+                break;
+            }
+            let least = tried.iter().map(|one| one.point.cost).min_by(f64::total_cmp)?;
+            let open = tried.iter_mut().filter(|one| !one.polished && one.point.cost < least + POLISHED_MAX);
+            let Some(one) = open.min_by(|a, b| a.point.cost.total_cmp(&b.point.cost)) else { break };
+            one.polished = true;
+            let better = self.polish(one.point.clone())?;
+            if better.cost < one.point.cost - GAIN_MIN {
+                (one.point, one.expanded) = (better, false);
+            }
+        }
+        Some(())
+    }
+
+    /// Tries what is one change away from the most promising kinds, `turns` of them, and fits what came of it.
+    fn look_around(&mut self, tried: &mut Vec<Tried>, turns: usize) -> Option<()> {
+        for _ in 0..turns {
+            let Some(next) = self.next(tried) else { break };
+            let point = tried[next].point.clone();
+            let point = self.improve(point, ROUNDS)?;
+            for changed in self.changed(&point)? {
+                add(tried, changed, false);
+            }
+            let here = &mut tried[next];
+            (here.fitted, here.expanded) = (true, true);
+            if point.cost < here.point.cost {
+                here.point = point;
+            }
+        }
+        // What was only looked at is fitted before it is taken for one that explains the figures.
+        for _ in 0..KINDS_MAX {
+            let least = tried.iter().map(|one| one.point.cost).min_by(f64::total_cmp)?;
+            let open = tried.iter().enumerate().filter(|(_, one)| !one.fitted && one.point.cost < least + WORSE_MAX);
+            let Some((nth, _)) = open.min_by(|a, b| a.1.point.cost.total_cmp(&b.1.point.cost)) else { break };
+            tried[nth].point = self.improve(tried[nth].point.clone(), 2)?;
+            tried[nth].fitted = true;
+        }
+        Some(())
+    }
+
+    /// Every arrangement of the families that explain most, each by its own slopes: half of them goes on each time. What looks bad at numbers that were made for
+    /// another may be what was meant; besides, with a lone read divided otherwise, those that look best.
+    fn side_by_side(&mut self, tried: &[Tried]) -> Option<Vec<Point>> {
+        let mut of_families = of_families(tried);
+        of_families.truncate(FAMILIES);
+        let sata = !self.plan.reported.full_duplex;
+        let all: Vec<Candidate> = of_families.iter().flat_map(|point| arrangements(&point.candidate, sata)).collect();
+        let other = all.iter().flat_map(|one| CROSSINGS.iter().map(|share| divided(one, *share))).collect();
+        let mut points: Vec<Point> = self.try_all(all)?.into_iter().flatten().collect();
+        let mut other: Vec<Point> = self.try_all(other)?.into_iter().flatten().collect();
+        other.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        points.extend(other.into_iter().take(DIVIDED));
+        self.best_of_many(points)
+    }
+
+    /// The best arrangements of each family, fitted.
+    fn starts(&mut self) -> Option<Vec<Point>> {
+        let first = invert(self.found, self.plan);
+        let sata = !self.plan.reported.full_duplex;
+        let waiting = |from: &Candidate| {
+            let mut to = from.clone();
+            to.kind.suspends = !from.kind.suspends;
+            to
+        };
+        let families: Vec<Candidate> = core::iter::once(first.clone()).chain(other_families(&first)).collect();
+        let families: Vec<Candidate> = families.iter().cloned().chain(families.iter().map(waiting)).collect();
+        // TRIMs of less than some alignment have no effect either: the unit may be smaller than they say.
+        let unit = unit_written(self.found).filter(|unit| *unit < first.kind.unit_bytes);
+        let smaller: Vec<Candidate> = families.iter().filter_map(|family| mapped_by(family, unit?)).collect();
+        let families: Vec<Candidate> = families.into_iter().chain(smaller).collect();
+        let starts = families.iter().flat_map(|start| core::iter::once(start.clone()).chain(arrangements(start, sata))).collect();
+        let mut points: Vec<Point> = self.try_all(starts)?.into_iter().flatten().collect();
+        points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        let mut fitted = Vec::new();
+        for start in families {
+            let like = |point: &&Point| {
+                let kind = &point.candidate.kind;
+                family(kind) == family(&start.kind) && kind.unit_bytes == start.kind.unit_bytes
+            };
+            for point in points.iter().filter(like).take(STARTS) {
+                fitted.push(self.improve(point.clone(), 3)?);
+            }
+        }
+        Some(fitted)
+    }
+
+    /// The best of each kind that is one change away, its numbers adapted to the change.
+    fn changed(&mut self, best: &Point) -> Option<Vec<Point>> {
+        let slopes = self.slopes(best)?;
+        let points = self.try_all(neighbours(&best.candidate, !self.plan.reported.full_duplex))?;
+        let mut all: Vec<Point> = points.into_iter().flatten().collect();
+        all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        all.truncate(ADAPTED);
+        let mut all = self.adapted(all.into_iter().map(|point| (None, point)).collect(), &slopes)?;
+        // The most promising are fitted as they are.
+        all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        let mut fitted = Vec::new();
+        for (nth, point) in all.into_iter().enumerate() {
+            fitted.push(if nth < FITTED { self.improve(point, 2)? } else { point });
+        }
+        Some(fitted)
+    }
+
+    /// Around which kind others are tried next: the best of a family that has had no turn, then the best of all.
+    fn next(&self, tried: &[Tried]) -> Option<usize> {
+        let cheapest = |a: &(usize, &Tried), b: &(usize, &Tried)| a.1.point.cost.total_cmp(&b.1.point.cost);
+        let (_, best) = tried.iter().enumerate().min_by(cheapest)?;
+        let (least, figures) = (best.point.cost, self.found.observations.len() as f64);
+        let hopeless = if self.misfit(&best.point) < EXACT * figures { HOPELESS_BESIDE_EXACT } else { HOPELESS };
+        let turns = |of: Family| tried.iter().filter(|one| one.expanded && family(&one.point.candidate.kind) == of).count();
+        let open = || tried.iter().enumerate().filter(|(_, one)| !one.expanded);
+        let neglected = open()
+            .filter(|(_, one)| one.point.cost < least + hopeless && turns(family(&one.point.candidate.kind)) < OF_A_FAMILY)
+            .min_by(cheapest);
+        let promising = open().filter(|(_, one)| one.point.cost < least + PROMISING).min_by(cheapest);
+        neglected.or(promising).map(|(nth, _)| nth)
+    }
+}
+
+/// The best of each family, in order.
+fn of_families(tried: &[Tried]) -> Vec<&Point> {
+    let mut best: Vec<&Point> = tried.iter().map(|one| &one.point).collect();
+    best.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    let mut of_families: Vec<&Point> = Vec::new();
+    for point in best {
+        if !of_families.iter().any(|known| family(&known.candidate.kind) == family(&point.candidate.kind)) {
+            of_families.push(point);
+        }
+    }
+    of_families
+}
+
+/// Takes note of a kind, or of better numbers for it.
+fn add(tried: &mut Vec<Tried>, point: Point, fitted: bool) {
+    match tried.iter_mut().find(|one| one.point.candidate.is_kind_of(&point.candidate)) {
+        Some(known) if known.point.cost > point.cost => (known.point, known.polished) = (point, false),
+        Some(_) => {}
+        None => tried.push(Tried { point, fitted, expanded: false, polished: false }),
+    }
+}

@@ -1,0 +1,409 @@
+//! Workloads that no probe runs, and what a drive shows under them: what a twin predicts, and what is measured to see whether it is right.
+//!
+//! They are run on a drive of the same make and of less capacity (`study::small`), where the twin and what it is a twin of are made smaller alike.
+
+pub mod churn;
+
+use super::fit::Fitted;
+use super::lab::{Lab, Stream};
+use super::probes::DEPTH_MAX;
+use trimtab_sim::analysis;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::model::{self, Model};
+use trimtab_drive::spec::twin::Origin;
+use trimtab_drive::spec::{DriveSpec, Medium, SlcSize};
+use trimtab_drive::{Command, Extent, Ranges};
+use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_drive::rng::Stream as Random;
+use trimtab_sim::runner::{End, files};
+use crate::study::small::Small;
+use trimtab_sim::target::TargetResult;
+use trimtab_sim::target::drive::DriveTarget;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::volume::{Steered, Volume, VolumeSpec, WRITTEN_STEP};
+use trimtab_sim::workload::postmark::{Postmark, Settings};
+use trimtab_sim::workload::synced::Synced;
+use trimtab_sim::workload::tree::{Tree, TreeList};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// The size at which drives are tried.
+pub const SIZE: Bytes = Bytes(1 << 30);
+/// Small operations.
+const SMALL: u64 = 4096;
+/// Random writes over a full drive, once they are as fast as they stay.
+const IN_THE_END: &str = "random writes in the end";
+/// Operations of each mix.
+const MIXED: usize = 6000;
+
+/// One figure of a workload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    /// Which workload.
+    pub workload: &'static str,
+    /// What of it.
+    pub what: What,
+    /// A second, or nanoseconds, or as many times.
+    pub value: f64,
+}
+
+/// What a figure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Operations a second.
+    Rate,
+    /// Mean latency in nanoseconds.
+    Mean,
+    /// The latency that one in a hundred exceeds, in nanoseconds.
+    P99,
+    /// Seconds.
+    Time,
+    /// Bytes to flash for each byte of the host.
+    Ratio,
+}
+
+impl What {
+    /// As it is shown.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "operations/s",
+            Self::Mean => "mean latency",
+            Self::P99 => "p99 latency",
+            Self::Time => "time",
+            Self::Ratio => "write amplification",
+        }
+    }
+}
+
+/// What a drive of `spec` shows under all workloads. `None` if it cannot be made small, or fails.
+#[must_use]
+pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
+    let small = Small::of(spec, SIZE).ok()?.spec;
+    let mut all = Vec::new();
+    blocks(&small, seed, &mut all).ok()?;
+    tree(&small, seed, &mut all)?;
+    postmark(&small, &mut all)?;
+    Some(all)
+}
+
+/// Part of a drive that is there, on which workloads are run that no probe runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// Bytes, which have been written before.
+    pub bytes: u64,
+    /// Whether it may be written to.
+    pub writes: bool,
+    /// For how long the drive is left alone before each workload.
+    pub rest: Nanos,
+}
+
+impl Area {
+    /// Most bytes that [`Area::run`] writes.
+    #[must_use]
+    pub const fn written_max(&self) -> u64 {
+        if self.writes { self.bytes + (MIXED as u64 / 4) * 3 * SMALL + LARGE_COUNT as u64 * LARGE } else { 0 }
+    }
+
+    /// Runs the workloads. Where it may be written to, all of it is written in order before: what an earlier round wrote at random places leaves longer reads in
+    /// many rows, and members of an ensemble had no earlier round.
+    ///
+    /// # Errors
+    /// A target that fails.
+    pub fn run(&self, lab: &mut Lab<'_>, seed: u64) -> TargetResult<Vec<Figure>> {
+        if self.writes {
+            write(lab, 0, self.bytes)?;
+        }
+        let mut all = Vec::new();
+        let mut mix = |name: &'static str, depth: u32, len: u64, count: usize, reads: f64| {
+            lab.idle(self.rest);
+            let mut random = Random::new(seed, name);
+            let commands = (0..count).map(|_| {
+                let extent = Extent { offset: random.below(self.bytes / len) * len, len };
+                if random.chance(reads) { Command::Read(extent) } else { Command::Write(extent, DataClass::Random) }
+            });
+            let stream = lab.stream(depth, commands)?;
+            if self.writes {
+                lab.one(Command::Flush)?;
+            }
+            add(&mut all, name, &stream);
+            TargetResult::Ok(())
+        };
+        for (name, depth) in [("reads, 4 in flight", 4), ("reads, 16 in flight", 16)] {
+            mix(name, depth, SMALL, MIXED / 4, 1.0)?;
+        }
+        mix("reads of 32 KiB, 4 in flight", 4, 32 << 10, MIXED / 8, 1.0)?;
+        if self.writes {
+            for (name, depth) in [("mixed, 1 in flight", 1), ("mixed, 4 in flight", 4), ("mixed, 32 in flight", 32)] {
+                mix(name, depth, SMALL, MIXED / 4, 0.7)?;
+            }
+            mix("mixed, 32 KiB, 8 in flight", 8, LARGE, LARGE_COUNT, 0.5)?;
+        }
+        Ok(all)
+    }
+
+    /// What a drive of `spec` shows as the member `nth` of an ensemble. `None` if it cannot be made, or fails.
+    ///
+    /// How much of the superblock that is open in an SLC cache was full before the area was written is not known of a drive that is there, and decides what of the area is moved to native cells
+    /// when that superblock is closed; so each member has another part of it full.
+    #[must_use]
+    pub fn figures(&self, spec: &DriveSpec, seed: u64, nth: usize) -> Option<Vec<Figure>> {
+        let small = beside(spec)?;
+        let before = (open_slc_bytes(&small) * phase(nth)) as u64;
+        let mut target = DriveTarget::new(model::build(&small, seed).ok()?, DEPTH_MAX);
+        let mut lab = Lab::new(&mut target);
+        write(&mut lab, self.bytes, self.bytes + before).ok()?;
+        write(&mut lab, 0, self.bytes).ok()?;
+        self.run(&mut lab, seed).ok()
+    }
+}
+
+/// Evenly over 0 to 1 however many there are: multiples of the golden ratio, less their whole parts.
+fn phase(nth: usize) -> f64 {
+    let turned = nth as f64 * 0.618_033_988_749_895;
+    turned - libm::floor(turned)
+}
+
+/// Bytes of a superblock of the SLC cache; 0 without one.
+fn open_slc_bytes(spec: &DriveSpec) -> f64 {
+    let slc = spec.flash().filter(|flash| flash.slc_cache.is_some());
+    slc.map_or(0.0, |flash| flash.geometry.superblock_bytes() as f64 / f64::from(flash.geometry.bits_per_cell.max(1)))
+}
+
+/// A drive of `spec` with less capacity on which nothing is ever collected. Its superblocks and its write cache are as large as they are: what lies in a superblock
+/// that is open stays in an SLC cache, however long the drive is left alone.
+fn beside(spec: &DriveSpec) -> Option<DriveSpec> {
+    let mut to = spec.clone();
+    to.capacity_bytes = AREA_SIZE.0.min(spec.capacity_bytes);
+    let Medium::Flash(flash) = &mut to.medium else { return None };
+    if let Some(slc) = &mut flash.slc_cache {
+        slc.size = SlcSize::Fixed { bytes: AREA_SIZE.0 / 8 };
+    }
+    flash.geometry = flash.geometry.clone().with_over_provisioning(to.capacity_bytes, 1000);
+    for _ in 0..MORE_BLOCKS_MAX {
+        if to.validate().is_ok() {
+            return Some(to);
+        }
+        if let Medium::Flash(flash) = &mut to.medium {
+            flash.geometry.blocks_per_plane += 1;
+        }
+    }
+    Some(Small::of(spec, AREA_SIZE).ok()?.spec)
+}
+
+/// Blocks of a plane that are added where superblocks are so large that there would be too few.
+const MORE_BLOCKS_MAX: u32 = 32;
+
+/// The size at which drives are tried beside one that is there: an SLC cache, an eighth of it, holds the area there, as it does on the drive.
+const AREA_SIZE: Bytes = Bytes(8 << 30);
+/// Larger operations, and how many of them.
+const LARGE: u64 = 32 << 10;
+const LARGE_COUNT: usize = 400;
+
+/// Nine of ten lie within so many standard deviations.
+const NINE_OF_TEN: f64 = 1.645;
+
+/// By how much the best drive of an ensemble is off in what it was fitted to: a standard deviation of logarithms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unexplained {
+    /// Where little of a drive is used.
+    pub part: f64,
+    /// Where all of it is written over.
+    pub whole: f64,
+}
+
+impl Unexplained {
+    /// What `fitted` leaves.
+    #[must_use]
+    pub fn of(fitted: &Fitted) -> Self {
+        Self { part: fitted.off, whole: fitted.whole.map_or(fitted.off, |whole| whole.off) }
+    }
+
+    /// What a twin says of that.
+    #[must_use]
+    pub fn said(origin: &Origin) -> Self {
+        let part = origin.off_permille as f64 / 1000.0;
+        let whole = origin.off_of_whole_permille as f64 / 1000.0;
+        Self { part, whole: if whole > 0.0 { whole } else { part } }
+    }
+}
+
+/// What an ensemble says of one figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Which workload.
+    pub workload: &'static str,
+    /// What of it.
+    pub what: What,
+    /// The median of the members.
+    pub median: f64,
+    /// One drive in twenty shows less.
+    pub low: f64,
+    /// One in twenty shows more.
+    pub high: f64,
+}
+
+impl Prediction {
+    /// The same of a drive of which the model is off by so much in whatever it shows: the members only differ in what is not known of a drive that the model could show
+    /// to the nanosecond.
+    #[must_use]
+    pub fn widened(self, unexplained: Unexplained) -> Self {
+        let Self { median, low, high, .. } = self;
+        let more = NINE_OF_TEN * if self.collects() { unexplained.whole } else { unexplained.part };
+        if low <= 0.0 || more <= 0.0 {
+            return self;
+        }
+        let half = |ratio: f64| libm::sqrt(libm::log(ratio) * libm::log(ratio) + more * more);
+        Self { low: median / libm::exp(half(median / low)), high: median * libm::exp(half(high / median)), ..self }
+    }
+
+    /// Whether it is of a drive that collects garbage.
+    fn collects(&self) -> bool {
+        self.workload == IN_THE_END || self.workload.starts_with("churn")
+    }
+
+    /// Whether a measured value lies in the interval, but for `share` of it: what no clock tells apart.
+    #[must_use]
+    pub fn holds(&self, value: f64, share: f64) -> bool {
+        value >= self.low * (1.0 - share) && value <= self.high * (1.0 + share)
+    }
+}
+
+/// What members that show `shown` predict; nothing without any.
+#[must_use]
+pub fn predictions(shown: &[Vec<Figure>]) -> Vec<Prediction> {
+    let Some(first) = shown.first() else { return Vec::new() };
+    let one = |(nth, figure): (usize, &Figure)| {
+        let mut values: Vec<f64> = shown.iter().filter_map(|all| all.get(nth)).map(|one| one.value).collect();
+        values.sort_by(f64::total_cmp);
+        let (low, high) = interval(&values);
+        Prediction { workload: figure.workload, what: figure.what, median: analysis::middle(&values), low, high }
+    };
+    first.iter().enumerate().map(one).collect()
+}
+
+/// What Student's t stays below in 19 of 20 cases, for 1 to 17 degrees of freedom.
+const STUDENT: [f64; 17] =
+    [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753, 1.746, 1.740];
+
+/// Below what, and above what, the next of such values lies in one case of twenty each. `sorted` are some.
+///
+/// In k of n + 1 cases the next one lies below the k-th of n. Of fewer than nineteen none lies so far out; there the logarithms are taken for normal, with a spread that is
+/// only known from so few.
+fn interval(sorted: &[f64]) -> (f64, f64) {
+    let count = sorted.len();
+    let (least, most) = (sorted[0], sorted[count - 1]);
+    let place = (count + 1) as f64 / 20.0;
+    if place >= 1.0 {
+        let below = place as usize;
+        let share = place - below as f64;
+        let between = |near: f64, far: f64| near + (far - near) * share;
+        return (between(sorted[below - 1], sorted[below]), between(sorted[count - below], sorted[count - below - 1]));
+    }
+    let Some(student) = count.checked_sub(2).and_then(|freedom| STUDENT.get(freedom)).filter(|_| least > 0.0) else { return (least, most) };
+    let mean = sorted.iter().map(|value| libm::log(*value)).sum::<f64>() / count as f64;
+    let squares = sorted.iter().map(|value| (libm::log(*value) - mean) * (libm::log(*value) - mean)).sum::<f64>();
+    let half = student * libm::sqrt(squares / (count - 1) as f64 * (1.0 + 1.0 / count as f64));
+    (least.min(libm::exp(mean - half)), most.max(libm::exp(mean + half)))
+}
+
+fn add(all: &mut Vec<Figure>, workload: &'static str, stream: &Stream) {
+    let count = stream.latencies.len().max(1) as f64;
+    let mean = stream.latencies.iter().map(|latency| latency.0 as f64).sum::<f64>() / count;
+    all.push(Figure { workload, what: What::Rate, value: count * 1e9 / stream.took.0.max(1) as f64 });
+    all.push(Figure { workload, what: What::Mean, value: mean });
+    all.push(Figure { workload, what: What::P99, value: stream.percentile_ns(99) });
+}
+
+/// Mixed reads and writes at three depths on a drive that is half full, and random writes until they are as fast as they stay.
+fn blocks(spec: &DriveSpec, seed: u64, all: &mut Vec<Figure>) -> TargetResult {
+    let Ok(drive) = model::build(spec, seed) else { return Ok(()) };
+    let mut target = DriveTarget::new(drive, DEPTH_MAX);
+    let mut lab = Lab::new(&mut target);
+    let capacity = spec.capacity_bytes / FILL * FILL;
+    fill(&mut lab, 0, capacity / 2)?;
+    for (depth, name) in [(1, "mixed, 1 in flight"), (4, "mixed, 4 in flight"), (32, "mixed, 32 in flight")] {
+        lab.idle(Nanos::from_secs(60));
+        let mut random = Random::new(seed, name);
+        let commands = (0..MIXED).map(|_| {
+            let place = random.below(capacity / 2 / SMALL) * SMALL;
+            let extent = Extent { offset: place, len: SMALL };
+            if random.chance(0.7) { Command::Read(extent) } else { Command::Write(extent, DataClass::Random) }
+        });
+        add(all, name, &lab.stream(depth, commands)?);
+    }
+    fill(&mut lab, capacity / 2, capacity)?;
+    let mut random = Random::new(seed, "random writes");
+    let writes = (capacity * 2 / SMALL) as usize;
+    let mut places =
+        (0..writes).map(|_| Command::Write(Extent { offset: random.below(capacity / SMALL) * SMALL, len: SMALL }, DataClass::Random));
+    lab.stream(32, places.by_ref().take(writes * 3 / 4))?;
+    add(all, IN_THE_END, &lab.stream(32, places)?);
+    if spec.flash().is_some_and(|flash| flash.trim.supported) {
+        trims(&mut lab, capacity, seed, all)?;
+    }
+    Ok(())
+}
+
+/// TRIMs of pieces of many sizes one after another, with a read under way beside them.
+fn trims(lab: &mut Lab<'_>, capacity: u64, seed: u64, all: &mut Vec<Figure>) -> TargetResult {
+    lab.idle(Nanos::from_secs(60));
+    let mut random = Random::new(seed, "trims");
+    let commands = (0..TRIMS).map(|nth| {
+        // Each in a part of its own, in the first half, so that no place is trimmed twice.
+        let part = capacity / 2 / TRIMS / SMALL * SMALL;
+        let len = (random.between(1, part / SMALL) * SMALL).min(part);
+        Command::Trim(Ranges::One(Extent { offset: nth * part, len }))
+    });
+    let mut places = Random::new(seed, "reads beside trims");
+    let beside = || Some(Command::Read(Extent { offset: capacity / 2 + places.below(capacity / 2 / SMALL) * SMALL, len: SMALL }));
+    let (trims, reads) = lab.streams(1, commands, beside)?;
+    add(all, "trims", &trims);
+    add(all, "reads beside trims", &reads);
+    Ok(())
+}
+
+/// How many.
+const TRIMS: u64 = 400;
+/// What drives are filled with.
+const FILL: u64 = 1 << 20;
+
+fn fill(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
+    write(lab, from, to)?;
+    lab.idle(Nanos::from_secs(60));
+    Ok(())
+}
+
+fn write(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
+    if to < from + FILL {
+        return Ok(());
+    }
+    let commands = (from / FILL..to / FILL).map(|nth| Command::Write(Extent { offset: nth * FILL, len: FILL }, DataClass::Random));
+    lab.stream(4, commands)?;
+    lab.one(Command::Flush)?;
+    Ok(())
+}
+
+/// A new filesystem, which nobody trims.
+fn volume(spec: &DriveSpec) -> Option<Steered<Box<dyn Model>>> {
+    let drive = model::build(spec, 1).ok()?;
+    let volume = Volume::format(drive, VolumeSpec::ext4(), Nanos::ZERO).ok()?;
+    Some(Steered::new(volume, PolicySpec::None.build(&State::default()), WRITTEN_STEP))
+}
+
+/// A tree is unpacked, made durable, deleted, and that made durable.
+fn tree(spec: &DriveSpec, seed: u64, all: &mut Vec<Figure>) -> Option<()> {
+    let list = TreeList::synthetic(3000, Bytes(60_000_000), DataClass::Compressible(30), seed).ok()?;
+    let outcome = files::run(&mut Tree::new(Arc::new(list), 1), &mut volume(spec)?, &mut ());
+    let took = outcome.recorded.phases.iter().map(|phase| phase.took.as_secs_f64()).sum();
+    (outcome.end == End::Complete).then(|| all.push(Figure { workload: "tree", what: What::Time, value: took }))
+}
+
+/// PostMark, small, with a sync before and after.
+fn postmark(spec: &DriveSpec, all: &mut Vec<Figure>) -> Option<()> {
+    let settings = Settings { number: 1000, transactions: 2000, size_high: 60_000, ..Settings::default() };
+    let outcome = files::run(&mut Synced::new(Postmark::new(&settings).ok()?), &mut volume(spec)?, &mut ());
+    let took = outcome.recorded.phases.iter().map(|phase| phase.took.as_secs_f64()).sum();
+    (outcome.end == End::Complete).then(|| all.push(Figure { workload: "postmark", what: What::Time, value: took }))
+}

@@ -1,0 +1,51 @@
+//! Sequential writes of incompressible data from an empty write cache on: how much it takes, and what the flash takes.
+
+use super::{Findings, Lab, Plan, Probe, sequential};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::Command;
+use trimtab_sim::target::TargetResult;
+use alloc::format;
+
+/// The first piece whose time is taken by itself; each further one ends at twice the bytes.
+const FIRST: u64 = 512 << 10;
+
+/// A burst, until it is one no more.
+pub struct Burst;
+
+impl Probe for Burst {
+    fn name(&self) -> &'static str {
+        "burst"
+    }
+
+    fn identifies(&self) -> &'static [&'static str] {
+        &["flash.write_cache.bytes", "flash.nand.program_ns", "flash.slc_cache.program_ns", "interface.rate_bytes_per_s"]
+    }
+
+    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+        let stream = lab.stream(4, sequential(plan.part(0, 16), DataClass::Random))?;
+        let operation = plan.area / stream.completed.len().max(1) as u64;
+        let (mut from, mut to) = (0, FIRST);
+        while to <= plan.area {
+            let done = |bytes: u64| match bytes / operation {
+                0 => 0,
+                count => stream.completed[count as usize - 1].0,
+            };
+            let took = done(to).saturating_sub(done(from)) as f64;
+            // Where one rate follows the other within a piece, all that was before shifts the end of it.
+            let sigma = if to == plan.area { 0.015 } else { 0.04 };
+            found.add(self.name(), format!("burst {to}"), took / (to - from) as f64, sigma);
+            (from, to) = (to, to * 2);
+        }
+        let flush = lab.one(Command::Flush)?;
+        if plan.reach.flushes {
+            found.add(self.name(), "burst flush", flush.0 as f64, plan.reach.of_flush(0.10));
+        }
+        Ok(())
+    }
+}
+
+/// The name of the figure of the last piece, whose rate is that of the flash.
+#[must_use]
+pub fn last(plan: &Plan) -> alloc::string::String {
+    format!("burst {}", plan.area)
+}

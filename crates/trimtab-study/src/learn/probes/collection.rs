@@ -1,0 +1,47 @@
+//! Writes at random places over the full part: when the drive begins to collect, and what that costs. And once more after a rest.
+
+use super::whole::{RANDOM_BYTES, Rest};
+use super::{Findings, Lab, Places, Plan, Probe};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::Command;
+use trimtab_sim::target::TargetResult;
+use alloc::format;
+
+/// Pieces of the part.
+const PIECES: u64 = 16;
+/// Those after the rest are shorter.
+const AFTER: u64 = 4;
+const SHORTER: u64 = 6;
+
+/// Random writes until there is garbage everywhere.
+pub struct Collection;
+
+impl Probe for Collection {
+    fn name(&self) -> &'static str {
+        "collection"
+    }
+
+    fn identifies(&self) -> &'static [&'static str] {
+        &["flash.over_provisioning_permille", "flash.ftl.victim", "flash.ftl.streams", "flash.nand.erase_ns"]
+    }
+
+    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+        let Some(whole) = plan.whole else { return Ok(()) };
+        let size = RANDOM_BYTES.max(plan.small());
+        let mut places = Places::new(plan, "collection", whole.part(0, 16), size);
+        let mut piece = |lab: &mut Lab<'_>, count: u64| -> TargetResult<f64> {
+            let writes = places.by_ref().take(count as usize).map(|extent| Command::Write(extent, DataClass::Random));
+            Ok(lab.stream(32, writes)?.took.0 as f64 / count as f64)
+        };
+        let count = whole.bytes / PIECES / size;
+        for nth in 1..=PIECES {
+            found.add(self.name(), format!("collected {nth}"), piece(lab, count)?, 0.05);
+        }
+        lab.one(Command::Flush)?;
+        lab.idle(whole.rest(Rest::Long));
+        for nth in 1..=AFTER {
+            found.add(self.name(), format!("collected after a rest {nth}"), piece(lab, count / SHORTER)?, 0.08);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! An eighth of the full part written again after a short rest and after a long one: how fast a drive tidies up while it is left alone, and how large its cache
+//! is when it is full. And lone reads of what was moved meanwhile.
+
+use super::whole::{BURST_PIECES, Rest, in_pieces};
+use super::{Findings, Lab, Places, Plan, Probe};
+use trimtab_drive::Command;
+use trimtab_sim::target::TargetResult;
+use alloc::format;
+
+/// Lone reads.
+const READS: usize = 64;
+
+/// Bursts after rests.
+pub struct Recovery;
+
+impl Probe for Recovery {
+    fn name(&self) -> &'static str {
+        "recovery"
+    }
+
+    fn identifies(&self) -> &'static [&'static str] {
+        &["flash.slc_cache.size", "flash.slc_cache.when_full", "flash.nand.program_ns", "flash.nand.read_ns"]
+    }
+
+    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+        let Some(whole) = plan.whole else { return Ok(()) };
+        for (rest, name, from) in [(Rest::Short, "short", 4), (Rest::Long, "long", 8)] {
+            lab.idle(whole.rest(rest));
+            for (nth, ns) in (1..).zip(in_pieces(lab, whole.part(from, from + 2), BURST_PIECES)?) {
+                found.add(self.name(), format!("after a {name} rest {nth}"), ns, 0.06);
+            }
+            lab.one(Command::Flush)?;
+        }
+        lab.idle(whole.rest(Rest::Long));
+        let places = Places::new(plan, "moved", whole.part(0, 4), plan.small()).take(READS).map(Command::Read);
+        let stream = lab.stream(1, places)?;
+        found.add(self.name(), "read moved q1", stream.middle_ns(), 0.02);
+        Ok(())
+    }
+}

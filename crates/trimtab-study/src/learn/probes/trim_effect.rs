@@ -1,0 +1,90 @@
+//! The least TRIM that has an effect, and its alignment, from how fast the space is read afterwards: what is not mapped needs no flash.
+
+use super::{Findings, Lab, Plan, Probe};
+use trimtab_drive::{Command, Extent};
+use trimtab_sim::target::TargetResult;
+
+/// The longest that is tried, and the space for each try.
+const LONGEST: u64 = 1 << 20;
+
+/// TRIMs of growing length, and one that is not aligned.
+pub struct TrimEffect;
+
+impl Probe for TrimEffect {
+    fn name(&self) -> &'static str {
+        "trim effect"
+    }
+
+    fn identifies(&self) -> &'static [&'static str] {
+        &["flash.trim.bytes_min", "flash.trim.alignment_bytes", "flash.ftl.mapping_unit_bytes"]
+    }
+
+    fn is_of_trims(&self) -> bool {
+        true
+    }
+
+    fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
+        let (Some(mapped), Some(trimmed)) = (found.ns("read 4096 q1"), found.ns("trimmed read 4096 q1")) else { return Ok(()) };
+        // Where both are alike nothing can be told.
+        if plan.trims().is_none() || mapped < trimmed * 1.15 {
+            return Ok(());
+        }
+        let space = plan.part(4, 8);
+        let base = space.offset.next_multiple_of(LONGEST);
+        if base + 2 * LONGEST > space.offset + space.len {
+            return Ok(());
+        }
+        // In the middle of their ratio.
+        let look = Look { small: plan.small(), elsewhere: plan.part(0, 4), boundary_ns: libm::sqrt(mapped * trimmed) };
+        found.trim_least = look.least(lab, base)?;
+        if found.trim_least.is_some() {
+            found.trim_granularity = look.granularity(lab, base + LONGEST)?;
+        }
+        Ok(())
+    }
+}
+
+/// Looks whether there is something.
+struct Look {
+    small: u64,
+    /// Where nothing is trimmed.
+    elsewhere: Extent,
+    boundary_ns: f64,
+}
+
+impl Look {
+    fn sizes(&self) -> impl Iterator<Item = u64> {
+        core::iter::successors(Some(self.small), |size| Some(size * 2)).take_while(|size| *size <= LONGEST)
+    }
+
+    fn is_unmapped(&self, lab: &mut Lab<'_>, offset: u64) -> TargetResult<bool> {
+        // Not one after another, or the next would have been read ahead.
+        lab.one(Command::Read(Extent { offset: self.elsewhere.offset + offset % self.elsewhere.len, len: self.small }))?;
+        let took = lab.one(Command::Read(Extent { offset, len: self.small }))?;
+        Ok((took.0 as f64) < self.boundary_ns)
+    }
+
+    /// The longest TRIM in vain and the first that was not, upwards in one place: what was ignored is still mapped.
+    fn least(&self, lab: &mut Lab<'_>, base: u64) -> TargetResult<Option<(u64, u64)>> {
+        let mut in_vain = 0;
+        for size in self.sizes() {
+            lab.trim(&[Extent { offset: base, len: size }])?;
+            if self.is_unmapped(lab, base + size / 2 / self.small * self.small)? {
+                return Ok(Some((in_vain, size)));
+            }
+            in_vain = size;
+        }
+        Ok(None)
+    }
+
+    /// Where a TRIM that begins one block late takes effect at first.
+    fn granularity(&self, lab: &mut Lab<'_>, base: u64) -> TargetResult<Option<u64>> {
+        lab.trim(&[Extent { offset: base + self.small, len: LONGEST - self.small }])?;
+        for size in self.sizes().take_while(|size| *size < LONGEST) {
+            if self.is_unmapped(lab, base + size)? {
+                return Ok(Some(size));
+            }
+        }
+        Ok(None)
+    }
+}

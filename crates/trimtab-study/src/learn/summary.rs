@@ -1,0 +1,344 @@
+//! What an ensemble says of each figure.
+
+use super::Observation;
+use super::candidate::{Candidate, FIELDS, NUMBERS, at};
+use super::classes;
+use super::fit::whole::of as size;
+use super::fit::{Fitted, OF_THE_RIGHT_KIND};
+use super::probes::{self, Plan, Probe};
+use trimtab_drive::spec::twin::{Known, Parameter};
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+/// So much of what was not known has to be gone for a figure to count as measured; and for it to count as bounded.
+const MEASURED: f64 = 0.9;
+const BOUNDED: f64 = 0.3;
+
+/// What is known of every figure of the best candidate.
+#[must_use]
+pub fn parameters(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
+    let mut all: Vec<Parameter> =
+        (0..NUMBERS).filter(|number| fitted.best.kind.has(*number)).map(|number| of_number(fitted, plan, number)).collect();
+    if plan.reported.trim.is_none() {
+        all.retain(|one| !one.field.starts_with("flash.trim"));
+    }
+    all.extend(of_kinds(fitted, plan));
+    all.extend(of_hidden(fitted, plan));
+    if fitted.explained < OF_THEIR_OWN_MIN || !fitted.is_explained() {
+        bound(&mut all);
+    }
+    if fitted.misfit_of_all() > OF_THE_RIGHT_KIND {
+        bound(all.iter_mut().filter(|one| is_of_the_flash(&one.field)));
+    }
+    all
+}
+
+/// Whether another arrangement of dies and rows would have another value there.
+fn is_of_the_flash(field: &str) -> bool {
+    ["flash.nand.", "flash.slc_cache.", "flash.geometry.", "flash.write_cache.", SPARE, MAP].iter().any(|part| field.starts_with(part))
+}
+
+/// Calls nothing measured any more: figures bound it at best.
+pub fn bound<'a>(parameters: impl IntoIterator<Item = &'a mut Parameter>) {
+    for one in parameters.into_iter().filter(|one| one.known == Known::Measured) {
+        one.known = Known::Bounded;
+    }
+}
+
+fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
+    let value = |candidate: &Candidate| libm::round(candidate.number(number)) as u64;
+    let same = fitted.members.iter().filter(|member| member.kind.has(number));
+    let (low, high) = bounds(same.map(value).collect(), value(&fitted.best));
+    let nearly = nearly_as_good(fitted).iter().filter(|other| other.kind.has(number)).map(value);
+    let (low, high) = nearly.fold((low, high), |(low, high), other| (low.min(other), high.max(other)));
+    let known = known(fitted.learned[number].min(told_by(low, high, classes::priors(&plan.reported)[number].sigma)));
+    let (low, known) = of_cost(FIELDS[number], (low, high), known);
+    let may_be_none = match number {
+        at::FLUSH => !tells_flushes(plan, fitted),
+        at::STORED => is_a_block(high, plan.reported.logical_block_bytes, fitted.best.kind.unit_bytes),
+        _ => false,
+    };
+    let (low, known) = if may_be_none && known != Known::Typical { (0, Known::Bounded) } else { (low, known) };
+    Parameter {
+        field: FIELDS[number].to_string(),
+        estimate: value(&fitted.best),
+        low,
+        high,
+        known,
+        source: source(known, FIELDS[number], plan),
+    }
+}
+
+/// Where more is left of the figures, the drive is not one that the model can show, and what speaks for a kind of drives may be what is left.
+const LEFT_OVER: f64 = 0.1;
+
+/// Kinds that explain the figures nearly as well as the best, where that does not explain them to the end.
+fn nearly_as_good(fitted: &Fitted) -> &[Candidate] {
+    if fitted.misfit > LEFT_OVER { &fitted.kinds } else { &[] }
+}
+
+/// With fewer members that are drives of their own there is no interval to speak of, and nothing that is measured; as where no drive explains the figures.
+const OF_THEIR_OWN_MIN: u32 = 8;
+/// A cost of a TRIM that is known no better than that is as good as nothing beside the others: it may be none.
+const MAY_BE_NONE: u64 = 4;
+
+/// The least of a figure, and how it is known: what a TRIM costs besides more than that is only known to be no more.
+fn of_cost(field: &str, (low, high): (u64, u64), known: Known) -> (u64, Known) {
+    if field.starts_with("flash.trim.") && known != Known::Typical && high > MAY_BE_NONE * low { (0, Known::Bounded) } else { (low, known) }
+}
+
+/// Whether what a flush takes shows: beneath a filesystem that writes a log before it, it may all be the log's; and where the program that it waits for is not known for
+/// itself, only the sum shows.
+fn tells_flushes(plan: &Plan, fitted: &Fitted) -> bool {
+    let program = if fitted.best.kind.slc { at::SLC_PROGRAM } else { at::PROGRAM };
+    plan.reach.flushes && (fitted.best.kind.protected || fitted.learned[program] >= MEASURED)
+}
+
+/// Whether what is stored of zeros, in per mille, is no more than one block of a mapping unit: whole blocks are stored, and what takes less shows as one.
+const fn is_a_block(stored: u64, block_bytes: u32, unit_bytes: u64) -> bool {
+    let of_a_block = 1000 * block_bytes as u64 / unit_bytes;
+    stored <= of_a_block + of_a_block / 10
+}
+
+/// Nine of ten lie within so many standard deviations.
+const NINE_OF_TEN: f64 = 1.645;
+
+/// The share of what was not known that is gone where nine of ten members lie between `low` and `high`. What one kind of drive knows sharply, two kinds that both explain
+/// the figures may not.
+fn told_by(low: u64, high: u64, sigma: f64) -> f64 {
+    let left = libm::log(high.max(1) as f64 / low.max(1) as f64) / (2.0 * NINE_OF_TEN * sigma);
+    1.0 - left * left
+}
+
+/// Where nineteen of twenty lie above, and below.
+fn bounds(mut values: Vec<u64>, estimate: u64) -> (u64, u64) {
+    values.sort_unstable();
+    let at = |share: usize| values.get((values.len().saturating_sub(1)) * share / 100).copied().unwrap_or(estimate);
+    (at(5).min(estimate), at(95).max(estimate))
+}
+
+/// Whether a probe says something of a field.
+fn is_about(probe: &dyn Probe, field: &str) -> bool {
+    probe.identifies().iter().any(|about| field.strip_prefix(about).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+}
+
+/// How many times the figures of the probes that tell a field are what the best drive shows, or the other way round, where no drive explains them; else 1.
+fn unexplained(odd: &[(Observation, f64)], field: &str) -> f64 {
+    let of_it = odd.iter().filter(|(one, _)| probes::every().any(|probe| probe.name() == one.probe && is_about(probe, field)));
+    of_it.map(|(one, shown)| (one.value_ns / shown).max(shown / one.value_ns)).fold(1.0, f64::max)
+}
+
+/// The probes that say something of a field.
+fn source(known: Known, field: &str, plan: &Plan) -> String {
+    let names: Vec<&str> = probes::all_of(plan).filter(|probe| is_about(*probe, field)).map(|probe| probe.name()).collect();
+    if known != Known::Typical && !names.is_empty() {
+        return names.join(", ");
+    }
+    // A probe that another budget has, or another way to the drive.
+    match probes::every().find(|probe| names.is_empty() && is_about(*probe, field)) {
+        Some(probe) => format!("the class (the probe '{}' would tell)", probe.name()),
+        None => "the class".to_string(),
+    }
+}
+
+/// What is of one kind or another: measured where all members agree.
+fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
+    type Of = fn(&Candidate) -> u64;
+    let kinds: [(&str, Of); 8] = [
+        ("flash.geometry.channels", |one| one.kind.channels.into()),
+        ("flash.geometry.dies_per_channel", |one| one.kind.dies_per_channel.into()),
+        ("flash.geometry.planes", |one| one.kind.planes.into()),
+        ("flash.geometry.page_bytes", |one| one.kind.page_bytes),
+        ("flash.ftl.mapping_unit_bytes", |one| one.kind.unit_bytes),
+        ("flash.trim.bytes_min", |one| one.kind.trim_bytes_min),
+        ("flash.trim.alignment_bytes", |one| one.kind.trim_alignment_bytes),
+        ("flash.trim.queued", |one| one.kind.trim_queued.into()),
+    ];
+    let all = kinds.into_iter().filter(|(field, _)| plan.reported.trim.is_some() || !field.starts_with("flash.trim"));
+    all.map(|(field, of)| {
+        let (low, high) = bounds(fitted.members.iter().map(of).collect(), of(&fitted.best));
+        let nearly = nearly_as_good(fitted).iter().map(of);
+        let (low, high) = nearly.fold((low, high), |(low, high), other| (low.min(other), high.max(other)));
+        let (low, high) =
+            of_a_row(field, fitted, !plan.reported.full_duplex).map_or((low, high), |(least, most)| (low.min(least), high.max(most)));
+        let (low, high) = hidden(field, &Hides::of(&fitted.best), (low, high));
+        let told = !source(Known::Bounded, field, plan).starts_with("the class");
+        let known = if told && low == high && !field.starts_with("flash.geometry") { Known::Measured } else { Known::Bounded };
+        let known = if told { known } else { Known::Typical };
+        Parameter { field: field.to_string(), estimate: of(&fitted.best), low, high, known, source: source(known, field, plan) }
+    })
+    .collect()
+}
+
+/// What hides something else.
+#[derive(Clone, Copy)]
+struct Hides {
+    /// Dies, where the link is no faster than the channels: how they are shared among channels does not show then.
+    dies: Option<u64>,
+    /// The alignment of TRIMs, where nothing less is known to be ignored: what is shorter has no effect for that reason alone.
+    alignment: u64,
+}
+
+/// A link that is faster than all channels by no more than this hides how many there are.
+const LINK_HIDES: f64 = 1.1;
+
+impl Hides {
+    fn of(best: &Candidate) -> Self {
+        let channels = f64::from(best.kind.channels) * best.number(at::CHANNEL);
+        let kind = &best.kind;
+        Self {
+            dies: (best.number(at::RATE) < LINK_HIDES * channels).then_some(kind.dies().into()),
+            alignment: if kind.trim_bytes_min == 0 { kind.trim_alignment_bytes } else { 0 },
+        }
+    }
+}
+
+/// The range of a figure, and what is the same behind what hides it.
+fn hidden(field: &str, hides: &Hides, (low, high): (u64, u64)) -> (u64, u64) {
+    match (field, hides.dies) {
+        ("flash.geometry.channels", Some(dies)) => (low, high.max(dies)),
+        ("flash.geometry.dies_per_channel", Some(_)) => (1, high),
+        ("flash.trim.bytes_min", _) => (low, high.max(hides.alignment)),
+        _ => (low, high),
+    }
+}
+
+/// Planes and pages of the rows that members have: what a die programs at once shows, and not how it is divided.
+fn of_a_row(field: &str, fitted: &Fitted, sata: bool) -> Option<(u64, u64)> {
+    let rows = || fitted.members.iter().chain([&fitted.best]).chain(nearly_as_good(fitted)).map(|one| one.kind.row_bytes());
+    let (least, most) = (rows().min()?, rows().max()?);
+    let page_min = if sata { 4 << 10 } else { 16 << 10 };
+    match field {
+        "flash.geometry.page_bytes" => Some(((least / PLANES_MAX).max(page_min).min(least), most.min(16 << 10))),
+        "flash.geometry.planes" => Some(((least >> 14).max(1), (most / page_min).clamp(1, PLANES_MAX))),
+        _ => None,
+    }
+}
+
+/// Planes of a die, at most.
+const PLANES_MAX: u64 = 4;
+
+/// What stands for the share of spare space, which is no field of its own.
+const SPARE: &str = "flash.over_provisioning_permille";
+
+/// Memory for the map, where not all of it is there.
+const MAP: &str = "flash.ftl.mapping_cache_bytes";
+
+/// What is drawn where no probe has gone over the whole drive; what such probes found, where they have.
+fn of_hidden(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
+    let capacity = u128::from(plan.reported.capacity_bytes);
+    let bytes = move |ppm: u32| (capacity * u128::from(ppm) / 1_000_000) as u64;
+    let mut all = alloc::vec![
+        drawn(fitted, plan, "flash.geometry.bits_per_cell", None, |one| one.hidden.bits_per_cell.into()),
+        drawn(fitted, plan, "flash.nand.erase_ns", Some(size::ERASE), |one| one.hidden.erase_ns),
+        drawn(fitted, plan, SPARE, Some(size::SPARE), |one| one.hidden.over_provisioning_permille.into()),
+    ];
+    if fitted.best.hidden.map_ppm > 0 {
+        let memory = |one: &Candidate| one.map_bytes(plan.reported.capacity_bytes).unwrap_or(0);
+        all.push(drawn(fitted, plan, MAP, Some(size::MAP), memory));
+    }
+    let (least, most) = fitted.best.hidden.slc_ppm;
+    if !fitted.best.kind.slc {
+        return all;
+    }
+    if least == most {
+        all.push(drawn(fitted, plan, "flash.slc_cache.size.fixed.bytes", Some(size::SLC_LEAST), |one| bytes(one.hidden.slc_ppm.1)));
+    } else {
+        all.push(drawn(fitted, plan, "flash.slc_cache.size.dynamic.bytes_min", Some(size::SLC_LEAST), |one| bytes(one.hidden.slc_ppm.0)));
+        all.push(drawn(fitted, plan, "flash.slc_cache.size.dynamic.bytes_max", Some(size::SLC_MORE), |one| bytes(one.hidden.slc_ppm.1)));
+    }
+    all
+}
+
+fn drawn(fitted: &Fitted, plan: &Plan, field: &str, size: Option<usize>, of: impl Fn(&Candidate) -> u64) -> Parameter {
+    let like = |member: &&Candidate| match field {
+        MAP => member.hidden.map_ppm > 0,
+        _ => !field.starts_with("flash.slc_cache") || member.kind.slc,
+    };
+    let (low, high) = bounds(fitted.members.iter().filter(like).map(&of).collect(), of(&fitted.best));
+    // Erasure goes with how many pages a block has, on which members differ.
+    let learned =
+        fitted.whole.zip(size).map_or(0.0, |(whole, size)| whole.learned[size].min(told_by(low, high, classes::sizes()[size].sigma)));
+    // Where the very figures that tell it are not explained, it stands for something else that the drive has and the twin has not.
+    let off = unexplained(&fitted.odd, field);
+    let (low, high) = (libm::round(low as f64 / off) as u64, libm::round(high as f64 * off) as u64);
+    let known = match known(learned) {
+        Known::Measured if off > 1.0 => Known::Bounded,
+        known => known,
+    };
+    let of_a_full_drive = field == SPARE || field == MAP || field.starts_with("flash.slc_cache");
+    let source = match (known, of_a_full_drive) {
+        (Known::Typical, true) if fitted.whole.is_some() => "the class: writing over the drive told little of it".to_string(),
+        (Known::Typical, true) => "the class: shows only once the drive has been written over".to_string(),
+        (Known::Typical, false) => "the class: not to be told from outside in minutes".to_string(),
+        _ => source(known, field, plan),
+    };
+    Parameter { field: field.to_string(), estimate: of(&fitted.best), low, high, known, source }
+}
+
+const fn known(learned: f64) -> Known {
+    match learned {
+        share if share >= MEASURED => Known::Measured,
+        share if share >= BOUNDED => Known::Bounded,
+        _ => Known::Typical,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_that_may_be_none_is_at_most_something() {
+        assert_eq!(of_cost("flash.trim.gb_ns", (42_000, 1_310_000), Known::Bounded), (0, Known::Bounded));
+        assert_eq!(of_cost("flash.trim.range_ns", (4, 24), Known::Measured), (0, Known::Bounded));
+        assert_eq!(of_cost("flash.trim.command_ns", (50_000, 54_000), Known::Measured), (50_000, Known::Measured));
+        assert_eq!(
+            of_cost("flash.trim.command_ns", (1000, 54_000), Known::Typical),
+            (1000, Known::Typical),
+            "of the class, not of the drive"
+        );
+        assert_eq!(of_cost("flash.nand.read_ns", (1000, 54_000), Known::Bounded), (1000, Known::Bounded));
+    }
+
+    /// By hand: 512 of 4,096 bytes are 125 per mille, of 16,384 they are 31. Seen: 124 per mille were called measured of drives that store 20.
+    #[test]
+    fn what_is_stored_in_less_than_a_block_is_not_told() {
+        assert!(is_a_block(125, 512, 4096) && is_a_block(31, 512, 16_384));
+        assert!(!is_a_block(250, 512, 4096) && !is_a_block(125, 512, 16_384));
+    }
+
+    /// Random writes that take 180 µs where the twin takes 120 µs: what they tell may be half as much again, or less; what they do not tell is as it was.
+    #[test]
+    fn what_is_told_by_figures_that_nothing_explains_is_less_certain() {
+        let one = |probe, value_ns| (Observation { name: "x".to_string(), probe, value_ns, sigma: 0.05 }, 120_000.0);
+        let odd = [one("collection", 180_000.0), one("collection", 100_000.0)];
+        assert!((unexplained(&odd, SPARE) - 1.5).abs() < 1e-12);
+        assert_eq!((unexplained(&odd, "flash.nand.read_ns"), unexplained(&[], SPARE)), (1.0, 1.0));
+    }
+
+    /// A link of 6.5 GB/s behind 4 channels of 1.62 GB/s and 64 dies, where 16 channels would show the same; TRIMs aligned to 64 KiB.
+    #[test]
+    fn what_is_hidden_reaches_as_far_as_it_would_show_the_same() {
+        let hides = Hides { dies: Some(64), alignment: 65_536 };
+        assert_eq!(hidden("flash.geometry.channels", &hides, (4, 4)), (4, 64));
+        assert_eq!(hidden("flash.geometry.dies_per_channel", &hides, (16, 16)), (1, 16));
+        assert_eq!(hidden("flash.trim.bytes_min", &hides, (0, 0)), (0, 65_536));
+        let shows = Hides { dies: None, alignment: 0 };
+        for field in ["flash.geometry.channels", "flash.geometry.dies_per_channel", "flash.trim.bytes_min"] {
+            assert_eq!(hidden(field, &shows, (4, 4)), (4, 4), "{field}");
+        }
+    }
+
+    /// By hand: a class with a standard deviation of 0.5 has nine of ten within a factor of exp(1.645) = 5.18 in all.
+    #[test]
+    fn what_members_differ_in_is_not_measured() {
+        assert_eq!(known(told_by(1000, 1000, 0.5)), Known::Measured);
+        assert_eq!(known(told_by(1000, 1650, 0.5)), Known::Measured, "0.50 of 1.645: 91 % are gone");
+        assert_eq!(known(told_by(1000, 1750, 0.5)), Known::Bounded, "0.56 of 1.645: 88 %");
+        assert_eq!(known(told_by(1487, 3110, 0.5)), Known::Bounded);
+        assert_eq!(known(told_by(1000, 4500, 0.5)), Known::Typical);
+        assert_eq!(known(told_by(0, 0, 2.0)), Known::Measured);
+    }
+}

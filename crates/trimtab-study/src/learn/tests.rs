@@ -1,0 +1,472 @@
+use super::candidate::{Candidate, at};
+use super::fit::{self, Fitted, OneByOne};
+use super::lab::Lab;
+use super::predict::{self, Figure, Prediction, Unexplained, What};
+use super::probes::Probe as _;
+use super::probes::whole::{self, Whole};
+use super::probes::{self, Findings, Plan};
+use super::{Budget, Observer, Reported, invert, summary};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::model;
+use trimtab_drive::spec::twin::Known;
+use trimtab_drive::spec::{
+    Compression, DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, SlcCache, SlcFull, SlcSize, Trim, WriteCache,
+};
+use trimtab_drive::{Command, Extent};
+use crate::study::small::Small;
+use trimtab_sim::target::drive::DriveTarget;
+use alloc::format;
+
+/// Nothing about it is what such drives mostly have. TRIMs are dear by the range.
+fn drive(change: impl FnOnce(&mut Flash)) -> DriveSpec {
+    let capacity_bytes = 4 << 30;
+    let geometry = Geometry { channels: 4, dies_per_channel: 2, superblock_dies: 8, pages_per_block: 128, ..Geometry::default() };
+    let mut flash = Flash {
+        geometry: geometry.with_over_provisioning(capacity_bytes, 120),
+        nand: NandTiming { read_ns: 83_000, program_ns: 1_370_000, channel_bytes_per_s: 310_000_000, ..NandTiming::default() },
+        write_cache: WriteCache { bytes: 2 << 20, flush_ns: 230_000, ..WriteCache::default() },
+        trim: Trim { command_ns: 410_000, range_ns: 93_000, unit_ns: 55, gb_ns: 2_900_000, bytes_min: 16 << 10, ..Trim::default() },
+        ..Flash::default()
+    };
+    flash.ftl.mapping_unit_bytes = 8192;
+    change(&mut flash);
+    let interface = Interface { rate_bytes_per_s: 430_000_000, command_overhead_ns: 7_700, latency_ns: 41_000, ..Interface::default() };
+    DriveSpec {
+        name: "x".into(),
+        description: "x".into(),
+        capacity_bytes,
+        logical_block_bytes: 512,
+        interface,
+        medium: Medium::Flash(flash),
+    }
+}
+
+fn plan(spec: &DriveSpec, budget: Budget) -> Plan {
+    Plan::new(budget, Reported::of(spec).unwrap(), 96 << 20, 1).unwrap()
+}
+
+fn probed(spec: &DriveSpec, plan: &Plan) -> (Findings, DriveTarget<alloc::boxed::Box<dyn model::Model>>) {
+    let mut target = DriveTarget::new(model::build(spec, 1).unwrap(), probes::DEPTH_MAX);
+    let mut lab = Lab::new(&mut target);
+    probes::there_already(&mut lab, plan).unwrap();
+    let found = probes::run(&mut lab, plan, &mut ()).unwrap();
+    (found, target)
+}
+
+fn learned(spec: &DriveSpec, plan: &Plan) -> Fitted {
+    fit::fit(&probed(spec, plan).0, plan, &OneByOne, &mut ()).unwrap()
+}
+
+/// What the documentation of the model says that commands take, worked out by hand.
+#[test]
+fn the_probes_find_what_arithmetic_says() {
+    let spec = drive(|_| {});
+    let found = probed(&spec, &plan(&spec, Budget::Small)).0;
+    let host = 7_700.0 + 41_000.0;
+    let link = |bytes: f64| bytes / 0.43;
+    let trim = |ranges: f64, units: f64, bytes: f64| host + 410_000.0 + ranges * 93_000.0 + units * 55.0 + bytes * 2.9e-3;
+    let short = 65_536.0;
+    for (name, expected_ns) in [
+        ("trimmed read 4096 q1", host + link(4096.0)),
+        ("trimmed read 524288 q1", host + link(524_288.0)),
+        ("trimmed read block deep", 7_700.0),
+        ("read 4096 q1", host + 83_000.0 + 8192.0 / 0.31 + link(4096.0)),
+        ("trim one", trim(1.0, 8.0, short)),
+        ("trim one again", trim(1.0, 0.0, short)),
+        ("trim few", trim(8.0, 64.0, 8.0 * short)),
+        ("trim few again", trim(8.0, 0.0, 8.0 * short)),
+        ("trim long", trim(1.0, 256.0, 2_097_152.0)),
+        ("write 65536 q1", host + link(65_536.0)),
+    ] {
+        let value = found.ns(name).unwrap_or_else(|| panic!("no {name}"));
+        assert!((value / expected_ns - 1.0).abs() < 0.01, "{name}: {value}, {expected_ns} by arithmetic");
+    }
+    // Eight dies program 32 KiB each in 1.37 ms: 5.2 ns a byte, and a flush waits for one program.
+    let rate = found.ns("burst 33554432").unwrap();
+    assert!((rate / (1_370_000.0 / (8.0 * 32_768.0)) - 1.0).abs() < 0.02, "{rate}");
+    assert_eq!((found.trim_least, found.trim_granularity), (Some((8192, 16384)), Some(8192)));
+    // What is shorter than a mapping unit takes as long to write as one.
+    assert_eq!(invert::unit_written(&found), Some(8192));
+}
+
+/// A flush that is free leaves 2 MiB to be programmed in 11 ms. Reads beside TRIMs that hold up nobody take what four reads at once take at most.
+#[test]
+fn reads_beside_queued_trims_meet_no_write_that_was_flushed() {
+    let spec = drive(|flash| {
+        flash.write_cache.power_loss_protection = true;
+        flash.trim = Trim { queued: true, command_ns: 10_000, range_ns: 1000, unit_ns: 0, gb_ns: 0, ..flash.trim.clone() };
+    });
+    let found = probed(&spec, &plan(&spec, Budget::Small)).0;
+    let lone = 7_700.0 + 41_000.0 + 83_000.0 + 8192.0 / 0.31 + 4096.0 / 0.43;
+    for name in ["reads beside trim many", "reads beside trim all"] {
+        let beside = found.ns(name).unwrap();
+        assert!((lone..4.0 * lone).contains(&beside), "{name}: {beside}, {lone} alone");
+    }
+}
+
+#[test]
+fn no_more_is_written_than_was_allowed_and_reads_write_nothing() {
+    for (budget, limit) in [(Budget::Small, 24 << 20), (Budget::Small, 96 << 20), (Budget::Small, 1 << 30), (Budget::Reads, 0)] {
+        let spec = drive(|_| {});
+        let plan = Plan::new(budget, Reported::of(&spec).unwrap(), limit, 1).unwrap();
+        let (found, target) = probed(&spec, &plan);
+        // By the drive's own count. What a drive in use would hold already is put there first.
+        let there = if budget == Budget::Reads { plan.area } else { 0 };
+        let written = target.drive().written().0 - there;
+        assert_eq!(written, found.written);
+        assert!(written <= limit, "{written} of {limit}");
+        assert_eq!(budget == Budget::Reads, written == 0);
+    }
+    let spec = drive(|_| {});
+    assert_eq!(Plan::new(Budget::Small, Reported::of(&spec).unwrap(), (24 << 20) - 1, 1), None);
+    assert_eq!(Plan::write_limit(120_000_000_000), 1_200_000_000);
+    assert_eq!(Plan::write_limit(2_000_000_000_000), 4_000_000_000);
+}
+
+#[test]
+fn a_drive_that_is_unlike_its_class_is_found_again() {
+    let spec = drive(|_| {});
+    let plan = plan(&spec, Budget::Small);
+    let fitted = learned(&spec, &plan);
+    let kind = fitted.best.kind;
+    assert_eq!((kind.unit_bytes, kind.trim_bytes_min, kind.trim_queued, kind.slc, kind.compresses), (8192, 16384, false, false, false));
+    for (number, value, within) in [
+        (at::RATE, 430e6, 0.02),
+        (at::OVERHEAD, 7700.0, 0.02),
+        (at::LATENCY, 41e3, 0.03),
+        (at::READ, 83e3, 0.08),
+        (at::PROGRAM, 1.37e6, 0.05),
+        (at::CACHE, (2 << 20) as f64, 0.15),
+        (at::TRIM_COMMAND, 410e3, 0.1),
+        (at::TRIM_RANGE, 93e3, 0.1),
+        (at::TRIM_UNIT, 55.0, 0.1),
+        (at::TRIM_GB, 2.9e6, 0.1),
+    ] {
+        let off = fitted.best.number(number) / value - 1.0;
+        assert!(off.abs() < within, "{}: {}, {value} in truth", super::candidate::FIELDS[number], fitted.best.number(number));
+    }
+    assert_eq!(fitted.members.len(), fit::MEMBERS);
+    assert!(fitted.misfit < 1.0, "{}", fitted.misfit);
+    let parameters = summary::parameters(&fitted, &plan);
+    let of = |field: &str| parameters.iter().find(|one| one.field == field).unwrap();
+    assert_eq!((of("flash.trim.range_ns").known, of("flash.nand.erase_ns").known), (Known::Measured, Known::Typical));
+    for one in &parameters {
+        assert!(one.low <= one.estimate && one.estimate <= one.high, "{one:?}");
+    }
+    // A filesystem that writes a log before each flush may have all that a flush took.
+    let logged = Plan { reach: probes::Reach { flushes: false, ..plan.reach }, ..plan };
+    let flush = |plan: &Plan| summary::parameters(&fitted, plan).into_iter().find(|one| one.field == "flash.write_cache.flush_ns").unwrap();
+    assert_eq!((flush(&plan).known, flush(&logged).known, flush(&logged).low), (Known::Measured, Known::Bounded, 0));
+    // Once more, and all is the same.
+    let again = learned(&spec, &plan);
+    assert_eq!((again.best, again.members), (fitted.best, fitted.members));
+}
+
+/// The link brings 90 MB a second and eight dies program 191 (32 KiB each in 1.37 ms), so that no rate of writes shows compression; what is read has less to come over
+/// a channel. Pages of three bits are of three kinds: a twin need not be sure of that, but may not rule it out.
+#[test]
+fn compression_is_found_where_no_rate_of_writes_shows_it() {
+    let mut spec = drive(|flash| {
+        flash.compression = Some(Compression { stored_permille_min: 250, granularity_bytes: 512, engine_bytes_per_s: 0 });
+        flash.geometry.bits_per_cell = 3;
+        flash.geometry.pages_per_block = 192;
+        flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 120);
+        flash.nand.read_spread_permille = 300;
+        flash.nand.channel_bytes_per_s = 150_000_000;
+    });
+    spec.interface.rate_bytes_per_s = 90_000_000;
+    let plan = plan(&spec, Budget::Small);
+    let found = probed(&spec, &plan).0;
+    let written = found.ns("write zeros").unwrap() / found.ns("write random").unwrap();
+    assert!((written - 1.0).abs() < 0.01, "{written}");
+    let fitted = learned(&spec, &plan);
+    assert!(fitted.best.kind.compresses, "{:?}", fitted.best.kind);
+    let parameters = summary::parameters(&fitted, &plan);
+    let stored = parameters.iter().find(|one| one.field == "flash.compression.stored_permille_min").unwrap();
+    assert!(stored.low <= 250 && stored.high >= 250, "{stored:?}");
+    let like = |one: &&Candidate| one.kind.compresses && one.hidden.bits_per_cell == 3;
+    let like = fitted.members.iter().filter(like).count();
+    assert!(like >= 6, "{like} of {} are as the drive is", fitted.members.len());
+}
+
+/// What probes of a whole drive find is what arithmetic says of it, and they write no more than they say.
+#[test]
+fn a_whole_drive_shows_its_cache_and_what_is_behind_it() {
+    // An eighth of the drive with one bit a cell; the eight dies write rows of 32 KiB in 0.3 ms there, and in 1.37 ms behind it.
+    let slc = SlcCache {
+        size: SlcSize::Fixed { bytes: 1 << 27 },
+        program_ns: 300_000,
+        read_ns: 20_000,
+        when_full: SlcFull::WriteDirect,
+        idle_fold_ns: Some(2_000_000_000),
+    };
+    let mut spec = drive(|flash| flash.slc_cache = Some(slc));
+    spec.capacity_bytes = 1 << 30;
+    spec.interface.rate_bytes_per_s = 2_000_000_000;
+    if let Medium::Flash(flash) = &mut spec.medium {
+        flash.ftl.mapping_unit_bytes = 4096;
+        flash.nand.channel_bytes_per_s = 2_000_000_000;
+        flash.geometry.pages_per_block = 24;
+        flash.geometry = flash.geometry.clone().with_over_provisioning(1 << 30, 600);
+    }
+    let whole = Whole::all(spec.capacity_bytes);
+    let plan = Plan { whole: Some(whole), ..Plan::new(Budget::Full, Reported::of(&spec).unwrap(), 96 << 20, 1).unwrap() };
+    let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
+    let found = probes::run_whole(&mut Lab::new(&mut target), &plan, &mut ()).unwrap();
+    assert_eq!(target.drive().written().0, found.written);
+    assert!(found.written <= whole.written_max() && found.written > 2 * whole.bytes, "{}", found.written);
+    let row = 8.0 * 32_768.0;
+    for (name, expected_ns) in [("fill 2", 0.3e6 / row), ("fill 3", 0.3e6 / row), ("fill 6", 1.37e6 / row), ("fill 32", 1.37e6 / row)] {
+        let value = found.ns(name).unwrap();
+        assert!((value / expected_ns - 1.0).abs() < 0.1, "{name}: {value}, {expected_ns} by arithmetic");
+    }
+    // After a long rest all of it is there again, which is as much as an eighth of the drive; after a short one it is not.
+    let fast = |rest: &str| (1..=10).filter(|nth| found.ns(&format!("after a {rest} rest {nth}")).unwrap() < 0.7e6 / row).count();
+    assert!(fast("long") >= 9, "{}", fast("long"));
+    assert!(fast("short") < 5, "{}", fast("short"));
+    // Where there is spare space a random write is one write; later it is more.
+    let (first, last) = (found.ns("collected 2").unwrap(), found.ns("collected 16").unwrap());
+    assert!(last > 1.2 * first, "{first} {last}");
+}
+
+/// What the probes of the whole drive find on one of 1 GiB with the proportions of `spec`.
+fn probed_whole(spec: &DriveSpec, plan: &Plan) -> Findings {
+    let small = Small::of(spec, whole::SIZE).unwrap().spec;
+    let mut target = DriveTarget::new(model::build(&small, 2).unwrap(), probes::DEPTH_MAX);
+    let at_that_size = Plan { whole: Some(plan.whole.unwrap().on(small.capacity_bytes)), ..*plan };
+    probes::run_whole(&mut Lab::new(&mut target), &at_that_size, &mut ()).unwrap()
+}
+
+/// Spare space, which no probe of a small part tells, is found on a drive that is written over; it is said how each is known. Where another kind was taken for
+/// what the small probes show, four times the dies that take four times as long, the whole drive tells that it is not.
+#[test]
+fn spare_space_and_the_kind_are_found_where_the_whole_drive_is_written_over() {
+    let spec = drive(|flash| flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 210));
+    let mut plan = Plan::new(Budget::Full, Reported::of(&spec).unwrap(), 96 << 20, 1).unwrap();
+    let part = probed(&spec, &plan).0;
+    let before = fit::fit(&part, &plan, &OneByOne, &mut ()).unwrap();
+    plan.whole = Some(Whole::all(spec.capacity_bytes));
+    let found = probed_whole(&spec, &plan);
+    let mut mistaken = before.clone();
+    mistaken.best.kind.dies_per_channel *= 4;
+    mistaken.best.logs[at::PROGRAM] += 2.0 * core::f64::consts::LN_2;
+    let after = fit::whole::refine(&mistaken, (&part, &found), &plan, &OneByOne, &mut ()).unwrap();
+    assert_eq!((after.best.kind.dies(), after.best.kind.row_bytes()), (before.best.kind.dies(), before.best.kind.row_bytes()));
+    assert!(after.whole.unwrap().misfit < 0.1, "{:?}", after.whole);
+    let spare = after.best.hidden.over_provisioning_permille;
+    assert!((195..=225).contains(&spare), "{spare}");
+    let of = |fitted: &Fitted| {
+        let all = summary::parameters(fitted, &plan);
+        all.into_iter().find(|one| one.field == "flash.over_provisioning_permille").unwrap()
+    };
+    assert_eq!((of(&before).known, of(&after).known, of(&after).source.as_str()), (Known::Typical, Known::Measured, "collection"));
+    assert!(of(&after).low <= 210 && of(&after).high >= 210, "{:?}", of(&after));
+}
+
+/// By hand: with half of the map in memory every second lone read anywhere waits for a page of the map, which is read and crosses the channel; those of a
+/// 64th part wait once for each of its few pages. Asked twice, as pages of the map that were changed are written first.
+#[test]
+fn reads_of_a_whole_drive_wait_for_the_map_as_arithmetic_says() {
+    let spec = drive(|flash| flash.ftl.mapping_cache_bytes = Some(1 << 20));
+    let flash = spec.flash().unwrap();
+    let map_bytes = spec.capacity_bytes / flash.ftl.mapping_unit_bytes * 4;
+    let plan = Plan { whole: Some(Whole::all(spec.capacity_bytes)), ..plan(&spec, Budget::Full) };
+    let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
+    let mut lab = Lab::new(&mut target);
+    lab.stream(4, (0..spec.capacity_bytes >> 20).map(|nth| Command::Write(Extent { offset: nth << 20, len: 1 << 20 }, DataClass::Random)))
+        .unwrap();
+    let mut found = || {
+        let mut found = probes::Findings::default();
+        probes::map::Map.run(&mut lab, &plan, &mut found).unwrap();
+        found
+    };
+    let (_, found) = (found(), found());
+    let waits = found.ns("read in 1/1 q1").unwrap() - found.ns("read in 1/64 q1").unwrap();
+    let page = flash.geometry.page_bytes;
+    let lookup = flash.nand.read_ns as f64 + page as f64 * 1e9 / flash.nand.channel_bytes_per_s as f64;
+    let once = (map_bytes / 64).div_ceil(page) as f64 / 192.0;
+    let expected = lookup * (1.0 - (1 << 20) as f64 / map_bytes as f64 - once);
+    assert!((waits / expected - 1.0).abs() < 0.15, "{waits} for {expected}");
+}
+
+/// What one budget cannot tell it does not claim to have measured.
+#[test]
+fn reads_tell_nothing_of_writes_and_trims() {
+    let spec = drive(|_| {});
+    let plan = plan(&spec, Budget::Reads);
+    let fitted = learned(&spec, &plan);
+    for one in summary::parameters(&fitted, &plan) {
+        let about = ["flash.trim", "flash.write_cache", "flash.nand.program_ns", "interface.write_overhead_ns", "flash.ftl"];
+        if about.iter().any(|field| one.field.starts_with(field)) {
+            assert_eq!((one.known, one.source.starts_with("the class")), (Known::Typical, true), "{one:?}");
+        }
+    }
+    assert!((fitted.best.number(at::RATE) / 430e6 - 1.0).abs() < 0.1, "{}", fitted.best.number(at::RATE));
+}
+
+/// Nothing is written that was not counted before, and reads alone take what arithmetic says.
+#[test]
+fn workloads_for_a_drive_that_is_there_write_no_more_than_they_say() {
+    for writes in [false, true] {
+        let area = predict::Area { bytes: 16 << 20, writes, rest: trimtab_drive::units::Nanos::from_secs(1) };
+        let mut target = DriveTarget::new(model::build(&drive(|_| {}), 1).unwrap(), probes::DEPTH_MAX);
+        let shown = area.run(&mut Lab::new(&mut target), 5).unwrap();
+        let written = target.drive().written().0;
+        assert!(written <= area.written_max() && (written > 0) == writes, "{written} of {}", area.written_max());
+        assert_eq!(shown.len(), if writes { 21 } else { 9 });
+        if !writes {
+            // Nothing is mapped: 32 KiB over the link one after another, with the command processor working ahead.
+            let link = 32_768.0 / 0.43;
+            let rate = shown.iter().find(|one| one.workload == "reads of 32 KiB, 4 in flight" && one.what == What::Rate).unwrap().value;
+            assert!((1e9 / rate / link - 1.0).abs() < 0.02, "{}, {link}", 1e9 / rate);
+        }
+    }
+}
+
+/// A drive that is there is measured in rounds, and members of a twin predict one.
+#[test]
+fn every_round_finds_what_the_first_one_did() {
+    let area = predict::Area { bytes: 32 << 20, writes: true, rest: trimtab_drive::units::Nanos::from_secs(1) };
+    // Of slow pages, so that it is not the link that says how long reads take.
+    let spec = drive(|flash| flash.nand.read_ns = 300_000);
+    let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
+    let mut lab = Lab::new(&mut target);
+    lab.stream(4, (0..32).map(|nth| Command::Write(Extent { offset: nth << 20, len: 1 << 20 }, DataClass::Random))).unwrap();
+    let mut reads = || {
+        let shown = area.run(&mut lab, 5).unwrap();
+        shown.iter().find(|one| one.workload == "reads of 32 KiB, 4 in flight" && one.what == What::Mean).unwrap().value
+    };
+    let first = reads();
+    for _ in 1..3 {
+        let mean = reads();
+        // Where 1,750 random writes of the round before are left, a read of 32 KiB takes several rows.
+        assert!((mean / first - 1.0).abs() < 0.03, "{mean} for {first}");
+    }
+}
+
+/// The kernel sends a drive without a volatile cache no flush: what the call takes is nothing of the drive's.
+#[test]
+fn flushes_that_are_not_sent_tell_no_times() {
+    let spec = drive(|_| {});
+    let sent = plan(&spec, Budget::Small);
+    let not_sent = Plan { reach: probes::Reach { sends_flushes: false, ..sent.reach }, ..sent };
+    let sigmas = |plan: &Plan| {
+        let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
+        let found = probes::run(&mut Lab::new(&mut target), plan, &mut ()).unwrap();
+        found.observations.into_iter().map(|one| (one.name, one.sigma)).collect::<alloc::vec::Vec<_>>()
+    };
+    for ((name, sigma), (_, not_sent)) in sigmas(&sent).into_iter().zip(sigmas(&not_sent)) {
+        let flush = ["burst flush", "flush", "flush small"].contains(&name.as_str());
+        assert_eq!(not_sent, if flush { 10.0 } else { sigma }, "{name}");
+    }
+}
+
+#[test]
+fn what_is_stopped_gives_no_twin() {
+    struct Stopped;
+    impl Observer for Stopped {
+        fn tried(&mut self, _candidates: u32) {}
+        fn probed(&mut self, _name: &str, _found: &[super::Observation]) {}
+        fn stopped(&self) -> bool {
+            true
+        }
+    }
+    let spec = drive(|_| {});
+    let plan = plan(&spec, Budget::Small);
+    let found = probed(&spec, &plan).0;
+    assert!(fit::fit(&found, &plan, &OneByOne, &mut Stopped).is_none());
+}
+
+#[test]
+fn an_interval_leaves_out_a_twentieth_on_either_side() {
+    let figure = |value: u32| alloc::vec![Figure { workload: "x", what: What::Rate, value: f64::from(value) }];
+    let shown: alloc::vec::Vec<_> = (0..101).map(|value| figure(value * 37 % 101)).collect();
+    let all = predict::predictions(&shown);
+    // The 5.1st of 101 on either side.
+    assert!((all[0].low - 4.1).abs() < 1e-9 && (all[0].high - 95.9).abs() < 1e-9 && all[0].median == 50.0, "{all:?}");
+    assert!(all[0].holds(4.11, 0.0) && !all[0].holds(4.0, 0.0) && all[0].holds(96.3, 0.005) && !all[0].holds(96.5, 0.005));
+    assert!(predict::predictions(&[]).is_empty());
+}
+
+/// A superblock that is open stays in the SLC cache. Made smaller with the drive, it was full, and its data were read from native cells.
+#[test]
+fn a_drive_that_is_there_is_predicted_with_superblocks_of_full_size() {
+    let slc = SlcCache {
+        size: SlcSize::Fixed { bytes: 3 << 30 },
+        program_ns: 300_000,
+        read_ns: 20_000,
+        when_full: SlcFull::WriteDirect,
+        idle_fold_ns: Some(2_000_000_000),
+    };
+    // Eight dies of 32 KiB a row: 96 MiB of native cells, a third of it with one bit a cell.
+    let mut spec = drive(|flash| flash.slc_cache = Some(slc));
+    spec.capacity_bytes = 240 << 30;
+    if let Medium::Flash(flash) = &mut spec.medium {
+        flash.geometry.bits_per_cell = 3;
+        flash.geometry.pages_per_block = 384;
+        flash.geometry = flash.geometry.clone().with_over_provisioning(240 << 30, 120);
+    }
+    let area = predict::Area { bytes: 16 << 20, writes: false, rest: trimtab_drive::units::Nanos::from_secs(4) };
+    let mean = |nth| {
+        let all = area.figures(&spec, 5, nth).unwrap();
+        all.iter().find(|one| one.workload == "reads, 4 in flight" && one.what == What::Mean).unwrap().value
+    };
+    // Of 32 MiB with one bit a cell, the first has none full before: all 16 MiB are in the open one. The second has 61.8 %: 12.2 MiB of the 16 are in one that is closed.
+    let (mean, moved) = (mean(0), mean(1));
+    assert!((120e3..170e3).contains(&moved) && moved > mean + 20e3, "{moved}");
+    // Host, link, 20 us of a page and its way over the channel: 105 us, and some more where two want the same die. From native cells it is 168 us.
+    assert!((95e3..140e3).contains(&mean), "{mean}");
+}
+
+/// Of eight draws the least and the greatest leave out two of nine: what is drawn next lies between the two of a twin in nine of ten cases all the same.
+#[test]
+fn the_interval_of_a_few_members_is_wider_than_they_are() {
+    let mut random = trimtab_drive::rng::Stream::new(3, "a few members");
+    for (members, cases) in [(8, 4000), (16, 4000), (19, 4000), (32, 4000), (64, 4000)] {
+        let mut draw = || random.log_normal(7.0, 0.3);
+        let held = (0..cases).filter(|_| {
+            let shown: alloc::vec::Vec<_> =
+                (0..members).map(|_| alloc::vec![Figure { workload: "x", what: What::Rate, value: draw() }]).collect();
+            predict::predictions(&shown)[0].holds(draw(), 0.0)
+        });
+        let held = held.count() as f64 / f64::from(cases);
+        assert!((0.88..=0.92).contains(&held), "{members}: {held}");
+    }
+    let same = alloc::vec![alloc::vec![Figure { workload: "x", what: What::Ratio, value: 0.0 }]; 3];
+    assert_eq!(predict::predictions(&same)[0].high, 0.0, "nothing is not spread");
+}
+
+/// By hand: a tenth off in one of twenty beside a spread of as much is the root of two times as much.
+#[test]
+fn what_the_model_cannot_show_makes_predictions_less_certain() {
+    let tenth = libm::log(1.1);
+    let one = Prediction { workload: "x", what: What::Rate, median: 100.0, low: 100.0 / 1.1, high: 110.0 };
+    let of = |part: f64, whole: f64| Unexplained { part, whole };
+    assert_eq!(one.widened(of(0.0, 1.0)), one);
+    let wide = one.widened(of(tenth / 1.645, 0.0));
+    let half = libm::exp(core::f64::consts::SQRT_2 * tenth);
+    assert!((wide.high - 100.0 * half).abs() < 1e-9 && (wide.low - 100.0 / half).abs() < 1e-9 && wide.median == 100.0, "{wide:?}");
+    // What hangs on collection is as uncertain as what was found where it was seen.
+    let sure = Prediction { workload: "churn at 60 %, none", low: 100.0, high: 100.0, ..one }.widened(of(1.0, tenth / 1.645));
+    assert!((sure.high - 110.0).abs() < 1e-9, "{sure:?}");
+}
+
+/// A queued TRIM of one range takes what the host, a command and a range take, if units and bytes cost nothing.
+#[test]
+fn workloads_that_no_probe_runs_show_what_arithmetic_says() {
+    let dear = |flash: &mut Flash| {
+        flash.trim = Trim { queued: true, unit_ns: 0, gb_ns: 0, range_bytes_max: 1 << 40, ..flash.trim.clone() };
+    };
+    let figures = predict::figures(&drive(dear), 1).unwrap();
+    let of = |workload: &str, what: What| figures.iter().find(|one| one.workload == workload && one.what == what).unwrap().value;
+    let trim = 7_700.0 + 41_000.0 + 410_000.0 + 93_000.0;
+    assert!((of("trims", What::Mean) / trim - 1.0).abs() < 0.02, "{}", of("trims", What::Mean));
+    // One at a time, a second has room for as many as fit (Little).
+    for name in ["mixed, 1 in flight", "trims"] {
+        assert!((of(name, What::Rate) * of(name, What::Mean) / 1e9 - 1.0).abs() < 0.01, "{name}");
+    }
+    // Mapping units of 8 KiB: a random write of 4 KiB costs a program of two at least, over eight dies of 32 KiB in 1.37 ms.
+    let most = 8.0 * 4.0 / 1.37e-3;
+    assert!(of("random writes in the end", What::Rate) < most, "{}", of("random writes in the end", What::Rate));
+    assert_eq!(predict::figures(&drive(dear), 1).unwrap(), figures);
+}

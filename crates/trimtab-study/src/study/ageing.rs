@@ -1,0 +1,580 @@
+//! What months of use do to a modelled drive: file churn at a stated fill under a trim policy, with a look at the drive after each few sessions.
+//!
+//! A run is made on a drive of the same make but of less capacity, in as much less time ([`Small`]). Figures are those of the full drive.
+
+use super::Problem;
+use super::modelled::Setup;
+use super::random_writes::{FILE, RandomWrites, Sustained};
+use super::small::{self, Small};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::Device as _;
+use trimtab_drive::model::{Model, Unlasting};
+use trimtab_drive::spec::{DriveSpec, Medium};
+use trimtab_sim::op::Payload;
+use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::run::metrics;
+use trimtab_drive::Superblock;
+use trimtab_sim::run::pictures::SuperblockMap;
+use trimtab_sim::run::{Axis, Better, Field, Metric, Run, Series, TargetKind, Unit, Warning};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::recorder::Recorder;
+use trimtab_sim::runner::{End, files};
+use trimtab_sim::simulate::{Watcher, worn_out};
+use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::volume::Steered;
+use trimtab_sim::volume::{Volume, VolumeSpec, WRITTEN_STEP};
+use trimtab_sim::workload::churn::{self, Churn};
+use trimtab_sim::workload::{FileStep, FileWorkload as _};
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::ToString as _;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Name of the workload in results.
+pub const CHURN: &str = "churn";
+/// Metric: 4 KiB random writes per second under load without pauses, in steady state by the rule of SNIA.
+pub const RATE_STEADY: &str = "random-write.steady-state";
+/// Metric: bytes to flash for bytes of the host while these went on.
+pub const RATE_STEADY_WAF: &str = "random-write.steady-state.waf";
+/// Metric: share of the time of these writes, in per cent, that the drive spent on TRIM commands of the policy.
+pub const RATE_STEADY_TRIMS: &str = "random-write.steady-state.trim-time";
+/// Metric: 4 KiB random writes per second in a burst after hours of idle time, mean of the last quarter.
+pub const BURST: &str = "random-write.burst";
+/// Metric: the first burst, on the drive that has just been filled.
+pub const BURST_FIRST: &str = "random-write.burst.first";
+/// Metric: bytes of a burst, at the size of the full drive.
+pub const BURST_BYTES: &str = "random-write.burst.bytes";
+/// Metric: write amplification of the churn, mean of the last quarter.
+pub const WAF_STEADY: &str = "waf.steady";
+/// Metric: erase cycles of each block, on average, for 10^12 bytes that the host writes to a drive of full size.
+pub const CYCLES_PER_TB: &str = "erase-cycles.per-tb";
+/// Metric: bytes that the drive was given for each byte that was written to files, metadata and journal among them.
+pub const HOST_AMPLIFICATION: &str = "filesystem.amplification";
+/// Metric: share of the drive that it believes to hold data, mean of the last quarter.
+pub const MAPPED: &str = "mapped.steady";
+/// Metric: in how many of a hundred sessions of the second half the trimming before was not done yet when the session began.
+pub const BEHIND: &str = "trim.behind";
+/// Metric: time during which a trim of the policy was under way, on the drive of full size.
+pub const TRIM_TIME: &str = metrics::TRIM_SECONDS;
+/// Environment: the share of their size that the superblocks of the aged drive have, where that is not all of it.
+pub const SUPERBLOCK_SHARE: &str = "drive.aged-superblock-share";
+/// Series of the bursts.
+pub const BURST_SERIES: &str = "random-write.burst.rate";
+/// Series of write amplification.
+pub const WAF_SERIES: &str = metrics::WAF;
+/// Series of the drive's state begin with this.
+pub const STATE_SERIES: &str = "state.";
+
+/// Sessions that write the drive once.
+pub const SESSIONS_PER_DRIVE_WRITE: u64 = 100;
+/// A tenth of the drive is written a day, at full size.
+pub const SESSION_EVERY: Nanos = Nanos::from_secs(8640);
+/// That tenth.
+pub const DAILY: f64 = 0.1;
+/// Sessions between two looks at the drive.
+const LOOK_EVERY: u64 = 4;
+/// About as many times are the superblocks looked at.
+const MOMENTS: usize = 50;
+/// Looks between two bursts.
+const BURST_EVERY: u64 = 5;
+/// The file that random writes go to, as a share of the capacity.
+const FILE_SHARE: u64 = 20;
+/// When random writes under load are measured, in eighths of the months: policies that trim now and then are met at several times.
+const SUSTAINED_AT: [u64; 3] = [6, 7, 8];
+
+/// How a drive is aged.
+#[derive(Clone, Debug)]
+pub struct Ageing {
+    /// The drive at its full size, and the filesystem.
+    pub setup: Setup,
+    /// Share of the filesystem that is in use throughout.
+    pub fill: f64,
+    /// The churn: sizes of files, how often they grow and are read, and what they hold. How much is live and written follows from the rest.
+    pub mix: churn::Settings,
+    /// How often the drive is written after it has been filled.
+    pub drive_writes: f64,
+    /// The share of the drive that is written a day.
+    pub daily: f64,
+    /// The capacity that it is tried at.
+    pub size: Bytes,
+    /// Random writes under load are measured three times near the end, not once.
+    pub thorough: bool,
+    /// What is special about it, for its settings.
+    pub notes: Vec<Field>,
+    /// Whether its superblocks are looked at, for a picture.
+    pub pictured: bool,
+}
+
+/// What is seen of the drive at one moment.
+#[derive(Clone, Debug, Default)]
+struct Look {
+    written: u64,
+    medium: u64,
+    erases: u64,
+    states: [u64; 4],
+    /// Writes per second of a burst, if one was tried.
+    burst: Option<f64>,
+}
+
+const STATES: [(&str, &str); 4] =
+    [("now_mapped_bytes", "mapped"), ("now_trimmed_bytes", "trimmed"), ("now_stale_bytes", "stale"), ("now_free_bytes", "free")];
+
+type Target = Steered<Box<dyn Model>>;
+
+impl Ageing {
+    /// At `fill`, with contents of `class`, over so many drive-writes, a tenth of the drive a day.
+    pub fn new(setup: Setup, fill: f64, class: DataClass, drive_writes: f64) -> Self {
+        let mix = churn::Settings { class, ..churn::Settings::default() };
+        Self { setup, fill, mix, drive_writes, daily: DAILY, size: small::SIZE, thorough: true, notes: Vec::new(), pictured: false }
+    }
+
+    /// Ages a new drive under `policy`.
+    ///
+    /// # Errors
+    /// A drive, or a filesystem on it, that cannot be made, or that fails.
+    pub fn run(&self, policy: &PolicySpec, watcher: &mut dyn Watcher) -> Result<(Run, End), Problem> {
+        let small = Small::of(&self.setup.drive.spec, self.size)?;
+        let faster = small.faster(policy);
+        let mut target = self.target(&small, &faster, watcher)?;
+        let settings = self.churn(&target, &small);
+        let mut header = Header::new(
+            CHURN,
+            self.fields(&settings, &small),
+            TargetKind::ModelledVolume,
+            &self.setup.label,
+            policy.name(),
+            self.setup.seed,
+        );
+        header.policy_settings = policy.settings();
+        let mut recorder = Recorder::new(target.now());
+        let writes = RandomWrites::new(&small, self.mix.class, settings.session, faster, self.setup.seed);
+        let sessions = libm::ceil(self.drive_writes * SESSIONS_PER_DRIVE_WRITE as f64) as u64;
+        let sustained_at = if self.thorough { SUSTAINED_AT.as_slice() } else { &SUSTAINED_AT[2..] };
+        let mut months = Months::new(writes, sessions, sustained_at);
+        months.pictured = self.pictured;
+        let mut workload = Churn::new(settings, self.setup.seed);
+        let end = match months.run(&mut workload, &mut target, &mut recorder, watcher) {
+            Ok(end) => end,
+            Err(_) if watcher.stopped() => End::Interrupted,
+            Err(error) => worn_out::concluded(End::Failed(error), target.volume().drive().as_ref()),
+        };
+        let now = target.now();
+        let mut recorded = recorder.finish(now);
+        // A rate per interval of months says nothing.
+        recorded.series.clear();
+        let mut run = header.into_run(recorded, end == End::Complete);
+        months.describe(&mut run, &self.setup.drive.spec, &small);
+        trims(&mut run, &target, small.factor);
+        super::modelled::describe(&mut run, &self.setup, &target);
+        run.environment.retain(|field| field.key != "fs.fill");
+        run.environment.push(Field::new("fs.fill", format!("{:.0}%", self.fill * 100.0)));
+        run.environment.push(Field::new("drive.aged-size", Bytes(small.spec.capacity_bytes).to_string()));
+        if small.block_share < 1.0 {
+            run.environment.push(Field::new(SUPERBLOCK_SHARE, format!("{:.3}", small.block_share)));
+        }
+        Ok((run, end))
+    }
+
+    fn fields(&self, settings: &churn::Settings, small: &Small) -> Vec<Field> {
+        let mut fields = settings.fields();
+        // The months end by sessions.
+        fields.retain(|field| field.key != "written");
+        fields.extend([
+            Field::new("fill", format!("{:.0}%", self.fill * 100.0)),
+            Field::new("capacity", small.spec.capacity_bytes.to_string()),
+            Field::new("scale", format!("{:.3}", small.factor)),
+            Field::new("drive-writes", self.drive_writes.to_string()),
+            Field::new("drive-writes-a-day", self.daily.to_string()),
+            Field::new("random-write-file", (small.spec.capacity_bytes / FILE_SHARE).to_string()),
+        ]);
+        fields.extend(self.notes.clone());
+        fields
+    }
+
+    /// A new small drive with a new filesystem and the file for random writes.
+    fn target(&self, small: &Small, policy: &PolicySpec, watcher: &mut dyn Watcher) -> Result<Target, Problem> {
+        let drive = watcher.build(&small.spec, self.setup.seed)?;
+        let mut volume_spec = self.setup.mounted(policy, drive.supports_trim());
+        shrink(&mut volume_spec, small.factor);
+        let volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
+        let mut target = Steered::new(volume, policy.build(&State::default()), WRITTEN_STEP);
+        target.create(FILE, &Payload::Fill { len: small.spec.capacity_bytes / FILE_SHARE, class: self.mix.class })?;
+        target.sync()?;
+        Ok(target)
+    }
+
+    fn churn(&self, target: &Target, small: &Small) -> churn::Settings {
+        let volume = target.volume();
+        let kept_free = (volume.size().as_f64() * (1.0 - self.fill)) as u64;
+        let every = Nanos((SESSION_EVERY.0 as f64 * DAILY / self.daily) as u64);
+        churn::Settings {
+            live: Bytes(volume.free_space().0.saturating_sub(kept_free)),
+            written: Bytes::MAX,
+            session: Bytes(small.spec.capacity_bytes / SESSIONS_PER_DRIVE_WRITE),
+            session_every: small.sooner(every),
+            ..self.mix
+        }
+    }
+}
+
+/// What of the host goes with the size of the drive goes down with it.
+fn shrink(volume: &mut VolumeSpec, factor: f64) {
+    const MEMORY_MIN: u64 = 32 << 20;
+    let memory = (volume.writeback.memory.as_f64() / factor) as u64;
+    volume.writeback.memory = Bytes(memory.clamp(MEMORY_MIN, volume.writeback.memory.0.max(MEMORY_MIN)));
+}
+
+/// What was seen during the months, one look after another.
+struct Months {
+    writes: RandomWrites,
+    /// Sessions in all.
+    sessions: u64,
+    /// When random writes under load are measured, in eighths of these.
+    sustained_at: &'static [u64],
+    /// The first when it is filled.
+    looks: Vec<Look>,
+    sustained: Vec<Sustained>,
+    /// Whether the superblocks are looked at, and what they held: bytes written by then, and each of them.
+    pictured: bool,
+    moments: Vec<(u64, Vec<Superblock>)>,
+    /// Sessions of the second half, and those of them that began before the trimming was done.
+    counted: (u64, u64),
+}
+
+impl Months {
+    const fn new(writes: RandomWrites, sessions: u64, sustained_at: &'static [u64]) -> Self {
+        let looks = Vec::new();
+        Self { writes, sessions, sustained_at, looks, sustained: Vec::new(), pictured: false, moments: Vec::new(), counted: (0, 0) }
+    }
+
+    /// Runs the workload, and looks at the drive after every few sessions.
+    fn run(&mut self, workload: &mut Churn, target: &mut Target, recorder: &mut Recorder, watcher: &dyn Watcher) -> TargetResult<End> {
+        let mut phase = target.now();
+        let mut sessions = 0;
+        while let Some(step) = workload.next_step() {
+            match step {
+                FileStep::Phase(name) => {
+                    if name == churn::CHURN {
+                        // The filling is done, and what it has set off too.
+                        let pause = target.now() + Nanos::from_secs(600);
+                        target.idle_until(pause);
+                        self.look(target, true, watcher)?;
+                    }
+                    phase = target.now();
+                    recorder.begin_phase(name, phase);
+                }
+                FileStep::NotBefore(offset) => {
+                    target.idle_until(phase.saturating_add(offset));
+                    sessions += 1;
+                    self.after(sessions, target, workload, watcher)?;
+                    if sessions >= self.sessions {
+                        return Ok(End::Complete);
+                    }
+                }
+                FileStep::Op(op) => {
+                    let issued = target.now();
+                    files::execute(target, &op)?;
+                    recorder.op(op.kind(), issued, target.now(), op.bytes());
+                }
+            }
+            if watcher.stopped() {
+                return Ok(End::Interrupted);
+            }
+        }
+        Ok(End::Complete)
+    }
+
+    /// The pause after the session of that number is over.
+    fn after(&mut self, session: u64, target: &Target, workload: &Churn, watcher: &dyn Watcher) -> TargetResult {
+        if session * 2 > self.sessions {
+            self.counted.0 += 1;
+            self.counted.1 += u64::from(target.pass_under_way());
+        }
+        if session.is_multiple_of(LOOK_EVERY) || session == self.sessions {
+            self.look(target, session.is_multiple_of(LOOK_EVERY * BURST_EVERY) || session == self.sessions, watcher)?;
+        }
+        if self.sustained_at.iter().any(|eighths| session == (self.sessions * eighths).div_ceil(8)) && !watcher.stopped() {
+            self.sustained.push(self.writes.sustained(target, workload, watcher)?);
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, target: &Target, with_burst: bool, watcher: &dyn Watcher) -> TargetResult {
+        let burst = if with_burst { Some(self.writes.burst(target, self.looks.len() as u64, watcher)?) } else { None };
+        let counters = target.volume().drive().counters();
+        let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+        let (written, medium) = target.volume().drive().written();
+        let looks = self.sessions.div_ceil(LOOK_EVERY).max(1) as usize;
+        let due = self.looks.len().is_multiple_of(looks.div_ceil(MOMENTS)) || self.looks.len() == looks;
+        if self.pictured && due {
+            let volume = target.volume();
+            let all = volume.drive().superblocks(&|bytes| volume.needs(bytes));
+            // A disk has none.
+            if !all.is_empty() {
+                self.moments.push((written, all));
+            }
+        }
+        self.looks.push(Look { written, medium, erases: count("erases"), states: STATES.map(|(counter, _)| count(counter)), burst });
+        Ok(())
+    }
+
+    /// Adds series and figures to a run: over bytes written to the small drive, in bytes of the full-sized one.
+    fn describe(&self, run: &mut Run, full: &DriveSpec, small: &Small) {
+        let Some(first) = self.looks.first() else { return };
+        let at = |look: &Look| ((look.written - first.written) as f64 * small.factor) as u64;
+        let series = |name: &str, unit, looks: &[&Look], y: Vec<f64>| Series {
+            name: name.to_owned(),
+            axis: Axis::BytesWritten,
+            x: looks.iter().map(|look| at(look)).collect(),
+            unit,
+            y,
+        };
+        let burst: Vec<&Look> = self.looks.iter().filter(|look| look.burst.is_some()).collect();
+        let rates = burst.iter().filter_map(|look| look.burst).collect();
+        run.series.push(series(BURST_SERIES, Unit::OpsPerSecond, &burst, rates));
+        let between: Vec<(&Look, &Look)> =
+            self.looks.windows(2).map(|pair| (&pair[0], &pair[1])).filter(|(a, b)| b.written > a.written).collect();
+        let waf: Vec<f64> = between.iter().map(|(a, b)| (b.medium - a.medium) as f64 / (b.written - a.written) as f64).collect();
+        let after: Vec<&Look> = between.iter().map(|(_, b)| *b).collect();
+        run.series.push(series(WAF_SERIES, Unit::Ratio, &after, waf));
+        let all: Vec<&Look> = self.looks.iter().collect();
+        for (i, (_, name)) in STATES.iter().enumerate() {
+            let values = all.iter().map(|look| look.states[i] as f64 * small.factor).collect();
+            run.series.push(series(&format!("{STATE_SERIES}{name}"), Unit::Bytes, &all, values));
+        }
+        if !self.moments.is_empty() {
+            let map = run.pictures.superblocks.insert(SuperblockMap::new(Axis::BytesWritten));
+            self.moments.iter().for_each(|(written, all)| map.add(((written - first.written) as f64 * small.factor) as u64, all));
+        }
+        self.rates(run, small);
+        self.wear(run, full, small);
+        self.filesystem(run);
+    }
+
+    /// Random writes: bursts, and under load.
+    fn rates(&self, run: &mut Run, small: &Small) {
+        let mut metric = |name: &str, unit, value: f64| run.metrics.push(figure(name, unit, Better::Higher, value));
+        let bursts: Vec<f64> = self.looks.iter().filter_map(|look| look.burst).collect();
+        if let Some(first) = bursts.first() {
+            metric(BURST_FIRST, Unit::OpsPerSecond, *first);
+            metric(BURST, Unit::OpsPerSecond, mean(last_quarter(&bursts)));
+            run.metrics.push(figure(BURST_BYTES, Unit::Bytes, Better::Neither, self.writes.burst_bytes().as_f64() / small.block_share));
+        }
+        if self.sustained.is_empty() {
+            return;
+        }
+        let of = |part: fn(&Sustained) -> f64| mean(&self.sustained.iter().map(part).collect::<Vec<_>>());
+        // The mean time of a write, as write amplification is the mean work of one: both are then of the same writes.
+        run.metrics.push(figure(RATE_STEADY, Unit::OpsPerSecond, Better::Higher, 1.0 / of(|one| 1.0 / one.rate)));
+        run.metrics.push(figure(RATE_STEADY_TRIMS, Unit::Percent, Better::Neither, 100.0 * of(|one| one.trim_share)));
+        run.metrics.push(figure(RATE_STEADY_WAF, Unit::Ratio, Better::Lower, of(|one| one.waf)));
+        let mut note = |code: &str, text: &str| {
+            run.warnings.push(Warning {
+                code: code.to_owned(),
+                severity: trimtab_sim::run::Severity::Note,
+                facts: Vec::new(),
+                text: text.to_owned(),
+            });
+        };
+        let later = self.sustained.iter().find_map(|one| one.later);
+        if let Some(Unlasting::Heat { .. }) = later {
+            note(
+                "steady-state.warming-up",
+                "random writes under load are shown as they are before heat sets in: the drive was still warming up, towards a temperature at which it throttles",
+            );
+        } else if let Some(Unlasting::Life { .. }) = later {
+            note(
+                "steady-state.life-throttle",
+                "random writes under load are shown as they are before the drive throttles for the sake of its life, which it would if the load went on",
+            );
+        } else if self.sustained.iter().any(|one| !one.steady) {
+            note(
+                "steady-state.not-reached",
+                "the rate of random writes under load did not become steady (SNIA PTS: five rounds, range within 20 %, slope within 10 %; and no erased flash used up or gained meanwhile); the figure is the mean of the last 13 of 25 rounds",
+            );
+        }
+    }
+
+    fn wear(&self, run: &mut Run, full: &DriveSpec, small: &Small) {
+        let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else { return };
+        let quarter = last_quarter(&self.looks);
+        let from = &quarter[0];
+        if last.written <= from.written {
+            return;
+        }
+        let waf = |a: &Look, b: &Look| (b.medium - a.medium) as f64 / (b.written - a.written).max(1) as f64;
+        run.metrics.push(figure(WAF_STEADY, Unit::Ratio, Better::Lower, waf(from, last)));
+        run.metrics.push(figure(metrics::WAF, Unit::Ratio, Better::Lower, waf(first, last)));
+        if let Medium::Flash(flash) = &small.spec.medium {
+            let capacity = small.spec.capacity_bytes as f64;
+            let erased = (last.erases - from.erases) as f64 * flash.geometry.superblock_bytes() as f64;
+            let cycles = erased / flash.geometry.raw_bytes() as f64 / ((last.written - from.written) as f64 / capacity);
+            run.metrics.push(figure(CYCLES_PER_TB, Unit::Count, Better::Lower, cycles / (full.capacity_bytes as f64 / 1e12)));
+            let mapped: Vec<f64> = quarter.iter().map(|look| look.states[0] as f64).collect();
+            run.metrics.push(figure(MAPPED, Unit::Percent, Better::Neither, 100.0 * mean(&mapped) / capacity));
+        }
+        if self.counted.0 > 0 {
+            let share = 100.0 * self.counted.1 as f64 / self.counted.0 as f64;
+            run.metrics.push(figure(BEHIND, Unit::Percent, Better::Lower, share));
+        }
+    }
+
+    /// How much more than the contents of files reached the drive during the churn.
+    fn filesystem(&self, run: &mut Run) {
+        let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else { return };
+        let files: u64 = run.phases.iter().filter(|phase| phase.name == churn::CHURN).map(|phase| phase.written.0).sum();
+        if files > 0 {
+            run.metrics.push(figure(HOST_AMPLIFICATION, Unit::Ratio, Better::Lower, (last.written - first.written) as f64 / files as f64));
+        }
+    }
+}
+
+fn figure(name: &str, unit: Unit, better: Better, value: f64) -> Metric {
+    Metric { name: name.to_owned(), unit, better, samples: vec![value] }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// The last quarter of what there is, at least one.
+fn last_quarter<T>(all: &[T]) -> &[T] {
+    &all[all.len() - all.len().div_ceil(4)..]
+}
+
+/// What was trimmed, how often, and how long that took, at full size.
+fn trims(run: &mut Run, target: &Target, factor: f64) {
+    let log = target.log();
+    let traffic = target.volume().counters().traffic;
+    let mut metric = |name: &str, unit, better, value: f64| run.metrics.push(figure(name, unit, better, value));
+    metric("trims", Unit::Count, Better::Neither, log.spans.len() as f64);
+    metric(TRIM_TIME, Unit::Seconds, Better::Lower, log.busy.as_secs_f64() * factor);
+    metric(metrics::DISCARD_COMMANDS, Unit::Count, Better::Neither, libm::round(traffic.discards.count as f64 * factor));
+    metric(metrics::DISCARD_BYTES, Unit::Bytes, Better::Neither, traffic.discards.bytes.as_f64() * factor);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::shipped::drive;
+    use crate::study::modelled;
+    use crate::study::table;
+
+    fn setup(name: &str) -> Setup {
+        Setup {
+            drive: drive(name),
+            label: name.to_owned(),
+            volume: modelled::volume_named("ext4"),
+            fill: 0.6,
+            fill_class: DataClass::Random,
+            used: crate::study::used::Used::default(),
+            seed: 1,
+        }
+    }
+
+    const SMALL: u64 = 2_000_000_000;
+
+    fn aged(setup: &Setup, fill: f64, drive_writes: f64, size: u64, policy: &str) -> Run {
+        let mut ageing = Ageing::new(setup.clone(), fill, DataClass::Random, drive_writes);
+        ageing.size = Bytes(size);
+        let (run, end) = ageing.run(&policy.parse().unwrap(), &mut ()).unwrap();
+        assert_eq!(end, End::Complete);
+        run
+    }
+
+    fn value(run: &Run, metric: &str) -> f64 {
+        table::mean(run, metric).unwrap_or_else(|| panic!("{metric}"))
+    }
+
+    /// The slowest and the fastest that 4 KiB random writes can be on flash that writes `waf` times as much, in writes per second: what dies,
+    /// channels, link and command processor do, from the specification alone. Relocated units are read one by one, or all of a row at once;
+    /// a die is busy while its page register is filled, or is not.
+    fn nand_arithmetic(spec: &DriveSpec, waf: f64) -> (f64, f64) {
+        let Medium::Flash(flash) = &spec.medium else { panic!("no flash") };
+        let (geometry, nand) = (&flash.geometry, &flash.nand);
+        let dies = geometry.dies() as f64;
+        let row = geometry.page_bytes as f64 * f64::from(geometry.planes);
+        let program = nand.program_ns as f64 / row;
+        let transfer = 1e9 / nand.channel_bytes_per_s as f64;
+        let erase = nand.erase_ns as f64 / (row * f64::from(geometry.pages_per_block));
+        let moved = (waf - 1.0).max(0.0);
+        let on_die = |read: f64, transfer: f64| (waf * (program + erase + transfer) + moved * (read + transfer)) / dies;
+        let on_channel = (waf + moved) * transfer / f64::from(geometry.channels);
+        let host = (spec.interface.overhead_of_writes_ns() as f64 / 4096.0).max(1e9 / spec.interface.rate_bytes_per_s as f64);
+        let rate = |on_die: f64| 1e9 / (4096.0 * on_die.max(on_channel).max(host));
+        let read = nand.read_ns as f64;
+        (rate(on_die(read / 4096.0, transfer)), rate(on_die(read / row, 0.0)))
+    }
+
+    #[test]
+    fn random_writes_under_load_are_what_the_flash_can_do_over_write_amplification() {
+        // Greedy victims, others, and victims drawn at random behind a cache that holds more than a round.
+        for (name, policies) in
+            [("ocz-vertex-le-100gb", ["none", "online"].as_slice()), ("intel-320-300gb", &["none", "online"]), ("corsair-p128", &["none"])]
+        {
+            for policy in policies {
+                // What TRIMs take is another matter.
+                let mut setup = setup(name);
+                let Medium::Flash(flash) = &mut setup.drive.spec.medium else { panic!() };
+                let free = trimtab_drive::spec::Trim { command_ns: 0, range_ns: 0, unit_ns: 0, gb_ns: 0, ..flash.trim.clone() };
+                flash.trim = free;
+                let run = aged(&setup, 0.9, 1.0, SMALL, policy);
+                let small = Small::of(&setup.drive.spec, Bytes(SMALL)).unwrap();
+                let (rate, waf) = (value(&run, RATE_STEADY), value(&run, RATE_STEADY_WAF));
+                let (least, most) = nand_arithmetic(&small.spec, waf);
+                assert!(rate > least * 0.9 && rate < most * 1.1, "{name} {policy}: {rate:.0} of {least:.0} to {most:.0}, WAF {waf:.2}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_disk_has_no_map_of_superblocks_and_an_ssd_has() {
+        for (name, has) in [("laptop-7200rpm", false), ("ocz-vertex-le-100gb", true)] {
+            let mut ageing = Ageing::new(setup(name), 0.6, DataClass::Random, 0.2);
+            (ageing.size, ageing.pictured) = (Bytes(1_000_000_000), true);
+            let (run, end) = ageing.run(&"none".parse().unwrap(), &mut ()).unwrap();
+            assert_eq!((end, run.pictures.superblocks.is_some()), (End::Complete, has), "{name}");
+            // Seen in lists: the write amplification from the first byte on, which stands nowhere else.
+            assert_eq!(trimtab_sim::run::shown::headline(run.metrics).map(|metric| metric.name).as_deref(), Some(RATE_STEADY), "{name}");
+        }
+    }
+
+    #[test]
+    fn that_superblocks_are_smaller_is_said_where_they_are() {
+        for (name, share) in [("ocz-vertex-le-100gb", None), ("crucial-m4-128gb", Some("0.199"))] {
+            let mut ageing = Ageing::new(setup(name), 0.6, DataClass::Random, 0.1);
+            ageing.size = Bytes(SMALL);
+            let (run, _) = ageing.run(&"none".parse().unwrap(), &mut ()).unwrap();
+            // Of 256 pages 51 are left: 2 GB in 160 superblocks.
+            assert_eq!(Field::find(&run.environment, SUPERBLOCK_SHARE), share, "{name}");
+            let study = crate::study::Study { ageing: vec![run], ..crate::study::Study::default() };
+            let text = format!("{:?}", crate::study::months::ageing(&study).unwrap());
+            assert_eq!(text.contains("to 19.9 % of their size"), share.is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_multiplied_by_the_scale_is_the_same_at_three_sizes() {
+        // Commands, bytes and time of trims, wear and write amplification, at the size of the full drive.
+        let mut setup = setup("ocz-vertex-le-100gb");
+        let Medium::Flash(flash) = &mut setup.drive.spec.medium else { panic!() };
+        flash.trim.command_ns = 148_000_000;
+        for (policy, what) in [
+            ("online", ["discard.commands", CYCLES_PER_TB, MAPPED].as_slice()),
+            ("batched:every=48h", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED]),
+            // Its pass takes seven hours and is due after less: it is never done, and that must show at every size.
+            ("idle:met-per-mille=0", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED, BEHIND]),
+            ("idle", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED]),
+        ] {
+            let runs: Vec<Run> = [1_000_000_000, 2_000_000_000, 4_000_000_000].map(|size| aged(&setup, 0.9, 1.0, size, policy)).into();
+            for metric in what {
+                let values: Vec<f64> = runs.iter().map(|run| value(run, metric)).collect();
+                let (low, high) = values.iter().fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(*value), high.max(*value)));
+                assert!(low > 0.0 && high <= low * 1.35, "{policy} {metric}: {values:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The workloads of a study.
+
+use super::Problem;
+use trimtab_drive::discards::Amount;
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::{Better, Field, Metric, Phase, Unit};
+use trimtab_sim::runner::{Events, Outcome, files};
+use trimtab_sim::target::Trimmable;
+use trimtab_drive::units::Bytes;
+use trimtab_sim::workload::postmark::{Postmark, Settings, phase as postmark_phase};
+use trimtab_sim::workload::synced::{self, Synced};
+use trimtab_sim::workload::tree::{self, Tree, TreeList};
+use trimtab_sim::workload::{FileWorkload as _, Plan};
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// The tree beside which others work is smaller by this.
+const BESIDE_SHARE: u64 = 4;
+
+/// A workload with its settings, to be run once.
+#[derive(Debug, Clone)]
+pub enum Job {
+    /// Unpack, sync, delete, sync.
+    Tree {
+        /// The tree.
+        list: Arc<TreeList>,
+        /// Seed of its shape and data.
+        seed: u64,
+    },
+    /// PostMark, with a sync before and after.
+    Postmark(Box<Synced<Postmark>>),
+}
+
+impl Job {
+    /// PostMark with these settings.
+    pub fn postmark(settings: &Settings) -> Result<Self, Problem> {
+        Ok(Self::Postmark(Box::new(Synced::new(Postmark::new(settings)?))))
+    }
+
+    /// The tree that is deleted while others work beside it: a quarter of its files. Only the first job of a study has one.
+    pub fn beside(&self) -> Result<Option<Arc<TreeList>>, Problem> {
+        let Self::Tree { list, seed } = self else { return Ok(None) };
+        let (files, size) = (list.files().div_ceil(BESIDE_SHARE), Bytes(list.size().0 / BESIDE_SHARE));
+        Ok(Some(Arc::new(TreeList::synthetic(files, size, list.class(), *seed)?)))
+    }
+
+    /// Name of the workload.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Tree { .. } => "tree",
+            Self::Postmark(_) => "postmark",
+        }
+    }
+
+    /// Seed.
+    pub fn seed(&self) -> u64 {
+        match self {
+            Self::Tree { seed, .. } => *seed,
+            Self::Postmark(workload) => workload.inner().settings().seed.into(),
+        }
+    }
+
+    /// Settings, as in results.
+    pub fn settings(&self) -> Vec<Field> {
+        match self {
+            Self::Tree { list, .. } => tree_settings(list),
+            Self::Postmark(workload) => {
+                let mut fields = workload.inner().settings().fields();
+                fields.push(Field::new("syncs", "before and after"));
+                fields
+            }
+        }
+    }
+
+    /// What it is going to do.
+    pub fn plan(&self) -> Plan {
+        match self {
+            Self::Tree { list, .. } => Tree::new(Arc::clone(list), 1).plan(),
+            Self::Postmark(workload) => workload.plan(),
+        }
+    }
+
+    /// Runs it.
+    pub fn run<T: Trimmable, E: Events<T>>(&self, target: &mut T, events: &mut E) -> Outcome {
+        match self {
+            Self::Tree { list, .. } => files::run(&mut Tree::new(Arc::clone(list), 1), target, events),
+            Self::Postmark(workload) => files::run(&mut workload.as_ref().clone(), target, events),
+        }
+    }
+
+    /// The phases in which files go and that becomes durable: where trim policies differ.
+    pub fn deleting(name: &str) -> &'static [&'static str] {
+        match name {
+            "tree" => &[tree::DELETE, tree::DELETE_SYNC],
+            "postmark" => &[postmark_phase::TRANSACTIONS, postmark_phase::DELETE, synced::SYNC],
+            _ => &[],
+        }
+    }
+}
+
+/// Settings of a tree, as in results.
+pub fn tree_settings(list: &TreeList) -> Vec<Field> {
+    vec![
+        Field::new("files", list.files().to_string()),
+        Field::new("directories", list.dirs().to_string()),
+        Field::new("bytes", list.size().0.to_string()),
+        Field::new("data", list.class().to_string()),
+    ]
+}
+
+/// The figures of one run of a job: the time of each phase, of all that a user waits for, and of trimming; and the discards.
+pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
+    let metric = |name: String, unit, better, value: f64| Metric { name, unit, better, samples: vec![value] };
+    let seconds = |name: String, value: f64| metric(name, Unit::Seconds, Better::Lower, value);
+    let mut metrics: Vec<Metric> = Vec::new();
+    for phase in phases {
+        metrics.push(seconds(format!("{}.seconds", phase.name), phase.took.as_secs_f64()));
+    }
+    let sum = |of: fn(&Phase) -> bool| phases.iter().filter(|p| of(p)).map(|p| p.took.as_secs_f64()).sum::<f64>();
+    metrics.push(seconds("foreground.seconds".to_owned(), sum(is_foreground)));
+    let counted = |phase: &&Phase| phase.name != super::policy_events::TRIM_BEFORE;
+    let discards: Vec<_> = phases.iter().filter(counted).filter_map(|p| p.discards.as_ref()).collect();
+    let accepted: Option<Amount> = discards.iter().map(|d| d.accepted).sum();
+    if let Some(Amount { count, bytes }) = accepted.filter(|_| !discards.is_empty()) {
+        let bytes = bytes.as_f64();
+        metrics.push(metric(metrics::DISCARD_COMMANDS.to_owned(), Unit::Count, Better::Neither, count as f64));
+        metrics.push(metric(metrics::DISCARD_BYTES.to_owned(), Unit::Bytes, Better::Neither, bytes));
+        // Everything that a job writes, it also frees.
+        let freed: f64 = phases.iter().map(|p| p.written.as_f64()).sum();
+        if freed > 0.0 {
+            metrics.push(metric(metrics::DISCARD_AMPLIFICATION.to_owned(), Unit::Ratio, Better::Neither, bytes / freed));
+        }
+    }
+    metrics
+}
+
+/// True for phases that the user of the filesystem waits for.
+pub fn is_foreground(phase: &Phase) -> bool {
+    let background = [
+        tree::SETTLE,
+        super::policy_events::TRIM_BEFORE,
+        super::policy_events::TRIM,
+        super::policy_events::DRAIN,
+        super::light_work::BUSY.phase,
+        super::light_work::SPARSE.phase,
+        super::modelled::IDLE,
+    ];
+    !background.contains(&phase.name.as_str())
+}

@@ -1,0 +1,196 @@
+//! The books of a matrix while somebody runs its cells: in which order, what is kept when, what is given up, and one run out of all repeats.
+
+use super::Untried;
+use trimtab_sim::run::{Field, Metric, Provenance, Run, STUDY_CELL as CELL};
+use trimtab_drive::units::Nanos;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+/// Cells, and what has come of them so far.
+#[derive(Clone, Debug, Default)]
+pub struct Matrix {
+    cells: Vec<Entry>,
+    repeats: u32,
+    untried: Vec<Untried>,
+}
+
+/// A cell in the books.
+#[derive(Clone, Debug)]
+struct Entry {
+    /// As what it is listed if it cannot be run; cells that share this are given up together.
+    called: String,
+    /// Under which its run is kept, and found again.
+    name: Option<String>,
+    runs: Vec<Run>,
+    /// Repeats that are done, and how many of them before this matrix.
+    done: u32,
+    before: u32,
+}
+
+impl Matrix {
+    /// Cells of which each is run so often.
+    #[must_use]
+    pub fn new(repeats: u32) -> Self {
+        Self { repeats, ..Self::default() }
+    }
+
+    /// Adds a cell of which `kept` has been run before.
+    pub fn add(&mut self, called: impl Into<String>, name: Option<String>, kept: Option<Run>) {
+        let done = kept.as_ref().map_or(0, repeats);
+        self.cells.push(Entry { called: called.into(), name, runs: kept.into_iter().collect(), done, before: done });
+    }
+
+    /// The cells to run, one after another, each as often as is left of it: there and back again, so that what drifts steadily adds as much to each.
+    #[must_use]
+    pub fn visits(&self) -> Vec<usize> {
+        let round = |repeat: u32| {
+            let due = (0..self.cells.len()).filter(move |at| self.cells[*at].done <= repeat);
+            let due: Vec<usize> = if repeat.is_multiple_of(2) { due.collect() } else { due.rev().collect() };
+            due
+        };
+        (0..self.repeats).flat_map(round).collect()
+    }
+
+    /// Whether that cell is not to be run any more.
+    #[must_use]
+    pub fn is_given_up(&self, at: usize) -> bool {
+        self.untried.iter().any(|untried| untried.policy == self.cells[at].called)
+    }
+
+    /// Whether that cell has no run yet.
+    #[must_use]
+    pub fn is_untouched(&self, at: usize) -> bool {
+        self.cells[at].runs.is_empty()
+    }
+
+    /// Takes a run of that cell; gives what is to be kept, if it was the last.
+    pub fn finished(&mut self, at: usize, run: Run) -> Option<Run> {
+        let cell = &mut self.cells[at];
+        cell.runs.push(run);
+        cell.done += 1;
+        if cell.done >= self.repeats { cell.to_keep() } else { None }
+    }
+
+    /// Gives that cell up, and all that are called as it is.
+    pub fn failed(&mut self, at: usize, reason: String) {
+        let untried = Untried { policy: self.cells[at].called.clone(), reason };
+        if !self.untried.contains(&untried) {
+            self.untried.push(untried);
+        }
+    }
+
+    /// What was begun and is not done to its end: the next start may go on with it.
+    pub fn unfinished(&self) -> impl Iterator<Item = Run> {
+        self.cells.iter().filter(|cell| cell.before < cell.done && cell.done < self.repeats).filter_map(Entry::to_keep)
+    }
+
+    /// The run of each cell, if it has one, and what was given up.
+    #[must_use]
+    pub fn close(self) -> (Vec<Option<Run>>, Vec<Untried>) {
+        (self.cells.into_iter().map(Entry::merged).collect(), self.untried)
+    }
+}
+
+impl Entry {
+    fn to_keep(&self) -> Option<Run> {
+        self.name.as_ref()?;
+        self.clone().merged()
+    }
+
+    fn merged(self) -> Option<Run> {
+        let mut run = merge(self.runs)?;
+        // A run that was kept already stays as it is, to the byte: it is the same run.
+        if let Some(name) = self.name.filter(|name| Field::find(&run.environment, CELL) != Some(name)) {
+            run.environment.retain(|field| field.key != CELL);
+            run.environment.push(Field::new(CELL, name));
+        }
+        Some(run)
+    }
+}
+
+/// How many repeats a run of a study holds.
+#[must_use]
+pub fn repeats(run: &Run) -> u32 {
+    Field::find(&run.settings, "repeats").and_then(|repeats| repeats.parse().ok()).unwrap_or(1)
+}
+
+/// One run out of its repeats: phases one after the other, a sample a repeat, warnings once each, the series of the first.
+#[must_use]
+pub fn merge(runs: Vec<Run>) -> Option<Run> {
+    let repeats: u32 = runs.iter().map(repeats).sum();
+    let mut runs = runs.into_iter();
+    let mut merged = runs.next()?;
+    merged.settings.retain(|field| field.key != "repeats");
+    merged.settings.push(Field::new("repeats", repeats.to_string()));
+    for run in runs {
+        let offset = match merged.provenance {
+            // In virtual time there is no time between two runs.
+            Provenance::Modelled => merged.phases.last().map_or(Nanos::ZERO, |last| last.started.saturating_add(last.took)),
+            _ => Nanos(run.started_unix_ms.saturating_sub(merged.started_unix_ms).saturating_mul(1_000_000)),
+        };
+        merged.phases.extend(run.phases.into_iter().map(|mut phase| {
+            phase.started = phase.started.saturating_add(offset);
+            phase
+        }));
+        for metric in run.metrics {
+            add_samples(&mut merged.metrics, metric);
+        }
+        for warning in run.warnings {
+            if !merged.warnings.iter().any(|w| w.code == warning.code) {
+                merged.warnings.push(warning);
+            }
+        }
+        merged.complete &= run.complete;
+    }
+    Some(merged)
+}
+
+fn add_samples(metrics: &mut Vec<Metric>, metric: Metric) {
+    match metrics.iter_mut().find(|m| m.name == metric.name) {
+        Some(known) => known.samples.extend(metric.samples),
+        None => metrics.push(metric),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_sim::run::{Better, TargetKind, Unit};
+    use trimtab_sim::runner::header::Header;
+    use trimtab_sim::runner::recorder::Recorded;
+
+    fn run(sample: f64) -> Run {
+        let header = Header::new("tree", Vec::new(), TargetKind::Directory, "x", "online", 1);
+        let mut run = header.into_run(Recorded::default(), true);
+        run.metrics.push(Metric { name: "n".into(), unit: Unit::Count, better: Better::Neither, samples: alloc::vec![sample] });
+        run
+    }
+
+    #[test]
+    fn repeats_go_there_and_back_and_what_was_done_before_is_not_done_again() {
+        let mut matrix = Matrix::new(3);
+        matrix.add("a", Some("cell a".into()), None);
+        let mut kept = run(7.0);
+        kept.settings.push(Field::new("repeats", "2"));
+        kept.metrics[0].samples = alloc::vec![7.0, 8.0];
+        matrix.add("b", Some("cell b".into()), Some(kept));
+        matrix.add("c", None, None);
+        assert_eq!(matrix.visits(), [0, 2, 2, 0, 0, 1, 2]);
+        assert_eq!(matrix.unfinished().count(), 0, "nothing was begun");
+        let last = matrix.finished(1, run(9.0)).expect("its third");
+        assert_eq!((last.metrics[0].samples.as_slice(), repeats(&last)), ([7.0, 8.0, 9.0].as_slice(), 3));
+        assert_eq!(Field::find(&last.environment, CELL), Some("cell b"));
+        assert_eq!(matrix.finished(0, run(1.0)), None);
+        let mut taken = last.clone();
+        taken.environment.push(Field::new("later", "x"));
+        let mut whole = Matrix::new(3);
+        whole.add("b", Some("cell b".into()), Some(taken.clone()));
+        assert_eq!(whole.close().0, [Some(taken)], "nothing was added: it is the same run");
+        assert_eq!(matrix.unfinished().map(|run| repeats(&run)).collect::<Vec<_>>(), [1]);
+        matrix.failed(2, "gone".into());
+        assert!(matrix.is_given_up(2) && !matrix.is_given_up(0));
+        let (runs, untried) = matrix.close();
+        assert_eq!(runs.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false]);
+        assert_eq!(untried, [Untried { policy: "c".into(), reason: "gone".into() }]);
+    }
+}

@@ -1,0 +1,97 @@
+//! What a policy does around the phases of a job, and counting what reached the device.
+
+use super::policy;
+use trimtab_drive::discards::{Amount, Discards};
+use trimtab_drive::OpKind;
+use trimtab_sim::runner::recorder::Recorder;
+use trimtab_sim::runner::{Events, Progress};
+use trimtab_sim::target::TargetResult;
+use trimtab_sim::target::Trimmable;
+
+/// A trim before the job, so that all policies begin with the same free space. Not part of any policy.
+pub const TRIM_BEFORE: &str = "trim-before";
+/// The trim of the batched policy.
+pub const TRIM: &str = "trim";
+/// After the last sync: until the device's discard counters stood still.
+pub const DRAIN: &str = "discards-after";
+
+/// Acts for a policy, and hands progress on to `inner`.
+#[derive(Debug)]
+pub struct PolicyEvents<'a, E> {
+    /// Whoever shows progress.
+    pub inner: &'a mut E,
+    /// Name of the policy.
+    pub policy: &'a str,
+    /// Trim before the job begins.
+    pub trim_before: bool,
+    /// The filesystem discards what it frees.
+    pub online: bool,
+}
+
+impl<T: Trimmable, E: Events<T>> Events<T> for PolicyEvents<'_, E> {
+    fn stopped(&self) -> bool {
+        self.inner.stopped()
+    }
+
+    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+        self.inner.progress(progress)
+    }
+
+    fn begins(&mut self, phase: &str) {
+        self.inner.begins(phase);
+    }
+
+    fn between(&mut self, target: &mut T, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+        account(target, recorder);
+        if recorder.phases().is_empty() && self.trim_before {
+            self.inner.begins(TRIM_BEFORE);
+            trim(target, recorder, TRIM_BEFORE)?;
+        }
+        if next.is_none() {
+            if self.online {
+                self.inner.begins(DRAIN);
+                drain(target, recorder);
+            }
+            if self.policy == policy::BATCHED {
+                self.inner.begins(TRIM);
+                trim(target, recorder, TRIM)?;
+            }
+        }
+        self.inner.between(target, recorder, next)
+    }
+}
+
+/// Gives the phase that just ended the discards that the device counted during it.
+pub(super) fn account<T: Trimmable>(target: &mut T, recorder: &mut Recorder) {
+    let counted = target.take_discards();
+    if let (Some(_), Some(phase)) = (counted, recorder.last_phase())
+        && phase.discards.is_none()
+    {
+        phase.discards = Some(Discards { accepted: counted, ..Discards::default() });
+    }
+}
+
+/// A phase of one trim, which lasts until the device is done with it.
+pub fn trim<T: Trimmable>(target: &mut T, recorder: &mut Recorder, name: &str) -> TargetResult {
+    let started = target.now();
+    recorder.begin_phase(name, started);
+    let (outcome, went_on) = target.trim_all()?;
+    let returned = started + outcome.took;
+    recorder.op(OpKind::Trim, started, returned, 0);
+    recorder.end_phase(returned + went_on);
+    let counted = target.take_discards();
+    if let Some(phase) = recorder.last_phase() {
+        let asked = Amount { count: 1, bytes: outcome.asked };
+        phase.discards = Some(Discards { asked, accepted: outcome.counted.or(counted), ..Discards::default() });
+    }
+    Ok(())
+}
+
+/// A phase of waiting for discards that the filesystem does in the background.
+fn drain<T: Trimmable>(target: &mut T, recorder: &mut Recorder) {
+    let started = target.now();
+    recorder.begin_phase(DRAIN, started);
+    let went_on = target.wait_for_discards();
+    recorder.end_phase(started + went_on);
+    account(target, recorder);
+}

@@ -1,0 +1,299 @@
+//! 4 KiB random writes on an aged drive: the burst after idle time, and the rate that holds under load, by SNIA's rule. Both are measured on copies, so
+//! that the months go on as if nobody had looked.
+
+use super::small::Small;
+use trimtab_sim::analysis::steady::{ROUNDS, steady_state};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::model::{Model, Strain, Unlasting};
+use trimtab_drive::spec::{Medium, SlcSize};
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::runner::{End, blocks};
+use trimtab_sim::simulate::Watcher;
+use trimtab_sim::target::{BlockTarget as _, Clock as _, TargetResult};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::volume::FileBlocks;
+use trimtab_sim::volume::Steered;
+use trimtab_sim::workload::churn::Churn;
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
+use trimtab_sim::workload::{FileStep, FileWorkload as _, Limit};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// The file that random writes go to.
+pub const FILE: &str = "database";
+/// Writes of a burst on a drive whose superblocks are not made smaller: 134 MB.
+pub const BURST_WRITES: u64 = 32_768;
+const WRITES_MIN: u64 = 2048;
+const WRITE_BYTES: u32 = 4096;
+/// A round writes as many bytes as so many sessions of the churn: some superblocks, so that it matters little where collection falls.
+const ROUND_SESSIONS: u64 = 2;
+/// Rounds after which a rate that is not steady is taken as it is: the mean of the later half.
+const ROUNDS_MAX: usize = 25;
+/// As much may the erased flash have grown or shrunk over a window, as a share of what was written to the flash in it: more would be written on a credit, or to save one.
+const CREDIT_MAX: f64 = 0.05;
+/// Work before the first round, as a share of the capacity; and this many times what a cache of one bit a cell holds at most, if that is more.
+const BEFORE_SHARE: f64 = 0.05;
+const BEFORE_CACHES: f64 = 1.2;
+/// Whatever is being discarded or trimmed before a burst is waited for this long.
+const QUIET_MAX: Nanos = Nanos::from_secs(3600);
+
+type Target = Steered<Box<dyn Model>>;
+
+/// How random writes are tried on a drive.
+#[derive(Debug, Clone)]
+pub struct RandomWrites {
+    /// Writes in flight.
+    depth: u32,
+    class: DataClass,
+    seed: u64,
+    /// Writes of a burst.
+    burst: u64,
+    /// Writes of a round under load.
+    round: u64,
+    /// Bytes of churn before the first round.
+    before: u64,
+    /// Writes before those of a round that are counted. They fill the drive's buffer, and meet the discards of the churn; they are as many as those of a round at
+    /// least, so that collection is as far behind as it is under these writes.
+    lead_in: u64,
+    /// Seconds that the link or the command processor takes for a write: none is faster over long.
+    write_seconds_min: f64,
+    /// The policy, as it is tried on the small drive.
+    policy: PolicySpec,
+}
+
+/// Random writes under load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sustained {
+    /// Writes per second, mean of the window.
+    pub rate: f64,
+    /// Bytes to flash for bytes that the host wrote, while these writes went on.
+    pub waf: f64,
+    /// Share of the time that the drive spent on TRIM commands of the policy, from 0 to 1.
+    pub trim_share: f64,
+    /// Whether the window satisfies SNIA's rule, and was written on no credit.
+    pub steady: bool,
+    /// What would throttle the drive if that went on, and had not in the window.
+    pub later: Option<Unlasting>,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tried {
+    writes: u64,
+    seconds: f64,
+    /// What link or command processor took of them.
+    seconds_min: f64,
+    /// How much more the flash has yet to do at the end than at the beginning, less what it has done between the writes and now. What is written, collected and
+    /// erased is counted when it is decided; with this much more time it is also done.
+    owed_seconds: f64,
+    host: u64,
+    medium: u64,
+    /// Erased bytes before and after.
+    free: (u64, u64),
+    trim_seconds: f64,
+    later: Option<Unlasting>,
+}
+
+impl Tried {
+    /// Writes per second, as they were seen.
+    fn seen(&self) -> f64 {
+        self.writes as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Seconds that all their work takes.
+    fn all_seconds(&self) -> f64 {
+        (self.seconds + self.owed_seconds).max(self.seconds_min)
+    }
+
+    /// Writes per second of these.
+    fn rate(&self) -> f64 {
+        self.writes as f64 / self.all_seconds().max(1e-9)
+    }
+}
+
+/// Where the last five rounds begin, if they are steady.
+fn steady_from(rounds: &[Tried]) -> Option<usize> {
+    let first = rounds.len().checked_sub(ROUNDS)?;
+    let last = &rounds[first..];
+    let rates: Vec<f64> = last.iter().map(|round| if round.later.is_some() { f64::NAN } else { round.rate() }).collect();
+    // The drive has been written over before: every round counts.
+    steady_state(&rates, &[], Bytes::ZERO, 0).window()?;
+    let credit = last.iter().map(|round| round.free.1 as f64 - round.free.0 as f64).sum::<f64>();
+    let written = last.iter().map(|round| round.medium as f64).sum::<f64>();
+    (credit.abs() <= CREDIT_MAX * written).then_some(first)
+}
+
+impl Sustained {
+    /// The figures of `window`: all its writes over all their time, so that rate and write amplification are of the same work.
+    fn of(window: &[Tried], steady: bool) -> Self {
+        let sum = |of: fn(&Tried) -> f64| window.iter().map(of).sum::<f64>();
+        let seconds = sum(Tried::all_seconds);
+        Self {
+            rate: sum(|round| round.writes as f64) / seconds.max(1e-9),
+            waf: sum(|round| round.medium as f64) / sum(|round| round.host as f64).max(1.0),
+            trim_share: sum(|round| round.trim_seconds) / seconds.max(1e-9),
+            steady,
+            later: window.iter().rev().find_map(|round| round.later),
+        }
+    }
+}
+
+impl RandomWrites {
+    /// On `small`, with contents of `class` and sessions of `session` bytes.
+    pub fn new(small: &Small, class: DataClass, session: Bytes, policy: PolicySpec, seed: u64) -> Self {
+        let of_slc = |size: SlcSize| match size {
+            SlcSize::Fixed { bytes } => bytes,
+            SlcSize::Dynamic { bytes_max, .. } => bytes_max,
+        };
+        let (slc, buffer) = match &small.spec.medium {
+            Medium::Flash(flash) => (flash.slc_cache.as_ref().map_or(0, |slc| of_slc(slc.size)), flash.write_cache.bytes),
+            Medium::Disk(disk) => (0, disk.cache_bytes),
+        };
+        let round = (session.0 * ROUND_SESSIONS / u64::from(WRITE_BYTES)).max(WRITES_MIN);
+        let interface = &small.spec.interface;
+        let write_seconds_min =
+            (interface.overhead_of_writes_ns() as f64 / 1e9).max(f64::from(WRITE_BYTES) / interface.rate_bytes_per_s as f64);
+        let before = (small.spec.capacity_bytes as f64 * BEFORE_SHARE).max(slc as f64 * BEFORE_CACHES);
+        Self {
+            depth: interface.queue_depth.clamp(1, 32),
+            class,
+            seed,
+            burst: ((BURST_WRITES as f64 * small.block_share) as u64).max(WRITES_MIN),
+            round,
+            before: before as u64,
+            write_seconds_min,
+            lead_in: (buffer / u64::from(WRITE_BYTES) * 2).max(round),
+            policy,
+        }
+    }
+
+    /// Bytes of a burst.
+    pub const fn burst_bytes(&self) -> Bytes {
+        Bytes(self.burst * WRITE_BYTES as u64)
+    }
+
+    fn copy(&self, target: &Target) -> Target {
+        target.fork(self.policy.build(&target.policy().state()))
+    }
+
+    /// Writes per second of a burst, from the state that `target` is in.
+    ///
+    /// # Errors
+    /// A drive that fails.
+    pub fn burst(&self, target: &Target, number: u64, watcher: &dyn Watcher) -> TargetResult<f64> {
+        let mut copy = self.copy(target);
+        let until = copy.now() + QUIET_MAX;
+        while copy.trimming() && copy.now() < until {
+            let next = copy.now() + Nanos::from_secs(1);
+            copy.idle_until(next);
+        }
+        Ok(self.tried(&mut copy, self.burst, number, watcher)?.seen())
+    }
+
+    /// Rounds of random writes, before each a session of `churn`, without pauses, until five in a row are steady.
+    ///
+    /// # Errors
+    /// A drive or a filesystem that fails.
+    pub fn sustained(&self, target: &Target, churn: &Churn, watcher: &dyn Watcher) -> TargetResult<Sustained> {
+        let (mut copy, mut churn) = (self.copy(target), churn.clone());
+        let from = churn.written().0;
+        while churn.written().0 - from < self.before {
+            if !session(&mut copy, &mut churn)? {
+                break;
+            }
+        }
+        let mut rounds: Vec<Tried> = Vec::new();
+        loop {
+            session(&mut copy, &mut churn)?;
+            let number = 1_000 + 2 * rounds.len() as u64;
+            if self.lead_in > 0 {
+                self.tried(&mut copy, self.lead_in, number, watcher)?;
+            }
+            rounds.push(self.tried(&mut copy, self.round, number + 1, watcher)?);
+            if let Some(first) = steady_from(&rounds) {
+                return Ok(Sustained::of(&rounds[first..], true));
+            }
+            if rounds.len() >= ROUNDS_MAX {
+                return Ok(Sustained::of(&rounds[ROUNDS_MAX / 2..], false));
+            }
+        }
+    }
+
+    /// 4 KiB direct writes at random places of the file, as many in flight as the drive takes.
+    fn tried(&self, target: &mut Target, writes: u64, number: u64, watcher: &dyn Watcher) -> TargetResult<Tried> {
+        let mut file = FileBlocks::open(target.volume_mut(), FILE, self.depth)?;
+        // Opening writes out what was pending in the file.
+        let before = Seen::now(&mut file);
+        let settings = Settings {
+            pattern: Pattern::Uniform,
+            mix: Mix::default(),
+            sizes: vec![(WRITE_BYTES, 1)],
+            data: self.class,
+            offset: 0,
+            span: file.info().size.0,
+            queue_depth: self.depth,
+            limit: Limit::Ops(writes),
+        };
+        let mut tried = Tried::default();
+        if let Ok(mut workload) = Synthetic::new(settings, self.seed ^ (number + 1)) {
+            let outcome = blocks::run(&mut workload, &mut file, &mut { watcher });
+            if let End::Failed(error) = outcome.end {
+                return Err(error);
+            }
+            for phase in &outcome.recorded.phases {
+                tried.writes += phase.ops_total();
+                tried.seconds += phase.took.as_secs_f64();
+            }
+        }
+        let after = Seen::now(&mut file);
+        (tried.host, tried.medium) = (after.written.0 - before.written.0, after.written.1 - before.written.1);
+        tried.free = (before.free, after.free);
+        let elapsed = (after.at - before.at).as_secs_f64();
+        tried.owed_seconds = after.backlog.as_secs_f64() - before.backlog.as_secs_f64() + (elapsed - tried.seconds);
+        tried.seconds_min = tried.writes as f64 * self.write_seconds_min;
+        tried.trim_seconds = (after.trim_ns - before.trim_ns) as f64 / 1e9;
+        let took_ns = after.at.0 - before.at.0;
+        tried.later = after.strain.unlasting(file.volume().drive().as_ref(), &before.strain, took_ns);
+        Ok(tried)
+    }
+}
+
+/// A drive at a moment.
+struct Seen {
+    at: Nanos,
+    written: (u64, u64),
+    backlog: Nanos,
+    free: u64,
+    trim_ns: u64,
+    strain: Strain,
+}
+
+impl Seen {
+    fn now(file: &mut FileBlocks<'_, Box<dyn Model>>) -> Self {
+        let at = file.now();
+        let drive = file.volume().drive();
+        let counters = drive.counters();
+        let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+        Self {
+            at,
+            written: drive.written(),
+            backlog: drive.backlog(at),
+            free: count("now_free_bytes"),
+            trim_ns: count("trim_ns"),
+            strain: drive.strain(),
+        }
+    }
+}
+
+/// One session of the churn, without the pause after it. False if there is nothing left to do.
+fn session(target: &mut Target, churn: &mut Churn) -> TargetResult<bool> {
+    while let Some(step) = churn.next_step() {
+        match step {
+            FileStep::NotBefore(_) => return Ok(true),
+            FileStep::Phase(_) => {}
+            FileStep::Op(op) => trimtab_sim::runner::files::execute(target, &op)?,
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,78 @@
+//! How large a study is: how much it writes, and how often.
+
+use super::job::Job;
+use super::{Problem, light_work};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::Bytes;
+use trimtab_sim::workload::Plan;
+use trimtab_sim::workload::postmark::Settings;
+use trimtab_sim::workload::tree::{DEFAULT_FILES, DEFAULT_SIZE, TreeList};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What the data of a source tree is like; how that was measured is in docs/method/study-modelled.md.
+pub const TREE_DATA: DataClass = DataClass::Compressible(68);
+
+/// The size of a study.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scale {
+    /// Its name in settings.
+    pub name: &'static str,
+    /// The published sizes of the workloads are divided by this.
+    pub divisor: u32,
+    /// Repeats of each job under each policy.
+    pub repeats: u32,
+}
+
+/// The published sizes, three times.
+pub const FULL: Scale = Scale { name: "full", divisor: 1, repeats: 3 };
+/// A quarter of the published sizes, three times.
+pub const DEFAULT: Scale = Scale { name: "default", divisor: 4, repeats: 3 };
+/// A tenth of the published sizes, once: under a minute.
+pub const QUICK: Scale = Scale { name: "quick", divisor: 10, repeats: 1 };
+
+impl Scale {
+    /// The jobs.
+    pub fn jobs(&self, seed: u64) -> Result<Vec<Job>, Problem> {
+        let files = DEFAULT_FILES / u64::from(self.divisor);
+        let size = Bytes(DEFAULT_SIZE.0 / u64::from(self.divisor));
+        let list = Arc::new(TreeList::synthetic(files, size, TREE_DATA, seed)?);
+        let published = Settings::published();
+        let settings =
+            Settings { number: published.number / self.divisor, transactions: published.transactions / self.divisor, ..published };
+        Ok(vec![Job::Tree { list, seed }, Job::postmark(&settings)?])
+    }
+
+    /// What all of it writes under `policies` policies on a real filesystem, with one run of the first job to warm up, and what is deleted while
+    /// others work beside it.
+    pub fn plan(&self, jobs: &[Job], policies: usize) -> Plan {
+        let times = u64::from(self.repeats) * policies as u64;
+        let plans: Vec<Plan> = jobs.iter().map(Job::plan).collect();
+        let beside = |job: &Job| job.beside().ok().flatten().map_or(0, |list| list.size().0 + light_work::APPENDS_MAX * light_work::BLOCK);
+        let each = |job: &Job, plan: &Plan| plan.written.0 + beside(job);
+        let once: u64 = jobs.iter().zip(&plans).map(|(job, plan)| each(job, plan)).sum();
+        let warm_up = jobs.first().zip(plans.first()).map_or(0, |(job, plan)| each(job, plan));
+        Plan {
+            written: Bytes(once.saturating_mul(times).saturating_add(warm_up)),
+            space: plans.iter().map(|p| p.space).max().unwrap_or_default(),
+            ops: plans.iter().map(|p| p.ops).sum::<Option<u64>>().map(|ops| ops.saturating_mul(times)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_full_scale_is_the_published_one() {
+        let jobs = FULL.jobs(1).unwrap();
+        let plan = FULL.plan(&jobs, 2);
+        // Beside it a quarter of the tree is deleted once more while others append 2,500 blocks.
+        let beside = 493_000_000 / 4 + 2500 * 4096;
+        assert_eq!(plan.written, Bytes((493_000_000 + beside + 1_222_242_297) * 6 + 493_000_000 + beside));
+        let quick = QUICK.plan(&QUICK.jobs(1).unwrap(), 3);
+        assert!(quick.written < Bytes(700_000_000), "{}", quick.written);
+    }
+}

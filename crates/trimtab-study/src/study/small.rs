@@ -1,0 +1,210 @@
+//! A drive and its months, both made smaller by the same factor.
+//!
+//! A drive of a thirtieth of the capacity that gets the same bytes a second is written over thirty times as fast: a day there is 48 minutes here.
+//! So everything that goes with the capacity shrinks together: what is written, how many extents are free, how many commands a trim
+//! takes and how long, the pauses between sessions, the intervals of policies. Rates, and what one command costs, stay as they are. Bytes, commands
+//! and times of the small drive, multiplied by the factor, are those of the full one; whether a trim is done before the next is due comes out right by
+//! itself. What does not shrink are delays that belong to no amount: a commit every 5 s, an idle second before garbage is collected.
+
+use super::Problem;
+use trimtab_drive::model;
+use trimtab_drive::spec::{DriveSpec, Flash, Medium, Thermal};
+use trimtab_sim::policy::{BatchedSettings, PolicySpec, Schedule};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
+use alloc::format;
+
+/// A capacity at which whole drive-writes take seconds.
+pub const SIZE: Bytes = Bytes(2_000_000_000);
+/// The small drive has at least this many superblocks, so that the few that collection works on do not count for much.
+const SUPERBLOCKS_MIN: u64 = 160;
+/// The least that is left of a buffer for writes.
+const CACHE_MIN: u64 = 1 << 20;
+/// What a specification may say of heat.
+const COOLING_NS_MIN: f64 = 1e6;
+const RISE_MC_PER_GB_MAX: f64 = 1e6;
+/// Pages that a block keeps.
+const PAGES_MIN: u32 = 4;
+
+/// A small drive that stands for a large one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Small {
+    /// The small one.
+    pub spec: DriveSpec,
+    /// How many times the large one holds its capacity.
+    pub factor: f64,
+    /// Its superblocks are of this share of the size, because otherwise there were too few.
+    pub block_share: f64,
+}
+
+impl Small {
+    /// `full` at about `size`, or larger if that is not possible.
+    ///
+    /// # Errors
+    /// A specification that cannot be made smaller, and is not small.
+    pub fn of(full: &DriveSpec, size: Bytes) -> Result<Self, Problem> {
+        if full.capacity_bytes <= size.0 {
+            return Ok(Self { spec: full.clone(), factor: 1.0, block_share: 1.0 });
+        }
+        let mut smaller = full.clone();
+        let block_share = match &mut smaller.medium {
+            Medium::Flash(flash) => shrink_flash(flash, full.capacity_bytes, size),
+            Medium::Disk(_) => 1.0,
+        };
+        let larger = |size: &u64| Some(size.saturating_add(size / 4)).filter(|size| *size < full.capacity_bytes);
+        let mut error = None;
+        for size in core::iter::successors(Some(size.0), larger) {
+            match model::sized(smaller.clone(), Some(Bytes(size))) {
+                Ok(mut spec) => {
+                    let factor = full.capacity_bytes as f64 / spec.capacity_bytes as f64;
+                    if let Medium::Flash(flash) = &mut spec.medium {
+                        calendar_faster(flash, full, factor);
+                    }
+                    return Ok(Self { spec, factor, block_share });
+                }
+                Err(refused) => error = error.or(Some(refused)),
+            }
+        }
+        Err(error.unwrap_or_else(|| UsageError::new(format!("{} cannot be made smaller", full.name))).into())
+    }
+
+    /// A time of the large drive on the small one.
+    pub fn sooner(&self, time: Nanos) -> Nanos {
+        Nanos(((time.0 as f64 / self.factor) as u64).max(1))
+    }
+
+    /// `policy` with its calendar made as much faster: intervals of hours and days, not what it does within seconds.
+    pub fn faster(&self, policy: &PolicySpec) -> PolicySpec {
+        const DAY: Nanos = Nanos::from_secs(86_400);
+        const POLL_MIN: Nanos = Nanos::from_millis(100);
+        match *policy {
+            PolicySpec::Batched(settings) => PolicySpec::Batched(BatchedSettings {
+                schedule: match settings.schedule {
+                    Schedule::Every(period) => Schedule::Every(self.sooner(period)),
+                    // The hour of the day says nothing where a day is minutes.
+                    Schedule::Nightly(_) => Schedule::Every(self.sooner(DAY)),
+                    Schedule::AtShutdown => Schedule::AtShutdown,
+                },
+                ..settings
+            }),
+            PolicySpec::Adaptive(mut settings) => {
+                settings.at_most_every = self.sooner(settings.at_most_every);
+                settings.at_least_every = self.sooner(settings.at_least_every);
+                settings.poll = self.sooner(settings.poll).max(POLL_MIN.min(settings.poll));
+                PolicySpec::Adaptive(settings)
+            }
+            PolicySpec::Idle(mut settings) => {
+                settings.at_least_every = self.sooner(settings.at_least_every);
+                settings.poll = self.sooner(settings.poll).max(POLL_MIN.min(settings.poll));
+                // Rests between sessions end as often as those of the full drive, beside as many fewer commands.
+                settings.rests_shorter = libm::round(self.factor).max(1.0) as u32;
+                PolicySpec::Idle(settings)
+            }
+            PolicySpec::Published(published) => PolicySpec::Published(
+                published.with_calendar(|at_least, poll| (self.sooner(at_least), self.sooner(poll).max(POLL_MIN.min(poll)))),
+            ),
+            PolicySpec::None | PolicySpec::Online => *policy,
+        }
+    }
+}
+
+/// Makes superblocks smaller where there would be too few at `size`, and what else goes with the capacity. Gives the share that is left of a superblock.
+fn shrink_flash(flash: &mut Flash, capacity: u64, size: Bytes) -> f64 {
+    let geometry = &flash.geometry;
+    let raw = geometry.raw_bytes() as f64 * size.as_f64() / capacity as f64;
+    let wanted = raw / SUPERBLOCKS_MIN as f64;
+    let pages = geometry.pages_per_block;
+    let fewer = (f64::from(pages) * wanted / geometry.superblock_bytes() as f64) as u32;
+    if fewer >= pages {
+        return 1.0;
+    }
+    let share = model::with_pages(flash, fewer.max(PAGES_MIN.min(pages)));
+    // The buffer keeps its proportion to the superblocks, but still holds what all dies take at once.
+    flash.write_cache.bytes = ((flash.write_cache.bytes as f64 * share) as u64).max(CACHE_MIN.min(flash.write_cache.bytes));
+    share
+}
+
+/// What goes with the calendar goes as many times faster.
+fn calendar_faster(flash: &mut Flash, full: &DriveSpec, factor: f64) {
+    if let Some(thermal) = &mut flash.thermal {
+        heat_sooner(thermal, factor);
+    }
+    // As many times less is earned in all, in as much less time.
+    if let (Some(life), Some(of_full)) = (&mut flash.life_throttle, full.flash().and_then(|flash| flash.life_throttle.as_ref())) {
+        life.earned_bytes_per_s = of_full.earned_bytes_per_s;
+    }
+}
+
+/// Bytes that heat the drive come as many times sooner, so it warms and cools as many times faster, towards the same temperatures at the same rates.
+fn heat_sooner(thermal: &mut Thermal, factor: f64) {
+    let factor = factor.min(thermal.cooling_ns as f64 / COOLING_NS_MIN).min(RISE_MC_PER_GB_MAX / f64::from(thermal.rise_mc_per_gb.max(1)));
+    thermal.cooling_ns = (thermal.cooling_ns as f64 / factor) as u64;
+    thermal.rise_mc_per_gb = (f64::from(thermal.rise_mc_per_gb) * factor) as u32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::shipped::{drive, drives};
+
+    #[test]
+    fn every_shipped_drive_can_be_small_and_keeps_what_does_not_go_with_its_size() {
+        for drive in drives() {
+            let (name, full) = (&drive.spec.name, drive.spec.clone());
+            let small = Small::of(&full, SIZE).unwrap();
+            assert!(small.spec.capacity_bytes < 8_000_000_000, "{name}: {}", small.spec.capacity_bytes);
+            let (Medium::Flash(a), Medium::Flash(b)) = (&full.medium, &small.spec.medium) else { continue };
+            let (whole, spare) = (a.geometry.raw_bytes() as f64, full.capacity_bytes as f64);
+            let ratio = b.geometry.raw_bytes() as f64 / small.spec.capacity_bytes as f64 / (whole / spare);
+            assert!((0.995..1.03).contains(&ratio), "{name}: spare space {ratio}");
+            let superblocks = b.geometry.superblocks();
+            assert!(superblocks >= SUPERBLOCKS_MIN, "{name}: {superblocks}");
+            // Erasing costs as much for each byte.
+            let erase = |flash: &Flash| flash.nand.erase_ns as f64 / f64::from(flash.geometry.pages_per_block);
+            assert!((erase(b) / erase(a) - 1.0).abs() < 0.01, "{name}");
+        }
+    }
+
+    /// Newton's law of cooling on a drive that writes a stated rate without end: the temperature that it goes to, and the time in which it does.
+    #[test]
+    fn a_small_drive_goes_to_the_temperature_of_the_large_one_as_many_times_sooner() {
+        let full = drive("nvme-tlc-500gb").spec;
+        let small = Small::of(&full, SIZE).unwrap();
+        let thermal = |spec: &DriveSpec| spec.flash().unwrap().thermal.clone().unwrap();
+        let (large, little) = (thermal(&full), thermal(&small.spec));
+        let goes_to = |thermal: &Thermal, gb_per_s: f64| {
+            f64::from(thermal.ambient_mc) + f64::from(thermal.rise_mc_per_gb) * gb_per_s * thermal.cooling_ns as f64 / 1e9
+        };
+        for gb_per_s in [0.1, 0.9, 3.5] {
+            let (a, b) = (goes_to(&large, gb_per_s), goes_to(&little, gb_per_s));
+            assert!((a / b - 1.0).abs() < 1e-3, "{a} {b} at {gb_per_s} GB/s");
+        }
+        assert!((large.cooling_ns as f64 / little.cooling_ns as f64 / small.factor - 1.0).abs() < 1e-3);
+        assert_eq!((large.throttle_mc, large.resume_mc, large.ambient_mc), (little.throttle_mc, little.resume_mc, little.ambient_mc));
+    }
+
+    /// What folding costs goes with the pages that a block has with one bit a cell: as many of all as on the large drive, within what that rounds away.
+    #[test]
+    fn blocks_of_a_small_drive_hold_the_same_share_with_one_bit_a_cell() {
+        for name in ["sata-tlc-500gb", "nvme-tlc-500gb", "nvme-qlc-dramless-500gb"] {
+            let full = drive(name).spec;
+            let share = |spec: &DriveSpec| {
+                let geometry = &spec.flash().unwrap().geometry;
+                f64::from(geometry.pages_per_block) / f64::from(geometry.pages_per_block / u32::from(geometry.bits_per_cell))
+            };
+            let (large, small) = (share(&full), share(&Small::of(&full, SIZE).unwrap().spec));
+            assert!((small / large - 1.0).abs() < 0.01, "{name}: {small} of {large}");
+        }
+    }
+
+    #[test]
+    fn calendars_go_faster_and_seconds_do_not() {
+        let spec = drive("ocz-vertex-le-100gb").spec;
+        let small = Small { factor: 100.0, ..Small::of(&spec, SIZE).unwrap() };
+        let policy = |text: &str| text.parse::<PolicySpec>().unwrap();
+        assert_eq!(small.faster(&policy("batched:every=100h")), policy("batched:every=1h"));
+        let PolicySpec::Idle(idle) = small.faster(&policy("idle")) else { panic!() };
+        assert_eq!((idle.at_least_every, idle.poll, idle.patience), (Nanos::from_secs(864), Nanos::from_millis(100), Nanos::from_secs(60)));
+        assert_eq!((idle.met_per_mille, idle.rests_shorter), (5, 100));
+    }
+}

@@ -1,0 +1,109 @@
+//! What the free space of a filesystem in use looks like: free extents as the churn leaves them, the same wherever a filesystem is filled.
+
+use super::{Problem, small};
+use trimtab_drive::{Command, Completion, Device};
+use trimtab_sim::op::FileOp;
+use trimtab_sim::target::FileTarget as _;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::volume::{BLOCK, Volume, VolumeSpec};
+use trimtab_sim::workload::churn::{Churn, Settings};
+use trimtab_sim::workload::{FileStep, FileWorkload as _};
+use alloc::vec::Vec;
+
+/// The filesystem is written over so often before it is looked at.
+const DRIVE_WRITES: u64 = 2;
+
+/// Lengths of the free extents of a filesystem in use, in blocks.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Used(Vec<u32>);
+
+/// Enough to tell one from another.
+impl core::fmt::Debug for Used {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} free extents of {} on average", self.0.len(), self.mean())
+    }
+}
+
+/// A device that does everything at once: where a filesystem puts its files is no matter of the drive.
+struct Nothing(Bytes);
+
+impl Device for Nothing {
+    fn size(&self) -> Bytes {
+        self.0
+    }
+    fn logical_block(&self) -> u32 {
+        512
+    }
+    fn supports_trim(&self) -> bool {
+        false
+    }
+    fn submit(&mut self, now: Nanos, _command: &Command<'_>) -> Completion {
+        Completion { done: now, result: Ok(()) }
+    }
+    fn idle(&mut self, _until: Nanos) {}
+}
+
+impl Used {
+    /// After the churn of the studies of ageing, on a filesystem like `volume` of which `fill` is in use. Empty for an empty one.
+    ///
+    /// # Errors
+    /// A filesystem that cannot be made.
+    pub fn by_churn(volume: &VolumeSpec, fill: f64, seed: u64) -> Result<Self, Problem> {
+        if fill <= 0.0 { Ok(Self::default()) } else { Self::at(volume, fill, small::SIZE, seed) }
+    }
+
+    fn at(volume: &VolumeSpec, fill: f64, size: Bytes, seed: u64) -> Result<Self, Problem> {
+        let spec = VolumeSpec { start: Bytes::ZERO, size: None, ..volume.clone() };
+        let mut volume = Volume::format(Nothing(size), spec, Nanos::ZERO)?;
+        let kept_free = (volume.size().as_f64() * (1.0 - fill)) as u64;
+        let settings = Settings {
+            live: Bytes(volume.free_space().0.saturating_sub(kept_free)),
+            written: Bytes(size.0 * DRIVE_WRITES),
+            session: Bytes(size.0 / super::ageing::SESSIONS_PER_DRIVE_WRITE),
+            ..Settings::default()
+        };
+        let mut churn = Churn::new(settings, seed);
+        while let Some(step) = churn.next_step() {
+            match step {
+                FileStep::Op(FileOp::Create(path, payload)) => volume.create(path, &payload)?,
+                FileStep::Op(FileOp::Append(path, payload)) => volume.append(path, &payload)?,
+                FileStep::Op(FileOp::Delete(path)) => volume.delete(path)?,
+                FileStep::Op(FileOp::MakeDir(path)) => volume.make_dir(path)?,
+                FileStep::Op(FileOp::Sync) => volume.sync()?,
+                FileStep::Op(_) | FileStep::Phase(_) | FileStep::NotBefore(_) => {}
+            }
+        }
+        Ok(Self(volume.free_extents()))
+    }
+
+    /// The lengths, in blocks.
+    pub fn lengths(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// Their mean.
+    pub fn mean(&self) -> Bytes {
+        let blocks: u64 = self.0.iter().copied().map(u64::from).sum();
+        Bytes(blocks * BLOCK / (self.0.len() as u64).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_extents_are_as_long_whatever_the_size_and_shorter_the_fuller() {
+        let of = |fill: f64, gb: u64| Used::at(&VolumeSpec::ext4(), fill, Bytes(gb * 1_000_000_000), 1).unwrap();
+        for fill in [0.6, 0.9] {
+            let means: Vec<f64> = [1, 2, 4].map(|gb| of(fill, gb).mean().as_f64()).into();
+            let (low, high) = means.iter().fold((f64::MAX, 0.0_f64), |(low, high), mean| (low.min(*mean), high.max(*mean)));
+            assert!(high < low * 1.6, "{fill}: {means:?}");
+        }
+        let (emptier, fuller) = (of(0.6, 2), of(0.9, 2));
+        assert!(emptier.mean() > fuller.mean(), "{emptier:?} {fuller:?}");
+        // What is free is what the fill leaves, whatever the extents are.
+        let free: u64 = fuller.lengths().iter().copied().map(u64::from).sum::<u64>() * BLOCK;
+        assert!((free as f64 / 0.2e9 - 1.0).abs() < 0.1, "{free}");
+    }
+}

@@ -1,0 +1,199 @@
+//! One cell of a sweep: everything that decides its result, and nothing else.
+
+use super::plan::Place;
+use trimtab_drive::spec::DriveSpec;
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::run::{Run, TargetKind, Warning};
+use trimtab_sim::runner::End;
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::simulate::{self, Load, Plan, Trace, Watcher};
+use crate::study::ageing::Ageing;
+use trimtab_drive::units::Bytes;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use core::fmt::Display;
+use sha2::Digest as _;
+
+/// The model: its version, and a hash of what it is made of. Results of different models are never put together.
+pub const MODEL: &str = env!("TRIMTAB_MODEL");
+
+/// The name of a cell that cannot be made: a hash of where it stands on the axes, and why.
+#[must_use]
+pub fn id_of_impossible(place: &Place, reason: &str) -> String {
+    short_hash(format!("{MODEL}\nimpossible {:?} {} {reason}", place.values, place.seed))
+}
+
+/// 128 bits of SHA-256, in hexadecimal.
+#[must_use]
+pub fn short_hash(bytes: impl AsRef<[u8]>) -> String {
+    hex(&sha2::Sha256::digest(bytes)[..16])
+}
+
+/// Two digits a byte.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A cell. Who runs it, when, and beside which others, decides nothing.
+#[derive(Clone, Debug)]
+pub struct Cell<T> {
+    /// The drive, at the size that was asked for.
+    pub drive: DriveSpec,
+    /// That it was made too small for its write amplification to be that of the drive it was made from, if it was.
+    pub few: Option<Warning>,
+    /// The workload.
+    pub work: Work<T>,
+}
+
+/// What is done to the drive of a cell.
+#[derive(Clone, Debug)]
+pub enum Work<T> {
+    /// Requests on the drive itself.
+    Requests {
+        /// What is simulated, under which policy.
+        plan: Box<Plan<T>>,
+        /// What the trace holds, if it is one: a hash of it.
+        content: String,
+    },
+    /// Files on a filesystem.
+    Files {
+        /// Months of use.
+        ageing: Box<Ageing>,
+        /// The trim policy.
+        policy: PolicySpec,
+    },
+}
+
+impl<T: Trace<Error: Display>> Cell<T> {
+    /// All that decides the result, as text: the same for the same cell of the same model, wherever its drive or trace came from.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        let drive = DriveSpec { name: String::new(), description: String::new(), ..self.drive.clone() };
+        let work = match &self.work {
+            Work::Requests { plan, content } => {
+                let load = match &plan.load {
+                    Load::Trace(trace) => format!("{content} {:?}", trace.fields()),
+                    Load::Synthetic(addresses) => format!("{addresses:?}"),
+                    Load::Crystal(loops) => format!("{loops:?}"),
+                };
+                let Plan { name: _, load: _, data, fill_permille, until_written, trim, seed } = plan.as_ref();
+                format!("requests {load} {data:?} {fill_permille} {until_written:?} {trim:?} {seed}")
+            }
+            Work::Files { ageing, policy } => {
+                let Ageing { setup, fill, mix, drive_writes, daily, size, thorough, notes: _, pictured: _ } = ageing.as_ref();
+                let (volume, seed) = (&setup.volume, setup.seed);
+                format!("files {policy:?} {volume:?} {fill} {mix:?} {drive_writes} {daily} {size:?} {thorough} {seed}")
+            }
+        };
+        // What is said of it goes with its result.
+        let said = self.few.as_ref().map_or("", |warning| warning.code.as_str());
+        format!("{MODEL}\n{drive:?}\n{work}{said}")
+    }
+
+    /// Its name: 128 bits of the SHA-256 of its [`identity`](Self::identity), in hexadecimal.
+    #[must_use]
+    pub fn id(&self) -> String {
+        short_hash(self.identity())
+    }
+
+    /// Its seed.
+    #[must_use]
+    pub const fn seed(&self) -> u64 {
+        match &self.work {
+            Work::Requests { plan, .. } => plan.seed,
+            Work::Files { ageing, .. } => ageing.setup.seed,
+        }
+    }
+
+    /// Makes the run. Only when it began is for whoever has a clock to add.
+    ///
+    /// # Errors
+    /// A drive, a filesystem or a workload that cannot be made, or that fails; being stopped is no error.
+    pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, End), String> {
+        let label = format!("drive:{}", self.drive.name);
+        match &self.work {
+            Work::Requests { plan, .. } => {
+                let mut simulated = match simulate::run(&self.drive, plan, watcher) {
+                    Ok(simulated) => simulated,
+                    Err(_) if watcher.stopped() => return Ok((self.empty(&label), End::Interrupted)),
+                    Err(error) => return Err(error.to_string()),
+                };
+                let mut header =
+                    Header::new("simulate", core::mem::take(&mut simulated.settings), TargetKind::ModelledDrive, &label, "", plan.seed);
+                (header.policy, header.policy_settings) = core::mem::take(&mut simulated.policy);
+                let end = simulated.end.clone();
+                let mut run = header.into_run(core::mem::take(&mut simulated.recorded), end == End::Complete);
+                simulated.describe(&mut run);
+                run.warnings.extend(self.few.clone());
+                Ok((run, end))
+            }
+            Work::Files { ageing, policy } => ageing.run(policy, watcher).map_err(|problem| problem.to_string()),
+        }
+    }
+
+    fn empty(&self, label: &str) -> Run {
+        let header = Header::new("simulate", alloc::vec::Vec::new(), TargetKind::ModelledDrive, label, "", self.seed());
+        header.into_run(trimtab_sim::runner::recorder::Recorded::default(), false)
+    }
+
+    /// Bytes that it writes to its drive before its workload, and by that; `None` where only the trace says how much.
+    #[must_use]
+    pub fn writes(&self) -> (Bytes, Option<Bytes>) {
+        let capacity = Bytes(self.drive.capacity_bytes);
+        match &self.work {
+            Work::Requests { plan, .. } => {
+                let fill = (u128::from(capacity.0) * u128::from(plan.fill_permille) / 1000) as u64;
+                (Bytes(fill), plan.until_written.map(|amount| amount.of(capacity)))
+            }
+            Work::Files { ageing, .. } => {
+                let size = capacity.0.min(ageing.size.0) as f64;
+                (Bytes((size * ageing.fill) as u64), Some(Bytes((size * ageing.drive_writes) as u64)))
+            }
+        }
+    }
+
+    /// About the memory that running it takes: 4 bytes for each mapped unit and each place that one can be in, and what the workload and its figures need besides.
+    #[must_use]
+    pub fn memory(&self) -> Bytes {
+        /// What a run without any drive takes: histograms, series, code that is run for the first time.
+        const BASE: u64 = 8 << 20;
+        match &self.work {
+            Work::Requests { plan, .. } => {
+                let places = match &plan.load {
+                    Load::Synthetic(a) if a.trims_of == trimtab_sim::workload::synthetic::TrimsOf::InUse && a.mix.trim_percent > 0 => {
+                        let smallest = a.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(4096).max(1);
+                        self.drive.capacity_bytes / smallest / 8
+                    }
+                    _ => 0,
+                };
+                // What is known under a policy: what is in use, what the drive holds and what it was not told. Eight blocks share a bit where nothing tells them apart.
+                let block = u64::from(self.drive.logical_block_bytes);
+                let pages = match &plan.load {
+                    Load::Synthetic(a) => a.sizes.iter().all(|(size, _)| u64::from(*size).is_multiple_of(8 * block)),
+                    Load::Crystal(_) => 4096_u64.is_multiple_of(8 * block),
+                    Load::Trace(_) => false,
+                };
+                let bits = self.drive.capacity_bytes / if pages { 8 * block } else { block };
+                let steered = if plan.trim.is_some() { 3 * bits / 8 } else { 0 };
+                Bytes(BASE + self.drive.table_bytes() + places + steered)
+            }
+            // A drive of that size at most, and copies of drive and filesystem for what is measured beside the months.
+            Work::Files { ageing, .. } => {
+                let small = crate::study::small::Small::of(&self.drive, ageing.size);
+                Bytes(8 * BASE + 3 * small.map_or_else(|_| self.drive.table_bytes(), |small| small.spec.table_bytes()))
+            }
+        }
+    }
+}
+
+/// What is to be known of a drive beside its figures.
+impl<T> Cell<T> {
+    /// Over-provisioning (T - U) / U of the drive as it is made, in per cent: whole superblocks give what was asked for or a little more.
+    #[must_use]
+    pub fn over_provisioning_percent(&self) -> Option<f64> {
+        let raw = self.drive.flash()?.geometry.raw_bytes() as f64;
+        Some(100.0 * (raw / self.drive.capacity_bytes as f64 - 1.0))
+    }
+}

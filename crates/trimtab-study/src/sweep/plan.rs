@@ -1,0 +1,472 @@
+//! A plan as its file says it: a base, axes, a design. Every mistake is named with its line and its key.
+
+use super::cell::Cell;
+use super::design::{Design, Kind};
+use super::detail::Keep;
+use super::settings::{self, Sources, Wrong, is_fractional};
+use super::value::{Axis, Range, Value, Values, ends};
+use trimtab_drive::usage::nearest;
+use alloc::borrow::ToOwned as _;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+use core::fmt;
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+/// No plan has more cells: at a tenth of a second each it takes a core for two weeks.
+pub const CELLS_MAX: u64 = 10_000_000;
+/// Values of an axis, and repeats.
+const STEPS_MAX: u64 = 1_000_000;
+/// What a plan may have.
+const KEYS: [&str; 7] = ["name", "seed", "repeats", "base", "axes", "design", "keep"];
+
+/// A plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What it is called.
+    pub name: String,
+    /// What all cells have in common: parameter, value, line.
+    base: Vec<(String, Value, usize)>,
+    /// What differs.
+    pub axes: Vec<Axis>,
+    /// Which of their points are tried.
+    pub design: Design,
+    /// How often each point is tried, with another seed each time.
+    pub repeats: u64,
+    /// Seed of the first repeat.
+    pub seed: u64,
+    /// What is kept of each run besides its figures.
+    pub keep: Keep,
+}
+
+/// What is wrong with a plan, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError {
+    /// Line, from 1; none if something is missing.
+    pub line: Option<usize>,
+    /// Dotted key; empty for what is no TOML.
+    pub key: String,
+    /// What is wrong.
+    pub text: String,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+impl core::error::Error for PlanError {}
+
+/// Where a cell stands in its plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// The value on each axis.
+    pub values: Vec<Value>,
+    /// The point of the design.
+    pub point: u64,
+    /// Which repeat of it, from 0.
+    pub repeat: u64,
+    /// Seed of its run.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// The first mistake. Whether drives and parameters exist is asked later, by [`Plan::check`].
+    pub fn parse(text: &str) -> Result<Self, PlanError> {
+        Reader::new(text).plan()
+    }
+
+    /// Cells in all.
+    #[must_use]
+    pub const fn cells(&self) -> u64 {
+        self.design.total(self.axes.len()).saturating_mul(self.repeats)
+    }
+
+    /// Where the cell of that number stands. Repeats of a point follow each other; on a grid the last axis changes first.
+    #[must_use]
+    pub fn place(&self, cell: u64) -> Place {
+        let (point, repeat) = (cell / self.repeats, cell % self.repeats);
+        let values = match self.design.unit(point, self.axes.len()) {
+            Some(unit) => self.axes.iter().zip(unit).map(|(axis, place)| axis.at(place)).collect(),
+            None => {
+                let mut left = point;
+                let mut of = |axis: &Axis| {
+                    let len = axis.len().unwrap_or(1);
+                    let nth = left % len;
+                    left /= len;
+                    axis.nth(nth)
+                };
+                let mut values: Vec<Value> = self.axes.iter().rev().map(&mut of).collect();
+                values.reverse();
+                values
+            }
+        };
+        Place { values, point, repeat, seed: self.seed.wrapping_add(repeat) }
+    }
+
+    /// The cell at a place.
+    ///
+    /// # Errors
+    /// Why there is none: values that make no drive, filesystem or workload together.
+    pub fn cell<S: Sources>(&self, place: &Place, sources: &S) -> Result<Cell<S::Trace>, Wrong> {
+        let axes = self.axes.iter().zip(&place.values).map(|(axis, value)| (axis.key.as_str(), value));
+        let all: Vec<(&str, &Value)> = self.base.iter().map(|(key, value, _)| (key.as_str(), value)).chain(axes).collect();
+        settings::resolve(&all, place.seed, sources)
+    }
+
+    /// Paths of the drives and traces that it names, whether they are there or not.
+    #[must_use]
+    pub fn paths(&self) -> BTreeSet<String> {
+        let on_axes = self.axes.iter().flat_map(|axis| axis.probes().into_iter().map(|(value, _)| (axis.key.as_str(), value)));
+        let all = self.base.iter().map(|(key, value, _)| (key.as_str(), value.clone())).chain(on_axes);
+        let path = |(key, value): (&str, Value)| match (key, value) {
+            ("drive.name", Value::Text(name)) if settings::is_path(&name) => Some(name),
+            ("workload.name", Value::Text(name)) => name.strip_prefix("trace:").map(str::to_owned),
+            _ => None,
+        };
+        all.filter_map(path).collect()
+    }
+
+    /// Tries every value of the plan once, each with the first of all other axes, so that what cannot be is found before anything runs.
+    ///
+    /// # Errors
+    /// The first parameter that does not exist, or that cannot have its value, with its line.
+    pub fn check<S: Sources>(&self, sources: &S) -> Result<(), PlanError> {
+        let first: Vec<Value> = self.axes.iter().map(|axis| axis.nth(0)).collect();
+        let place = |values: Vec<Value>| Place { values, point: 0, repeat: 0, seed: self.seed };
+        self.refuse(self.cell(&place(first.clone()), sources).err(), None)?;
+        for (at, axis) in self.axes.iter().enumerate() {
+            for (value, line) in axis.probes() {
+                let mut values = first.clone();
+                values[at] = value;
+                self.refuse(self.cell(&place(values), sources).err(), Some((&axis.key, line)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An error if what is wrong is a parameter of its own; what several make together is for the table. `tried` is the axis whose value is tried.
+    fn refuse(&self, wrong: Option<Wrong>, tried: Option<(&str, usize)>) -> Result<(), PlanError> {
+        let Some(Wrong { key: Some(key), text }) = wrong else { return Ok(()) };
+        let on_axis = || self.axes.iter().find(|axis| axis.key == key).map(|axis| axis.probes().first().map_or(axis.line, |probe| probe.1));
+        let in_base = || self.base.iter().find(|(known, ..)| *known == key).map(|(.., line)| *line);
+        let line = tried.filter(|(axis, _)| *axis == key).map(|(_, line)| line).or_else(on_axis).or_else(in_base);
+        Err(PlanError { line, key, text })
+    }
+}
+
+/// Reads one plan.
+struct Reader<'a> {
+    text: &'a str,
+    /// Where its lines end.
+    ends: Vec<usize>,
+}
+
+type Entry<'d, 'i> = (&'d Spanned<DeString<'i>>, &'d Spanned<DeValue<'i>>);
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { text, ends: text.match_indices('\n').map(|(at, _)| at).collect() }
+    }
+
+    fn line(&self, at: usize) -> usize {
+        self.ends.partition_point(|end| *end < at) + 1
+    }
+
+    fn wrong<T>(&self, at: usize, key: &str, text: impl Into<String>) -> Result<T, PlanError> {
+        Err(PlanError { line: Some(self.line(at)), key: key.to_owned(), text: text.into() })
+    }
+
+    fn plan(&self) -> Result<Plan, PlanError> {
+        let whole = DeTable::parse(self.text).map_err(|error| {
+            let more = "; write drive.name = \"…\" beside other parameters of the drive (policy.name, workload.name, volume.name)";
+            let more = if error.message().contains("cannot extend value") { more } else { "" };
+            PlanError {
+                line: error.span().map(|span| self.line(span.start)),
+                key: String::new(),
+                text: format!("{}{more}", error.message().replace('\n', " ")),
+            }
+        })?;
+        let table = whole.get_ref();
+        self.known(table, "", &KEYS)?;
+        let get = |key: &str| table.get(key);
+        let mut base = Vec::new();
+        if let Some(value) = get("base") {
+            self.flatten(self.table(value, "base")?, "", &mut |key, value| {
+                base.push((key.clone(), self.value(value, &key)?, self.line(value.span().start)));
+                Ok(())
+            })?;
+        }
+        let mut axes = Vec::new();
+        if let Some(value) = get("axes") {
+            self.flatten(self.table(value, "axes")?, "", &mut |key, value| {
+                axes.push((value.span().start, self.axis(&key, value)?));
+                Ok(())
+            })?;
+        }
+        axes.sort_by_key(|(at, _)| *at);
+        let axes: Vec<Axis> = axes.into_iter().map(|(_, axis)| axis).collect();
+        let mut known: BTreeSet<&str> = base.iter().map(|(key, ..)| key.as_str()).collect();
+        for axis in &axes {
+            if !known.insert(&axis.key) {
+                return Err(PlanError {
+                    line: Some(axis.line),
+                    key: axis.key.clone(),
+                    text: "it is set twice: it is an axis already, or in [base]".into(),
+                });
+            }
+        }
+        let repeats = self.count(get("repeats"), "repeats", 1, STEPS_MAX)?.unwrap_or(1);
+        let seed = self.count(get("seed"), "seed", 0, i64::MAX as u64)?.unwrap_or(1);
+        let name = match get("name").map(|value| (value.get_ref(), value.span().start)) {
+            None => "sweep".to_owned(),
+            Some((DeValue::String(name), _)) => name.to_string(),
+            Some((_, at)) => return self.wrong(at, "name", "it is a text"),
+        };
+        let design = self.design(get("design"), &axes, seed)?;
+        let keep = self.keep(get("keep"))?;
+        let plan = Plan { name, base, axes, design, repeats, seed, keep };
+        self.count_cells(&plan)?;
+        Ok(plan)
+    }
+
+    fn keep(&self, value: Option<&Spanned<DeValue<'_>>>) -> Result<Keep, PlanError> {
+        let (mut keep, key) = (Keep::default(), "keep");
+        let Some(value) = value else { return Ok(keep) };
+        let DeValue::Array(list) = value.get_ref() else {
+            return self.wrong(value.span().start, key, "it is a list: [\"series:waf\", \"histograms\"]");
+        };
+        for one in list {
+            let Value::Text(word) = self.value(one, key)? else { return self.wrong(one.span().start, key, "it is a list of texts") };
+            keep.add(&word).or_else(|text| self.wrong(one.span().start, key, text))?;
+        }
+        Ok(keep)
+    }
+
+    fn count_cells(&self, plan: &Plan) -> Result<(), PlanError> {
+        let cells = plan.cells();
+        if plan.axes.is_empty() && plan.repeats == 1 {
+            return Err(PlanError {
+                line: None,
+                key: "axes".into(),
+                text: "a plan without axes is a single run: say what differs, or repeats".into(),
+            });
+        }
+        if cells > CELLS_MAX {
+            let (all, most) = (trimtab_drive::units::grouped(cells), trimtab_drive::units::grouped(CELLS_MAX));
+            let all = if cells == u64::MAX { "more than 10^19".to_owned() } else { all };
+            let text = format!(
+                "the plan has {all} cells, and no plan has more than {most}: fewer steps, or a design that samples (sobol, latin-hypercube)"
+            );
+            return Err(PlanError { line: None, key: String::new(), text });
+        }
+        Ok(())
+    }
+
+    fn known(&self, table: &DeTable<'_>, of: &str, known: &[&str]) -> Result<(), PlanError> {
+        for key in table.keys() {
+            if !known.contains(&key.get_ref().as_ref()) {
+                let hint = nearest(key.get_ref(), known)
+                    .map_or_else(|| format!("there are {}", known.join(", ")), |near| format!("did you mean '{near}'?"));
+                return self.wrong(key.span().start, &joined(of, key.get_ref()), format!("there is nothing of that name; {hint}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn table<'d, 'i>(&self, value: &'d Spanned<DeValue<'i>>, key: &str) -> Result<&'d DeTable<'i>, PlanError> {
+        match value.get_ref() {
+            DeValue::Table(table) => Ok(table),
+            _ => self.wrong(value.span().start, key, format!("it is a table: [{key}]")),
+        }
+    }
+
+    /// Calls `take` for each parameter: `drive.capacity`, however the file divides it into tables.
+    fn flatten<'d, 'i>(
+        &self,
+        table: &'d DeTable<'i>,
+        prefix: &str,
+        take: &mut dyn FnMut(String, &'d Spanned<DeValue<'i>>) -> Result<(), PlanError>,
+    ) -> Result<(), PlanError> {
+        let mut entries: Vec<Entry<'d, 'i>> = table.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            let key = joined(prefix, key.get_ref());
+            match value.get_ref() {
+                DeValue::Table(inner) if !inner.contains_key("from") && !inner.contains_key("to") => self.flatten(inner, &key, take)?,
+                _ => take(settings_key(&key), value)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&self, value: &Spanned<DeValue<'_>>, key: &str) -> Result<Value, PlanError> {
+        let at = value.span().start;
+        Ok(match value.get_ref() {
+            DeValue::String(text) => Value::Text(text.to_string()),
+            DeValue::Boolean(flag) => Value::Flag(*flag),
+            DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+                Ok(number) => Value::Integer(number),
+                Err(_) => return self.wrong(at, key, format!("{} is too large", number.as_str())),
+            },
+            DeValue::Float(number) => match number.as_str().parse::<f64>() {
+                Ok(number) if number.is_finite() => Value::Number(number),
+                _ => return self.wrong(at, key, format!("{} is not a usable number", number.as_str())),
+            },
+            DeValue::Table(table) => {
+                let mut made = toml::Table::new();
+                for (name, value) in table {
+                    made.insert(name.get_ref().to_string(), raw(self.value(value, key)?));
+                }
+                Value::Table(made)
+            }
+            DeValue::Datetime(_) => return self.wrong(at, key, "it cannot be a date"),
+            DeValue::Array(_) => return self.wrong(at, key, "it has one value here; a list of values is an axis"),
+        })
+    }
+
+    fn axis(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Axis, PlanError> {
+        let (at, line) = (value.span().start, self.line(value.span().start));
+        let values = match value.get_ref() {
+            DeValue::Array(list) => {
+                let mut values = Vec::new();
+                for one in list {
+                    values.push((self.value(one, key)?, self.line(one.span().start)));
+                }
+                let mut seen = BTreeSet::new();
+                if let Some((twice, line)) = values.iter().find(|(value, _)| !seen.insert(value.to_string())) {
+                    return Err(PlanError { line: Some(*line), key: key.to_owned(), text: format!("{twice} is in the list twice") });
+                }
+                if values.is_empty() {
+                    return self.wrong(at, key, "an axis without values makes a plan without cells");
+                }
+                Values::List(values)
+            }
+            DeValue::Table(table) => Values::Range(self.range(key, table, at)?),
+            _ => {
+                return self.wrong(
+                    at,
+                    key,
+                    "an axis is a list of values, or { from = A, to = B, steps = N }; one value belongs into [base]",
+                );
+            }
+        };
+        let axis = Axis { key: key.to_owned(), values, line };
+        let whole = !is_fractional(key) && axis.numbers().is_some();
+        if let (Values::Range(_), Some(steps), true) = (&axis.values, axis.len(), whole) {
+            let different: BTreeSet<String> = (0..steps).map(|nth| axis.nth(nth).to_string()).collect();
+            if (different.len() as u64) < steps {
+                return self.wrong(at, key, format!("its {steps} steps are only {} whole numbers", different.len()));
+            }
+        }
+        Ok(axis)
+    }
+
+    fn range(&self, key: &str, table: &DeTable<'_>, at: usize) -> Result<Range, PlanError> {
+        self.known(table, key, &["from", "to", "steps", "log"])?;
+        let end = |name: &str| match table.get(name) {
+            Some(value) => self.value(value, key),
+            None => self.wrong(at, key, format!("a range has {name}: {{ from = A, to = B, steps = N }}")),
+        };
+        let (from, to, scale) = ends(&end("from")?, &end("to")?, is_fractional(key)).or_else(|text| self.wrong(at, key, text))?;
+        let log = match table.get("log").map(Spanned::get_ref) {
+            None => false,
+            Some(DeValue::Boolean(log)) => *log,
+            Some(_) => return self.wrong(at, key, "log is true or false"),
+        };
+        let steps = self.count(table.get("steps"), &format!("{key}.steps"), 2, STEPS_MAX)?;
+        if from >= to {
+            return self.wrong(at, key, "a range goes from a smaller value to a larger one");
+        }
+        if log && from <= 0.0 {
+            return self.wrong(at, key, "equal factors need a range above 0");
+        }
+        Ok(Range { from, to, steps, log, scale })
+    }
+
+    fn count(&self, value: Option<&Spanned<DeValue<'_>>>, key: &str, least: u64, most: u64) -> Result<Option<u64>, PlanError> {
+        let Some(value) = value else { return Ok(None) };
+        match self.value(value, key)? {
+            Value::Integer(n) if u64::try_from(n).is_ok_and(|n| (least..=most).contains(&n)) => Ok(Some(n as u64)),
+            other => self.wrong(value.span().start, key, format!("{other} is not a whole number from {least} to {most}")),
+        }
+    }
+
+    fn design(&self, value: Option<&Spanned<DeValue<'_>>>, axes: &[Axis], seed: u64) -> Result<Design, PlanError> {
+        let grid = || axes.iter().map(Axis::len).try_fold(1_u64, |all, len| len.map(|len| all.saturating_mul(len)));
+        let steps = |design| match grid() {
+            Some(points) => Ok(Design { points, ..design }),
+            None => {
+                let axis = axes.iter().find(|axis| axis.len().is_none());
+                let text = "a grid needs steps: { from = A, to = B, steps = N }";
+                Err(PlanError {
+                    line: axis.map(|axis| axis.line),
+                    key: axis.map(|axis| axis.key.clone()).unwrap_or_default(),
+                    text: text.into(),
+                })
+            }
+        };
+        let plain = Design { kind: Kind::Grid, points: 1, seed };
+        let Some(value) = value else { return steps(plain) };
+        let table = self.table(value, "design")?;
+        self.known(table, "design", &["kind", "points", "seed"])?;
+        let names: Vec<&str> = Kind::NAMES.iter().map(|(name, _)| *name).collect();
+        let kind = match table.get("kind") {
+            None => Kind::Grid,
+            Some(kind) => {
+                let said = self.value(kind, "design.kind")?.to_string();
+                match Kind::NAMES.iter().find(|(name, _)| *name == said) {
+                    Some((_, kind)) => *kind,
+                    None => {
+                        let hint = nearest(&said, &names)
+                            .map_or_else(|| format!("there are {}", names.join(", ")), |near| format!("did you mean '{near}'?"));
+                        return self.wrong(kind.span().start, "design.kind", format!("there is no design '{said}'; {hint}"));
+                    }
+                }
+            }
+        };
+        let seed = self.count(table.get("seed"), "design.seed", 0, i64::MAX as u64)?.unwrap_or(seed);
+        let points = self.count(table.get("points"), "design.points", 1, CELLS_MAX)?;
+        let at = value.span().start;
+        match (kind, points) {
+            (Kind::Grid, None) => steps(Design { seed, ..plain }),
+            (Kind::Grid, Some(_)) => self.wrong(at, "design.points", "a grid has as many points as its axes make"),
+            (_, None) => self.wrong(at, "design.points", "this design needs a number of points"),
+            (_, Some(points)) => match kind.check(points, axes.len()) {
+                Ok(()) => Ok(Design { kind, points, seed }),
+                Err(text) => self.wrong(at, "design.points", text),
+            },
+        }
+    }
+}
+
+fn joined(prefix: &str, key: &str) -> String {
+    if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") }
+}
+
+/// `drive` alone is the drive's name, and so on.
+fn settings_key(key: &str) -> String {
+    if settings::SECTIONS.contains(&key) { format!("{key}.name") } else { key.to_owned() }
+}
+
+fn raw(value: Value) -> toml::Value {
+    match value {
+        Value::Text(text) => toml::Value::String(text),
+        Value::Integer(number) => toml::Value::Integer(number),
+        Value::Number(number) => toml::Value::Float(number),
+        Value::Flag(flag) => toml::Value::Boolean(flag),
+        Value::Table(table) => toml::Value::Table(table),
+    }
+}

@@ -1,0 +1,398 @@
+//! A sweep as a document: which policy is best where, how figures answer to each axis, what decides them.
+
+use super::MODEL;
+use super::design::Kind;
+use super::filter::Filter;
+use super::plan::Plan;
+use super::table::{Outcome, Row};
+use super::value::{Axis, Value, Values};
+use trimtab_sim::analysis::indices::{self, Sample};
+use crate::document::{Block, Chart, ChartKind, Document, Line, Plane, PlaneCells, SHADES, Section, Table};
+use trimtab_sim::run::Better;
+use trimtab_drive::units::{grouped, three_digits};
+use alloc::borrow::ToOwned as _;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+/// Figures that are shown unless others are named, where the cells have them, and in which direction they are better.
+const SHOWN: [(&str, Better); 10] = [
+    ("waf_last_quarter_ratio", Better::Lower),
+    ("waf_steady_ratio", Better::Lower),
+    ("write_rate_steady_mb_per_s", Better::Higher),
+    ("random_write_steady_state_per_s", Better::Higher),
+    ("random_write_burst_per_s", Better::Higher),
+    ("write_latency_mean_ns", Better::Lower),
+    ("write_latency_p99_ns", Better::Lower),
+    ("read_latency_p99_ns", Better::Lower),
+    ("erase_cycles_per_tb_count", Better::Lower),
+    ("trim_s", Better::Lower),
+];
+/// Where axes have more values, neighbours are one.
+const BINS: usize = 12;
+/// Lines of a chart, and values of an axis of words that are lines.
+const LINES: usize = 6;
+/// Cells that are listed one by one.
+const LISTED: usize = 1000;
+/// Places that are put into a page, at most: it has about 30 bytes of each of their figures. --where makes a page of fewer.
+const PLACES_MAX: usize = 20_000;
+/// Policies whose figures are no further apart are equally good.
+const TIE: f64 = 0.01;
+/// Where points are drawn, means differ by chance too: this many standard errors of their difference are nothing.
+const CHANCE: f64 = 2.0;
+/// The axis of policies.
+const POLICY: &str = "policy.name";
+
+/// A sweep, looked at along its axes.
+struct Look<'a> {
+    plan: &'a Plan,
+    /// Finished cells: what they are on each axis, by number of the bin, and their figures.
+    cells: Vec<(Vec<usize>, &'a BTreeMap<String, f64>)>,
+    /// The bins of each axis.
+    bins: Vec<Bins>,
+    /// The figures that are shown.
+    figures: Vec<String>,
+}
+
+/// What is written for a place: bins of axes.
+type Written<'a> = dyn Fn(&[(usize, usize)]) -> String + 'a;
+
+/// What an axis is divided into.
+struct Bins {
+    values: Vec<Value>,
+    labels: Vec<String>,
+    /// Where each is on the axis, if it has numbers.
+    at: Vec<Option<f64>>,
+}
+
+/// The document of the cells of a sweep that pass `filter`; `only` are columns to show instead of the usual ones.
+#[must_use]
+pub fn document(plan: &Plan, rows: &[Row], filter: &Filter, only: &[String]) -> Document {
+    let all = rows.len() as u64;
+    let rows: Vec<Row> = rows.iter().filter(|row| filter.passes(&plan.place(row.cell).values)).cloned().collect();
+    let (look, rows) = (Look::of(plan, &rows, filter, only), rows.as_slice());
+    let failed = rows.iter().filter(|row| matches!(row.outcome, Outcome::Failed(_))).count();
+    let missing = plan.cells().saturating_sub(all);
+    let finished = grouped(look.cells.len() as u64);
+    let count = match filter.in_words() {
+        None => format!("{} cells: {finished} finished, {failed} failed, {missing} missing", grouped(plan.cells())),
+        Some(words) => {
+            format!("{words}: {finished} finished and {failed} failed of {} cells, of which {missing} are missing", grouped(plan.cells()))
+        }
+    };
+    let mut sections = alloc::vec![Section::new("Axes", [alloc::vec![Block::Table(look.axes())], look.filters()].concat())];
+    sections.extend(look.best());
+    sections.extend(look.sensitivity(rows));
+    for figure in &look.figures {
+        sections.push(Section::new(figure.clone(), look.response(figure)));
+    }
+    sections.extend(look.failures(rows));
+    sections.push(look.listed(rows).folded());
+    Document {
+        title: format!("{}: sweep", plan.name),
+        subtitle: alloc::vec![format!("MODELLED, model {MODEL}"), count],
+        answer: None,
+        sections,
+    }
+}
+
+impl<'a> Look<'a> {
+    fn of(plan: &'a Plan, rows: &'a [Row], filter: &Filter, only: &[String]) -> Self {
+        let bins: Vec<Bins> = plan.axes.iter().enumerate().map(|(at, axis)| Bins::of(axis, |value| filter.lets(at, value))).collect();
+        let places = |row: &Row| {
+            plan.axes.iter().zip(plan.place(row.cell).values).zip(&bins).map(|((axis, value), bins)| bins.find(axis, &value)).collect()
+        };
+        let cells: Vec<_> = rows.iter().filter_map(|row| Some((places(row), row.figures()?))).collect();
+        let has = |name: &str| cells.iter().any(|(_, figures)| figures.contains_key(name));
+        let usual = || SHOWN.iter().map(|(name, _)| (*name).to_owned()).filter(|name| has(name)).collect();
+        let figures = if only.is_empty() { usual() } else { only.iter().filter(|name| has(name)).cloned().collect() };
+        Self { plan, cells, bins, figures }
+    }
+
+    fn policy(&self) -> Option<usize> {
+        self.plan.axes.iter().position(|axis| axis.key == POLICY)
+    }
+
+    /// The mean of a figure over the cells that are in these bins; `None` if there is none.
+    fn mean(&self, figure: &str, bins: &[(usize, usize)]) -> Option<f64> {
+        let values = self.values(figure, bins);
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// A figure of the cells that are in these bins.
+    fn values(&self, figure: &str, bins: &[(usize, usize)]) -> Vec<f64> {
+        let inside = |place: &[usize]| bins.iter().all(|(axis, bin)| place[*axis] == *bin);
+        self.cells.iter().filter(|(place, _)| inside(place)).filter_map(|(_, figures)| figures.get(figure).copied()).collect()
+    }
+
+    /// Whether points lie anywhere on their axes, so that cells of a place differ in more than the policy.
+    fn drawn(&self) -> bool {
+        self.plan.design.kind != Kind::Grid
+    }
+
+    fn axes(&self) -> Table {
+        let mut table = Table::new("What differs", &["axis", "values", "from", "to"]);
+        for axis in &self.plan.axes {
+            let probes = axis.probes();
+            let end = |probe: Option<&(Value, usize)>| probe.map_or_else(String::new, |(value, _)| value.to_string());
+            table.row([axis.key.clone(), axis.len().map_or_else(|| "drawn".to_owned(), grouped), end(probes.first()), end(probes.last())]);
+        }
+        table
+    }
+
+    /// All places, for who looks at some of them.
+    fn filters(&self) -> Vec<Block> {
+        let mut places: BTreeMap<&[usize], Vec<(f64, u32)>> = BTreeMap::new();
+        for (place, figures) in &self.cells {
+            let sums = places.entry(place).or_insert_with(|| alloc::vec![(0.0, 0); self.figures.len()]);
+            for (name, (sum, count)) in self.figures.iter().zip(sums) {
+                if let Some(value) = figures.get(name) {
+                    (*sum, *count) = (*sum + value, *count + 1);
+                }
+            }
+        }
+        if places.len() < 2 || places.len() > PLACES_MAX || self.figures.is_empty() {
+            return Vec::new();
+        }
+        let axes = self.plan.axes.iter().zip(&self.bins).map(|(axis, bins)| (axis.key.clone(), bins.labels.clone())).collect();
+        let places = places.into_iter().map(|(place, sums)| PlaneCells { place: place.to_vec(), sums }).collect();
+        alloc::vec![Block::Plane(Plane { axes, figures: self.figures.clone(), places })]
+    }
+
+    /// Which policy is best where on the plane of the first two other axes.
+    fn best(&self) -> Option<Section> {
+        let policy = self.policy().filter(|axis| self.bins[*axis].labels.len() > 1)?;
+        let others: Vec<usize> = (0..self.bins.len()).filter(|axis| *axis != policy).take(2).collect();
+        let one = |(figure, better): &(&str, Better)| {
+            let words = |place: &[(usize, usize)]| self.best_at(figure, *better, policy, place).unwrap_or_default();
+            Block::Table(self.plane(&format!("Best policy by {figure}"), &others, &words))
+        };
+        let shown: Vec<Block> = SHOWN.iter().filter(|(name, _)| self.figures.iter().any(|figure| figure == name)).map(one).collect();
+        let text = if self.drawn() {
+            "The policy with the best mean over the cells of the same place; several where they are no more than 1 % or two standard errors apart, since points are drawn and cells of a \
+             place differ in the other axes, too. Blank where some policy has fewer than two cells; repeats do not help, a grid does."
+        } else {
+            "The policy with the best mean over all cells of the same place; several where they are no more than 1 % apart. Blank where they have not all the same number of cells."
+        };
+        (!shown.is_empty()).then(|| Section::new("Best policy", [alloc::vec![Block::Text(text.to_owned())], shown].concat()))
+    }
+
+    /// The best policies of a place by a figure; `None` where they cannot be compared.
+    fn best_at(&self, figure: &str, better: Better, policy: usize, place: &[(usize, usize)]) -> Option<String> {
+        let labels = &self.bins[policy].labels;
+        let all: Vec<Vec<f64>> = (0..labels.len()).map(|bin| self.values(figure, &[place, &[(policy, bin)]].concat())).collect();
+        let enough = |values: &Vec<f64>| if self.drawn() { values.len() > 1 } else { !values.is_empty() && values.len() == all[0].len() };
+        if !all.iter().all(enough) {
+            return None;
+        }
+        let sign = if better == Better::Higher { -1.0 } else { 1.0 };
+        let known: Vec<(f64, f64)> = all.iter().map(|values| mean_and_error(values)).map(|(mean, error)| (sign * mean, error)).collect();
+        let (best, error) = known.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let near = |one: &(f64, f64)| {
+            let chance = if self.drawn() { CHANCE * libm::hypot(one.1, error) } else { 0.0 };
+            one.0 - best <= (TIE * libm::fabs(best)).max(chance)
+        };
+        Some(known.iter().zip(labels).filter(|(one, _)| near(one)).map(|(_, label)| label.as_str()).collect::<Vec<_>>().join(", "))
+    }
+
+    /// A table over the bins of no, one or two axes.
+    fn plane(&self, caption: &str, axes: &[usize], cell: &Written<'_>) -> Table {
+        let key = |axis: usize| self.plan.axes[axis].key.as_str();
+        let labels = |axis: usize| self.bins[axis].labels.iter().map(String::as_str);
+        let (rows, columns) = (axes.first().copied(), axes.get(1).copied());
+        let corner = match (rows, columns) {
+            (Some(rows), Some(columns)) => format!("{} \\ {}", key(rows), key(columns)),
+            (Some(rows), None) => key(rows).to_owned(),
+            _ => String::new(),
+        };
+        let header: Vec<&str> =
+            core::iter::once(corner.as_str()).chain(columns.map_or_else(|| alloc::vec!["all"], |axis| labels(axis).collect())).collect();
+        let mut table = Table::new(caption, &header);
+        for (n, label) in rows.map_or_else(|| alloc::vec!["all"], |axis| labels(axis).collect()).into_iter().enumerate() {
+            let at = |m: usize| [rows.map(|axis| (axis, n)), columns.map(|axis| (axis, m))].into_iter().flatten().collect::<Vec<_>>();
+            table.row(core::iter::once(label.to_owned()).chain((0..header.len() - 1).map(|m| cell(&at(m)))));
+        }
+        table
+    }
+
+    /// How a figure answers to each axis, and over each two of the first of them.
+    fn response(&self, figure: &str) -> Vec<Block> {
+        let lines_by = self
+            .policy()
+            .or_else(|| (0..self.bins.len()).find(|axis| self.bins[*axis].is_words() && self.bins[*axis].labels.len() <= LINES));
+        let mut blocks: Vec<Block> =
+            (0..self.bins.len()).filter_map(|axis| self.along(figure, axis, lines_by.filter(|by| *by != axis))).collect();
+        let others: Vec<usize> = (0..self.bins.len()).filter(|axis| Some(*axis) != lines_by || self.bins.len() == 2).take(3).collect();
+        for (n, a) in others.iter().enumerate() {
+            blocks.extend(others[n + 1..].iter().map(|b| Block::Table(self.heat(figure, *a, *b))));
+        }
+        blocks
+    }
+
+    fn along(&self, figure: &str, axis: usize, by: Option<usize>) -> Option<Block> {
+        let (bins, key) = (&self.bins[axis], &self.plan.axes[axis].key);
+        let groups: Vec<(String, Vec<(usize, usize)>)> = match by {
+            Some(by) => {
+                self.bins[by].labels.iter().take(LINES).enumerate().map(|(bin, label)| (label.clone(), alloc::vec![(by, bin)])).collect()
+            }
+            None => alloc::vec![("mean".to_owned(), Vec::new())],
+        };
+        let value = |group: &[(usize, usize)], bin| self.mean(figure, &[group, &[(axis, bin)]].concat());
+        let kind = if bins.is_words() {
+            let series =
+                groups.into_iter().map(|(name, group)| (name, (0..bins.labels.len()).map(|bin| value(&group, bin)).collect())).collect();
+            ChartKind::Bars { categories: bins.labels.clone(), series }
+        } else {
+            let line = |(name, group): (String, Vec<(usize, usize)>)| {
+                let points = bins.at.iter().enumerate().filter_map(|(bin, at)| Some(((*at)?, value(&group, bin)?))).collect();
+                Line { name, points }
+            };
+            ChartKind::Lines { lines: groups.into_iter().map(line).filter(|line| !line.points.is_empty()).collect(), marks: Vec::new() }
+        };
+        let empty = matches!(&kind, ChartKind::Lines { lines, .. } if lines.is_empty());
+        (!empty)
+            .then(|| Block::Chart(Chart { title: format!("{figure} over {key}"), x_label: key.clone(), y_label: figure.to_owned(), kind }))
+    }
+
+    fn heat(&self, figure: &str, a: usize, b: usize) -> Table {
+        let words = |place: &[(usize, usize)]| self.mean(figure, place).map_or_else(String::new, three_digits);
+        let mut table = self.plane(&format!("Mean of {figure}; darker is more"), &[a, b], &words);
+        let value = |n: usize, m: usize| self.mean(figure, &[(a, n), (b, m)]);
+        let (rows, columns) = (self.bins[a].labels.len(), self.bins[b].labels.len());
+        let all: Vec<f64> = (0..rows).flat_map(|n| (0..columns).map(move |m| (n, m))).filter_map(|(n, m)| value(n, m)).collect();
+        let (low, high) = all.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)));
+        let shade = |value: Option<f64>| {
+            value.filter(|_| high > low).map_or(0, |v| libm::round((v - low) / (high - low) * f64::from(SHADES)) as u8)
+        };
+        table.shades = (0..rows).map(|n| (0..columns).map(|m| shade(value(n, m))).collect()).collect();
+        table
+    }
+
+    /// What decides each figure: where the design lets that be told.
+    fn sensitivity(&self, rows: &[Row]) -> Option<Section> {
+        let text = match self.plan.design.kind {
+            Kind::Grid => {
+                "Of the variance over the grid: the share that goes when only this axis is known (alone), and that is left when all others are (with others). Each value counts as \
+                 likely as any other; what lies between the values is not looked at."
+            }
+            Kind::Sensitivity => {
+                "Sobol' indices: the share of the variance that goes when only this axis is known (alone), and that is left when all others are (with others), with its standard error."
+            }
+            Kind::Random | Kind::LatinHypercube | Kind::Sobol => return None,
+        };
+        let keys: Vec<&str> = self.plan.axes.iter().map(|axis| axis.key.as_str()).collect();
+        let mut blocks = alloc::vec![Block::Text(text.to_owned())];
+        for figure in &self.figures {
+            let Some(indices) = self.indices(figure, rows) else { continue };
+            let estimated = indices.iter().any(|(.., error)| error.is_some());
+            let header: &[&str] =
+                if estimated { &["axis", "alone", "with others", "standard error"] } else { &["axis", "alone", "with others"] };
+            let mut table = Table::new(format!("What decides {figure}"), header);
+            for (key, (first, total, error)) in keys.iter().zip(indices) {
+                let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+                table.row([Some((*key).to_owned()), Some(percent(first)), Some(percent(total)), error.map(percent)].into_iter().flatten());
+            }
+            blocks.push(Block::Table(table));
+        }
+        (blocks.len() > 1 && keys.len() > 1).then(|| Section::new("What decides", blocks))
+    }
+
+    /// First and total index of each axis, and the standard error of the total; `None` if cells are missing.
+    fn indices(&self, figure: &str, rows: &[Row]) -> Option<Vec<(f64, f64, Option<f64>)>> {
+        let mut points = alloc::vec![(0.0, 0_u64); usize::try_from(self.plan.design.total(self.plan.axes.len())).ok()?];
+        for row in rows {
+            let value = row.figures()?.get(figure)?;
+            let point = points.get_mut(usize::try_from(self.plan.place(row.cell).point).ok()?)?;
+            *point = (point.0 + value, point.1 + 1);
+        }
+        let means: Option<Vec<f64>> = points.iter().map(|(sum, count)| (*count > 0).then(|| sum / *count as f64)).collect();
+        let means = means?;
+        if self.plan.design.kind == Kind::Grid {
+            let lens: Option<Vec<usize>> = self.plan.axes.iter().map(|axis| usize::try_from(axis.len()?).ok()).collect();
+            return Some(indices::of_grid(&means, &lens?)?.into_iter().map(|(first, total)| (first, total, None)).collect());
+        }
+        let sample = |block: &[f64]| Sample { a: block[0], b: block[1], mixed: block[2..].to_vec() };
+        let samples: Vec<Sample> = means.chunks_exact(self.plan.axes.len() + 2).map(sample).collect();
+        Some(indices::indices(&samples)?.into_iter().map(|i| (i.first, i.total, Some(i.total_error))).collect())
+    }
+
+    fn failures(&self, rows: &[Row]) -> Option<Section> {
+        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+        rows.iter().for_each(|row| {
+            if let Outcome::Failed(reason) = &row.outcome {
+                *reasons.entry(reason).or_default() += 1;
+            }
+        });
+        let mut table = Table::new("Cells that failed", &["reason", "cells"]);
+        reasons.iter().for_each(|(reason, count)| table.row([(*reason).to_owned(), grouped(*count)]));
+        (!reasons.is_empty()).then(|| Section::new("Failed", alloc::vec![Block::Table(table)]))
+    }
+
+    fn listed(&self, rows: &[Row]) -> Section {
+        let keys = self.plan.axes.iter().map(|axis| axis.key.as_str());
+        let header: Vec<&str> = core::iter::once("cell").chain(keys).chain(self.figures.iter().map(String::as_str)).collect();
+        let mut table = Table::new("Cells", &header);
+        for row in rows.iter().take(LISTED) {
+            let values = self.plan.place(row.cell).values.into_iter().map(|value| value.to_string());
+            let figure =
+                |name: &String| row.figures().and_then(|figures| figures.get(name)).map_or_else(String::new, |value| three_digits(*value));
+            table.row(core::iter::once(row.cell.to_string()).chain(values).chain(self.figures.iter().map(figure)));
+        }
+        let more = format!(
+            "The first {LISTED} of {} cells; all of them, with all figures, are in results.parquet and in 'trimtab sweep export'.",
+            grouped(rows.len() as u64)
+        );
+        let text = (rows.len() > LISTED).then_some(Block::Text(more));
+        Section::new("All cells", text.into_iter().chain([Block::Table(table)]).collect())
+    }
+}
+
+impl Bins {
+    /// The values of an axis that are looked at; neighbours are one where there are many.
+    fn of(axis: &Axis, lets: impl Fn(&Value) -> bool) -> Self {
+        let (mut values, about): (Vec<Value>, &str) = match axis.len() {
+            Some(len) if len as usize <= BINS * 2 => ((0..len).map(|nth| axis.nth(nth)).collect(), ""),
+            _ => ((0..BINS).map(|bin| axis.at((bin as f64 + 0.5) / BINS as f64)).collect(), "about "),
+        };
+        if values.iter().any(&lets) {
+            values.retain(lets);
+        }
+        let labels = values.iter().map(|value| format!("{about}{}", label(value))).collect();
+        Self { labels, at: values.iter().map(Value::number).collect(), values }
+    }
+
+    /// Which of them a value is in.
+    fn find(&self, axis: &Axis, value: &Value) -> usize {
+        if let Some(exact) = self.values.iter().position(|known| known == value) {
+            return exact;
+        }
+        // The nearest, on the scale of the axis.
+        let log = matches!(&axis.values, Values::Range(range) if range.log);
+        let scaled = |number: f64| if log { libm::log(number.max(f64::MIN_POSITIVE)) } else { number };
+        let Some(number) = value.number().map(scaled) else { return 0 };
+        let distance = |at: &Option<f64>| at.map_or(f64::INFINITY, |at| libm::fabs(scaled(at) - number));
+        (0..self.at.len()).min_by(|a, b| distance(&self.at[*a]).total_cmp(&distance(&self.at[*b]))).unwrap_or(0)
+    }
+
+    fn is_words(&self) -> bool {
+        self.at.iter().any(Option::is_none)
+    }
+}
+
+/// The mean of values, and its standard error; of one alone none is known.
+fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
+    (mean, if values.len() > 1 { libm::sqrt(squares / (count - 1.0) / count) } else { 0.0 })
+}
+
+/// A value as headings have it.
+fn label(value: &Value) -> String {
+    match value {
+        // What was drawn has sixteen digits; what somebody wrote is short.
+        Value::Number(number) if value.to_string().len() > 6 => three_digits(*number),
+        other => other.to_string(),
+    }
+}

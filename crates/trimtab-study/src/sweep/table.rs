@@ -1,0 +1,313 @@
+//! What came of the cells, as a table: a row a cell, figures in columns whose names have their units.
+
+use super::cell::Cell;
+use super::detail::{Detail, Keep};
+use super::plan::Plan;
+use super::value::{Scale, Value};
+use trimtab_drive::OpKind;
+use trimtab_drive::histogram::Histogram;
+use trimtab_sim::run::{LatencyPart, Metric, Run, Unit};
+use alloc::borrow::ToOwned as _;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// Version of what the columns mean. It grows when one that is there means something else.
+pub const SCHEMA: u32 = 1;
+/// Columns that every table has before those of the axes.
+pub const FIXED: [&str; 7] = ["cell", "point", "repeat", "seed", "cell_id", "outcome", "reason"];
+/// Prefix of the columns of counters.
+pub const COUNTER: &str = "counter_";
+/// Up to here a number of 64 bits holds every whole number.
+const EXACT_MAX: u64 = 1 << 53;
+/// Prefix of the columns of axes.
+pub const AXIS: &str = "axis_";
+
+/// What came of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Its figures by their columns, and the codes of the run's warnings.
+    Finished {
+        /// Figures; each is finite. Those of counters are rounded above 2^53.
+        figures: BTreeMap<String, f64>,
+        /// Counters above 2^53 by their columns, to the last digit.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        large_counters: BTreeMap<String, u64>,
+        /// Codes of warnings.
+        warnings: Vec<String>,
+        /// What else the plan asks for.
+        #[serde(default, skip_serializing_if = "Detail::is_empty")]
+        detail: Detail,
+    },
+    /// Why there are none.
+    Failed(String),
+}
+
+impl Outcome {
+    /// What any run says in figures.
+    #[must_use]
+    pub fn of(run: &Run) -> Self {
+        let large = run.counters.iter().filter(|(_, value)| *value > EXACT_MAX);
+        let large_counters = large.map(|(name, value)| (counter_column(name), *value)).collect();
+        Self::Finished { figures: figures(run), large_counters, warnings: warnings(run), detail: Detail::default() }
+    }
+
+    /// A counter by its column, to the last digit.
+    #[must_use]
+    pub fn counter(&self, column: &str) -> Option<u64> {
+        let Self::Finished { figures, large_counters, .. } = self else { return None };
+        large_counters.get(column).copied().or_else(|| figures.get(column).map(|value| *value as u64))
+    }
+}
+
+/// A row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Number of the cell.
+    pub cell: u64,
+    /// Its identity.
+    pub id: String,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+impl Row {
+    /// Its figures, if it has some.
+    #[must_use]
+    pub const fn figures(&self) -> Option<&BTreeMap<String, f64>> {
+        if let Outcome::Finished { figures, .. } = &self.outcome { Some(figures) } else { None }
+    }
+}
+
+/// A column with its values, one a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Its name, with its unit.
+    pub name: String,
+    /// Its values.
+    pub values: Cells,
+}
+
+/// The values of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cells {
+    /// Whole numbers.
+    Integers(Vec<i64>),
+    /// Counters; `None` where there is none.
+    Counters(Vec<Option<i64>>),
+    /// Numbers; `None` where there is none.
+    Numbers(Vec<Option<f64>>),
+    /// Words; `None` where there is none.
+    Texts(Vec<Option<String>>),
+}
+
+impl Cells {
+    /// Rows.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Integers(values) => values.len(),
+            Self::Counters(values) => values.len(),
+            Self::Numbers(values) => values.len(),
+            Self::Texts(values) => values.len(),
+        }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The outcome of a run of a cell.
+pub fn outcome<T>(cell: &Cell<T>, run: &Run, keep: &Keep) -> Outcome {
+    let mut outcome = Outcome::of(run);
+    let Outcome::Finished { figures, detail, .. } = &mut outcome else { return outcome };
+    *detail = keep.of(run);
+    let mut add = |name: &str, value: Option<f64>| {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            figures.insert(name.to_owned(), value);
+        }
+    };
+    add("drive_capacity_bytes", Some(cell.drive.capacity_bytes as f64));
+    add("drive_over_provisioning_percent", cell.over_provisioning_percent());
+    let utilisation = cell.drive.flash().and_then(|flash| utilisation(run, flash.geometry.raw_bytes() as f64));
+    add("flash_utilisation_last_quarter_ratio", utilisation);
+    outcome
+}
+
+/// What any run says in figures: means of its metrics, latencies over all phases, counters. Names end with their units.
+pub fn figures(run: &Run) -> BTreeMap<String, f64> {
+    let mut figures = BTreeMap::new();
+    let mut add = |name: String, value: f64| {
+        if value.is_finite() {
+            figures.insert(name, value);
+        }
+    };
+    add("simulated_s".into(), run.phases.iter().map(|phase| phase.took.as_secs_f64()).sum());
+    for metric in run.metrics.iter().filter(|metric| !metric.samples.is_empty()) {
+        add(column_of(metric), metric.samples.iter().sum::<f64>() / metric.samples.len() as f64);
+    }
+    for (kind, histogram) in latencies(run) {
+        let kind = plain(kind.name());
+        for (name, percent) in [("p50", 50.0), ("p99", 99.0), ("p99_9", 99.9)] {
+            add(format!("{kind}_latency_{name}_ns"), histogram.percentile(percent).as_f64());
+        }
+        add(format!("{kind}_latency_max_ns"), histogram.max().as_f64());
+        add(format!("{kind}_latency_mean_ns"), histogram.mean_ns());
+    }
+    for (name, value) in &run.counters {
+        add(counter_column(name), *value as f64);
+    }
+    figures
+}
+
+/// Codes of what could mislead, each once.
+#[must_use]
+pub fn warnings(run: &Run) -> Vec<String> {
+    let warnings: BTreeSet<String> = run.warnings.iter().map(|warning| warning.code.clone()).collect();
+    warnings.into_iter().collect()
+}
+
+/// Mapped bytes over what is not erased, mean over the samples of the last quarter of what was written: the u of formulas for write amplification.
+fn utilisation(run: &Run, raw: f64) -> Option<f64> {
+    let of = |name: &str| run.series.iter().find(|series| series.name == name && !series.y.is_empty());
+    let (mapped, free) = (of("state.valid")?, of("state.free"));
+    let from = mapped.y.len() - mapped.y.len().div_ceil(4);
+    let ratio = |at: usize| mapped.y[at] / (raw - free.and_then(|free| free.y.get(at)).copied().unwrap_or(0.0));
+    let ratios: Vec<f64> = (from..mapped.y.len()).map(ratio).collect();
+    Some(ratios.iter().sum::<f64>() / ratios.len() as f64)
+}
+
+/// Latencies of reads, writes and trims over all phases.
+pub(super) fn latencies(run: &Run) -> Vec<(OpKind, Histogram)> {
+    let mut all: Vec<(OpKind, Histogram)> = Vec::new();
+    let of = run.phases.iter().flat_map(|phase| &phase.latencies).filter(|latency| latency.part == LatencyPart::Total);
+    for latency in of.filter(|latency| latency.histogram.count() > 0) {
+        match all.iter_mut().find(|(kind, _)| *kind == latency.kind) {
+            Some((_, histogram)) => histogram.merge(&latency.histogram),
+            None => all.push((latency.kind, latency.histogram.clone())),
+        }
+    }
+    all
+}
+
+/// Letters, digits and underscores.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
+}
+
+/// The column of a counter.
+fn counter_column(name: &str) -> String {
+    format!("{COUNTER}{}", plain(name))
+}
+
+/// The column of a metric: its name, and the unit last.
+fn column_of(metric: &Metric) -> String {
+    let name = plain(&metric.name);
+    let unit = match metric.unit {
+        Unit::Seconds => "s",
+        Unit::Nanos => "ns",
+        Unit::MegabytesPerSecond => "mb_per_s",
+        Unit::OpsPerSecond => "per_s",
+        Unit::Bytes => "bytes",
+        Unit::Count => "count",
+        Unit::Ratio => "ratio",
+        Unit::Percent => "percent",
+    };
+    let name = name.strip_suffix("_seconds").unwrap_or(&name);
+    if name.ends_with(&format!("_{unit}")) { name.to_owned() } else { format!("{name}_{unit}") }
+}
+
+/// The table of these rows, which are in the order of their cells. What columns there are follows from the plan and the rows alone.
+#[must_use]
+pub fn table(plan: &Plan, rows: &[Row]) -> Vec<Column> {
+    let places: Vec<_> = rows.iter().map(|row| plan.place(row.cell)).collect();
+    let integers = |name: &str, values: Vec<u64>| Column {
+        name: name.into(),
+        values: Cells::Integers(values.into_iter().map(|v| v as i64).collect()),
+    };
+    let texts = |name: &str, values: Vec<Option<String>>| Column { name: name.into(), values: Cells::Texts(values) };
+    let (finished, failed) = ("finished", "failed");
+    let mut columns = alloc::vec![
+        integers(FIXED[0], rows.iter().map(|row| row.cell).collect()),
+        integers(FIXED[1], places.iter().map(|place| place.point).collect()),
+        integers(FIXED[2], places.iter().map(|place| place.repeat).collect()),
+        integers(FIXED[3], places.iter().map(|place| place.seed).collect()),
+        texts(FIXED[4], rows.iter().map(|row| Some(row.id.clone())).collect()),
+        texts(
+            FIXED[5],
+            rows.iter().map(|row| Some(if matches!(row.outcome, Outcome::Failed(_)) { failed } else { finished }.to_owned())).collect()
+        ),
+        texts(
+            FIXED[6],
+            rows.iter().map(|row| if let Outcome::Failed(reason) = &row.outcome { Some(reason.clone()) } else { None }).collect()
+        ),
+    ];
+    for (at, axis) in plan.axes.iter().enumerate() {
+        let values = || places.iter().map(|place| &place.values[at]);
+        let values = match axis.numbers() {
+            Some(Scale::Integer | Scale::Bytes) => {
+                Cells::Integers(values().map(|value| if let Value::Integer(number) = value { *number } else { 0 }).collect())
+            }
+            Some(_) => Cells::Numbers(values().map(Value::number).collect()),
+            None => Cells::Texts(values().map(|value| Some(value.to_string())).collect()),
+        };
+        columns.push(Column { name: format!("{AXIS}{}", plain(&axis.key)), values });
+    }
+    let all: Vec<Option<&BTreeMap<String, f64>>> = rows.iter().map(Row::figures).collect();
+    let names: BTreeSet<&String> = all.iter().flatten().flat_map(|row| row.keys()).collect();
+    let (counters, others): (Vec<&String>, Vec<&String>) = names.into_iter().partition(|name| name.starts_with(COUNTER));
+    for name in others {
+        let of = |row: &Option<&BTreeMap<String, f64>>| row.and_then(|row| row.get(name).copied());
+        columns.push(Column { name: name.clone(), values: Cells::Numbers(all.iter().map(of).collect()) });
+    }
+    for name in counters {
+        let of = |row: &Row| row.outcome.counter(name).map(|value| i64::try_from(value).unwrap_or(i64::MAX));
+        columns.push(Column { name: name.clone(), values: Cells::Counters(rows.iter().map(of).collect()) });
+    }
+    let warnings = |row: &Row| {
+        if let Outcome::Finished { warnings, .. } = &row.outcome { Some(warnings.join(" ")).filter(|text| !text.is_empty()) } else { None }
+    };
+    columns.push(texts("warnings", rows.iter().map(warnings).collect()));
+    columns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_above_2_to_the_53_are_exact() {
+        let run = Run {
+            counters: [("host.written-bytes", (1 << 60) + 1), ("nand.erases", 7)].map(|(name, n)| (name.to_owned(), n)).into(),
+            ..Run::empty()
+        };
+        let outcome = Outcome::of(&run);
+        let exact = ["counter_host_written_bytes", "counter_nand_erases", "counter_x"].map(|column| outcome.counter(column));
+        assert_eq!(exact, [Some((1 << 60) + 1), Some(7), None]);
+        let plan = Plan::parse("[base]\ndrive.name = \"x\"\n[axes]\npolicy.name = [\"none\", \"online\"]\n").unwrap();
+        let rows = [outcome, Outcome::Failed("no".to_owned())].into_iter().zip(0..);
+        let rows: Vec<Row> = rows.map(|(outcome, cell)| Row { cell, id: String::new(), outcome }).collect();
+        let columns = table(&plan, &rows);
+        let column = columns.iter().find(|column| column.name == "counter_host_written_bytes").unwrap();
+        assert_eq!(column.values, Cells::Counters(alloc::vec![Some((1 << 60) + 1), None]));
+    }
+
+    #[test]
+    fn what_is_read_again_is_what_was_written_to_the_last_bit() {
+        let mut rng = trimtab_drive::rng::Stream::new(1, "figures");
+        for _ in 0..10_000 {
+            let value = rng.below(1 << 53) as f64 / rng.below(1 << 40).max(1) as f64;
+            let figures = [("x".to_owned(), value)].into();
+            let large_counters = [("counter_x".to_owned(), u64::MAX - rng.below(1 << 60))].into();
+            let outcome = Outcome::Finished { figures, large_counters, warnings: Vec::new(), detail: Detail::default() };
+            let again: Outcome = serde_json::from_str(&serde_json::to_string(&outcome).unwrap()).unwrap();
+            assert_eq!(again, outcome);
+        }
+    }
+}
