@@ -1,10 +1,11 @@
-//! Names the model: by a hash of what it is made of, so that results of different models are never taken for each other.
+//! Names the model by a hash of its sources, so that results of different models are never taken for each other.
+//! In a published crate, whose siblings are elsewhere, the version alone names it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).expect("the sources are beside this file").flatten() {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() { sources(&path, found) } else { found.push(path) }
     }
@@ -18,14 +19,16 @@ fn add(hash: &mut u64, bytes: &[u8]) {
 }
 
 fn main() {
-    println!("cargo::rerun-if-changed=src");
     let mut found = Vec::new();
-    sources(Path::new("src"), &mut found);
+    for directory in ["src", "../trimtab-drive/src", "../trimtab-sim/src"] {
+        println!("cargo::rerun-if-changed={directory}");
+        sources(Path::new(directory), &mut found);
+    }
     found.sort();
     let mut hash = 0xcbf2_9ce4_8422_2325;
     for path in found.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
         add(&mut hash, path.to_string_lossy().as_bytes());
-        add(&mut hash, &fs::read(path).expect("it was there a moment ago"));
+        add(&mut hash, &fs::read(path).unwrap_or_default());
     }
     println!("cargo::rustc-env=TRIMTAB_MODEL={}-{hash:016x}", env!("CARGO_PKG_VERSION"));
 }

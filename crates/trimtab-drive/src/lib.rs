@@ -1,23 +1,41 @@
-//! Modelled drives: a specification, a state and one call.
+//! Models of SSDs and hard disks, in virtual time and without I/O.
+//!
+//! A [`spec::DriveSpec`] describes a drive. [`model::Model`] is its state. [`Device::submit`] executes one [`Command`]
+//! and returns the time at which the host sees it complete. The crate is `no_std`: floating-point functions come from
+//! `libm` and random numbers from [`rng`], so a result is byte-identical on every machine.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod counters;
+pub mod data;
+pub mod discards;
 pub mod hdd;
+pub mod histogram;
 pub mod interface;
 pub mod layout;
 pub mod ledger;
 pub mod model;
+mod op_kind;
 mod prefetch;
 pub mod requests;
+pub mod rng;
 pub mod shipped;
 pub mod spec;
 pub mod ssd;
 pub mod theory;
+mod superblock;
 pub mod trim_shape;
+pub mod units;
+pub mod usage;
 pub mod validation;
 
-use crate::data::DataClass;
-use crate::OpKind;
-use crate::units::{Bytes, Nanos};
+use data::DataClass;
+pub use op_kind::OpKind;
+pub use superblock::Superblock;
+use units::{Bytes, Nanos};
 
 /// A range of a drive in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -83,13 +83,13 @@ pub(crate) fn with_pages(flash: &mut Flash, pages: u32) -> f64 {
 }
 
 /// Over-provisioning (T - U) / U of a geometry, in per mille, rounded up.
-pub(crate) fn over_provisioning_permille(geometry: &Geometry, capacity_bytes: u64) -> u32 {
+pub fn over_provisioning_permille(geometry: &Geometry, capacity_bytes: u64) -> u32 {
     let permille = (geometry.raw_bytes() * 1000).div_ceil(u128::from(capacity_bytes.max(1))).saturating_sub(1000);
     u32::try_from(permille).unwrap_or(u32::MAX)
 }
 
 /// `spec` at another capacity as [`sized`] makes it, with superblocks of the same size, which may be too few.
-pub(crate) fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
+pub fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
     let block = u64::from(spec.logical_block_bytes);
     let capacity = size / block * block;
     if let Medium::Flash(flash) = &mut spec.medium {

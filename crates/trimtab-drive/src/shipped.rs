@@ -1,66 +1,65 @@
 //! The drives that come with the program.
 
 use crate::spec::file::{Drive, parse};
-#[cfg(test)]
 use alloc::vec::Vec;
 
 /// Their specification files, in the order of their names.
 pub const FILES: [&str; 15] = [
-    include_str!("../../drives/corsair-force-3-120gb.toml"),
-    include_str!("../../drives/corsair-p128.toml"),
-    include_str!("../../drives/crucial-m4-128gb.toml"),
-    include_str!("../../drives/crucial-m4-512gb.toml"),
-    include_str!("../../drives/intel-320-300gb.toml"),
-    include_str!("../../drives/intel-520-120gb.toml"),
-    include_str!("../../drives/intel-x25-m-160gb.toml"),
-    include_str!("../../drives/laptop-7200rpm.toml"),
-    include_str!("../../drives/nvme-qlc-dramless-500gb.toml"),
-    include_str!("../../drives/nvme-tlc-500gb.toml"),
-    include_str!("../../drives/ocz-vertex-2-le-100gb.toml"),
-    include_str!("../../drives/ocz-vertex-le-100gb.toml"),
-    include_str!("../../drives/ocz-vertex-le-200gb.toml"),
-    include_str!("../../drives/owc-electra-3g-480gb.toml"),
-    include_str!("../../drives/sata-tlc-500gb.toml"),
+    include_str!("../drives/corsair-force-3-120gb.toml"),
+    include_str!("../drives/corsair-p128.toml"),
+    include_str!("../drives/crucial-m4-128gb.toml"),
+    include_str!("../drives/crucial-m4-512gb.toml"),
+    include_str!("../drives/intel-320-300gb.toml"),
+    include_str!("../drives/intel-520-120gb.toml"),
+    include_str!("../drives/intel-x25-m-160gb.toml"),
+    include_str!("../drives/laptop-7200rpm.toml"),
+    include_str!("../drives/nvme-qlc-dramless-500gb.toml"),
+    include_str!("../drives/nvme-tlc-500gb.toml"),
+    include_str!("../drives/ocz-vertex-2-le-100gb.toml"),
+    include_str!("../drives/ocz-vertex-le-100gb.toml"),
+    include_str!("../drives/ocz-vertex-le-200gb.toml"),
+    include_str!("../drives/owc-electra-3g-480gb.toml"),
+    include_str!("../drives/sata-tlc-500gb.toml"),
 ];
 
 /// Specifications that show the rates which owners measured of 36 models, in the order of their names ([`catalogue`](trimtab_study::learn::catalogue)).
 pub const MEASURED: [&str; 36] = [
-    include_str!("../../drives/measured/ct1000p3pssd8.toml"),
-    include_str!("../../drives/measured/fanxiang-s500pro-1tb.toml"),
-    include_str!("../../drives/measured/hfs256gd9tng-62a0a.toml"),
-    include_str!("../../drives/measured/hfs512gd9tng-62a0a.toml"),
-    include_str!("../../drives/measured/hfs512gde9x083n.toml"),
-    include_str!("../../drives/measured/intel-ssdpekka256g7.toml"),
-    include_str!("../../drives/measured/kingston-sa2000m8250g.toml"),
-    include_str!("../../drives/measured/kxg50znv256g-toshiba.toml"),
-    include_str!("../../drives/measured/kxg6aznv512g-toshiba.toml"),
-    include_str!("../../drives/measured/kxg6aznv512g-toshiba-sample.toml"),
-    include_str!("../../drives/measured/lexar-ssd-nm790-2tb.toml"),
-    include_str!("../../drives/measured/mtfdhba256tck-1as15abyy.toml"),
-    include_str!("../../drives/measured/mtfdhba512tck.toml"),
-    include_str!("../../drives/measured/mtfdkba512tfh.toml"),
-    include_str!("../../drives/measured/mzul2256hchq-00afb.toml"),
-    include_str!("../../drives/measured/mzul2512hcjq-00afb.toml"),
-    include_str!("../../drives/measured/patriot-m-2-p300-1024gb.toml"),
-    include_str!("../../drives/measured/samsung-mzvlw256hehp-00000.toml"),
-    include_str!("../../drives/measured/samsung-ssd-860.toml"),
-    include_str!("../../drives/measured/samsung-ssd-870.toml"),
-    include_str!("../../drives/measured/samsung-ssd-970-evo-500gb.toml"),
-    include_str!("../../drives/measured/samsung-ssd-970-pro-512gb.toml"),
-    include_str!("../../drives/measured/samsung-ssd-980-pro-1tb.toml"),
-    include_str!("../../drives/measured/samsung-ssd-990-evo-1tb.toml"),
-    include_str!("../../drives/measured/samsung-ssd-990-pro-2tb.toml"),
-    include_str!("../../drives/measured/shgp31-1000gm-2.toml"),
-    include_str!("../../drives/measured/skhynix-pc711-nvme-512gb.toml"),
-    include_str!("../../drives/measured/skhynix-phoenix.toml"),
-    include_str!("../../drives/measured/wd-black-sn770-1tb.toml"),
-    include_str!("../../drives/measured/wd-black-sn850x-1000gb.toml"),
-    include_str!("../../drives/measured/wd-blue-sn580-1tb.toml"),
-    include_str!("../../drives/measured/wdc-cl-sn720-sdaqntw-256g-1020.toml"),
-    include_str!("../../drives/measured/wdc-cl-sn720-sdaqntw-512g-1020.toml"),
-    include_str!("../../drives/measured/wdc-cl-sn720-sdaqntw-512g-2000.toml"),
-    include_str!("../../drives/measured/wdc-cl-sn730-sdbqnty-256g-2020.toml"),
-    include_str!("../../drives/measured/wdc-cl-sn730-sdbqnty-512g-2020.toml"),
+    include_str!("../drives/measured/ct1000p3pssd8.toml"),
+    include_str!("../drives/measured/fanxiang-s500pro-1tb.toml"),
+    include_str!("../drives/measured/hfs256gd9tng-62a0a.toml"),
+    include_str!("../drives/measured/hfs512gd9tng-62a0a.toml"),
+    include_str!("../drives/measured/hfs512gde9x083n.toml"),
+    include_str!("../drives/measured/intel-ssdpekka256g7.toml"),
+    include_str!("../drives/measured/kingston-sa2000m8250g.toml"),
+    include_str!("../drives/measured/kxg50znv256g-toshiba.toml"),
+    include_str!("../drives/measured/kxg6aznv512g-toshiba.toml"),
+    include_str!("../drives/measured/kxg6aznv512g-toshiba-sample.toml"),
+    include_str!("../drives/measured/lexar-ssd-nm790-2tb.toml"),
+    include_str!("../drives/measured/mtfdhba256tck-1as15abyy.toml"),
+    include_str!("../drives/measured/mtfdhba512tck.toml"),
+    include_str!("../drives/measured/mtfdkba512tfh.toml"),
+    include_str!("../drives/measured/mzul2256hchq-00afb.toml"),
+    include_str!("../drives/measured/mzul2512hcjq-00afb.toml"),
+    include_str!("../drives/measured/patriot-m-2-p300-1024gb.toml"),
+    include_str!("../drives/measured/samsung-mzvlw256hehp-00000.toml"),
+    include_str!("../drives/measured/samsung-ssd-860.toml"),
+    include_str!("../drives/measured/samsung-ssd-870.toml"),
+    include_str!("../drives/measured/samsung-ssd-970-evo-500gb.toml"),
+    include_str!("../drives/measured/samsung-ssd-970-pro-512gb.toml"),
+    include_str!("../drives/measured/samsung-ssd-980-pro-1tb.toml"),
+    include_str!("../drives/measured/samsung-ssd-990-evo-1tb.toml"),
+    include_str!("../drives/measured/samsung-ssd-990-pro-2tb.toml"),
+    include_str!("../drives/measured/shgp31-1000gm-2.toml"),
+    include_str!("../drives/measured/skhynix-pc711-nvme-512gb.toml"),
+    include_str!("../drives/measured/skhynix-phoenix.toml"),
+    include_str!("../drives/measured/wd-black-sn770-1tb.toml"),
+    include_str!("../drives/measured/wd-black-sn850x-1000gb.toml"),
+    include_str!("../drives/measured/wd-blue-sn580-1tb.toml"),
+    include_str!("../drives/measured/wdc-cl-sn720-sdaqntw-256g-1020.toml"),
+    include_str!("../drives/measured/wdc-cl-sn720-sdaqntw-512g-1020.toml"),
+    include_str!("../drives/measured/wdc-cl-sn720-sdaqntw-512g-2000.toml"),
+    include_str!("../drives/measured/wdc-cl-sn730-sdbqnty-256g-2020.toml"),
+    include_str!("../drives/measured/wdc-cl-sn730-sdbqnty-512g-2020.toml"),
 ];
 
 /// Every file: those of studies first.
@@ -74,16 +73,22 @@ pub fn named(name: &str) -> Option<Drive> {
     files().filter_map(|text| parse(text).ok()).find(|drive| drive.spec.name == name)
 }
 
-/// All of them.
-#[cfg(test)]
+/// Every drive of [`FILES`].
+///
+/// # Panics
+/// Never: a test parses each file.
+#[must_use]
 pub fn drives() -> Vec<Drive> {
-    FILES.iter().map(|text| parse(text).unwrap()).collect()
+    FILES.iter().map(|text| parse(text).expect("shipped specifications are valid")).collect()
 }
 
-/// One of them.
-#[cfg(test)]
+/// The shipped drive called `name`.
+///
+/// # Panics
+/// If no shipped drive has this name.
+#[must_use]
 pub fn drive(name: &str) -> Drive {
-    named(name).unwrap()
+    named(name).unwrap_or_else(|| panic!("no shipped drive is called {name}"))
 }
 
 #[cfg(test)]

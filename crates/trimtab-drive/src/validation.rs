@@ -207,7 +207,7 @@ impl Case {
 }
 
 /// A drive as the formulas assume it: one die, one stream, page mapping, nothing compressed or cached.
-pub(crate) fn ideal_drive(victim: VictimPolicy, pages_per_block: u32, pages: u32, user_pages: u64) -> DriveSpec {
+pub fn ideal_drive(victim: VictimPolicy, pages_per_block: u32, pages: u32, user_pages: u64) -> DriveSpec {
     let geometry = Geometry {
         channels: 1,
         dies_per_channel: 1,

@@ -3,7 +3,6 @@
 pub mod change_points;
 pub mod compare;
 pub mod fisher;
-pub mod indices;
 pub mod steady;
 pub mod student;
 

@@ -1,6 +1,5 @@
 //! The result of a run: plain data. JSON and the store have explicit, versioned shapes of it at the boundary.
 
-pub mod histogram;
 pub mod metrics;
 pub mod pictures;
 pub mod shown;
@@ -10,7 +9,7 @@ use trimtab_drive::OpKind;
 use trimtab_drive::units::{Bytes, Nanos};
 use alloc::string::String;
 use alloc::vec::Vec;
-use histogram::Histogram;
+use trimtab_drive::histogram::Histogram;
 use pictures::Pictures;
 
 /// An enumeration whose values have names: the ones in JSON, CSV and the store.

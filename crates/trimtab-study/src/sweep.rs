@@ -7,6 +7,7 @@ pub mod cell;
 pub mod design;
 pub mod detail;
 pub mod filter;
+mod indices;
 pub mod plan;
 pub mod report;
 pub mod settings;

@@ -136,7 +136,7 @@ const SPARE: &str = "flash.over_provisioning_permille";
 
 impl Twin {
     /// Where each figure comes from, in the words of all specifications.
-    pub(crate) fn sources(&self) -> BTreeMap<String, Source> {
+    pub fn sources(&self) -> BTreeMap<String, Source> {
         let of = |one: &Parameter| match one.known {
             Known::Measured => Source { kind: SourceKind::Measured, text: one.source.clone() },
             Known::Bounded => Source { kind: SourceKind::Measured, text: format!("bounded by {}", one.source) },

@@ -1,6 +1,7 @@
 //! What is drawn of a run beyond lines: the superblocks of a drive over time, and latencies over time.
 
 use super::Axis;
+use trimtab_drive::Superblock;
 use trimtab_drive::units::Nanos;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -22,21 +23,6 @@ impl Pictures {
     pub const fn is_empty(&self) -> bool {
         self.superblocks.is_none() && self.latencies.is_empty()
     }
-}
-
-/// What a superblock holds, in slots of its own. What is left of it is erased.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Superblock {
-    /// Slots that it can hold now: fewer in one-bit mode.
-    pub slots: u64,
-    /// Data that the filesystem still needs.
-    pub needed: u64,
-    /// Data that the drive keeps, although the filesystem has freed them: nobody has told it.
-    pub unneeded: u64,
-    /// Overwritten or trimmed data that are not erased yet, and what cannot be used.
-    pub stale: u64,
-    /// In one-bit mode.
-    pub one_bit: bool,
 }
 
 /// Shares are in so many parts, so that one takes a character.

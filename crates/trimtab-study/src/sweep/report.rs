@@ -6,7 +6,7 @@ use super::filter::Filter;
 use super::plan::Plan;
 use super::table::{Outcome, Row};
 use super::value::{Axis, Value, Values};
-use trimtab_sim::analysis::indices::{self, Sample};
+use super::indices::{self, Sample};
 use crate::document::{Block, Chart, ChartKind, Document, Line, Plane, PlaneCells, SHADES, Section, Table};
 use trimtab_sim::run::Better;
 use trimtab_drive::units::{grouped, three_digits};

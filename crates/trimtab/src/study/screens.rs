@@ -1,6 +1,6 @@
 //! First screens and reports of studies with known figures: what the core makes of the runs, drawn.
 
-#[path = "../../../core/src/study/fixtures.rs"]
+#[path = "../../../trimtab-study/src/study/fixtures.rs"]
 mod fixtures;
 
 use crate::report::{html, text};
