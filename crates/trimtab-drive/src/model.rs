@@ -56,7 +56,7 @@ fn nearest_possible(spec: &DriveSpec, Bytes(size): Bytes, larger: bool) -> Optio
 }
 
 /// `spec` with superblocks of half the size, a quarter and so on, as large as it is. None for a disk.
-pub(crate) fn smaller_superblocks(spec: &DriveSpec) -> impl Iterator<Item = DriveSpec> {
+pub fn smaller_superblocks(spec: &DriveSpec) -> impl Iterator<Item = DriveSpec> {
     let pages = spec.flash().map_or(0, |flash| flash.geometry.pages_per_block);
     let fewer = core::iter::successors(Some(pages / 2), |pages| Some(pages / 2)).take_while(|pages| *pages > 0);
     fewer.map(|pages| {
@@ -69,7 +69,7 @@ pub(crate) fn smaller_superblocks(spec: &DriveSpec) -> impl Iterator<Item = Driv
 }
 
 /// Gives blocks about `pages` pages, and planes as many more blocks. Gives the share that is left of a block.
-pub(crate) fn with_pages(flash: &mut Flash, pages: u32) -> f64 {
+pub fn with_pages(flash: &mut Flash, pages: u32) -> f64 {
     let geometry = &mut flash.geometry;
     let before = geometry.pages_per_block;
     // With one bit a cell a block has a whole number of rows: of 26 pages of three bits 8 would be left, where of 512 it is 170.
