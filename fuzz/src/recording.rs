@@ -1,7 +1,7 @@
 //! Recordings of the virtual SSD: any bytes, as a file and as the inside of a block whose checksum is right, are read or refused.
 
-use trimtab::drives::trace::bytes::crc32;
-use trimtab::drives::trace::{Event, Packer, Reader, Writer};
+use trimtab_vssd::trace::bytes::crc32;
+use trimtab_vssd::trace::{Event, Packer, Reader, Writer};
 
 /// One input.
 pub fn run(bytes: &[u8]) {

@@ -10,9 +10,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use trimtab::apply::{System, plan};
-use trimtab::doctor::{Doctor, render};
-use trimtab::host::root::Root;
-use trimtab::output::is_text;
+use trimtab_linux::doctor::{Doctor, render};
+use trimtab_linux::host::root::Root;
+use trimtab_linux::output::is_text;
 
 /// In a file beside the tree; must not be seen in any answer.
 const SECRET: &str = "8c2f0b7d51";

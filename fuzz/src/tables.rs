@@ -4,7 +4,7 @@
 use std::path::Path;
 use trimtab::apply::{config_text, fstab};
 use trimtab::daemon::config::Config;
-use trimtab::host::{mountinfo, stat::DiskStat};
+use trimtab_linux::host::{mountinfo, stat::DiskStat};
 
 /// One input.
 pub fn run(bytes: &[u8]) {

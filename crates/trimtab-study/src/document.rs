@@ -311,13 +311,6 @@ impl Heat {
     }
 }
 
-/// `text` as one word of a shell command. Names of devices and paths come from outside.
-#[must_use]
-pub fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
-}
-
 /// The label of a vertical axis without its unit, and how its values are read: times have units of their own.
 #[must_use]
 pub fn read_as(label: &str) -> (&str, fn(f64) -> String) {

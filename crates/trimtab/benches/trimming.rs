@@ -23,9 +23,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::{LoopMount, have_root, process};
-use trimtab::host::discards::Meter;
-use trimtab::trim::filesystem::Filesystem;
-use trimtab::trim::fitrim;
+use trimtab_linux::host::discards::Meter;
+use trimtab_linux::trim::filesystem::Filesystem;
+use trimtab_linux::trim::fitrim;
 use trimtab_drive::units::Bytes;
 
 fn main() -> ExitCode {

@@ -18,9 +18,9 @@ pub mod verify;
 pub mod volume;
 
 use crate::drives::{self, twins};
-use crate::output::Context;
-use crate::session::notes::Reach;
-use crate::sys::mount_check;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::notes::Reach;
+use trimtab_linux::sys::mount_check;
 use clap::Subcommand;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -90,7 +90,7 @@ pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow:
             reach
         }
     };
-    crate::session::notes::at_start(context, &reach, says_itself);
+    trimtab_linux::session::notes::at_start(context, &reach, says_itself);
     if !matches!(command, Command::Apply(_)) {
         apply::at_start(context);
     }

@@ -8,7 +8,7 @@ pub mod simulate;
 pub mod trace;
 pub mod twins;
 
-use crate::sys::beneath::named;
+use trimtab_linux::sys::beneath::named;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};

@@ -3,8 +3,8 @@
 use clap::FromArgMatches as _;
 use std::process::ExitCode;
 use trimtab::cmd::{self, cli};
-use trimtab::output;
-use trimtab::output::error;
+use trimtab_linux::output;
+use trimtab_linux::output::error;
 
 fn main() -> ExitCode {
     output::restore_default_sigpipe();

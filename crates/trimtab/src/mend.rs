@@ -18,9 +18,9 @@ pub use record::{Mending, TakenBack, take_back, unfinished};
 pub use words::{Told, can_be_taken_back, told};
 
 use crate::apply::{self, System};
-use crate::doctor::{self, Action};
-use crate::host::root::Root;
-use crate::sys::beneath::set_attribute;
+use trimtab_linux::doctor::{self, Action};
+use trimtab_linux::host::root::Root;
+use trimtab_linux::sys::beneath::set_attribute;
 use anyhow::{Context as _, bail, ensure};
 use look::Machine;
 use std::io;

@@ -15,8 +15,8 @@ pub use id::{Reference, RunId};
 pub use load::{Filter, Summary};
 pub use studies::StudyRecord;
 
-use crate::output::Context;
-use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rustix::fs::Access;
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@ use std::path::Path;
 use trimtab_study::sweep::Plan;
 use trimtab_drive::usage::UsageError;
 
-use crate::sys::beneath::named;
+use trimtab_linux::sys::beneath::named;
 
 /// No plan is longer.
 const PLAN_BYTES_MAX: u64 = 1 << 20;

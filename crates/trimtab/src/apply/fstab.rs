@@ -1,6 +1,6 @@
 //! One mount option in one line of `/etc/fstab`; every other byte stays as it is.
 
-use crate::host::mountinfo::unescape;
+use trimtab_linux::host::mountinfo::unescape;
 use std::ffi::OsString;
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt as _;

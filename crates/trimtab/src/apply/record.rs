@@ -13,7 +13,7 @@
 //! whatever moment a process is killed at, what it leaves says what to do.
 
 use super::{Edit, Plan, SHIPPED, System, line_undo};
-use crate::sys::beneath::{Dir, PRIVATE_FILE};
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 use anyhow::{Context as _, bail, ensure};
 use rustix::fs::{AtFlags, FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -112,7 +112,7 @@ impl Records {
 
     /// Adds a line to the log. What was done is done: one that cannot be written is said, and undoes nothing.
     fn note(&self, what: What, policy: &str, path: &Path, files: impl Iterator<Item = PathBuf>) {
-        let unix_ms = crate::sys::clock::unix_ms();
+        let unix_ms = trimtab_linux::sys::clock::unix_ms();
         let event = Event { unix_ms, what, policy: policy.to_owned(), path: path.to_owned(), files: files.collect() };
         let write = || {
             let (mut file, _) = self.0.open_or_create(LOG, PRIVATE_FILE)?;
@@ -127,7 +127,7 @@ impl Records {
             file.sync_all()
         };
         if let Err(error) = write() {
-            crate::output::complain(&format!("{} cannot be written: {error}", self.0.path().join(LOG).display()));
+            trimtab_linux::output::complain(&format!("{} cannot be written: {error}", self.0.path().join(LOG).display()));
         }
     }
 

@@ -1,8 +1,8 @@
 //! `trimtab apply POLICY PATH`.
 
 use crate::apply::{self, Plan, System};
-use crate::output::Context;
-use crate::session::notes::Reach;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::notes::Reach;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -89,7 +89,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 /// The files of the running system are root's.
 fn needs_root(args: &Args, error: &anyhow::Error) -> bool {
-    args.sysroot.is_none() && !rustix::process::geteuid().is_root() && crate::session::notes::is_denied(error)
+    args.sysroot.is_none() && !rustix::process::geteuid().is_root() && trimtab_linux::session::notes::is_denied(error)
 }
 
 fn apply_or_undo(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
@@ -129,11 +129,11 @@ pub fn at_start(context: &Context) {
         Ok(Some(unfinished)) => {
             let text = in_words(&unfinished);
             context.remark(&text);
-            crate::session::notes::found(crate::session::notes::Left { undone: crate::session::notes::Undone::PutBack, text });
+            trimtab_linux::session::notes::found(trimtab_linux::session::notes::Left { undone: trimtab_linux::session::notes::Undone::PutBack, text });
         }
         // Whose records they are not cannot see them.
-        Err(error) if crate::session::notes::is_denied(&error) => {}
-        Err(error) => crate::output::complain(&format!("cannot put back what an 'apply' that was killed has left: {error:#}")),
+        Err(error) if trimtab_linux::session::notes::is_denied(&error) => {}
+        Err(error) => trimtab_linux::output::complain(&format!("cannot put back what an 'apply' that was killed has left: {error:#}")),
     }
 }
 

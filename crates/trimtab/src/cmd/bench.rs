@@ -9,8 +9,8 @@ pub mod postmark;
 pub mod tree;
 pub mod turns;
 
-use crate::output::Context;
-use crate::session::notes::Reach;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::notes::Reach;
 use anyhow::Context as _;
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -60,7 +60,7 @@ enum Workload {
 pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
     crate::store::check(context)?;
     // Also where nothing has to be removed: what was measured until then is said.
-    crate::sys::interrupt::install().context("cannot catch signals")?;
+    trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
     match args.workload {
         Workload::Crystal(mut args) => turns::run(&mut *args, context),
         Workload::Postmark(mut args) => turns::run(&mut *args, context),

@@ -2,7 +2,7 @@
 
 use crate::cmd::Command;
 use crate::cmd::options::Global;
-use crate::output;
+use trimtab_linux::output;
 use clap::{CommandFactory as _, Parser};
 use std::process::ExitCode;
 
@@ -32,9 +32,9 @@ pub fn explain(error: &clap::Error) -> ExitCode {
         let (said, document) = said(error, &words, &command());
         anstream::eprint!("{}", output::on_stderr(output::plain(&said).trim_end()));
         if asks_for_json() {
-            crate::output::error::print_usage_document(&document);
+            trimtab_linux::output::error::print_usage_document(&document);
         }
-        return ExitCode::from(crate::output::error::USAGE);
+        return ExitCode::from(trimtab_linux::output::error::USAGE);
     }
     anstream::print!("{}", output::styled(&text.ansi().to_string()));
     ExitCode::SUCCESS
@@ -51,7 +51,7 @@ pub fn said(error: &clap::Error, words: &[String], whole: &clap::Command) -> (St
 /// All that can be said, as it is parsed: options take negative numbers and say what is wrong with them, and help is wrapped once, to the
 /// width of the terminal.
 pub fn command() -> clap::Command {
-    prepared(Cli::command(), crate::output::width().unwrap_or(wrap::WIDTH_MAX).min(wrap::WIDTH_MAX))
+    prepared(Cli::command(), trimtab_linux::output::width().unwrap_or(wrap::WIDTH_MAX).min(wrap::WIDTH_MAX))
 }
 
 fn prepared(command: clap::Command, width: usize) -> clap::Command {

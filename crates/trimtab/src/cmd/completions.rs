@@ -13,6 +13,6 @@ pub struct Args {
 pub fn run(args: &Args, mut whole: clap::Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut whole, "trimtab", &mut script);
-    crate::output::write_stdout(&script)?;
+    trimtab_linux::output::write_stdout(&script)?;
     Ok(ExitCode::SUCCESS)
 }

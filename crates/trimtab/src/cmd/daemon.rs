@@ -3,12 +3,12 @@
 use crate::daemon::config::{Config, DEFAULT_PATH, Rule};
 use crate::daemon::selection::Selection;
 use crate::daemon::{self, Options};
-use crate::host::mountinfo;
-use crate::host::root::Root;
-use crate::output::error::USAGE;
-use crate::output::{self, Context};
-use crate::session::notes::Reach;
-use crate::sys::beneath::named::{self, Streams};
+use trimtab_linux::host::mountinfo;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::output::error::USAGE;
+use trimtab_linux::output::{self, Context};
+use trimtab_linux::session::notes::Reach;
+use trimtab_linux::sys::beneath::named::{self, Streams};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -15,8 +15,8 @@ mod status;
 mod trace;
 mod validate;
 
-use crate::output::Context;
-use crate::session::notes::Reach;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::notes::Reach;
 use clap::Subcommand;
 use std::process::ExitCode;
 

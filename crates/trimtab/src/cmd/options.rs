@@ -1,11 +1,11 @@
 //! Options that several commands have, and the values of some: what the rest of the program takes as plain values.
 
-use crate::drives::trace::Source;
-use crate::output::{Context, Showing};
-use crate::serve::transport::{Transport, Wanted};
-use crate::target::block::EngineChoice;
-use crate::target::block::device::Destroy;
-use crate::target::dir::Fsync;
+use trimtab_vssd::trace::Source;
+use trimtab_linux::output::{Context, Showing};
+use trimtab_vssd::transport::{Transport, Wanted};
+use trimtab_linux::target::block::EngineChoice;
+use trimtab_linux::target::block::device::Destroy;
+use trimtab_linux::target::dir::Fsync;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use std::path::{Path, PathBuf};

@@ -13,13 +13,13 @@ pub mod session;
 use crate::cmd::postmark::config::{Config, THREADS_MAX, interval_of_rate};
 use crate::cmd::postmark::execution::{Live, Record};
 use crate::cmd::postmark::session::{DEFAULT_FILE, Session, Voice};
-use crate::output::{self, Context};
+use trimtab_linux::output::{self, Context};
 use crate::report;
 use crate::store::shape::run::RunV1;
 use crate::store::{self, RunId};
-use crate::sys::interrupt;
-use crate::sys::interrupt::Interrupted;
-use crate::target::dir::Fsync;
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::target::dir::Fsync;
 use anyhow::Context as _;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
@@ -107,7 +107,7 @@ fn session(args: &Args, context: &Context, config: Config, shapes: &mut Vec<RunS
     };
     let mut classic: Box<dyn Write + Send> =
         if context.json { Box::new(io::sink()) } else { Box::new(BufWriter::new(output::unlocked_stdout()?)) };
-    let mut complain = |text: &str| crate::output::complain(text);
+    let mut complain = |text: &str| trimtab_linux::output::complain(text);
     let voice = Voice { out: &mut *classic, complain: &mut complain, shell_to_stderr: context.json };
     let mut live = Live::new(context, args.keep, &mut finished);
     let file = args.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));

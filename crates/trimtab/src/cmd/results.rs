@@ -13,7 +13,7 @@ mod show;
 mod studies;
 
 use super::study::Restored;
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::store::{self, Reference, RunId, Store, StoreError};
 use clap::Subcommand;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! `trimtab sweep`: thousands of modelled runs from one plan.
 
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::report;
 use crate::report::file::Place;
 use crate::report::layout::on_screen;
@@ -8,7 +8,7 @@ use crate::sweep::calibrate::{self, Calibration};
 use crate::sweep::directory::{Directory, Part, RESULTS, Shard};
 use crate::sweep::run::{self, Asked};
 use crate::sweep::{self, Checked, Looked, csv, parquet};
-use crate::sys::interrupt::{self, Interrupted};
+use trimtab_linux::sys::interrupt::{self, Interrupted};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -474,7 +474,7 @@ fn filter(directory: &Directory, conditions: &[String]) -> anyhow::Result<Filter
 
 fn write_to(output: &Path, bytes: &[u8], force: bool, context: &Context, what: &str) -> anyhow::Result<ExitCode> {
     if output.as_os_str() == "-" {
-        crate::output::write_stdout(bytes)?;
+        trimtab_linux::output::write_stdout(bytes)?;
         return Ok(ExitCode::SUCCESS);
     }
     let place = if force { Place::Replace } else { Place::New };

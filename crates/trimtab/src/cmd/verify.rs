@@ -1,14 +1,14 @@
 //! `trimtab verify PATH`.
 
 use crate::cmd::options::SafetyArgs;
-use crate::host::discards::Fate;
-use crate::output::Context;
-use crate::output::lines::prose;
+use trimtab_linux::host::discards::Fate;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::lines::prose;
 use crate::report::layout::on_screen;
-use crate::session::notes::Reach;
-use crate::session::safety;
-use crate::trim::verify::verdict::in_words;
-use crate::trim::verify::{self, Options, Proof};
+use trimtab_linux::session::notes::Reach;
+use trimtab_linux::session::safety;
+use trimtab_linux::trim::verify::verdict::in_words;
+use trimtab_linux::trim::verify::{self, Options, Proof};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;

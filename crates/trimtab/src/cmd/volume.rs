@@ -1,13 +1,13 @@
 //! `trimtab volume validate`: the modelled filesystem against the real one.
 
-use crate::host::loops::LoopDevice;
-use crate::host::root::Root;
-use crate::host::stat::DiskStat;
-use crate::output::Context;
-use crate::output::lines::prose;
+use trimtab_linux::host::loops::LoopDevice;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::host::stat::DiskStat;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::lines::prose;
 use crate::report::layout::on_screen;
-use crate::sys::beneath::{Dir, Identity, PRIVATE_FILE};
-use crate::target::dir::{DirOptions, DirTarget};
+use trimtab_linux::sys::beneath::{Dir, Identity, PRIVATE_FILE};
+use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};

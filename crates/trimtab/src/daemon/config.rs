@@ -2,7 +2,7 @@
 
 mod reader;
 
-use crate::sys::beneath::named::{self, Streams};
+use trimtab_linux::sys::beneath::named::{self, Streams};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use trimtab_sim::policy::PolicySpec;
@@ -93,7 +93,7 @@ pub struct Config {
     /// One for each filesystem named, and one without a path for all others if there is to be one.
     pub rules: Vec<Rule>,
     /// Findings of the doctor that are accepted.
-    pub ignore: Vec<crate::doctor::Accepted>,
+    pub ignore: Vec<trimtab_linux::doctor::Accepted>,
 }
 
 impl Config {

@@ -1,12 +1,12 @@
 //! How much has been written: by the filesystem's own counter, the kernel's of the device, or the drive's.
 
 use super::config::CounterChoice;
-use crate::doctor::lifetime_counter;
-use crate::host::block::Stack;
-use crate::host::mountinfo::Mount;
-use crate::host::root::Root;
-use crate::host::stat::DiskStat;
-use crate::trim::ext4::device_node;
+use trimtab_linux::doctor::lifetime_counter;
+use trimtab_linux::host::block::Stack;
+use trimtab_linux::host::mountinfo::Mount;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::host::stat::DiskStat;
+use trimtab_linux::trim::ext4::device_node;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,11 +1,11 @@
 //! Filesystems that discard by themselves in the background are steered through their own knobs, not trimmed besides:
 //! btrfs with `discard=async` may send as fast as it likes while the device is idle, and little while others use it.
 
-use crate::host::block;
-use crate::host::mountinfo::Mount;
-use crate::host::root::Root;
-use crate::session::notes::{Change, Note, Notes};
-use crate::sys::beneath::set_attribute;
+use trimtab_linux::host::block;
+use trimtab_linux::host::mountinfo::Mount;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::session::notes::{Change, Note, Notes};
+use trimtab_linux::sys::beneath::set_attribute;
 use std::io;
 use std::path::PathBuf;
 

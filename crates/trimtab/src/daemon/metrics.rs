@@ -1,6 +1,6 @@
 //! Figures for Prometheus' node exporter, in its text format.
 
-use crate::sys::beneath::Dir;
+use trimtab_linux::sys::beneath::Dir;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;

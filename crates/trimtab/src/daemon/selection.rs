@@ -3,9 +3,9 @@
 use super::config::{Config, Rule};
 use super::iops_limit::IopsLimit;
 use super::task::never_runs;
-use crate::host::block::Stack;
-use crate::host::mountinfo::{self, Mount};
-use crate::host::root::Root;
+use trimtab_linux::host::block::Stack;
+use trimtab_linux::host::mountinfo::{self, Mount};
+use trimtab_linux::host::root::Root;
 use std::io;
 
 /// The mounts to watch, each filesystem once, and what to say about the rest.

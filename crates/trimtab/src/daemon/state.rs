@@ -1,6 +1,6 @@
 //! What the daemon remembers of every filesystem across restarts.
 
-use crate::sys::beneath::{self, Dir, PRIVATE_FILE, named};
+use trimtab_linux::sys::beneath::{self, Dir, PRIVATE_FILE, named};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};

@@ -6,15 +6,15 @@ use super::counter::WriteCounter;
 use super::iops_limit::IopsLimit;
 use super::metrics::Figures;
 use super::state::{Remembered, StateFile};
-use crate::doctor::VerdictKind;
-use crate::host::environment::on_battery;
-use crate::host::processes::boot_id;
-use crate::session::directories::run_directory;
-use crate::sys::mount_check::{self, MountCheck};
-use crate::trim::filesystem::{Filesystem, Refused, unix_now};
-use crate::trim::history::{Ending, History, Pass};
-use crate::trim::lock::{Busy, DriveLocks};
-use crate::trim::surface::{Account, Mounted, World, at_least};
+use trimtab_linux::doctor::VerdictKind;
+use trimtab_linux::host::environment::on_battery;
+use trimtab_linux::host::processes::boot_id;
+use trimtab_linux::session::directories::run_directory;
+use trimtab_linux::sys::mount_check::{self, MountCheck};
+use trimtab_linux::trim::filesystem::{Filesystem, Refused, unix_now};
+use crate::history::{Ending, History, Pass};
+use trimtab_linux::trim::lock::{Busy, DriveLocks};
+use trimtab_linux::trim::surface::{Account, Mounted, World, at_least};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,7 +93,7 @@ pub struct Task {
 
 /// A line for the journal, which adds the time; where standard error goes elsewhere, the time is in it.
 pub fn say(text: &str) {
-    use crate::output::plain;
+    use trimtab_linux::output::plain;
     if to_journal() {
         anstream::eprintln!("{}", plain(text));
     } else {

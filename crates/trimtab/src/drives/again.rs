@@ -1,8 +1,8 @@
 //! The drives of a run that is made again: as the run says, whatever their names mean today.
 
 use crate::store::recipe::{DRIVE, hash, of};
-use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
-use crate::sys::confinement;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
+use trimtab_linux::sys::confinement;
 use anyhow::Context as _;
 use std::io::Write as _;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Whoever runs the cells of a study or of a sweep: threads that take one after another, until there are none, one fails, or the user interrupts.
 
-use crate::sys::interrupt;
+use trimtab_linux::sys::interrupt;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -26,7 +26,7 @@ pub struct Part<'a> {
 impl Budget {
     /// What this machine has now.
     pub fn of_this_machine() -> Self {
-        let available = crate::host::processes::available_memory().map_or(UNKNOWN, |available| available.0);
+        let available = trimtab_linux::host::processes::available_memory().map_or(UNKNOWN, |available| available.0);
         Self::new(available / 100 * SHARE_PERCENT)
     }
 

@@ -2,9 +2,9 @@
 
 pub mod traced;
 
-use crate::drives::model;
-use crate::session::runner::starts_now;
-use crate::sys::interrupt;
+use trimtab_drive::model;
+use crate::store::recipe::starts_now;
+use trimtab_linux::sys::interrupt;
 use traced::Traced;
 use trimtab_drive::model::Model;
 use trimtab_drive::spec::{DriveSpec, SpecError};
@@ -54,7 +54,7 @@ pub fn run(spec: &DriveSpec, label: &str, plan: &Plan, watcher: &mut dyn Watcher
 mod tests {
     use super::*;
     use crate::drives;
-    use crate::drives::trace::timing::Timing;
+    use trimtab_vssd::trace::timing::Timing;
     use trimtab_drive::data::DataClass;
     use trimtab_sim::trace::Reading;
     use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};

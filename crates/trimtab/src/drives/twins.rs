@@ -1,10 +1,10 @@
 //! Where twins are kept that nobody wanted elsewhere: `twins` beside the store of results.
 
 use super::{Drive, from_file};
-use crate::host::below::Below;
-use crate::output::Context;
+use crate::drives::below::Below;
+use trimtab_linux::output::Context;
 use crate::store::{self, recipe};
-use crate::sys::beneath::Dir;
+use trimtab_linux::sys::beneath::Dir;
 use anyhow::Context as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

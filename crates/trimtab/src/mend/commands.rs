@@ -1,6 +1,6 @@
 //! Which programs do an action, word by word; no shell reads them. Names come last, behind `--`.
 
-use crate::doctor::{Action, Tables, kept_options};
+use trimtab_linux::doctor::{Action, Tables, kept_options};
 
 /// A program and its words.
 pub type Line = Vec<String>;

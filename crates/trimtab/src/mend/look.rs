@@ -2,9 +2,9 @@
 
 use super::{mount, swap};
 use crate::apply::{self, System};
-use crate::doctor::{Action, Tables, trim_units};
-use crate::host::block::mapped_by_name;
-use crate::host::root::Root;
+use trimtab_linux::doctor::{Action, Tables, trim_units};
+use trimtab_linux::host::block::mapped_by_name;
+use trimtab_linux::host::root::Root;
 use std::path::{Path, PathBuf};
 
 /// Where switches of the kernel are.

@@ -1,8 +1,8 @@
 //! The option `discard` of a mounted filesystem that takes all its options anew with every remount (ntfs3): what is not said again is lost.
 
 use super::look::Seen;
-use crate::host::mountinfo::Mount;
-use crate::session::discard_option::{Discard, mount_of, open};
+use trimtab_linux::host::mountinfo::Mount;
+use trimtab_linux::session::discard_option::{Discard, mount_of, open};
 use anyhow::{Context as _, ensure};
 use rustix::io::Errno;
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick};

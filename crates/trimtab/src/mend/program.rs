@@ -27,7 +27,7 @@ pub fn run(line: &[String], input: Option<&str>, say: &dyn Fn(&str)) -> anyhow::
     }
     let mut last = None;
     for said in child.stderr.take().map(BufReader::new).into_iter().flat_map(|pipe| pipe.split(b'\n')) {
-        let said = crate::host::root::printable(&said.unwrap_or_default());
+        let said = trimtab_linux::host::root::printable(&said.unwrap_or_default());
         if !said.is_empty() {
             say(&said);
             last = Some(said);
@@ -36,7 +36,7 @@ pub fn run(line: &[String], input: Option<&str>, say: &dyn Fn(&str)) -> anyhow::
     let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
     if !status.success() {
         // Both got the signal.
-        crate::sys::interrupt::check()?;
+        trimtab_linux::sys::interrupt::check()?;
         bail!(ended(name, status, last.as_deref()));
     }
     Ok(())
@@ -47,7 +47,7 @@ pub fn output(line: &[String]) -> anyhow::Result<String> {
     let (name, mut command) = command(line)?;
     let output = command.stdin(Stdio::null()).output().with_context(|| starting(name))?;
     if !output.status.success() {
-        let said = crate::host::root::printable(&output.stderr);
+        let said = trimtab_linux::host::root::printable(&output.stderr);
         bail!(ended(name, output.status, said.lines().last()));
     }
     anyhow::ensure!(output.stdout.len() <= OUTPUT_BYTES_MAX, "{name} prints more than can be right");

@@ -11,10 +11,10 @@
 use super::look::{Machine, Seen};
 use super::{is_absent, perform, revert, swap, words};
 use crate::apply::{self, System};
-use crate::doctor::Action;
-use crate::host::processes::boot_id;
-use crate::sys::beneath::{Dir, PRIVATE_FILE};
-use crate::trim::resume::state_directory;
+use trimtab_linux::doctor::Action;
+use trimtab_linux::host::processes::boot_id;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
+use trimtab_linux::trim::resume::state_directory;
 use anyhow::{Context as _, bail, ensure};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, FdFlags};
@@ -194,7 +194,7 @@ impl Mending {
         let number = records.numbers()?.last().copied().unwrap_or(0) + 1;
         // Files that a killed process was about to replace.
         apply::put_back_unfinished(&System::mended()?)?;
-        let record = Record { version: VERSION, subject: subject.to_owned(), unix_ms: crate::sys::clock::unix_ms(), steps: Vec::new() };
+        let record = Record { version: VERSION, subject: subject.to_owned(), unix_ms: trimtab_linux::sys::clock::unix_ms(), steps: Vec::new() };
         Ok(Self { records, number, record })
     }
 
@@ -260,7 +260,7 @@ pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<TakenBack>
     }
     let mut lines = Vec::new();
     for (index, step) in record.steps.clone().into_iter().enumerate().rev() {
-        crate::sys::interrupt::check()?;
+        trimtab_linux::sys::interrupt::check()?;
         let begin = || {
             record.steps[index].taking_back = true;
             records.write(number, &record)

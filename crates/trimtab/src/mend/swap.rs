@@ -2,10 +2,10 @@
 
 use super::look::Seen;
 use super::program;
-use crate::host::block::device_of_source;
-use crate::host::mountinfo::{SwapArea, swap_areas};
-use crate::host::processes::available_memory;
-use crate::host::root::{Root, TABLE_BYTES_MAX};
+use trimtab_linux::host::block::device_of_source;
+use trimtab_linux::host::mountinfo::{SwapArea, swap_areas};
+use trimtab_linux::host::processes::available_memory;
+use trimtab_linux::host::root::{Root, TABLE_BYTES_MAX};
 use anyhow::{Context as _, ensure};
 use std::path::Path;
 use trimtab_drive::units::Bytes;
@@ -13,7 +13,7 @@ use trimtab_drive::units::Bytes;
 /// The area on a device, whatever name it was given there.
 fn area(root: &Root, device: &Path) -> Option<SwapArea> {
     let sys = device_of_source(root, device)?;
-    let table = root.read_bytes(Path::new(crate::host::mountinfo::SWAPS), TABLE_BYTES_MAX).ok()?;
+    let table = root.read_bytes(Path::new(trimtab_linux::host::mountinfo::SWAPS), TABLE_BYTES_MAX).ok()?;
     swap_areas(&table).find(|area| device_of_source(root, &area.source).as_ref() == Some(&sys))
 }
 

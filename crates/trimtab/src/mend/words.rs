@@ -2,9 +2,9 @@
 
 use super::command_lines;
 use super::look::is_lost_on_reboot;
-use crate::doctor::Action;
+use trimtab_linux::doctor::Action;
 use std::path::Path;
-use trimtab_study::document::quoted;
+use trimtab_drive::usage::quoted;
 
 /// An action in words.
 #[derive(Clone, Debug, PartialEq, Eq)]

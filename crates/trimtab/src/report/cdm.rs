@@ -14,7 +14,7 @@ pub fn text(run: &Run) -> anyhow::Result<String> {
         anyhow::bail!("only runs of 'bench crystal' have CrystalDiskMark's format, and this is one of '{}'", run.workload);
     };
     let text = if profile.pairs() { old(run, profile) } else { new(run, profile) };
-    Ok(crate::output::plain(&text).into_owned())
+    Ok(trimtab_linux::output::plain(&text).into_owned())
 }
 
 /// The same figures as a picture in SVG: a pair of bars a test.

@@ -1,6 +1,6 @@
 //! Where reports and other output of commands go: into new files, through no link, and over an older one only when told so.
 
-use crate::sys::beneath::{Dir, PRIVATE_FILE, named, umask};
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named, umask};
 use anyhow::Context as _;
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -89,7 +89,7 @@ pub fn check(path: &Path, force: bool) -> anyhow::Result<()> {
 
 /// What makes a run again does as the run says, and so writes only where it was given a place.
 fn check_again(path: &Path) -> anyhow::Result<()> {
-    let only = crate::sys::confinement::directory();
+    let only = trimtab_linux::sys::confinement::directory();
     anyhow::ensure!(only.is_none_or(|only| path.parent() == Some(&only)), "a run that is made again writes nothing to {}", path.display());
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::text::clean;
 use super::{page_data, palette, svg};
-use crate::output::lines::atoms;
+use trimtab_linux::output::lines::atoms;
 use std::fmt::Write as _;
 use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, bars_table, dots_table, thinned};
 use trimtab_sim::run::{Severity, Warning};
@@ -60,7 +60,7 @@ fn data(values: &[serde_json::Value]) -> String {
             '<' | '>' | '&' => {
                 let _ = write!(safe, "\\u{:04x}", u32::from(c));
             }
-            c if !crate::output::is_text(c) => safe.push('\u{fffd}'),
+            c if !trimtab_linux::output::is_text(c) => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
     }
@@ -156,7 +156,7 @@ pub fn escape(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             // Control characters are not allowed in HTML; drive names contain them now and then.
-            c if !crate::output::is_text(c) => escaped.push('\u{fffd}'),
+            c if !trimtab_linux::output::is_text(c) => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }
     }

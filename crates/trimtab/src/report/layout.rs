@@ -4,7 +4,7 @@
 //! words do not fit beside each other either, its columns are stacked: in panels below each other, or a row at a time.
 
 use super::text::clean;
-use crate::output::lines::{atoms, lines, paragraph, width_of};
+use trimtab_linux::output::lines::{atoms, lines, paragraph, width_of};
 use std::ops::Range;
 use trimtab_study::document::{Narrow, Table};
 use trimtab_study::study::months::NOT_STEADY;
@@ -26,7 +26,7 @@ fn across(widths: &[usize]) -> usize {
 
 /// A table for the screen that it is printed on.
 pub fn on_screen(of: &Table) -> String {
-    table(of, crate::output::width())
+    table(of, trimtab_linux::output::width())
 }
 
 /// A table in the tool's one style: a rule below the header, columns of figures to the right; with a newline at its end.

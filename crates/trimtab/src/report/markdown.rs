@@ -1,7 +1,7 @@
 //! A document as Markdown, for issues and pages: the same order and the same numbers as on the terminal. What comes from outside is never
 //! markup.
 
-use crate::output::plain;
+use trimtab_linux::output::plain;
 use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Table, bars_table, dots_table, read_as};
 use trimtab_drive::units::three_digits;
 

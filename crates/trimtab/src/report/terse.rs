@@ -1,6 +1,6 @@
 //! Tab-separated values for scripts: a line of names, then a line for each row; numbers as they are, in the unit that stands beside them.
 
-use crate::output::harmless_cell;
+use trimtab_linux::output::harmless_cell;
 
 /// Rows below the names of their columns.
 #[derive(Clone, Debug)]

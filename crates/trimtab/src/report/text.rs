@@ -1,7 +1,7 @@
 //! A document for the terminal: the same order and the same numbers as the HTML, charts as sparklines.
 
 use super::layout;
-use crate::output::{self, lines};
+use trimtab_linux::output::{self, lines};
 use owo_colors::OwoColorize as _;
 use std::fmt::Write as _;
 use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Use, Verdict, dots_table, read_as};

@@ -56,7 +56,7 @@ impl Store {
 }
 
 fn now() -> i64 {
-    crate::sys::clock::unix_ms().cast_signed()
+    trimtab_linux::sys::clock::unix_ms().cast_signed()
 }
 
 fn insert(connection: &Connection, id: RunId, run: &Run) -> rusqlite::Result<usize> {

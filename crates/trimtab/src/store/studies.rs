@@ -37,7 +37,7 @@ impl Store {
         transaction.execute("DELETE FROM studies WHERE id = ?1", [id.to_string()]).map_err(error)?;
         let insert = "INSERT INTO studies (id, saved, saved_unix_ms, target, complete)
                       VALUES (?1, (SELECT coalesce(max(saved), 0) + 1 FROM studies), ?2, ?3, ?4)";
-        let now = crate::sys::clock::unix_ms().cast_signed();
+        let now = trimtab_linux::sys::clock::unix_ms().cast_signed();
         transaction.execute(insert, params![id.to_string(), now, study.target, study.complete]).map_err(error)?;
         let row = transaction.last_insert_rowid();
         for (position, (part, run)) in study.runs.iter().enumerate() {

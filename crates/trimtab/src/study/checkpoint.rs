@@ -1,6 +1,6 @@
 //! Finished runs of a study: kept one by one, so that an interrupted study loses none, and found again when it is resumed.
 
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::store::{self, Filter, RunId, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};

@@ -1,10 +1,10 @@
 //! What others meet on a real filesystem beside a policy's trims: somebody appends and makes durable, 50 times a second, while a tree is deleted
 //! and what it held is discarded. The counterpart of [`light_work`] on modelled drives, measured.
 
-use crate::session::safety::Workspace;
-use crate::sys::interrupt;
-use crate::target::dir::{DirOptions, DirTarget, Fsync};
-use crate::target::mounted::MountedDir;
+use trimtab_linux::session::safety::Workspace;
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::target::dir::{DirOptions, DirTarget, Fsync};
+use trimtab_linux::target::mounted::MountedDir;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;

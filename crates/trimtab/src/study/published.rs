@@ -13,8 +13,8 @@ mod sustained;
 pub mod text;
 
 use crate::drives::crew;
-use crate::sys::interrupt;
-use crate::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::sys::interrupt::Interrupted;
 use score::{Row, Score};
 use serde::Serialize;
 use spec::{Configuration, Plan, Workload, number};

@@ -2,24 +2,24 @@
 
 use super::others::{self, Places};
 use super::run::{Offer, Rig};
-use crate::host::mountinfo::Mount;
-use crate::host::root::Root;
-use crate::host::{Observer, Place, environment};
-use crate::output::Context;
-use crate::output::progress::Part;
+use trimtab_linux::host::mountinfo::Mount;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::host::{Observer, Place, environment};
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::Part;
 use crate::report::run::instant;
-use crate::session::directories::run_directory;
-use crate::session::discard_option::{Changed, Discard, mount_of};
-use crate::session::runner::starts_now;
-use crate::session::safety::{Workspace, consent};
-use crate::session::{Watch, assemble};
-use crate::sys::beneath::PRIVATE_FILE;
-use crate::target::dir::{Calls, DirOptions, DirTarget};
-use crate::target::mounted::MountedDir;
-use crate::target::overhead::Overhead;
-use crate::trim::fitrim;
-use crate::trim::limit::CommandLimit;
-use crate::trim::lock::{DriveLocks, directory_of_locks};
+use trimtab_linux::session::directories::run_directory;
+use trimtab_linux::session::discard_option::{Changed, Discard, mount_of};
+use crate::store::recipe::starts_now;
+use trimtab_linux::session::safety::{Workspace, consent};
+use trimtab_linux::session::{Watch, assemble};
+use trimtab_linux::sys::beneath::PRIVATE_FILE;
+use trimtab_linux::target::dir::{Calls, DirOptions, DirTarget};
+use trimtab_linux::target::mounted::MountedDir;
+use trimtab_linux::target::overhead::Overhead;
+use trimtab_linux::trim::fitrim;
+use trimtab_linux::trim::limit::CommandLimit;
+use trimtab_linux::trim::lock::{DriveLocks, directory_of_locks};
 use anyhow::Context as _;
 use rustix::fs::{AtFlags, CWD, FlockOperation, StatxFlags, flock, statvfs, statx};
 use rustix::io::Errno;
@@ -58,7 +58,7 @@ impl Possibilities {
     /// Looks at the filesystem of `path`; changes nothing.
     pub fn find(path: &Path) -> anyhow::Result<Self> {
         let mount = mount_of(path)?;
-        let dir = crate::sys::beneath::Dir::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let dir = trimtab_linux::sys::beneath::Dir::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let trim_obstacle = fitrim::obstacle(Some(&mount), &dir).map(|obstacle| obstacle.to_string());
         let remount_obstacle = remount_obstacle(&mount);
         let identity = identity(&mount, path, &dir)?;
@@ -141,10 +141,10 @@ impl Possibilities {
 
 /// Type, UUID, size, options and drives of the filesystem that is mounted there, and when and as what its root was made: `mkfs` makes it anew,
 /// whichever UUID it is told to give.
-fn identity(mount: &Mount, path: &Path, dir: &crate::sys::beneath::Dir) -> anyhow::Result<String> {
+fn identity(mount: &Mount, path: &Path, dir: &trimtab_linux::sys::beneath::Dir) -> anyhow::Result<String> {
     let stat = statvfs(path).with_context(|| format!("cannot look at {}", path.display()))?;
     let place = Place::of_path(&Root::live()?, path).with_context(|| format!("cannot find {}", path.display()))?;
-    let uuid = crate::sys::filesystem::uuid(dir);
+    let uuid = trimtab_linux::sys::filesystem::uuid(dir);
     let size = stat.f_blocks.saturating_mul(stat.f_frsize);
     let stack = environment::describe(&place.stack);
     let Mount { dev, fs_type, options, fs_options, .. } = mount;

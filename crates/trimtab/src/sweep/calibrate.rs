@@ -1,9 +1,9 @@
 //! What a sweep will take: a few of its cells are really run, for a moment each.
 
 use super::Checked;
-use crate::drives::model;
+use trimtab_drive::model;
 use crate::drives::simulate::traced::Traced;
-use crate::sys::interrupt;
+use trimtab_linux::sys::interrupt;
 use std::time::{Duration, Instant};
 use trimtab_drive::model::Model;
 use trimtab_drive::spec::{DriveSpec, SpecError};

@@ -2,7 +2,7 @@
 
 use super::journal::{self, Journal};
 use super::{Checked, parquet};
-use crate::sys::beneath::{Dir, umask};
+use trimtab_linux::sys::beneath::{Dir, umask};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 
 use crate::drives;
 use crate::drives::simulate::traced::Traced;
-use crate::drives::trace::timing;
-use crate::sys::beneath::named::{self, Streams};
+use trimtab_vssd::trace::timing;
+use trimtab_linux::sys::beneath::named::{self, Streams};
 use sha2::Digest as _;
 use std::collections::BTreeMap;
 use std::io::Read as _;

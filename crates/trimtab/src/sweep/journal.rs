@@ -1,6 +1,6 @@
 //! What is finished, line by line: each with a checksum, so that a line that a crash cut off, or that was damaged, is known.
 
-use crate::sys::beneath::{Dir, umask};
+use trimtab_linux::sys::beneath::{Dir, umask};
 use anyhow::Context as _;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};

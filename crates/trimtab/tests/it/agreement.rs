@@ -5,17 +5,17 @@
 use crate::sysroot::{Sysroot, fixtures, unpack};
 use std::path::Path;
 use std::time::Duration;
-use trimtab::doctor::{Doctor, Tables, VerdictKind};
-use trimtab::host::Place;
-use trimtab::host::block::{Kind, Layer, Stack};
-use trimtab::host::discards::{LayerDiscards, fates};
-use trimtab::host::root::Root;
-use trimtab::trim::delivery::{judge_on, sends_later};
-use trimtab::trim::fitrim::devices_take_none;
-use trimtab::trim::verify::agree;
-use trimtab::trim::verify::arrival::arrival;
-use trimtab::trim::verify::readback::Content;
-use trimtab::trim::verify::verdict::{Later, Observed, Promise, judge};
+use trimtab_linux::doctor::{Doctor, Tables, VerdictKind};
+use trimtab_linux::host::Place;
+use trimtab_linux::host::block::{Kind, Layer, Stack};
+use trimtab_linux::host::discards::{LayerDiscards, fates};
+use trimtab_linux::host::root::Root;
+use trimtab_linux::trim::delivery::{judge_on, sends_later};
+use trimtab_linux::trim::fitrim::devices_take_none;
+use trimtab_linux::trim::verify::agree;
+use trimtab_linux::trim::verify::arrival::arrival;
+use trimtab_linux::trim::verify::readback::Content;
+use trimtab_linux::trim::verify::verdict::{Later, Observed, Promise, judge};
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::Bytes;
 

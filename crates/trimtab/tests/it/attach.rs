@@ -507,12 +507,12 @@ fn a_recording_is_what_was_served() {
     ok(Command::new("fio").args(["--name=x", "--rw=trim", "--bs=1m", "--size=8m", "--ioengine=nbd", &uri]));
     let requests = drive.status()["requests"].clone();
     drive.detach();
-    let reader = trimtab::drives::trace::Reader::new(std::fs::File::open(&trace).unwrap()).unwrap();
+    let reader = trimtab_vssd::trace::Reader::new(std::fs::File::open(&trace).unwrap()).unwrap();
     let events: Vec<_> = reader.map(Result::unwrap).collect();
     for (kind, name) in [
-        (trimtab::drives::trace::Kind::Write, "write"),
-        (trimtab::drives::trace::Kind::Trim, "trim"),
-        (trimtab::drives::trace::Kind::Flush, "flush"),
+        (trimtab_vssd::trace::Kind::Write, "write"),
+        (trimtab_vssd::trace::Kind::Trim, "trim"),
+        (trimtab_vssd::trace::Kind::Flush, "flush"),
     ] {
         let (mut count, mut bytes) = (0, 0);
         for event in events.iter().filter(|event| event.kind == kind) {

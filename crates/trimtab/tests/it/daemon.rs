@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use trimtab::host::Place;
-use trimtab::host::discards::Meter;
-use trimtab::host::root::Root;
+use trimtab_linux::host::Place;
+use trimtab_linux::host::discards::Meter;
+use trimtab_linux::host::root::Root;
 
 /// Each has its own locks and state, but they are watched by the clock.
 static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -349,7 +349,7 @@ fn it_does_not_keep_a_filesystem_from_being_unmounted() {
     daemon.signal(Signal::USR1);
     daemon.wait_for("begins a pass");
     std::thread::sleep(Duration::from_millis(300));
-    let device = trimtab::session::discard_option::mount_of(&mount.path()).unwrap().source;
+    let device = trimtab_linux::session::discard_option::mount_of(&mount.path()).unwrap().source;
     let unmounted = (0..20).any(|_| {
         std::thread::sleep(Duration::from_millis(20));
         Command::new("umount").arg(mount.path()).output().unwrap().status.success()
@@ -542,9 +542,9 @@ fn at_shutdown_only_what_is_configured_for_it_is_trimmed() {
 fn btrfs_that_discards_by_itself_is_steered_by_its_knob() {
     let _one = ONE.lock();
     let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
-    let root = trimtab::host::root::Root::live().unwrap();
-    let source = trimtab::session::discard_option::mount_of(&mount.path()).unwrap().source;
-    let knob = trimtab::host::block::btrfs_directory(&root, &source).unwrap().join("discard/iops_limit");
+    let root = trimtab_linux::host::root::Root::live().unwrap();
+    let source = trimtab_linux::session::discard_option::mount_of(&mount.path()).unwrap().source;
+    let knob = trimtab_linux::host::block::btrfs_directory(&root, &source).unwrap().join("discard/iops_limit");
     let read = || fs::read_to_string(&knob).unwrap().trim().to_owned();
     let before = read();
     let set = Set::new();

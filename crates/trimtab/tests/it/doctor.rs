@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use trimtab::doctor::{Doctor, render};
-use trimtab::host::root::Root;
+use trimtab_linux::doctor::{Doctor, render};
+use trimtab_linux::host::root::Root;
 
 fn diagnose(tree: &Sysroot) -> Value {
     let root = Root::recorded(tree.path()).unwrap();

@@ -8,8 +8,8 @@ use crate::sysroot::unpack;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use trimtab::doctor::{Diagnosis, Doctor};
-use trimtab::host::root::Root;
+use trimtab_linux::doctor::{Diagnosis, Doctor};
+use trimtab_linux::host::root::Root;
 
 fn answer(diagnosis: &Diagnosis) -> &'static str {
     let is_doubted = diagnosis.mechanisms.iter().any(|finding| finding.code == "fstrim.may-be");

@@ -2,9 +2,9 @@
 
 use crate::sysroot::{fixtures, unpack};
 use std::path::Path;
-use trimtab::host::Place;
-use trimtab::host::environment::capture;
-use trimtab::host::root::Root;
+use trimtab_linux::host::Place;
+use trimtab_linux::host::environment::capture;
+use trimtab_linux::host::root::Root;
 
 /// What is kept with a run about the machine of `fixture` with `more` in it.
 fn environment(fixture: &str, more: &str) -> Vec<(String, String)> {

@@ -7,10 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use trimtab::apply::{System, plan};
 use trimtab::daemon::config::Config;
-use trimtab::doctor::{Doctor, render};
-use trimtab::host::root::Root;
-use trimtab::host::{mountinfo, stat::DiskStat};
-use trimtab::trim::ext4::Superblock;
+use trimtab_linux::doctor::{Doctor, render};
+use trimtab_linux::host::root::Root;
+use trimtab_linux::host::{mountinfo, stat::DiskStat};
+use trimtab_linux::trim::ext4::Superblock;
 use trimtab_drive::rng::Stream;
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {

@@ -9,8 +9,8 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use trimtab::doctor::Doctor;
-use trimtab::host::root::Root;
+use trimtab_linux::doctor::Doctor;
+use trimtab_linux::host::root::Root;
 
 /// What `--fix` would do first stands in each tree (`expect action`); where nothing stands it leaves everything to people.
 #[test]

@@ -115,7 +115,7 @@ fn the_rights_that_the_unit_leaves_are_enough() {
         let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
         let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
         fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let meter = trimtab::host::discards::Meter::start(&mount.path()).unwrap();
+        let meter = trimtab_linux::host::discards::Meter::start(&mount.path()).unwrap();
         let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && \
             exec setpriv --bounding-set=\"-all$2\" --inh-caps=-all --no-new-privs \"$3\" trim --policy idle:quiet=0s \"$1\"";
         let program = process();

@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use trimtab::session::discard_option::mount_of;
+use trimtab_linux::session::discard_option::mount_of;
 use trimtab_drive::rng::Stream;
 
 fn number(variable: &str, otherwise: u64) -> u64 {

@@ -6,7 +6,7 @@ use predicates::str::contains;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use trimtab::session::discard_option::mount_of;
+use trimtab_linux::session::discard_option::mount_of;
 
 pub(crate) fn options(path: &Path) -> (String, String) {
     let mount = mount_of(path).unwrap();

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use trimtab::session::discard_option::{Discard, mount_of};
+use trimtab_linux::session::discard_option::{Discard, mount_of};
 
 fn number(variable: &str) -> Option<u32> {
     std::env::var(variable).ok()?.parse().ok()

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use trimtab::session::discard_option::{Discard, mount_of};
+use trimtab_linux::session::discard_option::{Discard, mount_of};
 
 /// A study under the online policy, disturbed once the filesystem has been remounted and files are there.
 fn while_remounted(path: &Path, runtime: &Path) -> Child {

@@ -1,10 +1,10 @@
 //! FITRIM and the discard option on real filesystems.
 
 use crate::support::{LoopMount, skip};
-use trimtab::session::discard_option::{Changed, Discard, mount_of};
-use trimtab::target::dir::{DirOptions, DirTarget};
-use trimtab::target::mounted::MountedDir;
-use trimtab::trim::fitrim;
+use trimtab_linux::session::discard_option::{Changed, Discard, mount_of};
+use trimtab_linux::target::dir::{DirOptions, DirTarget};
+use trimtab_linux::target::mounted::MountedDir;
+use trimtab_linux::trim::fitrim;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::FileTarget as _;

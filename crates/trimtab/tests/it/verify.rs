@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trimtab::trim::verify::extents::{self, Extent};
-use trimtab::trim::verify::in_use;
+use trimtab_linux::trim::verify::extents::{self, Extent};
+use trimtab_linux::trim::verify::in_use;
 
 fn verify(path: &Path, more: &[&str], code: i32) -> Value {
     let run = trimtab().args(["verify", "--json", "--yes", "--reserve", "1MB", "--size", "4MiB"]).arg(path).args(more).assert().code(code);
@@ -128,7 +128,7 @@ fn bad_input_is_said_in_one_line() {
 fn space_is_known_to_be_free_or_in_use() {
     for fs_type in ["ext4", "xfs", "btrfs"] {
         let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
-        let table = trimtab::session::discard_option::mount_of(&mount.path()).unwrap();
+        let table = trimtab_linux::session::discard_option::mount_of(&mount.path()).unwrap();
         let root = std::fs::File::open(mount.path()).unwrap();
         let free = |extents: &[Extent]| in_use::all_free(&table, root.as_fd(), extents);
         let path = mount.path().join("file");

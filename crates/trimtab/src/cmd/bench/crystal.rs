@@ -9,18 +9,18 @@ use super::finish;
 use super::turns::AgainstArgs;
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
 use crate::drives;
-use crate::output::Context;
-use crate::output::progress::{Counting, Progress as Bar};
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::{Counting, Progress as Bar};
 use crate::report::cdm;
 use crate::report::file::{self, Place};
-use crate::session::runner::starts_now;
-use crate::session::safety::{Guard, Workspace};
+use crate::store::recipe::starts_now;
+use trimtab_linux::session::safety::{Guard, Workspace};
 use crate::store;
 use crate::store::recipe;
-use crate::sys::privileges;
-use crate::target::TargetSpec;
-use crate::target::block::EngineChoice;
-use crate::target::overhead::Overhead;
+use trimtab_linux::sys::privileges;
+use crate::target_spec::TargetSpec;
+use trimtab_linux::target::block::EngineChoice;
+use trimtab_linux::target::overhead::Overhead;
 use anyhow::Context as _;
 use rustix::thread::CapabilitySet;
 use std::path::{Path, PathBuf};
@@ -242,7 +242,7 @@ fn conclude(args: &Args, context: &Context, run: &Run, end: End) -> anyhow::Resu
     {
         if path.as_os_str() == "-" {
             let kept = store::save(context, run);
-            crate::output::print(&cdm::text(run)?)?;
+            trimtab_linux::output::print(&cdm::text(run)?)?;
             return kept.map(|_| ExitCode::SUCCESS).context("the result above could not be kept");
         }
         let written = file::write(path, cdm::text(run)?.as_bytes(), place);
@@ -338,7 +338,7 @@ impl<'a> Watch<'a> {
 
 impl<T: ?Sized> Events<T> for Watch<'_> {
     fn stopped(&self) -> bool {
-        crate::sys::interrupt::requested()
+        trimtab_linux::sys::interrupt::requested()
     }
 
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {

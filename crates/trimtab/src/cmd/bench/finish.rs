@@ -1,10 +1,10 @@
 //! What every benchmark does after its run: keeping, reporting, ending as the run ended.
 
-pub use crate::session::{Watch, assemble};
+pub use trimtab_linux::session::{Watch, assemble};
 
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::report;
-use crate::session::safety::Workspace;
+use trimtab_linux::session::safety::Workspace;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{self, RunId};
 use anyhow::Context as _;
@@ -33,7 +33,7 @@ pub fn conclude_as(context: &Context, run: &Run, end: End, document: impl FnOnce
     let kept = if run.phases.is_empty() { Ok(()) } else { keep_and_print_as(context, run, document) };
     match end {
         End::Complete => kept.map(|()| ExitCode::SUCCESS),
-        End::Interrupted => Err(remark_on(context, kept, crate::sys::interrupt::Interrupted.into())),
+        End::Interrupted => Err(remark_on(context, kept, trimtab_linux::sys::interrupt::Interrupted.into())),
         End::Failed(error) => Err(remark_on(context, kept, error.into())),
     }
 }

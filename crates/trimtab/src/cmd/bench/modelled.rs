@@ -3,10 +3,10 @@
 use super::finish::{self, Watch};
 use crate::drives;
 use crate::drives::simulate::Unwatched;
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::store::recipe;
-use crate::sys::interrupt;
-use crate::target::TargetSpec;
+use trimtab_linux::sys::interrupt;
+use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::policy::{PolicySpec, State};

@@ -3,17 +3,17 @@
 use super::finish;
 use super::turns::AgainstArgs;
 use crate::cmd::options::SafetyArgs;
-use crate::host::Observer;
-use crate::output::Context;
-use crate::output::progress::{Counting, Progress as Bar};
+use trimtab_linux::host::Observer;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::{Counting, Progress as Bar};
 use crate::report;
-use crate::session::runner::nfs::{Lanes, Load};
-use crate::session::runner::starts_now;
-use crate::session::safety::{self, Guard, Workspace};
-use crate::target::TargetSpec;
-use crate::target::dir::{DirOptions, DirTarget};
-use crate::target::null::NullFiles;
-use crate::target::overhead::data_cost;
+use trimtab_linux::session::runner::nfs::{Lanes, Load};
+use crate::store::recipe::starts_now;
+use trimtab_linux::session::safety::{self, Guard, Workspace};
+use crate::target_spec::TargetSpec;
+use trimtab_linux::target::dir::{DirOptions, DirTarget};
+use trimtab_linux::target::null::NullFiles;
+use trimtab_linux::target::overhead::data_cost;
 use anyhow::Context as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -204,7 +204,7 @@ impl<'a> Sweep<'a> {
     fn run<T: NfsTarget + Send>(&mut self, mut lanes: Lanes<T>) -> anyhow::Result<Outcome> {
         let end = match self.all(&mut lanes) {
             Ok(end) => end,
-            Err(_) if crate::sys::interrupt::requested() => End::Interrupted,
+            Err(_) if trimtab_linux::sys::interrupt::requested() => End::Interrupted,
             Err(error) => match error.downcast::<TargetError>() {
                 Ok(error) => End::Failed(error),
                 Err(other) => return Err(other),
@@ -295,7 +295,7 @@ struct Watch {
 
 impl<T> Events<T> for Watch {
     fn stopped(&self) -> bool {
-        crate::sys::interrupt::requested()
+        trimtab_linux::sys::interrupt::requested()
     }
 
     fn progress(&mut self, progress: Progress<'_>) -> TargetResult {

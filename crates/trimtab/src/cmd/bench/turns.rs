@@ -3,10 +3,10 @@
 //! In turns, so that what changes over time (heat, a drive that fills up, other programs) meets both; and the other way round each time
 //! (A B, B A, A B), so that neither always comes after the other.
 
-use crate::output::{Collected, Context};
+use trimtab_linux::output::{Collected, Context};
 use crate::store::RunId;
 use crate::store::shape::comparison::{ComparisonV1, VERSION};
-use crate::target::TargetSpec;
+use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use std::process::ExitCode;
 use trimtab_sim::analysis::compare::runs::{Against, Row, Side, against, warnings};
@@ -78,7 +78,7 @@ fn conclude(context: &Context, a: Vec<(RunId, Run)>, b: Vec<(RunId, Run)>) -> an
     let warnings = warnings(&sides);
     let line = summary(&sides, &compared, options.confidence).context("the two share no figure")?;
     let shape = ComparisonV1::new(&labelled, options.confidence, std::slice::from_ref(&compared), &warnings);
-    context.report("comparison", VERSION, &shape, || crate::output::lines::prose(&line))?;
+    context.report("comparison", VERSION, &shape, || trimtab_linux::output::lines::prose(&line))?;
     // Of each kind one: nobody has seen the reports of the runs.
     let mut seen = std::collections::BTreeSet::new();
     for warning in runs.iter().flatten().flat_map(|run| &run.warnings).filter(|w| w.severity >= Severity::Caution) {

@@ -1,6 +1,6 @@
 //! Text below the options: paragraphs are joined and wrapped to the width of the terminal, examples and tables stay as they are.
 
-use crate::output::lines::paragraph;
+use trimtab_linux::output::lines::paragraph;
 
 /// Wider lines are hard to read.
 pub(super) const WIDTH_MAX: usize = 100;

@@ -1,16 +1,16 @@
 //! `trimtab doctor PATH --fix` and `trimtab doctor --undo`.
 
 use super::{Args, exit_code, no_character_device};
-use crate::doctor::{Diagnosis, Doctor, Finding, Remedy, VerdictKind};
-use crate::host::Place;
-use crate::host::root::Root;
+use trimtab_linux::doctor::{Diagnosis, Doctor, Finding, Remedy, VerdictKind};
+use trimtab_linux::host::Place;
+use trimtab_linux::host::root::Root;
 use crate::mend::{self, Mending};
-use crate::output::Context;
-use crate::output::error::{BLOCKED, one_line};
-use crate::output::lines::prose;
-use crate::session::safety::{self, consent};
-use crate::sys::interrupt;
-use crate::trim::verify::{self, Options};
+use trimtab_linux::output::Context;
+use trimtab_linux::output::error::{BLOCKED, one_line};
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::session::safety::{self, consent};
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::trim::verify::{self, Options};
 use anyhow::{Context as _, ensure};
 use serde::Serialize;
 use std::path::{Path, PathBuf};

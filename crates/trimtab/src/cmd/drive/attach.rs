@@ -1,16 +1,16 @@
 //! `trimtab drive attach`.
 
 use crate::drives;
-use crate::drives::model;
-use crate::output::{self, Context};
-use crate::serve::faults::{Fault, GRAMMAR};
-use crate::serve::pace::Speed;
-use crate::serve::runtime::{Record, check_id};
-use crate::serve::server::{Options, Server};
-use crate::serve::transport::{Transport, Wanted};
-use crate::serve::ublk;
-use crate::sys::interrupt;
-use crate::sys::privileges;
+use trimtab_drive::model;
+use trimtab_linux::output::{self, Context};
+use trimtab_vssd::faults::{Fault, GRAMMAR};
+use trimtab_vssd::pace::Speed;
+use trimtab_vssd::runtime::{Record, check_id};
+use trimtab_vssd::server::{Options, Server};
+use trimtab_vssd::transport::{Transport, Wanted};
+use trimtab_vssd::ublk;
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::sys::privileges;
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::CapabilitySet;

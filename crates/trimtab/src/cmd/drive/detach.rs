@@ -1,8 +1,8 @@
 //! `trimtab drive detach`.
 
-use crate::output::Context;
-use crate::serve::control::{Ask, Client};
-use crate::serve::runtime::{self, Entry, Record, Runtime, State};
+use trimtab_linux::output::Context;
+use trimtab_vssd::control::{Ask, Client};
+use trimtab_vssd::runtime::{self, Entry, Record, Runtime, State};
 use std::process::ExitCode;
 use std::time::Duration;
 

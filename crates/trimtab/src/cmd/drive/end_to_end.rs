@@ -2,12 +2,12 @@
 
 use super::validate::policy_name;
 use crate::drives::crew;
-use crate::output::Context;
-use crate::output::lines::prose;
-use crate::output::progress::{Counting, Progress};
+use trimtab_linux::output::Context;
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::output::progress::{Counting, Progress};
 use crate::report::layout::on_screen;
-use crate::sys::interrupt;
-use crate::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::sys::interrupt::Interrupted;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::sync::Mutex;

@@ -1,15 +1,15 @@
 //! Where a drive that is there is probed or checked: a file of our own, a file or device that is read, or a device whose content may go.
 
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
-use crate::host::below::Below;
-use crate::host::mountinfo::Mount;
-use crate::output::Context;
-use crate::session::safety::{self, Workspace, consent};
-use crate::sys::{fiemap, interrupt};
-use crate::target::TargetSpec;
-use crate::target::block::device::{self, Destroy};
-use crate::target::block::{BlockFile, BlockOptions};
-use crate::target::probed::{PIECE, ProbedDrive};
+use crate::drives::below::Below;
+use trimtab_linux::host::mountinfo::Mount;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::safety::{self, Workspace, consent};
+use trimtab_linux::sys::{fiemap, interrupt};
+use crate::target_spec::TargetSpec;
+use trimtab_linux::target::block::device::{self, Destroy};
+use trimtab_linux::target::block::{BlockFile, BlockOptions};
+use crate::drives::probed::{PIECE, ProbedDrive};
 use anyhow::Context as _;
 use rustix::fd::AsFd;
 use rustix::fs::IFlags;

@@ -1,8 +1,8 @@
 //! `trimtab drive list`.
 
 use crate::drives::{self, Drive, SourceKind, twins};
-use crate::output::lines::prose;
-use crate::output::{self, Context};
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::output::{self, Context};
 use crate::report::layout::on_screen;
 use serde::Serialize;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! `trimtab drive power`.
 
-use crate::output::Context;
-use crate::serve::control::{Ask, Client};
-use crate::serve::runtime::{Runtime, State};
+use trimtab_linux::output::Context;
+use trimtab_vssd::control::{Ask, Client};
+use trimtab_vssd::runtime::{Runtime, State};
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 

@@ -4,15 +4,15 @@ mod kept;
 
 use crate::cmd::options::{ReadingArgs, TimingArgs};
 use crate::drives;
-use crate::drives::model;
-use crate::drives::trace::Source;
-use crate::drives::trace::timing;
-use crate::output::Context;
-use crate::output::progress::{Counting, Progress};
+use trimtab_drive::model;
+use trimtab_vssd::trace::Source;
+use trimtab_vssd::trace::timing;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::{Counting, Progress};
 use crate::report::layout::on_screen;
-use crate::serve::status::ByKind;
+use trimtab_vssd::status::ByKind;
 use crate::store;
-use crate::sys::interrupt;
+use trimtab_linux::sys::interrupt;
 use anyhow::Context as _;
 use serde_json::json;
 use std::path::PathBuf;
@@ -197,7 +197,7 @@ fn in_words(outcomes: &[(String, Outcome)]) -> String {
     let mut table = Table::new("", &["trim", "took", "WAF", "write p99", "read p99", "trims", "trimmed", "effective", "never told"]);
     for (trim, outcome) in outcomes {
         let p99 =
-            |done: &crate::serve::engine::Done| if done.count == 0 { "-".to_owned() } else { done.latency.percentile(99.0).to_string() };
+            |done: &trimtab_vssd::engine::Done| if done.count == 0 { "-".to_owned() } else { done.latency.percentile(99.0).to_string() };
         table.row([
             trim.clone(),
             outcome.took.to_string(),

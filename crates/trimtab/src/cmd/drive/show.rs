@@ -1,8 +1,8 @@
 //! `trimtab drive show`.
 
 use crate::drives::{self, Drive};
-use crate::output::lines::prose;
-use crate::output::{self, Context};
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::output::{self, Context};
 use crate::report::layout::on_screen;
 use anyhow::Context as _;
 use serde_json::{Value, json};

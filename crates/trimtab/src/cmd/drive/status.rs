@@ -2,13 +2,13 @@
 
 mod counters;
 
-use crate::output::lines::prose;
-use crate::output::{self, Context};
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::output::{self, Context};
 use crate::report::layout::on_screen;
-use crate::serve::control::{Ask, Client};
-use crate::serve::runtime::{self, Entry, Runtime, State};
-use crate::serve::status::Status;
-use crate::serve::transport::Transport;
+use trimtab_vssd::control::{Ask, Client};
+use trimtab_vssd::runtime::{self, Entry, Runtime, State};
+use trimtab_vssd::status::Status;
+use trimtab_vssd::transport::Transport;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! `trimtab drive trace`.
 
 use crate::cmd::options::ReadingArgs;
-use crate::drives::trace::{ExportFormat, Kind, Source, export};
-use crate::output::Context;
+use trimtab_vssd::trace::{ExportFormat, Kind, Source, export};
+use trimtab_linux::output::Context;
 use crate::report::file::{self, Place};
 use crate::report::layout::on_screen;
 use serde::Serialize;
@@ -83,7 +83,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
                 written?;
             }
             None => {
-                let mut out = BufWriter::new(crate::output::stdout());
+                let mut out = BufWriter::new(trimtab_linux::output::stdout());
                 export(&mut source, format, &mut out)?;
                 out.flush()?;
             }

@@ -2,12 +2,12 @@
 
 use super::end_to_end;
 use crate::drives::crew;
-use crate::output::Context;
-use crate::output::lines::prose;
-use crate::output::progress::{Counting, Progress};
+use trimtab_linux::output::Context;
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::output::progress::{Counting, Progress};
 use crate::report::layout::on_screen;
-use crate::sys::interrupt;
-use crate::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::sys::interrupt::Interrupted;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::str::FromStr;

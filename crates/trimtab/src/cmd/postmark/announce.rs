@@ -103,7 +103,7 @@ const LABELS: [(&str, &str); 5] = [
 
 impl<T: ?Sized> Events<T> for &Announcer<'_> {
     fn stopped(&self) -> bool {
-        crate::sys::interrupt::requested()
+        trimtab_linux::sys::interrupt::requested()
     }
 
     fn between(&mut self, _target: &mut T, _recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
@@ -156,7 +156,7 @@ impl FileWorkload for Announced<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::null::NullFiles;
+    use trimtab_linux::target::null::NullFiles;
     use trimtab_sim::runner::files::run;
     use trimtab_sim::workload::postmark::Settings;
 

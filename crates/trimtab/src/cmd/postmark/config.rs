@@ -1,7 +1,7 @@
 //! What a PostMark session can be told, and how it says so: settings, their `set` commands, `show`.
 
 use super::classic::setting_size;
-use crate::target::dir::Fsync;
+use trimtab_linux::target::dir::Fsync;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt as _;

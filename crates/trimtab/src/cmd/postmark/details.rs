@@ -1,6 +1,6 @@
 //! What a run has to say beyond the original's report: settings, exact counts and times, as every workload has them.
 
-use crate::target::dir::Fsync;
+use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::run::{Field, Run, Severity, Warning};
 use trimtab_sim::workload::postmark::{Counts, Settings, metrics};
 

@@ -3,8 +3,8 @@
 //! PostMark's files go straight into the user's directories, named `1`, `2`, `3` … No file that is there is ever written to or
 //! removed: a run does not start where a name is taken. Files that an earlier run left are known by their text.
 
-use crate::sys::beneath::{self, Removal};
-use crate::target::dir::{DirOptions, DirTarget, error};
+use trimtab_linux::sys::beneath::{self, Removal};
+use trimtab_linux::target::dir::{DirOptions, DirTarget, error};
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, FileType, FlockOperation, Mode, OFlags};

@@ -7,12 +7,13 @@ use super::details;
 use super::directories::{Held, Names, Obstacles, Places, hold};
 use super::memory;
 use super::session::{Finished, Runner};
-use crate::host::Observer;
-use crate::output::{Context, SurvivesClosedPipe};
-use crate::session::runner::{starts_now, together};
-use crate::session::safety::consent;
-use crate::sys::interrupt::Interrupted;
-use crate::target::dir::{Calls, DirOptions};
+use trimtab_linux::host::Observer;
+use trimtab_linux::output::{Context, SurvivesClosedPipe};
+use crate::store::recipe::starts_now;
+use trimtab_linux::session::runner::together;
+use trimtab_linux::session::safety::consent;
+use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::target::dir::{Calls, DirOptions};
 use anyhow::{Context as _, bail};
 use std::io::Write;
 use std::path::PathBuf;
@@ -127,8 +128,8 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     }
     let held = hold(&paths)?;
     clear_the_way(context, &held, &settings, config.threads)?;
-    crate::sys::interrupt::install().context("cannot catch signals")?;
-    crate::sys::interrupt::check()?;
+    trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
+    trimtab_linux::sys::interrupt::check()?;
 
     let mut runs = Vec::new();
     for index in 0..config.threads {
@@ -137,9 +138,9 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     let plan = plan(&runs);
     fits(&held, &plan)?;
     agreed(context, &plan)?;
-    let _unfinished = crate::sys::interrupt::Unfinished::begin();
+    let _unfinished = trimtab_linux::sys::interrupt::Unfinished::begin();
     let survives = SurvivesClosedPipe::new();
-    let started_unix_ms = crate::sys::clock::unix_ms();
+    let started_unix_ms = trimtab_linux::sys::clock::unix_ms();
     let mut seconds = wall_seconds();
     let announcer = Announcer::new(out, &mut seconds, settings.transactions);
     let epoch = Instant::now();

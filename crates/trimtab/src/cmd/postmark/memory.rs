@@ -1,6 +1,6 @@
 //! Runs too large for the machine's memory are refused before they drive it into the ground.
 
-use crate::host::processes::available_memory;
+use trimtab_linux::host::processes::available_memory;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_sim::workload::postmark::Settings;

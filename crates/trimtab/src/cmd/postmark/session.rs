@@ -3,9 +3,9 @@
 use super::classic::{self, Stamps, Totals};
 use super::command::{self, Command, Line};
 use super::config::{Config, Format};
-use crate::sys::beneath;
-use crate::sys::beneath::named::{self, Streams};
-use crate::sys::interrupt::Interrupted;
+use trimtab_linux::sys::beneath;
+use trimtab_linux::sys::beneath::named::{self, Streams};
+use trimtab_linux::sys::interrupt::Interrupted;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Write};
@@ -222,7 +222,7 @@ impl<'a> Session<'a> {
                 // What was being done stands at the end of an open line.
                 writeln!(self.voice.out)?;
                 self.voice.out.flush()?;
-                self.complain(&crate::output::error::one_line(&error));
+                self.complain(&trimtab_linux::output::error::one_line(&error));
                 return Ok(());
             }
         };

@@ -1,11 +1,11 @@
 //! `trimtab results add`: figures from elsewhere.
 
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::report::{self, text};
 use crate::store;
 use crate::store::shape::csv::usual_direction;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
-use crate::sys::clock::unix_ms;
+use trimtab_linux::sys::clock::unix_ms;
 use std::process::ExitCode;
 use trimtab_sim::run::{Better, Field, Metric, Run, Unit};
 use trimtab_drive::usage::UsageError;

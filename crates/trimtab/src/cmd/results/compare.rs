@@ -2,8 +2,8 @@
 
 use super::Kept;
 use super::form::{Form, FormArgs};
-use crate::output::Context;
-use crate::output::error::{NOT_PROVED, WORSE};
+use trimtab_linux::output::Context;
+use trimtab_linux::output::error::{NOT_PROVED, WORSE};
 use crate::report::terse::{Terse, number};
 use crate::report::{self, markdown};
 use crate::store::shape::comparison::{ComparisonV1, VERSION};

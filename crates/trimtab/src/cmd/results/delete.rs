@@ -1,6 +1,6 @@
 //! `trimtab results delete`.
 
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::report::text::clean;
 use crate::store::{self, Reference};
 use serde::Serialize;

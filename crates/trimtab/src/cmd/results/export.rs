@@ -1,6 +1,6 @@
 //! `trimtab results export`.
 
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::report::cdm;
 use crate::report::file::{self, Place};
 use crate::store::shape::csv;
@@ -87,12 +87,12 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
     let text = match args.format {
         _ if args.series => csv::series(&runs),
-        Format::Json => crate::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results(&store, &runs, &ids)?))?,
+        Format::Json => trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results(&store, &runs, &ids)?))?,
         Format::Csv => csv::write(&runs),
         Format::Cdm => runs.iter().map(cdm::text).collect::<Result<Vec<_>, _>>()?.join("\n"),
     };
     match &args.output {
-        None => crate::output::write_stdout(text.as_bytes())?,
+        None => trimtab_linux::output::write_stdout(text.as_bytes())?,
         Some(path) => {
             let place = if args.force { Place::Replace } else { Place::New };
             file::write(path, text.as_bytes(), place)?;

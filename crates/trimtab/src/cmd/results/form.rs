@@ -1,6 +1,6 @@
 //! In which form results are printed.
 
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use trimtab_drive::usage::UsageError;
 
 /// How to print.
@@ -34,7 +34,7 @@ impl FormArgs {
 
     /// The form of a list, whose rows a program reads where no screen is: tab-separated there, unless it was said otherwise.
     pub fn of_list(&self, context: &Context) -> Result<Form, UsageError> {
-        let nobody_reads = crate::output::width().is_none() && !context.json;
+        let nobody_reads = trimtab_linux::output::width().is_none() && !context.json;
         let form = self.checked(context)?;
         Ok(if nobody_reads && self.form.is_none() { Form::Tsv } else { form })
     }

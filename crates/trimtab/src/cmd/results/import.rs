@@ -1,10 +1,10 @@
 //! `trimtab results import`.
 
 use super::export::counted;
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::store;
 use crate::store::shape::import::{Results, TEXT_MAX, read};
-use crate::sys::beneath::named::{self, Streams};
+use trimtab_linux::sys::beneath::named::{self, Streams};
 use anyhow::Context as _;
 use serde::Serialize;
 use std::io::Read as _;

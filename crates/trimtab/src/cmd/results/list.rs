@@ -1,7 +1,7 @@
 //! `trimtab results list`.
 
 use super::form::{Form, FormArgs};
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::report::layout::on_screen;
 use crate::report::markdown;
 use crate::report::run::{instant, readable};
@@ -9,7 +9,7 @@ use crate::report::terse::{Terse, number};
 use crate::report::text::clean;
 use crate::store::shape::Entries;
 use crate::store::{self, Filter, Reference, Summary};
-use crate::sys::clock::unix_ms;
+use trimtab_linux::sys::clock::unix_ms;
 use serde::Serialize;
 use std::process::ExitCode;
 use trimtab_study::document::{Narrow, Table};

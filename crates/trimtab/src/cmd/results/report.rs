@@ -2,7 +2,7 @@
 
 use super::Kept;
 use crate::cmd::study;
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::report;
 use crate::report::file::Place;
 use crate::store::Reference;
@@ -55,7 +55,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         several => beside_each_other(several),
     });
     if args.output.as_os_str() == "-" {
-        crate::output::print(&html)?;
+        trimtab_linux::output::print(&html)?;
         return Ok(ExitCode::SUCCESS);
     }
     let place = if args.force { Place::Replace } else { Place::New };

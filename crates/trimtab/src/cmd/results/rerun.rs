@@ -1,12 +1,12 @@
 //! `trimtab results rerun`: a modelled run made again from what it holds.
 
 use crate::drives::again;
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::store::recipe;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{Filter, Reference, RunId, Store};
 use crate::study::checkpoint;
-use crate::sys::{confinement, interrupt};
+use trimtab_linux::sys::{confinement, interrupt};
 use anyhow::Context as _;
 use serde_json::Value;
 use std::io::{Read as _, Seek as _};

@@ -2,7 +2,7 @@
 
 use super::form::{Form, FormArgs};
 use crate::cmd::study;
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::report::terse::{Terse, number};
 use crate::report::{self, markdown};
 use crate::store::Reference;
@@ -40,7 +40,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if let Some(kept) = super::study(&store, &args.run)? {
         let (id, around, studies) = (kept.id, kept.around(), Judged::all(&kept.restored.studies));
         if form == Form::Markdown {
-            return crate::output::print(&markdown::render(&study::document(&studies, &around))).map(|()| ExitCode::SUCCESS);
+            return trimtab_linux::output::print(&markdown::render(&study::document(&studies, &around))).map(|()| ExitCode::SUCCESS);
         }
         if form == Form::Tsv {
             let hint = format!("its runs: trimtab results list --study {} --as tsv", id.short());

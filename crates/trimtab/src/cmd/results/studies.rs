@@ -2,7 +2,7 @@
 
 use super::Kept;
 use super::form::Form;
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::report::{self, markdown};
 use crate::store::RunId;
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! A study into the store, and onto the screen.
 
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::report;
 use crate::store::shape::run::RunV1;
 use crate::store::{self, RunId, StudyRecord};

@@ -1,9 +1,9 @@
 //! `trimtab study --published`.
 
-use crate::output::Context;
-use crate::output::progress::Tally;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::Tally;
 use crate::study::published::{self, render, spec::Plan, text};
-use crate::sys::interrupt;
+use trimtab_linux::sys::interrupt;
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,7 +40,7 @@ pub fn run(args: &PublishedArgs, seed: u64, context: &Context) -> anyhow::Result
     let bar = Tally::new(context, "published results", chosen as u64);
     let comparison = published::run(&plan, args.only.as_deref(), seed, &|| bar.count())?;
     drop(bar);
-    context.report("published", 2, &comparison, || text::screen(&comparison, crate::output::width()))?;
+    context.report("published", 2, &comparison, || text::screen(&comparison, trimtab_linux::output::width()))?;
     if let Some(path) = &args.markdown {
         crate::report::file::write(path, render::markdown(&comparison).as_bytes(), crate::report::file::Place::Replace)
             .with_context(|| format!("cannot write {}", path.display()))?;

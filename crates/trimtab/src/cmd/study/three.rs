@@ -2,10 +2,10 @@
 
 use super::modelled;
 use super::{Args, Question, checkpoints, conclude};
-use crate::output::Context;
+use trimtab_linux::output::Context;
 use crate::study::checkpoint::Checkpoints;
 use crate::study::run;
-use crate::sys::interrupt;
+use trimtab_linux::sys::interrupt;
 use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;

@@ -1,11 +1,11 @@
 //! What became of a trim: for programs, and in words.
 
-use crate::host::discards::LayerDiscards;
-use crate::output::error::{BLOCKED, NOT_PROVED};
-use crate::output::lines::prose;
+use trimtab_linux::host::discards::LayerDiscards;
+use trimtab_linux::output::error::{BLOCKED, NOT_PROVED};
+use trimtab_linux::output::lines::prose;
 use crate::report::layout;
-use crate::trim::delivery::Delivery;
-use crate::trim::surface::{Account, at_least};
+use trimtab_linux::trim::delivery::Delivery;
+use trimtab_linux::trim::surface::{Account, at_least};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -241,14 +241,14 @@ fn dry_text(report: &Report) -> String {
         named_line(f).map_or(text.clone(), |first| format!("{first}\n{text}"))
     };
     let text = report.filesystems.iter().map(line).collect::<Vec<_>>().join("\n");
-    on_screen(&text, crate::output::width())
+    on_screen(&text, trimtab_linux::output::width())
 }
 
 /// Lines that go on behind an indentation of their own.
 fn on_screen(text: &str, width: Option<usize>) -> String {
     let line = |line: &str| {
         let indent = &line[..line.len() - line.trim_start().len()];
-        crate::output::lines::paragraph(line.trim_start(), width, indent, &format!("{indent}    "))
+        trimtab_linux::output::lines::paragraph(line.trim_start(), width, indent, &format!("{indent}    "))
     };
     text.lines().map(line).collect::<String>().trim_end().to_owned()
 }

@@ -2,13 +2,13 @@
 
 use super::outcome::Outcome;
 use super::{Args, How, PATIENCE, show, view};
-use crate::output::Context;
-use crate::output::progress::Progress;
-use crate::sys::interrupt;
-use crate::trim::filesystem::{Filesystem, unix_now};
-use crate::trim::free_space::Sendable;
-use crate::trim::resume::{Interrupted, ResumeFile, state_directory};
-use crate::trim::surface::{Account, Mounted, World};
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::Progress;
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::trim::filesystem::{Filesystem, unix_now};
+use trimtab_linux::trim::free_space::Sendable;
+use trimtab_linux::trim::resume::{Interrupted, ResumeFile, state_directory};
+use trimtab_linux::trim::surface::{Account, Mounted, World};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_sim::policy::{Driver, IdleSettings, Then, Turn};

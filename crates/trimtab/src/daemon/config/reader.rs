@@ -51,7 +51,7 @@ impl Reader<'_> {
 
     fn config(&mut self, root: &Spanned<DeTable<'_>>) -> Config {
         let mut config = Config {
-            state: crate::trim::resume::state_directory(),
+            state: trimtab_linux::trim::resume::state_directory(),
             metrics: None,
             metrics_every: Nanos::from_secs(60),
             rules: Vec::new(),

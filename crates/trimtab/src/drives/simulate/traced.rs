@@ -1,6 +1,6 @@
 //! A block trace on a modelled drive, at its own times.
 
-use crate::drives::trace::{Event, Source};
+use trimtab_vssd::trace::{Event, Source};
 use std::path::PathBuf;
 use trimtab_sim::simulate::Trace;
 use trimtab_sim::simulate::passes::Requests;

@@ -9,7 +9,7 @@
 //! Phases, latencies and series have no place in it; JSON has all.
 
 use super::Named;
-use crate::output::{begins_formula, harmless_cell};
+use trimtab_linux::output::{begins_formula, harmless_cell};
 use crate::store::RunId;
 use csv::StringRecord;
 use std::collections::BTreeMap;

@@ -212,7 +212,7 @@ mod tests {
 
     fn export(runs: &[Run]) -> String {
         let runs = runs.iter().map(|run| (run.clone(), None)).collect();
-        crate::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&Results { runs, studies: Vec::new() })).unwrap()
+        trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&Results { runs, studies: Vec::new() })).unwrap()
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
         let runs = vec![("runs".to_owned(), id)];
         let study = StudyRecord { target: "/mnt".into(), complete: false, runs, untried: vec![Field::new("online", "needs root")] };
         let results = Results { runs: vec![(run, Some("kernel 6.19".into()))], studies: vec![study] };
-        let text = crate::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results)).unwrap();
+        let text = trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results)).unwrap();
         assert_eq!(read(text.as_bytes()).unwrap(), results);
         let other = refusal(&text.replace(&format!("\"run\": \"{id}"), "\"run\": \"0000000000000000"));
         assert!(other.contains("a study has the run '0000000000000000'"), "{other}");

@@ -15,7 +15,7 @@ use trimtab_sim::run::{
 };
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Schema name, as [`Context::report`](crate::output::Context::report) takes it.
+/// Schema name, as [`Context::report`](trimtab_linux::output::Context::report) takes it.
 pub const SCHEMA: &str = "run";
 /// Version of the shape.
 pub const VERSION: u32 = 3;

@@ -4,7 +4,7 @@ use super::Modelled;
 use super::spec::{Configuration, Plan};
 use crate::drives::simulate::{self, Amount, Load};
 use crate::drives::{Drive, crew};
-use crate::sys::interrupt::Interrupted;
+use trimtab_linux::sys::interrupt::Interrupted;
 use anyhow::Context as _;
 use trimtab_sim::analysis::change_points::{ChangePoint, Options, change_points};
 use trimtab_drive::data::DataClass;

@@ -3,8 +3,8 @@
 use super::Modelled;
 use super::spec::{Configuration, Plan};
 use crate::drives::{Drive, model};
-use crate::session::runner::Quiet;
-use crate::sys::interrupt;
+use trimtab_linux::session::runner::Quiet;
+use trimtab_linux::sys::interrupt;
 use anyhow::{Context as _, bail};
 use std::sync::Arc;
 use trimtab_drive::data::DataClass;
@@ -54,7 +54,7 @@ pub fn online(published: &toml::Table) -> bool {
 fn phases(job: &Job, target: &mut Target) -> anyhow::Result<Vec<Phase>> {
     let recorded = job.run(target, &mut Quiet).complete()?;
     if interrupt::requested() {
-        return Err(crate::sys::interrupt::Interrupted.into());
+        return Err(trimtab_linux::sys::interrupt::Interrupted.into());
     }
     Ok(recorded.phases)
 }

@@ -3,7 +3,7 @@
 use super::Modelled;
 use super::spec::Configuration;
 use crate::drives::{Drive, model};
-use crate::sys::interrupt;
+use trimtab_linux::sys::interrupt;
 use std::collections::VecDeque;
 use trimtab_sim::analysis::change_points::{Options, change_points};
 use trimtab_drive::data::DataClass;
@@ -59,7 +59,7 @@ fn stream(drive: &Drive, capacity: u64, seed: u64) -> anyhow::Result<(Vec<f64>, 
         window.write(device.as_mut(), block * BLOCK, BLOCK);
         if (block + 1) % per_part == 0 || block + 1 == blocks {
             if interrupt::requested() {
-                return Err(crate::sys::interrupt::Interrupted.into());
+                return Err(trimtab_linux::sys::interrupt::Interrupted.into());
             }
             let written = (block % per_part + 1) * BLOCK;
             rates.push(written as f64 / 1e6 / (window.last - part_began).as_secs_f64());
@@ -103,7 +103,7 @@ fn in_order(device: &mut dyn Device, began: Nanos, len: u64) -> anyhow::Result<N
     for offset in (0..len).step_by(BLOCK as usize) {
         window.write(device, offset, BLOCK);
     }
-    if interrupt::requested() { Err(crate::sys::interrupt::Interrupted.into()) } else { Ok(window.last) }
+    if interrupt::requested() { Err(trimtab_linux::sys::interrupt::Interrupted.into()) } else { Ok(window.last) }
 }
 
 /// Writes at random places of the first `len` bytes for [`RANDOM_TIME`]; when the last write has ended.
@@ -113,7 +113,7 @@ fn at_random(device: &mut dyn Device, began: Nanos, len: u64, seed: u64) -> anyh
     while window.last < began + RANDOM_TIME {
         window.write(device, places.below(len / RANDOM_SIZE) * RANDOM_SIZE, RANDOM_SIZE);
     }
-    if interrupt::requested() { Err(crate::sys::interrupt::Interrupted.into()) } else { Ok(window.last) }
+    if interrupt::requested() { Err(trimtab_linux::sys::interrupt::Interrupted.into()) } else { Ok(window.last) }
 }
 
 /// Writes of which so many are under way: a further one is begun when the one begun longest ago has ended.

@@ -3,7 +3,7 @@
 use super::Comparison;
 use super::render;
 use super::score::Row;
-use crate::output::lines::paragraph;
+use trimtab_linux::output::lines::paragraph;
 use crate::report::layout::table;
 use trimtab_study::document::{Narrow, Table};
 

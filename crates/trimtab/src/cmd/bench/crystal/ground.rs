@@ -2,14 +2,14 @@
 
 use super::{Args, Watch};
 use crate::drives;
-use crate::drives::model::{self, Model};
-use crate::host::Observer;
-use crate::host::cached::DirectWatch;
-use crate::output::Context;
-use crate::session::safety::{self, Guard, Workspace, consent};
-use crate::target::TargetSpec;
-use crate::target::block::{BlockFile, BlockOptions, device};
-use crate::target::null::NullBlocks;
+use trimtab_drive::model::{self, Model};
+use trimtab_linux::host::Observer;
+use trimtab_linux::host::cached::DirectWatch;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::safety::{self, Guard, Workspace, consent};
+use crate::target_spec::TargetSpec;
+use trimtab_linux::target::block::{BlockFile, BlockOptions, device};
+use trimtab_linux::target::null::NullBlocks;
 use anyhow::Context as _;
 use std::path::Path;
 use trimtab_sim::run::{TargetKind, Warning};
@@ -64,7 +64,7 @@ impl Ground {
             TargetSpec::Device(path) => on_device(args, context, path, settings, workload, &options)?,
             TargetSpec::Drive(name) => on_drive(args, name, queue_depth_max)?,
             TargetSpec::Null(size) => {
-                crate::sys::interrupt::install().context("cannot catch signals")?;
+                trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
                 Self::Null(NullBlocks::new(*size))
             }
         };
@@ -240,7 +240,7 @@ fn on_file(
     } else {
         None
     };
-    crate::sys::interrupt::install().context("cannot catch signals")?;
+    trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
     let target = match claim {
         Some(claim) => BlockFile::open_claim(claim, options)?,
         None => BlockFile::open_file(path, false, options)?,
@@ -261,7 +261,7 @@ fn on_device(
     if settings.writes {
         announce(context, path, workload, &observer)?;
     }
-    crate::sys::interrupt::install().context("cannot catch signals")?;
+    trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
     let target = BlockFile::open_claim(claim, options)?;
     Ok(Ground::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
 }
@@ -287,7 +287,7 @@ fn announce(context: &Context, path: &Path, workload: &Crystal, observer: &Obser
 }
 
 fn on_drive(args: &Args, name: &str, queue_depth_max: u32) -> anyhow::Result<Ground> {
-    crate::sys::interrupt::install().context("cannot catch signals")?;
+    trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
     let spec = drives::load(name)?.spec;
     let drive = model::build(&spec, args.seed)?;
     Ok(Ground::Modelled(DriveTarget::new(drive, spec.interface.queue_depth.max(queue_depth_max))))

@@ -1,11 +1,11 @@
 //! A series of rounds until an amount is written: what it has measured so far, kept in a file so that it can go on later.
 
 use super::RoundsArgs;
-use crate::output::Context;
-use crate::session::runner::starts_now;
+use trimtab_linux::output::Context;
+use crate::store::recipe::starts_now;
 use crate::store;
 use crate::store::shape::run::RunV1;
-use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;

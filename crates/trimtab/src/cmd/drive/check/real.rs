@@ -2,15 +2,15 @@
 
 use super::super::ground::{Ground, Way, check_only_devices_are_destroyed};
 use super::{Args, Measured};
-use crate::host::Observer;
-use crate::host::below::Below;
-use crate::host::cached::DirectWatch;
-use crate::host::interference::OwnIo;
-use crate::host::root::Root;
-use crate::output::Context;
-use crate::output::progress::{Counting, Progress};
-use crate::sys::interrupt;
-use crate::target::TargetSpec;
+use trimtab_linux::host::Observer;
+use crate::drives::below::Below;
+use trimtab_linux::host::cached::DirectWatch;
+use trimtab_linux::host::interference::OwnIo;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::{Counting, Progress};
+use trimtab_linux::sys::interrupt;
+use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use std::path::PathBuf;
 use trimtab_study::learn::lab::Lab;

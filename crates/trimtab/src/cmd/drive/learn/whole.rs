@@ -2,14 +2,14 @@
 
 use super::super::ground::Way;
 use super::{Args, Watching};
-use crate::host::Observer;
-use crate::host::below::Below;
-use crate::host::interference::OwnIo;
-use crate::output::Context;
-use crate::session::safety::{consent, space};
-use crate::sys::interrupt;
-use crate::target::TargetSpec;
-use crate::target::probed::{PIECE, ProbedDrive};
+use trimtab_linux::host::Observer;
+use crate::drives::below::Below;
+use trimtab_linux::host::interference::OwnIo;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::safety::{consent, space};
+use trimtab_linux::sys::interrupt;
+use crate::target_spec::TargetSpec;
+use crate::drives::probed::{PIECE, ProbedDrive};
 use anyhow::Context as _;
 use trimtab_drive::Extent;
 use trimtab_study::learn::lab::Probed as _;

@@ -2,7 +2,7 @@
 
 use super::{Args, Trim};
 use crate::drives::Drive;
-use crate::session::runner::starts_now;
+use crate::store::recipe::starts_now;
 use crate::store::recipe;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::metrics;

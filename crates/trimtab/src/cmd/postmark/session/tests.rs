@@ -2,8 +2,8 @@
 
 use super::super::announce::{Announced, Announcer};
 use super::*;
-use crate::session::runner::together;
-use crate::target::null::NullFiles;
+use trimtab_linux::session::runner::together;
+use trimtab_linux::target::null::NullFiles;
 use std::path::PathBuf;
 use trimtab_sim::runner::End;
 use trimtab_sim::workload::postmark::Postmark;

@@ -3,8 +3,8 @@
 use super::super::whole::OfWhole;
 use super::Round;
 use crate::drives::twins;
-use crate::output::Context;
-use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

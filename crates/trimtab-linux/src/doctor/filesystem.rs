@@ -1,0 +1,313 @@
+//! What a filesystem does with the space that it frees.
+
+use super::{Action, Evidence, Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, mechanisms, shown};
+use crate::host::block::{self, Stack};
+use crate::host::mountinfo::Mount;
+use crate::host::root::Root;
+use crate::sys::mount_check;
+use std::path::{Path, PathBuf};
+use trimtab_drive::usage::quoted;
+use trimtab_drive::units::Bytes;
+
+/// How a filesystem discards what it frees, as it frees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Online {
+    /// It does not.
+    Off,
+    /// With each commit, or at once.
+    Sync,
+    /// Later, in its own time (btrfs `discard=async`).
+    Async,
+    /// By a thread that waits for idle time (f2fs).
+    Thread,
+}
+
+/// What a type of filesystem can do.
+struct Support {
+    /// FITRIM, which fstrim and this program use.
+    fitrim: bool,
+    /// The `discard` mount option, or the like.
+    online: bool,
+}
+
+/// By type, as of Linux 6.12. Types not in the list are not known.
+fn support(fs_type: &str) -> Option<Support> {
+    let (fitrim, online) = match fs_type {
+        "ext4" | "ext3" | "ext2" | "xfs" | "btrfs" | "f2fs" | "exfat" | "vfat" | "ntfs3" | "jfs" | "nilfs2" | "ocfs2" | "gfs2" => {
+            (true, true)
+        }
+        "bcachefs" => (false, true),
+        "ntfs" | "hfs" | "hfsplus" | "ufs" | "minix" | "udf" | "reiserfs" | "affs" => (false, false),
+        _ => return None,
+    };
+    Some(Support { fitrim, online })
+}
+
+/// Whether the filesystem can discard in any way, as far as is known.
+pub fn can_discard(fs_type: &str) -> bool {
+    support(fs_type).is_some_and(|s| s.fitrim || s.online)
+}
+
+/// Whether the filesystem takes FITRIM; `None` for a type that is not known.
+pub fn takes_fitrim(fs_type: &str) -> Option<bool> {
+    support(fs_type).map(|s| s.fitrim)
+}
+
+/// Filesystems that never free anything.
+fn is_image(fs_type: &str) -> bool {
+    matches!(fs_type, "squashfs" | "erofs" | "iso9660" | "cramfs" | "romfs")
+}
+
+/// A report of which only the mount table is known.
+fn blank(mount: &Mount, stack: &Stack) -> LayerReport {
+    let mut report = LayerReport {
+        name: shown(&mount.mount_point),
+        kind: mount.fs_type.clone(),
+        gate: Gate::Unknown,
+        why: String::new(),
+        evidence: Evidence::default(),
+        findings: Vec::new(),
+        below: stack.tops.clone(),
+    };
+    report.evidence.add("source", shown(&mount.source));
+    report.evidence.add("options", mount.options_once());
+    report
+}
+
+/// Name of the finding of a filesystem that does not answer.
+pub const SILENT: &str = "fs.does-not-answer";
+
+/// A filesystem that does not answer.
+pub fn silent(mount: &Mount, stack: &Stack) -> LayerReport {
+    let mut report = blank(mount, stack);
+    report.why = format!("it does not answer within {} s", mount_check::PATIENCE.as_secs());
+    let place = quoted(&shown(&mount.mount_point));
+    let remedy = match mount.fs_type.as_str() {
+        fuse if fuse.starts_with("fuse") => {
+            let abort = format!("/sys/fs/fuse/connections/{}/abort", mount.dev.minor);
+            format!("end its FUSE server, or detach it: echo 1 > {abort}; umount --lazy {place}")
+        }
+        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "ceph" => format!("bring its server back, or detach it: umount --force --lazy {place}"),
+        _ => "look for errors of the drive in the kernel's log: journalctl --dmesg".to_owned(),
+    };
+    report
+        .findings
+        .push(Finding::new(SILENT, Severity::Serious, "the filesystem does not answer: its server or drive hangs").remedy(remedy));
+    report
+}
+
+/// Judges the filesystem itself.
+pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
+    let mut report = blank(mount, stack);
+    if stack.layers.is_empty() {
+        on_no_device(mount, &mut report);
+        return report;
+    }
+    let online = online(root, mount, stack);
+    match support(&mount.fs_type) {
+        _ if is_image(&mount.fs_type) => {
+            report.gate = Gate::NotNeeded;
+            report.why = "a read-only image: nothing becomes free".to_owned();
+        }
+        Some(Support { fitrim: true, .. }) if mount.fs_type == "ntfs3" && online == Online::Off => {
+            report.gate = Gate::Blocks;
+            report.why = "ntfs3 refuses every trim (FITRIM) unless it is mounted with discard".to_owned();
+            let remedy = mounted_with_discard(root, mount);
+            report.findings.push(Finding::new("ntfs3.no-discard", Severity::Serious, report.why.clone()).remedy(remedy));
+        }
+        Some(Support { fitrim: true, .. }) => {
+            report.gate = Gate::Passes;
+            report.why = format!("can be trimmed (FITRIM); online discard is {}", online_words(online));
+        }
+        Some(Support { online: true, .. }) => {
+            report.gate = if online == Online::Off { Gate::Blocks } else { Gate::Passes };
+            report.why = format!("has no FITRIM; online discard is {}", online_words(online));
+        }
+        Some(_) => {
+            report.gate = Gate::Blocks;
+            report.why = "this filesystem driver discards nothing".to_owned();
+            let remedy = "use another filesystem, or leave part of the drive unused";
+            report.findings.push(Finding::new("fs.no-discards", Severity::Serious, report.why.clone()).remedy(remedy));
+        }
+        None if mount.fs_type == "fuseblk" => {
+            report.why = "a FUSE driver: only a trim shows whether it discards (ntfs-3g does, exfat-fuse does not)".to_owned();
+            let remedy = format!("trimtab trim {}", quoted(&shown(&mount.mount_point)));
+            let text = "unknown until a trim is tried: trimtab trim counts what reaches the drive";
+            report.findings.push(Finding::new("fs.fuse-untried", Severity::Caution, text).remedy(remedy));
+        }
+        None => report.why = "not known whether this filesystem discards what it frees".to_owned(),
+    }
+    access_time(mount, &mut report);
+    match mount.fs_type.as_str() {
+        "ext4" | "ext3" | "ext2" => ext4(root, mount, stack, online, &mut report),
+        "xfs" => xfs(root, mount, &mut report),
+        "btrfs" => btrfs(root, mount, online, &mut report),
+        "f2fs" => f2fs(root, stack, online, &mut report),
+        "ntfs3" => {
+            let text = "only a trim of the whole filesystem is safe: asked for a range (fstrim --offset or --length), Linux discards what is in use; \
+                        it blocks the filesystem until done, and suspend with it";
+            report.findings.push(Finding::new("fs.trim-whole-only", Severity::Note, text));
+        }
+        "exfat" | "vfat" => {
+            let text = "a trim of the whole filesystem in one call blocks it until done, and suspend with it; trimtab trim goes in windows";
+            report.findings.push(Finding::new("fs.trim-blocks", Severity::Note, text));
+        }
+        _ => {}
+    }
+    report
+}
+
+/// ntfs3 with the option, now and whenever it is mounted by fstab.
+fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
+    let shown = quoted(&shown(&mount.mount_point));
+    let can = mount.mount_point.to_str().is_some();
+    let mut actions = vec![Action::MountDiscard { mount_point: mount.mount_point.clone() }];
+    if mechanisms::fstab_lacks_discard(root, &mount.mount_point) {
+        actions.push(Action::Fstab { mount_point: mount.mount_point.clone() });
+    }
+    let steps = [format!("mount -o remount,discard {shown}"), format!("add the option discard to {shown} in /etc/fstab")];
+    Remedy::steps(steps).done_by(actions.into_iter().filter(|_| can))
+}
+
+fn online_words(online: Online) -> &'static str {
+    match online {
+        Online::Off => "off",
+        Online::Sync => "on",
+        Online::Async => "on (asynchronous)",
+        Online::Thread => "on (in idle time)",
+    }
+}
+
+fn on_no_device(mount: &Mount, report: &mut LayerReport) {
+    match mount.fs_type.as_str() {
+        "tmpfs" | "ramfs" | "devtmpfs" | "proc" | "sysfs" | "cgroup" | "cgroup2" => {
+            report.gate = Gate::NotNeeded;
+            report.why = "not on a drive".to_owned();
+        }
+        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "virtiofs" | "ceph" | "fuse.sshfs" => {
+            report.why = "on another machine: ask there".to_owned();
+        }
+        "overlay" => report.why = "an overlay: ask about the filesystem that holds its upper directory".to_owned(),
+        "zfs" => report.why = "ZFS manages its drives itself: zpool status -t, zpool trim, zpool set autotrim=on".to_owned(),
+        _ => report.why = "no block device is known for it".to_owned(),
+    }
+}
+
+/// How the filesystem discards online, from the options in force.
+#[must_use]
+pub fn online(root: &Root, mount: &Mount, stack: &Stack) -> Online {
+    match mount.fs_type.as_str() {
+        "ext4" | "ext3" | "ext2" => {
+            // mountinfo leaves out what is the default of this filesystem (tune2fs -o discard); this file does not.
+            let device = stack.top_layers().next().map(|l| l.name.clone()).unwrap_or_default();
+            match root.read(Path::new("/proc/fs/ext4").join(device).join("options")) {
+                Some(options) if options.lines().any(|l| l.trim() == "discard") => Online::Sync,
+                Some(_) => Online::Off,
+                None => plain(mount),
+            }
+        }
+        "btrfs" if mount.option_value("discard") == Some("async") => Online::Async,
+        "f2fs" if mount.has_option("discard") => Online::Thread,
+        // On by default; each device's own switch is in its superblock.
+        "bcachefs" if mount.has_option("nodiscard") => Online::Off,
+        "bcachefs" if mount.has_option("discard") => Online::Sync,
+        "bcachefs" if block::bcachefs_switches(root, &mount.source).iter().any(|on| !on) => Online::Off,
+        "bcachefs" => Online::Sync,
+        _ => plain(mount),
+    }
+}
+
+fn plain(mount: &Mount) -> Online {
+    if mount.has_option("discard") { Online::Sync } else { Online::Off }
+}
+
+fn access_time(mount: &Mount, report: &mut LayerReport) {
+    if mount.is_writable() && !mount.has_option("relatime") && !mount.has_option("noatime") {
+        let text = "strict access times: every read of a file becomes a write";
+        let remedy = format!("mount -o remount,relatime {}, and relatime in /etc/fstab", quoted(&shown(&mount.mount_point)));
+        report.findings.push(Finding::new("fs.strictatime", Severity::Caution, text).remedy(remedy));
+    }
+}
+
+fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut LayerReport) {
+    let device = stack.top_layers().next().map(|l| l.name.clone()).unwrap_or_default();
+    let sys = Path::new("/sys/fs/ext4").join(&device);
+    report.evidence.add_some("lifetime_write_kbytes", root.read(lifetime_counter("ext4", &device)));
+    report.evidence.add_some("last_trim_minblks", root.read(sys.join("last_trim_minblks")));
+    if root.read_u64(sys.join("errors_count")).is_some_and(|n| n > 0) {
+        let text = "the filesystem has recorded errors; it does not trim groups with damaged bitmaps";
+        report.findings.push(
+            Finding::new("ext4.errors", Severity::Caution, text)
+                .remedy(format!("e2fsck -f on {}, unmounted", quoted(&format!("/dev/{}", device.replace('!', "/"))))),
+        );
+    }
+    if mount.has_option("noload") || mount.has_option("norecovery") {
+        let text = "mounted without replaying the journal: FITRIM is refused";
+        report.findings.push(Finding::new("fs.no-recovery", Severity::Caution, text).remedy("mount it without noload"));
+    }
+    if online == Online::Sync && !mount.has_option("discard") {
+        let text = "online discard is a default of this filesystem (tune2fs -o discard): mount shows nothing of it";
+        report.findings.push(Finding::new("ext4.discard-by-default", Severity::Note, text));
+    }
+    if online == Online::Sync && kernel_version(root).is_some_and(|v| v >= (5, 15)) {
+        let text = "online discard sends freed space together with all free space beside it; deleting many files sends the same space many times over";
+        report.findings.push(Finding::new("ext4.discard-amplification", Severity::Note, text));
+    }
+    if root.read("/etc/mke2fs.conf").is_some_and(|conf| conf.lines().any(|l| l.replace(' ', "").trim() == "discard=0")) {
+        let text = "/etc/mke2fs.conf says discard = 0: mkfs does not trim the device first";
+        report.findings.push(Finding::new("mkfs.nodiscard", Severity::Note, text));
+    }
+}
+
+fn xfs(root: &Root, mount: &Mount, report: &mut LayerReport) {
+    if mount.has_option("norecovery") {
+        let text = "mounted without log recovery: FITRIM is refused";
+        report.findings.push(Finding::new("fs.no-recovery", Severity::Caution, text).remedy("mount it without norecovery"));
+    }
+    if kernel_version(root).is_some_and(|v| v >= (6, 10)) {
+        let text = "on this kernel a plain fstrim skips most small free extents; trimtab trim goes by allocation groups and sends them all";
+        report.findings.push(Finding::new("xfs.fstrim-incomplete", Severity::Note, text));
+    }
+}
+
+fn btrfs(root: &Root, mount: &Mount, online: Online, report: &mut LayerReport) {
+    let Some(directory) = block::btrfs_directory(root, &mount.source) else { return };
+    let knobs = directory.join("discard");
+    for knob in ["iops_limit", "kbps_limit", "max_discard_size", "discardable_bytes", "discardable_extents"] {
+        report.evidence.add_some(&format!("discard/{knob}"), root.read(knobs.join(knob)));
+    }
+    match online {
+        Online::Sync => {
+            let text = "discard without =async discards within each commit: deleting much can stall for minutes";
+            let remedy = format!("mount -o remount,discard=async {}, and the same in /etc/fstab", quoted(&shown(&mount.mount_point)));
+            report.findings.push(Finding::new("btrfs.sync-discard", Severity::Caution, text).remedy(remedy));
+        }
+        Online::Async => {
+            let text = "discard=async leaves metadata out; an occasional trim of everything is still of use";
+            report.findings.push(Finding::new("btrfs.async-data-only", Severity::Note, text));
+            let waiting = root.read_u64(knobs.join("discardable_bytes")).unwrap_or(0);
+            if waiting > 1 << 30 && root.read_u64(knobs.join("iops_limit")).is_some_and(|limit| limit > 0) {
+                let text = format!("{} wait for their discard; iops_limit paces them", Bytes(waiting));
+                report.findings.push(Finding::new("btrfs.async-backlog", Severity::Note, text));
+            }
+        }
+        _ => {}
+    }
+    if mount.has_option("nologreplay") || mount.has_option("rescue=nologreplay") {
+        let text = "mounted without log replay: FITRIM is refused";
+        report.findings.push(Finding::new("fs.no-recovery", Severity::Caution, text).remedy("mount it without nologreplay"));
+    }
+}
+
+fn f2fs(root: &Root, stack: &Stack, online: Online, report: &mut LayerReport) {
+    if online == Online::Thread {
+        let text =
+            "mounted with discard (the default), fstrim sends nothing: f2fs takes note of it and sends when the device has been idle";
+        report.findings.push(Finding::new("f2fs.sends-later", Severity::Note, text));
+    }
+    let device = stack.top_layers().next().map(|l| l.name.clone()).unwrap_or_default();
+    let sys: PathBuf = Path::new("/sys/fs/f2fs").join(device);
+    for knob in ["discard_granularity", "max_discard_request", "discard_idle_interval", "discard_urgent_util", "pending_discard"] {
+        report.evidence.add_some(knob, root.read(sys.join(knob)));
+    }
+}

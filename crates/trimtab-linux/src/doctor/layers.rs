@@ -1,0 +1,616 @@
+//! What one layer between filesystem and drive does with discards.
+
+use super::crypt::{self, plain_crypt};
+use super::limits::Limits;
+use super::mapper::Target;
+use super::remedy::{is_plain, kept_options};
+use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity, blank, drives};
+use crate::host::block::{self, Bus, Kind, Layer, Stack};
+use crate::host::mountinfo::Mount;
+use crate::host::root::Root;
+use crate::host::stat::SECTOR_BYTES;
+use trimtab_drive::usage::quoted;
+use trimtab_drive::units::Bytes;
+
+/// Judges the layer at `index`.
+pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
+    let layer = &stack.layers[index];
+    let mut report = blank(layer);
+    if let Kind::File { fs_type, mount_point } = &layer.kind {
+        file(layer, fs_type, mount_point, &mut report);
+        return report;
+    }
+    let limits = Limits::read(doctor.root, layer);
+    report.gate = limits.gate();
+    report.why = limits.words();
+    limits.note(&mut report.evidence);
+    lowered(&limits, layer, &mut report);
+    match &layer.kind {
+        Kind::Partition => partition(doctor.root, layer, &limits, &mut report),
+        // That somebody switched it off has been said.
+        Kind::Loop if limits.switched_off() => {}
+        Kind::Loop => on_loop(stack, layer, &limits, &mut report),
+        Kind::Crypt => crypt::judge(doctor, layer, &mut report),
+        Kind::ThinPool => thin_pool(doctor, stack, layer, &limits, &mut report),
+        Kind::Thin => thin(&limits, &mut report),
+        Kind::Lvm | Kind::Mapper(_) => mapper(doctor, layer, &mut report),
+        Kind::Md(level) => md(doctor.root, layer, level, &mut report),
+        Kind::Drive(bus) => drives::judge(doctor.root, layer, *bus, &limits, &mut report),
+        Kind::Bcache if report.gate == Gate::Passes => {
+            report.why = "passes discards on to what it caches, and forgets what the cache holds of it".to_owned()
+        }
+        Kind::Bcache | Kind::File { .. } => {}
+    }
+    if stack.written_as_zeroes().contains(&index) {
+        zeroed(&limits, &mut report);
+    }
+    if report.gate != Gate::NotNeeded && doctor.root.read_u64(layer.sys.join("ro")) == Some(1) {
+        read_only(doctor.root, layer, &mut report);
+    }
+    report
+}
+
+/// The kernel refuses every discard of a read-only device, whatever its limits say.
+fn read_only(root: &Root, layer: &Layer, report: &mut LayerReport) {
+    report.gate = Gate::Blocks;
+    report.why = "the device is read-only".to_owned();
+    report.evidence.add("ro", "1");
+    // A partition is read-only with its disk.
+    let disk = layer.sys.parent().filter(|disk| layer.kind == Kind::Partition && root.read_u64(disk.join("ro")) == Some(1));
+    let name = disk.and_then(|disk| disk.file_name()?.to_str()).unwrap_or(&layer.name);
+    let node = quoted(&format!("/dev/{}", name.replace('!', "/")));
+    let label = layer.label.as_deref().unwrap_or(&layer.name);
+    let remedy = match &layer.kind {
+        Kind::Loop => format!("losetup --detach {node}, and attach the file without --read-only"),
+        Kind::Lvm | Kind::Thin => format!("lvchange --permission rw {}", quoted(&lvm_name(label))),
+        Kind::Crypt => format!("close {} and open it without --readonly", quoted(label)),
+        Kind::Md(_) => format!("mdadm --readwrite {node}"),
+        _ => {
+            format!("blockdev --setrw {node}; if it stays read-only: the write-protect switch of the device, or the host that presents it")
+        }
+    };
+    // What else is in the way shows once this is not.
+    report.findings.retain(|finding| finding.severity < Severity::Serious);
+    report.findings.push(Finding::new("device.read-only", Severity::Serious, report.why.clone()).remedy(remedy));
+}
+
+/// Below a loop device on a block device its discards come as writes of zeroes: what a layer makes of discards does not matter.
+fn zeroed(limits: &Limits, report: &mut LayerReport) {
+    if report.gate == Gate::NotNeeded || limits.write_zeroes == Some(0) {
+        return;
+    }
+    report.gate = Gate::Unknown;
+    report.why = "gets writes of zeroes in place of discards, and whether it frees what they cover is its own affair".to_owned();
+    report.evidence.add_some("write_zeroes_max_bytes", limits.write_zeroes);
+    report.findings.retain(|finding| finding.severity != Severity::Serious);
+}
+
+/// Somebody lowered what the hardware takes, perhaps to nothing.
+fn lowered(limits: &Limits, layer: &Layer, report: &mut LayerReport) {
+    let (Some(max), Some(highest)) = (limits.max, limits.highest()) else { return };
+    if limits.switched_off() {
+        let text = "discards were switched off by writing 0 to discard_max_bytes";
+        report.why = text.to_owned();
+        let remedy = match limits.granularity {
+            // Linux 6.11 and later take no other value then.
+            Some(0) => begin_anew(layer),
+            _ => limits.set(layer, highest),
+        };
+        report.findings.push(Finding::new("limits.switched-off", Severity::Serious, text).remedy(remedy));
+    } else if max < highest && max < 1 << 20 {
+        let text = format!("discard_max_bytes is only {}: a trim becomes very many small commands", Bytes(max));
+        let enough = highest.min((128 << 20).max(limits.granularity.unwrap_or(0)));
+        report.findings.push(Finding::new("limits.tiny", Severity::Caution, text).remedy(limits.set(layer, enough)));
+    }
+}
+
+/// How a device gets its limits from scratch, once nothing on it is in use.
+fn begin_anew(layer: &Layer) -> Remedy {
+    let disk = match layer.kind {
+        Kind::Partition => layer.sys.parent().unwrap_or(&layer.sys),
+        _ => &layer.sys,
+    };
+    let name = disk.file_name().and_then(|n| n.to_str()).unwrap_or(&layer.name);
+    let again = match drives::bus_of(disk) {
+        Bus::Ata | Bus::Usb | Bus::Scsi | Bus::VirtioScsi => vec![
+            format!("echo 1 > {}", quoted(&format!("/sys/block/{name}/device/delete"))),
+            "echo '- - -' | tee /sys/class/scsi_host/host*/scan".to_owned(),
+        ],
+        Bus::Nvme => vec![
+            format!("echo 1 > {}", quoted(&format!("/sys/block/{name}/device/device/remove"))),
+            "echo 1 > /sys/bus/pci/rescan".to_owned(),
+        ],
+        // Detaching keeps the limit, and --find gives the same number again.
+        _ if layer.kind == Kind::Loop => vec![
+            format!("losetup --detach /dev/{name}"),
+            "losetup /dev/loopN FILE # N is a number that ls /sys/block does not show: a number in use before may keep its limit"
+                .to_owned(),
+        ],
+        _ => vec!["detach the device and attach it again".to_owned()],
+    };
+    let first = format!("reboot, since this kernel takes no other value any more; or unmount everything on {name}, and then:");
+    Remedy::steps([first].into_iter().chain(again))
+}
+
+fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mut LayerReport) {
+    let mount_point = super::shown(mount_point);
+    report.gate = Gate::Passes;
+    report.why = "discards punch holes into the file".to_owned();
+    report.evidence.add("filesystem", fs_type);
+    report.evidence.add("mount point", mount_point.clone());
+    if layer.name.ends_with(" (deleted)") {
+        report.findings.push(Finding::new(
+            "file.deleted",
+            Severity::Note,
+            "the file has been deleted; its space is freed with the loop device",
+        ));
+    }
+    if fs_type == block::VIRTUAL_SSD {
+        report.why = "a modelled drive that 'trimtab drive attach' serves; it takes discards".to_owned();
+        // As the server makes them: drives/ID/mnt/drive.
+        if let Some(id) = std::path::Path::new(&layer.name).ancestors().nth(2).and_then(std::path::Path::file_name) {
+            report.name = id.to_string_lossy().into_owned();
+        }
+        return;
+    }
+    let text = format!(
+        "what becomes free on {mount_point} reaches the drive when that filesystem is trimmed: trimtab doctor {}",
+        quoted(&mount_point)
+    );
+    report.findings.push(Finding::new("file.second-filesystem", Severity::Note, text));
+}
+
+/// A partition passes what its disk passes, but where it starts matters.
+fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
+    report.why = match report.gate {
+        Gate::Passes => "passes what its disk takes".to_owned(),
+        _ => "its disk takes no discards".to_owned(),
+    };
+    let Some(start) = root.read_u64(layer.sys.join("start")) else { return };
+    let start_bytes = start.saturating_mul(SECTOR_BYTES);
+    report.evidence.add("start", format!("{start_bytes} B, aligned to {}", crate::host::environment::alignment(start_bytes)));
+    let offset = root.read_u64(layer.sys.join("discard_alignment")).unwrap_or(0);
+    let physical = limits.physical.unwrap_or(SECTOR_BYTES).max(1);
+    let granularity = limits.granularity.unwrap_or(0);
+    let unit = aligned_unit(granularity);
+    let remedy = match unit >> 20 {
+        1 => "when it is next created, start the partition on a multiple of 1 MiB (parted -a optimal, fdisk's default)".to_owned(),
+        unit => {
+            format!("when it is next created, give the partition a start and a size that are multiples of {unit} MiB, the discard unit")
+        }
+    };
+    if start_bytes % physical != 0 {
+        let text =
+            format!("starts at sector {start}, inside a physical block of {physical} B: every write costs a read, and discards are cut");
+        report.findings.push(Finding::new("partition.misaligned", Severity::Caution, text).remedy(remedy));
+    } else if granularity > 0 && start_bytes % granularity != 0 {
+        let text = format!(
+            "starts at sector {start}, not on a multiple of the discard unit of {granularity} B (discard_alignment {offset}): discards are cut at both ends"
+        );
+        report.findings.push(Finding::new("partition.misaligned", Severity::Caution, text).remedy(remedy));
+    } else if start_bytes % (1 << 20) != 0 {
+        let text = format!("starts at sector {start}, not on a multiple of 1 MiB: erase blocks may straddle its borders");
+        let severity = if start % 8 == 0 { Severity::Note } else { Severity::Caution };
+        let finding = Finding::new("partition.not-on-mib", severity, text);
+        report.findings.push(if start % 8 == 0 { finding } else { finding.remedy(remedy) });
+    }
+}
+
+/// Where a partition should start: on a multiple of 1 MiB and of the discard unit.
+fn aligned_unit(granularity: u64) -> u64 {
+    const MIB: u64 = 1 << 20;
+    let gcd = |a: u64, b: u64| {
+        let (mut a, mut b) = (a, b);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    match granularity {
+        0 => MIB,
+        unit => (unit / gcd(MIB, unit)).checked_mul(MIB).unwrap_or(MIB),
+    }
+}
+
+fn on_loop(stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
+    let on_device = layer.below.iter().any(|&i| !matches!(stack.layers[i].kind, Kind::File { .. }));
+    match (report.gate, on_device) {
+        (Gate::Passes, true) => {
+            let text =
+                "a loop device on a block device turns discards into writes of zeroes; whether the drive unmaps them is its own affair";
+            report.findings.push(
+                Finding::new("loop.on-device", Severity::Caution, text)
+                    .remedy("mount the block device itself instead of a loop device on it"),
+            );
+            report.evidence.add_some("write_zeroes_max_bytes", limits.write_zeroes);
+        }
+        (Gate::Blocks, true) => {
+            report.why = "a loop device on a block device takes discards only if that can unmap by writing zeroes".to_owned();
+            let finding = Finding::new("loop.on-device", Severity::Serious, report.why.clone());
+            report.findings.push(finding.remedy("mount the block device itself instead of a loop device on it"));
+        }
+        (Gate::Blocks, false) => {
+            report.why = "the filesystem that holds the file cannot punch holes, or the loop device is read-only".to_owned();
+            let remedy = "keep the file on a filesystem that can punch holes (ext4, XFS, btrfs, tmpfs), and attach it writable";
+            report.findings.push(Finding::new("loop.no-holes", Severity::Serious, report.why.clone()).remedy(remedy));
+        }
+        _ => {}
+    }
+}
+
+fn thin_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
+    let tables = &doctor.tables;
+    let name = layer.label.clone().unwrap_or_default();
+    // The state counts: a pool that was told to pass down stops silently if its data device cannot.
+    let says = |word: &str| tables.status(&name).any(|t| t.kind == "thin-pool" && t.says(word));
+    let told = |word: &str| tables.table(&name).any(|t| t.kind == "thin-pool" && t.says(word));
+    let volume = quoted(&lvm_name(name.strip_suffix("-tpool").unwrap_or(&name)));
+    let down = format!("lvchange --discards passdown {volume}");
+    if says("ignore_discard") || told("ignore_discard") {
+        report.gate = Gate::Blocks;
+        report.why = "the pool ignores discards".to_owned();
+        let remedy = while_inactive(&doctor.mounts, stack, &volume, &down);
+        report.findings.push(Finding::new("thin-pool.ignores", Severity::Serious, report.why.clone()).remedy(remedy));
+    } else if says("no_discard_passdown") || told("no_discard_passdown") {
+        let asked = !told("no_discard_passdown") && tables.table(&name).next().is_some();
+        report.gate = Gate::Blocks;
+        report.why = if asked {
+            "the pool was told to pass discards down, but does not: its data device takes none, or none as long as a chunk".to_owned()
+        } else {
+            "the pool takes discards back into itself and does not pass them down".to_owned()
+        };
+        let pool = lvm_name(name.strip_suffix("-tpool").unwrap_or(&name));
+        let can = name.ends_with("-tpool") && is_plain(&name) && pool.split('/').all(is_plain) && pool.contains('/');
+        let remedy = match asked {
+            // What is below decides that; where it takes them now, the pool has not heard of it (stale_pool).
+            true => "give the pool a data device that takes discards at least as long as a chunk (chunks are as long as when it was made)"
+                .into(),
+            false => Remedy::from(down).done_by(can.then(|| Action::Passdown { name: name.clone(), pool })),
+        };
+        report.findings.push(Finding::new("thin-pool.no-passdown", Severity::Serious, report.why.clone()).remedy(remedy));
+    } else if says("discard_passdown") {
+        report.evidence.add("state", "discard_passdown");
+        report.why = format!("passes down whole chunks: {}", limits.words());
+    } else if report.gate == Gate::Passes {
+        report.gate = Gate::Unknown;
+        report.why = "takes discards; whether it passes them down stands in `dmsetup status`, which needs root".to_owned();
+    }
+}
+
+/// A pool that ignores discards takes another word only while nothing uses it.
+fn while_inactive(mounts: &[Mount], stack: &Stack, pool: &str, down: &str) -> Remedy {
+    let volumes: Vec<&Layer> = stack.layers.iter().filter(|l| l.kind == Kind::Thin).collect();
+    let names = volumes.iter().filter_map(|l| l.label.as_deref()).map(|label| quoted(&lvm_name(label)));
+    let names = names.collect::<Vec<_>>().join(" ");
+    let on = |mount: &&Mount| volumes.iter().any(|volume| volume.dev == mount.dev);
+    let mounted: Vec<(String, String)> =
+        mounts.iter().filter(on).map(|m| (quoted(&super::shown(&m.source)), quoted(&super::shown(&m.mount_point)))).collect();
+    let again: String = mounted.iter().map(|(source, point)| format!(" && mount {source} {point}")).collect();
+    let points: Vec<&str> = mounted.iter().rev().map(|(_, point)| point.as_str()).collect();
+    let unmount = match points.is_empty() {
+        true => "unmount all volumes of the pool".to_owned(),
+        false => format!("umount {} # and every other volume of the pool", points.join(" ")),
+    };
+    Remedy::steps([
+        unmount,
+        format!("lvchange -an {names} {pool} # and every other volume of the pool"),
+        down.to_owned(),
+        format!("lvchange -ay {pool} {names}{again}"),
+    ])
+}
+
+/// `vg-lv` of device-mapper as `vg/lv` of LVM: hyphens inside the names are doubled.
+fn lvm_name(mapped: &str) -> String {
+    let marked = mapped.replace("--", "\0");
+    let (group, volume) = marked.split_once('-').unwrap_or((&marked, ""));
+    format!("{}/{}", group.replace('\0', "-"), volume.replace('\0', "-")).trim_end_matches('/').to_owned()
+}
+
+fn thin(limits: &Limits, report: &mut LayerReport) {
+    if report.gate == Gate::Passes && limits.granularity.unwrap_or(0) > 1 << 20 {
+        let text = format!("discards smaller than a chunk of {} do nothing", Bytes(limits.granularity.unwrap_or(0)));
+        report.findings.push(Finding::new("thin.large-chunks", Severity::Note, text));
+    }
+}
+
+/// Device-mapper targets that need more than their limits.
+fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
+    let name = layer.label.clone().unwrap_or_default();
+    let kinds: Vec<&str> = doctor.tables.table(&name).map(|t| t.kind.as_str()).collect();
+    if !kinds.is_empty() {
+        let mut unique = kinds.clone();
+        unique.dedup();
+        report.evidence.add("targets", unique.join(", "));
+    }
+    if report.gate == Gate::Passes {
+        report.why = "passes discards on".to_owned();
+        if kinds.contains(&"vdo") || layer.kind == Kind::Mapper("VDO".into()) {
+            let text = "VDO works off discards block by block: trim it with pauses, never all at once";
+            report.findings.push(Finding::new("vdo.slow", Severity::Caution, text).remedy("trimtab trim --policy idle, instead of fstrim"));
+        }
+        return;
+    }
+    let by_uuid = match &layer.kind {
+        Kind::Mapper(tool) if tool == "INTEGRITY" => Some("integrity"),
+        Kind::Mapper(tool) if tool == "VERITY" => Some("verity"),
+        _ => None,
+    };
+    let (code, text, remedy) = match kinds.first().copied().or(by_uuid) {
+        Some("integrity") => (
+            "integrity.no-allow-discards",
+            "dm-integrity drops discards: allow_discards is not set",
+            integrity(doctor.tables.table(&name), &name),
+        ),
+        Some("snapshot") => (
+            "snapshot.no-discards",
+            "an old-style snapshot takes no discards",
+            "lvremove it, or lvconvert --merge it, when it has served its purpose; thin snapshots do not have this".into(),
+        ),
+        Some("snapshot-origin") => (
+            "snapshot.of-this-volume",
+            "the volume takes no discards while it has an old-style snapshot",
+            format!(
+                "lvs {} shows its snapshots: lvremove them when they have served their purpose; thin snapshots do not have this",
+                quoted(lvm_name(&name).split('/').next().unwrap_or_default())
+            )
+            .into(),
+        ),
+        Some("verity") => {
+            report.gate = Gate::NotNeeded;
+            report.why = "read-only: nothing becomes free".to_owned();
+            return;
+        }
+        Some("raid") if is_parity(doctor.tables.table(&name)) => (
+            "raid.parity",
+            "dm-raid with parity takes no discards unless its members are known to read zeroes afterwards",
+            Remedy::steps([
+                format!(
+                    "check the volume first: lvchange --syncaction check {0}; go on only if lvs -o raid_mismatch_count {0} is 0 afterwards",
+                    quoted(&lvm_name(&name))
+                ),
+                "only if all members do: dm_raid.devices_handle_discard_safely=Y on the kernel command line".to_owned(),
+            ]),
+        ),
+        Some("raid" | "mirror" | "cache" | "era" | "clone" | "multipath" | "linear" | "striped" | "writecache") | None => {
+            if report.gate == Gate::Blocks {
+                report.why = "takes no discards: some device below takes none".to_owned();
+            }
+            return;
+        }
+        Some(_) => ("dm.no-discards", "this device-mapper target takes no discards", "see its documentation".into()),
+    };
+    report.gate = Gate::Blocks;
+    report.why = text.to_owned();
+    report.findings.push(Finding::new(code, Severity::Serious, text).remedy(remedy));
+}
+
+/// How dm-integrity is told to pass discards on: the kernel takes this of a table that is loaded once more, and integritysetup has no word for it. By
+/// itself only where the table holds no key and nothing is being worked out.
+fn integrity<'a>(mut targets: impl Iterator<Item = &'a Target>, name: &str) -> Remedy {
+    let from_now_on = "open it with integritysetup open --allow-discards, and its other options as before, from now on";
+    let target = targets.next().filter(|_| is_plain(name));
+    let again = target.filter(|target| targets.next().is_none() && with_allow_discards(&target.arguments, true).is_some());
+    match again {
+        Some(_) => {
+            let word = quoted(name);
+            let again = format!(
+                "dmsetup table {word} | awk '{{$8++; print $0, \"allow_discards\"}}' | dmsetup reload {word} && dmsetup resume {word}"
+            );
+            Remedy::steps([again, from_now_on.to_owned()]).done_by([Action::AllowIntegrity { name: name.to_owned() }])
+        }
+        None => Remedy::steps([format!("close {}, when nothing uses it", quoted(name)), from_now_on.to_owned()]),
+    }
+}
+
+/// The arguments of a dm-integrity target with `allow_discards` or without: device, first sector, size of a tag, mode, number of options, options.
+/// Nothing for a table that is not all that there is to know: keys, another device, a recalculation under way.
+#[must_use]
+pub fn with_allow_discards(arguments: &str, allowed: bool) -> Option<String> {
+    const ELSEWHERE: [&str; 4] = ["journal_crypt:", "journal_mac:", "meta_device:", "recalculate"];
+    const WORD: &str = "allow_discards";
+    let words: Vec<&str> = arguments.split_ascii_whitespace().collect();
+    let [device, start, tag, mode @ "J", count, options @ ..] = words.as_slice() else { return None };
+    let keyed = |option: &&&str| {
+        option.strip_prefix("internal_hash:").is_some_and(|hash| hash.contains(':'))
+            || ELSEWHERE.iter().any(|other| option.starts_with(other))
+    };
+    if count.parse() != Ok(options.len()) || options.contains(&WORD) == allowed || options.iter().find(keyed).is_some() {
+        return None;
+    }
+    let kept = options.iter().filter(|option| **option != WORD).chain(allowed.then_some(&WORD)).copied().collect::<Vec<_>>();
+    Some(format!("{device} {start} {tag} {mode} {} {}", kept.len(), kept.join(" ")))
+}
+
+/// Whether a dm-raid target keeps parity.
+fn is_parity<'a>(targets: impl Iterator<Item = &'a Target>) -> bool {
+    let mut levels = targets.filter(|t| t.kind == "raid").filter_map(|t| t.arguments.split_ascii_whitespace().next());
+    levels.any(|level| ["raid4", "raid5", "raid6"].iter().any(|parity| level.starts_with(parity)))
+}
+
+/// What can only be said of a layer once those below are judged: device-mapper volumes that take nothing.
+pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [LayerReport]) {
+    apart(stack, reports);
+    // Those below first.
+    let zeroes = stack.written_as_zeroes();
+    for i in (0..reports.len()).rev() {
+        let layer = &stack.layers[i];
+        if layer.gets_no_discards() || zeroes.contains(&i) {
+            // No discards go there.
+            continue;
+        }
+        if layer.kind == Kind::ThinPool {
+            stale_pool(doctor, stack, i, reports);
+            continue;
+        }
+        let own_reason = reports[i].findings.iter().any(|f| f.severity == Severity::Serious);
+        if reports[i].gate != Gate::Blocks || own_reason || !matches!(layer.kind, Kind::Lvm | Kind::Mapper(_) | Kind::Thin | Kind::Crypt) {
+            continue;
+        }
+        let legs: Vec<usize> = stack.legs_of(i).collect();
+        let of = |gate: Gate| legs.iter().copied().filter(|&l| reports[l].gate == gate).collect::<Vec<_>>();
+        if !legs.is_empty() && of(Gate::Passes).len() == legs.len() {
+            stale(doctor, layer, &mut reports[i]);
+        } else if !of(Gate::NotNeeded).is_empty() && !of(Gate::Passes).is_empty() {
+            let names: Vec<String> = of(Gate::NotNeeded).into_iter().map(|l| reports[l].name.clone()).collect();
+            let text = format!("takes no discards, because {} takes none", names.join(", "));
+            reports[i].why.clone_from(&text);
+            let remedy = format!("move what lies on {} to another drive (pvmove), and activate the volume again", names.join(", "));
+            reports[i].findings.push(Finding::new("dm.member-without-discards", Severity::Serious, text).remedy(remedy));
+        }
+    }
+}
+
+/// What only caches and metadata stand on need not take discards, since none go there.
+fn apart(stack: &Stack, reports: &mut [LayerReport]) {
+    let (mut on_the_way, mut todo) = (vec![false; reports.len()], stack.tops.clone());
+    while let Some(index) = todo.pop() {
+        if on_the_way.get_mut(index).is_some_and(|seen| !std::mem::replace(seen, true)) {
+            todo.extend(stack.goes_to(index));
+        }
+    }
+    for (report, _) in reports.iter_mut().zip(on_the_way).filter(|(report, on_the_way)| !on_the_way && report.gate != Gate::Passes) {
+        report.findings.retain(|finding| finding.severity != Severity::Serious);
+        report.why = "takes no discards, and none go there: it is part of a cache, or holds metadata".to_owned();
+    }
+}
+
+/// A pool that was told to pass discards down, and looked for a data device that takes them when it was activated only.
+fn stale_pool(doctor: &Doctor<'_>, stack: &Stack, index: usize, reports: &mut [LayerReport]) {
+    let name = stack.layers[index].label.clone().unwrap_or_default();
+    let Some(target) = doctor.tables.table(&name).find(|t| t.kind == "thin-pool" && !t.says("no_discard_passdown")) else { return };
+    let stopped = doctor.tables.status(&name).any(|t| t.kind == "thin-pool" && t.says("no_discard_passdown"));
+    let chunk: Option<u64> = target.arguments.split_ascii_whitespace().nth(2).and_then(|sectors| sectors.parse().ok());
+    let legs: Vec<usize> = stack.legs_of(index).collect();
+    let takes = |leg: usize| {
+        let most = doctor.root.read_u64(stack.layers[leg].queue().join("discard_max_bytes")).unwrap_or(0);
+        let unit = doctor.root.read_u64(stack.layers[leg].queue().join("discard_granularity")).unwrap_or(0);
+        let fits = |chunk: u64| most >= chunk && chunk.checked_rem(unit) == Some(0);
+        reports[leg].gate == Gate::Passes && chunk.is_some_and(|sectors| fits(sectors.saturating_mul(SECTOR_BYTES)))
+    };
+    if !stopped || legs.is_empty() || !legs.iter().all(|&leg| takes(leg)) {
+        return;
+    }
+    let text = "the pool was told to pass discards down, and found none to take them when it was activated; what is below takes them now";
+    let word = quoted(&name);
+    let remedy = Remedy::from(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
+    let remedy = remedy.done_by(is_plain(&name).then(|| Action::ReloadTable { name: name.clone() }));
+    let report = &mut reports[index];
+    report.why = text.to_owned();
+    report.findings.retain(|finding| finding.code != "thin-pool.no-passdown");
+    report.findings.push(Finding::new("dm.stale-limits", Severity::Serious, text).remedy(remedy));
+}
+
+/// The limits of a device-mapper volume are those of the day when its table was loaded.
+fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
+    let text = "takes no discards although what is below takes them: it has kept the limits of when it was activated";
+    report.why = text.to_owned();
+    let name = layer.label.clone().unwrap_or_else(|| layer.name.clone());
+    let word = quoted(&name);
+    let plain = doctor.tables.table(&name).all(|t| matches!(t.kind.as_str(), "linear" | "striped")) && doctor.tables.known();
+    let again = if layer.kind == Kind::Crypt {
+        let keep = kept_options(&doctor.tables, &name);
+        let options: String = keep.iter().map(|option| format!(" {option}")).collect();
+        let can = is_plain(&name) && plain_crypt(&doctor.tables, &name);
+        let remedy = Remedy::from(format!("cryptsetup --allow-discards{options} refresh {word}"));
+        remedy.done_by(can.then(|| Action::RefreshCrypt { name: name.clone(), keep }))
+    } else if plain {
+        // With a new table, resuming is one step in the kernel: it suspends, swaps and resumes.
+        let remedy = Remedy::from(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
+        remedy.done_by(is_plain(&name).then(|| Action::ReloadTable { name: name.clone() }))
+    } else {
+        Remedy::from(format!("reboot, or deactivate and activate it (lvchange -an {0}; lvchange -ay {0})", quoted(&lvm_name(&name))))
+    };
+    report.findings.push(Finding::new("dm.stale-limits", Severity::Serious, text).remedy(again));
+}
+
+fn md(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
+    report.evidence.add_some("level", Some(level));
+    report.evidence.add_some("array_state", root.read(layer.sys.join("md/array_state")));
+    report.evidence.add_some("chunk_size", root.read_u64(layer.sys.join("md/chunk_size")).filter(|c| *c > 0));
+    let parity = matches!(level, "raid4" | "raid5" | "raid6");
+    mismatches(root, layer, parity, report);
+    if !parity {
+        report.why = match report.gate {
+            Gate::Passes => "passes discards to every member that takes them".to_owned(),
+            Gate::Blocks => "takes no discards: no member takes any".to_owned(),
+            _ => report.why.clone(),
+        };
+        return;
+    }
+    let safe = root.read("/sys/module/raid456/parameters/devices_handle_discard_safely");
+    report.evidence.add_some("devices_handle_discard_safely", safe.clone());
+    if report.gate == Gate::Passes {
+        report.why = "passes discards of whole stripes".to_owned();
+        let text = "raid456.devices_handle_discard_safely=Y: parity is right only if every member reads zeroes after a discard, each time; check the \
+                    array before the first trim: mismatch_cnt has to be 0";
+        report.findings.push(Finding::new("md.parity-trusts-members", Severity::Note, text));
+        return;
+    }
+    if safe.as_deref() == Some("Y") {
+        report.why = "discards are allowed, but a member takes none, or none as long as a stripe".to_owned();
+        report.findings.push(
+            Finding::new("md.parity-stripe", Severity::Serious, report.why.clone()).remedy("look at the discard limits of the members"),
+        );
+    } else {
+        report.why = format!("{level} takes no discards, because a member that does not read zeroes afterwards would spoil the parity");
+        let md = quoted(&format!("/sys/block/{}/md", layer.name));
+        let remedy = Remedy::steps([
+            format!("check the array first: echo check > {md}/sync_action; go on only if {md}/mismatch_cnt is 0 afterwards"),
+            "only if all members read zeroes after TRIM: raid456.devices_handle_discard_safely=Y on the kernel command line; otherwise leave 10 % to 20 % of each member unused"
+                .to_owned(),
+        ]);
+        report.findings.push(Finding::new("md.parity", Severity::Serious, report.why.clone()).remedy(remedy));
+    }
+}
+
+/// What the last check of an array found: with parity, trimming hides from which member the wrong data came.
+fn mismatches(root: &Root, layer: &Layer, parity: bool, report: &mut LayerReport) {
+    let Some(count) = root.read_u64(layer.sys.join("md/mismatch_cnt")) else { return };
+    report.evidence.add("mismatch_cnt", count.to_string());
+    if count == 0 {
+        return;
+    }
+    let text = format!("mismatch_cnt is {count}: the members differed in {count} sectors when they were last compared");
+    let md = format!("/sys/block/{}/md", layer.name);
+    report.findings.push(match parity {
+        true => Finding::new("md.mismatch", Severity::Caution, text).remedy(format!(
+            "before any trim: look for a failing member (smartctl), then echo repair > {}",
+            quoted(&format!("{md}/sync_action"))
+        )),
+        false => {
+            Finding::new("md.mismatch", Severity::Note, format!("{text}; trimmed space of members that do not read zeroes is among them"))
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_integrity_table_gets_one_word_more_and_loses_it_again() {
+        let plain = "254:0 0 4 J 7 interleave_sectors:32768 buffer_sectors:128 journal_sectors:3168 journal_watermark:50 commit_time:10000 \
+                     internal_hash:crc32c fix_padding";
+        let allowed = with_allow_discards(plain, true).unwrap();
+        assert_eq!(allowed, format!("{} allow_discards", plain.replace("J 7", "J 8")));
+        assert_eq!(with_allow_discards(&allowed, false).as_deref(), Some(plain));
+        assert_eq!(with_allow_discards(&allowed, true), None, "it has it");
+        for other in [
+            plain.replace("J 7", "J 6"),
+            plain.replace("J 7", "D 7"),
+            plain.replace("crc32c", "hmac(sha256):00ff"),
+            plain.replace("fix_padding", "recalculate"),
+            plain.replace("fix_padding", "meta_device:8:1"),
+            "254:0 0 4".to_owned(),
+        ] {
+            assert_eq!(with_allow_discards(&other, true), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn lvm_names_undo_doubled_hyphens() {
+        assert_eq!(lvm_name("vg-root"), "vg/root");
+        assert_eq!(lvm_name("my--vg-my--lv"), "my-vg/my-lv");
+        assert_eq!(lvm_name("plain"), "plain");
+    }
+}

@@ -1,0 +1,82 @@
+//! The discard limits that the block layer keeps for every queue.
+
+use super::remedy::limit_path;
+use super::{Action, Evidence, Gate, Remedy, scsi};
+use crate::host::block::{Layer, writable_limit};
+use crate::host::root::Root;
+use trimtab_drive::usage::quoted;
+use trimtab_drive::units::Bytes;
+
+/// Limits of one queue; `None` where the kernel does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// Discards smaller than this, or not on its multiples, are cut or dropped; 0: none are taken.
+    pub granularity: Option<u64>,
+    /// The longest discard that is sent; 0: none is. Can be lowered by the administrator.
+    pub max: Option<u64>,
+    /// The longest that the driver takes.
+    pub max_hw: Option<u64>,
+    /// The longest that the device takes by its own pages.
+    pub device: Option<u64>,
+    /// The longest write-zeroes.
+    pub write_zeroes: Option<u64>,
+    /// Physical block size.
+    pub physical: Option<u64>,
+}
+
+impl Limits {
+    pub fn read(root: &Root, layer: &Layer) -> Self {
+        let queue = layer.queue();
+        let read = |name: &str| root.read_u64(queue.join(name));
+        Self {
+            granularity: read("discard_granularity"),
+            max: read("discard_max_bytes"),
+            max_hw: read("discard_max_hw_bytes"),
+            device: scsi::longest_command(root, layer),
+            write_zeroes: read("write_zeroes_max_bytes"),
+            physical: read("physical_block_size"),
+        }
+    }
+
+    /// The hardware takes discards, and somebody said that it shall get none.
+    pub fn switched_off(&self) -> bool {
+        self.max == Some(0) && self.max_hw.is_some_and(|hw| hw > 0)
+    }
+
+    /// The longest that driver and device take.
+    pub fn highest(&self) -> Option<u64> {
+        self.max_hw.map(|hw| hw.min(self.device.unwrap_or(hw)))
+    }
+
+    /// The limit of a queue set to this, or to as near as the kernel lets it be written.
+    pub fn set(&self, layer: &Layer, bytes: u64) -> Remedy {
+        let to = writable_limit(bytes, self.granularity.unwrap_or(1)).to_string();
+        let from = self.max.unwrap_or(0).to_string();
+        let step = format!("echo {to} > {}", quoted(&limit_path(layer)));
+        Remedy::from(step).done_by([Action::Attribute { file: layer.queue().join("discard_max_bytes"), from, to }])
+    }
+
+    /// What the limits alone say.
+    pub fn gate(&self) -> Gate {
+        match (self.granularity, self.max) {
+            (Some(0), _) | (_, Some(0)) => Gate::Blocks,
+            (Some(_), Some(_)) => Gate::Passes,
+            _ => Gate::Unknown,
+        }
+    }
+
+    pub fn note(&self, evidence: &mut Evidence) {
+        evidence.add_some("discard_granularity", self.granularity);
+        evidence.add_some("discard_max_bytes", self.max);
+        evidence.add_some("discard_max_hw_bytes", self.max_hw);
+    }
+
+    /// `up to 2.15 GB each, in steps of 512 B`
+    pub fn words(&self) -> String {
+        match (self.granularity, self.max) {
+            (Some(0), _) | (_, Some(0)) => "takes no discards".to_owned(),
+            (Some(granularity), Some(max)) => format!("discards up to {} each, in units of {granularity} B", Bytes(max)),
+            _ => "does not say what it takes".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! SCSI disks, USB among them: the command that the kernel sends for a discard, how long it may be, and what the device says of both.
+
+use super::limits::Limits;
+use super::provider::Provider;
+use super::remedy::limit_path;
+use super::scsi_pages::{Method, Offer, ScsiPages};
+use super::{Action, Finding, Gate, LayerReport, Remedy, Severity, drives};
+use crate::host::block::{Bus, Layer};
+use crate::host::drive;
+use crate::host::root::Root;
+use std::path::{Path, PathBuf};
+use trimtab_drive::usage::quoted;
+
+/// Block size where the kernel shows none.
+const BLOCK_BYTES: u64 = 512;
+
+/// The `provisioning_mode` file of a SCSI disk, and its content.
+#[derive(Clone, Debug)]
+pub struct Mode {
+    file: PathBuf,
+    pub word: String,
+}
+
+impl Mode {
+    pub fn read(root: &Root, layer: &Layer) -> Option<Self> {
+        let disks = drive::device_directory(layer).join("scsi_disk");
+        let disk = root.list(&disks).into_iter().next()?;
+        let file = disks.join(disk).join("provisioning_mode");
+        let word = root.read(&file)?;
+        Some(Self { file: root.canonical(&file).unwrap_or(file), word })
+    }
+
+    fn shown(&self) -> String {
+        quoted(&self.file.to_string_lossy())
+    }
+
+    /// Shell command that sets another mode.
+    fn command(&self, to: &str) -> String {
+        format!("echo {to} > {}", self.shown())
+    }
+}
+
+/// The longest discard that the device takes by the command in force, as far as its pages say.
+pub fn longest_command(root: &Root, layer: &Layer) -> Option<u64> {
+    let method = Method::of_mode(&Mode::read(root, layer)?.word)?;
+    ScsiPages::read(root, layer).below(method, u64::MAX, block_bytes(root, layer))
+}
+
+fn block_bytes(root: &Root, layer: &Layer) -> u64 {
+    root.read_u64(layer.queue().join("logical_block_size")).filter(|size| *size > 0).unwrap_or(BLOCK_BYTES)
+}
+
+/// Judges a SCSI disk that libata does not drive.
+pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut LayerReport) {
+    let mode = Mode::read(root, layer);
+    report.evidence.add_some("provisioning_mode", mode.as_ref().map(|mode| &mode.word));
+    drives::note_identify(drive::ata_identify(root, layer).as_ref(), report);
+    let pages = ScsiPages::read(root, layer);
+    report.evidence.add_some("VPD B0h and B2h", pages.words());
+    let rotational = drives::is_rotational(root, layer);
+    match (mode, pages.offer()) {
+        (mode, _) if report.gate != Gate::Blocks => {
+            if let (Gate::Passes, Some(mode)) = (report.gate, mode) {
+                report.why = format!("provisioning mode {}; {}", mode.word, limits.words());
+                contradictions(root, layer, limits, &mode, report);
+            }
+        }
+        (Some(mode), Offer::Takes { method, blocks }) => {
+            let limit = longest(blocks, &pages, block_bytes(root, layer), limits);
+            not_used(root, layer, bus, &mode, method, limit, report);
+        }
+        // What was switched off was offered once, whoever presents the disk.
+        (Some(mode), Offer::Unknown) if mode.word == "disabled" => not_asked(root, layer, bus, Some(&mode), report),
+        (mode, offer) => match Provider::of(root, layer, bus) {
+            Some(provider) => provider.judge_without_discards(bus, rotational, report),
+            None if rotational && bus != Bus::Usb => drives::hard_disk(report),
+            None if offer == Offer::Nothing => nothing_offered(root, layer, bus, mode.as_ref(), report),
+            None => not_asked(root, layer, bus, mode.as_ref(), report),
+        },
+    }
+}
+
+/// Whole units of the device; `None` if its longest command is shorter than one.
+fn longest(blocks: u64, pages: &ScsiPages, block: u64, limits: &Limits) -> Option<u64> {
+    // The kernel takes multiples of what it makes the unit: the physical block, for a device that announces no unit of its own.
+    let unit = limits.physical.unwrap_or(block).max(block);
+    let own = u64::from(pages.granularity_blocks()).saturating_mul(block);
+    let unit = if own > unit && own % unit == 0 { own } else { unit };
+    let bytes = blocks.saturating_mul(block);
+    Some(bytes - bytes % unit).filter(|bytes| *bytes > 0)
+}
+
+/// A device that takes a command which the kernel does not send.
+fn not_used(root: &Root, layer: &Layer, bus: Bus, mode: &Mode, method: Method, limit: Option<u64>, report: &mut LayerReport) {
+    let (command, bit) = method.words();
+    report.why = format!("takes {command}, but the kernel's provisioning mode is {}", mode.word);
+    let text = if mode.word == "disabled" {
+        format!("provisioning_mode is disabled: the kernel stops after the device refuses a discard; it takes {command} ({bit} = 1)")
+    } else {
+        format!("the device takes {command} ({bit} = 1) without announcing it in READ CAPACITY, so the kernel sends none")
+    };
+    let Some(limit) = limit else {
+        let remedy = "leave 10 % to 20 % of the drive unused: its longest discard is shorter than its unit";
+        report.findings.push(Finding::new("scsi.unmap-not-used", Severity::Serious, text).remedy(remedy));
+        return;
+    };
+    let mut steps = vec![format!("{} && echo {limit} > {}", mode.command(method.mode()), quoted(&limit_path(layer)))];
+    steps.extend(udev_rule(root, layer, bus, method, Some(limit)));
+    steps.push("prove it with trimtab verify on data you can lose".to_owned());
+    let action = Action::Provisioning {
+        file: mode.file.clone(),
+        from: mode.word.clone(),
+        to: method.mode().to_owned(),
+        limit_file: layer.queue().join("discard_max_bytes"),
+        limit,
+    };
+    let remedy = Remedy::steps(steps).done_by(mode.file.to_str().map(|_| action));
+    report.findings.push(Finding::new("scsi.unmap-not-used", Severity::Serious, text).remedy(remedy));
+}
+
+/// A device that says it takes no command that discards.
+fn nothing_offered(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, report: &mut LayerReport) {
+    let mode = mode.map_or(String::new(), |mode| format!(" (provisioning mode {})", mode.word));
+    report.why = format!("does not offer UNMAP{mode}");
+    let sata = root.read(drive::device_directory(layer).join("vendor")).as_deref() == Some("ATA");
+    let (text, remedy) = if bus == Bus::Usb {
+        let remedy = "another enclosure (UASP with UNMAP), or attach the drive directly; forcing UNMAP here can destroy data";
+        ("the USB bridge does not pass TRIM on", remedy)
+    } else if sata {
+        let remedy = "attach the drive to a SATA port of the mainboard, or use an HBA whose firmware translates UNMAP for drives that read \
+                      zeroes after TRIM; otherwise leave 10 % to 20 % of the drive unused";
+        ("the HBA does not translate UNMAP for this SATA drive", remedy)
+    } else {
+        ("the device does not offer UNMAP", "leave 10 % to 20 % of the drive unused; forcing UNMAP here can destroy data")
+    };
+    report.findings.push(Finding::new("scsi.no-unmap", Severity::Serious, text).remedy(remedy));
+}
+
+/// A device of which the kernel shows no page.
+fn not_asked(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, report: &mut LayerReport) {
+    let Some(mode) = mode else { return };
+    report.why = format!("takes no discards (provisioning mode {})", mode.word);
+    let text = match mode.word.as_str() {
+        "disabled" => "provisioning_mode is disabled: the kernel stops after the device refuses a discard, or the mode was set by hand",
+        _ => "the kernel asks this device for no page that says whether it offers UNMAP",
+    };
+    let node = quoted(&format!("/dev/{}", layer.name));
+    let block = block_bytes(root, layer);
+    let mut steps = vec![
+        format!("sg_vpd --page=lbpv {node} # go on only if it says LBPU=1 (unmap supported)"),
+        format!("sg_vpd --page=bl {node} # LIMIT is its Maximum unmap LBA count x {block}; go on only if that is not 0"),
+        format!("{} && echo LIMIT > {}", mode.command("unmap"), quoted(&limit_path(layer))),
+    ];
+    steps.extend(udev_rule(root, layer, bus, Method::Unmap, None));
+    steps.push("prove it with trimtab verify on data you can lose".to_owned());
+    report.findings.push(Finding::new("scsi.unmap-not-asked", Severity::Serious, text).remedy(Remedy::steps(steps)));
+}
+
+/// A mode or a limit that the device's own pages contradict: set by hand or by a udev rule.
+pub fn contradictions(root: &Root, layer: &Layer, limits: &Limits, mode: &Mode, report: &mut LayerReport) {
+    let pages = ScsiPages::read(root, layer);
+    let Some(method) = Method::of_mode(&mode.word) else {
+        if mode.word == "writesame_zero" {
+            report.gate = Gate::Unknown;
+            report.why = "gets writes of zeroes in place of discards (provisioning mode writesame_zero)".to_owned();
+        }
+        return;
+    };
+    if let Some(against) = pages.against_mode(method) {
+        not_taken(mode, &against, report);
+    } else if let Some(most) = pages.below(method, limits.max.unwrap_or(0), block_bytes(root, layer)) {
+        let now = limits.max.unwrap_or(0);
+        report.gate = Gate::Unknown;
+        report.why = format!("discard_max_bytes is {now} B, and page B0h allows {most} B: longer discards fail with an I/O error");
+        let finding = Finding::new("scsi.limit-above-device", Severity::Caution, report.why.clone());
+        report.findings.push(finding.remedy(limits.set(layer, most)));
+    }
+}
+
+/// The mode in force sends a command that the device does not take.
+fn not_taken(mode: &Mode, against: &str, report: &mut LayerReport) {
+    report.gate = Gate::Unknown;
+    report.why = format!("provisioning_mode is {}, and {against}: discards fail, or destroy data", mode.word);
+    let remedy = Remedy::steps([
+        format!("{} # no more discards are sent", mode.command("full")),
+        "remove the udev rule that sets the mode: grep -r provisioning_mode /etc/udev/rules.d /usr/lib/udev/rules.d".to_owned(),
+    ]);
+    report.findings.push(Finding::new("scsi.mode-against-device", Severity::Caution, report.why.clone()).remedy(remedy));
+}
+
+/// The mode of an ATA drive that supports TRIM and is sent none: the kernel stopped after an error, or the mode was set by hand.
+pub fn ata_switched_off(mode: Option<Mode>, report: &mut LayerReport) {
+    let Some(mode) = mode else { return };
+    let text = format!(
+        "provisioning_mode is {}: set by hand, or by the kernel after the drive refused a discard; look for errors in the kernel log",
+        mode.word
+    );
+    // What libata answers for an ATA drive is WRITE SAME with the UNMAP bit, and nothing else.
+    let again = Method::WriteSame16.mode();
+    let steps = [
+        "journalctl -k --grep 'DISCARD|UNMAP|WRITE SAME' # find out why first".to_owned(),
+        format!("{}, or detach and attach the drive", mode.command(again)),
+    ];
+    let action = Action::Attribute { file: mode.file.clone(), from: mode.word.clone(), to: again.to_owned() };
+    let remedy = Remedy::steps(steps).done_by(mode.file.to_str().map(|_| action));
+    report.findings.push(Finding::new("drive.provisioning-mode", Severity::Serious, text).remedy(remedy));
+}
+
+/// The line of udev that sets mode and limit whenever the device appears; in this order, since a mode resets the limit.
+fn udev_rule(root: &Root, layer: &Layer, bus: Bus, method: Method, limit: Option<u64>) -> Option<String> {
+    let device = |dir: &Path, keys: [&'static str; 2]| {
+        let plain = |value: &String| !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || b" -_.+/".contains(&b));
+        let value = |key: &str| root.read(dir.join(key)).filter(plain);
+        Some(keys.map(|key| Some(format!("ATTRS{{{key}}}==\"{}{}\"", value(key)?, if key.starts_with("id") { "" } else { "*" }))))
+            .and_then(|[first, second]| Some(format!("{}, {}", first?, second?)))
+    };
+    let whose = match bus {
+        Bus::Usb => device(layer.sys.ancestors().find(|dir| root.exists(dir.join("idVendor")))?, ["idVendor", "idProduct"])?,
+        _ => device(&drive::device_directory(layer), ["vendor", "model"])?,
+    };
+    let limit = limit.map_or_else(|| "LIMIT".to_owned(), |limit| limit.to_string());
+    Some(format!(
+        "to keep it after a reboot, a line in /etc/udev/rules.d/60-trimtab.rules: ACTION==\"add|change\", SUBSYSTEM==\"block\", \
+         ENV{{DEVTYPE}}==\"disk\", {whose}, ATTR{{device/scsi_disk/*/provisioning_mode}}=\"{}\", ATTR{{queue/discard_max_bytes}}=\"{limit}\"",
+        method.mode()
+    ))
+}

@@ -1,0 +1,140 @@
+//! The machine: which filesystem and drive a path is on, what goes through every layer between them, and what else was
+//! going on. Read from `/sys`, `/proc` and `/etc`, never from a device.
+//!
+//! [`Observer`] is the one call for everything that measures: `start` before, `finish` after.
+
+pub mod answers;
+pub mod block;
+pub mod cached;
+pub mod discards;
+pub mod disk;
+pub mod drive;
+pub mod environment;
+pub mod fstab;
+pub mod health;
+pub mod identity;
+pub mod interference;
+pub mod loops;
+pub mod mountinfo;
+pub mod openers;
+pub mod processes;
+pub mod record;
+pub mod root;
+pub mod stat;
+pub mod superblock;
+pub mod users;
+
+use crate::sys::beneath::Named;
+use block::Stack;
+use interference::{OwnIo, Sample};
+use mountinfo::{DevNumber, Mount};
+use root::Root;
+use std::io;
+use std::path::Path;
+use trimtab_sim::run::{Field, Warning};
+
+/// Where a path (a file, directory, mount point or device node) leads.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The mount it is on; `None` if it is a device node.
+    pub mount: Option<Mount>,
+    /// Everything below.
+    pub stack: Stack,
+}
+
+impl Place {
+    /// Finds where `path` leads: a device node to its device, anything else to the filesystem that it is on.
+    pub fn of_path(root: &Root, path: &Path) -> io::Result<Self> {
+        let mounts = mountinfo::read(root)?;
+        if root.is_live() {
+            let named = Named::look_up(path)?;
+            if named.kind() == rustix::fs::FileType::BlockDevice {
+                return Ok(Self::of_device(root, &mounts, DevNumber::from_raw(named.stat().st_rdev)));
+            }
+        } else if path.starts_with("/dev") || !path.is_absolute() {
+            // A recorded tree has no device nodes: the names of its devices stand for them.
+            let name = path.to_str().unwrap_or_default();
+            let sys = block::device_of_source(root, path).or_else(|| block::device_by_name(root, name));
+            let dev = sys.and_then(|sys| DevNumber::parse(&root.read(sys.join("dev"))?));
+            // Filesystems are mounted below /dev, too (/dev/shm).
+            let mounted = || mounts.iter().any(|mount| mount.mount_point.starts_with("/dev") && path.starts_with(&mount.mount_point));
+            if let Some(dev) = dev {
+                return Ok(Self::of_device(root, &mounts, dev));
+            } else if !path.is_absolute() || !mounted() {
+                return Err(io::Error::new(io::ErrorKind::NotFound, "the recorded tree has no device of this name"));
+            }
+        }
+        let mount = mountinfo::of_path(root, &mounts, path)?.cloned();
+        let stack = mount.as_ref().map(|m| Stack::of_mount(root, &mounts, m)).unwrap_or_default();
+        Ok(Self { mount, stack })
+    }
+
+    fn of_device(root: &Root, mounts: &[Mount], dev: DevNumber) -> Self {
+        Self { mount: None, stack: Stack::of_device(root, mounts, dev) }
+    }
+}
+
+/// Watches the machine while something is measured.
+#[derive(Debug)]
+pub struct Observer {
+    root: Root,
+    place: Place,
+    environment: Vec<Field>,
+    before: Sample,
+}
+
+impl Observer {
+    /// Takes note of everything about the machine, the drive and the filesystem that `path` (directory, file or device) is on,
+    /// and begins to watch for interference. What cannot be found out is left out; only a `path` that does not exist is an error.
+    pub fn start(path: &Path) -> io::Result<Self> {
+        let root = Root::live()?;
+        let place = Place::of_path(&root, path)?;
+        let environment = environment::capture(&root, &place, path);
+        let before = Sample::take(&root, &place.stack);
+        Ok(Self { root, place, environment, before })
+    }
+
+    /// Where the path leads.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Ends watching: the environment with what was going on meanwhile (`interference.*`), and warnings.
+    /// `own` is what the measured code itself read and wrote; without it, the process's own accounting is used.
+    #[must_use]
+    pub fn finish(self, own: Option<OwnIo>) -> (Vec<Field>, Vec<Warning>) {
+        let after = Sample::take(&self.root, &self.place.stack);
+        let (fields, warnings) = interference::judge(&self.before, &after, own);
+        let mut environment = self.environment;
+        environment.extend(health::afterwards(&self.root, &self.place.stack));
+        environment.extend(fields);
+        (environment, warnings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_observer_tells_what_it_stands_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let observer = Observer::start(directory.path()).unwrap();
+        let (environment, _) = observer.finish(None);
+        let value = |key: &str| Field::find(&environment, key);
+        assert!(value("kernel.release").is_some());
+        assert!(value("fs.type").is_some());
+        assert!(value("interference.seconds").is_some());
+        let mut keys: Vec<&str> = environment.iter().map(|f| f.key.as_str()).collect();
+        keys.sort_unstable();
+        let count = keys.len();
+        keys.dedup();
+        assert_eq!(keys.len(), count, "each key once");
+    }
+
+    #[test]
+    fn a_missing_path_is_an_error() {
+        assert_eq!(Observer::start(Path::new("/no/such/path")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

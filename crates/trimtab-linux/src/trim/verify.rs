@@ -1,0 +1,574 @@
+//! Proof instead of configuration: whether blocks that a filesystem frees are really discarded, seen on the raw device.
+//!
+//! Small files with known content are written side by side, every other one is deleted and its space trimmed. Then the raw
+//! blocks of the deleted files are read back, and those of the kept ones, which must not have changed; and the discard counters
+//! of every layer say how far the discards came.
+
+pub mod arrival;
+pub mod extents;
+pub mod in_use;
+pub mod readback;
+pub mod verdict;
+
+use crate::doctor::{self, Tables};
+use crate::host::block::{Layer, Stack};
+use crate::host::discards::{self, LayerDiscards, Meter};
+use crate::host::drive;
+use crate::host::mountinfo::DevNumber;
+use crate::host::stat::DiskStat;
+use crate::session::directories::run_directory;
+use crate::session::discard_option::Discard;
+use crate::session::safety::Workspace;
+use crate::sys::interrupt;
+use crate::trim::filesystem::Filesystem;
+use crate::trim::fitrim;
+use crate::trim::lock::{Busy, DriveLocks};
+use crate::trim::surface::at_once;
+use anyhow::{Context as _, bail};
+use arrival::LayerArrival;
+use extents::{Extent, Mapper, Placed};
+use readback::{BLOCK, Content, RawDevice, interior};
+use rustix::fs::{CWD, Mode, OFlags, openat, syncfs};
+use rustix::io::Errno;
+use serde::Serialize;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::usage::quoted;
+use trimtab_drive::rng::Stream;
+use trimtab_sim::target::TrimWindow;
+use trimtab_drive::units::Bytes;
+use verdict::{Later, Observed, Promise, VerdictKind};
+
+/// The smallest file.
+const PIECE_MIN: u64 = 1 << 20;
+/// The largest file, where the discard unit is large (thin pools, memory cards).
+const PIECE_MAX: u64 = 64 << 20;
+/// How often it is tried where somebody else uses what was freed.
+pub const TRIES: u32 = 3;
+/// How long a filesystem may take to give back the space of deleted files.
+const FREE_PATIENCE: Duration = Duration::from_secs(15);
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes to free; as many are kept beside them.
+    pub size: Bytes,
+    /// How long to wait after the trim before reading back.
+    pub wait: Duration,
+    /// How long to wait for a drive that is being trimmed already.
+    pub lock_wait: Duration,
+    /// Trim nothing: see what the filesystem discards of its own accord while waiting.
+    pub as_mounted: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Proof {
+    /// Mount point.
+    pub path: String,
+    /// Type of the filesystem.
+    pub fs_type: String,
+    /// The verdict.
+    pub verdict: VerdictKind,
+    /// In words.
+    pub text: String,
+    /// Bytes freed.
+    pub freed_bytes: u64,
+    /// Of these, what lies in whole discard units.
+    pub expected_bytes: u64,
+    /// Discard unit.
+    pub unit_bytes: u64,
+    /// What the freed blocks of 4096 B read as.
+    pub freed: Content,
+    /// What they read as when read once more.
+    pub freed_again: Content,
+    /// What the blocks of the kept files read as.
+    pub kept: Content,
+    /// What the drive promises.
+    pub promise: Promise,
+    /// What every layer counted.
+    pub layers: Vec<LayerArrival>,
+    /// What should be known about these counts.
+    pub counted: Vec<String>,
+    /// What else should be known.
+    pub remarks: Vec<String>,
+}
+
+/// How much a proof on the filesystem of `path` writes, and how much space it takes.
+pub fn space(path: &Path, options: &Options) -> anyhow::Result<Bytes> {
+    let fs = Filesystem::open(path)?;
+    let (piece, count) = pieces(discard_unit(&fs), options);
+    Ok(Bytes(piece.saturating_mul(2 * count)))
+}
+
+/// The length of the files, and how many are freed.
+fn pieces(unit: u64, options: &Options) -> (u64, u64) {
+    let piece = unit.saturating_mul(4).clamp(PIECE_MIN, PIECE_MAX);
+    (piece, (options.size.0 / piece).clamp(2, 1024))
+}
+
+fn discard_unit(fs: &Filesystem) -> u64 {
+    fs.stack().top_layers().filter_map(|l| fs.root().read_u64(l.queue().join("discard_granularity"))).max().unwrap_or(0)
+}
+
+/// The proof, in `workspace` on the filesystem. `waiting` is called before waiting for whoever else trims the drive.
+pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Busy)) -> anyhow::Result<Proof> {
+    let mut fs = Filesystem::open(workspace.path())?;
+    let shown = fs.mount().mount_point.display().to_string();
+    if let Some(obstacle) = fs.obstacle().filter(|_| !options.as_mounted) {
+        if let Some(why) = crate::trim::delivery::not_needed(&fs, obstacle) {
+            return Ok(Proof { verdict: VerdictKind::NotNeeded, text: why, ..blank(&fs, options) });
+        }
+        bail!(crate::trim::delivery::obstructed(&fs, obstacle));
+    }
+    let locks = DriveLocks::wait(fs.stack(), &run_directory(), options.lock_wait, waiting);
+    let _locks = locks.with_context(|| format!("cannot trim {shown}"))?;
+    let mut proof = blank(&fs, options);
+    for file in fs.recover_limits() {
+        proof.remarks.push(format!("put back {}, which an interrupted trim had lowered", file.display()));
+    }
+    if let Err(error) = tries(workspace, &mut fs, options, &mut proof) {
+        if !error.is::<Unmappable>() {
+            return Err(error);
+        }
+        proof.verdict = VerdictKind::Unknown;
+        proof.text = format!("unknown: {error:#}");
+    }
+    Ok(proof)
+}
+
+/// What a try is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Try {
+    /// Nobody else wrote: what was seen is the drive's doing.
+    Alone,
+    /// Others wrote to the device; what was freed was free whenever that was looked at.
+    AmongOthers,
+    /// Others have used what was freed, or moved what was kept: what was seen says nothing.
+    Reused,
+}
+
+/// Tries until what was seen can be held against the drive. What others have done never is: among others the same has to be seen every time.
+fn tries(workspace: &Workspace, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<()> {
+    let mut seen: Vec<VerdictKind> = Vec::new();
+    let mut reused = 0;
+    for number in 1..=TRIES {
+        let probe = Probe::write(workspace, fs, proof, options)?;
+        match probe.finish(fs, options, proof)? {
+            Try::Reused => reused += 1,
+            Try::AmongOthers if !matches!(proof.verdict, VerdictKind::Zeroed | VerdictKind::NotYet | VerdictKind::NotSent) => {
+                seen.push(proof.verdict);
+            }
+            Try::Alone | Try::AmongOthers => {
+                if reused > 0 {
+                    proof.remarks.push(format!("others had reused what was freed in {reused} of {number} tries; it was tried again"));
+                }
+                return Ok(());
+            }
+        }
+        if number < TRIES {
+            workspace.remove_subdirectory(DIRECTORY)?;
+        }
+    }
+    let same = reused == 0 && seen.iter().all(|kind| *kind == seen[0]);
+    if !same {
+        proof.verdict = VerdictKind::Unknown;
+        proof.text = verdict::among_others(reused, TRIES);
+    }
+    Ok(())
+}
+
+/// Where the files are, in the workspace.
+const DIRECTORY: &str = "verify";
+
+/// Where the file lies cannot be found out here: the proof is not possible, which is no failure.
+#[derive(Debug)]
+struct Unmappable(String);
+
+impl std::fmt::Display for Unmappable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unmappable {}
+
+fn blank(fs: &Filesystem, options: &Options) -> Proof {
+    Proof {
+        path: fs.mount().mount_point.display().to_string(),
+        fs_type: fs.mount().fs_type.clone(),
+        verdict: VerdictKind::Unknown,
+        text: String::new(),
+        freed_bytes: 0,
+        expected_bytes: 0,
+        unit_bytes: discard_unit(fs),
+        freed: Content::default(),
+        freed_again: Content::default(),
+        kept: Content::default(),
+        promise: promise(fs),
+        layers: Vec::new(),
+        counted: Vec::new(),
+        remarks: if options.as_mounted {
+            vec!["nothing was trimmed: only what the filesystem did of its own accord".into()]
+        } else {
+            Vec::new()
+        },
+    }
+}
+
+/// The least that any drive below promises.
+fn promise(fs: &Filesystem) -> Promise {
+    let mut drives = fs.stack().drives().map(|d| match drive::ata_identify(fs.root(), d) {
+        Some(identify) if identify.zero_after_trim() => Promise::Zeroes,
+        Some(identify) if identify.deterministic_after_trim() => Promise::Same,
+        _ => Promise::Unknown,
+    });
+    let first = drives.next().unwrap_or(Promise::Unknown);
+    drives.fold(first, |least, one| if least == one { least } else { Promise::Unknown })
+}
+
+/// One file of known content, which follows from its seed.
+struct Piece {
+    seed: u64,
+    len: u64,
+    name: String,
+    extents: Vec<Extent>,
+    placed: Vec<Placed>,
+}
+
+impl Piece {
+    fn content(&self) -> Vec<u8> {
+        content(self.seed, self.len)
+    }
+}
+
+fn content(seed: u64, len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    DataClass::Random.fill(&mut Stream::new(seed, "verify"), &mut bytes);
+    bytes
+}
+
+/// Where the first `len` bytes of a file lie: space may be allocated beyond its end.
+fn extents_within(file: &File, len: u64) -> anyhow::Result<Vec<Extent>> {
+    let mut extents = extents::of_file(file)?;
+    extents.retain_mut(|e| {
+        e.len = e.len.min(len.saturating_sub(e.in_file));
+        e.len > 0
+    });
+    Ok(extents)
+}
+
+/// How much has been written to the devices of the filesystem; `None` if they do not count.
+fn writes(fs: &Filesystem) -> Option<u64> {
+    fs.stack().top_layers().map(|layer| DiskStat::read(fs.root(), &layer.sys).map(|stat| stat.written.0)).sum()
+}
+
+/// The files, half of them to be freed.
+struct Probe {
+    directory: rustix::fd::OwnedFd,
+    freed: Vec<Piece>,
+    kept: Vec<Piece>,
+    unit: u64,
+}
+
+impl Probe {
+    /// Writes the files, finds out where they lie, and checks that they do.
+    fn write(workspace: &Workspace, fs: &mut Filesystem, proof: &Proof, options: &Options) -> anyhow::Result<Self> {
+        let (directory, _) = workspace.subdirectory(DIRECTORY)?;
+        let (piece, count) = pieces(proof.unit_bytes, options);
+        let seed = u64::from_le_bytes(rand_bytes()?);
+        let mut probe = Self { directory, freed: Vec::new(), kept: Vec::new(), unit: proof.unit_bytes };
+        for i in 0..2 * count {
+            interrupt::check()?;
+            let one = probe.write_piece(i, seed.wrapping_add(i), piece)?;
+            if i % 2 == 0 { probe.freed.push(one) } else { probe.kept.push(one) }
+        }
+        probe.place(fs).map_err(|e| Unmappable(format!("{e:#}")))?;
+        probe.check_mapping()?;
+        Ok(probe)
+    }
+
+    fn write_piece(&self, number: u64, seed: u64, len: u64) -> anyhow::Result<Piece> {
+        let name = format!("piece-{number}");
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&self.directory, &name, flags, Mode::RUSR | Mode::WUSR).context("cannot create a file")?);
+        file.write_all(&content(seed, len)).and_then(|()| file.sync_all()).context("cannot write a file")?;
+        let extents = extents_within(&file, len).map_err(|e| Unmappable(format!("{e:#}")))?;
+        Ok(Piece { seed, len, name, extents, placed: Vec::new() })
+    }
+
+    /// Finds the files on the devices. Only once all are written: btrfs makes chunks for them.
+    fn place(&mut self, fs: &mut Filesystem) -> anyhow::Result<()> {
+        let (mount, stack) = (fs.mount().clone(), fs.stack().clone());
+        let mapper = Mapper::new(&mount, &stack, fs.file().map_err(std::io::Error::from)?)?;
+        for piece in self.freed.iter_mut().chain(&mut self.kept) {
+            for extent in &piece.extents {
+                piece.placed.extend(mapper.place(extent)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// One block of every place has to hold what was written: otherwise the addresses mean something else.
+    fn check_mapping(&self) -> anyhow::Result<()> {
+        let mut reader = Reader::default();
+        for piece in self.freed.iter().chain(&self.kept) {
+            let written = piece.content();
+            for placed in piece.placed.iter().filter_map(|p| interior(p, BLOCK as u64)) {
+                let mut content = Content::default();
+                reader.look(&Placed { len: BLOCK as u64, ..placed }, &written, &mut content)?;
+                if content.written != 1 {
+                    let text = "the blocks at the addresses that the filesystem names do not hold the file (data in the journal, encrypted or transformed on the way)";
+                    bail!(Unmappable(text.into()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees, trims, reads back, judges.
+    fn finish(self, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<Try> {
+        proof.freed_bytes = self.freed.iter().map(|p| p.len).sum();
+        proof.expected_bytes = self.freed.iter().flat_map(|p| self.interiors(p)).map(|p| p.len).sum();
+        let meter = Meter::start(&fs.mount().mount_point).context("cannot find the devices")?;
+        let free = self.delete(fs)?;
+        let written = writes(fs);
+        if !options.as_mounted {
+            self.trim(fs)?;
+        }
+        wait(options.wait)?;
+        fitrim::settle(&meter, Duration::from_secs(30));
+        let stack = meter.stack();
+        let without_use = fs.diagnosis().map(|diagnosis| diagnosis.without_use(stack)).unwrap_or_default();
+        let arrival = arrival::arrival(stack, &meter.layers(), &self.freed_on(stack), &Tables::read(fs.root()), &without_use);
+        let sent = stack.tops.iter().filter_map(|&top| arrival.layers.get(top)?.discards.bytes()).sum::<u64>();
+        proof.freed = self.read(&self.freed)?;
+        proof.freed_again = self.read(&self.freed)?;
+        proof.kept = self.read(&self.kept)?;
+        let observed = Observed {
+            freed: proof.freed,
+            again: proof.freed_again,
+            kept: proof.kept,
+            arrival,
+            promise: proof.promise,
+            later: sends_later(fs, options).filter(|_| sent < proof.expected_bytes),
+            sends_nothing: remedy_for_silence(fs, options),
+            cached_by: fs.stack().cached().map(Layer::title),
+        };
+        (proof.verdict, proof.text) = verdict::judge(&observed);
+        let counts: Vec<LayerDiscards> = observed.arrival.layers.iter().map(|l| l.discards.clone()).collect();
+        proof.counted = discards::remarks(&counts);
+        if let Ok(diagnosis) = fs.diagnosis()
+            && let Some((verdict, text, remark)) = agree(proof.verdict, &proof.text, &diagnosis.verdict)
+        {
+            (proof.verdict, proof.text) = (verdict, text);
+            proof.counted.extend(remark);
+        }
+        proof.layers = observed.arrival.layers;
+        if proof.expected_bytes < proof.freed_bytes {
+            let rest = Bytes(proof.freed_bytes - proof.expected_bytes);
+            let remark = format!("{rest} at the borders of discard units were left out of account");
+            if !proof.remarks.contains(&remark) {
+                proof.remarks.push(remark);
+            }
+        }
+        let alone = written.is_some() && writes(fs) == written;
+        // What others have taken meanwhile is on record once it is committed.
+        syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
+        let untouched = free != Some(false) && self.is_free(fs) != Some(false) && self.kept_in_place();
+        Ok(match (untouched, alone) {
+            (false, _) => Try::Reused,
+            (true, true) => Try::Alone,
+            (true, false) => Try::AmongOthers,
+        })
+    }
+
+    /// What is to be freed in whole discard units, on each of the filesystem's own devices.
+    fn freed_on(&self, stack: &Stack) -> Vec<(usize, u64)> {
+        let device = |path: &Path| rustix::fs::stat(path).map(|s| DevNumber::from_raw(s.st_rdev)).ok();
+        let mut freed: Vec<(usize, u64)> = stack.tops.iter().map(|&top| (top, 0)).collect();
+        for placed in self.freed.iter().flat_map(|p| self.interiors(p)) {
+            let number = device(&placed.device);
+            for (top, bytes) in &mut freed {
+                if stack.tops.len() == 1 || stack.layers.get(*top).map(|l| l.dev) == number {
+                    *bytes = bytes.saturating_add(placed.len);
+                }
+            }
+        }
+        freed
+    }
+
+    /// Whether all that was freed is free now; `None` if the filesystem does not say.
+    fn is_free(&self, fs: &mut Filesystem) -> Option<bool> {
+        let extents: Vec<Extent> = self.freed.iter().flat_map(|p| p.extents.iter().copied()).collect();
+        let mount = fs.mount().clone();
+        in_use::all_free(&mount, fs.file().ok()?, &extents)
+    }
+
+    /// Whether the files that were kept lie where they lay: a defragmenter moves them, for one.
+    fn kept_in_place(&self) -> bool {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        self.kept.iter().all(|piece| {
+            let now = openat(&self.directory, &piece.name, flags, Mode::empty())
+                .ok()
+                .and_then(|fd| extents_within(&File::from(fd), piece.len).ok());
+            now.as_ref() == Some(&piece.extents)
+        })
+    }
+
+    /// Deletes the files that are to be freed, and waits until the filesystem has given back their space. Gives whether all of it was seen
+    /// to be free; `None` if the filesystem does not say.
+    fn delete(&self, fs: &mut Filesystem) -> anyhow::Result<Option<bool>> {
+        let before = fs.free().map_err(std::io::Error::from).context("cannot read the free space")?;
+        for piece in &self.freed {
+            rustix::fs::unlinkat(&self.directory, &piece.name, rustix::fs::AtFlags::empty()).context("cannot delete a file")?;
+        }
+        let freed: u64 = self.freed.iter().map(|p| p.len).sum();
+        let started = Instant::now();
+        loop {
+            syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
+            let free = self.is_free(fs);
+            let now = fs.free().map_err(std::io::Error::from).context("cannot read the free space")?;
+            // Others may free, or take, as much meanwhile; the map knows.
+            if free == Some(true) || free.is_none() && now.0 >= before.0.saturating_add(freed / 2) || started.elapsed() > FREE_PATIENCE {
+                // Space may count as free a little before it can be trimmed.
+                syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
+                return Ok(free);
+            }
+            wait(Duration::from_millis(50))?;
+        }
+    }
+
+    /// Trims the windows that hold what was freed, and no other.
+    fn trim(&self, fs: &mut Filesystem) -> anyhow::Result<()> {
+        fs.refresh()?;
+        let by_address = matches!(fs.mount().fs_type.as_str(), "ext2" | "ext3" | "ext4" | "xfs" | "btrfs");
+        let extents: Vec<Extent> = self.freed.iter().flat_map(|p| p.extents.iter().copied()).collect();
+        let holds =
+            |w: &TrimWindow| extents.iter().any(|e| e.address < w.start.saturating_add(w.len) && w.start < e.address.saturating_add(e.len));
+        let windows: Vec<TrimWindow> = fs.layout().windows.iter().copied().filter(|w| !by_address || holds(w)).collect();
+        let least = fs.last_least();
+        fs.prepare(Bytes::ZERO, false);
+        let account = at_once(fs, &windows, Bytes::ZERO, |account| interrupt::requested() || !account.refusals.is_empty());
+        fs.restore_least(least);
+        interrupt::check()?;
+        match account.refusals.first() {
+            Some((_, refused)) if refused.errno == Errno::OPNOTSUPP => {
+                bail!(crate::trim::delivery::obstructed(fs, fitrim::Obstacle::Device))
+            }
+            Some((_, refused)) => bail!("cannot trim {}: {refused}", fs.mount().mount_point.display()),
+            None => Ok(()),
+        }
+    }
+
+    /// The whole discard units of a piece.
+    fn interiors<'a>(&self, piece: &'a Piece) -> impl Iterator<Item = Placed> + use<'a> {
+        let unit = self.unit;
+        piece.placed.iter().filter_map(move |p| interior(p, unit))
+    }
+
+    fn read(&self, pieces: &[Piece]) -> anyhow::Result<Content> {
+        let mut reader = Reader::default();
+        let mut content = Content::default();
+        for piece in pieces {
+            interrupt::check()?;
+            let written = piece.content();
+            for placed in self.interiors(piece) {
+                reader.look(&placed, &written, &mut content)?;
+            }
+        }
+        Ok(content)
+    }
+}
+
+/// When the filesystem sends discards that it only takes note of at first.
+fn sends_later(fs: &Filesystem, options: &Options) -> Option<Later> {
+    if fs.sends_later() {
+        return Some(Later::new("when the device has been idle for a while", 2, options.wait));
+    }
+    // What was freed is left alone for 120 s, in case it is used again (BTRFS_DISCARD_DELAY); FITRIM does not wait for that.
+    let queues = options.as_mounted && Discard::of(fs.mount()) == Discard::online("btrfs");
+    queues.then(|| Later::new("what was freed two minutes later (discard=async)", 3, options.wait))
+}
+
+/// How the filesystem would send discards of its own accord, if it is to be seen whether it does and is mounted so that it cannot.
+fn remedy_for_silence(fs: &Filesystem, options: &Options) -> Option<String> {
+    let silent = options.as_mounted && !doctor::discards_online(fs.root(), fs.mount(), fs.stack());
+    let option = if fs.mount().fs_type == "btrfs" { "discard=async" } else { "discard" };
+    let path = quoted(&fs.mount().mount_point.display().to_string());
+    silent.then(|| match fs.mount().fs_type.as_str() {
+        // XFS takes the option only when it is mounted; a remount that names it succeeds and changes nothing.
+        "xfs" => format!("umount {path}, and mount it with the option discard"),
+        _ => format!("mount -o remount,{option} {path}"),
+    })
+}
+
+/// What was freed lay where discards get to; the doctor knows devices of the same filesystem where they do not.
+/// Gives the verdict and its text as they are in the light of that, and what else there is to say; nothing if it changes nothing.
+pub fn agree(kind: VerdictKind, text: &str, doctor: &doctor::Verdict) -> Option<(VerdictKind, String, Option<String>)> {
+    let proved = matches!(kind, VerdictKind::Zeroed | VerdictKind::Changed);
+    if !proved || doctor.kind != doctor::VerdictKind::Blocked {
+        return None;
+    }
+    if doctor.reaches.is_empty() {
+        return Some((kind, text.to_owned(), Some(format!("trimtab doctor sees it otherwise: {}", doctor.text))));
+    }
+    Some((VerdictKind::LegLeftOut, format!("{}; only what lay elsewhere was proved: {text}", doctor.text), None))
+}
+
+/// Devices, opened once each.
+#[derive(Default)]
+struct Reader {
+    devices: Vec<RawDevice>,
+}
+
+impl Reader {
+    fn look(&mut self, placed: &Placed, written: &[u8], content: &mut Content) -> anyhow::Result<()> {
+        let at = match self.devices.iter().position(|d| d.path() == placed.device) {
+            Some(at) => at,
+            None => {
+                let device =
+                    RawDevice::open(&placed.device).with_context(|| format!("cannot open {} for reading", placed.device.display()))?;
+                self.devices.push(device);
+                self.devices.len() - 1
+            }
+        };
+        let in_file = usize::try_from(placed.in_file).unwrap_or(usize::MAX);
+        let mut found = Content::default();
+        let see = |done: u64, bytes: &[u8]| {
+            for (n, block) in bytes.chunks(BLOCK).enumerate() {
+                let from = in_file.saturating_add(done as usize).saturating_add(n * BLOCK);
+                found.note(block, written.get(from..from.saturating_add(block.len())).unwrap_or_default());
+            }
+        };
+        self.devices[at].read(placed.offset, placed.len, see).with_context(|| format!("cannot read {}", placed.device.display()))?;
+        content.add(&found);
+        Ok(())
+    }
+}
+
+/// Sleeps, unless the user wants it to stop.
+fn wait(duration: Duration) -> anyhow::Result<()> {
+    let until = Instant::now() + duration;
+    loop {
+        interrupt::check()?;
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(Duration::from_millis(100)));
+    }
+}
+
+/// Content that no earlier run has left on the drive.
+fn rand_bytes() -> anyhow::Result<[u8; 8]> {
+    let mut bytes = [0; 8];
+    let file = openat(CWD, "/dev/urandom", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|e: Errno| std::io::Error::from(e));
+    std::io::Read::read_exact(&mut File::from(file.context("cannot open /dev/urandom")?), &mut bytes)
+        .context("cannot read /dev/urandom")?;
+    Ok(bytes)
+}

@@ -1,0 +1,447 @@
+//! The engine: keeps the data, asks the model, counts.
+
+mod counts;
+mod settings;
+
+pub use trimtab_drive::requests::{Counts, Done};
+pub use trimtab_drive::trim_shape::TrimShape;
+
+use trimtab_drive::model::Model;
+use crate::trace::{Event, Kind};
+use crate::classify::classify;
+use crate::pace::{ModelClock, Speed};
+use crate::recording::Recorder;
+use crate::request::{Effect, Geometry, Powered, Request, Serve, Served, Stretch};
+use crate::status::Second;
+use crate::store::Store;
+use counts::Seconds;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::ledger::{Ledger, Sums};
+use trimtab_drive::spec::TrimmedReads;
+use trimtab_drive::{Command, Extent, Refusal};
+use trimtab_drive::units::Nanos;
+
+/// How an engine is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// What the host sees.
+    pub geometry: Geometry,
+    /// What the drive takes in one TRIM command.
+    pub trim: TrimShape,
+    /// How model time passes.
+    pub speed: Speed,
+    /// Commands that the drive holds at once.
+    pub queue_depth: u32,
+    /// The drive compresses, so what is written is looked at.
+    pub classify: bool,
+    /// What reads of trimmed space return.
+    pub trimmed_reads: TrimmedReads,
+}
+
+/// A drive with its data: new, or as it was left.
+pub struct Drive {
+    /// The model.
+    pub model: Box<dyn Model>,
+    /// The data.
+    pub store: Store,
+    /// Which units hold data.
+    pub ledger: Ledger,
+    /// The drive's time.
+    pub now: Nanos,
+}
+
+/// What has to be kept of a drive besides its data.
+#[derive(Debug)]
+pub struct Lasting {
+    /// Bytes in a unit of `mapped`.
+    pub unit: u64,
+    /// Units that hold data.
+    pub mapped: Vec<Range<u64>>,
+    /// The model's own snapshot.
+    pub model: Vec<u8>,
+    /// The drive's time.
+    pub now: Nanos,
+}
+
+/// The model and everything that has to change together with it.
+struct Modelled {
+    device: Box<dyn Model>,
+    clock: ModelClock,
+    ledger: Ledger,
+    counts: Counts,
+    seconds: Seconds,
+    recorder: Option<Recorder>,
+    /// Model time when the engine was made: recordings begin there.
+    origin: Nanos,
+}
+
+/// Serves requests with a data store and a modelled drive.
+pub struct Engine {
+    settings: Settings,
+    store: Store,
+    modelled: Mutex<Modelled>,
+    /// Trimmed space reads as zeros, whatever the settings say.
+    zeros: AtomicBool,
+    /// The model panicked: nothing it says can be believed any more.
+    broken: AtomicBool,
+}
+
+/// What the model and the ledger show at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Requests since the engine was made.
+    pub counts: Counts,
+    /// The discard ledger.
+    pub discards: Sums,
+    /// Bytes that hold data.
+    pub mapped_bytes: u64,
+    /// Host bytes written, and medium bytes written for them, since the drive was new.
+    pub written: (u64, u64),
+    /// The model's counters.
+    pub model: BTreeMap<String, u64>,
+    /// Model time.
+    pub model_time: Nanos,
+    /// The last seconds, the latest last.
+    pub seconds: Vec<Second>,
+}
+
+impl Engine {
+    /// An engine over a drive.
+    pub fn new(drive: Drive, settings: Settings, recorder: Option<Recorder>) -> Self {
+        let Drive { model, store, ledger, now: origin } = drive;
+        let modelled = Modelled {
+            device: model,
+            clock: ModelClock::new(settings.speed, origin, settings.queue_depth),
+            ledger,
+            counts: Counts::default(),
+            seconds: Seconds::default(),
+            recorder,
+            origin,
+        };
+        Self { settings, store, modelled: Mutex::new(modelled), zeros: AtomicBool::new(false), broken: AtomicBool::new(false) }
+    }
+
+    /// From now on trimmed space reads as zeros. A front whose host says TRIM and zero-write in the same words has to ask for that.
+    pub fn have_trimmed_space_read_as_zeros(&self) {
+        self.zeros.store(true, Ordering::Relaxed);
+    }
+
+    /// Everything that can be seen of it now.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut modelled = self.lock();
+        Snapshot {
+            counts: modelled.counts.clone(),
+            discards: modelled.ledger.sums.clone(),
+            mapped_bytes: modelled.ledger.mapped_bytes(),
+            written: modelled.device.written(),
+            model: modelled.device.counters(),
+            model_time: modelled.clock.now(),
+            seconds: modelled.seconds.recent(),
+        }
+    }
+
+    /// Requests since the engine was made.
+    pub fn served(&self) -> Counts {
+        self.lock().counts.clone()
+    }
+
+    /// Writes out the drive's cache and gives what has to be kept of it.
+    pub fn lasting(&self) -> Lasting {
+        let mut modelled = self.lock();
+        let flushed = modelled.submit(&Command::Flush);
+        modelled.device.idle(flushed.done);
+        Lasting {
+            unit: modelled.ledger.unit(),
+            mapped: modelled.ledger.map().runs().collect(),
+            model: modelled.device.snapshot(),
+            now: flushed.done,
+        }
+    }
+
+    /// Ends a second of the time series; to be called once a second.
+    pub fn tick(&self) {
+        let mut modelled = self.lock();
+        let modelled = &mut *modelled;
+        let (written, freed) = (modelled.device.written(), modelled.ledger.sums.effective_bytes());
+        modelled.seconds.tick(written, freed);
+        if let Some(recorder) = &mut modelled.recorder {
+            recorder.flush();
+        }
+    }
+
+    /// Ends the recording, if there is one.
+    pub fn finish_recording(&self) -> anyhow::Result<()> {
+        let recorder = self.lock().recorder.take();
+        recorder.map_or(Ok(()), Recorder::finish)
+    }
+
+    /// Why the recording had to end early.
+    pub fn recording_failure(&self) -> Option<String> {
+        self.lock().recorder.as_ref().and_then(Recorder::failure)
+    }
+
+    /// The model has failed, and every request fails with it.
+    pub fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// How it was set up.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Modelled> {
+        self.modelled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn valid(&self, extent: Extent) -> Result<(), Errno> {
+        let Geometry { size, logical_block, .. } = self.settings.geometry;
+        let end = extent.offset.checked_add(extent.len).ok_or(Errno::INVAL)?;
+        let aligned = extent.offset.is_multiple_of(logical_block.into()) && extent.len.is_multiple_of(logical_block.into());
+        if end <= size && aligned { Ok(()) } else { Err(Errno::INVAL) }
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<Served, Errno> {
+        let extent = Extent { offset, len: into.len() as u64 };
+        self.valid(extent)?;
+        let mut served = self.lock().read(extent);
+        if served.result.is_ok() {
+            served.result = self.store.read(offset, into);
+        }
+        Ok(served)
+    }
+
+    fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<Served, Errno> {
+        let extent = Extent { offset, len: data.len() as u64 };
+        self.valid(extent)?;
+        let class = if self.settings.classify { classify(data) } else { DataClass::Random };
+        let mut served = self.lock().write(extent, class, fua);
+        if served.result.is_ok() {
+            served.result = self.store.write(offset, data);
+        }
+        Ok(served)
+    }
+
+    fn trim(&self, extents: &[Extent], effect: Effect) -> Result<Served, Errno> {
+        match effect {
+            Effect::Usual if self.zeros.load(Ordering::Relaxed) => self.trim_to_read(extents, TrimmedReads::Zeros),
+            Effect::Usual => self.trim_to_read(extents, self.settings.trimmed_reads),
+            Effect::DataStay => self.trim_to_read(extents, TrimmedReads::OldData),
+            Effect::Nothing => Ok(self.lock().pretend_trim(extents)),
+        }
+    }
+
+    /// A TRIM after which reads return that.
+    fn trim_to_read(&self, extents: &[Extent], reads: TrimmedReads) -> Result<Served, Errno> {
+        extents.iter().try_for_each(|extent| self.valid(*extent))?;
+        let mut served = self.lock().trim(extents, self.settings.trim);
+        if served.result.is_ok() {
+            served.result = extents.iter().try_for_each(|extent| match reads {
+                TrimmedReads::Zeros => self.store.discard(*extent),
+                TrimmedReads::Ones => self.store.overwrite_data(*extent, 0xFF),
+                TrimmedReads::OldData => Ok(()),
+            });
+        }
+        Ok(served)
+    }
+
+    fn zero(&self, extent: Extent, may_unmap: bool, fua: bool) -> Result<Served, Errno> {
+        if may_unmap && self.settings.geometry.discard_granularity > 0 {
+            let trimmed = self.trim_to_read(&[extent], TrimmedReads::Zeros)?;
+            if !fua || trimmed.result.is_err() {
+                return Ok(trimmed);
+            }
+            let flushed = self.lock().flush();
+            return Ok(Served { due: trimmed.due.max(flushed.due), ..flushed });
+        }
+        self.valid(extent)?;
+        let mut served = self.lock().write(extent, DataClass::Zero, fua);
+        if served.result.is_ok() {
+            // Zeros need no space of ours, whatever they cost the drive.
+            served.result = self.store.discard(extent);
+        }
+        Ok(served)
+    }
+}
+
+impl Serve for Engine {
+    fn geometry(&self) -> Geometry {
+        self.settings.geometry
+    }
+
+    fn stretches(&self, extent: Extent, most: usize) -> Result<Vec<Stretch>, Errno> {
+        self.valid(extent)?;
+        if self.is_broken() {
+            return Err(Errno::IO);
+        }
+        let end = extent.offset + extent.len;
+        let block = u64::from(self.settings.geometry.logical_block);
+        let mut found: Vec<Stretch> = Vec::new();
+        let mut at = extent.offset;
+        while at < end {
+            let (mapped, until) = self.lock().ledger.stretch(at, end);
+            let (data, until) = self.store.stretch(at, until, block)?;
+            let stretch = Stretch { len: until - at, mapped, zeros: !data };
+            let full = found.len() == most.max(1);
+            match found.last_mut() {
+                Some(last) if (last.mapped, last.zeros) == (mapped, !data) => last.len += stretch.len,
+                _ if full => break,
+                _ => found.push(stretch),
+            }
+            at = until;
+        }
+        if found.is_empty() { Err(Errno::INVAL) } else { Ok(found) }
+    }
+
+    fn serve(&self, request: Request<'_>) -> Served {
+        if self.is_broken() {
+            return Served::refused(Errno::IO);
+        }
+        // A panic would end the thread with the host's request unanswered for ever.
+        let served = catch_unwind(AssertUnwindSafe(|| match request {
+            Request::Read { offset, into } => self.read(offset, into),
+            Request::Write { offset, data, fua } => self.write(offset, data, fua),
+            Request::Trim(extents, effect) => self.trim(extents, effect),
+            Request::Zero { extent, may_unmap, fua } => self.zero(extent, may_unmap, fua),
+            Request::Flush => Ok(self.lock().flush()),
+        }));
+        match served {
+            Ok(Ok(served)) => served,
+            Ok(Err(errno)) => Served::refused(errno),
+            Err(_) => {
+                self.broken.store(true, Ordering::Relaxed);
+                trimtab_linux::output::complain("the drive model failed; every request gets an I/O error from here on");
+                Served::refused(Errno::IO)
+            }
+        }
+    }
+}
+
+impl Powered for Engine {
+    fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn expect_power_cuts(&self) {
+        self.lock().device.expect_power_cuts();
+    }
+
+    fn power_cut(&self) -> Vec<Extent> {
+        let mut modelled = self.lock();
+        let now = modelled.clock.now();
+        modelled.device.power_cut(now)
+    }
+}
+
+/// What the model said of a command.
+#[derive(Clone, Copy)]
+struct Submitted {
+    answer: Served,
+    arrival: Nanos,
+    done: Nanos,
+}
+
+impl Submitted {
+    /// Both commands belong to one request of the host.
+    fn and(self, later: Self) -> Self {
+        let answer = Served { result: self.answer.result.and(later.answer.result), due: self.answer.due.max(later.answer.due) };
+        Self { answer, arrival: self.arrival, done: self.done.max(later.done) }
+    }
+}
+
+impl Modelled {
+    fn submit(&mut self, command: &Command<'_>) -> Submitted {
+        let (bytes, barrier) = (command.bytes(), *command == Command::Flush);
+        let arrival = self.clock.arrival();
+        let completion = self.device.submit(arrival, command);
+        let latency = completion.done - arrival;
+        self.counts.of(command).count(completion.result.is_ok(), bytes, latency);
+        self.seconds.current().of(command).count(completion.result.is_ok(), bytes, latency);
+        let answer = Served { result: completion.result.map_err(errno_of), due: self.clock.completes(completion.done, barrier) };
+        Submitted { answer, arrival, done: completion.done }
+    }
+
+    /// A TRIM that is taken and not carried out: it costs a command, and the ledger knows.
+    fn pretend_trim(&mut self, extents: &[Extent]) -> Served {
+        let served = self.submit(&Command::trim(&[]));
+        self.record(Kind::Trim, extents, served, DataClass::Random, false);
+        self.ledger.command();
+        extents.iter().for_each(|extent| self.ledger.ignored(extent.len));
+        served.answer
+    }
+
+    fn read(&mut self, extent: Extent) -> Served {
+        let submitted = self.submit(&Command::Read(extent));
+        self.record(Kind::Read, &[extent], submitted, DataClass::Random, false);
+        submitted.answer
+    }
+
+    fn write(&mut self, extent: Extent, class: DataClass, fua: bool) -> Served {
+        let mut submitted = self.submit(&Command::Write(extent, class));
+        if submitted.answer.result.is_ok() {
+            self.ledger.wrote(extent.offset, extent.len);
+            if fua {
+                submitted = submitted.and(self.submit(&Command::Flush));
+            }
+        }
+        self.record(Kind::Write, &[extent], submitted, class, fua);
+        submitted.answer
+    }
+
+    /// One TRIM of the host, in as many commands as the drive needs for it.
+    fn trim(&mut self, extents: &[Extent], shape: TrimShape) -> Served {
+        let mut all: Option<Submitted> = None;
+        for command in shape.commands(extents) {
+            let part = self.submit(&Command::trim(&command));
+            all = Some(all.map_or(part, |all| all.and(part)));
+        }
+        let Some(submitted) = all else { return Served { result: Ok(()), due: None } };
+        self.ledger.command();
+        for extent in extents {
+            match submitted.answer.result {
+                Ok(()) => self.ledger.trimmed(extent.offset, extent.len),
+                Err(_) => self.ledger.refused(extent.len),
+            }
+        }
+        self.record(Kind::Trim, extents, submitted, DataClass::Random, false);
+        submitted.answer
+    }
+
+    fn flush(&mut self) -> Served {
+        let submitted = self.submit(&Command::Flush);
+        self.record(Kind::Flush, &[Extent { offset: 0, len: 0 }], submitted, DataClass::Random, false);
+        submitted.answer
+    }
+
+    fn record(&mut self, kind: Kind, extents: &[Extent], submitted: Submitted, class: DataClass, fua: bool) {
+        let Some(recorder) = &mut self.recorder else { return };
+        for (n, extent) in extents.iter().enumerate() {
+            recorder.push(&Event {
+                at: submitted.arrival.saturating_sub(self.origin),
+                kind,
+                offset: extent.offset,
+                len: extent.len,
+                class,
+                fua,
+                continues: n + 1 < extents.len(),
+                latency: submitted.done - submitted.arrival,
+                errno: submitted.answer.result.err().map(|errno| errno.raw_os_error() as u16),
+            });
+        }
+    }
+}
+
+/// What Linux reports to a filesystem for a refusal of a drive.
+const fn errno_of(refusal: Refusal) -> Errno {
+    match refusal {
+        Refusal::OutOfRange | Refusal::Misaligned | Refusal::TooManyRanges => Errno::INVAL,
+        Refusal::TrimUnsupported => Errno::OPNOTSUPP,
+        Refusal::ReadOnly | Refusal::ClockEnd => Errno::IO,
+    }
+}

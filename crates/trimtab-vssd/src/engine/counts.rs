@@ -1,0 +1,62 @@
+//! Counters of what was served, second by second, and as their readers see them.
+
+use crate::status::{ByKind, Latencies, Requests, Second};
+use std::collections::VecDeque;
+use trimtab_drive::requests::{Counts, Done};
+
+impl From<&Done> for Requests {
+    fn from(done: &Done) -> Self {
+        Self { count: done.count, bytes: done.bytes, failed: done.failed, latency: Latencies::of(&done.latency) }
+    }
+}
+
+impl From<&Counts> for ByKind {
+    fn from(counts: &Counts) -> Self {
+        Self { read: (&counts.read).into(), write: (&counts.write).into(), trim: (&counts.trim).into(), flush: (&counts.flush).into() }
+    }
+}
+
+/// Seconds that are kept.
+const SECONDS: usize = 120;
+
+/// The last seconds.
+#[derive(Clone, Debug, Default)]
+pub struct Seconds {
+    current: Counts,
+    done: VecDeque<Second>,
+    /// At the last tick: host bytes and medium bytes written, bytes freed.
+    before: ((u64, u64), u64),
+}
+
+impl Seconds {
+    /// The second that is running.
+    pub const fn current(&mut self) -> &mut Counts {
+        &mut self.current
+    }
+
+    /// Ends it; `written` are host and medium bytes written so far, `freed` bytes freed so far.
+    pub fn tick(&mut self, written: (u64, u64), freed: u64) {
+        let ((host_before, medium_before), freed_before) = self.before;
+        let host = written.0.saturating_sub(host_before);
+        let medium = written.1.saturating_sub(medium_before);
+        self.done.push_back(Second {
+            requests: ByKind::from(&self.current),
+            waf: (host > 0).then(|| medium as f64 / host as f64),
+            trim_effective_bytes: freed.saturating_sub(freed_before),
+        });
+        if self.done.len() > SECONDS {
+            self.done.pop_front();
+        }
+        for done in [&mut self.current.read, &mut self.current.write, &mut self.current.trim, &mut self.current.flush] {
+            if done.count > 0 {
+                *done = Done::default();
+            }
+        }
+        self.before = (written, freed);
+    }
+
+    /// Those that have ended, the latest last.
+    pub fn recent(&self) -> Vec<Second> {
+        self.done.iter().cloned().collect()
+    }
+}

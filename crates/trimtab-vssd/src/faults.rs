@@ -1,0 +1,548 @@
+//! Faults, a filter around anything that serves requests: neither that nor the front ends know of them.
+
+mod power;
+mod spec;
+
+pub use spec::{Cut, Fault, GRAMMAR, KEEP_DEFAULT, On, TrimLie, When};
+
+use crate::pace::Speed;
+use crate::request::{Effect, Geometry, Powered, Request, Serve, Served, Stretch};
+use power::Undo;
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use trimtab_drive::Extent;
+use trimtab_drive::ledger::UnitMap;
+use trimtab_drive::rng::{Stream, derive_seed};
+
+/// Whatever serves requests, with faults around it.
+pub struct Faulty {
+    inner: Arc<dyn Powered>,
+    geometry: Geometry,
+    speed: Speed,
+    /// Whether anything has to be looked at; without faults requests go straight to the engine.
+    active: AtomicBool,
+    seed: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    faults: Vec<Armed>,
+    /// Kept if the power may fail.
+    undo: Option<Undo>,
+    /// The power is off: everything fails.
+    off: bool,
+    written: u64,
+    /// Trimmed space that reads as a pattern, in logical blocks.
+    patterned: Option<(u8, UnitMap)>,
+}
+
+/// A fault with what it needs to know.
+struct Armed {
+    fault: Fault,
+    rng: Stream,
+    seed: u64,
+    /// Requests of the right kind so far.
+    seen: u64,
+    /// How often it struck.
+    hits: u64,
+    /// With which request the power fails.
+    cut_at: Option<u64>,
+}
+
+impl Armed {
+    fn new(fault: Fault, seed: u64, index: usize) -> Self {
+        let purpose = format!("fault {index}");
+        let mut rng = Stream::new(seed, &purpose);
+        let cut_at = match fault {
+            Fault::PowerCut { cut: Cut::At(n), .. } => Some(n),
+            Fault::PowerCut { cut: Cut::Within(n), .. } => Some(rng.between(1, n)),
+            _ => None,
+        };
+        Self { fault, rng, seed: derive_seed(seed, &purpose), seen: 0, hits: 0, cut_at }
+    }
+}
+
+/// What the faults have decided for a request.
+#[derive(Default)]
+struct Decision {
+    cut: bool,
+    fail: bool,
+    delay: Duration,
+}
+
+impl Faulty {
+    /// Wraps `faults` around `inner`. `seed` decides everything that is left to chance.
+    pub fn new(inner: Arc<dyn Powered>, faults: &[Fault], seed: u64, speed: Speed) -> Self {
+        let geometry = inner.geometry();
+        let armed: Vec<Armed> = faults.iter().enumerate().map(|(index, fault)| Armed::new(*fault, seed, index)).collect();
+        let may_cut = faults.iter().any(|fault| matches!(fault, Fault::PowerCut { .. }));
+        if may_cut {
+            inner.expect_power_cuts();
+        }
+        let pattern = faults.iter().find_map(|fault| match fault {
+            Fault::Trim(TrimLie::Pattern(byte)) => Some(*byte),
+            _ => None,
+        });
+        let blocks = geometry.size / u64::from(geometry.logical_block);
+        let state = State {
+            faults: armed,
+            undo: may_cut.then(|| Undo::new(geometry.atomic_write)),
+            off: false,
+            written: 0,
+            patterned: pattern.map(|byte| (byte, UnitMap::new(blocks))),
+        };
+        Self { inner, geometry, speed, active: AtomicBool::new(!faults.is_empty()), seed, state: Mutex::new(state) }
+    }
+
+    /// Lets the power be cut also where `--fault power-cut` was not asked for: what was written until now is made durable first, since
+    /// nobody has kept what it replaced; from here on all is known. True if it was so before.
+    fn expect_power_cuts(&self, state: &mut State) -> bool {
+        if state.undo.is_some() {
+            return true;
+        }
+        // Nobody waits for its answer: the power fails next.
+        let _ = self.inner.serve(Request::Flush);
+        self.inner.expect_power_cuts();
+        state.undo = Some(Undo::new(self.geometry.atomic_write));
+        let index = state.faults.len();
+        state.faults.push(Armed::new(Fault::PowerCut { cut: Cut::OnDemand, on: On::Any, keep: KEEP_DEFAULT }, self.seed, index));
+        self.active.store(true, Ordering::Release);
+        false
+    }
+
+    /// What is in force, and how often it struck.
+    pub fn in_words(&self) -> Vec<String> {
+        let state = self.lock();
+        let mut words: Vec<String> = state.faults.iter().map(|armed| format!("{} (struck {} times)", armed.fault, armed.hits)).collect();
+        if state.off {
+            words.push("the power is off".to_owned());
+        }
+        words
+    }
+
+    /// Cuts the power now; gives the number of pages that were lost, and whether it was known what to lose: otherwise all that was written
+    /// before counts as safe.
+    pub fn cut_power(&self) -> Result<(u64, bool), String> {
+        let mut state = self.lock();
+        if state.off {
+            return Err("the power is off already".to_owned());
+        }
+        let known = self.expect_power_cuts(&mut state);
+        let lost = self.cut(&mut state, None).map_err(|errno| format!("the data store failed: {errno}"))?;
+        Ok((lost, known))
+    }
+
+    /// Has the power fail with a random one of the next `n` requests that count; says whether it was known before what would be lost.
+    pub fn cut_power_within(&self, n: u64) -> Result<bool, String> {
+        let mut state = self.lock();
+        if state.off {
+            return Err("the power is off already".to_owned());
+        }
+        let known = self.expect_power_cuts(&mut state);
+        let armed = state.faults.iter_mut().find(|armed| matches!(armed.fault, Fault::PowerCut { .. }));
+        if let Some(armed) = armed {
+            armed.cut_at = Some(armed.seen + armed.rng.between(1, n.max(1)));
+        }
+        Ok(known)
+    }
+
+    /// Turns the power on again; false if it was on. It does not fail again by itself.
+    pub fn restore_power(&self) -> bool {
+        let mut state = self.lock();
+        state.faults.iter_mut().for_each(|armed| armed.cut_at = None);
+        std::mem::take(&mut state.off)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cut(&self, state: &mut State, torn: Option<Extent>) -> Result<u64, Errno> {
+        state.off = true;
+        let lost = self.inner.power_cut();
+        let State { faults, undo, .. } = state;
+        let Some(Armed { fault: Fault::PowerCut { keep, .. }, rng, hits, .. }) =
+            faults.iter_mut().find(|armed| matches!(armed.fault, Fault::PowerCut { .. }))
+        else {
+            return Ok(0);
+        };
+        *hits += 1;
+        undo.as_mut().map_or(Ok(0), |undo| undo.cut(self.inner.store(), &lost, torn, *keep, rng))
+    }
+
+    fn serve_trim(&self, state: &mut State, extents: &[Extent]) -> Served {
+        let lie = state.faults.iter_mut().find_map(|armed| match armed.fault {
+            Fault::Trim(lie) => Some((lie, armed)),
+            _ => None,
+        });
+        let Some((lie, armed)) = lie else { return self.inner.serve(Request::Trim(extents, Effect::Usual)) };
+        armed.hits += 1;
+        match lie {
+            TrimLie::Ignore => self.inner.serve(Request::Trim(extents, Effect::Nothing)),
+            TrimLie::Half(share) => {
+                let (obeyed, ignored): (Vec<Extent>, Vec<Extent>) = extents.iter().partition(|_| armed.rng.chance(share));
+                let mut served = Served { result: Ok(()), due: None };
+                if !ignored.is_empty() {
+                    served = self.inner.serve(Request::Trim(&ignored, Effect::Nothing));
+                }
+                if !obeyed.is_empty() {
+                    let other = self.inner.serve(Request::Trim(&obeyed, Effect::Usual));
+                    served = Served { result: served.result.and(other.result), due: served.due.max(other.due) };
+                }
+                served
+            }
+            TrimLie::Stale => self.inner.serve(Request::Trim(extents, Effect::DataStay)),
+            TrimLie::Pattern(_) => {
+                let served = self.inner.serve(Request::Trim(extents, Effect::Usual));
+                if let (Ok(()), Some((_, map))) = (served.result, &mut state.patterned) {
+                    for extent in extents {
+                        map.insert(blocks_of(*extent, self.geometry.logical_block));
+                    }
+                }
+                served
+            }
+        }
+    }
+
+    fn serve_with_faults(&self, request: Request<'_>) -> Served {
+        let (kind, extent) = describe(&request);
+        let mut state = self.lock();
+        if state.off {
+            return Served::refused(Errno::IO);
+        }
+        let decision = state.decide(kind, extent);
+        if decision.fail {
+            return self.delayed(Served::refused(Errno::IO), decision.delay);
+        }
+        // A write is torn by the cut; anything else does not happen any more.
+        if decision.cut && kind != On::Write {
+            let _ = self.cut(&mut state, None);
+            return Served::refused(Errno::IO);
+        }
+        let served = match request {
+            Request::Read { offset, into } => {
+                let served = self.inner.serve(Request::Read { offset, into: &mut *into });
+                state.lay_pattern_over(offset, into, self.geometry.logical_block);
+                served
+            }
+            Request::Trim(extents, Effect::Usual) => self.serve_trim(&mut state, extents),
+            // A fault further out has decided.
+            Request::Trim(..) => self.inner.serve(request),
+            Request::Flush => match state.ignored_flush() {
+                true => Served { result: Ok(()), due: None },
+                false => {
+                    let served = self.inner.serve(Request::Flush);
+                    if let (Ok(()), Some(undo)) = (served.result, &mut state.undo) {
+                        undo.flushed();
+                    }
+                    served
+                }
+            },
+            Request::Write { .. } | Request::Zero { .. } => self.serve_write(&mut state, request, extent),
+        };
+        if decision.cut {
+            let _ = self.cut(&mut state, Some(extent));
+            return Served::refused(Errno::IO);
+        }
+        drop(state);
+        self.delayed(served, decision.delay)
+    }
+
+    fn serve_write(&self, state: &mut State, request: Request<'_>, extent: Extent) -> Served {
+        let is_data = matches!(request, Request::Write { .. });
+        if let (true, Some(undo)) = (is_data, &mut state.undo)
+            && let Err(errno) = undo.before_write(self.inner.store(), extent)
+        {
+            return Served::refused(errno);
+        }
+        let request = match request {
+            Request::Write { offset, data, fua: true } if state.ignored_flush() => Request::Write { offset, data, fua: false },
+            request => request,
+        };
+        let served = self.inner.serve(request);
+        if served.result.is_ok() {
+            state.written += extent.len;
+            if let (true, Some(undo)) = (is_data, &mut state.undo) {
+                undo.wrote(extent, served.due);
+            }
+            if let Some((_, map)) = &mut state.patterned {
+                map.remove(blocks_of(extent, self.geometry.logical_block));
+            }
+        }
+        served
+    }
+
+    fn delayed(&self, served: Served, delay: Duration) -> Served {
+        if delay.is_zero() {
+            return served;
+        }
+        let delay = match self.speed {
+            Speed::Times(factor) => delay.div_f64(factor),
+            Speed::Unpaced => delay,
+        };
+        let now = Instant::now();
+        Served { due: Some(served.due.map_or(now, |due| due.max(now)) + delay), ..served }
+    }
+}
+
+impl State {
+    /// Asks every fault about a request.
+    fn decide(&mut self, kind: On, extent: Extent) -> Decision {
+        let mut decision = Decision::default();
+        let written = self.written;
+        for armed in &mut self.faults {
+            let struck = match armed.fault {
+                Fault::PowerCut { on, .. } if on.includes(kind) => {
+                    armed.seen += 1;
+                    // Counted as a hit when it is carried out.
+                    decision.cut |= armed.cut_at == Some(armed.seen);
+                    false
+                }
+                Fault::Error { on, when, after } if on.includes(kind) => {
+                    let hit = match when {
+                        When::Chance(p) => armed.rng.chance(p),
+                        When::Range(range) => extent.offset < range.offset + range.len && range.offset < extent.offset + extent.len,
+                    };
+                    armed.seen += u64::from(hit);
+                    let fail = hit && armed.seen > after;
+                    decision.fail |= fail;
+                    fail
+                }
+                Fault::Latency { on, chance, add } if on.includes(kind) => {
+                    let hit = armed.rng.chance(chance);
+                    if hit {
+                        decision.delay += add;
+                    }
+                    hit
+                }
+                Fault::WornOut { share, block } if kind == On::Write => {
+                    let worn = |index: u64| Stream::new(armed.seed ^ index, "worn-out").chance(share);
+                    let fail = (extent.offset / block..(extent.offset + extent.len).div_ceil(block)).any(worn);
+                    decision.fail |= fail;
+                    fail
+                }
+                Fault::ReadOnly { after } if matches!(kind, On::Write | On::Trim) => {
+                    decision.fail |= written >= after;
+                    written >= after
+                }
+                _ => false,
+            };
+            armed.hits += u64::from(struck);
+        }
+        decision
+    }
+
+    /// True if a flush is not to be carried out; counts it.
+    fn ignored_flush(&mut self) -> bool {
+        let Some(armed) = self.faults.iter_mut().find(|armed| armed.fault == Fault::IgnoreFlush) else { return false };
+        armed.hits += 1;
+        true
+    }
+
+    fn lay_pattern_over(&self, offset: u64, data: &mut [u8], logical_block: u32) {
+        let Some((byte, map)) = &self.patterned else { return };
+        for (block, bytes) in (offset / u64::from(logical_block)..).zip(data.chunks_mut(logical_block as usize)) {
+            if map.contains(block) {
+                bytes.fill(*byte);
+            }
+        }
+    }
+}
+
+impl Serve for Faulty {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn stretches(&self, extent: Extent, most: usize) -> Result<Vec<Stretch>, Errno> {
+        let state = self.lock();
+        if state.off {
+            return Err(Errno::IO);
+        }
+        let mut found = self.inner.stretches(extent, most)?;
+        if state.patterned.is_some() {
+            // Trimmed space reads as something else.
+            found.iter_mut().for_each(|stretch| stretch.zeros = false);
+        }
+        Ok(found)
+    }
+
+    fn serve(&self, request: Request<'_>) -> Served {
+        if self.active.load(Ordering::Acquire) { self.serve_with_faults(request) } else { self.inner.serve(request) }
+    }
+}
+
+/// The kind of a request, and the range that it spans.
+fn describe(request: &Request<'_>) -> (On, Extent) {
+    match request {
+        Request::Read { offset, into } => (On::Read, Extent { offset: *offset, len: into.len() as u64 }),
+        Request::Write { offset, data, .. } => (On::Write, Extent { offset: *offset, len: data.len() as u64 }),
+        Request::Zero { extent, .. } => (On::Write, *extent),
+        Request::Trim(extents, _) => {
+            let offset = extents.iter().map(|extent| extent.offset).min().unwrap_or(0);
+            let end = extents.iter().map(|extent| extent.offset.saturating_add(extent.len)).max().unwrap_or(0);
+            (On::Trim, Extent { offset, len: end - offset })
+        }
+        Request::Flush => (On::Flush, Extent { offset: 0, len: 0 }),
+    }
+}
+
+fn blocks_of(extent: Extent, logical_block: u32) -> std::ops::Range<u64> {
+    let block = u64::from(logical_block);
+    extent.offset / block..(extent.offset + extent.len).div_ceil(block)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::model;
+    use crate::engine::Engine;
+    use crate::engine::Settings;
+    use crate::persist;
+
+    const SIZE: u64 = 512 << 20;
+
+    /// A small drive with these faults, without a front end.
+    fn drive(faults: &[&str]) -> (Arc<Engine>, Faulty) {
+        let spec = crate::drives::load("ocz-vertex-le-100gb").unwrap().spec;
+        let spec = model::sized(spec, Some(trimtab_drive::units::Bytes(SIZE))).unwrap();
+        let settings = Settings::of(&spec, Speed::Unpaced);
+        let engine = Arc::new(Engine::new(persist::in_memory(&spec, &settings, 1).unwrap(), settings, None));
+        let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
+        let faulty = Faulty::new(engine.clone(), &faults, 7, Speed::Unpaced);
+        (engine, faulty)
+    }
+
+    fn write(drive: &Faulty, offset: u64, byte: u8) -> Result<(), Errno> {
+        drive.serve(Request::Write { offset, data: &[byte; 4096], fua: false }).result
+    }
+
+    fn read(drive: &Faulty, offset: u64) -> Result<u8, Errno> {
+        let mut data = [0xEE; 4096];
+        drive.serve(Request::Read { offset, into: &mut data }).result?;
+        assert!(data.iter().all(|byte| *byte == data[0]));
+        Ok(data[0])
+    }
+
+    fn trim(drive: &Faulty, offset: u64) {
+        drive.serve(Request::Trim(&[Extent { offset, len: 4096 }], Effect::Usual)).result.unwrap();
+    }
+
+    #[test]
+    fn errors_strike_where_and_as_often_as_asked() {
+        let (_, faulty) = drive(&["write-error:range=8192+4096,after=1", "read-error:p=1"]);
+        assert_eq!(write(&faulty, 4096, 1), Ok(()));
+        assert_eq!(write(&faulty, 8192, 1), Ok(()), "the first one succeeds");
+        assert_eq!(write(&faulty, 8192, 1), Err(Errno::IO));
+        assert_eq!(write(&faulty, 12_288, 1), Ok(()), "the range ends before this");
+        assert_eq!(read(&faulty, 0), Err(Errno::IO));
+        let (_, faulty) = drive(&["write-error:p=0.25"]);
+        let failed = (0..4000).filter(|n| write(&faulty, n * 4096, 1).is_err()).count();
+        assert!((850..1150).contains(&failed), "{failed} of 4000");
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_faults() {
+        let failures = || {
+            let (_, faulty) = drive(&["write-error:p=0.1", "worn-out:share=0.1,block=64KiB"]);
+            (0..500).map(|n| write(&faulty, n * 4096, 1).is_err()).collect::<Vec<_>>()
+        };
+        assert_eq!(failures(), failures());
+    }
+
+    #[test]
+    fn each_lie_about_trim_is_told_in_its_way() {
+        for (fault, expected, mapped) in [
+            ("trim:ignore", 5, 4096),
+            ("trim:half=0", 5, 4096),
+            ("trim:half=1", 0, 0),
+            ("trim:stale", 5, 0),
+            ("trim:pattern=0xA5", 0xA5, 0),
+        ] {
+            let (engine, faulty) = drive(&[fault]);
+            write(&faulty, 4096, 5).unwrap();
+            trim(&faulty, 4096);
+            assert_eq!(read(&faulty, 4096), Ok(expected), "{fault}");
+            let snapshot = engine.snapshot();
+            assert_eq!(snapshot.mapped_bytes, mapped, "{fault}");
+            assert_eq!(snapshot.discards.ranges.asked.bytes.0, 4096, "{fault}");
+            assert_eq!(snapshot.discards.ignored.bytes.0, mapped, "{fault}");
+            write(&faulty, 4096, 6).unwrap();
+            assert_eq!(read(&faulty, 4096), Ok(6), "{fault}: written again");
+        }
+    }
+
+    #[test]
+    fn worn_out_blocks_stay_so_and_end_of_life_is_final() {
+        let (_, faulty) = drive(&["worn-out:share=0.5,block=64KiB"]);
+        let fails = |block: u64| write(&faulty, block * 65_536, 1).is_err();
+        let first: Vec<bool> = (0..200).map(fails).collect();
+        assert_eq!(first, (0..200).map(fails).collect::<Vec<_>>());
+        assert!((60..140).contains(&first.iter().filter(|failed| **failed).count()));
+        let (_, faulty) = drive(&["read-only:after=8192"]);
+        let results: Vec<bool> = (0..4).map(|n| write(&faulty, n * 4096, 3).is_ok()).collect();
+        assert_eq!(results, [true, true, false, false]);
+        assert_eq!(read(&faulty, 4096), Ok(3), "what was written can be read");
+    }
+
+    #[test]
+    fn a_power_cut_loses_the_cache_and_a_flush_saves_it() {
+        for (more, flush, kept) in [(None, true, true), (None, false, false), (Some("flush:ignore"), true, false)] {
+            let mut faults = vec!["power-cut:keep=0"];
+            faults.extend(more);
+            let (_, faulty) = drive(&faults);
+            write(&faulty, 4096, 9).unwrap();
+            if flush {
+                faulty.serve(Request::Flush).result.unwrap();
+            }
+            faulty.cut_power().unwrap();
+            assert_eq!(read(&faulty, 4096), Err(Errno::IO), "the power is off");
+            assert!(faulty.restore_power());
+            assert_eq!(read(&faulty, 4096), Ok(if kept { 9 } else { 0 }), "{more:?} flush {flush}");
+        }
+    }
+
+    #[test]
+    fn the_power_can_be_cut_on_a_drive_that_nobody_prepared_for_it() {
+        let (_, faulty) = drive(&[]);
+        write(&faulty, 4096, 9).unwrap();
+        assert_eq!(faulty.cut_power(), Ok((0, false)), "what was replaced before is not known: nothing of it is lost");
+        assert_eq!(read(&faulty, 4096), Err(Errno::IO), "the power is off");
+        assert!(faulty.cut_power().is_err() && faulty.cut_power_within(1).is_err(), "once");
+        assert!(faulty.restore_power());
+        assert_eq!(read(&faulty, 4096), Ok(9));
+        // From then on it is known: of many unflushed writes some are lost, and none that was flushed.
+        write(&faulty, 8192, 7).unwrap();
+        faulty.serve(Request::Flush).result.unwrap();
+        (0..200).for_each(|n| write(&faulty, (16 + n) * 4096, 8).unwrap());
+        let (lost, known) = faulty.cut_power().unwrap();
+        assert!(lost > 0 && known, "{lost}");
+        faulty.restore_power();
+        assert_eq!(read(&faulty, 8192), Ok(7));
+        assert_eq!((0..200).filter(|n| read(&faulty, (16 + n) * 4096) == Ok(0)).count() as u64, lost);
+        // With one of the next requests, whenever that is asked for.
+        let (_, faulty) = drive(&[]);
+        assert_eq!(faulty.cut_power_within(3), Ok(false));
+        assert!((0..3).any(|n| write(&faulty, n * 4096, 1).is_err()));
+    }
+
+    #[test]
+    fn the_power_fails_with_the_request_that_was_named() {
+        let (_, faulty) = drive(&["power-cut:at=3,on=write"]);
+        assert_eq!((write(&faulty, 0, 1), write(&faulty, 4096, 1)), (Ok(()), Ok(())));
+        assert_eq!(read(&faulty, 0), Ok(1), "reads do not count here");
+        assert_eq!(write(&faulty, 8192, 1), Err(Errno::IO));
+        assert_eq!(faulty.serve(Request::Flush).result, Err(Errno::IO));
+    }
+
+    #[test]
+    fn a_latency_spike_delays_the_answer() {
+        let (_, faulty) = drive(&["latency:p=1,add=1h,on=write"]);
+        let before = Instant::now();
+        let written = faulty.serve(Request::Write { offset: 0, data: &[1; 4096], fua: false });
+        assert!(written.due.is_some_and(|due| due >= before + Duration::from_secs(3600)));
+        assert_eq!(faulty.serve(Request::Flush).due, None);
+    }
+}

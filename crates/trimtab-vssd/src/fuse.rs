@@ -1,0 +1,44 @@
+//! The front end that the kernel's loop driver stands on: one file, served over FUSE.
+//!
+//! The file is opened for direct I/O, so nothing is cached between the loop device and the engine: a flush of the
+//! device reaches the drive with everything before it, and the drive sees exactly the requests of the block layer.
+
+mod file;
+
+use crate::pace::Pacer;
+use crate::request::Serve;
+use file::OneFile;
+use fuser::{Config, MountOption};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The kernel's own limit for one FUSE request (`fs.fuse.max_pages_limit`, 256 pages) unless raised.
+pub const MAX_REQUEST_BYTES: u32 = 1 << 20;
+
+/// A mounted filesystem. It stays mounted when this is dropped.
+pub struct Mounted(fuser::BackgroundSession);
+
+impl Mounted {
+    /// Whether it was unmounted and nobody holds it open any more.
+    pub fn is_finished(&self) -> bool {
+        self.0.guard.is_finished()
+    }
+}
+
+/// Mounts a filesystem of one file `name`, which is `drive`, on the directory `mountpoint`, and serves it until it is unmounted.
+pub fn mount(drive: Arc<dyn Serve>, pacer: &Arc<Pacer>, name: &str, mountpoint: &Path) -> io::Result<Mounted> {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName("trimtab".into()),
+        MountOption::Subtype("trimtab".into()),
+        MountOption::NoSuid,
+        MountOption::NoDev,
+        MountOption::NoExec,
+        MountOption::NoAtime,
+    ];
+    config.n_threads = Some(std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)));
+    config.clone_fd = true;
+    let file = OneFile::new(drive, Arc::clone(pacer), name);
+    Ok(Mounted(fuser::Session::new(file, mountpoint, &config)?.spawn()?))
+}

@@ -1,0 +1,283 @@
+//! The front end for emulators and NBD clients: NBD on a Unix socket.
+//!
+//! Fixed newstyle negotiation, simple and structured replies, `base:allocation`, as in the NBD project's `proto.md`; one export, the default
+//! one. Requests of a connection are served as they come and answered as they become due, in any order. Memory for answers is bounded
+//! ([`Room`]), whatever clients do.
+
+mod negotiation;
+mod replies;
+mod room;
+mod wire;
+
+use crate::pace::Pacer;
+use crate::request::{Effect, Geometry, Request, Serve, Served};
+use crate::seldom::Seldom;
+use trimtab_linux::sys::beneath::{Dir, Identity};
+use anyhow::Context as _;
+use negotiation::Agreed;
+use replies::Replies;
+use room::Room;
+use rustix::fs::{FileType, Mode, Stat};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::ffi::OsString;
+use std::io::{self, BufReader, Read};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use trimtab_drive::Extent;
+use wire::{Chunk, Command, Header};
+
+/// The longest read or write.
+const REQUEST_BYTES_MAX: u32 = 32 << 20;
+/// Requests of one connection that may wait for their answers.
+const IN_FLIGHT_MAX: u32 = 1024;
+/// Clients at a time.
+const CLIENTS_MAX: u32 = 64;
+/// What is kept of the memory for a long write once that is done.
+const BUFFER_KEPT: usize = 1 << 20;
+/// Descriptors in one answer of what is allocated; the client asks again for the rest.
+const DESCRIPTORS_MAX: usize = 4096;
+
+/// Listens on a Unix socket and serves whoever connects.
+pub struct NbdFront {
+    directory: Dir,
+    name: OsString,
+    /// The socket, whatever has its name by now.
+    socket: Identity,
+}
+
+impl NbdFront {
+    /// Starts to listen on `path`. A socket that nobody listens on any more is replaced; anything else there is refused.
+    pub fn start(path: &Path, drive: Arc<dyn Serve>, pacer: Arc<Pacer>) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let (directory, name) = Dir::of_file(path).with_context(|| format!("cannot listen on {shown}"))?;
+        if let Some(old) = directory.look(&name).with_context(|| format!("cannot look at {shown}"))? {
+            anyhow::ensure!(is_socket(&old), "{shown} exists and is not a socket");
+            anyhow::ensure!(ours(&old), "{shown} is another user's socket");
+            anyhow::ensure!(UnixStream::connect(directory.reach(&name)).is_err(), "another server listens on {shown}");
+            directory
+                .remove_file_of(&name, Identity::from(&old))
+                .map(drop)
+                .with_context(|| format!("cannot replace the old socket {shown}"))?;
+        }
+        let listener = listen_privately(&directory.reach(&name)).with_context(|| format!("cannot listen on {shown}"))?;
+        let made = directory.look(&name).ok().flatten().filter(|made| is_socket(made) && ours(made));
+        let socket = Identity::from(&made.with_context(|| format!("{shown} was taken away as soon as it was there"))?);
+        let (room, log, clients) = (Arc::new(Room::new()), Arc::new(Seldom::default()), Arc::new(AtomicU32::new(0)));
+        std::thread::Builder::new().name("nbd".into()).spawn(move || {
+            for client in listener.incoming() {
+                let Ok(client) = client else {
+                    // Out of descriptors, for instance, which does not change by asking at once again.
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                    continue;
+                };
+                let Some(seat) = Seat::take(&clients) else {
+                    log.say("an NBD client was turned away: there are as many as may be");
+                    continue;
+                };
+                let connection = Connection { drive: Arc::clone(&drive), pacer: Arc::clone(&pacer), room: Arc::clone(&room) };
+                let log = Arc::clone(&log);
+                let _ = std::thread::Builder::new().name("nbd-client".into()).spawn(move || {
+                    if let Err(error) = connection.run(client)
+                        && error.kind() != io::ErrorKind::UnexpectedEof
+                    {
+                        log.say(&format!("an NBD client was cut off: {error}"));
+                    }
+                    drop(seat);
+                });
+            }
+        })?;
+        Ok(Self { directory, name, socket })
+    }
+
+    /// What it listens on, whatever its name is by now.
+    pub const fn socket(&self) -> Identity {
+        self.socket
+    }
+}
+
+impl Drop for NbdFront {
+    fn drop(&mut self) {
+        // What stands there by now may be another's.
+        let _ = self.directory.remove_file_of(&self.name, self.socket);
+    }
+}
+
+fn ours(stat: &Stat) -> bool {
+    stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
+fn is_socket(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Socket
+}
+
+/// Removes the socket of a server that is gone: the one that it had `made`, or, if it did not live to say, one of this user's there that nobody
+/// listens on. Anything else stays.
+pub fn remove_left(path: &Path, made: Option<Identity>) -> io::Result<()> {
+    let (directory, name) = match Dir::of_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let Some(found) = directory.look(&name)?.filter(|found| is_socket(found) && ours(found)) else { return Ok(()) };
+    let identity = Identity::from(&found);
+    if made.is_none_or(|made| made == identity) && UnixStream::connect(directory.reach(&name)).is_err() {
+        // What has taken its place meanwhile stays.
+        let _ = directory.remove_file_of(&name, identity)?;
+    }
+    Ok(())
+}
+
+/// Listens on a socket that nobody but its owner may connect to, from the moment on that it is there.
+pub fn listen_privately(path: &Path) -> io::Result<UnixListener> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Linux makes the name with the mode that the socket has when it is bound.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, 128)?;
+    Ok(UnixListener::from(socket))
+}
+
+/// One of the places for clients.
+struct Seat(Arc<AtomicU32>);
+
+impl Seat {
+    fn take(clients: &Arc<AtomicU32>) -> Option<Self> {
+        if clients.fetch_add(1, Ordering::Relaxed) < CLIENTS_MAX {
+            return Some(Self(Arc::clone(clients)));
+        }
+        clients.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+struct Connection {
+    drive: Arc<dyn Serve>,
+    pacer: Arc<Pacer>,
+    room: Arc<Room>,
+}
+
+impl Connection {
+    fn run(self, client: UnixStream) -> io::Result<()> {
+        let geometry = self.drive.geometry();
+        let mut input = BufReader::with_capacity(64 << 10, client.try_clone()?);
+        let Some(agreed) = negotiation::negotiate(&mut input, &mut &client, &geometry)? else { return Ok(()) };
+        let replies = Replies::start(client, Arc::clone(&self.room))?;
+        let result = self.serve_requests(&mut input, &geometry, agreed, &replies);
+        replies.wait_for(0);
+        result
+    }
+
+    fn serve_requests(&self, input: &mut impl Read, geometry: &Geometry, agreed: Agreed, replies: &Arc<Replies>) -> io::Result<()> {
+        let mut buffer = Vec::new();
+        loop {
+            let header = Header::read(input)?;
+            buffer.clear();
+            buffer.shrink_to(BUFFER_KEPT);
+            if header.command == Some(Command::Write) {
+                if header.len > REQUEST_BYTES_MAX {
+                    // The data that follow would be taken for requests.
+                    let what = format!("it wrote {} bytes in one request", header.len);
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
+                // Grows with what has come, not with what was announced.
+                if input.take(header.len.into()).read_to_end(&mut buffer)? < header.len as usize {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            if header.command == Some(Command::Disconnect) {
+                return Ok(());
+            }
+            replies.begin(IN_FLIGHT_MAX, answer_bytes(&header))?;
+            let (served, chunk, data) = self.serve(&header, geometry, agreed, &buffer);
+            let reply = match (served.result, chunk) {
+                (Ok(()), Some(chunk)) => wire::structured_reply(header.cookie, chunk, data.len()),
+                (Err(errno), Some(_)) => wire::structured_reply(header.cookie, Chunk::Error(errno), 0),
+                (result, None) => wire::simple_reply(header.cookie, result).to_vec(),
+            };
+            let data = if served.result.is_ok() { data } else { Vec::new() };
+            let (replies, room) = (Arc::clone(replies), answer_bytes(&header));
+            self.pacer.at(served.due, move || replies.end(reply, data, room));
+        }
+    }
+
+    /// Does one request; gives how it ended, the chunk to answer in (`None`: a simple answer), and the data of the answer.
+    fn serve(&self, header: &Header, geometry: &Geometry, agreed: Agreed, written: &[u8]) -> (Served, Option<Chunk>, Vec<u8>) {
+        let extent = Extent { offset: header.offset, len: header.len.into() };
+        let chunk = match header.command {
+            Some(Command::Read) if agreed.structured => Some(Chunk::Data { offset: header.offset }),
+            Some(Command::BlockStatus) if agreed.structured => Some(Chunk::Status { context: negotiation::ALLOCATION_ID }),
+            _ => None,
+        };
+        if let Err(errno) = check(header, geometry) {
+            return (Served::refused(errno), chunk, Vec::new());
+        }
+        let fua = header.fua;
+        let served = match header.command {
+            Some(Command::Read) => {
+                let mut data = vec![0; header.len as usize];
+                let served = self.drive.serve(Request::Read { offset: extent.offset, into: &mut data });
+                return (served, chunk, data);
+            }
+            Some(Command::BlockStatus) if agreed.allocation => {
+                let described = self.drive.stretches(extent, if header.one { 1 } else { DESCRIPTORS_MAX });
+                let served = Served { result: described.as_ref().map(|_| ()).map_err(|errno| *errno), due: None };
+                return (served, chunk, described.map(|all| all.iter().flat_map(descriptor).collect()).unwrap_or_default());
+            }
+            Some(Command::Write) => self.drive.serve(Request::Write { offset: extent.offset, data: written, fua }),
+            Some(Command::Trim) if geometry.discard_granularity > 0 => self.trim(extent, fua),
+            Some(Command::WriteZeroes) => self.drive.serve(Request::Zero { extent, may_unmap: !header.no_hole, fua }),
+            Some(Command::Flush) => self.drive.serve(Request::Flush),
+            _ => Served::refused(Errno::INVAL),
+        };
+        (served, chunk, Vec::new())
+    }
+
+    fn trim(&self, extent: Extent, fua: bool) -> Served {
+        let trimmed = self.drive.serve(Request::Trim(&[extent], Effect::Usual));
+        if !fua || trimmed.result.is_err() {
+            return trimmed;
+        }
+        let flushed = self.drive.serve(Request::Flush);
+        Served { due: trimmed.due.max(flushed.due), ..flushed }
+    }
+}
+
+/// What the protocol refuses before any drive is asked, with its error for it.
+fn check(header: &Header, geometry: &Geometry) -> Result<(), Errno> {
+    let beyond = header.offset.checked_add(header.len.into()).is_none_or(|end| end > geometry.size);
+    match header.command {
+        _ if header.strange => Err(Errno::INVAL),
+        Some(Command::Read) if header.len > REQUEST_BYTES_MAX => Err(Errno::INVAL),
+        Some(Command::Write | Command::WriteZeroes) if beyond => Err(Errno::NOSPC),
+        Some(Command::Read | Command::Trim | Command::BlockStatus) if beyond => Err(Errno::INVAL),
+        _ => Ok(()),
+    }
+}
+
+/// The memory that the answer needs.
+fn answer_bytes(header: &Header) -> u32 {
+    match header.command {
+        Some(Command::Read) if header.len <= REQUEST_BYTES_MAX => header.len,
+        Some(Command::BlockStatus) => 8 * DESCRIPTORS_MAX as u32,
+        _ => 0,
+    }
+}
+
+/// A stretch as `base:allocation` says it: its length, and whether it is a hole (1) and zero (2).
+fn descriptor(stretch: &crate::request::Stretch) -> [u8; 8] {
+    const HOLE: u32 = 1;
+    const ZERO: u32 = 2;
+    let flags = if stretch.mapped { 0 } else { HOLE } | if stretch.zeros { ZERO } else { 0 };
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&u32::try_from(stretch.len).unwrap_or(u32::MAX).to_be_bytes());
+    bytes[4..].copy_from_slice(&flags.to_be_bytes());
+    bytes
+}

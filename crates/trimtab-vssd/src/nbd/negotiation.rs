@@ -1,0 +1,260 @@
+//! The handshake: what the client may have, and what it is told about it.
+
+use super::REQUEST_BYTES_MAX;
+use super::wire::read_array;
+use crate::request::Geometry;
+use std::io::{self, Read, Write};
+
+const OPTION_MAGIC: u64 = 0x4948_4156_454F_5054;
+const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+/// `NBD_FLAG_FIXED_NEWSTYLE`, `NBD_FLAG_NO_ZEROES`
+const HANDSHAKE_FLAGS: u16 = 1 | 2;
+const CLIENT_NO_ZEROES: u32 = 2;
+
+const OPT_EXPORT_NAME: u32 = 1;
+const OPT_ABORT: u32 = 2;
+const OPT_LIST: u32 = 3;
+const OPT_INFO: u32 = 6;
+const OPT_GO: u32 = 7;
+const OPT_STRUCTURED_REPLY: u32 = 8;
+const OPT_LIST_META_CONTEXT: u32 = 9;
+const OPT_SET_META_CONTEXT: u32 = 10;
+
+const REP_ACK: u32 = 1;
+const REP_SERVER: u32 = 2;
+const REP_INFO: u32 = 3;
+const REP_META_CONTEXT: u32 = 4;
+const REP_ERR_UNSUP: u32 = (1 << 31) + 1;
+const REP_ERR_INVALID: u32 = (1 << 31) + 3;
+const REP_ERR_UNKNOWN: u32 = (1 << 31) + 6;
+
+const INFO_EXPORT: u16 = 0;
+const INFO_BLOCK_SIZE: u16 = 3;
+
+/// The one metadata context there is: which blocks are allocated, and which read as zeros.
+const ALLOCATION: &[u8] = b"base:allocation";
+/// Its number, as this server gives it.
+pub const ALLOCATION_ID: u32 = 1;
+
+/// What the client has agreed to besides the least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Agreed {
+    /// Reads are answered in chunks.
+    pub structured: bool,
+    /// It may ask what is allocated.
+    pub allocation: bool,
+}
+
+/// The longest option that is listened to.
+const OPTION_BYTES_MAX: u32 = 64 << 10;
+
+/// Negotiates; `None` if the client has said goodbye.
+pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geometry) -> io::Result<Option<Agreed>> {
+    let mut greeting = b"NBDMAGIC".to_vec();
+    greeting.extend(OPTION_MAGIC.to_be_bytes());
+    greeting.extend(HANDSHAKE_FLAGS.to_be_bytes());
+    output.write_all(&greeting)?;
+    let client_flags = u32::from_be_bytes(read_array(input)?);
+    if client_flags & !u32::from(HANDSHAKE_FLAGS) != 0 {
+        return Err(bad(format!("it set unknown flags {client_flags:#x}")));
+    }
+    let mut agreed = Agreed::default();
+    loop {
+        let magic = u64::from_be_bytes(read_array(input)?);
+        if magic != OPTION_MAGIC {
+            return Err(bad(format!("it sent {magic:#018x} instead of an option")));
+        }
+        let option = u32::from_be_bytes(read_array(input)?);
+        let len = u32::from_be_bytes(read_array(input)?);
+        if len > OPTION_BYTES_MAX {
+            return Err(bad(format!("it sent an option of {len} bytes")));
+        }
+        let mut data = vec![0; len as usize];
+        input.read_exact(&mut data)?;
+        match option {
+            OPT_EXPORT_NAME if data.is_empty() => {
+                let mut answer = geometry.size.to_be_bytes().to_vec();
+                answer.extend(transmission_flags(geometry, agreed).to_be_bytes());
+                if client_flags & CLIENT_NO_ZEROES == 0 {
+                    answer.extend([0; 124]);
+                }
+                output.write_all(&answer)?;
+                return Ok(Some(agreed));
+            }
+            // There is no way to refuse in this option but to hang up.
+            OPT_EXPORT_NAME => return Err(bad("it asked for an export by name, and there is only the default one".to_owned())),
+            OPT_ABORT => {
+                reply(output, option, REP_ACK, &[])?;
+                return Ok(None);
+            }
+            OPT_LIST if data.is_empty() => {
+                reply(output, option, REP_SERVER, &0_u32.to_be_bytes())?;
+                reply(output, option, REP_ACK, &[])?;
+            }
+            OPT_LIST => reply(output, option, REP_ERR_INVALID, b"NBD_OPT_LIST takes no data")?,
+            OPT_INFO | OPT_GO => match data.first_chunk::<4>().map(|len| u32::from_be_bytes(*len)) {
+                Some(0) => {
+                    describe(output, option, geometry, agreed)?;
+                    if option == OPT_GO {
+                        return Ok(Some(agreed));
+                    }
+                }
+                Some(_) => reply(output, option, REP_ERR_UNKNOWN, b"there is only the default export")?,
+                None => reply(output, option, REP_ERR_INVALID, b"the option is too short")?,
+            },
+            OPT_STRUCTURED_REPLY if data.is_empty() => {
+                agreed.structured = true;
+                reply(output, option, REP_ACK, &[])?;
+            }
+            OPT_STRUCTURED_REPLY => reply(output, option, REP_ERR_INVALID, b"NBD_OPT_STRUCTURED_REPLY takes no data")?,
+            OPT_LIST_META_CONTEXT | OPT_SET_META_CONTEXT => {
+                let allocation = contexts(output, option, &data, agreed.structured)?;
+                if option == OPT_SET_META_CONTEXT {
+                    agreed.allocation = allocation;
+                }
+            }
+            _ => reply(output, option, REP_ERR_UNSUP, b"")?,
+        }
+    }
+}
+
+/// Answers which metadata contexts there are, or which were chosen; true if that of allocation is among them.
+fn contexts(output: &mut impl Write, option: u32, data: &[u8], structured: bool) -> io::Result<bool> {
+    let refusal = match queries(data) {
+        _ if !structured => Some((REP_ERR_INVALID, &b"metadata contexts need structured replies"[..])),
+        None => Some((REP_ERR_INVALID, &b"the option is malformed"[..])),
+        Some((name, _)) if !name.is_empty() => Some((REP_ERR_UNKNOWN, &b"there is only the default export"[..])),
+        Some(_) => None,
+    };
+    if let Some((kind, why)) = refusal {
+        reply(output, option, kind, why)?;
+        return Ok(false);
+    }
+    let (_, queries) = queries(data).unwrap_or_default();
+    let list = option == OPT_LIST_META_CONTEXT;
+    // To list, no query means all, and "base:" all of that namespace; to set, only the full name means anything.
+    let meant = list && queries.is_empty() || queries.iter().any(|query| *query == ALLOCATION || list && *query == b"base:");
+    if meant {
+        let id = if list { 0 } else { ALLOCATION_ID };
+        reply(output, option, REP_META_CONTEXT, &[&id.to_be_bytes(), ALLOCATION].concat())?;
+    }
+    reply(output, option, REP_ACK, &[])?;
+    Ok(meant)
+}
+
+/// The name of the export and the queries in the data of an option; `None` if they are not all there, or more is.
+fn queries(mut rest: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
+    fn number(rest: &mut &[u8]) -> Option<usize> {
+        let (number, after) = rest.split_first_chunk::<4>()?;
+        *rest = after;
+        Some(u32::from_be_bytes(*number) as usize)
+    }
+    fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+        let len = number(rest)?;
+        let (text, after) = rest.split_at_checked(len)?;
+        *rest = after;
+        Some(text)
+    }
+    let name = text(&mut rest)?;
+    let count = number(&mut rest)?;
+    // As many as the option has bytes for: the number itself is the client's word.
+    let queries = (0..count).map_while(|_| text(&mut rest)).collect::<Vec<_>>();
+    (queries.len() == count && rest.is_empty()).then_some((name, queries))
+}
+
+fn describe(output: &mut impl Write, option: u32, geometry: &Geometry, agreed: Agreed) -> io::Result<()> {
+    let mut export = INFO_EXPORT.to_be_bytes().to_vec();
+    export.extend(geometry.size.to_be_bytes());
+    export.extend(transmission_flags(geometry, agreed).to_be_bytes());
+    reply(output, option, REP_INFO, &export)?;
+    let mut blocks = INFO_BLOCK_SIZE.to_be_bytes().to_vec();
+    for size in [geometry.logical_block, geometry.logical_block.max(4096), REQUEST_BYTES_MAX] {
+        blocks.extend(size.to_be_bytes());
+    }
+    reply(output, option, REP_INFO, &blocks)?;
+    reply(output, option, REP_ACK, &[])
+}
+
+/// What the server can do.
+fn transmission_flags(geometry: &Geometry, agreed: Agreed) -> u16 {
+    const HAS_FLAGS: u16 = 1;
+    const SEND_FLUSH: u16 = 1 << 2;
+    const SEND_FUA: u16 = 1 << 3;
+    const ROTATIONAL: u16 = 1 << 4;
+    const SEND_TRIM: u16 = 1 << 5;
+    const SEND_WRITE_ZEROES: u16 = 1 << 6;
+    const SEND_DF: u16 = 1 << 7;
+    const CAN_MULTI_CONN: u16 = 1 << 8;
+    let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_WRITE_ZEROES | CAN_MULTI_CONN;
+    if geometry.rotational {
+        flags |= ROTATIONAL;
+    }
+    if geometry.discard_granularity > 0 {
+        flags |= SEND_TRIM;
+    }
+    if agreed.structured {
+        // Reads are never answered in more than one chunk.
+        flags |= SEND_DF;
+    }
+    flags
+}
+
+fn reply(output: &mut impl Write, option: u32, kind: u32, data: &[u8]) -> io::Result<()> {
+    let mut bytes = REPLY_MAGIC.to_be_bytes().to_vec();
+    bytes.extend(option.to_be_bytes());
+    bytes.extend(kind.to_be_bytes());
+    bytes.extend((data.len() as u32).to_be_bytes());
+    bytes.extend(data);
+    output.write_all(&bytes)
+}
+
+fn bad(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GEOMETRY: Geometry = Geometry {
+        size: 1 << 30,
+        logical_block: 512,
+        atomic_write: 512,
+        discard_granularity: 512,
+        discard_max_bytes: 1 << 20,
+        volatile_cache: true,
+        rotational: false,
+    };
+
+    fn option(option: u32, data: &[u8]) -> Vec<u8> {
+        let mut bytes = OPTION_MAGIC.to_be_bytes().to_vec();
+        bytes.extend(option.to_be_bytes());
+        bytes.extend((data.len() as u32).to_be_bytes());
+        bytes.extend(data);
+        bytes
+    }
+
+    #[test]
+    fn unknown_options_are_refused_and_go_describes_the_drive() {
+        let mut input = 3_u32.to_be_bytes().to_vec();
+        input.extend(option(11, &[]));
+        input.extend(option(OPT_GO, &[0, 0, 0, 1, b'x', 0, 0]));
+        input.extend(option(OPT_GO, &[0, 0, 0, 0, 0, 0]));
+        let mut output = Vec::new();
+        assert_eq!(negotiate(&mut input.as_slice(), &mut output, &GEOMETRY).unwrap(), Some(Agreed::default()));
+        let has = |needle: &[u8]| output.windows(needle.len()).any(|window| window == needle);
+        assert!(has(&REP_ERR_UNSUP.to_be_bytes()) && has(&REP_ERR_UNKNOWN.to_be_bytes()));
+        assert!(has(&(1_u64 << 30).to_be_bytes()), "the size");
+    }
+
+    proptest! {
+        #[test]
+        fn no_client_can_make_it_panic_or_go_on_for_ever(bytes in prop::collection::vec(any::<u8>(), 0..300), flags in 0_u32..4) {
+            let mut input = flags.to_be_bytes().to_vec();
+            input.extend(OPTION_MAGIC.to_be_bytes());
+            input.extend(bytes);
+            let _ = negotiate(&mut input.as_slice(), &mut Vec::new(), &GEOMETRY);
+        }
+    }
+}

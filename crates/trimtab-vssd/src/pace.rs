@@ -1,0 +1,248 @@
+//! Answering when the modelled drive would: what is kept back until it is due, and a thread that does so for fronts that have none.
+
+mod clock;
+
+pub use clock::{ModelClock, Speed};
+
+use crate::awake::{Awake, REST};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::num::NonZeroU64;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A sleeping thread is back this much after its alarm, typically; the rest is spent looking at the clock.
+const SPIN: Duration = Duration::from_micros(15);
+
+/// Answers that are not due, the earliest first. Processors stay awake from the first of them until [`rest`](Self::rest).
+#[derive(Debug)]
+pub struct Due<T> {
+    waiting: BinaryHeap<Reverse<Waiting<T>>>,
+    order: u64,
+    awake: Option<Awake>,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    due: Instant,
+    order: u64,
+    answer: T,
+}
+
+/// How to wait for what is due next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// So long that a sleep is not too coarse.
+    Sleep(Duration),
+    /// By looking at the clock until then.
+    Spin(Instant),
+}
+
+impl<T> Default for Due<T> {
+    /// Nothing waits.
+    fn default() -> Self {
+        Self { waiting: BinaryHeap::new(), order: 0, awake: None }
+    }
+}
+
+impl<T> Due<T> {
+    /// Keeps `answer` back until `due`; says whether it is the first now.
+    pub fn push(&mut self, due: Instant, answer: T) -> bool {
+        self.awake.get_or_insert_with(Awake::hold);
+        let first = self.waiting.peek().is_none_or(|Reverse(next)| due < next.due);
+        self.waiting.push(Reverse(Waiting { due, order: self.order, answer }));
+        self.order += 1;
+        first
+    }
+
+    /// The next answer, if it is due, or `all` are to be given now.
+    pub fn take(&mut self, now: Instant, all: bool) -> Option<T> {
+        let is_due = self.waiting.peek().is_some_and(|Reverse(next)| all || next.due <= now);
+        if is_due { self.waiting.pop().map(|Reverse(next)| next.answer) } else { None }
+    }
+
+    /// How to wait for the next; `None` if nothing waits.
+    pub fn wait(&self, now: Instant) -> Option<Wait> {
+        let Reverse(next) = self.waiting.peek()?;
+        let left = next.due.saturating_duration_since(now);
+        Some(if left <= SPIN { Wait::Spin(next.due) } else { Wait::Sleep(left - SPIN) })
+    }
+
+    /// How many answers wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// For how long to wait for something new before [`rest`](Self::rest); `None` if processors may sleep already.
+    pub fn rest_after(&self) -> Option<Duration> {
+        self.awake.is_some().then_some(REST)
+    }
+
+    /// Nothing has come for a while: lets processors sleep deeply.
+    pub fn rest(&mut self) {
+        self.awake = None;
+    }
+}
+
+impl<T> PartialEq for Waiting<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl<T> Eq for Waiting<T> {}
+impl<T> PartialOrd for Waiting<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<T> Ord for Waiting<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.due, self.order).cmp(&(other.due, other.order))
+    }
+}
+
+/// The default slack of 50 µs is what a drive needs for a whole read: a thread that waits for answers asks for none.
+pub fn wake_in_time() {
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+}
+
+/// What is done when its time has come.
+pub type Answer = Box<dyn FnOnce() + Send>;
+
+struct Queue {
+    due: Due<Answer>,
+    closed: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+impl Shared {
+    /// A poisoned queue is still a queue: an answer that panicked has been removed from it already.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps answers back until they are due.
+pub struct Pacer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pacer {
+    /// Starts the thread that waits.
+    pub fn start() -> std::io::Result<Self> {
+        let shared = Arc::new(Shared { queue: Mutex::new(Queue { due: Due::default(), closed: false }), changed: Condvar::new() });
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("pacer".into()).spawn(move || run(&theirs))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Gives `answer` at `due`, or at once if that is now or `None`.
+    pub fn at(&self, due: Option<Instant>, answer: impl FnOnce() + Send + 'static) {
+        let Some(due) = due.filter(|due| *due > Instant::now()) else { return answer() };
+        if self.shared.lock().due.push(due, Box::new(answer)) {
+            self.shared.changed.notify_one();
+        }
+    }
+
+    /// How many answers are being kept back.
+    pub fn waiting(&self) -> usize {
+        self.shared.lock().due.waiting()
+    }
+}
+
+impl Drop for Pacer {
+    /// Gives all answers that are left, at once, and ends the thread.
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(shared: &Shared) {
+    wake_in_time();
+    let mut queue = shared.lock();
+    loop {
+        let (now, closed) = (Instant::now(), queue.closed);
+        if let Some(answer) = queue.due.take(now, closed) {
+            drop(queue);
+            answer();
+            queue = shared.lock();
+            continue;
+        }
+        match (queue.due.wait(now), queue.due.rest_after()) {
+            (None, _) if closed => return,
+            (None, None) => queue = shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            (None, Some(rest)) => {
+                let (guard, rested) = shared.changed.wait_timeout(queue, rest).unwrap_or_else(PoisonError::into_inner);
+                queue = guard;
+                if rested.timed_out() && queue.due.waiting() == 0 {
+                    queue.due.rest();
+                }
+            }
+            (Some(Wait::Spin(due)), _) => {
+                drop(queue);
+                while Instant::now() < due {
+                    std::hint::spin_loop();
+                }
+                queue = shared.lock();
+            }
+            (Some(Wait::Sleep(time)), _) => {
+                queue = shared.changed.wait_timeout(queue, time).unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn what_is_due_comes_first_and_equals_in_the_order_they_came() {
+        let (mut due, now) = (Due::default(), Instant::now());
+        let at = |us| now + Duration::from_micros(us);
+        assert_eq!((due.wait(now), due.take(now, true), due.rest_after()), (None, None, None));
+        assert!(due.push(at(500), 'c') && due.push(at(100), 'a') && !due.push(at(100), 'b'));
+        assert_eq!((due.waiting(), due.take(now, false), due.rest_after()), (3, None, Some(REST)));
+        assert_eq!(due.wait(now), Some(Wait::Sleep(Duration::from_micros(85))));
+        assert_eq!(due.wait(at(85)), Some(Wait::Spin(at(100))));
+        assert_eq!(due.wait(at(200)), Some(Wait::Spin(at(100))), "over");
+        assert_eq!([due.take(at(100), false), due.take(at(100), false), due.take(at(100), false)], [Some('a'), Some('b'), None]);
+        assert_eq!((due.take(now, true), due.waiting()), (Some('c'), 0));
+        due.rest();
+        assert_eq!(due.rest_after(), None);
+    }
+
+    #[test]
+    fn answers_come_in_the_order_of_their_time_and_not_before() {
+        let pacer = Pacer::start().unwrap();
+        let (send, receive) = mpsc::channel();
+        let start = Instant::now();
+        for ms in [30, 10, 20] {
+            let send = send.clone();
+            let due = start + Duration::from_millis(ms);
+            pacer.at(Some(due), move || send.send((ms, Instant::now() >= due)).unwrap());
+        }
+        let got: Vec<_> = receive.iter().take(3).collect();
+        assert_eq!(got, [(10, true), (20, true), (30, true)]);
+    }
+
+    #[test]
+    fn the_end_answers_everybody() {
+        let pacer = Pacer::start().unwrap();
+        let (send, receive) = mpsc::channel();
+        pacer.at(Some(Instant::now() + Duration::from_secs(3600)), move || send.send(()).unwrap());
+        drop(pacer);
+        assert_eq!(receive.try_recv(), Ok(()));
+    }
+}

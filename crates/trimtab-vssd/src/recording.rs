@@ -1,0 +1,106 @@
+//! Recording what is served: packed under the engine's lock, compressed and written by a thread of its own.
+
+use crate::trace::{Block, Event, Header, Packer, Writer};
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
+use anyhow::Context as _;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// A recording under way.
+pub struct Recorder {
+    path: PathBuf,
+    packer: Packer,
+    blocks: Option<Sender<Block>>,
+    thread: Option<JoinHandle<()>>,
+    /// Why it had to end early: then the drive goes on without it.
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+impl Recorder {
+    /// Begins a recording in a new file.
+    pub fn start(path: &Path, header: &Header) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let make = || {
+            let (directory, name) = Dir::of_file(path)?;
+            directory.create_new(name, PRIVATE_FILE)
+        };
+        let file = make().with_context(|| format!("cannot record to {shown}"))?;
+        let writer = Writer::new(BufWriter::new(file), header).with_context(|| format!("cannot write {shown}"))?;
+        let (blocks, receiver) = channel();
+        let failure = Arc::new(Mutex::new(None));
+        let noted = Arc::clone(&failure);
+        let thread = std::thread::Builder::new().name("recorder".into()).spawn(move || {
+            if let Err(error) = write_all(writer, &receiver) {
+                *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            }
+        })?;
+        Ok(Self {
+            path: std::path::absolute(path)?,
+            packer: Packer::new(header.logical_block),
+            blocks: Some(blocks),
+            thread: Some(thread),
+            failure,
+        })
+    }
+
+    /// Adds an event.
+    pub fn push(&mut self, event: &Event) {
+        if let Some(block) = self.packer.push(event) {
+            self.send(block);
+        }
+    }
+
+    /// Sends what there is on its way to the file.
+    pub fn flush(&mut self) {
+        if let Some(block) = self.packer.take() {
+            self.send(block);
+        }
+    }
+
+    /// Ends the recording; an error if any of it could not be written.
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        self.end();
+        match self.failure() {
+            Some(reason) => Err(anyhow::anyhow!("the recording {} is not complete: {reason}", self.path.display())),
+            None => Ok(()),
+        }
+    }
+
+    /// Why it had to end early.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn send(&mut self, block: Block) {
+        // The thread has gone if it could not write; it has said why.
+        if self.blocks.as_ref().is_some_and(|blocks| blocks.send(block).is_err()) {
+            self.blocks = None;
+        }
+    }
+
+    fn end(&mut self) {
+        self.flush();
+        self.blocks = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn write_all(mut writer: Writer<BufWriter<File>>, blocks: &Receiver<Block>) -> std::io::Result<()> {
+    for block in blocks {
+        writer.write_block(&block)?;
+        writer.flush()?;
+    }
+    writer.finish()?.get_ref().sync_all()
+}

@@ -1,0 +1,591 @@
+//! Where attached drives are found: one directory each, with a record, a control socket and the mount point.
+//!
+//! ```text
+//!     /run/trimtab/drives/ID/          for root; $XDG_RUNTIME_DIR/trimtab/drives/ID/ for others
+//!         record.json                  who serves what, since when
+//!         control                      the server's socket
+//!         mnt/drive                    the file behind the loop device
+//!         log                          what the server said after it went to the background
+//! ```
+//!
+//! All of it belongs to this user and is open to nobody else, which is checked on open directories and not by name: so what is in there was
+//! put there by this program. A record whose process is gone was left by a crash: the next start finds it and takes away what the
+//! record says, and nothing else.
+
+use trimtab_linux::host::loops;
+use trimtab_linux::host::mountinfo::{self, DevNumber};
+use trimtab_linux::host::processes::{boot_id, started};
+use trimtab_linux::host::root::Root;
+use crate::block::Left;
+use trimtab_linux::loop_device::Detached;
+use crate::nbd;
+use crate::transport::Transport;
+use trimtab_linux::sys::beneath::{Dir, Identity, PRIVATE_FILE, Removal};
+use anyhow::{Context as _, bail};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use trimtab_drive::spec::{IDENTIFIER_MAX, is_identifier};
+use trimtab_drive::usage::UsageError;
+
+/// Overrides the directory; for tests and for several independent sets of drives.
+const DIRECTORY_VARIABLE: &str = "TRIMTAB_RUNTIME_DIR";
+const RECORD: &str = "record.json";
+const CONTROL: &str = "control";
+const MOUNT_POINT: &str = "mnt";
+const LOG: &str = "log";
+/// Name of the served file, whatever the drive is called.
+pub const SERVED_FILE: &str = "drive";
+/// A record is never longer.
+const RECORD_BYTES_MAX: u64 = 64 << 10;
+
+/// Who serves what, since when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// How the user names it.
+    pub id: String,
+    /// Name of the drive's specification.
+    pub drive: String,
+    /// Bytes.
+    pub size: u64,
+    /// The server.
+    pub pid: u32,
+    /// When that process began, in clock ticks after boot: tells it from a later one of the same number.
+    pub pid_started: u64,
+    /// The boot it belongs to.
+    pub boot_id: String,
+    /// How requests come from the block device, once there is one.
+    #[serde(default)]
+    pub transport: Option<Transport>,
+    /// The block device, once there is one.
+    pub device: Option<PathBuf>,
+    /// What a block device without a file below it is recognised by: hexadecimal.
+    #[serde(default)]
+    pub mark: Option<String>,
+    /// The served file that the block device stands on: device number of its filesystem, and inode.
+    #[serde(default)]
+    pub served: Option<(u64, u64)>,
+    /// The NBD socket, if there is to be one.
+    pub nbd: Option<PathBuf>,
+    /// What stands there, once it does: device number of its filesystem, and inode.
+    #[serde(default)]
+    pub nbd_socket: Option<(u64, u64)>,
+    /// The data file, if there is one.
+    pub data: Option<PathBuf>,
+    /// Milliseconds since 1970 UTC.
+    pub attached_unix_ms: u64,
+}
+
+impl Record {
+    /// The mark of its block device, as long as this boot lasts.
+    #[must_use]
+    pub fn mark(&self) -> Option<u64> {
+        self.mark.as_deref().filter(|_| self.boot_id == boot_id()).and_then(|mark| u64::from_str_radix(mark, 16).ok())
+    }
+
+    /// What the block device stands on, as long as this boot lasts.
+    #[must_use]
+    pub fn served(&self) -> Option<Identity> {
+        self.served.filter(|_| self.boot_id == boot_id()).map(|(device, inode)| Identity { device, inode })
+    }
+}
+
+/// The directory of one attached drive.
+#[derive(Clone, Debug)]
+pub struct Home {
+    all: Arc<Dir>,
+    id: String,
+    dir: Arc<Dir>,
+}
+
+impl Home {
+    /// The control socket.
+    pub fn control(&self) -> PathBuf {
+        self.dir.path().join(CONTROL)
+    }
+
+    /// The mount point of the file behind the loop device.
+    pub fn mount_point(&self) -> PathBuf {
+        self.dir.path().join(MOUNT_POINT)
+    }
+
+    /// The served file, opened below what is mounted here.
+    pub fn open_served(&self) -> io::Result<File> {
+        self.dir.open_dir(MOUNT_POINT)?.open_write(SERVED_FILE)
+    }
+
+    /// The server's log, to be written on at its end.
+    pub fn open_log(&self) -> io::Result<File> {
+        let (log, _) = self.dir.open_or_create(LOG, PRIVATE_FILE)?;
+        rustix::fs::fcntl_setfl(&log, rustix::fs::OFlags::APPEND)?;
+        Ok(log)
+    }
+
+    /// Takes away what stood for the server that has ended.
+    pub fn begin_again(&self) -> io::Result<()> {
+        self.remove_file(CONTROL)
+    }
+
+    /// Writes the record, atomically.
+    pub fn write_record(&self, record: &Record) -> anyhow::Result<()> {
+        let text = serde_json::to_vec_pretty(record)?;
+        self.dir
+            .write_atomically(RECORD, PRIVATE_FILE, |file| file.write_all(&text))
+            .with_context(|| format!("cannot write {}", self.dir.path().join(RECORD).display()))
+    }
+
+    /// Reads the record; `None` if there is none (yet), or it is no record of this drive made by this program.
+    pub fn record(&self) -> Option<Record> {
+        let file = self.dir.open_read(RECORD).ok()?;
+        if !Dir::is_trusted_file(&file).ok()? {
+            return None;
+        }
+        let mut text = Vec::new();
+        file.take(RECORD_BYTES_MAX).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok().filter(|record: &Record| record.id == self.id)
+    }
+
+    /// Takes the directory away. The mount point must be unmounted.
+    pub fn remove(&self) -> io::Result<()> {
+        // Only what is known, and the record last: should the mount still be there, nothing beneath it may be touched.
+        for name in [CONTROL, LOG] {
+            self.remove_file(name)?;
+        }
+        self.remove_mount_point()?;
+        self.remove_file(RECORD)?;
+        removed(self.all.remove_dir(&self.id, &self.dir)?)
+    }
+
+    /// Takes the directory away if there is nothing in it but an empty mount point.
+    fn remove_empty(&self) -> io::Result<()> {
+        self.remove_mount_point()?;
+        removed(self.all.remove_dir(&self.id, &self.dir)?)
+    }
+
+    fn remove_mount_point(&self) -> io::Result<()> {
+        match self.dir.open_dir(MOUNT_POINT) {
+            Ok(held) => removed(self.dir.remove_dir(MOUNT_POINT, &held)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn remove_file(&self, name: &str) -> io::Result<()> {
+        match self.dir.look(name)? {
+            Some(stat) => removed(self.dir.remove_file_of(name, Identity::from(&stat))?),
+            None => Ok(()),
+        }
+    }
+
+    /// Unmounts what was served from the mount point, even if it is busy or dead; fine if nothing is mounted. `served` is the file, if it is known.
+    pub fn unmount(&self, served: Option<Identity>) -> anyhow::Result<()> {
+        let mount_point = self.mount_point();
+        let mounts = mountinfo::read(&Root::live()?).context("cannot read the mount table")?;
+        let Some(mount) = mountinfo::containing(&mounts, &mount_point).filter(|mount| mount.mount_point == mount_point) else {
+            return Ok(());
+        };
+        let of_this_program = mount.fs_type.split('.').next() == Some("fuse") && mount.source == Path::new("trimtab");
+        let ours = of_this_program && served.is_none_or(|served| DevNumber::from_raw(served.device) == mount.dev);
+        anyhow::ensure!(ours, "{} is mounted on {} and not served by this drive", mount.source.display(), mount_point.display());
+        match rustix::mount::unmount(&mount_point, UnmountFlags::DETACH) {
+            Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+            Err(errno) => Err(io::Error::from(errno)).with_context(|| format!("cannot unmount {}", mount_point.display())),
+        }
+    }
+}
+
+fn removed(removal: Removal) -> io::Result<()> {
+    match removal {
+        Removal::Done | Removal::Absent => Ok(()),
+        Removal::Foreign(at) => Err(io::Error::other(format!("{} is not what was made there; it was left alone", at.display()))),
+    }
+}
+
+/// What was found in a directory.
+#[derive(Clone, Debug)]
+pub enum State {
+    /// Its server runs.
+    Running(Record),
+    /// Its server is being started: the directory is young and has no record yet.
+    Starting,
+    /// Its server is gone; the record is what it left, if it got so far.
+    Dead(Option<Record>),
+}
+
+/// One attached drive, or what is left of one.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its id: the name of the directory.
+    pub id: String,
+    /// Its directory.
+    pub home: Home,
+    /// Whether anybody serves it.
+    pub state: State,
+}
+
+/// Makes and finds directories of attached drives.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    directory: Arc<Dir>,
+}
+
+impl Runtime {
+    /// The directory for this user; made when it is first needed, with nobody else's hands in it.
+    pub fn open() -> anyhow::Result<Self> {
+        let path = base()?.join("drives");
+        let directory = Dir::guarded(&path, true).with_context(|| format!("cannot use the runtime directory {}", path.display()))?;
+        Self::in_directory(directory)
+    }
+
+    fn in_directory(directory: Dir) -> anyhow::Result<Self> {
+        let owner = rustix::fs::fstat(&directory).map_err(io::Error::from)?.st_uid;
+        anyhow::ensure!(
+            owner == rustix::process::geteuid().as_raw(),
+            "the runtime directory {} belongs to another user (uid {owner})",
+            directory.path().display()
+        );
+        Ok(Self { directory: Arc::new(directory) })
+    }
+
+    /// Every drive, attached or left over, by id. What is not ours is left out.
+    pub fn entries(&self) -> anyhow::Result<Vec<Entry>> {
+        let names = self.directory.names().with_context(|| format!("cannot list {}", self.directory.path().display()))?;
+        Ok(names.iter().filter_map(|name| self.entry(name)).collect())
+    }
+
+    /// Names in the runtime directory that are nothing of ours.
+    fn strangers(&self) -> anyhow::Result<Vec<OsString>> {
+        let names = self.directory.names().with_context(|| format!("cannot list {}", self.directory.path().display()))?;
+        Ok(names.into_iter().filter(|name| self.look(name).is_none_or(|found| found.is_none())).collect())
+    }
+
+    fn entry(&self, name: &std::ffi::OsStr) -> Option<Entry> {
+        self.look(name)?
+    }
+
+    /// `None` if it has gone, `Some(None)` if it is not ours.
+    #[expect(clippy::option_option, reason = "gone, foreign and ours are three things")]
+    fn look(&self, name: &std::ffi::OsStr) -> Option<Option<Entry>> {
+        let dir = match self.directory.open_dir(name) {
+            Ok(dir) => dir,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(_) => return Some(None),
+        };
+        let Some(id) = name.to_str().filter(|id| is_identifier(id)) else { return Some(None) };
+        if dir.require_private().is_err() {
+            return Some(None);
+        }
+        let home = Home { all: Arc::clone(&self.directory), id: id.to_owned(), dir: Arc::new(dir) };
+        let state = match home.record() {
+            Some(record) if is_running(&record) => State::Running(record),
+            Some(record) => State::Dead(Some(record)),
+            None if is_young(&home.dir) => State::Starting,
+            None => State::Dead(None),
+        };
+        Some(Some(Entry { id: id.to_owned(), home, state }))
+    }
+
+    /// The entry that the user means by `wanted` (an id or a device), or the only one there is.
+    pub fn find(&self, wanted: Option<&str>) -> anyhow::Result<Entry> {
+        let mut entries = self.entries()?;
+        let ids = entries.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>().join(", ");
+        let Some(wanted) = wanted else {
+            return match entries.len() {
+                1 => Ok(entries.remove(0)),
+                0 => Err(UsageError::missing("no drive is attached").hint("attach one with 'trimtab drive attach NAME'").into()),
+                _ => Err(UsageError::new("several drives are attached").hint(format!("say which: {ids}")).into()),
+            };
+        };
+        let is_it = |entry: &Entry| {
+            let device = match &entry.state {
+                State::Running(record) | State::Dead(Some(record)) => record.device.as_deref(),
+                State::Starting | State::Dead(None) => None,
+            };
+            entry.id == wanted || device == Some(Path::new(wanted))
+        };
+        match entries.iter().position(is_it) {
+            Some(index) => Ok(entries.remove(index)),
+            None if ids.is_empty() => Err(UsageError::missing(format!("no drive '{wanted}' is attached; none is")).into()),
+            None => Err(UsageError::missing(format!("no drive '{wanted}' is attached")).hint(format!("there is {ids}")).into()),
+        }
+    }
+
+    /// Makes the directory of a new drive. `id` as the user wants it, else made from the drive's name.
+    pub fn claim(&self, id: Option<&str>, drive: &str) -> anyhow::Result<(String, Home)> {
+        let wanted = id.unwrap_or(drive);
+        check_id(wanted)?;
+        if id.is_some() {
+            return match self.make(wanted)? {
+                Some(home) => Ok((wanted.to_owned(), home)),
+                None => Err(UsageError::new(format!("a drive '{wanted}' is attached already")).hint("choose another --id").into()),
+            };
+        }
+        for n in 1_u32.. {
+            let id = numbered(wanted, n);
+            if let Some(home) = self.make(&id)? {
+                return Ok((id, home));
+            }
+        }
+        unreachable!("fewer drives than numbers")
+    }
+
+    /// `None` if there is one of that name.
+    fn make(&self, id: &str) -> anyhow::Result<Option<Home>> {
+        let make = || -> io::Result<Option<Home>> {
+            let dir = match self.directory.mkdir(id) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+                made => made?,
+            };
+            dir.mkdir(MOUNT_POINT)?;
+            Ok(Some(Home { all: Arc::clone(&self.directory), id: id.to_owned(), dir: Arc::new(dir) }))
+        };
+        make().with_context(|| format!("cannot make {}", self.directory.path().join(id).display()))
+    }
+
+    /// The drive with these data whose server has crashed and whose block device waits for another.
+    pub fn waiting_for_server(&self, data: &Path) -> anyhow::Result<Option<(Home, Record)>> {
+        for entry in self.entries()? {
+            if let State::Dead(Some(record)) = entry.state
+                && record.data.as_deref() == Some(data)
+                && let Some(mark) = record.mark()
+                && !Left::find(mark)?.disks().is_empty()
+            {
+                return Ok(Some((entry.home, record)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes away what crashed servers left, but for the drive `kept`; says what it did and what it could not do.
+    pub fn clean_up(&self, kept: Option<&str>) -> anyhow::Result<Vec<String>> {
+        let mut remarks = Vec::new();
+        for entry in self.entries()?.into_iter().filter(|entry| kept != Some(entry.id.as_str())) {
+            if let State::Dead(_) = entry.state {
+                remarks.push(match remove_remains(&entry, false) {
+                    Ok(()) => format!("removed what the crashed server of '{}' had left", entry.id),
+                    Err(error) => format!("the crashed server of '{}' left what cannot be removed: {error:#}", entry.id),
+                });
+            }
+        }
+        for name in self.strangers()? {
+            let path = self.directory.path().join(&name);
+            remarks.push(format!("{} is not the directory of an attached drive; left alone", path.to_string_lossy().escape_debug()));
+        }
+        Ok(remarks)
+    }
+}
+
+/// An error unless `id` can name a drive, and so a directory.
+pub fn check_id(id: &str) -> Result<(), UsageError> {
+    if is_identifier(id) {
+        return Ok(());
+    }
+    let shown: String = id.chars().take(IDENTIFIER_MAX + 1).flat_map(char::escape_default).collect();
+    let rule = format!("use at most {IDENTIFIER_MAX} of a-z, 0-9, '-', '_' and '.', and begin with a letter or a digit");
+    Err(UsageError::new(format!("'{shown}' is not an id")).hint(rule))
+}
+
+/// Where run-time things of this user are.
+fn base() -> anyhow::Result<PathBuf> {
+    if let Some(directory) = std::env::var_os(DIRECTORY_VARIABLE).filter(|directory| !directory.is_empty()) {
+        return Ok(std::path::absolute(directory)?);
+    }
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        return Ok(PathBuf::from("/run/trimtab"));
+    }
+    // The system makes both, and removes them when the user has logged out.
+    let given = std::env::var_os("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty()).map(PathBuf::from);
+    let candidates = given.into_iter().chain([PathBuf::from(format!("/run/user/{}", uid.as_raw()))]);
+    if let Some(found) = candidates.filter_map(|path| fs::canonicalize(path).ok()).find(|path| Dir::private(path).is_ok()) {
+        return Ok(found.join("trimtab"));
+    }
+    // Nothing in a directory that all may write to: others could have foreseen its name.
+    let state = std::env::var_os("XDG_STATE_HOME").filter(|directory| !directory.is_empty()).map(PathBuf::from);
+    let state =
+        state.or_else(|| std::env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| PathBuf::from(home).join(".local/state")));
+    let Some(state) = state else {
+        bail!("neither XDG_RUNTIME_DIR nor HOME names a directory of this user; say one with {DIRECTORY_VARIABLE}");
+    };
+    let state = fs::canonicalize(&state).unwrap_or(state);
+    Ok(std::path::absolute(state)?.join("trimtab/run"))
+}
+
+/// `name`, or for the second and later ones `name-2` and so on, never too long.
+fn numbered(name: &str, n: u32) -> String {
+    if n == 1 {
+        return name.to_owned();
+    }
+    let suffix = format!("-{n}");
+    let kept = name.len().min(IDENTIFIER_MAX - suffix.len());
+    format!("{}{suffix}", &name[..kept])
+}
+
+/// Takes away what a dead server left. With `force`, a device in use is taken away once its last user lets go of it.
+pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
+    let record = match &entry.state {
+        State::Dead(record) => record.as_ref(),
+        State::Running(record) => Some(record),
+        State::Starting => None,
+    };
+    let served = record.and_then(Record::served);
+    for device in served.map(loops::attached_to).unwrap_or_default() {
+        let shown = device.path();
+        let users = device.users();
+        if !users.is_empty() && !force {
+            bail!("{} is still {}", shown.display(), users.join(", "));
+        }
+        let served = served.expect("devices were found by it");
+        match device.detach(served, force).with_context(|| format!("cannot detach {}", shown.display()))? {
+            Detached::InUse if !force => bail!("{} is still in use", shown.display()),
+            Detached::Free | Detached::InUse | Detached::Foreign => {}
+        }
+    }
+    if let Some(mark) = record.and_then(Record::mark) {
+        Left::find(mark)?.take_away(force)?;
+    }
+    entry.home.unmount(served)?;
+    if let Some(record) = record
+        && let Some(socket) = &record.nbd
+    {
+        let made = record.nbd_socket.map(|(device, inode)| Identity { device, inode });
+        nbd::remove_left(socket, made).with_context(|| format!("cannot remove the socket {}", socket.display()))?;
+    }
+    // Without a record nothing proves that what is in there is ours.
+    let remove = if record.is_some() { Home::remove } else { Home::remove_empty };
+    remove(&entry.home).with_context(|| format!("cannot remove {}", entry.home.dir.path().display()))
+}
+
+/// This process, as a record names it.
+pub fn own_process() -> (u32, u64, String) {
+    let pid = std::process::id();
+    (pid, started(pid).unwrap_or(0), boot_id())
+}
+
+/// True if the server that wrote the record still runs.
+pub fn is_running(record: &Record) -> bool {
+    record.boot_id == boot_id() && started(record.pid) == Some(record.pid_started)
+}
+
+/// As [`is_running`], but waits that long for it to end.
+pub fn is_running_after(record: &Record, patience: Duration) -> bool {
+    let end = Instant::now() + patience;
+    while is_running(record) {
+        if Instant::now() >= end {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    false
+}
+
+/// A directory without a record belongs to a server that is being started, unless that was a while ago.
+fn is_young(dir: &Dir) -> bool {
+    let modified = rustix::fs::fstat(dir).map_or(0, |stat| stat.st_mtime);
+    let now = i64::try_from(trimtab_linux::sys::clock::unix_ms() / 1000).unwrap_or(0);
+    now.saturating_sub(modified) < 30
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Open to nobody else, whatever the umask.
+    fn private_dir() -> tempfile::TempDir {
+        use std::os::unix::fs::PermissionsExt as _;
+        tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir().unwrap()
+    }
+
+    fn record(id: &str) -> Record {
+        let (pid, pid_started, boot_id) = own_process();
+        Record {
+            id: id.into(),
+            drive: "x".into(),
+            size: 1,
+            pid,
+            pid_started,
+            boot_id,
+            transport: None,
+            device: Some("/dev/loop99".into()),
+            mark: None,
+            served: None,
+            nbd: None,
+            nbd_socket: None,
+            data: None,
+            attached_unix_ms: 0,
+        }
+    }
+
+    #[test]
+    fn drives_are_found_by_id_or_device_and_dead_ones_are_cleaned_up() {
+        let dir = private_dir();
+        let runtime = Runtime::in_directory(Dir::private(dir.path()).unwrap()).unwrap();
+        assert!(runtime.find(None).unwrap_err().is::<UsageError>());
+        let (id, home) = runtime.claim(None, "x").unwrap();
+        home.write_record(&record(&id)).unwrap();
+        assert_eq!(runtime.find(None).unwrap().id, "x");
+        assert_eq!(runtime.find(Some("/dev/loop99")).unwrap().id, "x");
+        assert!(runtime.claim(Some("x"), "x").unwrap_err().is::<UsageError>());
+        for id in ["../x", "", ".x", "-x", "a b", "X", "a\nb", "/dev/null", &"x".repeat(65)] {
+            assert!(runtime.claim(Some(id), "x").unwrap_err().is::<UsageError>(), "{id:?}");
+            assert!(runtime.claim(None, id).unwrap_err().is::<UsageError>(), "{id:?}");
+        }
+
+        let (id, home) = runtime.claim(None, "x").unwrap();
+        assert_eq!(id, "x-2");
+        home.write_record(&Record { pid_started: 1, ..record(&id) }).unwrap();
+        assert!(runtime.find(None).unwrap_err().to_string().contains("x, x-2"));
+        assert_eq!(runtime.clean_up(None).unwrap().len(), 1);
+        assert_eq!(runtime.entries().unwrap().len(), 1, "the living one stays");
+        assert_eq!(runtime.find(None).unwrap().id, "x");
+    }
+
+    #[test]
+    fn only_what_a_record_proves_to_be_ours_is_taken_away() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let dir = private_dir();
+        let outside = tempfile::tempdir().unwrap();
+        let runtime = Runtime::in_directory(Dir::private(dir.path()).unwrap()).unwrap();
+        let dead = |id: &str| Record { pid_started: 1, ..record(id) };
+        for name in ["control", "log", "record.json"] {
+            fs::write(outside.path().join(name), "precious").unwrap();
+        }
+        fs::create_dir(outside.path().join("mnt")).unwrap();
+        symlink(outside.path(), dir.path().join("link")).unwrap();
+        // A directory that others may write to, with a record in it; one with another drive's record; one with a record with a second name.
+        let (_, shared) = runtime.claim(Some("shared"), "x").unwrap();
+        shared.write_record(&dead("shared")).unwrap();
+        fs::set_permissions(dir.path().join("shared"), fs::Permissions::from_mode(0o777)).unwrap();
+        let (_, copied) = runtime.claim(Some("copied"), "x").unwrap();
+        copied.write_record(&dead("other")).unwrap();
+        fs::write(dir.path().join("copied/photo"), "precious").unwrap();
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        File::open(dir.path().join("copied")).unwrap().set_modified(long_ago).unwrap();
+        let (_, full) = runtime.claim(Some("full"), "x").unwrap();
+        full.write_record(&dead("full")).unwrap();
+        fs::write(dir.path().join("full/photo"), "precious").unwrap();
+        let remarks = runtime.clean_up(None).unwrap().join("\n");
+        for left in ["link", "shared", "shared/record.json", "copied/record.json", "copied/photo", "full/photo"] {
+            assert!(fs::symlink_metadata(dir.path().join(left)).is_ok(), "{left}: {remarks}");
+        }
+        for name in ["control", "log", "record.json", "mnt"] {
+            assert!(outside.path().join(name).exists(), "{name}");
+        }
+        assert!(remarks.contains("link is not the directory") && remarks.contains("shared is not the directory"), "{remarks}");
+        assert!(remarks.contains("'full' left what cannot be removed"), "{remarks}");
+    }
+
+    #[test]
+    fn numbered_names_stay_identifiers() {
+        assert_eq!(numbered("x", 1), "x");
+        assert_eq!(numbered("x", 12), "x-12");
+        assert!(is_identifier(&numbered(&"x".repeat(64), u32::MAX)));
+    }
+}

@@ -1,0 +1,49 @@
+//! Lines that somebody else causes: said, but not as often as they like.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The least time between two lines.
+const BETWEEN: Duration = Duration::from_secs(10);
+
+/// Says at most one line in ten seconds, and how many it has left out.
+#[derive(Debug, Default)]
+pub struct Seldom {
+    state: Mutex<(Option<Instant>, u64)>,
+}
+
+impl Seldom {
+    /// Says `line` on standard error, unless it said one a moment ago.
+    pub fn say(&self, line: &str) {
+        if let Some(line) = self.line(line, Instant::now()) {
+            trimtab_linux::output::complain(&line);
+        }
+    }
+
+    fn line(&self, line: &str, now: Instant) -> Option<String> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, left_out) = &mut *state;
+        if last.is_some_and(|last| now.saturating_duration_since(last) < BETWEEN) {
+            *left_out += 1;
+            return None;
+        }
+        *last = Some(now);
+        match std::mem::take(left_out) {
+            0 => Some(line.to_owned()),
+            n => Some(format!("{line} (and {n} such lines left out since the last)")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_one_line_and_a_number() {
+        let (seldom, start) = (Seldom::default(), Instant::now());
+        let said: Vec<String> = (0..1000).filter_map(|ms| seldom.line("x", start + Duration::from_millis(ms))).collect();
+        assert_eq!(said, ["x"]);
+        assert_eq!(seldom.line("y", start + BETWEEN).unwrap(), "y (and 999 such lines left out since the last)");
+    }
+}

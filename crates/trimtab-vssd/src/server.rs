@@ -1,0 +1,364 @@
+//! One attached drive from beginning to end: everything is made here, and everything is taken away here.
+
+use crate::trace::Header;
+use trimtab_linux::host::processes;
+use crate::block::{Block, Place};
+use crate::control::{self, Answer, Ask, Question};
+use crate::engine::{Engine, Settings};
+use crate::faults::{Fault, Faulty};
+use crate::nbd::NbdFront;
+use crate::pace::{Pacer, Speed};
+use crate::persist;
+use crate::recording::Recorder;
+use crate::request::{Powered as _, Serve};
+use crate::runtime::{self, Home, Record, Runtime};
+use crate::state::Leave;
+use crate::status::{ByKind, Status};
+use crate::transport::{Transport, Wanted};
+use crate::waits::Waits;
+use trimtab_linux::sys::interrupt;
+use anyhow::Context as _;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::usage::UsageError;
+
+/// What to attach.
+pub struct Options {
+    /// How the user wants to name it; made from the drive's name if `None`.
+    pub id: Option<String>,
+    /// The drive.
+    pub spec: DriveSpec,
+    /// How model time passes.
+    pub speed: Speed,
+    /// Where the data are kept; in memory if `None`.
+    pub data: Option<PathBuf>,
+    /// Data without a state become the first content of a new drive.
+    pub adopt: bool,
+    /// Attach a block device, whose requests come in this way.
+    pub block: Option<Wanted>,
+    /// Serve the block device of the server with these data that has crashed.
+    pub recover: bool,
+    /// Listen for NBD clients on this Unix socket.
+    pub nbd: Option<PathBuf>,
+    /// Record what is served to this new file.
+    pub record: Option<PathBuf>,
+    /// Faults around the engine.
+    pub faults: Vec<Fault>,
+    /// Decides everything about the drive and its faults that is left to chance.
+    pub seed: u64,
+    /// Detach, whoever uses the drive, once this process has ended.
+    pub detach_with: Option<u32>,
+}
+
+/// A drive that is being served.
+pub struct Server {
+    home: Home,
+    record: Record,
+    engine: Arc<Engine>,
+    detach_with: Option<u32>,
+    /// Around the engine, if there are any.
+    faults: Arc<Faulty>,
+    /// What the block device says of waiting.
+    waits: Option<Waits>,
+    pacer: Arc<Pacer>,
+    speed: Speed,
+    started: Instant,
+    questions: Option<Receiver<Question>>,
+    block: Option<Block>,
+    nbd: Option<NbdFront>,
+    /// What went wrong while it was taken away.
+    problems: Vec<String>,
+}
+
+impl Server {
+    /// Makes everything; what was made is taken away again if something fails. Also gives remarks for the user.
+    pub fn start(options: Options) -> anyhow::Result<(Self, Vec<String>)> {
+        let runtime = Runtime::open()?;
+        let waiting = |runtime: &Runtime| match &options.data {
+            Some(data) => runtime.waiting_for_server(&std::path::absolute(data)?),
+            None => Ok(None),
+        };
+        let crashed = if options.recover { Some(waiting(&runtime)?.ok_or_else(nothing_waits)?) } else { None };
+        let mut remarks = runtime.clean_up(crashed.as_ref().map(|(_, record)| record.id.as_str()))?;
+        if crashed.is_none()
+            && let Some((_, record)) = waiting(&runtime)?
+        {
+            return Err(still_waits(&record).into());
+        }
+        let settings = Settings::of(&options.spec, options.speed);
+        let drive = match &options.data {
+            Some(data) => {
+                let (drive, remark) = persist::in_file(&options.spec, &settings, options.seed, data, options.adopt)?;
+                remarks.extend(remark);
+                drive
+            }
+            None => persist::in_memory(&options.spec, &settings, options.seed)?,
+        };
+        // Memory for writing out dirty pages of our own block device must not wait for that to happen.
+        let _ = rustix::process::configure_io_flusher_behavior(true);
+        let pacer = Arc::new(Pacer::start().context("cannot start a thread")?);
+        let attached_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let recorder = match &options.record {
+            Some(path) => {
+                let header = Header {
+                    drive: options.spec.name.clone(),
+                    size: settings.geometry.size,
+                    logical_block: settings.geometry.logical_block,
+                    speed: options.speed.to_string(),
+                    started_unix_ms: attached_unix_ms,
+                    tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+                };
+                Some(Recorder::start(path, &header)?)
+            }
+            None => None,
+        };
+        let engine = Arc::new(Engine::new(drive, settings, recorder));
+        if let Some(data) = &options.data {
+            persist::keep(&engine, &options.spec.name, data, Leave::InUse)?;
+        }
+        let (id, home) = match &crashed {
+            Some((home, record)) => (record.id.clone(), home.clone()),
+            None => runtime.claim(options.id.as_deref(), &options.spec.name)?,
+        };
+        let (pid, pid_started, boot_id) = runtime::own_process();
+        let record = Record {
+            id,
+            drive: options.spec.name,
+            size: settings.geometry.size,
+            pid,
+            pid_started,
+            boot_id,
+            transport: None,
+            device: None,
+            mark: None,
+            served: None,
+            nbd: None,
+            nbd_socket: None,
+            data: options.data.map(std::path::absolute).transpose()?,
+            attached_unix_ms,
+        };
+        let faults = Arc::new(Faulty::new(engine.clone(), &options.faults, options.seed, options.speed));
+        let mut server = Self {
+            home,
+            record,
+            engine,
+            detach_with: options.detach_with,
+            faults,
+            waits: None,
+            pacer,
+            speed: options.speed,
+            started: Instant::now(),
+            questions: None,
+            block: None,
+            nbd: None,
+            problems: Vec::new(),
+        };
+        let crashed = crashed.map(|(_, record)| record);
+        match server.open(options.block, options.nbd.as_deref(), crashed.as_ref()) {
+            Ok(more) => remarks.extend(more),
+            Err(error) if crashed.is_some() => {
+                // The device waits for the next try.
+                let _ = crashed.map(|record| server.home.write_record(&record));
+                return Err(error);
+            }
+            Err(error) => {
+                // What went wrong first is what the user has to hear.
+                let _ = server.detach(true);
+                let _ = server.finish();
+                return Err(error);
+            }
+        }
+        Ok((server, remarks))
+    }
+
+    fn open(&mut self, block: Option<Wanted>, nbd: Option<&Path>, crashed: Option<&Record>) -> anyhow::Result<Vec<String>> {
+        let mut remarks = Vec::new();
+        if let Some(crashed) = crashed {
+            self.home.begin_again().context("cannot take over the runtime directory")?;
+            (self.record.mark, self.record.transport) = (crashed.mark.clone(), crashed.transport);
+            self.record.device.clone_from(&crashed.device);
+        }
+        self.home.write_record(&self.record)?;
+        self.questions = Some(control::listen(&self.home.control())?);
+        let drive: Arc<dyn Serve> = Arc::clone(&self.faults) as _;
+        if let Some(wanted) = block {
+            remarks.extend(self.open_block(&drive, wanted, crashed)?);
+        }
+        if let Some(path) = nbd {
+            // Before it is there, so that it is found after a crash.
+            self.record.nbd = Some(std::path::absolute(path)?);
+            self.home.write_record(&self.record)?;
+            let front = self.nbd.insert(NbdFront::start(path, drive, Arc::clone(&self.pacer))?);
+            let socket = front.socket();
+            self.record.nbd_socket = Some((socket.device, socket.inode));
+        }
+        self.home.write_record(&self.record)?;
+        Ok(remarks)
+    }
+
+    /// Makes the block device, in the best of the ways that are `wanted`.
+    fn open_block(&mut self, drive: &Arc<dyn Serve>, wanted: Wanted, crashed: Option<&Record>) -> anyhow::Result<Vec<String>> {
+        let place = Place { home: &self.home, pacer: &self.pacer, lasting: self.record.data.is_some() };
+        let (block, mut remarks) = match crashed {
+            Some(crashed) => (Block::recover(drive, crashed)?, Vec::new()),
+            None => Block::make(drive, &place, wanted, &mut self.record)?,
+        };
+        if block.transport() == Transport::Device {
+            // Zero-writes may come in the words of a TRIM. Anything but zeros would be damage.
+            self.engine.have_trimmed_space_read_as_zeros();
+        }
+        let block = self.block.insert(block);
+        remarks.extend(block.tune(&drive.geometry()));
+        let disk = block.disk();
+        self.waits = Waits::new(&disk.sysfs(), self.speed);
+        self.record.device = Some(disk.path());
+        self.record.transport = Some(block.transport());
+        Ok(remarks)
+    }
+
+    /// Who serves what.
+    pub const fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Where what is said after going to the background belongs.
+    pub fn log(&self) -> anyhow::Result<File> {
+        self.home.open_log().context("cannot open the log")
+    }
+
+    /// Serves until it is detached by a client or a signal.
+    pub fn run(mut self) -> anyhow::Result<()> {
+        let mut next_tick = self.started + Duration::from_secs(1);
+        let mut told = false;
+        let questions = self.questions.take().expect("a server that was started listens");
+        loop {
+            let now = Instant::now();
+            if now >= next_tick {
+                self.engine.tick();
+                if let Some(waits) = &mut self.waits {
+                    waits.tick(&self.engine.served());
+                }
+                next_tick += Duration::from_secs(1);
+            }
+            match questions.recv_timeout(Duration::from_millis(100).min(next_tick.saturating_duration_since(now))) {
+                Ok(question) => match question.ask {
+                    Ask::Status => question.answer(to_answer(serde_json::to_value(self.status()))),
+                    Ask::Power { on, within } => question.answer(self.power(on, within)),
+                    Ask::Detach { force } => match self.detach(force) {
+                        Ok(()) => {
+                            let finished = self.finish();
+                            let problem = finished.as_ref().err().map(|error| format!("{error:#}"));
+                            question.answer(Answer::Ok(serde_json::json!({ "problem": problem })));
+                            return finished;
+                        }
+                        Err(error) => question.answer(Answer::Error(format!("{error:#}"))),
+                    },
+                },
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(100)),
+            }
+            if self.detach_with.is_some_and(|pid| !processes::exists(pid)) {
+                self.detach(true)?;
+                return self.finish();
+            }
+            if interrupt::requested() {
+                match self.detach(false) {
+                    Ok(()) => return self.finish(),
+                    Err(error) if !told => {
+                        trimtab_linux::output::complain(&format!("{error:#}; waiting for that to end (a second signal ends the server at once)"));
+                        told = true;
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Takes the drive away from its users. Nothing has changed if this fails.
+    fn detach(&mut self, force: bool) -> anyhow::Result<()> {
+        if let Some(block) = &mut self.block {
+            block.let_go(force, &mut self.problems)?;
+        }
+        self.nbd = None;
+        if let Some(block) = self.block.take() {
+            block.take_away(&self.home, self.record.served(), force)?;
+        }
+        Ok(())
+    }
+
+    /// After a detach: keeps what has to be kept, and removes what else is there. An error says what of it is not complete.
+    fn finish(&mut self) -> anyhow::Result<()> {
+        if let Err(error) = self.engine.finish_recording() {
+            self.problems.push(format!("{error:#}"));
+        }
+        if let Some(data) = &self.record.data
+            && let Err(error) = persist::keep(&self.engine, &self.record.drive, data, Leave::Detached)
+        {
+            self.problems.push(format!("{error:#}"));
+        }
+        if let Err(error) = self.home.remove() {
+            self.problems.push(format!("cannot remove the runtime directory: {error}"));
+        }
+        anyhow::ensure!(self.problems.is_empty(), "{}", self.problems.join("; "));
+        Ok(())
+    }
+
+    fn power(&self, on: bool, within: Option<u64>) -> Answer {
+        if on {
+            return Answer::Ok(serde_json::json!({ "power": "on", "was_off": self.faults.restore_power() }));
+        }
+        let answer = match within {
+            Some(n) => self.faults.cut_power_within(n).map(|known| serde_json::json!({ "power": "on", "fails_within": n, "known": known })),
+            None => {
+                self.faults.cut_power().map(|(pages, known)| serde_json::json!({ "power": "off", "lost_blocks": pages, "known": known }))
+            }
+        };
+        answer.map_or_else(Answer::Error, Answer::Ok)
+    }
+
+    fn status(&self) -> Status {
+        let mut faults = self.faults.in_words();
+        faults.extend(self.engine.recording_failure().map(|reason| format!("the recording ended early: {reason}")));
+        let snapshot = self.engine.snapshot();
+        Status {
+            record: self.record.clone(),
+            speed: self.speed.to_string(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            model_time_ns: snapshot.model_time.0,
+            waiting: self.pacer.waiting() + self.block.as_ref().map_or(0, Block::waiting),
+            requests: ByKind::from(&snapshot.counts),
+            host_wait: self.waits.as_ref().map(|waits| waits.now(&snapshot.counts)),
+            discard_amplification: snapshot.discards.amplification(),
+            discards: snapshot.discards,
+            mapped_bytes: snapshot.mapped_bytes,
+            stored_bytes: self.engine.store().allocated(),
+            waf: (snapshot.written.0 > 0).then(|| snapshot.written.1 as f64 / snapshot.written.0 as f64),
+            model: snapshot.model,
+            faults,
+            seconds: snapshot.seconds,
+        }
+    }
+}
+
+fn to_answer(value: serde_json::Result<serde_json::Value>) -> Answer {
+    match value {
+        Ok(value) => Answer::Ok(value),
+        Err(error) => Answer::Error(error.to_string()),
+    }
+}
+
+fn nothing_waits() -> UsageError {
+    UsageError::new("no block device waits for a server with these data")
+        .hint("a device outlives a crash of its server over ublk, as root and with --data")
+}
+
+/// Somebody uses the device, or it would have been taken away.
+fn still_waits(record: &Record) -> UsageError {
+    let (device, id) = (record.device.as_deref().unwrap_or(Path::new("the block device")).display(), &record.id);
+    UsageError::new(format!("{device} of '{id}', whose server has crashed, is in use and waits for a server with these data"))
+        .hint(format!("'--recover' goes on serving it, 'trimtab drive detach --force {id}' takes it away"))
+}

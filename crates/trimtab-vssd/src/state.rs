@@ -1,0 +1,432 @@
+//! The state of a drive that is kept between attachments, beside its data file as `FILE.state`.
+//!
+//! ```text
+//! state   = "TTDRIVE1" use header mapped model
+//! use     = u8: 'C' detached properly, 'U' in use (or left by a crash: then the data are newer than the state)
+//! header  = section of JSON (see `Header`)
+//! mapped  = section: Zstandard of varint pairs: units skipped, units that hold data
+//! model   = section: Zstandard of the model's own snapshot; empty for a disk, which has no lasting state
+//! section = u64 length, u32 CRC-32, bytes
+//! ```
+//!
+//! It is written to a new file that then takes the old one's place, so a crash leaves the one or the other.
+
+use crate::trace::bytes::push_varint;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use trimtab_drive::units::Nanos;
+
+const MAGIC: &[u8; 8] = b"TTDRIVE1";
+const CLEAN: u8 = b'C';
+const IN_USE: u8 = b'U';
+const COMPRESSION_LEVEL: i32 = 1;
+/// Zstandard at that level needs no larger window, as a power of two.
+const WINDOW_LOG_MAX: u32 = 23;
+/// No header is longer.
+const HEADER_BYTES_MAX: u64 = 64 << 10;
+/// Of each unit of the drive a map takes at most one byte, and as much more in all.
+const MAP_BYTES_MORE: u64 = 32;
+
+/// What the state belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Name of the drive's specification.
+    pub drive: String,
+    /// Size of the drive in bytes.
+    pub size: u64,
+    /// Bytes in a unit of the map of mapped units.
+    pub unit: u64,
+    /// Model time of the drive, in nanoseconds.
+    pub model_time_ns: u64,
+    /// Version of the program that wrote it.
+    pub tool_version: String,
+}
+
+impl Header {
+    /// Units of the drive.
+    const fn units(&self) -> u64 {
+        self.size.div_ceil(self.unit)
+    }
+}
+
+/// A state whose header was read. The rest is read when it is asked for, and never more than a drive of that size needs.
+#[derive(Debug)]
+pub struct Saved {
+    /// What it belongs to.
+    pub header: Header,
+    /// It was written by a proper detach, and nothing has happened since.
+    pub clean: bool,
+    file: File,
+    path: PathBuf,
+    /// Where the map begins.
+    mapped_at: u64,
+}
+
+/// How a drive is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// Detached properly.
+    Detached,
+    /// In use: the data are going to be newer than the state.
+    InUse,
+}
+
+/// Where the state of the data file `data` is kept.
+pub fn path_of(data: &Path) -> PathBuf {
+    let mut name = data.as_os_str().to_owned();
+    name.push(".state");
+    name.into()
+}
+
+/// Opens the state of the data file `data`; `None` if there is none. One that another user can have written is refused.
+pub fn open(data: &Path) -> anyhow::Result<Option<Saved>> {
+    let path = path_of(data);
+    let open = || -> io::Result<File> {
+        let (directory, name) = Dir::of_file(&path)?;
+        let file = directory.open_read(name)?;
+        require_own(&directory, &file)?;
+        Ok(file)
+    };
+    match open() {
+        Ok(file) => Saved::read(file, path.clone()).map(Some).map_err(|problem| unusable(&path, &problem)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// An error where another user can have written the file, or put it there.
+fn require_own(directory: &Dir, file: &File) -> io::Result<()> {
+    if named::is_open_to_others(file) {
+        let what = "it belongs to another user, or others may write to it; remove it, or give it to this user alone";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    if directory.require_unshared().is_err() { Dir::require_trusted_file(file) } else { Ok(()) }
+}
+
+fn unusable(path: &Path, problem: &io::Error) -> anyhow::Error {
+    anyhow::anyhow!("the drive's state in {} cannot be used: {problem}", path.display())
+}
+
+fn wrong(problem: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, problem.into())
+}
+
+/// Writes the state of the data file `data`, in place of an older one.
+pub fn save(data: &Path, header: &Header, mapped: impl Iterator<Item = Range<u64>>, model: &[u8], leave: Leave) -> anyhow::Result<()> {
+    let path = path_of(data);
+    let write = || -> io::Result<()> {
+        let (directory, name) = Dir::of_file(&path)?;
+        directory.write_atomically(name, PRIVATE_FILE, |file| {
+            file.write_all(MAGIC)?;
+            file.write_all(&[if leave == Leave::Detached { CLEAN } else { IN_USE }])?;
+            write_section(file, &serde_json::to_vec(header)?)?;
+            write_section(file, &zstd::bulk::compress(&pack(mapped), COMPRESSION_LEVEL)?)?;
+            let model = if model.is_empty() { Vec::new() } else { zstd::bulk::compress(model, COMPRESSION_LEVEL)? };
+            write_section(file, &model)
+        })
+    };
+    write().with_context(|| format!("cannot write the drive's state to {}", path.display()))
+}
+
+fn write_section(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(&(bytes.len() as u64).to_le_bytes())?;
+    file.write_all(&crate::trace::bytes::crc32(bytes).to_le_bytes())?;
+    file.write_all(bytes)
+}
+
+impl Saved {
+    fn read(mut file: File, path: PathBuf) -> io::Result<Self> {
+        let mut start = [0; MAGIC.len() + 1];
+        file.read_exact(&mut start).map_err(|_| wrong("it does not begin as a state does"))?;
+        let clean = match (start.strip_prefix(MAGIC), start[MAGIC.len()]) {
+            (None, _) => return Err(wrong("it does not begin as a state does")),
+            (_, CLEAN) => true,
+            (_, IN_USE) => false,
+            (_, other) => return Err(wrong(format!("byte 8 is {other:#04x}"))),
+        };
+        let header = Section::at(&mut file, start.len() as u64, HEADER_BYTES_MAX)?;
+        let mapped_at = header.end;
+        let mut text = Vec::new();
+        header.open(&mut file)?.read_to_end(&mut text)?;
+        let header: Header = serde_json::from_slice(&text).map_err(|error| wrong(format!("its header is not understood: {error}")))?;
+        if header.unit == 0 {
+            return Err(wrong("its header has units of 0 bytes"));
+        }
+        Ok(Self { header, clean, file, path, mapped_at })
+    }
+
+    /// Model time of the drive.
+    pub const fn model_time(&self) -> Nanos {
+        Nanos(self.header.model_time_ns)
+    }
+
+    /// Gives each run of units that hold data to `run`, in order, then the model's own snapshot, which has at most `model_bytes_max`.
+    pub fn load(mut self, model_bytes_max: u64, run: impl FnMut(Range<u64>)) -> anyhow::Result<Vec<u8>> {
+        let path = std::mem::take(&mut self.path);
+        self.decode(model_bytes_max, run).map_err(|problem| unusable(&path, &problem))
+    }
+
+    fn decode(mut self, model_bytes_max: u64, run: impl FnMut(Range<u64>)) -> io::Result<Vec<u8>> {
+        let units = self.header.units();
+        let map_bytes_max = units.saturating_add(MAP_BYTES_MORE);
+        let mapped = Section::at(&mut self.file, self.mapped_at, compressed_max(map_bytes_max))?;
+        let model = Section::at(&mut self.file, mapped.end, compressed_max(model_bytes_max))?;
+        if self.file.metadata()?.len() != model.end {
+            return Err(wrong(format!("it goes on after its end at byte {}", model.end)));
+        }
+        unpack(BufReader::new(inflate(mapped.open(&mut self.file)?)?.take(map_bytes_max)), units, run)?;
+        let mut snapshot = Vec::new();
+        if model.len > 0 {
+            inflate(model.open(&mut self.file)?)?.take(model_bytes_max + 1).read_to_end(&mut snapshot)?;
+        }
+        if snapshot.len() as u64 > model_bytes_max {
+            return Err(wrong(format!("its model has more than the {model_bytes_max} bytes that such a drive needs")));
+        }
+        Ok(snapshot)
+    }
+}
+
+/// No longer are so many bytes when they are compressed.
+const fn compressed_max(bytes: u64) -> u64 {
+    // As ZSTD_compressBound.
+    bytes.saturating_add(bytes >> 8).saturating_add(64 << 10)
+}
+
+/// A section of the file, whose checksum was right.
+#[derive(Clone, Copy, Debug)]
+struct Section {
+    start: u64,
+    len: u64,
+    end: u64,
+}
+
+impl Section {
+    /// The section at byte `at`, which has at most `len_max` bytes.
+    fn at(file: &mut File, at: u64, len_max: u64) -> io::Result<Self> {
+        let cut_off = |_| wrong(format!("it was cut off in the section at byte {at}"));
+        file.seek(SeekFrom::Start(at))?;
+        let (mut len, mut crc) = ([0; 8], [0; 4]);
+        file.read_exact(&mut len).and_then(|()| file.read_exact(&mut crc)).map_err(cut_off)?;
+        let len = u64::from_le_bytes(len);
+        if len > len_max {
+            return Err(wrong(format!("the section at byte {at} has {len} bytes, and such a drive needs at most {len_max}")));
+        }
+        let section = Self { start: at + 12, len, end: at + 12 + len };
+        let mut sum = flate2::CrcReader::new(BufReader::new(section.open(file)?));
+        if io::copy(&mut sum, &mut io::sink())? < len {
+            return Err(wrong(format!("it was cut off in the section at byte {at}")));
+        }
+        if sum.crc().sum() != u32::from_le_bytes(crc) {
+            return Err(wrong(format!("the section at byte {at} is damaged (its checksum is wrong)")));
+        }
+        Ok(section)
+    }
+
+    /// Its bytes.
+    fn open(self, file: &mut File) -> io::Result<io::Take<&mut File>> {
+        file.seek(SeekFrom::Start(self.start))?;
+        Ok(file.take(self.len))
+    }
+}
+
+fn inflate<'a>(bytes: impl Read + 'a) -> io::Result<impl Read + 'a> {
+    let mut decoder = zstd::stream::read::Decoder::new(bytes)?;
+    decoder.window_log_max(WINDOW_LOG_MAX)?;
+    Ok(decoder)
+}
+
+fn pack(runs: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
+    let mut packed = Vec::new();
+    let mut at = 0;
+    for run in runs {
+        push_varint(&mut packed, run.start - at);
+        push_varint(&mut packed, run.end - run.start);
+        at = run.end;
+    }
+    packed
+}
+
+/// Gives each run to `run`. No run is empty, and none follows another without a gap, so that there are at most as many bytes as units.
+fn unpack(mut packed: impl Read, units: u64, mut run: impl FnMut(Range<u64>)) -> io::Result<()> {
+    let senseless = || wrong("its map makes no sense");
+    let mut at = 0_u64;
+    while let Some(skip) = varint(&mut packed)? {
+        let len = varint(&mut packed)?.ok_or_else(senseless)?;
+        let start = at.checked_add(skip).ok_or_else(senseless)?;
+        let end = start.checked_add(len).filter(|end| *end <= units).ok_or_else(senseless)?;
+        if len == 0 || skip == 0 && at > 0 {
+            return Err(senseless());
+        }
+        run(start..end);
+        at = end;
+    }
+    Ok(())
+}
+
+/// A LEB128 number; `None` at the end.
+fn varint(bytes: &mut impl Read) -> io::Result<Option<u64>> {
+    let mut value = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let mut byte = [0];
+        if bytes.read(&mut byte).map_err(|error| wrong(format!("a section cannot be unpacked: {error}")))? == 0 {
+            return if shift == 0 { Ok(None) } else { Err(wrong("its map is cut off")) };
+        }
+        let bits = u64::from(byte[0] & 0x7F);
+        if bits << shift >> shift != bits {
+            break;
+        }
+        value |= bits << shift;
+        if byte[0] & 0x80 == 0 {
+            return Ok(Some(value));
+        }
+    }
+    Err(wrong("its map makes no sense"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header() -> Header {
+        Header { drive: "x".into(), size: 1 << 30, unit: 512, model_time_ns: 99, tool_version: "0".into() }
+    }
+
+    /// All of the state of `data`.
+    fn load(data: &Path) -> anyhow::Result<Option<(bool, Vec<Range<u64>>, Vec<u8>)>> {
+        let Some(saved) = open(data)? else { return Ok(None) };
+        assert_eq!(saved.header, header());
+        let (clean, mut mapped) = (saved.clean, Vec::new());
+        let model = saved.load(100, |run| mapped.push(run))?;
+        Ok(Some((clean, mapped, model)))
+    }
+
+    #[test]
+    fn a_state_is_read_as_it_was_written_and_damage_is_said_where_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("disk");
+        assert_eq!(load(&data).unwrap(), None);
+        let runs = [0..5, 7..8, 2_000_000..2_097_152];
+        for (leave, clean) in [(Leave::InUse, false), (Leave::Detached, true)] {
+            save(&data, &header(), runs.iter().cloned(), b"model", leave).unwrap();
+            assert_eq!(load(&data).unwrap(), Some((clean, runs.to_vec(), b"model".to_vec())));
+        }
+
+        let path = path_of(&data);
+        let whole = std::fs::read(&path).unwrap();
+        for len in 0..whole.len() {
+            std::fs::write(&path, &whole[..len]).unwrap();
+            assert!(load(&data).is_err(), "cut at {len}");
+        }
+        for at in (0..whole.len()).filter(|at| *at != 8) {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x10;
+            std::fs::write(&path, &damaged).unwrap();
+            assert!(load(&data).is_err(), "changed at {at}");
+        }
+    }
+
+    /// A state of these sections, with right checksums.
+    fn planted(data: &Path, packed: &[u8], model: &[u8]) {
+        let mut file = File::create(path_of(data)).unwrap();
+        file.write_all(MAGIC).unwrap();
+        file.write_all(&[CLEAN]).unwrap();
+        write_section(&mut file, &serde_json::to_vec(&header()).unwrap()).unwrap();
+        write_section(&mut file, &zstd::bulk::compress(packed, 19).unwrap()).unwrap();
+        write_section(&mut file, &zstd::bulk::compress(model, 19).unwrap()).unwrap();
+    }
+
+    /// Seen: 33 kB took 13.6 GB of memory.
+    #[test]
+    fn state_that_holds_more_than_its_drive_needs_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("disk");
+        let refused = |packed: &[u8], model: &[u8]| {
+            planted(&data, packed, model);
+            assert!(std::fs::metadata(path_of(&data)).unwrap().len() < 100_000);
+            load(&data).unwrap_err().to_string()
+        };
+        let empty_runs = vec![0; 64 << 20];
+        assert!(refused(&empty_runs, b"").contains("its map makes no sense"));
+        let touching_runs = [vec![1, 1], [0, 1].repeat(1 << 20)].concat();
+        assert!(refused(&touching_runs, b"").contains("its map makes no sense"));
+        let too_many = vec![1; 64 << 20];
+        assert!(refused(&too_many, b"").contains("its map makes no sense"));
+        assert!(refused(b"", &vec![7; 64 << 20]).contains("its model has more than the 100 bytes"));
+        // Every other unit is the most that there can be.
+        let mut runs = 0;
+        planted(&data, &vec![1; 2 << 20], b"");
+        open(&data).unwrap().unwrap().load(100, |_| runs += 1).unwrap();
+        assert_eq!(runs, 1 << 20);
+    }
+
+    #[test]
+    fn sparse_state_is_refused_unread() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("disk");
+        for sections in [0, 1] {
+            planted(&data, b"", b"");
+            let end = std::fs::metadata(path_of(&data)).unwrap().len();
+            let file = File::options().write(true).open(path_of(&data)).unwrap();
+            // Of the header, or of the map.
+            let length_at = if sections == 0 { 9 } else { 9 + 12 + serde_json::to_vec(&header()).unwrap().len() as u64 };
+            std::os::unix::fs::FileExt::write_all_at(&file, &(1_u64 << 42).to_le_bytes(), length_at).unwrap();
+            file.set_len(end + (1 << 42)).unwrap();
+            let error = load(&data).unwrap_err().to_string();
+            assert!(error.contains("such a drive needs at most"), "{error}");
+        }
+    }
+
+    #[test]
+    fn state_of_another_user_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return crate::skip::skip("root: two users");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("disk");
+        save(&data, &header(), std::iter::empty(), b"", Leave::Detached).unwrap();
+        std::os::unix::fs::chown(path_of(&data), Some(65_534), None).unwrap();
+        let error = format!("{:#}", open(&data).unwrap_err());
+        assert!(error.contains("it belongs to another user"), "{error}");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_state_is_not_written_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let (data, victim) = (dir.path().join("disk"), dir.path().join("victim"));
+        std::fs::write(&victim, "somebody else's").unwrap();
+        std::os::unix::fs::symlink(&victim, path_of(&data)).unwrap();
+        assert!(open(&data).is_err());
+        save(&data, &header(), std::iter::empty(), b"", Leave::InUse).unwrap();
+        assert_eq!(std::fs::read(victim).unwrap(), b"somebody else's");
+        assert!(path_of(&data).symlink_metadata().unwrap().is_file(), "the link is replaced");
+    }
+
+    fn unpacked(packed: &[u8], units: u64) -> io::Result<Vec<Range<u64>>> {
+        let mut runs = Vec::new();
+        unpack(packed, units, |run| runs.push(run)).map(|()| runs)
+    }
+
+    proptest! {
+        #[test]
+        fn runs_survive_being_packed(steps in prop::collection::vec((1_u64..1 << 40, 1_u64..1 << 40), 0..50)) {
+            let mut at = 0;
+            let runs: Vec<Range<u64>> = steps.iter().map(|(skip, len)| { let start = at + skip; at = start + len; start..at }).collect();
+            prop_assert_eq!(unpacked(&pack(runs.iter().cloned()), u64::MAX).unwrap(), runs);
+        }
+
+        #[test]
+        fn garbage_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = unpacked(&bytes, 1 << 40);
+            let dir = tempfile::tempdir().unwrap();
+            let data = dir.path().join("disk");
+            std::fs::write(path_of(&data), [MAGIC.as_slice(), &[CLEAN], &bytes].concat()).unwrap();
+            let _ = load(&data);
+        }
+    }
+}

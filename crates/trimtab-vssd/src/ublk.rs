@@ -1,0 +1,266 @@
+//! The front end that is a block device by itself: the kernel's ublk driver gives every request of the block layer to this process, over io_uring.
+//!
+//! The device has a queue for each processor, and each queue a thread ([`Worker`]). Discards and zero-writes are requests of their own and travel beside
+//! all others. A device is recognised by a mark that the kernel keeps with it, never by its number.
+
+mod parameters;
+mod requests;
+mod slots;
+
+use trimtab_linux::host::{self, disk::Disk};
+use crate::request::Serve;
+use crate::worker::{Worker, settle_down};
+use trimtab_linux::sys::ublk::control::Control;
+use trimtab_linux::sys::ublk::queue::Queue;
+use trimtab_linux::sys::ublk::{self, Info};
+use anyhow::Context as _;
+use rustix::thread::CpuSet;
+use slots::QueueSlots;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Requests that one queue holds at once, as with a loop device.
+const DEPTH: u16 = 128;
+/// The largest request, as with a loop device over FUSE.
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// More queues would have more threads than there is to do.
+const QUEUES_MAX: usize = 16;
+/// How long the device's nodes, or the end of its former server, are waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A device of the driver, and the threads that serve it. It stays when this is dropped.
+pub struct UblkFront {
+    control: Control,
+    device: Info,
+    threads: Vec<JoinHandle<()>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Whether the driver is there and may be used, and why not otherwise.
+fn open() -> anyhow::Result<Control> {
+    let mut control = Control::open().map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::NotFound => "/dev/ublk-control is not there (the module ublk_drv is missing or not loaded: `modprobe ublk_drv`)",
+            io::ErrorKind::PermissionDenied => "/dev/ublk-control may not be opened",
+            _ => "the ublk driver cannot be asked",
+        };
+        anyhow::Error::new(error).context(hint)
+    })?;
+    let features = control.features().context("the ublk driver does not say what it can do")?;
+    anyhow::ensure!(
+        features.is_some_and(|features| features & ublk::ENCODED != 0),
+        "the kernel's ublk driver is older than this program knows (Linux 6.5)"
+    );
+    Ok(control)
+}
+
+/// Whether this user may make devices.
+pub fn is_open_to_users() -> bool {
+    Control::open().is_ok()
+}
+
+impl UblkFront {
+    /// Makes a device that shows `drive`, with this mark. If it is `lasting` (and the kernel allows that), it stays when this process ends otherwise than
+    /// by [`take_away`](Self::take_away), and its requests wait for another server.
+    pub fn start(drive: &Arc<dyn Serve>, mark: u64, lasting: bool) -> anyhow::Result<Self> {
+        let mut control = open()?;
+        let privileged = rustix::process::geteuid().is_root();
+        let recovery = if lasting { ublk::RECOVERY | ublk::RECOVERY_REISSUE } else { 0 };
+        let queues = rustix::thread::sched_getaffinity(None).map_or(1, |processors| processors.count() as usize).clamp(1, QUEUES_MAX);
+        let flags = ublk::ENCODED | if privileged { recovery } else { ublk::UNPRIVILEGED };
+        let wanted = Info::wanted(queues as u16, DEPTH, REQUEST_BYTES_MAX, flags, mark);
+        let device = control.add(&wanted).context("the kernel makes no ublk device")?;
+        let mut this = Self { control, device, threads: Vec::new(), waiting: Arc::default() };
+        match this.begin(drive) {
+            Ok(()) => Ok(this),
+            Err(error) => {
+                // Nobody has seen it yet.
+                let _ = this.control.stop(&this.device);
+                Err(match this.delete() {
+                    Ok(()) => error,
+                    Err(_) => error.context(format!("only root can take {} away again", ublk::character_node(device.number).display())),
+                })
+            }
+        }
+    }
+
+    fn begin(&mut self, drive: &Arc<dyn Serve>) -> anyhow::Result<()> {
+        // Without privilege, who may open it may do all else.
+        let served = open_character_node(&self.device)?;
+        let parameters = parameters::of(&drive.geometry(), self.device.request_bytes_max);
+        self.control.set_parameters(&self.device, &parameters).context("the ublk driver does not take the drive's parameters")?;
+        self.serve_queues(drive, &served)?;
+        drop(served);
+        self.control.start(&self.device).with_context(|| format!("{} cannot be started", self.disk().path().display()))
+    }
+
+    /// Serves the device with this mark, whose server has ended.
+    pub fn recover(drive: &Arc<dyn Serve>, mark: u64) -> anyhow::Result<Self> {
+        let mut control = open()?;
+        let device = marked(&mut control, mark)?.first().copied().context("its ublk device is gone")?;
+        let patience = Instant::now() + PATIENCE;
+        // The kernel notices the end of a server after a moment.
+        while let Err(error) = control.begin_recovery(&device) {
+            let busy = error.raw_os_error() == Some(libc::EBUSY);
+            if !busy || Instant::now() > patience {
+                return Err(error).with_context(|| format!("{} cannot be taken over", node(&device).path().display()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut this = Self { control, device, threads: Vec::new(), waiting: Arc::default() };
+        let served = open_character_node(&device)?;
+        this.serve_queues(drive, &served)?;
+        drop(served);
+        this.control.end_recovery(&device).with_context(|| format!("{} cannot be taken over", this.disk().path().display()))?;
+        Ok(this)
+    }
+
+    /// Starts a thread for each queue of the device, which can be opened but once; returns when all wait for requests.
+    fn serve_queues(&mut self, drive: &Arc<dyn Serve>, served: &File) -> anyhow::Result<()> {
+        let device = self.device;
+        let usable = rustix::thread::sched_getaffinity(None).context("cannot see on which processors this may run")?;
+        let (ready, all) = mpsc::channel();
+        for queue in 0..device.queues {
+            let file = served.try_clone().context("cannot have the ublk device served by several threads")?;
+            let here = self.control.processors(&device, queue).map_or(usable, |processors| common(&processors, &usable));
+            let (drive, waiting, ready) = (Arc::clone(drive), Arc::clone(&self.waiting), ready.clone());
+            let work = move || match worker(file, &device, queue, here, drive, waiting) {
+                Ok(mut worker) => {
+                    let registered = worker.register();
+                    let works = registered.is_ok();
+                    let _ = ready.send(registered);
+                    drop(ready);
+                    if works {
+                        worker.run();
+                    }
+                }
+                Err(error) => drop(ready.send(Err(error))),
+            };
+            self.threads.push(std::thread::Builder::new().name(format!("ublk-{queue}")).spawn(work).context("cannot start a thread")?);
+        }
+        drop(ready);
+        all.into_iter().collect::<io::Result<()>>().context("the ublk device cannot be served")
+    }
+
+    /// The block device.
+    pub fn disk(&self) -> Disk {
+        node(&self.device)
+    }
+
+    /// How many answers are being kept back until they are due.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Takes the device away, whoever uses it; returns when it is gone.
+    pub fn take_away(mut self) -> io::Result<()> {
+        stop(&mut self.control, &self.device)?;
+        self.delete()
+    }
+
+    /// After it was stopped, or was never started.
+    fn delete(&mut self) -> io::Result<()> {
+        let patience = Instant::now() + PATIENCE;
+        while !self.threads.iter().all(JoinHandle::is_finished) && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // The kernel would wait for threads that have not ended.
+        let ended = self.threads.iter().all(JoinHandle::is_finished);
+        self.control.delete(&self.device, ended)
+    }
+}
+
+fn node(device: &Info) -> Disk {
+    Disk(format!("ublkb{}", device.number))
+}
+
+fn stop(control: &mut Control, device: &Info) -> io::Result<()> {
+    match control.stop(device) {
+        // Somebody else did.
+        Err(error) if error.raw_os_error() != Some(libc::ENODEV) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn worker(
+    file: File,
+    device: &Info,
+    queue: u16,
+    here: CpuSet,
+    drive: Arc<dyn Serve>,
+    waiting: Arc<AtomicUsize>,
+) -> io::Result<Worker<QueueSlots>> {
+    let everywhere = settle_down(&here)?;
+    let slots = QueueSlots::new(Queue::new(file, device, queue)?, drive);
+    Ok(Worker::new(slots, here, everywhere, waiting))
+}
+
+/// Processors that are in both; those of the second if there are none.
+fn common(one: &CpuSet, other: &CpuSet) -> CpuSet {
+    let mut both = CpuSet::new();
+    (0..CpuSet::MAX_CPU).filter(|cpu| one.is_set(*cpu) && other.is_set(*cpu)).for_each(|cpu| both.set(cpu));
+    if both.count() == 0 { *other } else { both }
+}
+
+/// The node appears as soon as the device is made; who has no privilege has to wait until rules of udev have given it away.
+fn open_character_node(device: &Info) -> anyhow::Result<File> {
+    let path = ublk::character_node(device.number);
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        let opened = File::options().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(&path);
+        match opened {
+            Ok(file) => return Ok(file),
+            Err(error) if may_come(&error) && Instant::now() < patience => std::thread::sleep(Duration::from_millis(10)),
+            Err(error) => return Err(error).with_context(|| format!("{} cannot be opened", path.display())),
+        }
+    }
+}
+
+fn may_come(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) || error.raw_os_error() == Some(libc::EBUSY)
+}
+
+/// The devices with this mark, as far as this user may know.
+fn marked(control: &mut Control, mark: u64) -> io::Result<Vec<Info>> {
+    let numbers = host::disk::of_ublk()?;
+    Ok(numbers.into_iter().filter_map(|number| control.info(number).ok()).filter(|device| device.mark == mark).collect())
+}
+
+/// What a dead server left.
+#[derive(Default)]
+pub struct Left {
+    control: Option<Control>,
+    devices: Vec<Info>,
+}
+
+impl Left {
+    /// The devices with this mark; none where the driver is not there.
+    pub fn find(mark: u64) -> io::Result<Self> {
+        let mut control = match Control::open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            control => control?,
+        };
+        let devices = marked(&mut control, mark)?;
+        Ok(Self { control: Some(control), devices })
+    }
+
+    /// The block devices that are still there.
+    pub fn disks(&self) -> Vec<Disk> {
+        self.devices.iter().map(node).filter(|disk| disk.sysfs().exists()).collect()
+    }
+
+    /// Takes them away, whoever uses them.
+    pub fn take_away(mut self) -> io::Result<()> {
+        let Some(control) = &mut self.control else { return Ok(()) };
+        for device in &self.devices {
+            stop(control, device)?;
+            control.delete(device, true)?;
+        }
+        Ok(())
+    }
+}

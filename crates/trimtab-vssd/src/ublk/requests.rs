@@ -1,0 +1,135 @@
+//! Requests as the kernel describes them, given to the drive.
+
+use crate::request::{Effect, Request, Serve, Served};
+use trimtab_linux::sys::ublk::queue::Described;
+use rustix::io::Errno;
+use std::time::Instant;
+use trimtab_drive::Extent;
+
+const READ: u32 = 0;
+const WRITE: u32 = 1;
+const FLUSH: u32 = 2;
+const DISCARD: u32 = 3;
+const WRITE_ZEROES: u32 = 5;
+/// The operation; above it are flags.
+const OPERATION: u32 = 0xFF;
+/// Durable when answered.
+const FUA: u32 = 1 << 13;
+/// Zeros that are to be written, not made by unmapping.
+const NO_UNMAP: u32 = 1 << 15;
+const SECTOR: u64 = 512;
+
+/// How a request ended, and when the kernel may hear of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Bytes moved, or a negative error number.
+    pub result: i32,
+    /// Not before this; `None`: at once.
+    pub due: Option<Instant>,
+}
+
+/// Has `drive` do what is described, with the data in `memory`.
+pub fn serve(drive: &dyn Serve, described: &Described, memory: &mut [u8]) -> Answer {
+    let extent = Extent { offset: described.sector.saturating_mul(SECTOR), len: u64::from(described.sectors) * SECTOR };
+    let fua = described.operation & FUA != 0;
+    // The kernel never asks for more than it was given memory for.
+    let data = usize::try_from(extent.len).ok().and_then(|len| memory.get_mut(..len));
+    let (served, moved): (Served, u64) = match (described.operation & OPERATION, data) {
+        (READ, Some(into)) => (drive.serve(Request::Read { offset: extent.offset, into }), extent.len),
+        (WRITE, Some(data)) => (drive.serve(Request::Write { offset: extent.offset, data, fua }), extent.len),
+        (READ | WRITE, None) => (Served::refused(Errno::INVAL), 0),
+        (FLUSH, _) => (drive.serve(Request::Flush), 0),
+        (DISCARD, _) => (drive.serve(Request::Trim(&[extent], Effect::Usual)), 0),
+        (WRITE_ZEROES, _) => (drive.serve(Request::Zero { extent, may_unmap: described.operation & NO_UNMAP == 0, fua }), 0),
+        _ => (Served::refused(Errno::OPNOTSUPP), 0),
+    };
+    // Of what moves no data the kernel asks for no bytes.
+    let result = match served.result {
+        Ok(()) => moved as i32,
+        Err(errno) => -errno.raw_os_error(),
+    };
+    Answer { result, due: served.due }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Geometry, Stretch};
+    use std::sync::Mutex;
+
+    /// Keeps what was asked, fails beyond 1 MiB; everything is due at the same time.
+    struct Asked(Mutex<Vec<String>>, Instant);
+
+    impl Serve for Asked {
+        fn geometry(&self) -> Geometry {
+            unreachable!("nobody asks")
+        }
+
+        fn stretches(&self, _: Extent, _: usize) -> Result<Vec<Stretch>, Errno> {
+            Err(Errno::OPNOTSUPP)
+        }
+
+        fn serve(&self, request: Request<'_>) -> Served {
+            let (text, at) = match request {
+                Request::Read { offset, into } => {
+                    into.fill(9);
+                    (format!("read {} at {offset}", into.len()), offset)
+                }
+                Request::Write { offset, data, fua } => (format!("write {:?} at {offset} {fua}", data[0]), offset),
+                Request::Trim(extents, effect) => (format!("trim {extents:?} {effect:?}"), 0),
+                Request::Zero { extent, may_unmap, fua } => (format!("zero {extent:?} {may_unmap} {fua}"), 0),
+                Request::Flush => ("flush".to_owned(), 0),
+            };
+            self.0.lock().unwrap().push(text);
+            Served { result: if at < 1 << 20 { Ok(()) } else { Err(Errno::IO) }, due: Some(self.1) }
+        }
+    }
+
+    fn asked(operation: u32, sector: u64, sectors: u32, memory: &mut [u8]) -> (Answer, String, Instant) {
+        let drive = Asked(Mutex::default(), Instant::now());
+        let answer = serve(&drive, &Described::new(operation, sector, sectors), memory);
+        let text = drive.0.lock().unwrap().join("; ");
+        (answer, text, drive.1)
+    }
+
+    #[test]
+    fn every_operation_reaches_the_drive_with_its_flags() {
+        const EXTENT: &str = "Extent { offset: 1024, len: 2048 }";
+        for (operation, expected, result) in [
+            (READ, "read 2048 at 1024".to_owned(), 2048),
+            (WRITE, "write 7 at 1024 false".to_owned(), 2048),
+            (WRITE | FUA, "write 7 at 1024 true".to_owned(), 2048),
+            (FLUSH, "flush".to_owned(), 0),
+            (DISCARD, format!("trim [{EXTENT}] Usual"), 0),
+            (WRITE_ZEROES, format!("zero {EXTENT} true false"), 0),
+            (WRITE_ZEROES | NO_UNMAP | FUA, format!("zero {EXTENT} false true"), 0),
+        ] {
+            let mut memory = [7; 4096];
+            let (answer, text, due) = asked(operation, 2, 4, &mut memory);
+            assert_eq!((text, answer), (expected, Answer { result, due: Some(due) }), "{operation:#x}");
+            assert_eq!((memory[2047] == 9, memory[2048]), (operation == READ, 7), "no more than was asked for is read");
+        }
+    }
+
+    #[test]
+    fn errors_keep_their_number_and_wait_for_their_time() {
+        let (answer, _, due) = asked(READ, 4096, 1, &mut [0; 4096]);
+        assert_eq!(answer, Answer { result: -libc::EIO, due: Some(due) });
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_reaches_no_drive() {
+        for (operation, sectors, errno) in
+            [(READ, 9, libc::EINVAL), (WRITE, 9, libc::EINVAL), (4, 1, libc::EOPNOTSUPP), (13, 1, libc::EOPNOTSUPP)]
+        {
+            let (answer, text, _) = asked(operation, 0, sectors, &mut [0; 4096]);
+            assert_eq!((answer.result, answer.due, text.as_str()), (-errno, None, ""), "{operation} of {sectors}");
+        }
+    }
+
+    #[test]
+    fn discards_may_be_longer_than_the_memory() {
+        let (answer, text, _) = asked(DISCARD, 0, u32::MAX, &mut [0; 512]);
+        assert_eq!((answer.result, text.as_str()), (0, "trim [Extent { offset: 0, len: 2199023255040 }] Usual"));
+    }
+}

@@ -1,0 +1,69 @@
+//! A queue of the device.
+
+use super::requests::serve;
+use crate::request::Serve;
+use crate::worker::Slots;
+use trimtab_linux::sys::ublk::queue::Queue;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Requests of one queue, answered by the drive.
+pub struct QueueSlots {
+    queue: Queue,
+    drive: Arc<dyn Serve>,
+    /// What is to be answered in each slot.
+    results: Vec<i32>,
+}
+
+impl QueueSlots {
+    pub fn new(queue: Queue, drive: Arc<dyn Serve>) -> Self {
+        Self { results: vec![0; queue.requests()], queue, drive }
+    }
+}
+
+impl Slots for QueueSlots {
+    fn requests(&self) -> usize {
+        self.queue.requests()
+    }
+
+    fn offer(&mut self) -> io::Result<()> {
+        self.queue.fetch_all()
+    }
+
+    fn take(&mut self, arrived: &mut Vec<(usize, i32)>) {
+        self.queue.take(arrived);
+    }
+
+    fn has_come(&mut self) -> bool {
+        self.queue.has_come()
+    }
+
+    fn queued(&mut self) -> usize {
+        self.queue.queued()
+    }
+
+    fn enter(&mut self, want: usize, sleep: Option<Duration>) -> io::Result<bool> {
+        self.queue.enter(want, sleep)
+    }
+
+    fn serve(&mut self, slot: usize) -> Option<Instant> {
+        let (described, memory) = self.queue.request(slot);
+        let answer = serve(&*self.drive, &described, memory);
+        self.results[slot] = answer.result;
+        answer.due
+    }
+
+    fn commit(&mut self, slot: usize) -> io::Result<()> {
+        self.queue.commit(slot, self.results[slot])
+    }
+
+    fn give_back(&mut self) {
+        self.queue.give_back();
+    }
+
+    /// `UBLK_IO_RES_ABORT`, and what a ring that is taken down says.
+    fn is_end(errno: i32) -> bool {
+        [libc::ENODEV, libc::ECANCELED].contains(&errno)
+    }
+}

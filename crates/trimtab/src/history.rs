@@ -1,0 +1,179 @@
+//! Every pass as a run in a store, so that `trimtab history` and `trimtab results` show what was trimmed and what was not.
+
+use trimtab_linux::trim::filesystem::Filesystem;
+use trimtab_linux::trim::surface::Account;
+use trimtab_linux::host::Place;
+use trimtab_linux::host::environment;
+use crate::store::{Store, StoreError};
+use trimtab_linux::sys::beneath::{self, Dir};
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use trimtab_drive::OpKind;
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::{Better, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_drive::units::{Bytes, Nanos};
+
+/// The store's file, in the directory of what survives a reboot.
+pub const FILE: &str = "history.db";
+/// Workload of its runs.
+pub const WORKLOAD: &str = "trim";
+/// Setting that says who trimmed: `daemon` or `hand`.
+pub const BY: &str = "by";
+
+/// Code of the warning that the counts are a minimum.
+pub const MINIMUM: &str = "trim.minimum";
+
+/// The history's store.
+#[derive(Debug)]
+pub struct History {
+    path: PathBuf,
+    /// One at a time; the store is opened for each pass, of which there are few.
+    busy: Mutex<()>,
+}
+
+/// How a pass ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All windows were visited.
+    Complete,
+    /// It was stopped and goes on later.
+    Stopped(String),
+}
+
+/// A pass.
+#[derive(Debug)]
+pub struct Pass<'a> {
+    /// Who trimmed: `daemon` or `hand`.
+    pub by: &'static str,
+    /// The policy.
+    pub policy: &'a str,
+    /// Its settings.
+    pub policy_settings: Vec<Field>,
+    /// When it began, or went on, nanoseconds since 1970.
+    pub started: Nanos,
+    /// How long it took, as whoever trimmed was told.
+    pub took: Nanos,
+    /// What it did.
+    pub account: &'a Account,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+impl History {
+    /// The history in `directory`.
+    #[must_use]
+    pub fn new(directory: &Path) -> Self {
+        Self { path: directory.join(FILE), busy: Mutex::new(()) }
+    }
+
+    /// Keeps a pass. A file that is damaged or no history is set aside first, and what is returned says so.
+    pub fn save(&self, fs: &Filesystem, pass: &Pass<'_>) -> anyhow::Result<Option<String>> {
+        let _busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = run(fs, pass);
+        if let Some(directory) = self.path.parent() {
+            Dir::make_sheltered(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        }
+        let save = || Store::create_or_open(&self.path)?.save(&run);
+        match save() {
+            Err(error @ (StoreError::Damaged { .. } | StoreError::Foreign(_))) => {
+                let said = self.set_aside(&error)?;
+                save()?;
+                Ok(Some(said))
+            }
+            saved => Ok(saved.map(|_| None)?),
+        }
+    }
+
+    /// Sets aside a file that is damaged or no history, and says so; nothing if it is in order or missing.
+    pub fn check(&self) -> anyhow::Result<Option<String>> {
+        match Store::open(&self.path) {
+            Err(error @ (StoreError::Damaged { .. } | StoreError::Foreign(_))) => self.set_aside(&error).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn set_aside(&self, why: &StoreError) -> anyhow::Result<String> {
+        let kept = beneath::set_aside(&self.path, &["-journal"]).with_context(|| format!("{why}, and it cannot be set aside"))?;
+        Ok(format!("{why}; it is kept as {}, and a new history begins", kept.display()))
+    }
+}
+
+fn run(fs: &Filesystem, pass: &Pass<'_>) -> Run {
+    let account = pass.account;
+    let took = pass.took;
+    let place = Place { mount: Some(fs.mount().clone()), stack: fs.stack().clone() };
+    let mut environment = environment::capture(fs.root(), &place, &fs.mount().mount_point);
+    environment.push(Field::new("fs.id", fs.id()));
+    let phase = Phase {
+        name: "trim".into(),
+        started: Nanos::ZERO,
+        took,
+        ops: vec![(OpKind::Trim, account.discards.carried_out().count)],
+        read: Bytes::ZERO,
+        written: Bytes::ZERO,
+        latencies: Vec::new(),
+        discards: Some(account.discards.clone()),
+    };
+    Run {
+        workload: WORKLOAD.into(),
+        settings: vec![Field::new("windows", fs.layout().unit.clone()), Field::new(BY, pass.by)],
+        target: TargetKind::Directory,
+        target_label: fs.mount().mount_point.display().to_string(),
+        policy: pass.policy.into(),
+        policy_settings: pass.policy_settings.clone(),
+        provenance: Provenance::Measured,
+        started_unix_ms: pass.started.0 / 1_000_000,
+        tool_version: env!("CARGO_PKG_VERSION").into(),
+        complete: pass.ending == Ending::Complete && account.refusals.is_empty(),
+        environment,
+        phases: vec![phase],
+        metrics: metrics(account, took),
+        warnings: warnings(pass),
+        ..Run::empty()
+    }
+}
+
+fn metrics(account: &Account, took: Nanos) -> Vec<Metric> {
+    let metric = |name: &str, unit, better, value: f64| Metric { name: name.into(), unit, better, samples: vec![value] };
+    let mut metrics = vec![
+        metric(metrics::TRIM_SECONDS, Unit::Seconds, Better::Neither, took.as_secs_f64()),
+        metric("trim.requests.seconds", Unit::Seconds, Better::Lower, account.trimming.as_secs_f64()),
+        metric("trim.longest-request.seconds", Unit::Seconds, Better::Lower, account.longest.as_secs_f64()),
+    ];
+    if let Some(sent) = account.discards.accepted {
+        metrics.push(metric("trim.sent.bytes", Unit::Bytes, Better::Neither, sent.bytes.as_f64()));
+        metrics.push(metric("trim.sent.commands", Unit::Count, Better::Neither, sent.count as f64));
+        if account.trials > Bytes::ZERO {
+            metrics.push(metric("trim.sent-twice.bytes", Unit::Bytes, Better::Lower, account.trials.as_f64()));
+        }
+    }
+    for (name, wait) in [("trim.others-waited.during", account.wait_during), ("trim.others-waited.otherwise", account.wait_otherwise)] {
+        metrics.extend(wait.map(|w| metric(name, Unit::Nanos, Better::Lower, w.as_f64())));
+    }
+    metrics
+}
+
+/// What was not trimmed, and why.
+fn warnings(pass: &Pass<'_>) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if let Ending::Stopped(why) = &pass.ending {
+        let text = format!("stopped ({why}); the remaining windows follow when it continues");
+        warnings.push(Warning { code: "trim.stopped".into(), severity: Severity::Caution, facts: Vec::new(), text });
+    }
+    if pass.account.is_minimum {
+        let (severity, text) = (Severity::Caution, pass.account.minimum_remark());
+        warnings.push(Warning { code: MINIMUM.into(), severity, facts: Vec::new(), text });
+    }
+    // The first few in full; all of them are in the count.
+    for (window, refused) in pass.account.refusals.iter().take(20) {
+        let facts = vec![
+            Field::new("start", window.start.to_string()),
+            Field::new("len", window.len.to_string()),
+            Field::new("errno", refused.errno.raw_os_error().to_string()),
+        ];
+        let text = format!("{} at {} was not trimmed: {refused}", Bytes(window.len), window.start);
+        warnings.push(Warning { code: "trim.refused".into(), severity: Severity::Caution, facts, text });
+    }
+    warnings
+}

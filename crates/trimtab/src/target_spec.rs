@@ -1,0 +1,112 @@
+//! Targets: what executes operations. And the one place where the TARGET of a command line becomes one of them.
+
+pub mod block;
+pub mod dir;
+pub mod mounted;
+pub mod null;
+pub mod overhead;
+
+use crate::drives;
+use std::fmt;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::PathBuf;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+
+/// What TARGET on a command line names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetSpec {
+    /// A directory on a mounted filesystem.
+    Directory(PathBuf),
+    /// A regular file, used as a block device.
+    File(PathBuf),
+    /// A block device.
+    Device(PathBuf),
+    /// `drive:NAME` or `drive:FILE.toml`: a modelled drive; what stands after the colon.
+    Drive(String),
+    /// `null:` or `null:SIZE`: nothing happens, at once; measures the tool itself.
+    Null(Bytes),
+}
+
+/// The size that `null:` pretends to have.
+const NULL_SIZE_DEFAULT: Bytes = Bytes(1 << 30);
+
+impl TargetSpec {
+    /// Reads `text` as the user wrote it, and looks at what it names.
+    pub fn resolve(text: &str) -> anyhow::Result<Self> {
+        Self::resolve_as(text, "TARGET is a directory, a file, a block device, drive:NAME or null:")
+    }
+
+    /// The same for a command that takes less: `takes` says what, for whoever names nothing.
+    pub fn resolve_as(text: &str, takes: &str) -> anyhow::Result<Self> {
+        if let Some(name) = text.strip_prefix("drive:") {
+            if name.is_empty() {
+                return Err(UsageError::new("'drive:' names no drive")
+                    .hint("write drive:NAME; 'trimtab drive list' shows the names")
+                    .into());
+            }
+            return Ok(Self::Drive(name.to_owned()));
+        }
+        if let Some(size) = text.strip_prefix("null:") {
+            let size =
+                if size.is_empty() { NULL_SIZE_DEFAULT } else { size.parse().map_err(|e| UsageError::new(format!("null:{size}: {e}")))? };
+            return Ok(Self::Null(size));
+        }
+        if trimtab_linux::sys::confinement::directory().is_some() {
+            return Err(UsageError::new(format!("{text} is not a modelled drive, and a rerun has no other target")).into());
+        }
+        let path = PathBuf::from(text);
+        let kind = match std::fs::metadata(&path) {
+            Ok(metadata) => metadata.file_type(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let is_drive = drives::names().iter().any(|name| name == text);
+                let hint = if is_drive { format!("did you mean 'drive:{text}'?") } else { takes.to_owned() };
+                return Err(UsageError::missing(format!("there is no {text}")).hint(hint).into());
+            }
+            Err(error) => return Err(anyhow::Error::new(error).context(format!("cannot look at {text}"))),
+        };
+        if kind.is_dir() {
+            Ok(Self::Directory(path))
+        } else if kind.is_file() {
+            Ok(Self::File(path))
+        } else if kind.is_block_device() {
+            Ok(Self::Device(path))
+        } else {
+            Err(UsageError::new(format!("{text} is neither a directory nor a file nor a block device")).into())
+        }
+    }
+}
+
+impl fmt::Display for TargetSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path) | Self::File(path) | Self::Device(path) => write!(f, "{}", path.display()),
+            Self::Drive(name) => write!(f, "drive:{name}"),
+            Self::Null(_) => f.write_str("null:"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_what_it_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        std::fs::write(&file, b"x").unwrap();
+        assert_eq!(TargetSpec::resolve(dir.path().to_str().unwrap()).unwrap(), TargetSpec::Directory(dir.path().into()));
+        assert_eq!(TargetSpec::resolve(file.to_str().unwrap()).unwrap(), TargetSpec::File(file));
+        assert_eq!(TargetSpec::resolve("drive:x25").unwrap(), TargetSpec::Drive("x25".into()));
+        assert_eq!(TargetSpec::resolve("null:2GiB").unwrap(), TargetSpec::Null(Bytes(2 << 30)));
+    }
+
+    #[test]
+    fn what_names_nothing_says_what_a_target_is() {
+        for text in ["/no/such/thing", "drive:", "null:much", "/dev/zero"] {
+            let error = TargetSpec::resolve(text).unwrap_err();
+            assert!(error.is::<UsageError>(), "{text}: {error}");
+        }
+    }
+}
