@@ -4,6 +4,8 @@ mod similar;
 
 pub use similar::similar;
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;

@@ -1,8 +1,7 @@
 //! Loop devices: attach, tune, see who uses one, detach.
 
 use crate::host::loops::LoopDevice;
-use trimtab_vssd::request::Geometry;
-use crate::sys::beneath::{Identity, set_attribute};
+use crate::sys::beneath::Identity;
 use crate::sys::looping;
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
@@ -82,29 +81,6 @@ impl LoopDevice {
     /// False if limits that somebody set for a former user forbid them: the driver itself asks the file, and ours takes them.
     fn takes_discards(self) -> bool {
         std::fs::read_to_string(self.sysfs().join("queue/discard_max_bytes")).map_or(true, |text| text.trim() != "0")
-    }
-
-    /// Makes the queue show what the drive would show. Gives what the kernel would not take, in words.
-    pub fn tune(self, geometry: &Geometry, request_bytes_max: u32) -> Vec<String> {
-        let write_cache = if geometry.volatile_cache { "write back" } else { "write through" };
-        let queue = self.sysfs().join("queue");
-        // The kernel refuses more than the driver takes in one request (a loop device takes 4 GiB less a sector), and parts of its unit.
-        let limit = |name: &str| std::fs::read_to_string(queue.join(name)).ok().and_then(|text| text.trim().parse::<u64>().ok());
-        let unit = limit("discard_granularity").unwrap_or(1).max(1);
-        let discard_max_bytes = geometry.discard_max_bytes.min(limit("discard_max_hw_bytes").unwrap_or(u64::MAX)) / unit * unit;
-        let settings = [
-            ("rotational", u8::from(geometry.rotational).to_string()),
-            ("write_cache", write_cache.to_owned()),
-            ("discard_max_bytes", discard_max_bytes.to_string()),
-            ("max_sectors_kb", (request_bytes_max >> 10).to_string()),
-        ];
-        let mut missed = Vec::new();
-        for (name, value) in settings {
-            if let Err(error) = set_attribute(&queue.join(name), &value) {
-                missed.push(format!("cannot set queue/{name} of loop{} to {value}: {error}", self.0));
-            }
-        }
-        missed
     }
 
     /// Has the driver forget what was set in the queue of this free device. It keeps that for the next user otherwise; and a

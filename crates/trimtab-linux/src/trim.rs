@@ -9,7 +9,6 @@ pub mod ext4;
 pub mod filesystem;
 pub mod fitrim;
 pub mod free_space;
-pub mod history;
 pub mod kernel_log;
 pub mod layout;
 pub mod limit;

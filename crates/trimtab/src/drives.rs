@@ -1,11 +1,11 @@
 //! Modelled drives: the shipped ones and a user's own files by name, simulations on them as runs, and recordings of requests.
 
 pub mod again;
+pub mod below;
 pub mod crew;
 pub mod memory;
-pub mod model;
+pub mod probed;
 pub mod simulate;
-pub mod trace;
 pub mod twins;
 
 use trimtab_linux::sys::beneath::named;

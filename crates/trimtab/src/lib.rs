@@ -5,23 +5,17 @@
 pub mod apply;
 pub mod cmd;
 pub mod daemon;
-pub mod doctor;
 pub mod drives;
-pub mod host;
+pub mod history;
 pub mod mend;
-pub mod output;
 pub mod report;
-pub mod serve;
-pub mod session;
 #[cfg(test)]
 #[path = "../tests/it/skip.rs"]
 mod skip;
 pub mod store;
 pub mod study;
 pub mod sweep;
-pub mod sys;
-pub mod target;
-pub mod trim;
+pub mod target_spec;
 
 #[global_allocator]
-static MEMORY: sys::large_blocks::LargeBlocks = sys::large_blocks::LargeBlocks::new();
+static MEMORY: trimtab_linux::sys::large_blocks::LargeBlocks = trimtab_linux::sys::large_blocks::LargeBlocks::new();

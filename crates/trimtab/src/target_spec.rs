@@ -1,10 +1,4 @@
-//! Targets: what executes operations. And the one place where the TARGET of a command line becomes one of them.
-
-pub mod block;
-pub mod dir;
-pub mod mounted;
-pub mod null;
-pub mod overhead;
+//! The TARGET of a command line.
 
 use crate::drives;
 use std::fmt;

@@ -7,7 +7,7 @@ use crate::fuse::{self, MAX_REQUEST_BYTES, Mounted};
 use trimtab_linux::loop_device::Detached;
 use crate::request::{Geometry, Serve};
 use crate::runtime::{self, Home, Record};
-use trimtab_linux::sys::beneath::Identity;
+use trimtab_linux::sys::beneath::{Identity, set_attribute};
 use anyhow::Context as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ impl Looped {
 
     /// Makes the queue show what the drive would show. Gives what the kernel would not take, in words.
     pub fn tune(&self, geometry: &Geometry) -> Vec<String> {
-        self.device.tune(geometry, MAX_REQUEST_BYTES)
+        tune(self.device, geometry, MAX_REQUEST_BYTES)
     }
 
     /// Takes the loop device away. Nothing has changed if this fails.
@@ -94,3 +94,27 @@ fn explain_fuse(error: std::io::Error) -> anyhow::Error {
     };
     anyhow::Error::new(error).context(hint)
 }
+
+/// Makes the queue show what the drive would show. Gives what the kernel would not take, in words.
+fn tune(device: LoopDevice, geometry: &Geometry, request_bytes_max: u32) -> Vec<String> {
+    let write_cache = if geometry.volatile_cache { "write back" } else { "write through" };
+    let queue = device.sysfs().join("queue");
+    // The kernel refuses more than the driver takes in one request (a loop device takes 4 GiB less a sector), and parts of its unit.
+    let limit = |name: &str| std::fs::read_to_string(queue.join(name)).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let unit = limit("discard_granularity").unwrap_or(1).max(1);
+    let discard_max_bytes = geometry.discard_max_bytes.min(limit("discard_max_hw_bytes").unwrap_or(u64::MAX)) / unit * unit;
+    let settings = [
+        ("rotational", u8::from(geometry.rotational).to_string()),
+        ("write_cache", write_cache.to_owned()),
+        ("discard_max_bytes", discard_max_bytes.to_string()),
+        ("max_sectors_kb", (request_bytes_max >> 10).to_string()),
+    ];
+    let mut missed = Vec::new();
+    for (name, value) in settings {
+        if let Err(error) = set_attribute(&queue.join(name), &value) {
+            missed.push(format!("cannot set queue/{name} of loop{} to {value}: {error}", device.0));
+        }
+    }
+    missed
+}
+

@@ -88,6 +88,12 @@ pub fn of<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
     Field::find(&run.specification, key)
 }
 
+/// A run that starts now, asked for by the command line of this process.
+pub fn starts_now(workload: &str, settings: Vec<Field>, target: TargetKind, target_label: &str, policy: &str, seed: u64) -> Header {
+    let header = Header::new(workload, settings, target, target_label, policy, seed);
+    Header { started_unix_ms: trimtab_linux::sys::clock::unix_ms(), specification: vec![command_field()], ..header }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
