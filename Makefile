@@ -38,11 +38,11 @@ tried:
 # Without Python's venv, or without a network for its packages, root fails and others are told.
 PYTHON_ENV := $(CURDIR)/target/python
 python:
-	@if python3 -m venv "$(PYTHON_ENV)" && "$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check -r crates/python/tests/requirements.txt; then \
+	@if python3 -m venv "$(PYTHON_ENV)" && "$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check -r crates/trimtab-python/tests/requirements.txt; then \
 	  $(CARGO) test -q --workspace --locked --no-run && rm -rf target/wheels && \
-	  "$(PYTHON_ENV)/bin/maturin" build -q --locked --profile dev -m crates/python/Cargo.toml -i "$(PYTHON_ENV)/bin/python" -o target/wheels && \
+	  "$(PYTHON_ENV)/bin/maturin" build -q --locked --profile dev -m crates/trimtab-python/Cargo.toml -i "$(PYTHON_ENV)/bin/python" -o target/wheels && \
 	  "$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl && \
-	  TRIMTAB_TESTS=full TRIMTAB="$(CURDIR)/target/debug/trimtab" "$(PYTHON_ENV)/bin/python" crates/python/tests/test_trimtab.py; \
+	  TRIMTAB_TESTS=full TRIMTAB="$(CURDIR)/target/debug/trimtab" "$(PYTHON_ENV)/bin/python" crates/trimtab-python/tests/test_trimtab.py; \
 	elif [ "$$(id -u)" = 0 ]; then echo "the Python package was not tried"; exit 1; \
 	else echo "python3-venv or its packages are missing: the Python package is not tried"; fi
 
@@ -71,7 +71,7 @@ golden:
 
 # Drives that show published rates: drives/measured/*.toml and docs/catalogue.csv. Whether the program has them all is known once it is built again.
 catalogue:
-	TRIMTAB_CATALOGUE=write $(CARGO) test -p trimtab-core --lib --locked catalogue::tests::files_are
+	TRIMTAB_CATALOGUE=write $(CARGO) test -p trimtab-study --lib --locked catalogue::tests::files_are
 
 # The oldest toolchain that Cargo.toml promises, where rustup has it (rustup toolchain install VERSION --profile minimal).
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -111,10 +111,10 @@ bench: packages
 # What Dask and Ray cost beside threads, and Python beside the program, with a wheel of the release profile. `make python` makes the environment.
 bench-python:
 	$(CARGO) build -q --locked --release -p trimtab
-	"$(PYTHON_ENV)/bin/maturin" build -q --locked --release -m crates/python/Cargo.toml -i "$(PYTHON_ENV)/bin/python" -o target/wheels-release
+	"$(PYTHON_ENV)/bin/maturin" build -q --locked --release -m crates/trimtab-python/Cargo.toml -i "$(PYTHON_ENV)/bin/python" -o target/wheels-release
 	"$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check --force-reinstall --no-deps target/wheels-release/*.whl
-	"$(PYTHON_ENV)/bin/python" crates/python/benches/native.py
-	"$(PYTHON_ENV)/bin/python" crates/python/benches/overhead.py
+	"$(PYTHON_ENV)/bin/python" crates/trimtab-python/benches/native.py
+	"$(PYTHON_ENV)/bin/python" crates/trimtab-python/benches/overhead.py
 
 # The property tests of the models with other cases, a round in ten seconds; each round's seed is printed, and PROPTEST_RNG_SEED=SEED cargo test
 # repeats it. Then the SSD model against its reference, the full study of every shipped drive, and 200 power cuts on ext4 and XFS each. Before all,
@@ -134,11 +134,11 @@ SOAK_SEEDS ?= $(shell seq 1001 1060)
 soak: packages msrv fuzz-check
 	for seed in $(SOAK_SEEDS); do \
 	  echo "property tests, seed $$seed"; \
-	  PROPTEST_RNG_SEED=$$seed timeout 600 $(CARGO) test -q -p trimtab-core --lib || exit 1; done
-	TRIMTAB_REFERENCE_CASES=10000 $(CARGO) test -q -p trimtab-core --lib reference
-	TRIMTAB_TWINS=$(SOAK_TWINS) $(CARGO) test -p trimtab-core --lib learn::recovery -- --nocapture
-	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_BUDGET=full TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-core --lib learn::recovery -- --nocapture
-	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_ITSELF=1 TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-core --lib learn::recovery -- --nocapture
+	  PROPTEST_RNG_SEED=$$seed timeout 600 $(CARGO) test -q -p trimtab-drive -p trimtab-sim -p trimtab-study --lib || exit 1; done
+	TRIMTAB_REFERENCE_CASES=10000 $(CARGO) test -q -p trimtab-drive --lib reference
+	TRIMTAB_TWINS=$(SOAK_TWINS) $(CARGO) test -p trimtab-study --lib learn::recovery -- --nocapture
+	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_BUDGET=full TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-study --lib learn::recovery -- --nocapture
+	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_ITSELF=1 TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-study --lib learn::recovery -- --nocapture
 	TRIMTAB_STUDIES=full $(CARGO) test -p trimtab --release --test it study_drives
 	TRIMTAB_SOAK=$(SOAK_CUTS) $(CARGO) test -p trimtab --release --test it power_cuts -- --nocapture
 	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it standing -- --nocapture
@@ -155,11 +155,11 @@ mutants:
 	@if $(CARGO) mutants --version >/dev/null 2>&1; then \
 	  export PROPTEST_RNG_SEED=1; failed=0; \
 	  try() { out=target/mutants/$$1; mkdir -p $$out; shift; $(MUTANTS) -o $$out "$$@" || [ $$? -le 3 ] || failed=1; }; \
-	  try policy -p trimtab-core -f 'crates/core/src/policy.rs' -f 'crates/core/src/policy/**/*.rs' -- --lib -- policy; \
-	  try analysis -p trimtab-core -f 'crates/core/src/analysis/**/*.rs' -- --lib -- analysis; \
-	  try ledger -p trimtab-core -f crates/core/src/drive/ledger.rs -f crates/core/src/discards.rs -- --lib -- ledger discards; \
-	  try windows -p trimtab -f crates/trimtab/src/trim/layout.rs -f crates/trimtab/src/trim/free_space.rs -- --lib -- trim::; \
-	  try power-cuts -p trimtab -f crates/trimtab/src/serve/faults/power.rs -- --lib -- serve::faults; \
+	  try policy -p trimtab-sim -f "crates/trimtab-sim/src/policy.rs" -f "crates/trimtab-sim/src/policy/**/*.rs" -- --lib -- policy; \
+	  try analysis -p trimtab-sim -f "crates/trimtab-sim/src/analysis/**/*.rs" -- --lib -- analysis; \
+	  try ledger -p trimtab-drive -f crates/trimtab-drive/src/ledger.rs -f crates/trimtab-drive/src/discards.rs -- --lib -- ledger discards; \
+	  try windows -p trimtab-linux -f crates/trimtab-linux/src/trim/layout.rs -f crates/trimtab-linux/src/trim/free_space.rs -- --lib -- trim::; \
+	  try power-cuts -p trimtab-vssd -f crates/trimtab-vssd/src/faults/power.rs -- --lib -- faults; \
 	  exit $$failed; \
 	else echo "cargo-mutants is not installed: no mutants were tried"; fi
 

@@ -3,7 +3,9 @@
 //! A [`spec::DriveSpec`] describes a drive. [`model::Model`] is its state. [`Device::submit`] executes one [`Command`]
 //! and returns the time at which the host sees it complete. The crate is `no_std`: floating-point functions come from
 //! `libm` and random numbers from [`rng`], so a result is byte-identical on every machine.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![no_std]
+#![deny(unsafe_code)]
 
 extern crate alloc;
 #[cfg(test)]
@@ -19,6 +21,7 @@ pub mod layout;
 pub mod ledger;
 pub mod model;
 mod op_kind;
+#[allow(unsafe_code)]
 mod prefetch;
 pub mod requests;
 pub mod rng;

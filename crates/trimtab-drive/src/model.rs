@@ -411,6 +411,18 @@ mod tests {
     }
 
     #[test]
+    fn disk_writes_to_its_medium_what_the_host_writes() {
+        let mut disk = build(&shipped::drive("laptop-7200rpm").spec, 1).unwrap();
+        let mut now = Nanos::ZERO;
+        for nth in 0..1000_u64 {
+            // Each second write replaces what is still in the cache.
+            let extent = Extent { offset: nth / 2 * 1_000_448, len: 8192 };
+            now = disk.submit(now, &Command::Write(extent, DataClass::Random)).done;
+            assert_eq!(disk.written(), ((nth + 1) * 8192, (nth + 1) * 8192));
+        }
+    }
+
+    #[test]
     fn small_shipped_drives_take_writes_for_good() {
         for drive in shipped::drives() {
             let spec = sized(drive.spec, Some(Bytes(256 * MIB))).unwrap();

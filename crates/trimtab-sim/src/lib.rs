@@ -2,7 +2,9 @@
 //!
 //! A [`workload`] emits operations, a [`target`] executes them and owns the clock, a [`policy`] decides when to trim, and
 //! a [`runner`] records a [`run::Run`]. Modelled and real targets share all of this.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![no_std]
+#![forbid(unsafe_code)]
 
 extern crate alloc;
 #[cfg(test)]

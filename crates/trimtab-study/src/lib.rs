@@ -2,7 +2,9 @@
 //!
 //! A [`study`] turns runs into a verdict and a [`document`]. A [`sweep`] makes cells from a plan and a table from their
 //! results. [`learn`] finds the modelled drives that explain the measurements of a real one.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![no_std]
+#![forbid(unsafe_code)]
 
 extern crate alloc;
 #[cfg(test)]

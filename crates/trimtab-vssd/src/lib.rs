@@ -3,6 +3,8 @@
 //! One engine, thin front ends. A front end turns what the kernel or an emulator sends into a [`request::Request`]; the
 //! [`engine::Engine`] keeps the data, asks the model how long the drive would have taken, and says when to answer;
 //! the [`pace::Pacer`] answers then. Faults wrap the engine ([`faults`]) and are known to neither side.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+#![forbid(unsafe_code)]
 
 mod awake;
 pub mod block;

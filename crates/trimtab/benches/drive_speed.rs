@@ -13,7 +13,7 @@ use trimtab as _;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium};
 use trimtab_drive::ssd::Ssd;
-use trimtab_drive::{self, Device, Extent};
+use trimtab_drive::{self as drive, Device, Extent};
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Nanos;
 

@@ -1,6 +1,7 @@
 //! Everything in Trimtab that has an effect: targets, host, store, reports, the virtual SSD, the command line.
 //!
 //! The binary is a thin `main` over this library, so that tests and benchmarks reach the same code.
+#![forbid(unsafe_code)]
 
 pub mod apply;
 pub mod cmd;

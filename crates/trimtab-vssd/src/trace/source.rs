@@ -196,6 +196,22 @@ impl TextTrace {
     }
 }
 
+impl trimtab_sim::simulate::passes::Requests for Source {
+    type Error = anyhow::Error;
+
+    fn next_request(&mut self) -> Option<anyhow::Result<Event>> {
+        self.next()
+    }
+
+    fn place(&self) -> String {
+        self.place()
+    }
+
+    fn says_data(&self) -> bool {
+        self.header().is_some()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -140,46 +140,50 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-impl ValueEnum for EngineChoice {
+/// A choice on the command line of a type that another crate defines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice<T>(pub T);
+
+impl ValueEnum for Choice<EngineChoice> {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Auto, Self::Uring, Self::Threads]
+        &[Self(EngineChoice::Auto), Self(EngineChoice::Uring), Self(EngineChoice::Threads)]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            Self::Auto => PossibleValue::new("auto").help(
+        Some(match self.0 {
+            EngineChoice::Auto => PossibleValue::new("auto").help(
                 "io_uring, or threads where there is none; blocking calls for what is alone in flight where the filesystem would hand it to \
                  a thread anyway",
             ),
-            Self::Uring => PossibleValue::new("uring").help("io_uring, or an error"),
-            Self::Threads => PossibleValue::new("threads").help("Threads with blocking calls"),
+            EngineChoice::Uring => PossibleValue::new("uring").help("io_uring, or an error"),
+            EngineChoice::Threads => PossibleValue::new("threads").help("Threads with blocking calls"),
         })
     }
 }
 
-impl ValueEnum for Fsync {
+impl ValueEnum for Choice<Fsync> {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Never, Self::Close]
+        &[Self(Fsync::Never), Self(Fsync::Close)]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            Self::Never => PossibleValue::new("never").help("Left to the filesystem"),
-            Self::Close => PossibleValue::new("close").help("`fsync` before each file that was written is closed"),
+        Some(match self.0 {
+            Fsync::Never => PossibleValue::new("never").help("Left to the filesystem"),
+            Fsync::Close => PossibleValue::new("close").help("`fsync` before each file that was written is closed"),
         })
     }
 }
 
-impl ValueEnum for Wanted {
+impl ValueEnum for Choice<Wanted> {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Best, Self::Only(Transport::Ublk), Self::Only(Transport::Device)]
+        &[Self(Wanted::Best), Self(Wanted::Only(Transport::Ublk)), Self(Wanted::Only(Transport::Device))]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            Self::Best => PossibleValue::new("auto").help("The best of these that is there"),
-            Self::Only(Transport::Ublk) => PossibleValue::new("ublk").help("A device of the kernel's ublk driver"),
-            Self::Only(Transport::Device) => PossibleValue::new("device").help("A loop device on a FUSE file"),
+        Some(match self.0 {
+            Wanted::Best => PossibleValue::new("auto").help("The best of these that is there"),
+            Wanted::Only(Transport::Ublk) => PossibleValue::new("ublk").help("A device of the kernel's ublk driver"),
+            Wanted::Only(Transport::Device) => PossibleValue::new("device").help("A loop device on a FUSE file"),
         })
     }
 }

@@ -10,6 +10,7 @@ pub mod execution;
 pub mod memory;
 pub mod session;
 
+use crate::cmd::options::Choice;
 use crate::cmd::postmark::config::{Config, THREADS_MAX, interval_of_rate};
 use crate::cmd::postmark::execution::{Live, Record};
 use crate::cmd::postmark::session::{DEFAULT_FILE, Session, Voice};
@@ -46,8 +47,8 @@ pub struct Args {
     /// File of commands [default: .pmrc, if it exists].
     config: Option<PathBuf>,
     /// Make written files durable: never, or before each is closed.
-    #[arg(long, value_enum, default_value_t = Fsync::Never)]
-    fsync: Fsync,
+    #[arg(long, value_enum, default_value_t = Choice(Fsync::Never))]
+    fsync: Choice<Fsync>,
     /// Bypass the page cache (needs 'set buffering false' and block sizes in multiples of 4096).
     #[arg(long)]
     direct: bool,
@@ -78,7 +79,7 @@ struct Shape {
 
 /// Runs the session.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let mut config = Config { fsync: args.fsync, direct: args.direct, threads: args.threads, ..Config::default() };
+    let mut config = Config { fsync: args.fsync.0, direct: args.direct, threads: args.threads, ..Config::default() };
     if let Some(rate) = args.rate {
         config.settings.interval = interval_of_rate(rate);
     }

@@ -7,7 +7,8 @@
 use crate::store::RunId;
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::spec::text;
-use trimtab_sim::run::{Field, Run};
+use trimtab_sim::run::{Field, Run, TargetKind};
+use trimtab_sim::runner::header::Header;
 
 /// Key of the arguments.
 pub const COMMAND: &str = "command";

@@ -7,7 +7,7 @@ use self::ground::Ground;
 use self::rounds::Rounds;
 use super::finish;
 use super::turns::AgainstArgs;
-use crate::cmd::options::{DestroyArgs, SafetyArgs};
+use crate::cmd::options::{Choice, DestroyArgs, SafetyArgs};
 use crate::drives;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Counting, Progress as Bar};
@@ -93,7 +93,7 @@ pub struct Args {
     verify: bool,
     /// How operations reach the kernel.
     #[arg(long, value_enum, default_value = "auto", value_name = "auto|uring|threads", hide_possible_values = true)]
-    engine: EngineChoice,
+    engine: Choice<EngineChoice>,
     /// Through the page cache, which measures memory as much as the drive.
     #[arg(long)]
     buffered: bool,

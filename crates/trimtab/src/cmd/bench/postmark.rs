@@ -3,7 +3,7 @@
 use super::finish::{self, Watch};
 use super::modelled::{self, ModelArgs};
 use super::turns::AgainstArgs;
-use crate::cmd::options::SafetyArgs;
+use crate::cmd::options::{Choice, SafetyArgs};
 use crate::cmd::postmark::config::{THREADS_MAX, interval_of_rate, rate_option};
 use crate::cmd::postmark::{details, memory};
 use trimtab_linux::host::Observer;
@@ -49,8 +49,8 @@ pub struct Args {
     #[command(flatten)]
     workload: WorkloadArgs,
     /// Make written files durable: never, or before each is closed.
-    #[arg(long, value_enum, default_value_t = Fsync::Never)]
-    fsync: Fsync,
+    #[arg(long, value_enum, default_value_t = Choice(Fsync::Never))]
+    fsync: Choice<Fsync>,
     /// Bypass the page cache; what is not a whole aligned block still goes through it.
     #[arg(long, conflicts_with = "buffered")]
     direct: bool,
@@ -154,7 +154,7 @@ impl Job<'_> {
     }
 
     fn header(&self, kind: TargetKind) -> Header {
-        let mut fields = details::fields(&self.settings, self.args.fsync, self.args.direct, self.args.workload.threads);
+        let mut fields = details::fields(&self.settings, self.args.fsync.0, self.args.direct, self.args.workload.threads);
         fields.push(Field::new("tries", self.args.tries.to_string()));
         starts_now("postmark", fields, kind, &self.args.target, "as-mounted", self.settings.seed.into())
     }
@@ -200,7 +200,7 @@ impl Job<'_> {
 
     /// One stream in virtual time: the modelled filesystem knows neither system calls nor threads.
     fn on_drive(&self, context: &Context, name: &str) -> anyhow::Result<(Run, End)> {
-        if self.args.workload.threads > 1 || self.args.direct || self.args.fsync != Fsync::Never {
+        if self.args.workload.threads > 1 || self.args.direct || self.args.fsync.0 != Fsync::Never {
             let problem = "on a modelled drive postmark has one stream, through the page cache, without fsync";
             return Err(UsageError::new(problem).hint("leave --threads, --direct and --fsync out").into());
         }
@@ -238,7 +238,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         write_block: settings.write_block,
         read_block: settings.read_block,
         calls,
-        fsync: args.fsync,
+        fsync: args.fsync.0,
         direct: args.direct,
         ..DirOptions::default()
     };

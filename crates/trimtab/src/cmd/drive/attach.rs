@@ -1,5 +1,6 @@
 //! `trimtab drive attach`.
 
+use crate::cmd::options::Choice;
 use crate::drives;
 use trimtab_drive::model;
 use trimtab_linux::output::{self, Context};
@@ -58,7 +59,7 @@ pub struct Args {
     speed: Speed,
     /// How requests come from the block device.
     #[arg(long, value_enum, default_value = "auto", value_name = "auto|ublk|device")]
-    transport: Wanted,
+    transport: Choice<Wanted>,
     /// Also serve NBD clients on this Unix socket, such as `qemu -drive file=nbd+unix:///?socket=SOCKET`.
     #[arg(long, value_name = "SOCKET")]
     nbd: Option<PathBuf>,
@@ -113,7 +114,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 fn options(args: &Args) -> anyhow::Result<Options> {
     let without_root = !args.no_block && !rustix::process::geteuid().is_root();
-    if without_root && !(matches!(args.transport, Wanted::Best | Wanted::Only(Transport::Ublk)) && ublk::is_open_to_users()) {
+    if without_root && !(matches!(args.transport.0, Wanted::Best | Wanted::Only(Transport::Ublk)) && ublk::is_open_to_users()) {
         return Err(UsageError::new("a block device can only be attached by root")
             .hint("without root, '--nbd SOCKET --no-block' serves NBD clients; over ublk it takes the right to open /dev/ublk-control")
             .into());
@@ -129,7 +130,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         data: args.data.clone(),
         adopt: args.adopt,
         recover: args.recover,
-        block: (!args.no_block).then_some(if without_root { Wanted::Only(Transport::Ublk) } else { args.transport }),
+        block: (!args.no_block).then_some(if without_root { Wanted::Only(Transport::Ublk) } else { args.transport.0 }),
         nbd: args.nbd.clone(),
         record: args.record.clone(),
         faults: args.faults.clone(),

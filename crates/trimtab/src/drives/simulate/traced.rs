@@ -1,9 +1,8 @@
 //! A block trace on a modelled drive, at its own times.
 
-use trimtab_vssd::trace::{Event, Source};
+use trimtab_vssd::trace::Source;
 use std::path::PathBuf;
 use trimtab_sim::simulate::Trace;
-use trimtab_sim::simulate::passes::Requests;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::Reading;
 
@@ -33,21 +32,5 @@ impl Trace for Traced {
 
     fn open(&self) -> anyhow::Result<Source> {
         Source::open(&self.path, &self.reading)
-    }
-}
-
-impl Requests for Source {
-    type Error = anyhow::Error;
-
-    fn next_request(&mut self) -> Option<anyhow::Result<Event>> {
-        self.next()
-    }
-
-    fn place(&self) -> String {
-        self.place()
-    }
-
-    fn says_data(&self) -> bool {
-        self.header().is_some()
     }
 }

@@ -2,7 +2,8 @@
 
 use super::Modelled;
 use super::spec::{Configuration, Plan};
-use crate::drives::{Drive, model};
+use crate::drives::Drive;
+use trimtab_drive::model;
 use trimtab_linux::session::runner::Quiet;
 use trimtab_linux::sys::interrupt;
 use anyhow::{Context as _, bail};

@@ -2,7 +2,8 @@
 
 use super::Modelled;
 use super::spec::Configuration;
-use crate::drives::{Drive, model};
+use crate::drives::Drive;
+use trimtab_drive::model;
 use trimtab_linux::sys::interrupt;
 use std::collections::VecDeque;
 use trimtab_sim::analysis::change_points::{Options, change_points};

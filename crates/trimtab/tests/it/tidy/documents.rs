@@ -1,6 +1,6 @@
 //! What documents and help point to is there.
 
-use super::{of_a_name, sources_of};
+use super::{all_sources, of_a_name};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ fn links_of_documents_lead_somewhere() {
 #[test]
 fn documents_that_the_code_names_are_there() {
     let mut missing = Vec::new();
-    for (name, text) in ["src", "../core/src"].into_iter().flat_map(sources_of) {
+    for (name, text) in all_sources() {
         for at in
             text.match_indices("docs/").map(|(at, _)| at).filter(|at| !text[..*at].ends_with(|c| of_a_name(c) || c == '/' || c == '.'))
         {

@@ -55,7 +55,7 @@ impl Ground {
             bytes_in_flight_max,
             seed: args.seed,
             verify: args.verify,
-            engine: args.engine,
+            engine: args.engine.0,
             direct: !args.buffered,
         };
         let ground = match spec {

@@ -1,6 +1,6 @@
 """What the way through Python costs: the same simulation by the program and by the package, in turns, and commands submitted step by step.
 
-`target/python/bin/python crates/python/benches/native.py` after `make python`, with a wheel and a program of the release profile (docs/python.md; TRIMTAB names the program),
+`target/python/bin/python crates/trimtab-python/benches/native.py` after `make python`, with a wheel and a program of the release profile (docs/python.md; TRIMTAB names the program),
 on a quiet machine. Prints medians; exit status 1 if the package does less than 0.95 of what the program does, or fewer than two million commands a second.
 """
 

@@ -1,6 +1,6 @@
 """What Python, Dask and Ray cost: the same cells, of about a second each, by each of them, in turns.
 
-`target/python/bin/python crates/python/benches/overhead.py` after `make python`, with a wheel of the release profile (docs/python.md), on a quiet machine. Two workers each.
+`target/python/bin/python crates/trimtab-python/benches/overhead.py` after `make python`, with a wheel of the release profile (docs/python.md), on a quiet machine. Two workers each.
 Prints a line a way with the median of its rounds and its ratio to threads of this process; exit status 1 if one takes more than 5 % longer.
 """
 
