@@ -2,6 +2,8 @@
 
 mod looped;
 
+pub use looped::tune;
+
 use trimtab_linux::host::disk::Disk;
 use crate::pace::Pacer;
 use crate::request::{Geometry, Serve};

@@ -406,7 +406,7 @@ mod tests {
 
     /// A small drive with these faults, without a front end.
     fn drive(faults: &[&str]) -> (Arc<Engine>, Faulty) {
-        let spec = crate::drives::load("ocz-vertex-le-100gb").unwrap().spec;
+        let spec = trimtab_drive::shipped::drive("ocz-vertex-le-100gb").spec;
         let spec = model::sized(spec, Some(trimtab_drive::units::Bytes(SIZE))).unwrap();
         let settings = Settings::of(&spec, Speed::Unpaced);
         let engine = Arc::new(Engine::new(persist::in_memory(&spec, &settings, 1).unwrap(), settings, None));

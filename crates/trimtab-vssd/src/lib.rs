@@ -21,6 +21,9 @@ pub mod request;
 pub mod runtime;
 mod seldom;
 pub mod server;
+#[cfg(test)]
+#[path = "../../trimtab/tests/it/skip.rs"]
+mod skip;
 pub mod state;
 pub mod status;
 pub mod store;

@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn every_shipped_drive_does_its_work() {
         for drive in shipped() {
-            let spec = model::sized(drive.spec.clone(), Some(Bytes(32 << 30))).unwrap_or_else(|e| panic!("{}: {e:#}", drive.spec.name));
+            let spec = trimtab_drive::model::sized(drive.spec.clone(), Some(Bytes(32 << 30))).unwrap_or_else(|e| panic!("{}: {e:#}", drive.spec.name));
             let plan = Plan {
                 name: "mixed".into(),
                 load: Load::Synthetic(Addresses {

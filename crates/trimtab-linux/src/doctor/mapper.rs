@@ -57,7 +57,7 @@ impl Tables {
     }
 
     /// From the output of `dmsetup table`.
-    #[cfg(test)]
+    #[must_use]
     pub fn of_text(table: &str) -> Self {
         Self { table: Some(parse(table)), status: None }
     }

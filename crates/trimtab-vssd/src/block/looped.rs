@@ -96,7 +96,7 @@ fn explain_fuse(error: std::io::Error) -> anyhow::Error {
 }
 
 /// Makes the queue show what the drive would show. Gives what the kernel would not take, in words.
-fn tune(device: LoopDevice, geometry: &Geometry, request_bytes_max: u32) -> Vec<String> {
+pub fn tune(device: LoopDevice, geometry: &Geometry, request_bytes_max: u32) -> Vec<String> {
     let write_cache = if geometry.volatile_cache { "write back" } else { "write through" };
     let queue = device.sysfs().join("queue");
     // The kernel refuses more than the driver takes in one request (a loop device takes 4 GiB less a sector), and parts of its unit.

@@ -27,7 +27,7 @@ mod tests {
     #[test]
     fn trimmed_space_reads_as_the_specification_says_and_zeroed_space_as_zeros() {
         for (reads, expected) in [(TrimmedReads::Zeros, 0), (TrimmedReads::Ones, 0xFF), (TrimmedReads::OldData, 7)] {
-            let mut spec = model::sized(crate::drives::load("ocz-vertex-le-100gb").unwrap().spec, Some(Bytes(512 << 20))).unwrap();
+            let mut spec = model::sized(trimtab_drive::shipped::drive("ocz-vertex-le-100gb").spec, Some(Bytes(512 << 20))).unwrap();
             let Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
             flash.trim.reads = reads;
             let settings = Settings::of(&spec, Speed::Unpaced);

@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn text_traces_are_recognised_and_wrong_lines_are_named() {
-        let (_dir, path) = written(b"1,hm,1,Write,4096,4096,1\n20001,hm,1,Read,4096,512,1\nrubbish\n");
+        let (_dir, path) = written(b"1,hm,1,Write,4096,4096,1\n20001,hm,1,Read,4096,512,1\nrubbish\n20002,hm,1,Read,4096,512,1\n");
         let mut source = Source::open(&path, &Reading::default()).unwrap();
         assert_eq!(source.next().unwrap().unwrap().kind, Kind::Write);
         let read = source.next().unwrap().unwrap();

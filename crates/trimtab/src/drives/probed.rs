@@ -192,7 +192,7 @@ mod tests {
     fn what_does_not_lie_together_is_not_asked_for_at_once() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(8 * PIECE).unwrap();
-        let file = BlockFile::open_file(file.path(), true, &super::super::block::BlockOptions::default()).unwrap();
+        let file = BlockFile::open_file(file.path(), true, &trimtab_linux::target::block::BlockOptions::default()).unwrap();
         let mut drive = ProbedDrive::new(file, vec![0, PIECE, 4 * PIECE]);
         let at = |offset, len| Extent { offset, len };
         assert_eq!(drive.place(at(PIECE / 2, PIECE)), Some(at(PIECE / 2, PIECE)));
@@ -215,7 +215,7 @@ mod tests {
         let path = directory.path().join("file");
         std::fs::write(&path, vec![0; PIECE as usize]).unwrap();
         let drive = |reserve| {
-            let file = BlockFile::open_file(&path, true, &super::super::block::BlockOptions::default()).unwrap();
+            let file = BlockFile::open_file(&path, true, &trimtab_linux::target::block::BlockOptions::default()).unwrap();
             let directory_open = std::fs::File::open(directory.path()).unwrap();
             ProbedDrive::new(file, vec![0]).guarded(Guard::new(directory_open.into(), directory.path().into(), reserve))
         };

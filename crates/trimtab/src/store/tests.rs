@@ -70,7 +70,7 @@ fn last_is_what_was_kept_last_a_run_or_a_whole_study() {
     // Where one run is wanted, a study is none.
     assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), later);
     let none = message(store.find(&"last~1".parse().unwrap()).unwrap_err());
-    assert!(none.contains("'last~1' is a study, and this is for one of its runs (2)") && none.contains(&second.0.short()), "{none}");
+    assert!(none.contains("'last~1' is a study, and this command takes one of its runs (2)") && none.contains(&second.0.short()), "{none}");
 }
 
 #[test]

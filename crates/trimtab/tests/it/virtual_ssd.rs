@@ -110,7 +110,7 @@ fn data_come_back_and_trims_are_accounted() {
     let identity = Identity::of(&served).unwrap();
     let device = LoopDevice::attach(&served, &path, 4096).unwrap();
     drop(served);
-    let missed = device.tune(&geometry, MAX_REQUEST_BYTES);
+    let missed = trimtab_vssd::block::tune(device, &geometry, MAX_REQUEST_BYTES);
     let queue = |name: &str| std::fs::read_to_string(device.sysfs().join("queue").join(name)).unwrap().trim().to_owned();
     let shown = ["logical_block_size", "rotational", "write_cache", "discard_granularity", "discard_max_bytes"].map(queue);
 

@@ -117,6 +117,7 @@ const GROUPS: &[Group] = &[
             ("erases_of_a_superblock_median", "half have at most", N),
             ("erases_of_a_superblock_p90", "90 % have at most", N),
             ("erases_of_a_superblock_max", "most", N),
+            ("first_retired_written_bytes", "written by the host when the first superblock was retired", B),
         ],
     ),
 ];
@@ -162,7 +163,8 @@ fn shown(value: u64, kind: Kind) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drives::{self, model};
+    use crate::drives;
+    use trimtab_drive::model;
 
     #[test]
     fn every_counter_of_every_shipped_drive_has_a_place_words_and_a_unit() {
