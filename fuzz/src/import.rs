@@ -1,9 +1,9 @@
 //! Results from elsewhere, JSON or CSV: any bytes are answered, and what is accepted comes out of an export again.
 
-use trimtab_linux::output::document;
 use trimtab::store::RunId;
 use trimtab::store::shape::import::{RUNS_SCHEMA, Results, RunsV1, read};
 use trimtab::store::shape::run::VERSION;
+use trimtab_linux::output::document;
 
 /// One input.
 pub fn run(bytes: &[u8]) {

@@ -1,11 +1,11 @@
 //! What filesystems say about their layout in bytes: the superblock of ext4, the geometry of XFS, the chunk items of btrfs. Whatever
 //! it is, windows are few, lie one behind the other, and a pass over them trims each byte of them once and nothing else.
 
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::trim::layout::Layout;
 use trimtab_linux::trim::{btrfs, ext4, xfs};
 use trimtab_sim::policy::{Action, Observation, PolicySpec, State};
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
-use trimtab_drive::units::{Bytes, Nanos};
 
 /// Passes of more requests than this are not followed to their end.
 const REQUESTS_MAX: usize = 300;

@@ -1,8 +1,8 @@
 //! The small languages of the command line: whatever they say, it is refused, or what is shown again means the same.
 
 use trimtab_drive::data::DataClass;
-use trimtab_sim::policy::{PolicySpec, State};
 use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::policy::{PolicySpec, State};
 
 /// One input.
 pub fn run(text: &str) {

@@ -3,12 +3,12 @@
 
 use trimtab_drive::data::DataClass;
 use trimtab_drive::hdd::Hdd;
+use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::file;
 use trimtab_drive::spec::{DriveSpec, Medium};
 use trimtab_drive::ssd::Ssd;
-use trimtab_drive::{Command, Device, Extent, Ranges};
-use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Nanos;
+use trimtab_drive::{Command, Device, Extent, Ranges};
 
 /// One input.
 pub fn run(text: &str) {

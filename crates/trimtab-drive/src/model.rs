@@ -2,13 +2,13 @@
 
 use super::spec::SpecError;
 use super::ssd::SnapshotError;
+use crate::Superblock;
 use crate::hdd::Hdd;
 use crate::spec::{DriveSpec, Flash, Geometry, Medium, SlcSize, Thermal};
 use crate::ssd::Ssd;
-use crate::{Device, Extent};
-use crate::Superblock;
 use crate::units::{Bytes, Nanos};
 use crate::usage::UsageError;
+use crate::{Device, Extent};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -384,8 +384,8 @@ impl Model for Ssd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::DataClass;
     use crate::Command;
+    use crate::data::DataClass;
     use crate::shipped;
     use crate::spec::file::parse;
     use alloc::string::ToString as _;

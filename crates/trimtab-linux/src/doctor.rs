@@ -46,8 +46,8 @@ use crate::sys::mount_check;
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 use std::path::{Path, PathBuf};
-use trimtab_drive::usage::quoted;
 use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::quoted;
 
 /// Whether discards get through one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

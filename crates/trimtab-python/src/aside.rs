@@ -4,8 +4,8 @@ use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
-use trimtab_sim::simulate::Watcher;
 use trimtab_drive::units::Bytes;
+use trimtab_sim::simulate::Watcher;
 
 /// How often Python is asked whether Ctrl-C was pressed, and progress is told.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -11,9 +11,9 @@ use trimtab_drive::shipped;
 use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::file::{self, parse};
 use trimtab_drive::spec::text;
+use trimtab_drive::usage::{did_you_mean, similar};
 use trimtab_sim::run::Warning;
 use trimtab_study::sweep::{Value, settings};
-use trimtab_drive::usage::{did_you_mean, similar};
 
 /// No specification is longer.
 const SPEC_BYTES_MAX: u64 = 1 << 20;

@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model::{self, Model};
+use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device as _, Extent, Ranges};
 use trimtab_sim::trace::Kind;
-use trimtab_drive::units::Nanos;
 
 /// Commands between two looks at whether to stop.
 const LOOK_EVERY: usize = 1 << 16;

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use std::cmp::Reverse;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::runner::End;
+use trimtab_sim::{run, simulate};
 use trimtab_study::study::answer::{self, Around};
 use trimtab_study::study::asked::{Asked, Thoroughness};
 use trimtab_study::study::cells::{Cell, Question};
@@ -20,7 +21,6 @@ use trimtab_study::study::{Problem, Study as Made, Untried, policy};
 use trimtab_study::sweep::detail::Detail;
 use trimtab_study::sweep::table::{Outcome, figures, warnings};
 use trimtab_study::sweep::{MODEL, short_hash};
-use trimtab_sim::{run, simulate};
 
 /// Filesystems that a modelled drive can carry.
 const FILESYSTEMS: [&str; 3] = ["ext4", "ext4-2011", "desktop-2011"];

@@ -9,13 +9,13 @@ use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trimtab_drive::data::DataClass;
+use trimtab_drive::units::Nanos;
+use trimtab_drive::usage::UsageError;
 use trimtab_sim::runner::Stopped;
 use trimtab_sim::simulate::passes::Requests;
 use trimtab_sim::simulate::timing::Timing;
-use trimtab_study::sweep::short_hash;
 use trimtab_sim::trace::{Event, Format, Kind, Lines, Reading as Options, Recognised};
-use trimtab_drive::units::Nanos;
-use trimtab_drive::usage::UsageError;
+use trimtab_study::sweep::short_hash;
 
 /// Kinds of requests by their numbers in arrays.
 pub const KINDS: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush];

@@ -34,8 +34,8 @@ pub use spec::{ParsePolicyError, PolicySpec};
 pub use state::State;
 
 use crate::target::{TrimOutcome, TrimWindow};
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::string::String;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// What a policy sees when it is asked. Gathered by the driver that calls it.
 #[derive(Clone, Debug, PartialEq, Eq)]

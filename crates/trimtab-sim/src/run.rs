@@ -4,13 +4,13 @@ pub mod metrics;
 pub mod pictures;
 pub mod shown;
 
-use trimtab_drive::discards::Discards;
-use trimtab_drive::OpKind;
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::string::String;
 use alloc::vec::Vec;
-use trimtab_drive::histogram::Histogram;
 use pictures::Pictures;
+use trimtab_drive::OpKind;
+use trimtab_drive::discards::Discards;
+use trimtab_drive::histogram::Histogram;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// An enumeration whose values have names: the ones in JSON, CSV and the store.
 macro_rules! named {

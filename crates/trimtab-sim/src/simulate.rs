@@ -11,10 +11,6 @@ pub mod worn_out;
 
 use crate::analysis::change_points::{Options, knees};
 use crate::analysis::steady::steady_state;
-use trimtab_drive::data::DataClass;
-use trimtab_drive::interface::Interface;
-use trimtab_drive::model::{self, Model, Unlasting};
-use trimtab_drive::spec::{DriveSpec, SpecError};
 use crate::policy::PolicySpec;
 use crate::run::metrics;
 use crate::run::{Better, Field, Metric, Run, Severity, Unit, Warning};
@@ -22,8 +18,6 @@ use crate::runner::recorder::Recorded;
 use crate::runner::{End, Events, Stopped, blocks};
 use crate::target::Clock as _;
 use crate::target::drive::DriveTarget;
-use trimtab_drive::units::{Bytes, Nanos, three_digits};
-use trimtab_drive::usage::UsageError;
 use crate::workload::Limit;
 use crate::workload::synthetic::{Mix, Pattern, Settings as SyntheticSettings, Synthetic, TrimsOf};
 use alloc::borrow::ToOwned as _;
@@ -38,6 +32,12 @@ use passes::Requests;
 use sampled::Sampled;
 use steered::{Account, Steered};
 use timing::Timing;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::interface::Interface;
+use trimtab_drive::model::{self, Model, Unlasting};
+use trimtab_drive::spec::{DriveSpec, SpecError};
+use trimtab_drive::units::{Bytes, Nanos, three_digits};
+use trimtab_drive::usage::UsageError;
 
 /// How many samples of the drive's insides a simulation takes.
 const SAMPLES: u64 = 400;

@@ -4,13 +4,13 @@
 
 pub mod drive;
 
-use trimtab_drive::discards::Amount;
-use trimtab_drive::Command;
 use crate::op::Payload;
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_drive::Command;
+use trimtab_drive::discards::Amount;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Why a target could not do an operation. Carries the operating system's error number where there is one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

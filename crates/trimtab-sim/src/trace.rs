@@ -15,12 +15,12 @@ pub use format::{Format, Recognised};
 pub use lines::{Lines, TextError};
 pub use volume::Volume;
 
-use trimtab_drive::data::DataClass;
-use trimtab_drive::OpKind;
-use trimtab_drive::units::Nanos;
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::str::FromStr;
+use trimtab_drive::OpKind;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::Nanos;
 
 /// Bytes of the sectors that every block device is divided into.
 const SECTOR_BYTES: u64 = 512;

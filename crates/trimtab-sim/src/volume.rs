@@ -54,11 +54,11 @@ use self::names::Names;
 use self::node::Node;
 use self::queue::{Queue, Ticket};
 use self::trim::{OnlineDiscards, Trimming};
-use trimtab_drive::{Device, Extent};
-use trimtab_drive::units::{Bytes, Nanos};
 use ::alloc::collections::VecDeque;
 use ::alloc::string::String;
 use ::alloc::vec::Vec;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::{Device, Extent};
 
 /// Why a volume cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

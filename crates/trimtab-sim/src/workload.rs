@@ -9,10 +9,10 @@ pub mod synced;
 pub mod synthetic;
 pub mod tree;
 
-use trimtab_drive::Command;
 use crate::op::FileOp;
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::string::String;
+use trimtab_drive::Command;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// The next thing that a file workload wants.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,14 @@
 //! A report before it has a form: sections of verdicts, tables and charts. Terminal and HTML render the same document,
 //! so both have the same order and the same numbers.
 
-use trimtab_sim::run::Warning;
-use trimtab_sim::run::pictures::{LatencyMap, SHARE_MAX, SuperblockMap};
-use trimtab_drive::units::{Nanos, grouped, three_digits};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::units::{Nanos, grouped, three_digits};
+use trimtab_sim::run::Warning;
+use trimtab_sim::run::pictures::{LatencyMap, SHARE_MAX, SuperblockMap};
 
 /// A report.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -20,9 +20,9 @@ pub mod summary;
 #[cfg(test)]
 mod tests;
 
+use alloc::string::String;
 use trimtab_drive::spec::{DriveSpec, Medium};
 use trimtab_sim::target::TargetResult;
-use alloc::string::String;
 
 /// What a drive says of itself, without being measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,16 +37,16 @@ pub mod verdict;
 pub mod waits;
 mod why;
 
-use trimtab_drive::spec::SpecError;
-use trimtab_sim::run::Run;
-use trimtab_sim::target::TargetError;
-use trimtab_drive::usage::UsageError;
-use trimtab_sim::volume::VolumeError;
-use trimtab_sim::workload::postmark::SettingsError;
-use trimtab_sim::workload::tree::TreeError;
 use alloc::string::String;
 use alloc::vec::Vec;
 use sensitivity::Sensitivity;
+use trimtab_drive::spec::SpecError;
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::run::Run;
+use trimtab_sim::target::TargetError;
+use trimtab_sim::volume::VolumeError;
+use trimtab_sim::workload::postmark::SettingsError;
+use trimtab_sim::workload::tree::TreeError;
 
 /// Names of policies in runs.
 pub mod policy {

@@ -4,13 +4,11 @@ mod looped;
 
 pub use looped::tune;
 
-use trimtab_linux::host::disk::Disk;
 use crate::pace::Pacer;
 use crate::request::{Geometry, Serve};
 use crate::runtime::{Home, Record};
 use crate::transport::{Transport, Wanted};
 use crate::ublk::{self, UblkFront};
-use trimtab_linux::sys::beneath::Identity;
 use anyhow::Context as _;
 use looped::Looped;
 use std::fs::File;
@@ -19,6 +17,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use trimtab_linux::host::disk::Disk;
+use trimtab_linux::sys::beneath::Identity;
 
 /// How long a user of a device that is to be detached is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);

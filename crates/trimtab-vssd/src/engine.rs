@@ -6,14 +6,13 @@ mod settings;
 pub use trimtab_drive::requests::{Counts, Done};
 pub use trimtab_drive::trim_shape::TrimShape;
 
-use trimtab_drive::model::Model;
-use crate::trace::{Event, Kind};
 use crate::classify::classify;
 use crate::pace::{ModelClock, Speed};
 use crate::recording::Recorder;
 use crate::request::{Effect, Geometry, Powered, Request, Serve, Served, Stretch};
 use crate::status::Second;
 use crate::store::Store;
+use crate::trace::{Event, Kind};
 use counts::Seconds;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -23,9 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::ledger::{Ledger, Sums};
+use trimtab_drive::model::Model;
 use trimtab_drive::spec::TrimmedReads;
-use trimtab_drive::{Command, Extent, Refusal};
 use trimtab_drive::units::Nanos;
+use trimtab_drive::{Command, Extent, Refusal};
 
 /// How an engine is set up.
 #[derive(Clone, Copy, Debug)]

@@ -397,10 +397,10 @@ fn blocks_of(extent: Extent, logical_block: u32) -> std::ops::Range<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::model;
     use crate::engine::Engine;
     use crate::engine::Settings;
     use crate::persist;
+    use trimtab_drive::model;
 
     const SIZE: u64 = 512 << 20;
 

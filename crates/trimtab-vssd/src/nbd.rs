@@ -12,7 +12,6 @@ mod wire;
 use crate::pace::Pacer;
 use crate::request::{Effect, Geometry, Request, Serve, Served};
 use crate::seldom::Seldom;
-use trimtab_linux::sys::beneath::{Dir, Identity};
 use anyhow::Context as _;
 use negotiation::Agreed;
 use replies::Replies;
@@ -27,6 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use trimtab_drive::Extent;
+use trimtab_linux::sys::beneath::{Dir, Identity};
 use wire::{Chunk, Command, Header};
 
 /// The longest read or write.

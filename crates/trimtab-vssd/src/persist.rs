@@ -1,6 +1,5 @@
 //! Keeping a drive between attachments: where it begins, and what is left of it.
 
-use trimtab_drive::model;
 use crate::classify::classify;
 use crate::engine::{Drive, Engine, Settings};
 use crate::request::Powered as _;
@@ -10,10 +9,11 @@ use anyhow::Context as _;
 use std::path::Path;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::ledger::Ledger;
+use trimtab_drive::model;
 use trimtab_drive::spec::DriveSpec;
-use trimtab_drive::{Command, Extent};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
+use trimtab_drive::{Command, Extent};
 
 /// How much is looked at at a time when a drive is brought up to its data.
 const PIECE: u64 = 1 << 20;

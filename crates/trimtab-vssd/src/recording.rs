@@ -1,7 +1,6 @@
 //! Recording what is served: packed under the engine's lock, compressed and written by a thread of its own.
 
 use crate::trace::{Block, Event, Header, Packer, Writer};
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 use anyhow::Context as _;
 use std::fs::File;
 use std::io::BufWriter;
@@ -9,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 
 /// A recording under way.
 pub struct Recorder {

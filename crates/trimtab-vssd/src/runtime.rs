@@ -12,15 +12,9 @@
 //! put there by this program. A record whose process is gone was left by a crash: the next start finds it and takes away what the
 //! record says, and nothing else.
 
-use trimtab_linux::host::loops;
-use trimtab_linux::host::mountinfo::{self, DevNumber};
-use trimtab_linux::host::processes::{boot_id, started};
-use trimtab_linux::host::root::Root;
 use crate::block::Left;
-use trimtab_linux::loop_device::Detached;
 use crate::nbd;
 use crate::transport::Transport;
-use trimtab_linux::sys::beneath::{Dir, Identity, PRIVATE_FILE, Removal};
 use anyhow::{Context as _, bail};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -34,6 +28,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trimtab_drive::spec::{IDENTIFIER_MAX, is_identifier};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::loops;
+use trimtab_linux::host::mountinfo::{self, DevNumber};
+use trimtab_linux::host::processes::{boot_id, started};
+use trimtab_linux::host::root::Root;
+use trimtab_linux::loop_device::Detached;
+use trimtab_linux::sys::beneath::{Dir, Identity, PRIVATE_FILE, Removal};
 
 /// Overrides the directory; for tests and for several independent sets of drives.
 const DIRECTORY_VARIABLE: &str = "TRIMTAB_RUNTIME_DIR";

@@ -1,7 +1,5 @@
 //! One attached drive from beginning to end: everything is made here, and everything is taken away here.
 
-use crate::trace::Header;
-use trimtab_linux::host::processes;
 use crate::block::{Block, Place};
 use crate::control::{self, Answer, Ask, Question};
 use crate::engine::{Engine, Settings};
@@ -14,9 +12,9 @@ use crate::request::{Powered as _, Serve};
 use crate::runtime::{self, Home, Record, Runtime};
 use crate::state::Leave;
 use crate::status::{ByKind, Status};
+use crate::trace::Header;
 use crate::transport::{Transport, Wanted};
 use crate::waits::Waits;
-use trimtab_linux::sys::interrupt;
 use anyhow::Context as _;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -25,6 +23,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::processes;
+use trimtab_linux::sys::interrupt;
 
 /// What to attach.
 pub struct Options {
@@ -269,7 +269,9 @@ impl Server {
                 match self.detach(false) {
                     Ok(()) => return self.finish(),
                     Err(error) if !told => {
-                        trimtab_linux::output::complain(&format!("{error:#}; waiting for that to end (a second signal ends the server at once)"));
+                        trimtab_linux::output::complain(&format!(
+                            "{error:#}; waiting for that to end (a second signal ends the server at once)"
+                        ));
                         told = true;
                     }
                     Err(_) => {}

@@ -12,7 +12,6 @@
 //! It is written to a new file that then takes the old one's place, so a crash leaves the one or the other.
 
 use crate::trace::bytes::push_varint;
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -20,6 +19,7 @@ use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Nanos;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
 
 const MAGIC: &[u8; 8] = b"TTDRIVE1";
 const CLEAN: u8 = b'C';

@@ -3,8 +3,8 @@
 use crate::runtime::Record;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trimtab_drive::ledger::Sums;
 use trimtab_drive::histogram::Histogram;
+use trimtab_drive::ledger::Sums;
 
 /// Latencies in model time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,6 @@
 //! The bytes on the drive: sparse, in memory or in a file. Both are one open file to which the kernel gives
 //! pages when they are written and from which it takes them when they are trimmed; no lock of ours is needed.
 
-use trimtab_linux::host::processes::available_memory;
-use trimtab_linux::host::users;
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 use anyhow::Context as _;
 use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, SeekFrom};
 use rustix::io::Errno;
@@ -12,6 +9,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use trimtab_drive::Extent;
+use trimtab_linux::host::processes::available_memory;
+use trimtab_linux::host::users;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 
 /// How many bytes may be written between two looks at the free memory.
 const LOOK_AT_MEMORY_EVERY: u64 = 32 << 20;

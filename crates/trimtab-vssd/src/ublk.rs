@@ -7,12 +7,8 @@ mod parameters;
 mod requests;
 mod slots;
 
-use trimtab_linux::host::{self, disk::Disk};
 use crate::request::Serve;
 use crate::worker::{Worker, settle_down};
-use trimtab_linux::sys::ublk::control::Control;
-use trimtab_linux::sys::ublk::queue::Queue;
-use trimtab_linux::sys::ublk::{self, Info};
 use anyhow::Context as _;
 use rustix::thread::CpuSet;
 use slots::QueueSlots;
@@ -23,6 +19,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use trimtab_linux::host::{self, disk::Disk};
+use trimtab_linux::sys::ublk::control::Control;
+use trimtab_linux::sys::ublk::queue::Queue;
+use trimtab_linux::sys::ublk::{self, Info};
 
 /// Requests that one queue holds at once, as with a loop device.
 const DEPTH: u16 = 128;

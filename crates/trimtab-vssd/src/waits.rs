@@ -1,11 +1,11 @@
 //! How long requests waited in the kernel before the drive had them: from the block device's own counters.
 
-use trimtab_linux::host::stat::DiskStat;
 use crate::engine::Counts;
 use crate::pace::Speed;
 use crate::status::HostWait;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Nanos;
+use trimtab_linux::host::stat::DiskStat;
 
 /// Compares what the kernel says reads and writes took with what the drive took for them, second by second.
 #[derive(Debug)]

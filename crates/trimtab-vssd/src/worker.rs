@@ -179,7 +179,10 @@ impl<S: Slots> Worker<S> {
         if S::is_end(-result) {
             self.ending = true;
         } else {
-            trimtab_linux::output::complain(&format!("the kernel refused an answer of the drive: {}", io::Error::from_raw_os_error(-result)));
+            trimtab_linux::output::complain(&format!(
+                "the kernel refused an answer of the drive: {}",
+                io::Error::from_raw_os_error(-result)
+            ));
         }
     }
 

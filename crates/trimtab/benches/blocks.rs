@@ -10,14 +10,14 @@ use figures::keep;
 use rustix::fs::{Mode, OFlags};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::target::block::{BlockFile, BlockOptions};
 use trimtab_linux::target::null::NullBlocks;
-use trimtab_drive::data::DataClass;
 use trimtab_sim::run::Phase;
 use trimtab_sim::runner::blocks::{Recording, run, run_recording};
 use trimtab_sim::runner::{End, Outcome};
 use trimtab_sim::target::BlockTarget;
-use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::workload::Limit;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
 

@@ -11,11 +11,11 @@ use std::process::{Command, ExitCode};
 // For its allocator.
 use trimtab as _;
 use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium};
 use trimtab_drive::ssd::Ssd;
-use trimtab_drive::{self as drive, Device, Extent};
-use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Nanos;
+use trimtab_drive::{self as drive, Device, Extent};
 
 const PAGE: u64 = 4096;
 /// Writes in flight: a completion lets the next one go.

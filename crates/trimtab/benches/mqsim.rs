@@ -14,11 +14,11 @@ use std::path::Path;
 use std::process::{Command as Process, ExitCode};
 use std::time::Instant;
 use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::{DriveSpec, Flash, GcPacing, Geometry, Interface, Medium, NandTiming, Streams, VictimPolicy, WriteCache};
 use trimtab_drive::ssd::Ssd;
-use trimtab_drive::{Command, Device, Extent};
-use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Nanos;
+use trimtab_drive::{Command, Device, Extent};
 
 const PAGE: u64 = 4096;
 const CHANNELS: u32 = 4;

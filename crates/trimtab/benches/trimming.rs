@@ -23,10 +23,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::{LoopMount, have_root, process};
+use trimtab_drive::units::Bytes;
 use trimtab_linux::host::discards::Meter;
 use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::fitrim;
-use trimtab_drive::units::Bytes;
 
 fn main() -> ExitCode {
     if !have_root() {

@@ -12,12 +12,6 @@ mod line_undo;
 mod record;
 
 use crate::daemon::config::DEFAULT_PATH;
-use trimtab_linux::doctor::{self, Diagnosis, Doctor, VerdictKind};
-use trimtab_linux::host::mountinfo;
-use trimtab_linux::host::root::Root;
-use trimtab_linux::session::discard_option::Discard;
-use trimtab_linux::sys::beneath::{Dir, Named};
-use trimtab_linux::trim::resume::state_directory;
 use anyhow::{Context as _, anyhow, bail, ensure};
 pub use record::{Event, Unfinished, What, carry_out, events, next_number, put_back_unfinished, undo, undo_one};
 use rustix::fd::OwnedFd;
@@ -25,9 +19,15 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
-use trimtab_drive::usage::quoted;
-use trimtab_sim::policy::{PolicySpec, Schedule};
 use trimtab_drive::usage::UsageError;
+use trimtab_drive::usage::quoted;
+use trimtab_linux::doctor::{self, Diagnosis, Doctor, VerdictKind};
+use trimtab_linux::host::mountinfo;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::session::discard_option::Discard;
+use trimtab_linux::sys::beneath::{Dir, Named};
+use trimtab_linux::trim::resume::state_directory;
+use trimtab_sim::policy::{PolicySpec, Schedule};
 
 /// Where mount options come from.
 const FSTAB: &str = "/etc/fstab";

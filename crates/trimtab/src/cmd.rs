@@ -18,12 +18,12 @@ pub mod verify;
 pub mod volume;
 
 use crate::drives::{self, twins};
-use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::Reach;
-use trimtab_linux::sys::mount_check;
 use clap::Subcommand;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::notes::Reach;
+use trimtab_linux::sys::mount_check;
 
 /// The commands.
 #[derive(Debug, Subcommand)]

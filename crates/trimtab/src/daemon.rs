@@ -12,13 +12,7 @@ pub mod selection;
 mod state;
 mod task;
 
-use trimtab_linux::host::mountinfo::{DevNumber, Mount};
-use trimtab_linux::host::root::Root;
-use trimtab_linux::session::directories::run_directory;
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
-use trimtab_linux::sys::mount_check::MountCheck;
 use crate::history::History;
-use trimtab_linux::trim::lock::directory_of_locks;
 use anyhow::{Context as _, bail};
 use config::{Config, Rule};
 use control::Control;
@@ -40,6 +34,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use task::{Common, Task, say};
 use trimtab_drive::discards::Amount;
+use trimtab_linux::host::mountinfo::{DevNumber, Mount};
+use trimtab_linux::host::root::Root;
+use trimtab_linux::session::directories::run_directory;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
+use trimtab_linux::sys::mount_check::MountCheck;
+use trimtab_linux::trim::lock::directory_of_locks;
 
 /// Mounting often goes on for a moment.
 const SETTLE: Duration = Duration::from_millis(500);

@@ -8,12 +8,12 @@ pub mod probed;
 pub mod simulate;
 pub mod twins;
 
-use trimtab_linux::sys::beneath::named;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
 use trimtab_drive::shipped::{FILES, MEASURED, files};
 use trimtab_drive::usage::{UsageError, did_you_mean, similar};
+use trimtab_linux::sys::beneath::named;
 
 pub use trimtab_drive::spec::file::{Drive, Source, SourceKind, parse};
 
@@ -138,8 +138,8 @@ mod tests {
     use super::*;
     use crate::drives::simulate::{self, Addresses, Amount, Load, Plan};
     use trimtab_drive::data::DataClass;
-    use trimtab_sim::runner::End;
     use trimtab_drive::units::Bytes;
+    use trimtab_sim::runner::End;
     use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
 
     /// Dotted names of every value in a table.
@@ -207,7 +207,8 @@ mod tests {
     #[test]
     fn every_shipped_drive_does_its_work() {
         for drive in shipped() {
-            let spec = trimtab_drive::model::sized(drive.spec.clone(), Some(Bytes(32 << 30))).unwrap_or_else(|e| panic!("{}: {e:#}", drive.spec.name));
+            let spec = trimtab_drive::model::sized(drive.spec.clone(), Some(Bytes(32 << 30)))
+                .unwrap_or_else(|e| panic!("{}: {e:#}", drive.spec.name));
             let plan = Plan {
                 name: "mixed".into(),
                 load: Load::Synthetic(Addresses {

@@ -1,18 +1,18 @@
 //! Every pass as a run in a store, so that `trimtab history` and `trimtab results` show what was trimmed and what was not.
 
-use trimtab_linux::trim::filesystem::Filesystem;
-use trimtab_linux::trim::surface::Account;
-use trimtab_linux::host::Place;
-use trimtab_linux::host::environment;
 use crate::store::{Store, StoreError};
-use trimtab_linux::sys::beneath::{self, Dir};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use trimtab_drive::OpKind;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_linux::host::Place;
+use trimtab_linux::host::environment;
+use trimtab_linux::sys::beneath::{self, Dir};
+use trimtab_linux::trim::filesystem::Filesystem;
+use trimtab_linux::trim::surface::Account;
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::{Better, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_drive::units::{Bytes, Nanos};
 
 /// The store's file, in the directory of what survives a reboot.
 pub const FILE: &str = "history.db";

@@ -10,9 +10,6 @@ pub mod drives;
 pub mod history;
 pub mod mend;
 pub mod report;
-#[cfg(test)]
-#[path = "../tests/it/skip.rs"]
-mod skip;
 pub mod store;
 pub mod study;
 pub mod sweep;

@@ -18,13 +18,13 @@ pub use record::{Mending, TakenBack, take_back, unfinished};
 pub use words::{Told, can_be_taken_back, told};
 
 use crate::apply::{self, System};
-use trimtab_linux::doctor::{self, Action};
-use trimtab_linux::host::root::Root;
-use trimtab_linux::sys::beneath::set_attribute;
 use anyhow::{Context as _, bail, ensure};
 use look::Machine;
 use std::io;
 use std::path::Path;
+use trimtab_linux::doctor::{self, Action};
+use trimtab_linux::host::root::Root;
+use trimtab_linux::sys::beneath::set_attribute;
 
 /// Attributes that are ever changed; no record can have another one written to.
 const ATTRIBUTES: [&str; 2] = ["discard_max_bytes", "provisioning_mode"];

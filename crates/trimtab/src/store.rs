@@ -15,14 +15,14 @@ pub use id::{Reference, RunId};
 pub use load::{Filter, Summary};
 pub use studies::StudyRecord;
 
-use trimtab_linux::output::Context;
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rustix::fs::Access;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trimtab_sim::run::Run;
 use trimtab_drive::units::Bytes;
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
+use trimtab_sim::run::Run;
 
 /// The tables of a store.
 const SCHEMA: &str = include_str!("store/schema.sql");

@@ -11,8 +11,8 @@ pub mod run;
 pub use files::Files;
 
 use std::path::Path;
-use trimtab_study::sweep::Plan;
 use trimtab_drive::usage::UsageError;
+use trimtab_study::sweep::Plan;
 
 use trimtab_linux::sys::beneath::named;
 

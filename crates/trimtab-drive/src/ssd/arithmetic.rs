@@ -13,9 +13,9 @@ mod real_drives;
 use super::tests::small;
 use super::*;
 use crate::data::DataClass;
+use crate::rng::Stream;
 use crate::spec::file;
 use crate::spec::*;
-use crate::rng::Stream;
 use alloc::string::String;
 use alloc::vec::Vec;
 

@@ -4,8 +4,8 @@ use super::journal::WriteFate;
 use super::{Journal, Ssd, TRIMMED};
 use crate::data::DataClass;
 use crate::spec::FlushBehaviour;
-use crate::{Completion, Extent, Refusal};
 use crate::units::Nanos;
+use crate::{Completion, Extent, Refusal};
 use alloc::vec;
 use alloc::vec::Vec;
 

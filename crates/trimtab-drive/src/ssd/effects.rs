@@ -8,8 +8,8 @@ mod trims;
 use super::tests::small;
 use super::*;
 use crate::data::DataClass;
-use crate::spec::*;
 use crate::rng::Stream;
+use crate::spec::*;
 use alloc::vec::Vec;
 
 const KIB: u64 = 1024;

@@ -4,8 +4,8 @@ use super::tests::small;
 use super::*;
 use crate::data::DataClass;
 use crate::hdd::Hdd;
-use crate::spec::*;
 use crate::rng::Stream;
+use crate::spec::*;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 const TIB: u64 = 1 << 40;

@@ -1,8 +1,8 @@
 //! Writes of less than a mapping unit: merged in the write cache while they continue each other, else completed by reading the rest.
 
 use super::{Ssd, TRIMMED};
-use crate::data::DataClass;
 use crate::Extent;
+use crate::data::DataClass;
 use crate::layout::Layout;
 use crate::spec::Flash;
 use alloc::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! Which superblock is collected next: each policy with the structure that answers it fastest.
 
 use super::Block;
-use crate::spec::VictimPolicy;
 use crate::rng::Counted;
+use crate::spec::VictimPolicy;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -6,8 +6,8 @@ use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::sys::mount_check;
 use std::path::{Path, PathBuf};
-use trimtab_drive::usage::quoted;
 use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::quoted;
 
 /// How a filesystem discards what it frees, as it frees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

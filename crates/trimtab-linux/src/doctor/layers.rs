@@ -9,8 +9,8 @@ use crate::host::block::{self, Bus, Kind, Layer, Stack};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::host::stat::SECTOR_BYTES;
-use trimtab_drive::usage::quoted;
 use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::quoted;
 
 /// Judges the layer at `index`.
 pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {

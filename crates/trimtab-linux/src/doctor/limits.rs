@@ -4,8 +4,8 @@ use super::remedy::limit_path;
 use super::{Action, Evidence, Gate, Remedy, scsi};
 use crate::host::block::{Layer, writable_limit};
 use crate::host::root::Root;
-use trimtab_drive::usage::quoted;
 use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::quoted;
 
 /// Limits of one queue; `None` where the kernel does not say.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,8 +9,8 @@ use super::root::Root;
 use super::stat::DiskStat;
 use super::{Observer, Place};
 use std::path::PathBuf;
-use trimtab_sim::run::{Field, Severity, Warning};
 use trimtab_drive::units::Bytes;
+use trimtab_sim::run::{Field, Severity, Warning};
 
 /// Less than this says nothing.
 const ASKED_MIN: Bytes = Bytes(16 << 20);

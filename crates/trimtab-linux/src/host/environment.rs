@@ -6,8 +6,8 @@ use super::drive;
 use super::mountinfo::Mount;
 use super::root::Root;
 use std::path::Path;
-use trimtab_sim::run::Field;
 use trimtab_drive::units::Bytes;
+use trimtab_sim::run::Field;
 
 /// Everything that could matter for figures taken at `path`.
 #[must_use]

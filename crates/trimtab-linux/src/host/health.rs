@@ -5,8 +5,8 @@ use super::drive::device_directory;
 use super::root::Root;
 use crate::sys::nvme;
 use std::path::{Path, PathBuf};
-use trimtab_sim::run::Field;
 use trimtab_drive::units::Bytes;
+use trimtab_sim::run::Field;
 
 /// Where a recorded tree keeps the SMART log of an NVMe drive, a file for each.
 const RECORDED_SMART: &str = "/nvme-smart-log";

@@ -8,8 +8,8 @@ use super::stat::DiskStat;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use trimtab_sim::run::{Field, Severity, Warning};
 use trimtab_drive::units::{Bytes, three_digits};
+use trimtab_sim::run::{Field, Severity, Warning};
 
 /// I/O of others below this is never worth a warning.
 const OTHER_IO_BYTES_MIN: u64 = 4 << 20;

@@ -6,8 +6,8 @@ use rustix::io::Errno;
 use serde::Serialize;
 use std::fmt;
 use std::process::ExitCode;
-use trimtab_sim::runner::Stopped;
 use trimtab_drive::usage::UsageError;
+use trimtab_sim::runner::Stopped;
 
 /// Exit status for wrong usage, as clap uses it.
 pub const USAGE: u8 = 2;

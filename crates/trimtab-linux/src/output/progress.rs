@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use trimtab_sim::runner;
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
+use trimtab_sim::runner;
 
 /// Time between two lines of a log.
 const LINE_EVERY: Duration = Duration::from_secs(10);

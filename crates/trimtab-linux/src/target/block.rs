@@ -12,10 +12,10 @@ use crate::sys::fiemap;
 use crate::sys::maker::Maker;
 use crate::sys::transfer::{Action, Transfer, Transfers};
 use std::time::Instant;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent, Ranges};
 use trimtab_sim::run::{TargetKind, Warning};
 use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
-use trimtab_drive::units::{Bytes, Nanos};
 
 /// Operations handed to the kernel with one call, at most. One at a time costs a call each; all at once leaves a drive that has
 /// run dry waiting while the data for the others is made (measured: 10 % of the IOPS of a virtio disk at depth 32).

@@ -16,10 +16,10 @@ use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use trimtab_sim::op::Payload;
 use trimtab_drive::rng::Stream;
-use trimtab_sim::target::{Clock, FileTarget, TargetError, TargetResult};
 use trimtab_drive::units::Nanos;
+use trimtab_sim::op::Payload;
+use trimtab_sim::target::{Clock, FileTarget, TargetError, TargetResult};
 
 /// Size of the C library's buffer on Linux filesystems, which decides the calls of [`Calls::Stdio`].
 const STDIO_BUFFER: usize = 4096;

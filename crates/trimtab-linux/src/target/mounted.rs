@@ -8,9 +8,9 @@ use crate::trim::fitrim;
 use crate::trim::surface::{Account, at_once};
 use std::time::{Duration, Instant};
 use trimtab_drive::discards::Amount;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome, Trimmable};
-use trimtab_drive::units::{Bytes, Nanos};
 
 /// How long discards in the background are waited for.
 const PATIENCE: Duration = Duration::from_secs(60);

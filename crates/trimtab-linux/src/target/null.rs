@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 use trimtab_drive::Command;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, NfsTarget, TargetResult};
-use trimtab_drive::units::{Bytes, Nanos};
 
 /// The most operations that the null block target lets be in flight.
 const QUEUE_DEPTH_MAX: u32 = 4096;

@@ -6,9 +6,9 @@ use crate::target::null::{NullBlocks, NullFiles};
 use std::time::Instant;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
+use trimtab_drive::units::Bytes;
 use trimtab_sim::run::{Field, Run, Severity, Warning};
 use trimtab_sim::runner::{blocks, files};
-use trimtab_drive::units::Bytes;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
 use trimtab_sim::workload::{FileWorkload, Limit};
 

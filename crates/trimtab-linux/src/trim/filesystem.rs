@@ -29,9 +29,9 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::TrimRequest;
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
-use trimtab_drive::units::{Bytes, Nanos};
 
 /// A window that may have been cut short is trimmed again at most this often.
 const REPEATS_MAX: u32 = 4;

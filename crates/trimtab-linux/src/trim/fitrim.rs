@@ -14,8 +14,8 @@ use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 use trimtab_drive::discards::Amount;
-use trimtab_sim::target::TrimWindow;
 use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::target::TrimWindow;
 
 /// Discards count as over when the counters have not moved for this long.
 const QUIET: Duration = Duration::from_millis(200);

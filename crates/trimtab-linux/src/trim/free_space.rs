@@ -6,8 +6,8 @@ use crate::sys::fsmap::{self, Extent};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
-use trimtab_sim::target::TrimWindow;
 use trimtab_drive::units::Bytes;
+use trimtab_sim::target::TrimWindow;
 
 /// Records asked for at a time when a few commands are looked for.
 const RECORDS: usize = 256;

@@ -7,8 +7,8 @@ use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use anyhow::Context as _;
 use std::fs::File;
-use trimtab_sim::target::TrimWindow;
 use trimtab_drive::units::Bytes;
+use trimtab_sim::target::TrimWindow;
 
 /// The largest window, where a filesystem can be cut at will. A request of this size is over soon enough for a signal.
 const WINDOW_MAX: u64 = 1 << 30;

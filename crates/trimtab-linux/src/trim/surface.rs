@@ -4,9 +4,9 @@ use super::filesystem::{ByWhich, Filesystem, Refused, WindowTrim, unix_now};
 use crate::host::discards::Counts;
 use std::time::Instant;
 use trimtab_drive::discards::{Amount, Discards};
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::{Driver, Now, Observation, Patience, Sizes, State, Surface, Then, Trim, TrimRequest, Turn};
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
-use trimtab_drive::units::{Bytes, Nanos};
 
 /// What only the caller knows of the world.
 #[derive(Clone, Copy, Debug, Default)]

@@ -37,10 +37,10 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_drive::data::DataClass;
-use trimtab_drive::usage::quoted;
 use trimtab_drive::rng::Stream;
-use trimtab_sim::target::TrimWindow;
 use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::quoted;
+use trimtab_sim::target::TrimWindow;
 use verdict::{Later, Observed, Promise, VerdictKind};
 
 /// The smallest file.

@@ -375,8 +375,8 @@ mod arithmetic;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::rng::Stream;
     use proptest::prelude::*;
+    use trimtab_drive::rng::Stream;
 
     /// A standard normal number (Box and Muller).
     fn normal(rng: &mut Stream) -> f64 {

@@ -25,14 +25,14 @@ mod ranks;
 pub mod runs;
 
 use super::student::{normal_cdf, t_quantile};
-use trimtab_drive::rng::Stream;
 use crate::run::{Better, Unit};
-use trimtab_drive::units::three_digits;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::three_digits;
 
 /// "No measurable difference" means that the whole interval lies between one over this and this: a difference of more than 10 % is excluded.
 pub const SAME_WITHIN: f64 = 1.1;

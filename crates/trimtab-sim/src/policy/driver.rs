@@ -3,9 +3,9 @@
 
 use super::{Action, Observation, Policy, TrimRequest};
 use crate::target::{TrimOutcome, TrimWindow};
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use core::fmt;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// What can be trimmed under a policy: a modelled drive, a modelled volume, a mounted filesystem.
 pub trait Surface {

@@ -12,7 +12,6 @@ use super::adaptive::Trigger;
 use super::pass::{Pass, Step};
 use super::{Action, Observation, Policy, Sizes, State, TrimRequest};
 use crate::target::TrimWindow;
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::format;
 use alloc::string::String;
 pub use cost::TrimCost;
@@ -20,6 +19,7 @@ use gain::{Gain, Left};
 use gaps::Gaps;
 use pace::{Pace, TRIALS_VAIN, trial_of};
 use quiet::Quiet;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// The least free extents of each round but the last, which takes all: most of the space is in the largest.
 const ROUNDS: [Bytes; 4] = [Bytes(16 << 20), Bytes(2 << 20), Bytes(256 << 10), Bytes(32 << 10)];

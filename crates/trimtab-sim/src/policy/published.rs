@@ -8,8 +8,8 @@ pub use dtrim::{DTrim, DTrimSettings};
 pub use itrim::{ITrim, ITrimSettings};
 
 use super::{Observation, Policy, State};
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::boxed::Box;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Which published policy, with which settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

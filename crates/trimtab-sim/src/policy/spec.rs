@@ -2,8 +2,6 @@
 
 use super::{Adaptive, AdaptiveSettings, Batched, BatchedSettings, ByHand, Idle, IdleSettings, Online, Policy, Published, Schedule, State};
 use crate::run::Field;
-use trimtab_drive::units::{Bytes, Nanos, exact};
-use trimtab_drive::usage::nearest;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,6 +9,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
+use trimtab_drive::units::{Bytes, Nanos, exact};
+use trimtab_drive::usage::nearest;
 
 // What settings may be. Simulations take short periods; what is outside is a slip of the pen (a wrong unit, one zero too many).
 const DAY: Nanos = Nanos::from_secs(86_400);

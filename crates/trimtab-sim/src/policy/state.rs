@@ -1,8 +1,8 @@
 //! What a policy remembers across restarts.
 
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// What a policy remembers across restarts: named numbers, to be stored in whatever way the driver stores things.
 /// A policy ignores names that it does not know and does without those that are missing, so that a state from another version or

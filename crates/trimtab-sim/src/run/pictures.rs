@@ -1,12 +1,12 @@
 //! What is drawn of a run beyond lines: the superblocks of a drive over time, and latencies over time.
 
 use super::Axis;
-use trimtab_drive::Superblock;
-use trimtab_drive::units::Nanos;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use trimtab_drive::Superblock;
+use trimtab_drive::units::Nanos;
 
 /// Pictures of a run; most runs have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

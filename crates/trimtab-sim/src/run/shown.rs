@@ -1,14 +1,14 @@
 //! Figures of runs as people read them, and which of them matter.
 
 use super::{LatencyPart, Metric, Phase, Run, Unit, metrics};
-use trimtab_drive::OpKind;
-use trimtab_drive::histogram::Histogram;
-use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::OpKind;
+use trimtab_drive::histogram::Histogram;
+use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 
 /// A setting as people read it: times and sizes in three digits, counts with separators, all else as it is.
 #[must_use]

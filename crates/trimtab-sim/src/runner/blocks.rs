@@ -1,14 +1,14 @@
 //! Runs a block workload on a block target.
 
 use super::{End, Events, Outcome};
-use trimtab_drive::Command;
-use trimtab_drive::OpKind;
 use crate::runner::recorder::Recorder;
 use crate::target::{BlockCompletion, BlockTarget, TargetError, TargetResult};
-use trimtab_drive::units::Nanos;
 use crate::workload::{BlockPhase, BlockWorkload, Limit};
 use alloc::format;
 use alloc::vec::Vec;
+use trimtab_drive::Command;
+use trimtab_drive::OpKind;
+use trimtab_drive::units::Nanos;
 
 /// Operations between two calls of [`Events::progress`].
 const PROGRESS_OPS: u32 = 256;
@@ -262,15 +262,15 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::data::DataClass;
-    use trimtab_drive::Extent;
     use crate::runner::Progress;
     use crate::target::{BlockInfo, Clock};
-    use trimtab_drive::units::Bytes;
     use crate::workload::Plan;
     use alloc::boxed::Box;
     use alloc::string::ToString as _;
     use alloc::vec;
+    use trimtab_drive::Extent;
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::units::Bytes;
 
     const MS: Nanos = Nanos::from_millis(1);
 

@@ -4,8 +4,8 @@ use super::{End, Events, Outcome};
 use crate::op::FileOp;
 use crate::runner::recorder::Recorder;
 use crate::target::{FileTarget, TargetResult};
-use trimtab_drive::units::Nanos;
 use crate::workload::{FileStep, FileWorkload};
+use trimtab_drive::units::Nanos;
 
 /// Time on the target's clock between two calls of [`Events::progress`], at most, where operations are slow.
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
@@ -109,17 +109,17 @@ pub fn execute<T: FileTarget + ?Sized>(target: &mut T, op: &FileOp<'_>) -> Targe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::data::DataClass;
-    use trimtab_drive::OpKind;
     use crate::op::Payload;
     use crate::target::{Clock, TargetError};
-    use trimtab_drive::units::Bytes;
     use crate::workload::Plan;
     use alloc::format;
     use alloc::string::String;
     use alloc::string::ToString as _;
     use alloc::vec;
     use alloc::vec::Vec;
+    use trimtab_drive::OpKind;
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::units::Bytes;
 
     /// Each operation takes a millisecond of virtual time, syncs a second; `bad` cannot be deleted.
     #[derive(Default)]

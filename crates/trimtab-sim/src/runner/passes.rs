@@ -1,9 +1,9 @@
 //! Passes of a series of rounds, as they end.
 
 use super::recorder::Recorder;
-use trimtab_drive::units::Bytes;
 use crate::workload::crystal::figures::{self, Pass};
 use alloc::vec::Vec;
+use trimtab_drive::units::Bytes;
 
 /// The passes so far.
 #[derive(Debug, Default)]

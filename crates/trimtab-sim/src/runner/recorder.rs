@@ -1,16 +1,16 @@
 //! Collects what a run measures: phases, latency histograms, and a series of bounded length.
 
 use super::Progress;
-use trimtab_drive::OpKind;
-use trimtab_drive::histogram::Histogram;
 use crate::run::metrics;
 use crate::run::{Axis, Latency, LatencyPart, Phase, Series, Unit};
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::OpKind;
+use trimtab_drive::histogram::Histogram;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// A series has at most this many points; when it is full, neighbours are merged and the interval doubles.
 /// Two hours of seconds, so that what fits on a plot keeps its seconds and years of virtual time fit in memory.

@@ -1,15 +1,12 @@
 //! The test sets of CrystalDiskMark in rounds, each on a new test file.
 
 use super::{Finished, Forward, Plan, Subject, Watcher, metric};
-use trimtab_drive::spec::DriveSpec;
 use crate::run::{Axis, Better, Field, Series, Unit};
 use crate::runner::passes::Passes;
 use crate::runner::recorder::Recorder;
 use crate::runner::{Events, Progress, blocks};
 use crate::target::drive::DriveTarget;
 use crate::target::{BlockTarget as _, TargetResult};
-use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_drive::usage::UsageError;
 use crate::workload::Limit;
 use crate::workload::crystal::figures::{self, Trend};
 use crate::workload::crystal::looped::{DELETE, Looped, Placement};
@@ -21,6 +18,9 @@ use alloc::string::ToString as _;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::str::FromStr;
+use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
 
 /// The workload itself.
 pub type Workload = Looped;

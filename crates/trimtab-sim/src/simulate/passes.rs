@@ -2,16 +2,16 @@
 
 use super::replay::Replay;
 use super::{Finished, Subject, Trace, Watcher};
-use trimtab_drive::data::DataClass;
 use crate::runner::End;
 use crate::runner::recorder::Recorder;
 use crate::target::TargetError;
 use crate::trace::Event;
-use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_drive::usage::UsageError;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
 
 /// Requests between two looks at whoever may want it to end.
 const LOOK_EVERY: u64 = 4096;
@@ -118,12 +118,12 @@ impl Pass {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use trimtab_drive::shipped::drive;
     use crate::policy::PolicySpec;
     use crate::simulate::timing::Timing;
     use crate::simulate::{Amount, Load, Plan, Simulated, run};
     use crate::trace::Kind;
     use alloc::vec;
+    use trimtab_drive::shipped::drive;
 
     /// Requests in memory.
     #[derive(Clone)]

@@ -8,19 +8,19 @@
 
 use super::steered::Account;
 use super::timing::Timing;
-use trimtab_drive::interface::Interface;
-use trimtab_drive::model::Model;
-use trimtab_drive::requests::Counts;
-use trimtab_drive::{Command, Device, Extent, Refusal};
 use crate::policy::PolicySpec;
 use crate::simulate::steered::Steered;
 use crate::trace::{Event, Kind};
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::format;
 use alloc::string::String;
 use core::cmp::Reverse;
+use trimtab_drive::interface::Interface;
+use trimtab_drive::model::Model;
+use trimtab_drive::requests::Counts;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::{Command, Device, Extent, Refusal};
 
 /// What a replay did.
 #[derive(Clone, Debug)]
@@ -208,10 +208,10 @@ pub fn outcome<E>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::data::DataClass;
-    use trimtab_drive::model;
     use crate::simulate::shipped;
     use alloc::vec::Vec;
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::model;
 
     fn replayed(events: &[Event], policy: Option<&str>) -> Outcome {
         rested(events, policy, Nanos::ZERO)

@@ -1,16 +1,16 @@
 //! A modelled drive that is looked into every so many bytes written.
 
-use trimtab_drive::model::{Model, Strain, Unlasting};
-use trimtab_drive::{Command, Completion, Device};
 use crate::run::metrics;
 use crate::run::{Axis, Series, Unit};
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::model::{Model, Strain, Unlasting};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::{Command, Completion, Device};
 
 /// When there are so many samples, every other one is dropped and they are taken half as often.
 const SAMPLES_MAX: usize = 1000;
@@ -233,10 +233,10 @@ impl Device for Sampled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::data::DataClass;
-    use trimtab_drive::Extent;
-    use trimtab_drive::model;
     use crate::simulate::shipped;
+    use trimtab_drive::Extent;
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::model;
 
     #[test]
     fn samples_are_thinned_and_still_cover_everything() {

@@ -3,17 +3,17 @@
 //! A TRIM that arrives here says what the host has freed. Under `online` it goes to the drive at once; under `none` never; other
 //! policies decide when, window by window, the drive is told what it has not been told yet. Nothing else arrives while a policy trims.
 
+use crate::policy::{Driver, Observation, Patience, PolicySpec, State, Surface, Trim, TrimRequest};
+use crate::target::{TrimOutcome, TrimWindow};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::convert::Infallible;
 use trimtab_drive::discards::Amount;
 use trimtab_drive::interface::Interface;
 use trimtab_drive::ledger::{Ledger, Sums, UnitMap};
 use trimtab_drive::requests::Counts;
-use trimtab_drive::{Command, Completion, Device, Extent};
-use crate::policy::{Driver, Observation, Patience, PolicySpec, State, Surface, Trim, TrimRequest};
-use crate::target::{TrimOutcome, TrimWindow};
 use trimtab_drive::units::{Bytes, Nanos};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use core::convert::Infallible;
+use trimtab_drive::{Command, Completion, Device, Extent};
 
 /// What a policy trims at a time: the block group of ext4 with blocks of 4 KiB.
 const WINDOW_BYTES: u64 = 128 << 20;
@@ -387,10 +387,10 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::data::DataClass;
-    use trimtab_drive::Ranges;
     use crate::simulate::shipped;
     use proptest::prelude::*;
+    use trimtab_drive::Ranges;
+    use trimtab_drive::data::DataClass;
 
     const TRIM: Nanos = Nanos::from_secs(1);
     const OTHER: Nanos = Nanos::from_millis(1);

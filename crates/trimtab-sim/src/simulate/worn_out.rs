@@ -1,15 +1,15 @@
 //! Wear-out as a result: the end of a modelled drive that takes no more writes, and its endurance in the run.
 
-use trimtab_drive::Refusal;
-use trimtab_drive::model::Model;
 use crate::run::{Better, Field, Metric, Run, Severity, Unit, Warning, metrics};
 use crate::runner::{End, Outcome};
-use trimtab_drive::units::Bytes;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::string::ToString as _;
 use alloc::vec;
+use trimtab_drive::Refusal;
+use trimtab_drive::model::Model;
+use trimtab_drive::units::Bytes;
 
 /// Code of the warning that the drive wore out.
 pub const WORN_OUT: &str = "drive.worn-out";
@@ -72,11 +72,11 @@ pub fn describe(run: &mut Run) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::data::DataClass;
-    use trimtab_drive::spec::Medium;
     use crate::simulate::passes::tests::Given;
     use crate::simulate::{Addresses, Amount, Load, Plan, run, shipped};
     use crate::workload::synthetic::{Mix, Pattern, TrimsOf};
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::spec::Medium;
 
     /// Every request of random writes to a drive whose superblocks survive `erase_limit` erases.
     fn worn(erase_limit: u32, separate_gc: bool, fill_permille: u32) -> (Run, End) {

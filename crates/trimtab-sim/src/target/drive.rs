@@ -1,8 +1,6 @@
 //! A modelled drive as a block target, in virtual time.
 
-use trimtab_drive::{Command, Device};
 use crate::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
-use trimtab_drive::units::Nanos;
 use alloc::borrow::ToOwned as _;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::format;
@@ -10,6 +8,8 @@ use alloc::string::String;
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
+use trimtab_drive::units::Nanos;
+use trimtab_drive::{Command, Device};
 
 /// A drive model that executes block operations. Virtual time advances to the next completion when somebody waits for it.
 #[derive(Debug)]
@@ -183,8 +183,8 @@ fn describe(op: &Command<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::{Completion, Extent, Refusal};
     use trimtab_drive::units::Bytes;
+    use trimtab_drive::{Completion, Extent, Refusal};
 
     /// Reads take 1 ms, everything else 3 ms, all in parallel; offsets from 1 MB on are refused.
     struct Stub;

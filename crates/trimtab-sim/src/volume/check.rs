@@ -3,9 +3,9 @@
 use super::Volume;
 use super::node::Node;
 use super::spec::BLOCK;
-use trimtab_drive::{Device, Extent};
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::{Device, Extent};
 
 impl<D: Device> Volume<D> {
     /// Panics if something does not hold: bitmaps match extents, nothing is in use twice, counts are right, the journal is within its bounds.

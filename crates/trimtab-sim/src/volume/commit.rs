@@ -4,9 +4,9 @@ use super::journal::Committing;
 use super::queue::{Ticket, Urgency};
 use super::spec::BLOCK;
 use super::{Discard, Volume};
+use alloc::vec::Vec;
 use trimtab_drive::Device;
 use trimtab_drive::units::{Bytes, Nanos};
-use alloc::vec::Vec;
 
 /// A transaction on its way to the drive.
 #[derive(Clone, Debug)]

@@ -3,15 +3,15 @@
 use super::Volume;
 use super::queue::{Ticket, Urgency};
 use super::spec::BLOCK;
-use trimtab_drive::{Command, Device, Extent};
 use crate::op::Payload;
 use crate::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::collections::BinaryHeap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::{Command, Device, Extent};
 
 impl<D: Device> Volume<D> {
     /// Writes `payload` over what a file has at `offset`, with direct I/O: returns when the drive has it. Offset and length are multiples of

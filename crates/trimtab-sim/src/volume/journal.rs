@@ -2,10 +2,10 @@
 
 use super::freed::Freed;
 use super::spec::BLOCK;
-use trimtab_drive::units::Nanos;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::units::Nanos;
 
 /// Block numbers in a revoke record's block.
 const REVOKES_PER_BLOCK: u32 = (BLOCK as u32 - 20) / 8;

@@ -100,9 +100,9 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::rng::Stream;
     use std::collections::BTreeMap;
     use std::format;
+    use trimtab_drive::rng::Stream;
 
     #[test]
     fn finds_what_is_there_and_nothing_else() {

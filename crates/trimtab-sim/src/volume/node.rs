@@ -2,10 +2,10 @@
 
 use super::names::hash;
 use super::spec::BLOCK;
-use trimtab_drive::data::DataClass;
-use trimtab_drive::units::Nanos;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::Nanos;
 
 /// The node of the root directory.
 pub const ROOT: u32 = 0;
@@ -290,8 +290,8 @@ impl Dir {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::rng::Stream;
     use std::format;
+    use trimtab_drive::rng::Stream;
 
     #[test]
     fn a_directory_grows_as_that_of_ext4_does() {

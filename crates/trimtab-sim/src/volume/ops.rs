@@ -6,13 +6,13 @@ use super::node::{Dir, Node, ROOT, entry_bytes, name_key};
 use super::queue::Urgency;
 use super::spec::BLOCK;
 use super::{Atime, Volume};
-use trimtab_drive::Device;
 use crate::op::Payload;
 use crate::target::{TargetError, TargetResult};
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use trimtab_drive::Device;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Errors as Linux numbers them.
 mod errno {

@@ -1,13 +1,13 @@
 //! The block layer: gathers writes into requests as a plug does, keeps them in two queues, and has a limited number in flight on the drive.
 
 use super::spec::BlockLayer;
-use trimtab_drive::data::DataClass;
-use trimtab_drive::discards::Amount;
-use trimtab_drive::{Command, Device, Extent, Refusal};
-use trimtab_drive::units::Nanos;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::discards::Amount;
+use trimtab_drive::units::Nanos;
+use trimtab_drive::{Command, Device, Extent, Refusal};
 
 /// Requests that a plug gathers before it lets go of them (`BLK_MAX_REQUEST_COUNT`).
 const PLUG_REQUESTS: usize = 32;

@@ -215,8 +215,8 @@ impl SearchTree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::rng::Stream;
     use std::collections::BTreeSet;
+    use trimtab_drive::rng::Stream;
 
     impl SearchTree {
         /// Black nodes on every way down from `at`.

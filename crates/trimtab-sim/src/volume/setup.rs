@@ -11,15 +11,15 @@ use super::queue::{Queue, Urgency};
 use super::spec::{BLOCK, Discard, VolumeSpec};
 use super::trim::OnlineDiscards;
 use super::{Counters, Volume, VolumeError};
-use trimtab_drive::data::DataClass;
-use trimtab_drive::{Device, Extent};
-use trimtab_drive::rng::Stream;
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::{Device, Extent};
 
 /// How [`Volume::age`] fills a volume.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,14 +2,14 @@
 
 mod set;
 
-use trimtab_drive::data::DataClass;
 use crate::run::Field;
-use trimtab_drive::units::{Bytes, Nanos, exact};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::{Bytes, Nanos, exact};
 
 /// Bytes of a filesystem block.
 pub const BLOCK: u64 = 4096;

@@ -1,15 +1,15 @@
 //! A volume under a trim policy, which is asked between operations and in idle time, and whose trims go on beside the foreground.
 
 use super::{BLOCK, Volume};
-use trimtab_drive::discards::Amount;
-use trimtab_drive::Device;
 use crate::op::Payload;
 use crate::policy::{Driver, Observation, Patience, Policy, Surface, Trim, TrimRequest, Turn};
 use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimWindow, Trimmable};
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::convert::Infallible;
+use trimtab_drive::Device;
+use trimtab_drive::discards::Amount;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// In which steps ext4 counts what was written (`lifetime_write_kbytes`).
 pub const WRITTEN_STEP: Bytes = Bytes(1024);
@@ -332,11 +332,11 @@ mod shipped;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::data::DataClass;
-    use trimtab_drive::{Command, Completion};
     use crate::policy::{PolicySpec, State};
     use crate::volume::VolumeSpec;
     use alloc::format;
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::{Command, Completion};
 
     /// A drive that does one thing at a time, and whose trims cost by command and by byte.
     #[derive(Debug)]

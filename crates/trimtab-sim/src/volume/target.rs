@@ -2,13 +2,13 @@
 
 use super::group::GROUP_BLOCKS;
 use super::{BLOCK, TrimRun, Volume};
-use trimtab_drive::Device;
 use crate::op::Payload;
 use crate::policy::TrimRequest;
 use crate::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome, TrimWindow};
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::format;
 use alloc::string::ToString;
+use trimtab_drive::Device;
+use trimtab_drive::units::{Bytes, Nanos};
 
 impl<D: Device> Clock for Volume<D> {
     fn now(&mut self) -> Nanos {

@@ -1,16 +1,16 @@
 //! The whole volume, on a drive that remembers what was written where.
 
 use super::*;
-use trimtab_drive::data::DataClass;
-use trimtab_drive::{Command, Completion};
 use crate::op::Payload;
-use trimtab_drive::rng::Stream;
 use crate::target::{Clock as _, FileTarget as _};
 use ::alloc::format;
 use ::alloc::string::ToString as _;
 use ::alloc::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::{Command, Completion};
 
 /// What a block of the drive holds.
 const TRIMMED: u8 = 254;

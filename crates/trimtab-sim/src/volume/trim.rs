@@ -5,13 +5,13 @@ use super::freed::Freed;
 use super::group::GROUP_BLOCKS;
 use super::spec::BLOCK;
 use super::{Discard, Volume};
-use trimtab_drive::discards::Amount;
-use trimtab_drive::{Device, Extent};
 use crate::policy::TrimRequest;
 use crate::target::{TrimOutcome, TrimWindow};
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use trimtab_drive::discards::Amount;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::{Device, Extent};
 
 /// The worker that discards what was freed, after the commit.
 #[derive(Clone, Debug, Default)]

@@ -6,20 +6,20 @@
 //! that are written again; metadata that never are) are counted, none is fitted.
 
 use super::{BLOCK, Steered, Volume, VolumeError, VolumeSpec};
-use trimtab_drive::data::DataClass;
-use trimtab_drive::spec::VictimPolicy;
-use trimtab_drive::ssd::Ssd;
-use trimtab_drive::validation::ideal_drive;
-use trimtab_drive::{Command, Completion, Device, Extent, theory};
 use crate::policy::{PolicySpec, State};
 use crate::runner::files::execute;
 use crate::target::Clock as _;
-use trimtab_drive::units::{Bytes, Nanos};
 use crate::workload::churn::{self, Churn};
 use crate::workload::{FileStep, FileWorkload as _};
 use alloc::string::ToString as _;
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::spec::VictimPolicy;
+use trimtab_drive::ssd::Ssd;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::validation::ideal_drive;
+use trimtab_drive::{Command, Completion, Device, Extent, theory};
 
 /// Share of the physical pages that the drive shows. The rest is its over-provisioning.
 const SHOWN: f64 = 0.93;

@@ -5,10 +5,10 @@ use super::layout::FLEX;
 use super::queue::{Ticket, Urgency};
 use super::spec::BLOCK;
 use super::{Batch, Flushing, Volume};
-use trimtab_drive::data::DataClass;
-use trimtab_drive::Device;
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::vec::Vec;
+use trimtab_drive::Device;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Files whose end of writing is noticed together.
 const BATCH_FILES: usize = 256;

@@ -5,15 +5,15 @@
 //! than the names of the groups.
 
 use super::{FileStep, FileWorkload, Plan};
-use trimtab_drive::data::DataClass;
 use crate::op::{FileOp, Payload};
-use trimtab_drive::rng::Stream;
 use crate::run::{Better, Metric, Phase, Unit};
-use trimtab_drive::units::Bytes;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::fmt::Write as _;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::Bytes;
 
 /// Writing the files of a round.
 pub const FILL: &str = "fill";

@@ -1,14 +1,14 @@
 //! Churn: a filesystem at a stated fill on which files come, grow, are read and go, in sessions with pauses between, as over months of use.
 
 use super::{FileStep, FileWorkload, Plan};
-use trimtab_drive::data::DataClass;
 use crate::op::{FileOp, Payload};
-use trimtab_drive::rng::Stream;
 use crate::run::Field;
-use trimtab_drive::units::{Bytes, Nanos, exact};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::{Bytes, Nanos, exact};
 
 /// Filling up to the stated level.
 pub const FILL: &str = "fill";

@@ -8,14 +8,14 @@ pub mod looped;
 
 pub use self::figures::metrics;
 
-use trimtab_drive::data::DataClass;
-use trimtab_drive::{Command, Extent};
-use trimtab_drive::rng::Stream;
-use trimtab_drive::units::{Bytes, Nanos};
 use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::{Command, Extent};
 
 /// The phase that writes the test file before it is measured.
 pub const PREPARE: &str = "prepare";

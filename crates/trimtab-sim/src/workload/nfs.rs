@@ -18,15 +18,15 @@ pub use response::{Point, overall_response_time};
 pub use tables::{FILE_SIZES, MIX, READ_SIZES, SizeClass, WRITE_SIZES, mean_size};
 
 use self::files::FileSet;
-use trimtab_drive::data::DataClass;
-use trimtab_drive::OpKind;
 use crate::op::Payload;
-use trimtab_drive::rng::Stream;
 use crate::target::{NfsTarget, TargetResult};
-use trimtab_drive::units::Bytes;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_drive::OpKind;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::Bytes;
 
 /// Names in a directory, beside its link.
 pub const FILES_PER_DIR: u32 = 20;

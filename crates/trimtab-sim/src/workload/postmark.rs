@@ -15,12 +15,12 @@ pub use stream::{Leftover, Postmark, phase};
 pub use text::text_prefix;
 pub use tries::Tries;
 
-use trimtab_drive::rng::derive_seed;
 use crate::run::Field;
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use trimtab_drive::rng::derive_seed;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Most files that the table of twice as many slots can number in 31 bits, as the original counts.
 pub const NUMBER_MAX: u32 = (1 << 30) - 1;

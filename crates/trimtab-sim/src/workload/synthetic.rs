@@ -1,12 +1,12 @@
 //! Synthetic block workloads: sequential, uniform, hot and cold, Zipf, with mixed sizes and mixed kinds.
 
-use trimtab_drive::data::DataClass;
-use trimtab_drive::{Command, Extent, Ranges};
-use trimtab_drive::rng::Stream;
-use trimtab_drive::units::{Bytes, Nanos};
 use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::{Command, Extent, Ranges};
 
 /// Which addresses are used how often.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -12,10 +12,10 @@ use super::{FileStep, FileWorkload, Plan};
 use crate::op::{FileOp, Payload};
 use crate::run::metrics;
 use crate::run::{Better, Metric, Phase, Unit};
-use trimtab_drive::units::Bytes;
 use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use trimtab_drive::units::Bytes;
 
 /// One sync before the first try, so that what others left to write is not charged to it.
 pub const SETTLE: &str = "settle";
@@ -178,11 +178,11 @@ pub fn ratios(metrics: &[Metric], baseline: &[Metric]) -> Vec<Metric> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::data::DataClass;
-    use trimtab_drive::units::Nanos;
     use alloc::collections::BTreeSet;
     use alloc::string::String;
     use alloc::{format, vec};
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::units::Nanos;
 
     /// Replays the steps on a set of paths; panics where a filesystem would refuse.
     fn replay(mut tree: Tree) -> (Vec<String>, Vec<u64>) {

@@ -9,16 +9,16 @@ use super::fit::rates::{self, OfRates};
 use super::lab::Lab;
 use super::probes::{DEPTH_MAX, Findings, Plan};
 use super::{Budget, Observation, Reported, TrimLimits, classes};
-use trimtab_drive::data::DataClass;
-use trimtab_drive::spec::file::{Drive, Source, SourceKind};
-use trimtab_drive::spec::{ChannelOrder, DriveSpec, Medium, VictimPolicy};
-use trimtab_drive::{Command, Extent, model};
-use trimtab_drive::rng::Stream;
-use trimtab_sim::target::drive::DriveTarget;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::spec::file::{Drive, Source, SourceKind};
+use trimtab_drive::spec::{ChannelOrder, DriveSpec, Medium, VictimPolicy};
+use trimtab_drive::{Command, Extent, model};
+use trimtab_sim::target::drive::DriveTarget;
 
 /// The rates, as the columns of docs/real-drives.csv: bytes a second, or operations a second.
 pub const RATES: [&str; 6] = [

@@ -5,8 +5,8 @@
 use super::Reported;
 use super::candidate::{Candidate, Hidden, Kind, NUMBERS, at};
 use super::fit::whole::SIZES;
-use trimtab_drive::spec::VictimPolicy;
 use trimtab_drive::rng::Stream;
+use trimtab_drive::spec::VictimPolicy;
 
 /// Where a number is thought to lie: the median, and the standard deviation of its natural logarithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -230,8 +230,8 @@ pub fn draw(random: &mut Stream, reported: &Reported) -> Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::shipped;
     use alloc::vec::Vec;
+    use trimtab_drive::shipped;
 
     /// Native cells of four bits take 2.2 times as long as those of three (the shipped 2.2 ms, and 0.56 and 1.38): what is drawn behind an SLC cache goes together.
     #[test]

@@ -16,13 +16,13 @@ use super::classes::{self, Prior};
 use super::lab::Lab;
 use super::probes::{self, Findings, Plan};
 use super::{Observation, Observer};
-use trimtab_drive::model;
-use trimtab_drive::spec::twin::explains;
-use trimtab_drive::rng::Stream;
-use trimtab_sim::target::drive::DriveTarget;
 use alloc::vec;
 use alloc::vec::Vec;
 use linear::Matrix;
+use trimtab_drive::model;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::spec::twin::explains;
+use trimtab_sim::target::drive::DriveTarget;
 
 /// Members of an ensemble.
 pub const MEMBERS: usize = 64;

@@ -1,11 +1,11 @@
 //! What probes are run on, and the few ways in which they use it.
 
+use alloc::vec;
+use alloc::vec::Vec;
+use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device, Extent};
 use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::target::{BlockCompletion, BlockTarget, TargetResult};
-use trimtab_drive::units::Nanos;
-use alloc::vec;
-use alloc::vec::Vec;
 
 /// A block target that also takes a TRIM of several ranges in one command.
 pub trait Probed: BlockTarget {

@@ -6,19 +6,19 @@ use super::lab::Lab;
 use super::probes::whole::{SIZE, Whole};
 use super::probes::{self, AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, Plan};
 use super::{Budget, Observation, Observer, Reported, classes, summary};
-use trimtab_drive::model;
-use trimtab_drive::spec::file::Drive;
-use trimtab_drive::spec::twin::{Origin, TEXT_MAX, Twin};
-use trimtab_drive::spec::{DriveSpec, IDENTIFIER_MAX, SpecError};
 use crate::study::small::Small;
-use trimtab_sim::target::TargetError;
-use trimtab_sim::target::drive::DriveTarget;
-use trimtab_drive::units::{Bytes, Nanos, three_digits};
-use trimtab_drive::usage::UsageError;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_drive::model;
+use trimtab_drive::spec::file::Drive;
+use trimtab_drive::spec::twin::{Origin, TEXT_MAX, Twin};
+use trimtab_drive::spec::{DriveSpec, IDENTIFIER_MAX, SpecError};
+use trimtab_drive::units::{Bytes, Nanos, three_digits};
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::target::TargetError;
+use trimtab_sim::target::drive::DriveTarget;
 
 /// Why a modelled drive cannot be learned.
 #[derive(Debug, thiserror::Error)]
@@ -264,10 +264,10 @@ mod tests {
     use super::super::invert::invert;
     use super::super::summary;
     use super::*;
+    use alloc::vec;
     use trimtab_drive::shipped;
     use trimtab_drive::spec::twin::Known;
     use trimtab_drive::spec::{file, text};
-    use alloc::vec;
 
     fn fitted(misfit: f64, explained: u32) -> (Measured, Fitted) {
         let spec = shipped::named("sata-tlc-500gb").unwrap().spec;

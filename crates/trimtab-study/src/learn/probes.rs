@@ -17,13 +17,13 @@ pub mod whole;
 
 use super::lab::Lab;
 use super::{Budget, Observation, Observer, Reported, TrimLimits};
-use trimtab_drive::data::DataClass;
-use trimtab_drive::{Command, Extent};
-use trimtab_drive::rng::Stream as Random;
-use trimtab_sim::target::TargetResult;
-use trimtab_drive::units::Nanos;
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream as Random;
+use trimtab_drive::units::Nanos;
+use trimtab_drive::{Command, Extent};
+use trimtab_sim::target::TargetResult;
 use whole::Whole;
 
 /// The least area in which something can be learned by writing.

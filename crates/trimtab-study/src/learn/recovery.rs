@@ -13,18 +13,18 @@ use super::predict::{Figure, Prediction, Unexplained, What, churn, figures, pred
 use super::probes::whole::{SIZE, Whole};
 use super::probes::{self, DEPTH_MAX, Findings, Plan};
 use super::{Budget, Reported, TrimLimits, classes};
-use trimtab_drive::model;
-use trimtab_drive::shipped;
-use trimtab_drive::spec::DriveSpec;
-use trimtab_drive::rng::Stream;
 use crate::study::small::Small;
-use trimtab_sim::target::drive::DriveTarget;
 use std::collections::BTreeMap;
 use std::string::String;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::vec::Vec;
 use std::{env, format, println, thread};
+use trimtab_drive::model;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::shipped;
+use trimtab_drive::spec::DriveSpec;
+use trimtab_sim::target::drive::DriveTarget;
 
 /// A drive of 120 GB, as it says of itself.
 fn reported(pcie: bool) -> Reported {

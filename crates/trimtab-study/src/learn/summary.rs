@@ -6,10 +6,10 @@ use super::classes;
 use super::fit::whole::of as size;
 use super::fit::{Fitted, OF_THE_RIGHT_KIND};
 use super::probes::{self, Plan, Probe};
-use trimtab_drive::spec::twin::{Known, Parameter};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use trimtab_drive::spec::twin::{Known, Parameter};
 
 /// So much of what was not known has to be gone for a figure to count as measured; and for it to count as bounded.
 const MEASURED: f64 = 0.9;

@@ -6,6 +6,8 @@ use super::probes::Probe as _;
 use super::probes::whole::{self, Whole};
 use super::probes::{self, Findings, Plan};
 use super::{Budget, Observer, Reported, invert, summary};
+use crate::study::small::Small;
+use alloc::format;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
 use trimtab_drive::spec::twin::Known;
@@ -13,9 +15,7 @@ use trimtab_drive::spec::{
     Compression, DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, SlcCache, SlcFull, SlcSize, Trim, WriteCache,
 };
 use trimtab_drive::{Command, Extent};
-use crate::study::small::Small;
 use trimtab_sim::target::drive::DriveTarget;
-use alloc::format;
 
 /// Nothing about it is what such drives mostly have. TRIMs are dear by the range.
 fn drive(change: impl FnOnce(&mut Flash)) -> DriveSpec {

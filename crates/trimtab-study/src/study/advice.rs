@@ -5,13 +5,13 @@ use super::cells::{CHOICE, QUESTION};
 use super::months::{fills, is_steady, setting, spaced};
 use super::table::mean;
 use super::{Study, policy};
-use trimtab_sim::run::shown::quantity;
-use trimtab_sim::run::{Run, Unit};
-use trimtab_drive::units::three_digits;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_drive::units::three_digits;
+use trimtab_sim::run::shown::quantity;
+use trimtab_sim::run::{Run, Unit};
 
 /// A gain counts from here on: random writes this much faster, or this much less wear.
 pub const GAIN: f64 = 1.05;

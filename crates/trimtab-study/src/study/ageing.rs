@@ -6,14 +6,21 @@ use super::Problem;
 use super::modelled::Setup;
 use super::random_writes::{FILE, RandomWrites, Sustained};
 use super::small::{self, Small};
-use trimtab_drive::data::DataClass;
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::ToString as _;
+use alloc::vec;
+use alloc::vec::Vec;
 use trimtab_drive::Device as _;
+use trimtab_drive::Superblock;
+use trimtab_drive::data::DataClass;
 use trimtab_drive::model::{Model, Unlasting};
 use trimtab_drive::spec::{DriveSpec, Medium};
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::Payload;
 use trimtab_sim::policy::{PolicySpec, State};
 use trimtab_sim::run::metrics;
-use trimtab_drive::Superblock;
 use trimtab_sim::run::pictures::SuperblockMap;
 use trimtab_sim::run::{Axis, Better, Field, Metric, Run, Series, TargetKind, Unit, Warning};
 use trimtab_sim::runner::header::Header;
@@ -21,17 +28,10 @@ use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{End, files};
 use trimtab_sim::simulate::{Watcher, worn_out};
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
-use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::volume::Steered;
 use trimtab_sim::volume::{Volume, VolumeSpec, WRITTEN_STEP};
 use trimtab_sim::workload::churn::{self, Churn};
 use trimtab_sim::workload::{FileStep, FileWorkload as _};
-use alloc::borrow::ToOwned as _;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::ToString as _;
-use alloc::vec;
-use alloc::vec::Vec;
 
 /// Name of the workload in results.
 pub const CHURN: &str = "churn";
@@ -459,9 +459,9 @@ fn trims(run: &mut Run, target: &Target, factor: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::shipped::drive;
     use crate::study::modelled;
     use crate::study::table;
+    use trimtab_drive::shipped::drive;
 
     fn setup(name: &str) -> Setup {
         Setup {

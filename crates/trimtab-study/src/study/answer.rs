@@ -11,10 +11,6 @@ use super::table::{FOREGROUND, jobs, mean, samples, short_title};
 use super::verdict::{self, Recommendation};
 use super::{Study, advice, document, policy, sensitivity, waits, why};
 use crate::document::{Answer, Table, Use};
-use trimtab_sim::run::metrics;
-use trimtab_sim::run::shown::quantity;
-use trimtab_sim::run::{Field, Provenance, Run, Severity, Unit};
-use trimtab_drive::units::three_digits;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -22,6 +18,10 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
+use trimtab_drive::units::three_digits;
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::shown::quantity;
+use trimtab_sim::run::{Field, Provenance, Run, Severity, Unit};
 
 /// What puts everything back that was applied.
 pub(super) const UNDO: &str = "trimtab apply --undo";
@@ -467,9 +467,9 @@ fn more(study: &Study, around: &Around) -> Vec<(String, String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_sim::run::Warning;
     use crate::study::fixtures::{around, whole};
     use crate::study::overview;
+    use trimtab_sim::run::Warning;
 
     /// Seen: MEASURED above figures of memory, and the doctor recommended.
     #[test]

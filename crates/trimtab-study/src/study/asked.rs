@@ -8,17 +8,17 @@ use super::sensitivity::Breadth;
 use super::small;
 use super::used::Used;
 use super::{Problem, Study, Untried, kernels};
-use trimtab_drive::data::DataClass;
-use trimtab_drive::spec::file::Drive;
-use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::run::Run;
-use trimtab_drive::usage::UsageError;
-use trimtab_sim::volume::Layout;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::ToString as _;
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::spec::file::Drive;
+use trimtab_drive::usage::UsageError;
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::run::Run;
+use trimtab_sim::volume::Layout;
 
 /// How a filesystem is filled before files are deleted from it.
 const FILL_DATA: DataClass = DataClass::Compressible(30);

@@ -8,17 +8,17 @@ use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use super::months::{self, fills, setting};
 use super::table::{FOREGROUND, mean};
 use super::{Study, document, pictures, policy};
-use trimtab_sim::analysis::compare::Options;
-use trimtab_sim::analysis::compare::runs::{Row, Side, against};
 use crate::document::{Block, Chart, ChartKind, Document, Film, Heat, Section, Table};
-use trimtab_sim::run::Run;
-use trimtab_sim::run::shown::{headline, quantity, ratio};
-use trimtab_drive::units::three_digits;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::units::three_digits;
+use trimtab_sim::analysis::compare::Options;
+use trimtab_sim::analysis::compare::runs::{Row, Side, against};
+use trimtab_sim::run::Run;
+use trimtab_sim::run::shown::{headline, quantity, ratio};
 
 /// A study with the name that it has beside others, and by which it is kept.
 #[derive(Debug, Clone, Copy)]

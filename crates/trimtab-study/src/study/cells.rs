@@ -6,20 +6,20 @@ use super::job::Job;
 use super::modelled::{self, Beginning, Setup};
 use super::small::Small;
 use super::{Problem, Untried, policy};
-use trimtab_drive::data::DataClass;
-use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::run::{Field, Run, TargetKind};
-use trimtab_sim::runner::End;
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::simulate::Watcher;
-use trimtab_drive::units::Bytes;
-use trimtab_sim::volume::Atime;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::Bytes;
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::run::{Field, Run, TargetKind};
+use trimtab_sim::runner::End;
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::simulate::Watcher;
+use trimtab_sim::volume::Atime;
 
 /// Key of the setting that says which question a run of tuning belongs to.
 pub const QUESTION: &str = "tuning.question";

@@ -7,11 +7,11 @@ use super::table::{FOREGROUND, jobs, mean, samples};
 use super::verdict::{BLINK_SECONDS, compare, effective_policy, repeats_in_words, too_few_repeats};
 use super::waits::{self, Finding};
 use super::{Study, policy};
-use trimtab_sim::run::{Provenance, Run, metrics};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_sim::run::{Provenance, Run, metrics};
 
 /// Idle trimming is worth it where one operation waits longer than this for a batched trim, and at most half as long for an idle one.
 pub(super) const STALL_SECONDS: f64 = 0.05;

@@ -5,17 +5,17 @@ use super::judged::Judged;
 use super::table::{self, policy_title};
 use super::verdict::Recommendation;
 use super::{Study, ageing, kernels, light_work, months, pictures, policy};
-use trimtab_drive::usage::quoted;
 use crate::document::{Block, Chart, ChartKind, Document, Section, Table};
-use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::run::metrics;
-use trimtab_sim::run::shown::{readable, readable_place};
-use trimtab_sim::run::{Field, Provenance, Run, TargetKind, Warning};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::usage::quoted;
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::shown::{readable, readable_place};
+use trimtab_sim::run::{Field, Provenance, Run, TargetKind, Warning};
 
 /// The report: the answer, the pictures that carry it, and folded away all else.
 pub fn of(study: &Judged<'_>, around: &Around) -> Document {

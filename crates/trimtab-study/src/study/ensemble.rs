@@ -4,17 +4,17 @@ use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use super::policy;
 use super::table::mean;
-use trimtab_sim::analysis::middle;
 use crate::document::{Block, Section, Table};
-use trimtab_drive::spec::twin::{Known, Parameter, Twin};
-use trimtab_drive::spec::{DriveSpec, Medium};
-use trimtab_sim::run::Run;
-use trimtab_drive::units::three_digits;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use trimtab_drive::spec::twin::{Known, Parameter, Twin};
+use trimtab_drive::spec::{DriveSpec, Medium};
+use trimtab_drive::units::three_digits;
+use trimtab_sim::analysis::middle;
+use trimtab_sim::run::Run;
 
 /// With less than this share of the drives nothing is decided.
 const DECIDED: f64 = 0.75;
@@ -359,9 +359,9 @@ fn spare(spec: &DriveSpec) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use trimtab_drive::shipped;
     use trimtab_drive::spec::twin::Origin;
-    use alloc::vec;
 
     /// A twin whose members only differ in what a TRIM command costs, and in what erasure takes.
     fn twin(costs: &[u64]) -> Twin {

@@ -8,6 +8,7 @@ use std::vec;
 use std::vec::Vec;
 use trimtab_drive::OpKind;
 use trimtab_drive::histogram::Histogram;
+use trimtab_drive::units::Nanos;
 use trimtab_sim::run::{Better, Field, Latency, LatencyPart, Metric, Phase, Run, Severity, TargetKind, Unit, Warning, metrics};
 use trimtab_sim::runner::header::Header;
 use trimtab_sim::runner::recorder::Recorded;
@@ -17,7 +18,6 @@ use trimtab_study::study::cells::{CHOICE, QUESTION};
 use trimtab_study::study::light_work::{BUSY, BUSY_WAIT, SPARSE_WAIT};
 use trimtab_study::study::table::FOREGROUND;
 use trimtab_study::study::{Study, kernels};
-use trimtab_drive::units::Nanos;
 
 /// A modelled run with these settings and figures.
 pub fn run(workload: &str, policy: &str, settings: &[(&str, &str)], metrics: &[(&str, Unit, f64)]) -> Run {

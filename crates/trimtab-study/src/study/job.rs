@@ -1,16 +1,6 @@
 //! The workloads of a study.
 
 use super::Problem;
-use trimtab_drive::discards::Amount;
-use trimtab_sim::run::metrics;
-use trimtab_sim::run::{Better, Field, Metric, Phase, Unit};
-use trimtab_sim::runner::{Events, Outcome, files};
-use trimtab_sim::target::Trimmable;
-use trimtab_drive::units::Bytes;
-use trimtab_sim::workload::postmark::{Postmark, Settings, phase as postmark_phase};
-use trimtab_sim::workload::synced::{self, Synced};
-use trimtab_sim::workload::tree::{self, Tree, TreeList};
-use trimtab_sim::workload::{FileWorkload as _, Plan};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -18,6 +8,16 @@ use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::discards::Amount;
+use trimtab_drive::units::Bytes;
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::{Better, Field, Metric, Phase, Unit};
+use trimtab_sim::runner::{Events, Outcome, files};
+use trimtab_sim::target::Trimmable;
+use trimtab_sim::workload::postmark::{Postmark, Settings, phase as postmark_phase};
+use trimtab_sim::workload::synced::{self, Synced};
+use trimtab_sim::workload::tree::{self, Tree, TreeList};
+use trimtab_sim::workload::{FileWorkload as _, Plan};
 
 /// The tree beside which others work is smaller by this.
 const BESIDE_SHARE: u64 = 4;

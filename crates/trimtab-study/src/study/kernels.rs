@@ -9,17 +9,17 @@ use super::table::{jobs, mean};
 use super::used::Used;
 use super::{Problem, Study, policy};
 use crate::document::{Block, Section, Table};
-use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::run::metrics;
-use trimtab_sim::run::shown::quantity;
-use trimtab_sim::run::{Field, Run, Unit};
-use trimtab_drive::units::three_digits;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::units::three_digits;
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::shown::quantity;
+use trimtab_sim::run::{Field, Run, Unit};
 
 /// Key of the environment that names the generation.
 pub const GENERATION: &str = "fs.generation";

@@ -4,21 +4,21 @@
 //! come at a rate of their own, whether the ones before are done or not: it grows for as long as the drive is slower than that rate, so it says
 //! as much about the rate and about how long the trim lasts as about the drive.
 
-use trimtab_drive::data::DataClass;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
 use trimtab_drive::Device;
 use trimtab_drive::OpKind;
-use trimtab_sim::op::Payload;
+use trimtab_drive::data::DataClass;
 use trimtab_drive::histogram::Histogram;
+use trimtab_drive::units::Nanos;
+use trimtab_sim::op::Payload;
 use trimtab_sim::run::pictures::LatencyRecorder;
 use trimtab_sim::run::{Better, Metric, Unit};
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::simulate::Watcher;
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
-use trimtab_drive::units::Nanos;
 use trimtab_sim::volume::Steered;
-use alloc::format;
-use alloc::vec;
-use alloc::vec::Vec;
 
 /// An append of 4 KiB, made durable, again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,9 +118,9 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab_drive::units::Bytes;
     use trimtab_drive::{Command, Completion};
     use trimtab_sim::policy::{PolicySpec, State};
-    use trimtab_drive::units::Bytes;
     use trimtab_sim::volume::{Age, Volume, VolumeSpec, WRITTEN_STEP};
 
     const TRIM: Nanos = Nanos::from_millis(148);

@@ -1,10 +1,10 @@
 //! The books of a matrix while somebody runs its cells: in which order, what is kept when, what is given up, and one run out of all repeats.
 
 use super::Untried;
-use trimtab_sim::run::{Field, Metric, Provenance, Run, STUDY_CELL as CELL};
-use trimtab_drive::units::Nanos;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use trimtab_drive::units::Nanos;
+use trimtab_sim::run::{Field, Metric, Provenance, Run, STUDY_CELL as CELL};
 
 /// Cells, and what has come of them so far.
 #[derive(Clone, Debug, Default)]

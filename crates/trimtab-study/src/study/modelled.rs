@@ -3,10 +3,17 @@
 use super::job::{self, Job};
 use super::used::Used;
 use super::{Problem, light_work, policy, policy_events};
-use trimtab_drive::data::DataClass;
+use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec;
+use alloc::vec::Vec;
 use trimtab_drive::Device as _;
+use trimtab_drive::data::DataClass;
 use trimtab_drive::model::Model;
 use trimtab_drive::spec::file::Drive;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::{PolicySpec, State};
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::pictures::LatencyMap;
@@ -16,15 +23,8 @@ use trimtab_sim::runner::recorder::{Recorded, Recorder};
 use trimtab_sim::runner::{End, Events};
 use trimtab_sim::simulate::{Watcher, worn_out};
 use trimtab_sim::target::{Clock as _, TargetResult};
-use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::volume::Steered;
 use trimtab_sim::volume::{Age, Volume, VolumeSpec, WRITTEN_STEP};
-use alloc::borrow::ToOwned as _;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec;
-use alloc::vec::Vec;
 
 /// The phase in which a policy is left alone with an idle filesystem until the trim that goes on is done.
 pub const IDLE: &str = "idle";

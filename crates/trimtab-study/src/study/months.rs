@@ -7,17 +7,17 @@ use super::ageing::{
 use super::cells::{CHOICE, QUESTION};
 use super::table::mean;
 use super::{Study, policy};
-use trimtab_sim::analysis::change_points::{Options, knees};
 use crate::document::{Block, Chart, ChartKind, Line, Mark, Section, Table};
-use trimtab_sim::run::metrics;
-use trimtab_sim::run::shown::quantity;
-use trimtab_sim::run::{Field, Provenance, Run, Series, Unit};
-use trimtab_drive::units::three_digits;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::units::three_digits;
+use trimtab_sim::analysis::change_points::{Options, knees};
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::shown::quantity;
+use trimtab_sim::run::{Field, Provenance, Run, Series, Unit};
 
 /// Bytes to GB.
 const GB: f64 = 1e-9;

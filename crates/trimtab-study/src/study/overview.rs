@@ -7,14 +7,14 @@ use super::months::{fills, mark, spaced};
 use super::verdict::Recommendation;
 use super::{Study, advice, document, policy, sensitivity};
 use crate::document::{Answer, Document, Section, Table, Use};
-use trimtab_sim::run::Unit;
-use trimtab_sim::run::shown::quantity;
-use trimtab_drive::units::three_digits;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::units::three_digits;
+use trimtab_sim::run::Unit;
+use trimtab_sim::run::shown::quantity;
 
 /// Columns and lines of the screen that the answer is for; the prompt takes one more line.
 pub const COLUMNS: usize = 80;

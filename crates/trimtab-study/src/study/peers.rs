@@ -11,19 +11,19 @@ mod verdict;
 use self::load::{LOADS, Load};
 use self::used::Used;
 use self::verdict::{Table, Verdict};
-use trimtab_drive::model::Model;
-use trimtab_drive::shipped::drive;
-use trimtab_drive::{Command, Device as _, Extent};
-use trimtab_sim::policy::State;
-use trimtab_sim::target::Clock as _;
-use trimtab_drive::units::Nanos;
-use trimtab_sim::volume::{BLOCK, Discard, Steered};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use std::{print, println};
+use trimtab_drive::model::Model;
+use trimtab_drive::shipped::drive;
+use trimtab_drive::units::Nanos;
+use trimtab_drive::{Command, Device as _, Extent};
+use trimtab_sim::policy::State;
+use trimtab_sim::target::Clock as _;
+use trimtab_sim::volume::{BLOCK, Discard, Steered};
 
 type Target = Steered<Box<dyn Model>>;
 

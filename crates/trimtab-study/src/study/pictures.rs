@@ -7,14 +7,14 @@ use super::matrix::repeats;
 use super::months::{fills, setting, spaced};
 use super::{advice, policy, waits};
 use crate::document::{Block, Chart, ChartKind, Dot, Film, Heat, Section};
-use trimtab_sim::run::pictures::LatencyMap;
-use trimtab_sim::run::shown::quantity;
-use trimtab_sim::run::{Field, Run, Unit};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_sim::run::pictures::LatencyMap;
+use trimtab_sim::run::shown::quantity;
+use trimtab_sim::run::{Field, Run, Unit};
 
 /// One mark a policy: the longest wait of others against what is gained over months.
 pub fn cost_and_gain(study: &Judged<'_>) -> Option<Section> {

@@ -1,8 +1,8 @@
 //! What a policy does around the phases of a job, and counting what reached the device.
 
 use super::policy;
-use trimtab_drive::discards::{Amount, Discards};
 use trimtab_drive::OpKind;
+use trimtab_drive::discards::{Amount, Discards};
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{Events, Progress};
 use trimtab_sim::target::TargetResult;

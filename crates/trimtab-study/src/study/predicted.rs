@@ -3,13 +3,13 @@
 use super::judged::Judged;
 use super::{Study, answer, months, policy, sensitivity};
 use crate::document::{Block, Section};
-use trimtab_sim::run::{Field, Run, TargetKind};
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::runner::recorder::Recorded;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_sim::run::{Field, Run, TargetKind};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::recorder::Recorded;
 
 /// How it is kept.
 const WORKLOAD: &str = "months on a twin";

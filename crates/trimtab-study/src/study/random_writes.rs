@@ -2,23 +2,23 @@
 //! that the months go on as if nobody had looked.
 
 use super::small::Small;
-use trimtab_sim::analysis::steady::{ROUNDS, steady_state};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model::{Model, Strain, Unlasting};
 use trimtab_drive::spec::{Medium, SlcSize};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::analysis::steady::{ROUNDS, steady_state};
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::runner::{End, blocks};
 use trimtab_sim::simulate::Watcher;
 use trimtab_sim::target::{BlockTarget as _, Clock as _, TargetResult};
-use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::volume::FileBlocks;
 use trimtab_sim::volume::Steered;
 use trimtab_sim::workload::churn::Churn;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
 use trimtab_sim::workload::{FileStep, FileWorkload as _, Limit};
-use alloc::boxed::Box;
-use alloc::vec;
-use alloc::vec::Vec;
 
 /// The file that random writes go to.
 pub const FILE: &str = "database";

@@ -2,14 +2,14 @@
 
 use super::job::Job;
 use super::{Problem, light_work};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::workload::Plan;
 use trimtab_sim::workload::postmark::Settings;
 use trimtab_sim::workload::tree::{DEFAULT_FILES, DEFAULT_SIZE, TreeList};
-use alloc::sync::Arc;
-use alloc::vec;
-use alloc::vec::Vec;
 
 /// What the data of a source tree is like; how that was measured is in docs/method/study-modelled.md.
 pub const TREE_DATA: DataClass = DataClass::Compressible(68);

@@ -11,13 +11,6 @@ use super::used::Used;
 use super::verdict::{self, Recommendation};
 use super::{Problem, Study, policy};
 use crate::document::{Block, Section, Table};
-use trimtab_drive::spec::{DriveSpec, Flash, Medium};
-use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::run::{Field, Run, TargetKind};
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::runner::recorder::Recorded;
-use trimtab_drive::units::Bytes;
-use trimtab_sim::workload::churn;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -25,6 +18,13 @@ use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use trimtab_drive::spec::{DriveSpec, Flash, Medium};
+use trimtab_drive::units::Bytes;
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::run::{Field, Run, TargetKind};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::recorder::Recorded;
+use trimtab_sim::workload::churn;
 
 /// What a small study is made on, and of.
 const SCALE: Scale = Scale { name: "assumptions", divisor: 20, repeats: 1 };

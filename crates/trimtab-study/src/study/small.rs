@@ -7,12 +7,12 @@
 //! itself. What does not shrink are delays that belong to no amount: a commit every 5 s, an idle second before garbage is collected.
 
 use super::Problem;
+use alloc::format;
 use trimtab_drive::model;
 use trimtab_drive::spec::{DriveSpec, Flash, Medium, Thermal};
-use trimtab_sim::policy::{BatchedSettings, PolicySpec, Schedule};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
-use alloc::format;
+use trimtab_sim::policy::{BatchedSettings, PolicySpec, Schedule};
 
 /// A capacity at which whole drive-writes take seconds.
 pub const SIZE: Bytes = Bytes(2_000_000_000);

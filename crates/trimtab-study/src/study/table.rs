@@ -3,18 +3,18 @@
 use super::policy_events::TRIM_BEFORE;
 use super::{Study, policy};
 use crate::document::Table;
-use trimtab_sim::run::LatencyPart;
-use trimtab_drive::histogram::Histogram;
-use trimtab_sim::run::metrics;
-use trimtab_sim::run::shown::{histograms, quantity};
-use trimtab_sim::run::{Field, Metric, Run, Unit};
-use trimtab_drive::units::three_digits;
-use trimtab_sim::workload::tree::SETTLE;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::histogram::Histogram;
+use trimtab_drive::units::three_digits;
+use trimtab_sim::run::LatencyPart;
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::shown::{histograms, quantity};
+use trimtab_sim::run::{Field, Metric, Run, Unit};
+use trimtab_sim::workload::tree::SETTLE;
 
 /// Operations from which percentiles mean something.
 const MANY: u64 = 100;

@@ -1,14 +1,14 @@
 //! What the free space of a filesystem in use looks like: free extents as the churn leaves them, the same wherever a filesystem is filled.
 
 use super::{Problem, small};
+use alloc::vec::Vec;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device};
 use trimtab_sim::op::FileOp;
 use trimtab_sim::target::FileTarget as _;
-use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::volume::{BLOCK, Volume, VolumeSpec};
 use trimtab_sim::workload::churn::{Churn, Settings};
 use trimtab_sim::workload::{FileStep, FileWorkload as _};
-use alloc::vec::Vec;
 
 /// The filesystem is written over so often before it is looked at.
 const DRIVE_WRITES: u64 = 2;

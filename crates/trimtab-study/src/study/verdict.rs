@@ -12,8 +12,6 @@ use super::table::{FOREGROUND, jobs, samples};
 use super::waits::{self, Finding};
 use super::{Study, advice, policy};
 use crate::document::Verdict;
-use trimtab_sim::run::metrics;
-use trimtab_sim::run::{Field, Run};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -21,6 +19,8 @@ use alloc::vec::Vec;
 pub use difference::{Comparison, compare};
 use evidence::{caveats, evidence};
 pub use recommendation::{Recommendation, recommendation, too_few_repeats};
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::{Field, Run};
 use words::headline;
 pub(super) use words::untested;
 

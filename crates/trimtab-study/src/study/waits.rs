@@ -8,15 +8,15 @@ use super::light_work::{BUSY, BUSY_WAIT, SPARSE, SPARSE_WAIT};
 use super::table::{mean, samples};
 use super::verdict::{BLINK_SECONDS, effective_policy};
 use super::{Study, policy};
-use trimtab_sim::analysis::fisher::{Share, more_often};
-use trimtab_drive::histogram::Histogram;
-use trimtab_sim::run::metrics;
-use trimtab_sim::run::shown::quantity;
-use trimtab_sim::run::{LatencyPart, Provenance, Run, Unit};
-use trimtab_drive::units::{Nanos, three_digits};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
+use trimtab_drive::histogram::Histogram;
+use trimtab_drive::units::{Nanos, three_digits};
+use trimtab_sim::analysis::fisher::{Share, more_often};
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::shown::quantity;
+use trimtab_sim::run::{LatencyPart, Provenance, Run, Unit};
 
 /// What comes more often than this by chance proves nothing. Two policies are asked about, so each gets half of the usual 5 %.
 const CHANCE_MAX: f64 = 0.025;

@@ -10,13 +10,13 @@ use super::months::{mark, setting, spaced};
 use super::table::{jobs, mean};
 use super::verdict::{self, Recommendation};
 use super::{Study, kernels, policy, waits};
-use trimtab_sim::run::shown::quantity;
-use trimtab_sim::run::{Provenance, Unit};
-use trimtab_drive::units::{grouped, three_digits};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_drive::units::{grouped, three_digits};
+use trimtab_sim::run::shown::quantity;
+use trimtab_sim::run::{Provenance, Unit};
 
 /// At most two lines: what the choice gains, what others wait beside it, what deleting costs otherwise.
 pub(super) fn lines(study: &Judged<'_>) -> Vec<String> {

@@ -1,19 +1,19 @@
 //! One cell of a sweep: everything that decides its result, and nothing else.
 
 use super::plan::Place;
-use trimtab_drive::spec::DriveSpec;
-use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::run::{Run, TargetKind, Warning};
-use trimtab_sim::runner::End;
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::simulate::{self, Load, Plan, Trace, Watcher};
 use crate::study::ageing::Ageing;
-use trimtab_drive::units::Bytes;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use core::fmt::Display;
 use sha2::Digest as _;
+use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::units::Bytes;
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::run::{Run, TargetKind, Warning};
+use trimtab_sim::runner::End;
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::simulate::{self, Load, Plan, Trace, Watcher};
 
 /// The model: its version, and a hash of what it is made of. Results of different models are never put together.
 pub const MODEL: &str = env!("TRIMTAB_MODEL");

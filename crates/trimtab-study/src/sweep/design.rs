@@ -1,9 +1,9 @@
 //! Which points of the space that the axes span are tried: each by its number, in no need of those before it.
 
-use trimtab_drive::rng::{Counted, Stream, derive_seed};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_drive::rng::{Counted, Stream, derive_seed};
 
 /// A design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

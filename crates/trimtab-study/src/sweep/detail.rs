@@ -2,13 +2,13 @@
 
 use super::cell::short_hash;
 use super::table::{Cells, Column, Outcome, Row, latencies};
-use trimtab_sim::run::{Axis, Run};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use trimtab_sim::run::{Axis, Run};
 
 const SERIES: &str = "series";
 const HISTOGRAMS: &str = "histograms";

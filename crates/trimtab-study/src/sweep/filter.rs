@@ -2,12 +2,12 @@
 
 use super::plan::Plan;
 use super::value::Value;
-use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_drive::usage::nearest;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::nearest;
 
 /// Conditions that all hold. Without one every cell passes.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -80,8 +80,8 @@ pub fn of_grid(values: &[f64], lens: &[usize]) -> Option<Vec<(f64, f64)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_study::sweep::design::{Design, Kind};
     use core::f64::consts::PI;
+    use trimtab_study::sweep::design::{Design, Kind};
 
     fn samples(inputs: usize, cells: u64, f: impl Fn(&[f64]) -> f64) -> Vec<Sample> {
         let design = Design { kind: Kind::Sensitivity, points: cells, seed: 1 };

@@ -5,7 +5,6 @@ use super::design::{Design, Kind};
 use super::detail::Keep;
 use super::settings::{self, Sources, Wrong, is_fractional};
 use super::value::{Axis, Range, Value, Values, ends};
-use trimtab_drive::usage::nearest;
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -14,6 +13,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
+use trimtab_drive::usage::nearest;
 
 /// No plan has more cells: at a tenth of a second each it takes a core for two weeks.
 pub const CELLS_MAX: u64 = 10_000_000;

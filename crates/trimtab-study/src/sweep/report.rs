@@ -3,18 +3,18 @@
 use super::MODEL;
 use super::design::Kind;
 use super::filter::Filter;
+use super::indices::{self, Sample};
 use super::plan::Plan;
 use super::table::{Outcome, Row};
 use super::value::{Axis, Value, Values};
-use super::indices::{self, Sample};
 use crate::document::{Block, Chart, ChartKind, Document, Line, Plane, PlaneCells, SHADES, Section, Table};
-use trimtab_sim::run::Better;
-use trimtab_drive::units::{grouped, three_digits};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use trimtab_drive::units::{grouped, three_digits};
+use trimtab_sim::run::Better;
 
 /// Figures that are shown unless others are named, where the cells have them, and in which direction they are better.
 const SHOWN: [(&str, Better); 10] = [

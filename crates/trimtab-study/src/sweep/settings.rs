@@ -2,24 +2,10 @@
 
 use super::cell::{Cell, Work};
 use super::value::Value;
-use trimtab_drive::data::DataClass;
-use trimtab_drive::model;
-use trimtab_drive::spec::file::Drive;
-use trimtab_drive::spec::{DriveSpec, Medium};
-use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::run::Warning;
-use trimtab_sim::simulate::few;
-use trimtab_sim::simulate::timing::Timing;
-use trimtab_sim::simulate::{Addresses, Amount, Load, Plan, Trace};
 use crate::study::ageing::{self, Ageing};
 use crate::study::modelled::{Setup, volume_named};
 use crate::study::small;
 use crate::study::used::Used;
-use trimtab_sim::trace::Reading;
-use trimtab_drive::units::Bytes;
-use trimtab_drive::usage::nearest;
-use trimtab_sim::volume::VolumeSpec;
-use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -27,6 +13,20 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Display;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::model;
+use trimtab_drive::spec::file::Drive;
+use trimtab_drive::spec::{DriveSpec, Medium};
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::nearest;
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::run::Warning;
+use trimtab_sim::simulate::few;
+use trimtab_sim::simulate::timing::Timing;
+use trimtab_sim::simulate::{Addresses, Amount, Load, Plan, Trace};
+use trimtab_sim::trace::Reading;
+use trimtab_sim::volume::VolumeSpec;
+use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
 
 /// What a plan sets.
 pub const SECTIONS: [&str; 4] = ["drive", "policy", "volume", "workload"];
@@ -319,7 +319,9 @@ fn field_value(field: &str, value: &Value) -> Result<toml::Value, String> {
     let whole = |number: u64| i64::try_from(number).map(toml::Value::Integer).map_err(|_| format!("{number} is too large"));
     match value {
         Value::Text(text) if field.ends_with("bytes") => whole(text.parse::<Bytes>().map_err(|error| error.to_string())?.0),
-        Value::Text(text) if field.ends_with("_ns") => whole(text.parse::<trimtab_drive::units::Nanos>().map_err(|error| error.to_string())?.0),
+        Value::Text(text) if field.ends_with("_ns") => {
+            whole(text.parse::<trimtab_drive::units::Nanos>().map_err(|error| error.to_string())?.0)
+        }
         Value::Text(text) => Ok(toml::Value::String(text.clone())),
         Value::Integer(number) => Ok(toml::Value::Integer(*number)),
         Value::Number(number) => Ok(toml::Value::Float(*number)),

@@ -4,15 +4,15 @@ use super::cell::Cell;
 use super::detail::{Detail, Keep};
 use super::plan::Plan;
 use super::value::{Scale, Value};
-use trimtab_drive::OpKind;
-use trimtab_drive::histogram::Histogram;
-use trimtab_sim::run::{LatencyPart, Metric, Run, Unit};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use trimtab_drive::OpKind;
+use trimtab_drive::histogram::Histogram;
+use trimtab_sim::run::{LatencyPart, Metric, Run, Unit};
 
 /// Version of what the columns mean. It grows when one that is there means something else.
 pub const SCHEMA: u32 = 1;

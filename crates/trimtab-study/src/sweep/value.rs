@@ -1,10 +1,10 @@
 //! Values of parameters as plans give them, and the axes that they stand on.
 
-use trimtab_drive::units::{Bytes, Nanos, exact};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use trimtab_drive::units::{Bytes, Nanos, exact};
 
 /// What a parameter is set to.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,16 +1,16 @@
 //! A file served over FUSE, under a loop device.
 
 use super::Place;
-use trimtab_linux::host::disk::Disk;
-use trimtab_linux::host::loops::LoopDevice;
 use crate::fuse::{self, MAX_REQUEST_BYTES, Mounted};
-use trimtab_linux::loop_device::Detached;
 use crate::request::{Geometry, Serve};
 use crate::runtime::{self, Home, Record};
-use trimtab_linux::sys::beneath::{Identity, set_attribute};
 use anyhow::Context as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use trimtab_linux::host::disk::Disk;
+use trimtab_linux::host::loops::LoopDevice;
+use trimtab_linux::loop_device::Detached;
+use trimtab_linux::sys::beneath::{Identity, set_attribute};
 
 /// Both. They stay when this is dropped.
 pub struct Looped {
@@ -117,4 +117,3 @@ pub fn tune(device: LoopDevice, geometry: &Geometry, request_bytes_max: u32) -> 
     }
     missed
 }
-

@@ -16,11 +16,11 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::model;
     use crate::engine::Engine;
     use crate::persist;
     use crate::request::{Effect, Request, Serve as _};
     use trimtab_drive::Extent;
+    use trimtab_drive::model;
     use trimtab_drive::spec::{Medium, TrimmedReads};
     use trimtab_drive::units::Bytes;
 

@@ -108,8 +108,8 @@ fn line(out: &mut impl Write, sequence: &mut u64, at_ns: u64, action: char, what
 mod tests {
     use super::*;
     use trimtab_drive::data::DataClass;
-    use trimtab_sim::trace::{Format, Parser, Recognised, Volume};
     use trimtab_drive::units::Nanos;
+    use trimtab_sim::trace::{Format, Parser, Recognised, Volume};
 
     fn events() -> Vec<Event> {
         let event = |at_ms: u64, kind, offset, len| Event {

@@ -2,13 +2,13 @@
 
 use super::format::MAGIC;
 use super::{Event, Header, Reader};
-use trimtab_linux::sys::beneath::named::{self, Streams};
 use anyhow::Context as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use trimtab_sim::trace::{Format, Lines, Reading, Recognised, TextError, Volume};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::sys::beneath::named::{self, Streams};
+use trimtab_sim::trace::{Format, Lines, Reading, Recognised, TextError, Volume};
 
 /// The longest line of a text trace.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -215,8 +215,8 @@ impl trimtab_sim::simulate::passes::Requests for Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_sim::trace::Kind;
     use trimtab_drive::units::Nanos;
+    use trimtab_sim::trace::Kind;
 
     fn written(text: &[u8]) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();

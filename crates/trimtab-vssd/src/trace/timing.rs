@@ -2,10 +2,10 @@
 
 use super::{Kind, Source};
 use std::path::Path;
-pub use trimtab_sim::simulate::timing::Timing;
-use trimtab_sim::trace::Reading;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::usage::UsageError;
+pub use trimtab_sim::simulate::timing::Timing;
+use trimtab_sim::trace::Reading;
 
 /// Refuses a trace that has no times if it is to be replayed at them: all requests would come at once.
 ///

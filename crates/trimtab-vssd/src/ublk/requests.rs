@@ -1,10 +1,10 @@
 //! Requests as the kernel describes them, given to the drive.
 
 use crate::request::{Effect, Request, Serve, Served};
-use trimtab_linux::sys::ublk::queue::Described;
 use rustix::io::Errno;
 use std::time::Instant;
 use trimtab_drive::Extent;
+use trimtab_linux::sys::ublk::queue::Described;
 
 const READ: u32 = 0;
 const WRITE: u32 = 1;

@@ -3,10 +3,10 @@
 use super::requests::serve;
 use crate::request::Serve;
 use crate::worker::Slots;
-use trimtab_linux::sys::ublk::queue::Queue;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use trimtab_linux::sys::ublk::queue::Queue;
 
 /// Requests of one queue, answered by the drive.
 pub struct QueueSlots {

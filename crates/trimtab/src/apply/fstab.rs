@@ -1,10 +1,10 @@
 //! One mount option in one line of `/etc/fstab`; every other byte stays as it is.
 
-use trimtab_linux::host::mountinfo::unescape;
 use std::ffi::OsString;
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
+use trimtab_linux::host::mountinfo::unescape;
 
 /// Why the file cannot be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,6 @@
 //! whatever moment a process is killed at, what it leaves says what to do.
 
 use super::{Edit, Plan, SHIPPED, System, line_undo};
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 use anyhow::{Context as _, bail, ensure};
 use rustix::fs::{AtFlags, FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -21,6 +20,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 
 const VERSION: u32 = 1;
 const RECORD: &str = "record.json";

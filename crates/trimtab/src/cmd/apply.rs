@@ -1,12 +1,12 @@
 //! `trimtab apply POLICY PATH`.
 
 use crate::apply::{self, Plan, System};
-use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::Reach;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::notes::Reach;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -129,7 +129,10 @@ pub fn at_start(context: &Context) {
         Ok(Some(unfinished)) => {
             let text = in_words(&unfinished);
             context.remark(&text);
-            trimtab_linux::session::notes::found(trimtab_linux::session::notes::Left { undone: trimtab_linux::session::notes::Undone::PutBack, text });
+            trimtab_linux::session::notes::found(trimtab_linux::session::notes::Left {
+                undone: trimtab_linux::session::notes::Undone::PutBack,
+                text,
+            });
         }
         // Whose records they are not cannot see them.
         Err(error) if trimtab_linux::session::notes::is_denied(&error) => {}

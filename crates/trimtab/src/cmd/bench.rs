@@ -9,11 +9,11 @@ pub mod postmark;
 pub mod tree;
 pub mod turns;
 
-use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::Reach;
 use anyhow::Context as _;
 use clap::Subcommand;
 use std::process::ExitCode;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::notes::Reach;
 
 /// Arguments of `trimtab bench`.
 #[derive(Debug, clap::Args)]

@@ -2,9 +2,9 @@
 
 use crate::cmd::Command;
 use crate::cmd::options::Global;
-use trimtab_linux::output;
 use clap::{CommandFactory as _, Parser};
 use std::process::ExitCode;
+use trimtab_linux::output;
 
 mod refused;
 mod wrap;

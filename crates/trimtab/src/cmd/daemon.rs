@@ -3,16 +3,16 @@
 use crate::daemon::config::{Config, DEFAULT_PATH, Rule};
 use crate::daemon::selection::Selection;
 use crate::daemon::{self, Options};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::error::USAGE;
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::session::notes::Reach;
 use trimtab_linux::sys::beneath::named::{self, Streams};
-use serde::Serialize;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use trimtab_drive::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,16 +3,7 @@
 mod fix;
 
 use crate::daemon::config::{Config, DEFAULT_PATH};
-use trimtab_linux::doctor::{Accepted, Diagnosis, Doctor, NotJudged, Survey, render, summary_line};
-use trimtab_linux::host::root::Root;
 use crate::mend;
-use trimtab_linux::output::Context;
-use trimtab_linux::output::error::{BLOCKED, NOT_PROVED};
-use trimtab_linux::output::lines::paragraph;
-use trimtab_linux::session::notes::{self, Reach};
-use trimtab_linux::session::safety;
-use trimtab_linux::sys::beneath::Named;
-use trimtab_linux::sys::mount_check;
 use anyhow::Context as _;
 use rustix::fs::FileType;
 use serde::Serialize;
@@ -21,6 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::doctor::{Accepted, Diagnosis, Doctor, NotJudged, Survey, render, summary_line};
+use trimtab_linux::host::root::Root;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::error::{BLOCKED, NOT_PROVED};
+use trimtab_linux::output::lines::paragraph;
+use trimtab_linux::session::notes::{self, Reach};
+use trimtab_linux::session::safety;
+use trimtab_linux::sys::beneath::Named;
+use trimtab_linux::sys::mount_check;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -231,8 +231,9 @@ fn text(report: &Report, summary: bool) -> String {
     } else {
         report.diagnoses.iter().map(render).collect::<Vec<_>>().join("\n")
     };
-    let mut say =
-        |lead: &str, what: &str| text += &paragraph(&format!("{lead}: {}", trimtab_linux::output::plain(what)), trimtab_linux::output::width(), "", "  ");
+    let mut say = |lead: &str, what: &str| {
+        text += &paragraph(&format!("{lead}: {}", trimtab_linux::output::plain(what)), trimtab_linux::output::width(), "", "  ")
+    };
     report.not_judged.iter().for_each(|one| say("not judged", &format!("{}: {}", one.name, one.why)));
     report.left_by_killed.iter().for_each(|left| say("left by a killed process", left));
     report.full.iter().for_each(|full| say("full", full));

@@ -15,10 +15,10 @@ mod status;
 mod trace;
 mod validate;
 
-use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::Reach;
 use clap::Subcommand;
 use std::process::ExitCode;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::notes::Reach;
 
 /// Arguments of `trimtab drive`.
 #[derive(Debug, clap::Args)]

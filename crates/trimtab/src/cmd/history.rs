@@ -3,27 +3,27 @@
 use super::results::form::{Form, FormArgs};
 use super::results::instant_of;
 use crate::apply::{self, System, What};
-use trimtab_linux::host::mountinfo;
-use trimtab_linux::host::root::Root;
-use trimtab_linux::output::Context;
+use crate::history::{BY, FILE, MINIMUM, WORKLOAD};
 use crate::report::layout::on_screen;
 use crate::report::markdown;
 use crate::report::run::instant;
 use crate::report::terse::{Terse, number};
 use crate::report::text::clean;
 use crate::store::{Filter, Store};
-use trimtab_linux::sys::clock::unix_ms;
-use crate::history::{BY, FILE, MINIMUM, WORKLOAD};
-use trimtab_linux::trim::resume::state_directory;
-use trimtab_linux::trim::surface::at_least;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trimtab_study::document::{Narrow, Table};
-use trimtab_sim::run::{Field, Run};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::mountinfo;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::clock::unix_ms;
+use trimtab_linux::trim::resume::state_directory;
+use trimtab_linux::trim::surface::at_least;
+use trimtab_sim::run::{Field, Run};
+use trimtab_study::document::{Narrow, Table};
 
 /// What was applied, taken back and trimmed on this machine, by hand and by the daemon; newest last.
 #[derive(Debug, clap::Args)]

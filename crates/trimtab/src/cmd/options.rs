@@ -1,17 +1,17 @@
 //! Options that several commands have, and the values of some: what the rest of the program takes as plain values.
 
-use trimtab_vssd::trace::Source;
-use trimtab_linux::output::{Context, Showing};
-use trimtab_vssd::transport::{Transport, Wanted};
-use trimtab_linux::target::block::EngineChoice;
-use trimtab_linux::target::block::device::Destroy;
-use trimtab_linux::target::dir::Fsync;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use std::path::{Path, PathBuf};
+use trimtab_drive::units::Bytes;
+use trimtab_linux::output::{Context, Showing};
+use trimtab_linux::target::block::EngineChoice;
+use trimtab_linux::target::block::device::Destroy;
+use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::{Action, Format, Reading, Volume};
-use trimtab_drive::units::Bytes;
+use trimtab_vssd::trace::Source;
+use trimtab_vssd::transport::{Transport, Wanted};
 
 /// Options that every command takes.
 #[derive(Debug, Clone, clap::Args)]

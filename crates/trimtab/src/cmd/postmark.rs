@@ -14,19 +14,19 @@ use crate::cmd::options::Choice;
 use crate::cmd::postmark::config::{Config, THREADS_MAX, interval_of_rate};
 use crate::cmd::postmark::execution::{Live, Record};
 use crate::cmd::postmark::session::{DEFAULT_FILE, Session, Voice};
-use trimtab_linux::output::{self, Context};
 use crate::report;
 use crate::store::shape::run::RunV1;
 use crate::store::{self, RunId};
-use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::Interrupted;
-use trimtab_linux::target::dir::Fsync;
 use anyhow::Context as _;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trimtab_linux::output::{self, Context};
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::run::Run;
 
 /// PostMark: its command language, its operations, its reports.

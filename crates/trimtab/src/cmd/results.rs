@@ -13,13 +13,13 @@ mod show;
 mod studies;
 
 use super::study::Restored;
-use trimtab_linux::output::Context;
 use crate::store::{self, Reference, RunId, Store, StoreError};
 use clap::Subcommand;
 use std::process::ExitCode;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
 use trimtab_sim::run::Run;
 use trimtab_study::study::answer::Around;
-use trimtab_drive::usage::UsageError;
 
 /// Arguments of `trimtab results`.
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,5 @@
 //! `trimtab sweep`: thousands of modelled runs from one plan.
 
-use trimtab_linux::output::Context;
 use crate::report;
 use crate::report::file::Place;
 use crate::report::layout::on_screen;
@@ -8,17 +7,18 @@ use crate::sweep::calibrate::{self, Calibration};
 use crate::sweep::directory::{Directory, Part, RESULTS, Shard};
 use crate::sweep::run::{self, Asked};
 use crate::sweep::{self, Checked, Looked, csv, parquet};
-use trimtab_linux::sys::interrupt::{self, Interrupted};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_drive::usage::{UsageError, nearest};
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::interrupt::{self, Interrupted};
 use trimtab_study::document::Table;
 use trimtab_study::sweep::Value;
 use trimtab_study::sweep::filter::Filter;
 use trimtab_study::sweep::report::document;
 use trimtab_study::sweep::table::{Outcome, Row};
-use trimtab_drive::units::{Bytes, Nanos, grouped};
-use trimtab_drive::usage::{UsageError, nearest};
 
 /// Arguments of `trimtab sweep`.
 #[derive(Debug, clap::Args)]

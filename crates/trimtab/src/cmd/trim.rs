@@ -5,6 +5,15 @@ mod whole;
 
 use self::outcome::{Failed, Outcome, PassedBy, Report, WouldSend, exit_code, finish, refusal, text};
 use self::whole::whole;
+use crate::history::{Ending, History, Pass};
+use anyhow::Context as _;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use trimtab_drive::units::{Bytes, Nanos, exact, grouped};
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::discards::{LayerDiscards, Meter};
 use trimtab_linux::host::fstab;
 use trimtab_linux::host::root::Root;
@@ -20,21 +29,12 @@ use trimtab_linux::sys::priority;
 use trimtab_linux::trim::delivery::{self, Delivery};
 use trimtab_linux::trim::filesystem::{Filesystem, unix_now};
 use trimtab_linux::trim::fitrim::Obstacle;
-use crate::history::{Ending, History, Pass};
 use trimtab_linux::trim::lock::DriveLocks;
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_linux::trim::surface::{Account, at_once};
-use anyhow::Context as _;
-use rustix::fs::FileType;
-use rustix::io::Errno;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
 use trimtab_sim::policy::{IdleSettings, Now, ParsePolicyError, Patience, Policy, PolicySpec, State};
 use trimtab_sim::run::Field;
 use trimtab_sim::target::TrimWindow;
-use trimtab_drive::units::{Bytes, Nanos, exact, grouped};
-use trimtab_drive::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,21 +1,21 @@
 //! `trimtab verify PATH`.
 
 use crate::cmd::options::SafetyArgs;
+use crate::report::layout::on_screen;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::discards::Fate;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
-use crate::report::layout::on_screen;
 use trimtab_linux::session::notes::Reach;
 use trimtab_linux::session::safety;
 use trimtab_linux::trim::verify::verdict::in_words;
 use trimtab_linux::trim::verify::{self, Options, Proof};
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Duration;
-use trimtab_study::document::Table;
-use trimtab_drive::units::{Bytes, Nanos, grouped};
-use trimtab_drive::usage::UsageError;
 use trimtab_sim::workload::Plan;
+use trimtab_study::document::Table;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,29 +1,29 @@
 //! `trimtab volume validate`: the modelled filesystem against the real one.
 
-use trimtab_linux::host::loops::LoopDevice;
-use trimtab_linux::host::root::Root;
-use trimtab_linux::host::stat::DiskStat;
-use trimtab_linux::output::Context;
-use trimtab_linux::output::lines::prose;
 use crate::report::layout::on_screen;
-use trimtab_linux::sys::beneath::{Dir, Identity, PRIVATE_FILE};
-use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trimtab_drive::data::DataClass;
-use trimtab_study::document::Table;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command as DriveCommand, Completion, Device};
+use trimtab_linux::host::loops::LoopDevice;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::host::stat::DiskStat;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::sys::beneath::{Dir, Identity, PRIVATE_FILE};
+use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_sim::op::FileOp;
 use trimtab_sim::runner::files::execute;
 use trimtab_sim::target::{Clock as _, FileTarget};
-use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::volume::{Traffic, Volume, VolumeSpec};
 use trimtab_sim::workload::postmark::{Postmark, Settings};
 use trimtab_sim::workload::tree::{Tree, TreeList};
 use trimtab_sim::workload::{FileStep, FileWorkload};
+use trimtab_study::document::Table;
 
 /// Arguments of `trimtab volume`.
 #[derive(Debug, clap::Args)]

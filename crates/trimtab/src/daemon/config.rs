@@ -2,11 +2,11 @@
 
 mod reader;
 
-use trimtab_linux::sys::beneath::named::{self, Streams};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use trimtab_sim::policy::PolicySpec;
 use trimtab_drive::units::Nanos;
+use trimtab_linux::sys::beneath::named::{self, Streams};
+use trimtab_sim::policy::PolicySpec;
 
 /// Where it is, unless the command line says otherwise.
 pub const DEFAULT_PATH: &str = "/etc/trimtab/trimtab.toml";

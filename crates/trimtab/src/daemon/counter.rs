@@ -1,17 +1,17 @@
 //! How much has been written: by the filesystem's own counter, the kernel's of the device, or the drive's.
 
 use super::config::CounterChoice;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use trimtab_drive::units::Bytes;
 use trimtab_linux::doctor::lifetime_counter;
 use trimtab_linux::host::block::Stack;
 use trimtab_linux::host::mountinfo::Mount;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::host::stat::DiskStat;
 use trimtab_linux::trim::ext4::device_node;
-use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
-use trimtab_drive::units::Bytes;
 
 /// Where smartctl is looked for: never along a PATH that somebody else may have set.
 const SMARTCTL: [&str; 2] = ["/usr/sbin/smartctl", "/usr/local/sbin/smartctl"];

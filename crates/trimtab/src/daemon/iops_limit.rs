@@ -1,13 +1,13 @@
 //! Filesystems that discard by themselves in the background are steered through their own knobs, not trimmed besides:
 //! btrfs with `discard=async` may send as fast as it likes while the device is idle, and little while others use it.
 
+use std::io;
+use std::path::PathBuf;
 use trimtab_linux::host::block;
 use trimtab_linux::host::mountinfo::Mount;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::session::notes::{Change, Note, Notes};
 use trimtab_linux::sys::beneath::set_attribute;
-use std::io;
-use std::path::PathBuf;
 
 /// How many discards a second while others use the device, as a share of what was set.
 const BUSY_SHARE: u64 = 10;

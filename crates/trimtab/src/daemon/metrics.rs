@@ -1,10 +1,10 @@
 //! Figures for Prometheus' node exporter, in its text format.
 
-use trimtab_linux::sys::beneath::Dir;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
 use trimtab_drive::discards::Amount;
+use trimtab_linux::sys::beneath::Dir;
 
 /// What is known of one filesystem since the daemon started.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,10 +3,10 @@
 use super::config::{Config, Rule};
 use super::iops_limit::IopsLimit;
 use super::task::never_runs;
+use std::io;
 use trimtab_linux::host::block::Stack;
 use trimtab_linux::host::mountinfo::{self, Mount};
 use trimtab_linux::host::root::Root;
-use std::io;
 
 /// The mounts to watch, each filesystem once, and what to say about the rest.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! What the daemon remembers of every filesystem across restarts.
 
-use trimtab_linux::sys::beneath::{self, Dir, PRIVATE_FILE, named};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use trimtab_linux::sys::beneath::{self, Dir, PRIVATE_FILE, named};
 use trimtab_sim::policy::State;
 
 /// No state is longer.

@@ -1,12 +1,12 @@
 //! The drives of a run that is made again: as the run says, whatever their names mean today.
 
 use crate::store::recipe::{DRIVE, hash, of};
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
-use trimtab_linux::sys::confinement;
 use anyhow::Context as _;
 use std::io::Write as _;
 use std::path::Path;
 use trimtab_drive::spec::file::{self, Drive};
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
+use trimtab_linux::sys::confinement;
 use trimtab_sim::run::Run;
 
 /// The specification that is taken for what `reference` names while a run is made again.

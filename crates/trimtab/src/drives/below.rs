@@ -1,15 +1,15 @@
 //! The one drive below a directory, file or device, and what it says of itself: for whoever measures drives, not filesystems.
 
+use std::path::Path;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::Place;
 use trimtab_linux::host::block::{Bus, Kind, Layer, Stack};
 use trimtab_linux::host::drive;
 use trimtab_linux::host::mountinfo::Mount;
 use trimtab_linux::host::root::Root;
-use std::path::Path;
 use trimtab_study::learn::learned::one_line;
 use trimtab_study::learn::{Reported, TrimLimits};
-use trimtab_drive::units::Bytes;
-use trimtab_drive::usage::UsageError;
 
 /// Ranges of a TRIM command of ATA, as Linux sends it, and blocks of a range.
 const ATA_RANGES: u32 = 64;

@@ -1,9 +1,9 @@
 //! Whoever runs the cells of a study or of a sweep: threads that take one after another, until there are none, one fails, or the user interrupts.
 
-use trimtab_linux::sys::interrupt;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use trimtab_linux::sys::interrupt;
 
 /// Runs `work` on everything that `next` gives, on so many threads. `next` is told which of them asks.
 ///

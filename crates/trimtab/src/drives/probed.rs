@@ -3,13 +3,13 @@
 //! Offsets are the drive's as far as alignment goes: the area is put together of pieces that begin at a multiple of their length there, wherever they
 //! are in the file.
 
-use trimtab_linux::target::block::BlockFile;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::{Command, Extent, Ranges};
 use trimtab_linux::session::safety::Guard;
 use trimtab_linux::sys::{fiemap, interrupt};
-use trimtab_drive::{Command, Extent, Ranges};
-use trimtab_study::learn::lab::Probed;
+use trimtab_linux::target::block::BlockFile;
 use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
-use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_study::learn::lab::Probed;
 
 /// Bytes of a piece: no probe reads or writes more at once.
 pub const PIECE: u64 = 1 << 20;

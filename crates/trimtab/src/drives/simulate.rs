@@ -2,16 +2,16 @@
 
 pub mod traced;
 
-use trimtab_drive::model;
 use crate::store::recipe::starts_now;
-use trimtab_linux::sys::interrupt;
 use traced::Traced;
+use trimtab_drive::model;
 use trimtab_drive::model::Model;
 use trimtab_drive::spec::{DriveSpec, SpecError};
+use trimtab_drive::units::Bytes;
+use trimtab_linux::sys::interrupt;
 use trimtab_sim::run::{Run, TargetKind};
 use trimtab_sim::runner::End;
 pub use trimtab_sim::simulate::{Addresses, Amount, Watcher, loops};
-use trimtab_drive::units::Bytes;
 
 /// What to simulate.
 pub type Plan = trimtab_sim::simulate::Plan<Traced>;
@@ -54,10 +54,10 @@ pub fn run(spec: &DriveSpec, label: &str, plan: &Plan, watcher: &mut dyn Watcher
 mod tests {
     use super::*;
     use crate::drives;
-    use trimtab_vssd::trace::timing::Timing;
     use trimtab_drive::data::DataClass;
     use trimtab_sim::trace::Reading;
     use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
+    use trimtab_vssd::trace::timing::Timing;
 
     fn addresses(mix: Mix) -> Addresses {
         Addresses { pattern: Pattern::Uniform, mix, trims_of: TrimsOf::All, sizes: vec![(4096, 1)], queue_depth: 8, span_permille: 1000 }

@@ -2,13 +2,13 @@
 
 use super::{Drive, from_file};
 use crate::drives::below::Below;
-use trimtab_linux::output::Context;
 use crate::store::{self, recipe};
-use trimtab_linux::sys::beneath::Dir;
 use anyhow::Context as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use trimtab_drive::spec::twin::Origin;
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::beneath::Dir;
 use trimtab_study::learn::learned::{NAME_MAX, identifier};
 
 /// A twin in its file.

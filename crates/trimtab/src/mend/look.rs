@@ -2,10 +2,10 @@
 
 use super::{mount, swap};
 use crate::apply::{self, System};
+use std::path::{Path, PathBuf};
 use trimtab_linux::doctor::{Action, Tables, trim_units};
 use trimtab_linux::host::block::mapped_by_name;
 use trimtab_linux::host::root::Root;
-use std::path::{Path, PathBuf};
 
 /// Where switches of the kernel are.
 pub const SWITCHES: &str = "/sys";

@@ -1,12 +1,12 @@
 //! The option `discard` of a mounted filesystem that takes all its options anew with every remount (ntfs3): what is not said again is lost.
 
 use super::look::Seen;
-use trimtab_linux::host::mountinfo::Mount;
-use trimtab_linux::session::discard_option::{Discard, mount_of, open};
 use anyhow::{Context as _, ensure};
 use rustix::io::Errno;
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick};
 use std::path::Path;
+use trimtab_linux::host::mountinfo::Mount;
+use trimtab_linux::session::discard_option::{Discard, mount_of, open};
 
 /// The only filesystem that needs this.
 const FS_TYPE: &str = "ntfs3";

@@ -11,10 +11,6 @@
 use super::look::{Machine, Seen};
 use super::{is_absent, perform, revert, swap, words};
 use crate::apply::{self, System};
-use trimtab_linux::doctor::Action;
-use trimtab_linux::host::processes::boot_id;
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
-use trimtab_linux::trim::resume::state_directory;
 use anyhow::{Context as _, bail, ensure};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, FdFlags};
@@ -22,6 +18,10 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trimtab_linux::doctor::Action;
+use trimtab_linux::host::processes::boot_id;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
+use trimtab_linux::trim::resume::state_directory;
 
 const VERSION: u32 = 1;
 const RECORD: &str = "record.json";
@@ -194,7 +194,8 @@ impl Mending {
         let number = records.numbers()?.last().copied().unwrap_or(0) + 1;
         // Files that a killed process was about to replace.
         apply::put_back_unfinished(&System::mended()?)?;
-        let record = Record { version: VERSION, subject: subject.to_owned(), unix_ms: trimtab_linux::sys::clock::unix_ms(), steps: Vec::new() };
+        let record =
+            Record { version: VERSION, subject: subject.to_owned(), unix_ms: trimtab_linux::sys::clock::unix_ms(), steps: Vec::new() };
         Ok(Self { records, number, record })
     }
 

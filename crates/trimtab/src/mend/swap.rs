@@ -2,13 +2,13 @@
 
 use super::look::Seen;
 use super::program;
+use anyhow::{Context as _, ensure};
+use std::path::Path;
+use trimtab_drive::units::Bytes;
 use trimtab_linux::host::block::device_of_source;
 use trimtab_linux::host::mountinfo::{SwapArea, swap_areas};
 use trimtab_linux::host::processes::available_memory;
 use trimtab_linux::host::root::{Root, TABLE_BYTES_MAX};
-use anyhow::{Context as _, ensure};
-use std::path::Path;
-use trimtab_drive::units::Bytes;
 
 /// The area on a device, whatever name it was given there.
 fn area(root: &Root, device: &Path) -> Option<SwapArea> {

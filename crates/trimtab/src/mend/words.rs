@@ -2,9 +2,9 @@
 
 use super::command_lines;
 use super::look::is_lost_on_reboot;
-use trimtab_linux::doctor::Action;
 use std::path::Path;
 use trimtab_drive::usage::quoted;
+use trimtab_linux::doctor::Action;
 
 /// An action in words.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! Runs beside each other.
 
 use super::run::instant;
+use trimtab_drive::units::three_digits;
 use trimtab_sim::analysis::compare::runs::{Against, Row, Side};
 use trimtab_sim::analysis::compare::{Comparison, MATTERS_FROM, Verdict};
-use trimtab_study::document::{Block, Chart, ChartKind, Document, Section, Table};
 use trimtab_sim::run::shown::{quantity, ratio};
 use trimtab_sim::run::{Run, Series, Severity, Unit, Warning};
-use trimtab_drive::units::three_digits;
+use trimtab_study::document::{Block, Chart, ChartKind, Document, Section, Table};
 
 /// A report about sides, the first of which is the baseline, and about the others against it, in their order.
 #[must_use]

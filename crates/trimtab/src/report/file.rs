@@ -1,6 +1,5 @@
 //! Where reports and other output of commands go: into new files, through no link, and over an older one only when told so.
 
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named, umask};
 use anyhow::Context as _;
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -9,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named, umask};
 
 /// Numbers that are tried for a free name.
 const NUMBERS: u32 = 100_000;

@@ -2,10 +2,10 @@
 
 use super::text::clean;
 use super::{page_data, palette, svg};
-use trimtab_linux::output::lines::atoms;
 use std::fmt::Write as _;
-use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, bars_table, dots_table, thinned};
+use trimtab_linux::output::lines::atoms;
 use trimtab_sim::run::{Severity, Warning};
+use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, bars_table, dots_table, thinned};
 use trimtab_study::study::months::NOT_STEADY;
 
 /// Points of a line that are drawn and listed; the store has all of them.

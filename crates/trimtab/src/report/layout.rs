@@ -4,8 +4,8 @@
 //! words do not fit beside each other either, its columns are stacked: in panels below each other, or a row at a time.
 
 use super::text::clean;
-use trimtab_linux::output::lines::{atoms, lines, paragraph, width_of};
 use std::ops::Range;
+use trimtab_linux::output::lines::{atoms, lines, paragraph, width_of};
 use trimtab_study::document::{Narrow, Table};
 use trimtab_study::study::months::NOT_STEADY;
 

@@ -1,9 +1,9 @@
 //! A document as Markdown, for issues and pages: the same order and the same numbers as on the terminal. What comes from outside is never
 //! markup.
 
+use trimtab_drive::units::three_digits;
 use trimtab_linux::output::plain;
 use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Table, bars_table, dots_table, read_as};
-use trimtab_drive::units::three_digits;
 
 /// The whole document.
 pub fn render(document: &Document) -> String {

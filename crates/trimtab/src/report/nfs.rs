@@ -1,9 +1,9 @@
 //! A sweep of the NFS mix over loads: response time over throughput.
 
 use super::run::document as of_run;
-use trimtab_study::document::{Block, Chart, ChartKind, Document, Line, Section, Table};
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Run, Unit};
+use trimtab_study::document::{Block, Chart, ChartKind, Document, Line, Section, Table};
 
 /// A report about one sweep. What it leaves out, `trimtab results show` has.
 #[must_use]

@@ -3,8 +3,8 @@
 use super::palette;
 use crate::store::shape::pictures::written;
 use serde_json::{Value, json};
-use trimtab_study::document::{Chart, ChartKind, Film, Heat, Plane, PlaneCells};
 use trimtab_sim::run::pictures::{LatencyMap, SuperblockMap};
+use trimtab_study::document::{Chart, ChartKind, Film, Heat, Plane, PlaneCells};
 
 /// Characters of all superblocks of a film, at most: beyond that moments are left out.
 const FILM_CHARACTERS_MAX: usize = 150_000;

@@ -1,9 +1,9 @@
 //! The series of a run as charts.
 
-use trimtab_sim::analysis::change_points::{Options, knees};
-use trimtab_study::document::{Block, Chart, ChartKind, Line, Mark};
-use trimtab_sim::run::{Axis, Run, Series, Unit};
 use trimtab_drive::units::three_digits;
+use trimtab_sim::analysis::change_points::{Options, knees};
+use trimtab_sim::run::{Axis, Run, Series, Unit};
+use trimtab_study::document::{Block, Chart, ChartKind, Line, Mark};
 
 /// Charts of a run's series: those of the same axis and unit share one. Rates over bytes written carry their knees as marks.
 pub fn charts(run: &Run) -> Vec<Block> {

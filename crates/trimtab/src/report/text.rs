@@ -1,14 +1,14 @@
 //! A document for the terminal: the same order and the same numbers as the HTML, charts as sparklines.
 
 use super::layout;
-use trimtab_linux::output::{self, lines};
 use owo_colors::OwoColorize as _;
 use std::fmt::Write as _;
-use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Use, Verdict, dots_table, read_as};
+use trimtab_drive::units::three_digits;
+use trimtab_linux::output::{self, lines};
 use trimtab_sim::run::{Severity, Warning};
+use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Use, Verdict, dots_table, read_as};
 use trimtab_study::study::answer::CHURN_WAF;
 use trimtab_study::study::overview;
-use trimtab_drive::units::three_digits;
 use unicode_width::UnicodeWidthStr as _;
 
 /// Columns of the screen that an answer is laid out for; on wider ones what stands at its right edge stays there.

@@ -3,8 +3,8 @@
 use crate::store::shape::run::RunV1;
 use std::fmt;
 use std::str::FromStr;
-use trimtab_sim::run::Run;
 use trimtab_drive::histogram::Histogram;
+use trimtab_sim::run::Run;
 
 /// The id of a run: 16 hexadecimal digits that follow from its content. So the same run, saved or imported again, is the
 /// same entry, and an export that was altered is recognised.

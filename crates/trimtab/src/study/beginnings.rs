@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use trimtab_drive::units::Bytes;
 use trimtab_sim::simulate::Watcher;
 use trimtab_study::study::Problem;
 use trimtab_study::study::cells::Cell;
 use trimtab_study::study::modelled::{InUse, Setup};
-use trimtab_drive::units::Bytes;
 
 /// So many times the memory of a drive has to be there for one to be kept: two drives at work beside it, and a copy of each.
 const ROOM: u64 = 5;
@@ -64,12 +64,12 @@ mod tests {
     use trimtab_drive::shipped;
     use trimtab_drive::spec::{DriveSpec, SpecError};
     use trimtab_sim::policy::PolicySpec;
+    use trimtab_sim::workload::tree::TreeList;
     use trimtab_study::study::cells;
     use trimtab_study::study::job::Job;
     use trimtab_study::study::used::Used;
     use trimtab_study::sweep::Value;
     use trimtab_study::sweep::settings::changed_drive;
-    use trimtab_sim::workload::tree::TreeList;
 
     /// How many drives were made.
     struct Counting(u32);

@@ -1,9 +1,9 @@
 //! Finished runs of a study: kept one by one, so that an interrupted study loses none, and found again when it is resumed.
 
-use trimtab_linux::output::Context;
 use crate::store::{self, Filter, RunId, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
+use trimtab_linux::output::Context;
 use trimtab_sim::run::STUDY_CELL as CELL;
 use trimtab_sim::run::{Field, Provenance, Run};
 use trimtab_study::study::matrix::repeats;

@@ -1,25 +1,25 @@
 //! What others meet on a real filesystem beside a policy's trims: somebody appends and makes durable, 50 times a second, while a tree is deleted
 //! and what it held is discarded. The counterpart of [`light_work`] on modelled drives, measured.
 
-use trimtab_linux::session::safety::Workspace;
-use trimtab_linux::sys::interrupt;
-use trimtab_linux::target::dir::{DirOptions, DirTarget, Fsync};
-use trimtab_linux::target::mounted::MountedDir;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use trimtab_drive::data::DataClass;
 use trimtab_drive::OpKind;
+use trimtab_drive::data::DataClass;
+use trimtab_linux::session::safety::Workspace;
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::target::dir::{DirOptions, DirTarget, Fsync};
+use trimtab_linux::target::mounted::MountedDir;
 use trimtab_sim::op::Payload;
 use trimtab_sim::run::Run;
 use trimtab_sim::runner::recorder::{Recorded, Recorder};
 use trimtab_sim::runner::{End, Events, Progress, files};
-use trimtab_study::study::light_work::{APPENDS_MAX, BLOCK, BUSY, Met};
-use trimtab_study::study::{policy, policy_events};
 use trimtab_sim::target::Trimmable as _;
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetError, TargetResult};
 use trimtab_sim::workload::tree::{self, Tree, TreeList};
+use trimtab_study::study::light_work::{APPENDS_MAX, BLOCK, BUSY, Met};
+use trimtab_study::study::{policy, policy_events};
 
 /// So long it goes on before anything is deleted, and after the last discard.
 const QUIET: Duration = Duration::from_millis(500);

@@ -13,12 +13,12 @@ mod sustained;
 pub mod text;
 
 use crate::drives::crew;
-use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::Interrupted;
 use score::{Row, Score};
 use serde::Serialize;
 use spec::{Configuration, Plan, Workload, number};
 use std::collections::BTreeMap;
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::sys::interrupt::Interrupted;
 
 /// Deleting and the sync after it, in seconds.
 const DELETE_AND_SYNC: &str = "delete_and_sync_s";

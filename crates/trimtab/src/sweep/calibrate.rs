@@ -1,16 +1,16 @@
 //! What a sweep will take: a few of its cells are really run, for a moment each.
 
 use super::Checked;
-use trimtab_drive::model;
 use crate::drives::simulate::traced::Traced;
-use trimtab_linux::sys::interrupt;
 use std::time::{Duration, Instant};
+use trimtab_drive::model;
 use trimtab_drive::model::Model;
 use trimtab_drive::spec::{DriveSpec, SpecError};
+use trimtab_drive::units::Bytes;
+use trimtab_linux::sys::interrupt;
 use trimtab_sim::runner::End;
 use trimtab_sim::simulate::Watcher;
 use trimtab_study::sweep::{Cell, Work};
-use trimtab_drive::units::Bytes;
 
 /// Cells that are tried, spread over the plan.
 const CELLS: u64 = 6;

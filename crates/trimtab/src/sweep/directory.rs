@@ -2,7 +2,6 @@
 
 use super::journal::{self, Journal};
 use super::{Checked, parquet};
-use trimtab_linux::sys::beneath::{Dir, umask};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,10 +9,11 @@ use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::str::FromStr;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::sys::beneath::{Dir, umask};
 use trimtab_study::sweep::detail;
 use trimtab_study::sweep::table::{self, Column, Outcome, Row};
 use trimtab_study::sweep::{MODEL, Plan, short_hash};
-use trimtab_drive::usage::UsageError;
 
 /// A table of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,6 @@
 
 use crate::drives;
 use crate::drives::simulate::traced::Traced;
-use trimtab_vssd::trace::timing;
-use trimtab_linux::sys::beneath::named::{self, Streams};
 use sha2::Digest as _;
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -11,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::file::Drive;
+use trimtab_linux::sys::beneath::named::{self, Streams};
 use trimtab_study::sweep::{Asked, Sources, hex, settings, short_hash};
+use trimtab_vssd::trace::timing;
 
 /// Drives and traces of one plan. Paths are those of the plan's directory.
 #[derive(Debug)]

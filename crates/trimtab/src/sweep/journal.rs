@@ -1,14 +1,14 @@
 //! What is finished, line by line: each with a checksum, so that a line that a crash cut off, or that was damaged, is known.
 
-use trimtab_linux::sys::beneath::{Dir, umask};
 use anyhow::Context as _;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead as _, Read as _, Seek as _, SeekFrom, Write as _};
 use std::time::{Duration, Instant};
-use trimtab_study::sweep::table::{Outcome, Row};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::sys::beneath::{Dir, umask};
+use trimtab_study::sweep::table::{Outcome, Row};
 
 /// What was written is made durable this often: a power cut costs no more than that; a killed process costs nothing.
 const SYNC_EVERY: Duration = Duration::from_secs(5);

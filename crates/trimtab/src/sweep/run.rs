@@ -7,19 +7,19 @@ use crate::drives::crew;
 use crate::drives::memory::Budget;
 use crate::drives::simulate::Unwatched;
 use crate::drives::simulate::traced::Traced;
-use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::Tally;
-use trimtab_linux::sys::interrupt;
 use anyhow::Context as _;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::Tally;
+use trimtab_linux::sys::interrupt;
 use trimtab_sim::runner::End;
 use trimtab_study::sweep::table::{Outcome, Row, outcome};
 use trimtab_study::sweep::{Cell, id_of_impossible};
-use trimtab_drive::units::Bytes;
-use trimtab_drive::usage::UsageError;
 
 /// How to run it.
 #[derive(Clone, Copy, Debug)]

@@ -5,6 +5,8 @@
 use crate::sysroot::{Sysroot, fixtures, unpack};
 use std::path::Path;
 use std::time::Duration;
+use trimtab_drive::discards::Amount;
+use trimtab_drive::units::Bytes;
 use trimtab_linux::doctor::{Doctor, Tables, VerdictKind};
 use trimtab_linux::host::Place;
 use trimtab_linux::host::block::{Kind, Layer, Stack};
@@ -16,8 +18,6 @@ use trimtab_linux::trim::verify::agree;
 use trimtab_linux::trim::verify::arrival::arrival;
 use trimtab_linux::trim::verify::readback::Content;
 use trimtab_linux::trim::verify::verdict::{Later, Observed, Promise, judge};
-use trimtab_drive::discards::Amount;
-use trimtab_drive::units::Bytes;
 
 const FREED: u64 = 400 << 20;
 const BLOCKED: u8 = 3;

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
-use trimtab::drives::simulate::{self, Addresses, Amount, Load, Plan};
 use trimtab::drives;
-use trimtab_drive::model;
+use trimtab::drives::simulate::{self, Addresses, Amount, Load, Plan};
 use trimtab::store::shape::run::RunV1;
 use trimtab_drive::data::DataClass;
-use trimtab_sim::run::Run;
+use trimtab_drive::model;
 use trimtab_drive::units::Bytes;
+use trimtab_sim::run::Run;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
 
 fn fingerprint(figures: &Value) -> String {

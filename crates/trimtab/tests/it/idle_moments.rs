@@ -5,13 +5,13 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::thread;
 use std::time::{Duration, Instant};
+use trimtab_drive::units::Bytes;
 use trimtab_linux::host::Place;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::host::stat::DiskStat;
 use trimtab_linux::trim::filesystem::{ByWhich, Filesystem};
 use trimtab_sim::policy::{Sizes, TrimRequest};
 use trimtab_sim::target::TrimWindow;
-use trimtab_drive::units::Bytes;
 
 const FIRST: Sizes = Sizes { below: Bytes::MAX, round: 0, rounds: 2 };
 

@@ -5,13 +5,13 @@ use crate::support::{have_root, have_tool, skip, trimtab};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
+use trimtab_drive::units::Bytes;
 use trimtab_linux::target::block::device::{Destroy, claim};
 use trimtab_linux::target::block::{BlockFile, BlockOptions};
-use trimtab_drive::data::DataClass;
 use trimtab_sim::runner::blocks;
 use trimtab_sim::target::drive::DriveTarget;
-use trimtab_drive::units::Bytes;
 use trimtab_sim::workload::Limit;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
 

@@ -564,7 +564,8 @@ fn nobody_else_can_hold_what_a_killed_command_left() {
     let (before, run) = (read(), directory_of(0, 0o755));
     // As a process does that lowers a limit and is killed.
     let notes = trimtab_linux::session::notes::Notes::beside(run.path().to_owned());
-    let change = trimtab_linux::session::notes::Change::Attribute { file: limit.clone(), before: before.clone(), set: vec!["65536".to_owned()] };
+    let change =
+        trimtab_linux::session::notes::Change::Attribute { file: limit.clone(), before: before.clone(), set: vec!["65536".to_owned()] };
     drop(notes.leave("limit", change).unwrap());
     fs::write(&limit, "65536").unwrap();
     // Locks whatever can be opened.

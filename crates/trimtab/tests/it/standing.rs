@@ -15,8 +15,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use trimtab_linux::session::discard_option::mount_of;
 use trimtab_drive::rng::Stream;
+use trimtab_linux::session::discard_option::mount_of;
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise)

@@ -1,15 +1,15 @@
 //! FITRIM and the discard option on real filesystems.
 
 use crate::support::{LoopMount, skip};
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::Bytes;
 use trimtab_linux::session::discard_option::{Changed, Discard, mount_of};
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_linux::target::mounted::MountedDir;
 use trimtab_linux::trim::fitrim;
-use trimtab_drive::data::DataClass;
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::FileTarget as _;
 use trimtab_sim::target::Trimmable as _;
-use trimtab_drive::units::Bytes;
 
 #[test]
 fn what_was_freed_is_discarded_and_the_device_counts_it() {

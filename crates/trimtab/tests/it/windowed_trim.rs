@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::Duration;
+use trimtab_drive::units::Bytes;
 use trimtab_linux::host::Place;
 use trimtab_linux::host::discards::Meter;
 use trimtab_linux::host::root::Root;
@@ -16,7 +17,6 @@ use trimtab_linux::trim::limit::CommandLimit;
 use trimtab_linux::trim::lock::DriveLocks;
 use trimtab_sim::policy::TrimRequest;
 use trimtab_sim::target::TrimWindow;
-use trimtab_drive::units::Bytes;
 
 /// The whole filesystem, in one request.
 const WHOLE: TrimWindow = TrimWindow { start: 0, len: u64::MAX };

@@ -1,10 +1,10 @@
 //! How long a lone read takes: command, flash, channel and link one after another, from the specification alone.
 
 use super::{Queue, shipped};
-use crate::spec::{DriveSpec, Medium};
-use crate::{Command, Device, Extent};
 use crate::rng::Stream;
+use crate::spec::{DriveSpec, Medium};
 use crate::units::Nanos;
+use crate::{Command, Device, Extent};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,10 +1,10 @@
 //! How long a lone write waits that comes while the drive folds or collects by itself.
 
 use super::{Arithmetic, Queue, shipped};
-use crate::spec::{Flash, Medium};
-use crate::{Command, Device};
 use crate::rng::Stream;
+use crate::spec::{Flash, Medium};
 use crate::units::Nanos;
+use crate::{Command, Device};
 use alloc::string::String;
 use alloc::vec::Vec;
 

@@ -2,12 +2,12 @@
 
 use super::{Ask, Reference};
 use crate::data::DataClass;
+use crate::rng::Stream;
 use crate::spec::*;
 use crate::ssd::Ssd;
 use crate::ssd::tests::small;
-use crate::{Command, Device, Extent};
-use crate::rng::Stream;
 use crate::units::Nanos;
+use crate::{Command, Device, Extent};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;

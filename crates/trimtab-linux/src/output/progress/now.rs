@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trimtab_drive::discards::Amount;
 use trimtab_drive::histogram::Histogram;
-use trimtab_sim::runner;
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
+use trimtab_sim::runner;
 
 /// "Now" is the last few seconds.
 const WINDOW: Duration = Duration::from_secs(3);

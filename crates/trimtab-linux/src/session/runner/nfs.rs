@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use trimtab_drive::OpKind;
 use trimtab_drive::rng::Stream;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{End, Events, Outcome, Progress};
 use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
-use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::workload::nfs::{self, NfsStream};
 
 /// How often progress is looked at.

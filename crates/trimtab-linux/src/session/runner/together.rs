@@ -215,10 +215,10 @@ mod tests {
     use super::*;
     use crate::target::null::NullFiles;
     use trimtab_drive::OpKind;
+    use trimtab_drive::units::Nanos;
     use trimtab_sim::op::{FileOp, Payload};
     use trimtab_sim::run::{Axis, Unit};
     use trimtab_sim::target::Clock;
-    use trimtab_drive::units::Nanos;
     use trimtab_sim::workload::{FileStep, Plan};
 
     /// `phases` of `ops` deletions each.

@@ -6,8 +6,8 @@ use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use trimtab_sim::target::{TargetError, TargetResult};
 use trimtab_drive::units::Bytes;
+use trimtab_sim::target::{TargetError, TargetResult};
 
 /// The reserve without `--reserve`: this, and at least one part in [`RESERVE_SHARE`] of the filesystem.
 const RESERVE_MIN: Bytes = Bytes(1 << 30);

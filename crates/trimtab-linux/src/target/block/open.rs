@@ -14,9 +14,9 @@ use std::io::{IoSliceMut, Write as _};
 use std::path::Path;
 use std::time::Instant;
 use trimtab_drive::Command;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::run::{Field, Severity, TargetKind, Warning};
 use trimtab_sim::target::BlockInfo;
-use trimtab_drive::units::{Bytes, Nanos};
 
 /// Direct I/O where the system does not say in what units: this suits every drive.
 const BLOCK_SIZE_DEFAULT: u32 = 4096;

@@ -3,8 +3,8 @@
 use super::*;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use trimtab_drive::data::DataClass;
 use trimtab_drive::OpKind;
+use trimtab_drive::data::DataClass;
 use trimtab_sim::runner::{End, blocks};
 use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
 use trimtab_sim::workload::{BlockWorkload, Limit};

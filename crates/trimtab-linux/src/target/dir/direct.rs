@@ -7,8 +7,8 @@ use super::{ReadError, piece, read_once, write_all};
 use rustix::fd::OwnedFd;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use trimtab_sim::op::Payload;
 use trimtab_drive::rng::Stream;
+use trimtab_sim::op::Payload;
 
 /// Offsets, lengths and memory are multiples of this: enough for every drive and filesystem.
 pub const ALIGNMENT: u32 = 4096;

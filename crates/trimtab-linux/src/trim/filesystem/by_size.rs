@@ -11,9 +11,9 @@ use crate::trim::free_space::{Picked, Picking, all_free, pick};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trimtab_drive::discards::Amount;
+use trimtab_drive::units::Bytes;
 use trimtab_sim::policy::{Sizes, TrimRequest};
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
-use trimtab_drive::units::Bytes;
 
 /// What is known of free space may be so old.
 const AGE_MAX: Duration = Duration::from_secs(1);

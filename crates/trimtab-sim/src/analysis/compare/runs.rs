@@ -1,7 +1,6 @@
 //! Runs against a baseline: every figure that they share, and everything in which they differ beside it.
 
 use super::{Comparison, Options, Verdict, compare, exactly};
-use trimtab_drive::histogram::Histogram;
 use crate::run::metrics;
 use crate::run::{Better, Field, LatencyPart, Metric, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Severity, Unit, Warning};
 use alloc::borrow::ToOwned;
@@ -10,6 +9,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::histogram::Histogram;
 
 /// One or more runs of the same thing, whose repeats are taken together.
 #[derive(Clone, Copy, Debug)]
@@ -323,8 +323,8 @@ fn unfinished(sides: &[Side<'_>], found: &mut Vec<Warning>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::OpKind;
     use crate::run::{Latency, Phase, TargetKind};
+    use trimtab_drive::OpKind;
     use trimtab_drive::units::{Bytes, Nanos};
 
     fn run(name: &str, metrics: &[(&str, Unit, Better, &[f64])]) -> Run {

@@ -5,9 +5,9 @@
 //! A cost of free extents is not told apart: a command of Linux is one range, and nobody counts them otherwise.
 
 use crate::policy::State;
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::format;
 use core::fmt;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// So many observations are remembered, older ones ever less: enough for two parameters and their error, few enough to follow a drive that fills up.
 pub(super) const MEMORY: f64 = 32.0;

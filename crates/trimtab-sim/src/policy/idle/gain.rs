@@ -5,9 +5,9 @@
 //! What the drive writes less, others wait less: that is held against what they wait for commands.
 
 use crate::policy::{Observation, State};
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::format;
 use alloc::string::String;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Spare space that the drive has beyond what it shows, as a share of that: the least that is usual.
 const SPARE: f64 = 0.07;

@@ -8,8 +8,8 @@
 use super::IdleSettings;
 use super::moments::Moments;
 use crate::policy::Observation;
-use trimtab_drive::units::Nanos;
 use alloc::boxed::Box;
+use trimtab_drive::units::Nanos;
 
 /// Besides those that settings allow, one in so many nanoseconds may be met, however few there are.
 const ONE_IN_NS: f64 = 600e9;

@@ -153,8 +153,8 @@ impl Policy for DTrim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::discards::Amount;
     use crate::target::{TrimOutcome, TrimWindow};
+    use trimtab_drive::discards::Amount;
 
     const MIB: u64 = 1 << 20;
     const WINDOWS: [TrimWindow; 2] = [TrimWindow { start: 0, len: 128 * MIB }, TrimWindow { start: 128 * MIB, len: 128 * MIB }];

@@ -147,9 +147,9 @@ impl Policy for ITrim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::discards::Amount;
     use crate::target::{TrimOutcome, TrimWindow};
     use alloc::vec::Vec;
+    use trimtab_drive::discards::Amount;
 
     const MIB: u64 = 1 << 20;
     const WINDOWS: [TrimWindow; 2] = [TrimWindow { start: 0, len: 128 * MIB }, TrimWindow { start: 128 * MIB, len: 128 * MIB }];

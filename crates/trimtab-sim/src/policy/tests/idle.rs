@@ -2,10 +2,10 @@
 
 use super::build;
 use super::rig::*;
-use trimtab_drive::discards::Amount;
 use crate::policy::*;
 use alloc::vec::Vec;
 use proptest::prelude::*;
+use trimtab_drive::discards::Amount;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]

@@ -1,10 +1,10 @@
 //! A small filesystem on a drive whose trim costs a policy does not know, and a foreground that uses it.
 
-use trimtab_drive::discards::Amount;
 use crate::policy::*;
-use trimtab_drive::rng::Stream;
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::discards::Amount;
+use trimtab_drive::rng::Stream;
 
 pub(super) const UNIT: u64 = 64 << 10;
 pub(super) const UNITS_PER_WINDOW: usize = 64;

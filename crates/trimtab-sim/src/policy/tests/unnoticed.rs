@@ -3,10 +3,10 @@
 use super::build;
 use super::rig::*;
 use crate::policy::*;
-use trimtab_drive::rng::Stream;
 use crate::target::{TrimOutcome, TrimWindow};
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_drive::rng::Stream;
 
 /// When requests come.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,10 @@
 //! One setting of a volume by its name: what [`VolumeSpec::fields`] writes can be read again.
 
 use super::VolumeSpec;
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use core::str::FromStr;
+use trimtab_drive::units::{Bytes, Nanos};
 
 impl VolumeSpec {
     /// What can be set, by the names that [`VolumeSpec::fields`] has without their `volume.`.

@@ -1,13 +1,13 @@
 //! Idle trims of a filesystem in use, on every shipped drive that knows TRIM: what is learned, what others have of it, and how many commands it takes.
 
 use super::*;
+use crate::policy::{PolicySpec, State};
+use crate::volume::{Age, VolumeSpec};
+use alloc::format;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model::{Model, build, sized};
 use trimtab_drive::shipped;
 use trimtab_drive::spec::DriveSpec;
-use crate::policy::{PolicySpec, State};
-use crate::volume::{Age, VolumeSpec};
-use alloc::format;
 
 type Target = Steered<Box<dyn Model>>;
 

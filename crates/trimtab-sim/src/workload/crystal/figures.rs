@@ -2,14 +2,14 @@
 
 use crate::analysis::change_points::{self, ChangePoint, Options};
 use crate::analysis::steady::{SteadyState, steady_state};
-use trimtab_drive::OpKind;
 use crate::run::metrics;
 use crate::run::{Axis, Better, LatencyPart, Metric, Phase, Series, Unit};
-use trimtab_drive::units::{Bytes, Nanos};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::OpKind;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Operations of at most this many bytes are told in operations a second as well.
 const SMALL: f64 = 65536.0;

@@ -1,15 +1,15 @@
 //! The test sets as they wear a drive: each round deletes the test file and makes a new one, somewhere on the drive.
 
 use super::{Crystal, PREPARE, SettingsError};
-use trimtab_drive::{Command, Extent, Ranges};
-use trimtab_drive::rng::Stream;
-use trimtab_drive::units::Bytes;
 use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::str::FromStr;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::{Command, Extent, Ranges};
 
 /// The phase that deletes the file of the round before: a trim for each of its pieces. Whether the drive is told, and when, is the trim policy's.
 pub const DELETE: &str = "delete";

@@ -1,12 +1,12 @@
 //! What a sweep over loads comes to.
 
 use super::{Point, overall_response_time};
-use trimtab_drive::histogram::Histogram;
 use crate::run::{Better, LatencyPart, Metric, Phase, Unit};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::histogram::Histogram;
 
 /// A load that was asked for, under the name of its phases.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,8 +64,8 @@ pub fn metrics(phases: &[Phase], loads: &[Requested]) -> Vec<Metric> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimtab_drive::OpKind;
     use crate::run::Latency;
+    use trimtab_drive::OpKind;
     use trimtab_drive::units::{Bytes, Nanos};
 
     fn phase(name: &str, ops: u64, response: u64) -> Phase {

@@ -2,13 +2,13 @@
 
 use super::tables::{FILE_SIZES, draw};
 use super::{EXISTING_PERCENT, FILES_PER_DIR};
-use trimtab_drive::rng::Stream;
-use trimtab_drive::units::Bytes;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt::Write as _;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::Bytes;
 
 /// Mean of the exponential popularity, as a share of the existing files: a fifth of them get 63 % of the accesses.
 const POPULARITY_MEAN: f64 = 0.2;

@@ -1,11 +1,11 @@
 //! The figures of a PostMark run, from its phases and counts.
 
 use super::{Counts, phase};
-use trimtab_drive::OpKind;
 use crate::run::metrics;
 use crate::run::{Better, Metric, Phase, Unit};
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use trimtab_drive::OpKind;
 
 /// Figures over all tries among `phases`; `transactions` are those finished in each try.
 ///

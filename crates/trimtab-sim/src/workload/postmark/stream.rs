@@ -4,12 +4,12 @@ use super::mt19937::Mt19937;
 use super::table::{Slot, Table};
 use super::text::Text;
 use super::{Counts, Settings, SettingsError};
-use trimtab_drive::data::DataClass;
 use crate::op::{FileOp, Payload};
-use trimtab_drive::units::{Bytes, Nanos};
 use crate::workload::{FileStep, FileWorkload, Plan};
 use alloc::string::String;
 use alloc::sync::Arc;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Names of the phases. The published times are those of `CREATE`, `TRANSACTIONS` and `DELETE`; directories are not timed there.
 pub mod phase {

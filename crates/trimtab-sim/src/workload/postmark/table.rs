@@ -2,8 +2,8 @@
 
 use super::SettingsError;
 use super::mt19937::Mt19937;
-use trimtab_drive::units::Bytes;
 use alloc::vec::Vec;
+use trimtab_drive::units::Bytes;
 
 /// One file; a size of 0 marks an empty slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

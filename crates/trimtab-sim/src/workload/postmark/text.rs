@@ -2,8 +2,8 @@
 
 use super::mt19937::Mt19937;
 use super::{Settings, SettingsError};
-use trimtab_drive::units::Bytes;
 use alloc::vec::Vec;
+use trimtab_drive::units::Bytes;
 
 /// From here on twice the high size bound exceeds 31 bits: the original then fails to get its pool and draws nothing for it.
 const POOL_OVERFLOW: u32 = 1 << 30;

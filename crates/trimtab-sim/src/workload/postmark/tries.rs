@@ -1,9 +1,9 @@
 //! The same run several times over: every try does the same.
 
 use super::{Counts, Postmark};
-use trimtab_drive::units::Bytes;
 use crate::workload::{FileStep, FileWorkload, Plan};
 use alloc::vec::Vec;
+use trimtab_drive::units::Bytes;
 
 /// A run, repeated.
 #[derive(Clone, Debug)]

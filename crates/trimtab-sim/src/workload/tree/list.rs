@@ -1,11 +1,11 @@
 //! The tree as a list of directories and files.
 
-use trimtab_drive::data::DataClass;
-use trimtab_drive::units::Bytes;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::Bytes;
 
 /// The directory that everything is in.
 pub(super) const ROOT: &str = "tree";

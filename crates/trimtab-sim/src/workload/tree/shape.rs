@@ -1,13 +1,13 @@
 //! A synthetic tree with the shape of a kernel source tree: exact totals, everything else from the seed.
 
 use super::list::{TreeBuilder, TreeError, TreeList};
-use trimtab_drive::data::DataClass;
-use trimtab_drive::rng::{Stream, normal_quantile};
-use trimtab_drive::units::Bytes;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::{Stream, normal_quantile};
+use trimtab_drive::units::Bytes;
 
 /// Files of the default tree, as in the published measurement.
 pub const DEFAULT_FILES: u64 = 36_706;

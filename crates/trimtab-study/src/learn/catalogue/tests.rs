@@ -1,12 +1,12 @@
 //! The files in drives/measured are what the fit gives: all are written by `TRIMTAB_CATALOGUE=write` (`make catalogue`), two are made again in every run of the tests.
 
 use super::*;
-use trimtab_drive::shipped;
-use trimtab_drive::spec::{file, text};
 use crate::learn::fit::OneByOne;
 use std::fs;
 use std::path::PathBuf;
 use std::println;
+use trimtab_drive::shipped;
+use trimtab_drive::spec::{file, text};
 
 fn root(path: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(path)

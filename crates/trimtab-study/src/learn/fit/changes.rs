@@ -3,8 +3,8 @@
 use super::super::candidate::{Candidate, Kind, UNIT_MAX, at};
 use super::super::classes;
 use super::super::invert::PROGRAM_OF_FLUSH;
-use trimtab_drive::rng::Stream;
 use alloc::vec::Vec;
+use trimtab_drive::rng::Stream;
 
 /// A flush that takes less besides is as good as one that takes nothing.
 const FLUSH_MIN_NS: f64 = 5e3;

@@ -4,8 +4,8 @@ use super::super::candidate::{Candidate, Kind};
 use super::super::invert::{invert, unit_written};
 use super::changes::{arrangements, divided, mapped_by, neighbours, other_families, scattered_from};
 use super::{GAIN_MIN, Point, Problem, ROUNDS};
-use trimtab_drive::rng::Stream;
 use alloc::vec::Vec;
+use trimtab_drive::rng::Stream;
 
 /// Kinds that are worse by more do not explain the figures.
 const WORSE_MAX: f64 = 14.0;

@@ -12,12 +12,12 @@ use super::super::lab::Lab;
 use super::super::probes::{self, Findings, Plan};
 use super::linear::Matrix;
 use super::{Fitted, LOOSE, Point, TEMPER, Trials, Tries, explained_by, most_of, off_by, pick, points};
-use trimtab_drive::model;
-use trimtab_drive::rng::Stream;
 use crate::study::small::Small;
-use trimtab_sim::target::drive::DriveTarget;
 use alloc::vec;
 use alloc::vec::Vec;
+use trimtab_drive::model;
+use trimtab_drive::rng::Stream;
+use trimtab_sim::target::drive::DriveTarget;
 
 /// What has a size, and is found out here.
 pub const SIZES: usize = 7;

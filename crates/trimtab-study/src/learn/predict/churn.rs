@@ -1,19 +1,19 @@
 //! Months of use under trim policies: the workload for which a twin is made, as a study models it (`study::ageing`), only shorter.
 
 use super::{Figure, What};
-use trimtab_drive::data::DataClass;
-use trimtab_drive::spec::DriveSpec;
-use trimtab_drive::spec::file::Drive;
-use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::runner::End;
 use crate::study::ageing::{Ageing, RATE_STEADY, WAF_STEADY};
 use crate::study::modelled::{self, Setup};
 use crate::study::table::mean;
 use crate::study::used::Used;
-use trimtab_drive::units::Bytes;
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::spec::file::Drive;
+use trimtab_drive::units::Bytes;
+use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::runner::End;
 
 /// The size at which they are tried, as in the small studies of other assumptions.
 const SIZE: Bytes = Bytes(1_000_000_000);

@@ -1,10 +1,10 @@
 //! Sequential writes of incompressible data from an empty write cache on: how much it takes, and what the flash takes.
 
 use super::{Findings, Lab, Plan, Probe, sequential};
-use trimtab_drive::data::DataClass;
-use trimtab_drive::Command;
-use trimtab_sim::target::TargetResult;
 use alloc::format;
+use trimtab_drive::Command;
+use trimtab_drive::data::DataClass;
+use trimtab_sim::target::TargetResult;
 
 /// The first piece whose time is taken by itself; each further one ends at twice the bytes.
 const FIRST: u64 = 512 << 10;

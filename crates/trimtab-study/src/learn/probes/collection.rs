@@ -2,10 +2,10 @@
 
 use super::whole::{RANDOM_BYTES, Rest};
 use super::{Findings, Lab, Places, Plan, Probe};
-use trimtab_drive::data::DataClass;
-use trimtab_drive::Command;
-use trimtab_sim::target::TargetResult;
 use alloc::format;
+use trimtab_drive::Command;
+use trimtab_drive::data::DataClass;
+use trimtab_sim::target::TargetResult;
 
 /// Pieces of the part.
 const PIECES: u64 = 16;

@@ -2,10 +2,10 @@
 //! than the flash no rate of writes shows compression, but what was compressed is less to fetch from the flash.
 
 use super::{Findings, Lab, Plan, Probe, SETTLE, crossing_reads, sequential};
-use trimtab_drive::data::DataClass;
-use trimtab_drive::Command;
-use trimtab_sim::target::TargetResult;
 use alloc::format;
+use trimtab_drive::Command;
+use trimtab_drive::data::DataClass;
+use trimtab_sim::target::TargetResult;
 
 /// The classes.
 const CLASSES: [(DataClass, &str); 3] =

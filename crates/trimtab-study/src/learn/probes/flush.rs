@@ -2,8 +2,8 @@
 
 use super::super::lab::Stream;
 use super::{Findings, Lab, Places, Plan, Probe};
-use trimtab_drive::data::DataClass;
 use trimtab_drive::Command;
+use trimtab_drive::data::DataClass;
 use trimtab_sim::target::TargetResult;
 
 /// Pairs.

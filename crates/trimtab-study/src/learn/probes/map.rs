@@ -3,9 +3,9 @@
 
 use super::whole::Whole;
 use super::{Findings, Lab, Plan, Probe, SETTLE, reads};
+use alloc::format;
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
-use alloc::format;
 
 /// Parts: one of so many each.
 const PARTS: [u64; 4] = [64, 16, 4, 1];

@@ -1,10 +1,10 @@
 //! Writes at random places in growing sizes, to the last program: what is written for less than a mapping unit is read and written again.
 
 use super::{Findings, Lab, Places, Plan, Probe};
-use trimtab_drive::data::DataClass;
-use trimtab_drive::Command;
-use trimtab_sim::target::TargetResult;
 use alloc::format;
+use trimtab_drive::Command;
+use trimtab_drive::data::DataClass;
+use trimtab_sim::target::TargetResult;
 
 /// Sizes.
 pub const SIZES: [u64; 5] = [4096, 8192, 16 << 10, 32 << 10, 64 << 10];

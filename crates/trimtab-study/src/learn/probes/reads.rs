@@ -1,9 +1,9 @@
 //! Reads of data that are there: latency, link, how many dies work side by side, read-ahead.
 
 use super::{Findings, Lab, Plan, Probe, crossing_reads, reads};
+use alloc::format;
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
-use alloc::format;
 
 /// Sizes of lone reads, and how many of each.
 const SIZES: [(u64, usize); 5] = [(4096, 96), (16 << 10, 48), (64 << 10, 48), (256 << 10, 24), (1 << 20, 12)];

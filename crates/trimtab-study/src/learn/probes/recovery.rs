@@ -3,9 +3,9 @@
 
 use super::whole::{BURST_PIECES, Rest, in_pieces};
 use super::{Findings, Lab, Places, Plan, Probe};
+use alloc::format;
 use trimtab_drive::Command;
 use trimtab_sim::target::TargetResult;
-use alloc::format;
 
 /// Lone reads.
 const READS: usize = 64;

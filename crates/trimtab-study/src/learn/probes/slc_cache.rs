@@ -2,9 +2,9 @@
 
 use super::whole::{FILL_PIECES, in_pieces};
 use super::{Findings, Lab, Plan, Probe};
+use alloc::format;
 use trimtab_drive::Command;
 use trimtab_sim::target::TargetResult;
-use alloc::format;
 
 /// The first writing.
 pub struct SlcCache;

@@ -1,8 +1,8 @@
 //! Single reads beside sequential writes: do they wait for programs, and for how long?
 
 use super::{Findings, Lab, Plan, Probe, reads, sequential};
-use trimtab_drive::data::DataClass;
 use trimtab_drive::Command;
+use trimtab_drive::data::DataClass;
 use trimtab_sim::target::TargetResult;
 
 /// Reads beside writes.

@@ -2,10 +2,10 @@
 //! byte cost. And reads beside one: does everybody wait?
 
 use super::{Findings, Lab, Plan, Probe, SETTLE, reads};
-use trimtab_drive::{Command, Extent};
-use trimtab_sim::target::TargetResult;
 use alloc::format;
 use alloc::vec::Vec;
+use trimtab_drive::{Command, Extent};
+use trimtab_sim::target::TargetResult;
 
 /// Bytes of a short range: longer than what drives ignore, mostly.
 const SHORT: u64 = 64 << 10;

@@ -1,8 +1,8 @@
 //! Reads of trimmed space, which the flash has no part in: what the command processor and the link take by themselves.
 
 use super::{Findings, Lab, Plan, Probe, reads};
-use trimtab_sim::target::TargetResult;
 use alloc::format;
+use trimtab_sim::target::TargetResult;
 
 /// Reads of what the probe of TRIM costs trimmed.
 pub struct TrimmedReads;

@@ -1,11 +1,11 @@
 //! Probes that need a whole drive, or as much of one as may be used: the part itself, and what they have in common.
 
 use super::{Lab, sequential};
+use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
-use trimtab_drive::units::{Bytes, Nanos};
-use alloc::vec::Vec;
 
 /// The size at which drives are tried that are not there: everything that goes with the capacity shrinks together (`study::small`).
 pub const SIZE: Bytes = Bytes(1 << 30);

@@ -2,12 +2,12 @@
 
 use super::Target;
 use super::used::{DATABASE, MAILS, Work, fill};
-use trimtab_drive::rng::Stream;
-use trimtab_sim::target::{Clock as _, FileTarget as _};
-use trimtab_drive::units::Nanos;
-use trimtab_sim::volume::BLOCK;
 use alloc::format;
 use alloc::vec::Vec;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::Nanos;
+use trimtab_sim::target::{Clock as _, FileTarget as _};
+use trimtab_sim::volume::BLOCK;
 
 /// A load, and how many requests of it are watched.
 pub(super) struct Load {

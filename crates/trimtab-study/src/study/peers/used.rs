@@ -1,19 +1,19 @@
 //! A small drive with a filesystem in use on it, and the files that come and go there.
 
 use super::{Target, mount};
-use trimtab_drive::data::DataClass;
-use trimtab_drive::model::build;
-use trimtab_drive::spec::file::Drive;
-use trimtab_sim::op::Payload;
-use trimtab_sim::policy::{PolicySpec, State};
-use trimtab_drive::rng::Stream;
 use crate::study::small::Small;
-use trimtab_sim::target::{Clock as _, FileTarget as _};
-use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_sim::volume::{Age, BLOCK, Steered, Volume, VolumeSpec, WRITTEN_STEP};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::model::build;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::spec::file::Drive;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_sim::op::Payload;
+use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::target::{Clock as _, FileTarget as _};
+use trimtab_sim::volume::{Age, BLOCK, Steered, Volume, VolumeSpec, WRITTEN_STEP};
 
 /// Bytes of the small drives, where that is enough for one.
 const SIZE: Bytes = Bytes(1_000_000_000);

@@ -2,18 +2,18 @@
 
 use super::difference::{DIFFERENCE_FEW, REPEATS_MIN, compare};
 use super::{blocked, queues, sent_nothing};
-use trimtab_sim::run::metrics;
-use trimtab_sim::run::shown::quantity;
-use trimtab_sim::run::{Provenance, Run, Unit};
 use crate::study::costs::Cells;
 use crate::study::modelled::BUDGET_MISSED;
 use crate::study::table::{FOREGROUND, jobs, mean, policy_title, samples};
 use crate::study::{Study, advice, policy};
-use trimtab_drive::units::three_digits;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_drive::units::three_digits;
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::shown::quantity;
+use trimtab_sim::run::{Provenance, Run, Unit};
 
 pub(super) fn evidence(run: &Run) -> Option<String> {
     let foreground = samples(run, FOREGROUND)?;

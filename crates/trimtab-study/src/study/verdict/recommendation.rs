@@ -2,11 +2,11 @@
 
 use super::blocked;
 use super::difference::REPEATS_MIN;
-use trimtab_sim::run::Provenance;
 use crate::study::costs::{self, Cells};
 use crate::study::table::{FOREGROUND, samples};
 use crate::study::waits::{self, Finding};
 use crate::study::{Study, advice, policy};
+use trimtab_sim::run::Provenance;
 
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Verdicts on studies that are made up, some of them after published ones.
 
 use super::*;
-use trimtab_sim::run::{Better, Metric, TargetKind, Unit};
 use crate::study::Untried;
 use crate::study::light_work::SPARSE_WAIT;
 use alloc::vec;
+use trimtab_sim::run::{Better, Metric, TargetKind, Unit};
 
 fn run(job: &str, policy: &str, discard: &str, metrics: &[(&str, Unit, &[f64])]) -> Run {
     let header = trimtab_sim::runner::header::Header::new(job, Vec::new(), TargetKind::Directory, "/mnt", policy, 1);

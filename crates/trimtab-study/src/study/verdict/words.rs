@@ -2,19 +2,19 @@
 
 use super::difference::REPEATS_MIN;
 use super::{BLINK_SECONDS, Recommendation, blocked, queues, repeats_in_words, sent_nothing, too_few_repeats};
-use trimtab_sim::run::Unit;
-use trimtab_sim::run::metrics;
-use trimtab_sim::run::shown::quantity;
 use crate::study::costs::{self, Cells};
 use crate::study::light_work::{BUSY_BACKLOG, SPARSE};
 use crate::study::table::{mean, policy_title, samples};
 use crate::study::waits::{self, Finding};
 use crate::study::{Study, advice, kernels, policy, sensitivity};
-use trimtab_drive::units::three_digits;
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_drive::units::three_digits;
+use trimtab_sim::run::Unit;
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::shown::quantity;
 
 pub(super) fn headline(study: &Study, recommendation: Recommendation, cells: &Cells<'_>) -> String {
     let Some(first) = study.all().next() else { return "Nothing was measured to its end, so there is nothing to say.".to_owned() };

@@ -1,7 +1,4 @@
 use super::*;
-use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, metrics};
-use trimtab_sim::runner::header::Header;
-use trimtab_sim::runner::recorder::Recorded;
 use crate::study::ageing::{BEHIND, CYCLES_PER_TB, RATE_STEADY};
 use crate::study::answer::{self, Around};
 use crate::study::fixtures::met;
@@ -9,6 +6,9 @@ use crate::study::light_work::SPARSE_WAIT;
 use crate::study::table::FOREGROUND;
 use alloc::vec;
 use proptest::prelude::*;
+use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, metrics};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::recorder::Recorded;
 
 /// What was found out of one policy.
 #[derive(Clone, Debug)]

@@ -2,16 +2,16 @@
 
 pub use trimtab_linux::session::{Watch, assemble};
 
-use trimtab_linux::output::Context;
 use crate::report;
-use trimtab_linux::session::safety::Workspace;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{self, RunId};
 use anyhow::Context as _;
 use std::process::ExitCode;
-use trimtab_study::document::Document;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::safety::Workspace;
 use trimtab_sim::run::Run;
 use trimtab_sim::runner::End;
+use trimtab_study::document::Document;
 
 /// Keeps the run in the store, prints it, and ends as it ended. Called after each run, because a later one may fail.
 ///

@@ -3,22 +3,22 @@
 use super::finish::{self, Watch};
 use crate::drives;
 use crate::drives::simulate::Unwatched;
-use trimtab_linux::output::Context;
 use crate::store::recipe;
-use trimtab_linux::sys::interrupt;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use trimtab_drive::data::DataClass;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::interrupt;
 use trimtab_sim::policy::{PolicySpec, State};
 use trimtab_sim::run::{Metric, Phase, Run};
 use trimtab_sim::runner::header::Header;
 use trimtab_sim::runner::{End, files};
 use trimtab_sim::simulate::worn_out;
+use trimtab_sim::workload::FileWorkload;
 use trimtab_study::study::modelled::{Setup, describe, volume_named};
 use trimtab_study::study::policy_events::PolicyEvents;
 use trimtab_study::study::used::Used;
-use trimtab_drive::usage::UsageError;
-use trimtab_sim::workload::FileWorkload;
 
 /// Options that matter on `drive:NAME` alone.
 #[derive(Debug, Clone, clap::Args)]

@@ -3,28 +3,28 @@
 use super::finish;
 use super::turns::AgainstArgs;
 use crate::cmd::options::SafetyArgs;
-use trimtab_linux::host::Observer;
-use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::{Counting, Progress as Bar};
 use crate::report;
-use trimtab_linux::session::runner::nfs::{Lanes, Load};
 use crate::store::recipe::starts_now;
-use trimtab_linux::session::safety::{self, Guard, Workspace};
 use crate::target_spec::TargetSpec;
-use trimtab_linux::target::dir::{DirOptions, DirTarget};
-use trimtab_linux::target::null::NullFiles;
-use trimtab_linux::target::overhead::data_cost;
 use anyhow::Context as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 use trimtab_drive::data::DataClass;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::Observer;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::{Counting, Progress as Bar};
+use trimtab_linux::session::runner::nfs::{Lanes, Load};
+use trimtab_linux::session::safety::{self, Guard, Workspace};
+use trimtab_linux::target::dir::{DirOptions, DirTarget};
+use trimtab_linux::target::null::NullFiles;
+use trimtab_linux::target::overhead::data_cost;
 use trimtab_sim::run::{Field, Run, Severity, TargetKind, Warning};
 use trimtab_sim::runner::header::Header;
 use trimtab_sim::runner::{End, Events, Outcome, Progress};
 use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
-use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_drive::usage::UsageError;
 use trimtab_sim::workload::Plan;
 use trimtab_sim::workload::nfs::{self, NfsStream, Requested};
 
@@ -122,7 +122,8 @@ fn on_directory(args: &Args, context: &Context, streams: Vec<NfsStream>, path: &
     let mut targets = Vec::new();
     let (dir, dir_path) = workspace.subdirectory("run")?;
     for (index, stream) in streams.into_iter().enumerate() {
-        let options = DirOptions { seed: trimtab_drive::rng::derive_seed(args.seed, &format!("nfs-data-{index}")), ..DirOptions::default() };
+        let options =
+            DirOptions { seed: trimtab_drive::rng::derive_seed(args.seed, &format!("nfs-data-{index}")), ..DirOptions::default() };
         let dir = dir.try_clone().context("cannot open the directory once more")?;
         targets.push((stream, DirTarget::new(dir, &dir_path, options).with_epoch(epoch)));
     }

@@ -3,12 +3,12 @@
 //! In turns, so that what changes over time (heat, a drive that fills up, other programs) meets both; and the other way round each time
 //! (A B, B A, A B), so that neither always comes after the other.
 
-use trimtab_linux::output::{Collected, Context};
 use crate::store::RunId;
 use crate::store::shape::comparison::{ComparisonV1, VERSION};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use std::process::ExitCode;
+use trimtab_linux::output::{Collected, Context};
 use trimtab_sim::analysis::compare::runs::{Against, Row, Side, against, warnings};
 use trimtab_sim::analysis::compare::{Comparison, Options, Verdict, percent_off};
 use trimtab_sim::run::shown::{self, headline};

@@ -1,16 +1,7 @@
 //! `trimtab doctor PATH --fix` and `trimtab doctor --undo`.
 
 use super::{Args, exit_code, no_character_device};
-use trimtab_linux::doctor::{Diagnosis, Doctor, Finding, Remedy, VerdictKind};
-use trimtab_linux::host::Place;
-use trimtab_linux::host::root::Root;
 use crate::mend::{self, Mending};
-use trimtab_linux::output::Context;
-use trimtab_linux::output::error::{BLOCKED, one_line};
-use trimtab_linux::output::lines::prose;
-use trimtab_linux::session::safety::{self, consent};
-use trimtab_linux::sys::interrupt;
-use trimtab_linux::trim::verify::{self, Options};
 use anyhow::{Context as _, ensure};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -18,6 +9,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::doctor::{Diagnosis, Doctor, Finding, Remedy, VerdictKind};
+use trimtab_linux::host::Place;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::error::{BLOCKED, one_line};
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::session::safety::{self, consent};
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::trim::verify::{self, Options};
 use trimtab_sim::workload::Plan;
 
 /// How much the proof frees, as much is kept beside it.

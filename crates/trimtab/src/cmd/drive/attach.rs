@@ -2,16 +2,6 @@
 
 use crate::cmd::options::Choice;
 use crate::drives;
-use trimtab_drive::model;
-use trimtab_linux::output::{self, Context};
-use trimtab_vssd::faults::{Fault, GRAMMAR};
-use trimtab_vssd::pace::Speed;
-use trimtab_vssd::runtime::{Record, check_id};
-use trimtab_vssd::server::{Options, Server};
-use trimtab_vssd::transport::{Transport, Wanted};
-use trimtab_vssd::ublk;
-use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::privileges;
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::CapabilitySet;
@@ -19,8 +9,18 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use trimtab_drive::model;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::{self, Context};
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::sys::privileges;
+use trimtab_vssd::faults::{Fault, GRAMMAR};
+use trimtab_vssd::pace::Speed;
+use trimtab_vssd::runtime::{Record, check_id};
+use trimtab_vssd::server::{Options, Server};
+use trimtab_vssd::transport::{Transport, Wanted};
+use trimtab_vssd::ublk;
 
 const EXAMPLES: &str = "\
 Examples:

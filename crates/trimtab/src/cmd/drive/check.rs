@@ -5,24 +5,24 @@ mod real;
 use super::ground;
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
 use crate::drives::{self, Drive, crew, twins};
-use trimtab_linux::output::lines::prose;
-use trimtab_linux::output::{self, Context};
 use crate::report::file::{self, Place};
 use crate::report::layout::on_screen;
-use trimtab_linux::sys::interrupt::{self, Interrupted};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab_study::document::{Narrow, Table};
 use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::twin::{Origin, Twin};
-use trimtab_study::learn::predict::{Area, Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
-use trimtab_study::sweep::hex;
 use trimtab_drive::units::{Bytes, Nanos, three_digits};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::output::{self, Context};
+use trimtab_linux::sys::interrupt::{self, Interrupted};
+use trimtab_study::document::{Narrow, Table};
+use trimtab_study::learn::predict::{Area, Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
+use trimtab_study::sweep::hex;
 
 /// Arguments of `trimtab drive check`.
 #[derive(Debug, clap::Args)]

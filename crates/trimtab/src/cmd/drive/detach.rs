@@ -1,10 +1,10 @@
 //! `trimtab drive detach`.
 
+use std::process::ExitCode;
+use std::time::Duration;
 use trimtab_linux::output::Context;
 use trimtab_vssd::control::{Ask, Client};
 use trimtab_vssd::runtime::{self, Entry, Record, Runtime, State};
-use std::process::ExitCode;
-use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:

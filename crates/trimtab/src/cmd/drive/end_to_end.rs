@@ -2,20 +2,20 @@
 
 use super::validate::policy_name;
 use crate::drives::crew;
-use trimtab_linux::output::Context;
-use trimtab_linux::output::lines::prose;
-use trimtab_linux::output::progress::{Counting, Progress};
 use crate::report::layout::on_screen;
-use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::Interrupted;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use trimtab_study::document::Table;
 use trimtab_drive::spec::VictimPolicy;
 use trimtab_drive::units::Bytes;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::output::progress::{Counting, Progress};
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::sys::interrupt::Interrupted;
 use trimtab_sim::volume::validation::{Case, Effort, Outcome};
+use trimtab_study::document::Table;
 
 /// How far model and theory may lie apart, in per cent.
 const LIMIT_PERCENT: f64 = 2.0;

@@ -2,26 +2,26 @@
 
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
 use crate::drives::below::Below;
-use trimtab_linux::host::mountinfo::Mount;
-use trimtab_linux::output::Context;
-use trimtab_linux::session::safety::{self, Workspace, consent};
-use trimtab_linux::sys::{fiemap, interrupt};
-use crate::target_spec::TargetSpec;
-use trimtab_linux::target::block::device::{self, Destroy};
-use trimtab_linux::target::block::{BlockFile, BlockOptions};
 use crate::drives::probed::{PIECE, ProbedDrive};
+use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use rustix::fd::AsFd;
 use rustix::fs::IFlags;
 use std::path::Path;
 use trimtab_drive::data::DataClass;
-use trimtab_drive::{Command, Extent};
-use trimtab_study::learn::lab::Lab;
-use trimtab_study::learn::probes::{AREA_MIN, DEPTH_MAX};
-use trimtab_sim::target::BlockTarget as _;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
+use trimtab_drive::{Command, Extent};
+use trimtab_linux::host::mountinfo::Mount;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::safety::{self, Workspace, consent};
+use trimtab_linux::sys::{fiemap, interrupt};
+use trimtab_linux::target::block::device::{self, Destroy};
+use trimtab_linux::target::block::{BlockFile, BlockOptions};
+use trimtab_sim::target::BlockTarget as _;
 use trimtab_sim::workload;
+use trimtab_study::learn::lab::Lab;
+use trimtab_study::learn::probes::{AREA_MIN, DEPTH_MAX};
 
 /// Bytes of operations in flight at once, at most.
 const IN_FLIGHT: u64 = 64 << 20;

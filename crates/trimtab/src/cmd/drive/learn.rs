@@ -7,15 +7,10 @@ mod whole;
 use super::ground;
 use super::show::{LEGEND, parameters};
 use crate::cmd::options::{DestroyArgs, SafetyArgs};
-use crate::drives::{self, crew, twins};
 use crate::drives::below::Below;
-use trimtab_linux::host::root::Root;
-use trimtab_linux::output::lines::prose;
-use trimtab_linux::output::progress::{Counting, Progress};
-use trimtab_linux::output::{self, Context};
+use crate::drives::{self, crew, twins};
 use crate::report::file::{self, Place};
 use crate::report::layout::on_screen;
-use trimtab_linux::sys::interrupt::{self, Interrupted};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use limit::WriteLimit;
@@ -24,12 +19,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::spec::twin::Twin;
 use trimtab_drive::spec::{DriveSpec, text};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::output::progress::{Counting, Progress};
+use trimtab_linux::output::{self, Context};
+use trimtab_linux::sys::interrupt::{self, Interrupted};
 use trimtab_study::learn::candidate::Candidate;
 use trimtab_study::learn::fit::{Fitted, Show, Tries};
 use trimtab_study::learn::learned::{Cannot, Measured};
 use trimtab_study::learn::{Budget, Observation, Observer};
-use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_drive::usage::UsageError;
 
 /// Arguments of `trimtab drive learn`.
 #[derive(Debug, clap::Args)]

@@ -1,15 +1,15 @@
 //! `trimtab drive list`.
 
 use crate::drives::{self, Drive, SourceKind, twins};
-use trimtab_linux::output::lines::prose;
-use trimtab_linux::output::{self, Context};
 use crate::report::layout::on_screen;
 use serde::Serialize;
 use serde_json::json;
 use std::process::ExitCode;
-use trimtab_study::document::{Narrow, Table};
 use trimtab_drive::spec::Medium;
 use trimtab_drive::units::Bytes;
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::output::{self, Context};
+use trimtab_study::document::{Narrow, Table};
 
 #[derive(Serialize)]
 struct Entry<'a> {

@@ -1,10 +1,10 @@
 //! `trimtab drive power`.
 
+use std::process::ExitCode;
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_vssd::control::{Ask, Client};
 use trimtab_vssd::runtime::{Runtime, State};
-use std::process::ExitCode;
-use trimtab_drive::usage::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,31 +4,31 @@ mod kept;
 
 use crate::cmd::options::{ReadingArgs, TimingArgs};
 use crate::drives;
-use trimtab_drive::model;
-use trimtab_vssd::trace::Source;
-use trimtab_vssd::trace::timing;
-use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::{Counting, Progress};
 use crate::report::layout::on_screen;
-use trimtab_vssd::status::ByKind;
 use crate::store;
-use trimtab_linux::sys::interrupt;
 use anyhow::Context as _;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use trimtab_drive::data::DataClass;
-use trimtab_study::document::Table;
 use trimtab_drive::interface::Interface;
+use trimtab_drive::model;
 use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
 use trimtab_drive::{Command, Extent};
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::{Counting, Progress};
+use trimtab_linux::sys::interrupt;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::runner::recorder::{Recorded, Recorder};
 use trimtab_sim::simulate::few;
 use trimtab_sim::simulate::replay::{self, Outcome};
-use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_drive::usage::UsageError;
+use trimtab_study::document::Table;
+use trimtab_vssd::status::ByKind;
+use trimtab_vssd::trace::Source;
+use trimtab_vssd::trace::timing;
 
 const EXAMPLES: &str = "\
 Examples:

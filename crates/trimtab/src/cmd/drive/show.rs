@@ -1,17 +1,17 @@
 //! `trimtab drive show`.
 
 use crate::drives::{self, Drive};
-use trimtab_linux::output::lines::prose;
-use trimtab_linux::output::{self, Context};
 use crate::report::layout::on_screen;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use trimtab_study::document::{Narrow, Table};
 use trimtab_drive::spec::Medium;
 use trimtab_drive::spec::file::{Source, SourceKind};
 use trimtab_drive::spec::twin::Parameter;
 use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::output::{self, Context};
+use trimtab_study::document::{Narrow, Table};
 
 /// Arguments of `trimtab drive show`.
 #[derive(Debug, clap::Args)]

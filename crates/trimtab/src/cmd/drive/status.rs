@@ -2,19 +2,19 @@
 
 mod counters;
 
+use crate::report::layout::on_screen;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+use trimtab_drive::ledger::SIZE_CLASSES;
+use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
-use crate::report::layout::on_screen;
+use trimtab_study::document::Table;
 use trimtab_vssd::control::{Ask, Client};
 use trimtab_vssd::runtime::{self, Entry, Runtime, State};
 use trimtab_vssd::status::Status;
 use trimtab_vssd::transport::Transport;
-use std::fmt::Write as _;
-use std::process::ExitCode;
-use std::time::Duration;
-use trimtab_study::document::Table;
-use trimtab_drive::ledger::SIZE_CLASSES;
-use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,16 +1,16 @@
 //! `trimtab drive trace`.
 
 use crate::cmd::options::ReadingArgs;
-use trimtab_vssd::trace::{ExportFormat, Kind, Source, export};
-use trimtab_linux::output::Context;
 use crate::report::file::{self, Place};
 use crate::report::layout::on_screen;
 use serde::Serialize;
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab_study::document::Table;
 use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_linux::output::Context;
+use trimtab_study::document::Table;
+use trimtab_vssd::trace::{ExportFormat, Kind, Source, export};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,21 +2,21 @@
 
 use super::end_to_end;
 use crate::drives::crew;
-use trimtab_linux::output::Context;
-use trimtab_linux::output::lines::prose;
-use trimtab_linux::output::progress::{Counting, Progress};
 use crate::report::layout::on_screen;
-use trimtab_linux::sys::interrupt;
-use trimtab_linux::sys::interrupt::Interrupted;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use trimtab_study::document::Table;
 use trimtab_drive::spec::VictimPolicy;
-use trimtab_drive::validation::{Case, Effort, Outcome, Reference, Traffic};
 use trimtab_drive::usage::UsageError;
+use trimtab_drive::validation::{Case, Effort, Outcome, Reference, Traffic};
+use trimtab_linux::output::Context;
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::output::progress::{Counting, Progress};
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_study::document::Table;
 
 /// Arguments of `trimtab drive validate`.
 #[derive(Debug, clap::Args)]

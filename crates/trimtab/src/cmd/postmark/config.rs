@@ -1,12 +1,12 @@
 //! What a PostMark session can be told, and how it says so: settings, their `set` commands, `show`.
 
 use super::classic::setting_size;
-use trimtab_linux::target::dir::Fsync;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use trimtab_drive::units::Nanos;
+use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::workload::postmark::{NUMBER_MAX, Settings};
 
 /// A directory that files go to.

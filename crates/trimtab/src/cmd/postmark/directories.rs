@@ -3,8 +3,6 @@
 //! PostMark's files go straight into the user's directories, named `1`, `2`, `3` … No file that is there is ever written to or
 //! removed: a run does not start where a name is taken. Files that an earlier run left are known by their text.
 
-use trimtab_linux::sys::beneath::{self, Removal};
-use trimtab_linux::target::dir::{DirOptions, DirTarget, error};
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, FileType, FlockOperation, Mode, OFlags};
@@ -14,9 +12,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use trimtab_drive::units::Nanos;
+use trimtab_linux::sys::beneath::{self, Removal};
+use trimtab_linux::target::dir::{DirOptions, DirTarget, error};
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::{Clock, FileTarget, TargetResult};
-use trimtab_drive::units::Nanos;
 use trimtab_sim::workload::postmark::text_prefix;
 
 /// As much of a file is compared with PostMark's text …

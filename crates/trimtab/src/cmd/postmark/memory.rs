@@ -1,8 +1,8 @@
 //! Runs too large for the machine's memory are refused before they drive it into the ground.
 
-use trimtab_linux::host::processes::available_memory;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::processes::available_memory;
 use trimtab_sim::workload::postmark::Settings;
 
 /// An error if `threads` streams of these settings need more memory than is available.

@@ -3,15 +3,15 @@
 use super::classic::{self, Stamps, Totals};
 use super::command::{self, Command, Line};
 use super::config::{Config, Format};
-use trimtab_linux::sys::beneath;
-use trimtab_linux::sys::beneath::named::{self, Streams};
-use trimtab_linux::sys::interrupt::Interrupted;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command as Process, Stdio};
+use trimtab_linux::sys::beneath;
+use trimtab_linux::sys::beneath::named::{self, Streams};
+use trimtab_linux::sys::interrupt::Interrupted;
 
 /// What the original says first; scripts look for it.
 const BANNER: &str = "PostMark v1.51 : 8/14/01";

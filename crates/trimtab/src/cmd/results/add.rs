@@ -1,14 +1,14 @@
 //! `trimtab results add`: figures from elsewhere.
 
-use trimtab_linux::output::Context;
 use crate::report::{self, text};
 use crate::store;
 use crate::store::shape::csv::usual_direction;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
-use trimtab_linux::sys::clock::unix_ms;
 use std::process::ExitCode;
-use trimtab_sim::run::{Better, Field, Metric, Run, Unit};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::clock::unix_ms;
+use trimtab_sim::run::{Better, Field, Metric, Run, Unit};
 
 /// Enter a result that was measured elsewhere, to compare with.
 #[derive(Debug, clap::Args)]

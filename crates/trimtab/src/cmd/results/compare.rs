@@ -2,17 +2,17 @@
 
 use super::Kept;
 use super::form::{Form, FormArgs};
-use trimtab_linux::output::Context;
-use trimtab_linux::output::error::{NOT_PROVED, WORSE};
 use crate::report::terse::{Terse, number};
 use crate::report::{self, markdown};
 use crate::store::shape::comparison::{ComparisonV1, VERSION};
 use crate::store::{Reference, RunId, Store};
 use std::process::ExitCode;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::error::{NOT_PROVED, WORSE};
 use trimtab_sim::analysis::compare::runs::{Against, Row, Side, against, unlike, warnings};
 use trimtab_sim::analysis::compare::{Options, Statistic, Verdict};
 use trimtab_sim::run::{Better, Run};
-use trimtab_drive::usage::UsageError;
 
 /// Compare stored runs with the first of them: ratio, interval and verdict for every figure they share.
 #[derive(Debug, clap::Args)]

@@ -1,10 +1,10 @@
 //! `trimtab results delete`.
 
-use trimtab_linux::output::Context;
 use crate::report::text::clean;
 use crate::store::{self, Reference};
 use serde::Serialize;
 use std::process::ExitCode;
+use trimtab_linux::output::Context;
 
 /// Delete stored runs: all that are named, or none if one of them does not exist.
 #[derive(Debug, clap::Args)]

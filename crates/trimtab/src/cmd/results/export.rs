@@ -1,6 +1,5 @@
 //! `trimtab results export`.
 
-use trimtab_linux::output::Context;
 use crate::report::cdm;
 use crate::report::file::{self, Place};
 use crate::store::shape::csv;
@@ -10,8 +9,9 @@ use crate::store::{self, Filter, Reference, RunId, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab_sim::run::Run;
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_sim::run::Run;
 
 /// Write stored runs as JSON (everything), CSV (figures, settings, environment) or CrystalDiskMark's text.
 #[derive(Debug, clap::Args)]

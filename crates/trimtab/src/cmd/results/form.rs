@@ -1,7 +1,7 @@
 //! In which form results are printed.
 
-use trimtab_linux::output::Context;
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
 
 /// How to print.
 #[derive(Debug, Clone, clap::Args)]

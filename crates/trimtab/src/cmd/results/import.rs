@@ -1,15 +1,15 @@
 //! `trimtab results import`.
 
 use super::export::counted;
-use trimtab_linux::output::Context;
 use crate::store;
 use crate::store::shape::import::{Results, TEXT_MAX, read};
-use trimtab_linux::sys::beneath::named::{self, Streams};
 use anyhow::Context as _;
 use serde::Serialize;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::beneath::named::{self, Streams};
 
 /// Store runs from files that export made (JSON or CSV), or figures from elsewhere (CSV).
 #[derive(Debug, clap::Args)]

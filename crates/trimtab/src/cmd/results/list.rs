@@ -1,7 +1,6 @@
 //! `trimtab results list`.
 
 use super::form::{Form, FormArgs};
-use trimtab_linux::output::Context;
 use crate::report::layout::on_screen;
 use crate::report::markdown;
 use crate::report::run::{instant, readable};
@@ -9,12 +8,13 @@ use crate::report::terse::{Terse, number};
 use crate::report::text::clean;
 use crate::store::shape::Entries;
 use crate::store::{self, Filter, Reference, Summary};
-use trimtab_linux::sys::clock::unix_ms;
 use serde::Serialize;
 use std::process::ExitCode;
-use trimtab_study::document::{Narrow, Table};
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::clock::unix_ms;
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance};
+use trimtab_study::document::{Narrow, Table};
 
 /// List stored runs, newest last.
 #[derive(Debug, clap::Args)]

@@ -2,20 +2,20 @@
 
 use super::Kept;
 use crate::cmd::study;
-use trimtab_linux::output::Context;
 use crate::report;
 use crate::report::file::Place;
 use crate::store::Reference;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
 use trimtab_sim::analysis::compare::Options;
 use trimtab_sim::analysis::compare::runs::{Side, against, warnings};
-use trimtab_study::document::{Document, Section};
 use trimtab_sim::run::Run;
+use trimtab_study::document::{Document, Section};
 use trimtab_study::study::Study;
 use trimtab_study::study::beside::{self, Named};
 use trimtab_study::study::judged::Judged;
-use trimtab_drive::usage::UsageError;
 
 /// Write stored runs into one HTML file that opens offline: figures, charts, latencies, environment, warnings. Several are compared with the first.
 #[derive(Debug, clap::Args)]

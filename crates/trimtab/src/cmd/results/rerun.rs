@@ -1,20 +1,20 @@
 //! `trimtab results rerun`: a modelled run made again from what it holds.
 
 use crate::drives::again;
-use trimtab_linux::output::Context;
 use crate::store::recipe;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{Filter, Reference, RunId, Store};
 use crate::study::checkpoint;
-use trimtab_linux::sys::{confinement, interrupt};
 use anyhow::Context as _;
 use serde_json::Value;
 use std::io::{Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
-use trimtab_sim::run::{Provenance, Run};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::{confinement, interrupt};
+use trimtab_sim::run::{Provenance, Run};
 
 /// Repeat a modelled run from the specification, settings and seed stored in it, and check that every byte is the same.
 #[derive(Debug, clap::Args)]

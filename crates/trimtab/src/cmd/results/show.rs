@@ -2,15 +2,15 @@
 
 use super::form::{Form, FormArgs};
 use crate::cmd::study;
-use trimtab_linux::output::Context;
 use crate::report::terse::{Terse, number};
 use crate::report::{self, markdown};
 use crate::store::Reference;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use std::process::ExitCode;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
 use trimtab_sim::run::Run;
 use trimtab_study::study::judged::Judged;
-use trimtab_drive::usage::UsageError;
 
 /// Show a stored study, or all of a stored run: figures, phases, latencies, discards, settings, environment, warnings.
 #[derive(Debug, clap::Args)]

@@ -2,15 +2,15 @@
 
 use super::Kept;
 use super::form::Form;
-use trimtab_linux::output::Context;
 use crate::report::{self, markdown};
 use crate::store::RunId;
 use serde::Serialize;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
 use trimtab_sim::analysis::compare::Options;
 use trimtab_sim::analysis::compare::runs::Row;
 use trimtab_study::document::{Document, Section};
 use trimtab_study::study::{Study, beside};
-use trimtab_drive::usage::UsageError;
 
 /// What `--json` prints.
 #[derive(Serialize)]

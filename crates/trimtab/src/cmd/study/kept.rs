@@ -1,12 +1,12 @@
 //! A study into the store, and onto the screen.
 
-use trimtab_linux::output::Context;
 use crate::report;
 use crate::store::shape::run::RunV1;
 use crate::store::{self, RunId, StudyRecord};
 use serde::Serialize;
-use trimtab_study::document::{Document, Use};
+use trimtab_linux::output::Context;
 use trimtab_sim::run::{Field, Run};
+use trimtab_study::document::{Document, Use};
 use trimtab_study::study::answer::{self, Around};
 use trimtab_study::study::judged::Judged;
 use trimtab_study::study::predicted::Predicted;

@@ -2,20 +2,20 @@
 
 use super::{Args, Question, checkpoints, conclude};
 use crate::drives;
-use trimtab_linux::output::Context;
 use crate::study::checkpoint::Checkpoints;
 use crate::study::run::{self, Modelled};
-use trimtab_linux::sys::interrupt;
 use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::interrupt;
 use trimtab_study::study::Study;
 use trimtab_study::study::asked::{Asked, Thoroughness};
 use trimtab_study::study::cells::Extent;
 use trimtab_study::study::modelled::{self, Setup};
 use trimtab_study::study::sensitivity::Breadth;
 use trimtab_study::study::used::Used;
-use trimtab_drive::usage::UsageError;
 
 /// Runs the study on the drive called `name`.
 pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCode> {

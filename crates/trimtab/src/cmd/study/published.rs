@@ -1,13 +1,13 @@
 //! `trimtab study --published`.
 
-use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::Tally;
 use crate::study::published::{self, render, spec::Plan, text};
-use trimtab_linux::sys::interrupt;
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::Tally;
+use trimtab_linux::sys::interrupt;
 
 /// Options of `trimtab study --published`.
 #[derive(Debug, clap::Args)]

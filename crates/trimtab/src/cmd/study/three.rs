@@ -2,18 +2,18 @@
 
 use super::modelled;
 use super::{Args, Question, checkpoints, conclude};
-use trimtab_linux::output::Context;
 use crate::study::checkpoint::Checkpoints;
 use crate::study::run;
-use trimtab_linux::sys::interrupt;
 use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::interrupt;
 use trimtab_study::study::asked::Asked;
 use trimtab_study::study::cells::Extent;
 use trimtab_study::study::scale::{FULL, QUICK, Scale};
 use trimtab_study::study::sensitivity::Breadth;
-use trimtab_drive::usage::UsageError;
 
 /// The SandForce drive of the articles, and two of today.
 const DRIVES: [&str; 3] = ["ocz-vertex-le-100gb", "sata-tlc-500gb", "nvme-tlc-500gb"];

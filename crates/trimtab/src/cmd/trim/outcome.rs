@@ -1,16 +1,16 @@
 //! What became of a trim: for programs, and in words.
 
-use trimtab_linux::host::discards::LayerDiscards;
-use trimtab_linux::output::error::{BLOCKED, NOT_PROVED};
-use trimtab_linux::output::lines::prose;
 use crate::report::layout;
-use trimtab_linux::trim::delivery::Delivery;
-use trimtab_linux::trim::surface::{Account, at_least};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Instant;
-use trimtab_study::document::{Narrow, Table};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_linux::host::discards::LayerDiscards;
+use trimtab_linux::output::error::{BLOCKED, NOT_PROVED};
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::trim::delivery::Delivery;
+use trimtab_linux::trim::surface::{Account, at_least};
+use trimtab_study::document::{Narrow, Table};
 
 #[derive(Debug, Serialize)]
 pub struct RefusedWindow {

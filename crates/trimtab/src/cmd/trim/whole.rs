@@ -2,6 +2,9 @@
 
 use super::outcome::Outcome;
 use super::{Args, How, PATIENCE, show, view};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::Progress;
 use trimtab_linux::sys::interrupt;
@@ -9,10 +12,7 @@ use trimtab_linux::trim::filesystem::{Filesystem, unix_now};
 use trimtab_linux::trim::free_space::Sendable;
 use trimtab_linux::trim::resume::{Interrupted, ResumeFile, state_directory};
 use trimtab_linux::trim::surface::{Account, Mounted, World};
-use std::path::Path;
-use std::time::{Duration, Instant};
 use trimtab_sim::policy::{Driver, IdleSettings, Then, Turn};
-use trimtab_drive::units::{Bytes, Nanos, grouped};
 
 /// All windows, under the policy, from where an interrupted pass left off.
 pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use trimtab_sim::policy::PolicySpec;
 use trimtab_drive::units::Nanos;
+use trimtab_sim::policy::PolicySpec;
 
 type Value<'a, 'i> = &'a Spanned<DeValue<'i>>;
 

@@ -1,10 +1,10 @@
 //! A block trace on a modelled drive, at its own times.
 
-use trimtab_vssd::trace::Source;
 use std::path::PathBuf;
 use trimtab_sim::simulate::Trace;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::Reading;
+use trimtab_vssd::trace::Source;
 
 /// A trace.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,8 @@
 use super::super::html::escape;
 use super::super::palette;
 use std::fmt::Write as _;
-use trimtab_study::document::Film;
 use trimtab_sim::run::pictures::{SHARE_MAX, SuperblockMap};
+use trimtab_study::document::Film;
 
 /// Side of a superblock, and what is between two.
 const CELL: usize = 14;

@@ -2,9 +2,9 @@
 
 use super::super::html::escape;
 use std::fmt::Write as _;
-use trimtab_study::document::Heat;
-use trimtab_sim::run::pictures::LatencyMap;
 use trimtab_drive::units::Nanos;
+use trimtab_sim::run::pictures::LatencyMap;
+use trimtab_study::document::Heat;
 
 /// Size of one of the two pictures, and what is around it.
 const WIDTH: f64 = 340.0;

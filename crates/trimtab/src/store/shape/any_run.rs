@@ -3,14 +3,14 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use trimtab_drive::discards::{Amount, Discards};
 use trimtab_drive::OpKind;
+use trimtab_drive::discards::{Amount, Discards};
 use trimtab_drive::histogram::Histogram;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::run::pictures::{LatencyMap, Pictures, SHARE_MAX, SuperblockMap};
 use trimtab_sim::run::{
     Axis, Better, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity, TargetKind, Unit, Warning,
 };
-use trimtab_drive::units::{Bytes, Nanos};
 
 /// A small run with a bit of everything.
 pub fn example() -> Run {

@@ -9,11 +9,11 @@
 //! Phases, latencies and series have no place in it; JSON has all.
 
 use super::Named;
-use trimtab_linux::output::{begins_formula, harmless_cell};
 use crate::store::RunId;
 use csv::StringRecord;
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use trimtab_linux::output::{begins_formula, harmless_cell};
 use trimtab_sim::run::{Better, Field, Metric, Provenance, Run, TargetKind, Unit};
 
 /// What is wrong, and where.

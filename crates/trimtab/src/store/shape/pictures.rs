@@ -2,9 +2,9 @@
 
 use super::{Check, Checked, Name};
 use serde::{Deserialize, Serialize};
+use trimtab_drive::units::Nanos;
 use trimtab_sim::run::Axis;
 use trimtab_sim::run::pictures::{LatencyMap, Pictures, SHARE_MAX, SuperblockMap};
-use trimtab_drive::units::Nanos;
 
 /// The characters for 0 to 63.
 pub const ALPHABET: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";

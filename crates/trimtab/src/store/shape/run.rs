@@ -6,14 +6,14 @@
 use super::pictures::PicturesV1;
 use super::{Check, Checked, Entries, Float, Name};
 use serde::{Deserialize, Serialize};
-use trimtab_drive::discards::{Amount, Discards};
 use trimtab_drive::OpKind;
+use trimtab_drive::discards::{Amount, Discards};
 use trimtab_drive::histogram::Histogram;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::run::pictures::Pictures;
 use trimtab_sim::run::{
     Axis, Better, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity, TargetKind, Unit, Warning,
 };
-use trimtab_drive::units::{Bytes, Nanos};
 
 /// Schema name, as [`Context::report`](trimtab_linux::output::Context::report) takes it.
 pub const SCHEMA: &str = "run";

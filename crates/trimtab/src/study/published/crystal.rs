@@ -4,15 +4,15 @@ use super::Modelled;
 use super::spec::{Configuration, Plan};
 use crate::drives::simulate::{self, Amount, Load};
 use crate::drives::{Drive, crew};
-use trimtab_linux::sys::interrupt::Interrupted;
 use anyhow::Context as _;
-use trimtab_sim::analysis::change_points::{ChangePoint, Options, change_points};
 use trimtab_drive::data::DataClass;
+use trimtab_drive::units::Bytes;
+use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_sim::analysis::change_points::{ChangePoint, Options, change_points};
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
 use trimtab_sim::run::metrics;
 use trimtab_sim::runner::End;
-use trimtab_drive::units::Bytes;
 
 /// The tests of the published profile that write.
 const WRITES: [&str; 4] = ["seq1m-q1.write", "rnd512k-q1.write", "rnd4k-q1.write", "rnd4k-q32.write"];

@@ -3,24 +3,24 @@
 use super::Modelled;
 use super::spec::{Configuration, Plan};
 use crate::drives::Drive;
-use trimtab_drive::model;
-use trimtab_linux::session::runner::Quiet;
-use trimtab_linux::sys::interrupt;
 use anyhow::{Context as _, bail};
 use std::sync::Arc;
-use trimtab_drive::data::DataClass;
 use trimtab_drive::Device as _;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::model;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_linux::session::runner::Quiet;
+use trimtab_linux::sys::interrupt;
 use trimtab_sim::policy::{PolicySpec, State};
 use trimtab_sim::run::Phase;
-use trimtab_study::study::job::Job;
-use trimtab_study::study::scale::TREE_DATA;
-use trimtab_study::study::used::Used;
 use trimtab_sim::target::Trimmable as _;
 use trimtab_sim::target::{Clock as _, FileTarget as _};
-use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::volume::{Age, Steered, Volume, WRITTEN_STEP};
 use trimtab_sim::workload::postmark::{Settings, phase as postmark};
 use trimtab_sim::workload::tree::{self, TreeList};
+use trimtab_study::study::job::Job;
+use trimtab_study::study::scale::TREE_DATA;
+use trimtab_study::study::used::Used;
 
 /// What was in use before looks like: programs and pictures.
 const USED: DataClass = DataClass::Compressible(30);

@@ -3,13 +3,13 @@
 use super::Modelled;
 use super::spec::Configuration;
 use crate::drives::Drive;
-use trimtab_drive::model;
-use trimtab_linux::sys::interrupt;
 use std::collections::VecDeque;
-use trimtab_sim::analysis::change_points::{Options, change_points};
 use trimtab_drive::data::DataClass;
-use trimtab_drive::{Command, Device, Extent};
+use trimtab_drive::model;
 use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::{Command, Device, Extent};
+use trimtab_linux::sys::interrupt;
+use trimtab_sim::analysis::change_points::{Options, change_points};
 
 /// The reviews write blocks of 1 MB in one stream; how many are under way at once is not published.
 const BLOCK: u64 = 1 << 20;

@@ -3,8 +3,8 @@
 use super::Comparison;
 use super::render;
 use super::score::Row;
-use trimtab_linux::output::lines::paragraph;
 use crate::report::layout::table;
+use trimtab_linux::output::lines::paragraph;
 use trimtab_study::document::{Narrow, Table};
 
 /// The comparison for a screen of `width` columns; unbroken without one.

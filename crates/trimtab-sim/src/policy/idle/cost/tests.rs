@@ -1,8 +1,8 @@
 //! Synthetic costs whose parameters are known, against least squares by normal equations.
 
 use super::*;
-use trimtab_drive::rng::Stream;
 use alloc::vec::Vec;
+use trimtab_drive::rng::Stream;
 
 const MIB: f64 = 1_048_576.0;
 

@@ -1,10 +1,10 @@
 use super::super::SETTING_MAX;
 use super::*;
-use trimtab_drive::units::Bytes;
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use proptest::prelude::*;
+use trimtab_drive::units::Bytes;
 
 /// What the original did, and what a simulation of it gave in exact arithmetic.
 const COUNTS: &str = include_str!("../../../../tests/data/postmark/counts.csv");

@@ -2,11 +2,11 @@
 
 use super::super::Point;
 use super::{Problem, SIZES, has, mapped, of, other_size, others, paged, same_kind, sizes, victims, with};
-use trimtab_drive::spec::VictimPolicy;
 use crate::learn::candidate::Candidate;
 use crate::learn::classes::{self, Prior};
-use trimtab_drive::rng::Stream;
 use alloc::vec::Vec;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::spec::VictimPolicy;
 
 /// A drive whose figures are off by more is looked for, in units of what they may be off by.
 const UNEXPLAINED: f64 = 0.05;

@@ -2,23 +2,23 @@
 
 use super::{Args, Watch};
 use crate::drives;
+use crate::target_spec::TargetSpec;
+use anyhow::Context as _;
+use std::path::Path;
 use trimtab_drive::model::{self, Model};
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::Observer;
 use trimtab_linux::host::cached::DirectWatch;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::{self, Guard, Workspace, consent};
-use crate::target_spec::TargetSpec;
 use trimtab_linux::target::block::{BlockFile, BlockOptions, device};
 use trimtab_linux::target::null::NullBlocks;
-use anyhow::Context as _;
-use std::path::Path;
 use trimtab_sim::run::{TargetKind, Warning};
 use trimtab_sim::runner::{Outcome, blocks};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::BlockTarget as _;
 use trimtab_sim::target::drive::DriveTarget;
-use trimtab_drive::units::Bytes;
-use trimtab_drive::usage::UsageError;
 use trimtab_sim::workload::BlockWorkload as _;
 use trimtab_sim::workload::crystal::{ASSUMED_RATE, Crystal, Settings};
 

@@ -1,23 +1,23 @@
 //! A series of rounds until an amount is written: what it has measured so far, kept in a file so that it can go on later.
 
 use super::RoundsArgs;
-use trimtab_linux::output::Context;
-use crate::store::recipe::starts_now;
 use crate::store;
+use crate::store::recipe::starts_now;
 use crate::store::shape::run::RunV1;
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
 use trimtab_sim::run::{Field, Phase, Run, Series, Severity, TargetKind, Warning};
 use trimtab_sim::runner::header::Header;
 use trimtab_sim::runner::passes::Passes;
 use trimtab_sim::runner::recorder::{Recorded, Recorder, merge_phases};
 use trimtab_sim::runner::{End, Outcome};
 use trimtab_sim::target::{TargetError, TargetResult};
-use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_drive::usage::UsageError;
 use trimtab_sim::workload::crystal::Position;
 use trimtab_sim::workload::crystal::figures::{self, Pass};
 

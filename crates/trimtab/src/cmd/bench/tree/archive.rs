@@ -1,7 +1,5 @@
 //! Reading an archive into memory, so that unpacking it measures the drive and not the decompressor.
 
-use trimtab_linux::host::processes::available_memory;
-use trimtab_linux::sys::beneath::named::{self, Streams};
 use anyhow::{Context as _, anyhow, bail};
 use std::cell::Cell;
 use std::io::{self, BufReader, Read, Write as _};
@@ -9,6 +7,8 @@ use std::path::Path;
 use std::rc::Rc;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
+use trimtab_linux::host::processes::available_memory;
+use trimtab_linux::sys::beneath::named::{self, Streams};
 use trimtab_sim::workload::tree::{TreeBuilder, TreeList};
 
 /// Blocks of contents that are compressed to find out what they are like.

@@ -2,21 +2,21 @@
 
 use super::super::ground::{Ground, Way, check_only_devices_are_destroyed};
 use super::{Args, Measured};
-use trimtab_linux::host::Observer;
 use crate::drives::below::Below;
+use crate::target_spec::TargetSpec;
+use anyhow::Context as _;
+use std::path::PathBuf;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::Observer;
 use trimtab_linux::host::cached::DirectWatch;
 use trimtab_linux::host::interference::OwnIo;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Counting, Progress};
 use trimtab_linux::sys::interrupt;
-use crate::target_spec::TargetSpec;
-use anyhow::Context as _;
-use std::path::PathBuf;
 use trimtab_study::learn::lab::Lab;
 use trimtab_study::learn::predict::{Area, Figure};
-use trimtab_drive::units::Bytes;
-use trimtab_drive::usage::UsageError;
 
 /// Bytes of the area.
 const AREA: u64 = 32 << 20;

@@ -2,23 +2,23 @@
 
 use super::super::ground::Way;
 use super::{Args, Watching};
-use trimtab_linux::host::Observer;
 use crate::drives::below::Below;
+use crate::drives::probed::{PIECE, ProbedDrive};
+use crate::target_spec::TargetSpec;
+use anyhow::Context as _;
+use trimtab_drive::Extent;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::Observer;
 use trimtab_linux::host::interference::OwnIo;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::{consent, space};
 use trimtab_linux::sys::interrupt;
-use crate::target_spec::TargetSpec;
-use crate::drives::probed::{PIECE, ProbedDrive};
-use anyhow::Context as _;
-use trimtab_drive::Extent;
+use trimtab_sim::target::{BlockTarget as _, Clock as _};
 use trimtab_study::learn::lab::Probed as _;
 use trimtab_study::learn::probes::whole::{SHARE_MIN, WRITES_EIGHTHS, Whole};
 use trimtab_study::learn::probes::{Findings, Plan};
 use trimtab_study::learn::{self, Budget};
-use trimtab_sim::target::{BlockTarget as _, Clock as _};
-use trimtab_drive::units::Bytes;
-use trimtab_drive::usage::UsageError;
 
 /// What one TRIM is asked for.
 const TRIM_BYTES: u64 = 1 << 30;

@@ -2,8 +2,8 @@
 
 use super::{Args, Trim};
 use crate::drives::Drive;
-use crate::store::recipe::starts_now;
 use crate::store::recipe;
+use crate::store::recipe::starts_now;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, Unit};

@@ -3,8 +3,8 @@
 use crate::report::layout::on_screen;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use trimtab_study::document::Table;
 use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_study::document::Table;
 
 /// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

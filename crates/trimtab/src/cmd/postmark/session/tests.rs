@@ -2,9 +2,9 @@
 
 use super::super::announce::{Announced, Announcer};
 use super::*;
+use std::path::PathBuf;
 use trimtab_linux::session::runner::together;
 use trimtab_linux::target::null::NullFiles;
-use std::path::PathBuf;
 use trimtab_sim::runner::End;
 use trimtab_sim::workload::postmark::Postmark;
 

@@ -3,16 +3,16 @@
 use super::super::whole::OfWhole;
 use super::Round;
 use crate::drives::twins;
-use trimtab_linux::output::Context;
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
 use trimtab_study::learn::Observation;
 use trimtab_study::learn::probes::{self, Findings, SHORTEST_NS};
-use trimtab_drive::usage::UsageError;
 
 /// More than any rounds take.
 const BYTES_MAX: u64 = 16 << 20;
