@@ -11,6 +11,8 @@ use std::process::Command;
 
 /// Code of the finding about a filesystem that a table names and fstrim skips.
 const SKIPPED: &str = "fstrim.skipped";
+/// Code of the finding about a filesystem that fstrim skips because of its device alone.
+pub const NO_DISCARDS: &str = "fstrim.no-discards";
 /// Where a recorded tree keeps the output of `fstrim --version`.
 const RECORDED_VERSION: &str = "/fstrim-version";
 /// Where fstrim is looked for: never along a PATH that another user may have set.
@@ -390,7 +392,8 @@ impl<'a> Machine<'a> {
             return skipped(format!("{target} is no mount point of its own"));
         }
         let device = if visit.entry.is_tagged() { &mount.source } else { &visit.entry.source };
-        (!self.discards(device)).then(|| Reason { code: SKIPPED, text: format!("{} takes no discards, or is read-only", shown(device)) })
+        (!self.discards(device))
+            .then(|| Reason { code: NO_DISCARDS, text: format!("{} takes no discards, or is read-only", shown(device)) })
     }
 
     /// The mount at a line's target.

@@ -3,6 +3,7 @@
 use super::answer::{Answer, Reason};
 use super::filesystem::{self, Online};
 use super::fstab::{self, Entry};
+use super::fstrim;
 use super::systemd::{self, Unit, UnitState};
 use super::timer::Timer;
 use super::{Action, Doctor, Finding, Remedy, Severity, Verdict, VerdictKind, shown};
@@ -131,11 +132,13 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
         by.push(format!("cron: {script}"));
     }
     let timer = timer_trims(doctor, mount);
+    let in_vain = verdict.kind == VerdictKind::Blocked && verdict.reaches.is_empty();
     if configured.timer.state == UnitState::Enabled {
+        let scheduled = format!("fstrim.timer ({})", configured.timer.calendar.as_deref().unwrap_or("see systemctl cat fstrim.timer"));
         match &timer {
-            Answer::Yes => {
-                by.push(format!("fstrim.timer ({})", configured.timer.calendar.as_deref().unwrap_or("see systemctl cat fstrim.timer")));
-            }
+            // Once a layer that blocks is mended, the timer trims.
+            Answer::No(reason) if reason.code == fstrim::NO_DISCARDS && in_vain => by.push(scheduled),
+            Answer::Yes => by.push(scheduled),
             Answer::No(reason) if reason.code == NO_FITRIM => {}
             Answer::No(reason) => {
                 let finding = left_out(reason, mount);
@@ -158,7 +161,7 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
         let text = "fstrim.service runs with --quiet-unsupported and does not report that this filesystem cannot be trimmed";
         findings.push(Finding::new("fstrim.quiet", Severity::Note, text));
     }
-    if verdict.kind == VerdictKind::Blocked && verdict.reaches.is_empty() {
+    if in_vain {
         by.iter_mut().for_each(|mechanism| mechanism.push_str(", in vain"));
     }
     (by, findings)

@@ -30,10 +30,8 @@ const SAME_WISH_NS: u64 = 500_000_000;
 
 /// A build for development computes more slowly.
 const SLOWNESS: u64 = if cfg!(debug_assertions) { 4 } else { 1 };
-/// Time to end in after a signal, with nothing to undo ...
+/// Time to end in after a signal, with nothing to undo.
 const PATIENCE_NS: u64 = SLOWNESS * 800_000_000;
-/// ... and with something, which the next start finds and offers to undo if it stays.
-const PATIENCE_UNFINISHED_NS: u64 = 3 * PATIENCE_NS;
 /// Between two looks at whether that is over.
 const LOOK_EVERY_US: libc::suseconds_t = 100_000;
 
@@ -108,18 +106,13 @@ fn look_again() {
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
 }
 
-/// Ends the process if it has had its time since the first signal. The handler of SIGALRM.
+/// Ends the process if it has had its time since the first signal and has nothing to undo. The handler of SIGALRM.
 fn end_if_late() {
     let since = now_ns().saturating_sub(FIRST.load(Ordering::Relaxed));
-    let unfinished = UNFINISHED.load(Ordering::Relaxed) > 0;
-    if since < if unfinished { PATIENCE_UNFINISHED_NS } else { PATIENCE_NS } {
+    if since < PATIENCE_NS || UNFINISHED.load(Ordering::Relaxed) > 0 {
         return;
     }
-    let text: &[u8] = if unfinished {
-        b"\ntrimtab: interrupted; what was begun is not undone yet: the next start of the same command offers to do it\n"
-    } else {
-        b"\ntrimtab: interrupted\n"
-    };
+    let text = b"\ntrimtab: interrupted\n";
     // SAFETY: a plain system call with a valid buffer.
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
     signal_hook::low_level::exit(128 + SIGINT);

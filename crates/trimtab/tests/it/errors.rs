@@ -355,7 +355,7 @@ fn what_a_drive_cannot_do_is_said_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("slow.toml");
     let show = |engine: u64| {
-        let drive = "name = \"slow\"\ndescription = \"t\"\ncapacity_bytes = 1073741824\n[flash.compression]\nstored_permille_min = 140\n";
+        let drive = "name = \"slow\"\ndescription = \"t\"\ncapacity_bytes = 1073741824\n[flash.compression]\nstored_permille_min = 140\ngranularity_bytes = 4096\n";
         std::fs::write(&file, format!("{drive}engine_bytes_per_s = {engine}\n")).unwrap();
         trimtab().args(["drive", "show"]).arg(&file).assert()
     };

@@ -50,7 +50,9 @@ fn as_always(screen: &str, report: &Path) -> String {
         }
         let line = line.replace(report.to_str().unwrap(), "/REPORT.html");
         match line.split_once("study:") {
-            Some((before, id)) if id.as_bytes().get(8) == Some(&b' ') => format!("{before}study:01234567{}", &id[8..]),
+            Some((before, id)) if id.len() >= 8 && id.bytes().take(8).all(|b| b.is_ascii_hexdigit()) => {
+                format!("{before}study:01234567{}", &id[8..])
+            }
             _ => line,
         }
     };

@@ -182,7 +182,9 @@ fn simulations_and_studies() {
     for run in [ids[0], ids[5]] {
         check_all(&["results", "show", run], store);
     }
-    check_all(&["results", "compare", ids[0], ids[1]], store);
+    let workload = |id: &str| listed["runs"].as_array().unwrap().iter().find(|run| run["id"] == id).unwrap()["workload"].clone();
+    let other = ids[1..].iter().find(|id| workload(id) == workload(ids[1]) && **id != ids[1]).unwrap();
+    check_all(&["results", "compare", ids[1], other], store);
     for columns in WIDTHS {
         // What was kept before is taken, so that this is about what is shown.
         let study =

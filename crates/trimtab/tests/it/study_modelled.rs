@@ -154,7 +154,9 @@ fn without_a_target_three_drives_stand_beside_each_other() {
     let text = |assert: assert_cmd::assert::Assert| String::from_utf8(assert.success().get_output().stdout.clone()).unwrap();
     let id = &json["id"].as_str().unwrap()[..8];
     assert!(shown.contains(&format!("trimtab results show study:{id}")), "{shown}");
-    let lines = |screen: &str| screen.lines().skip(1).filter(|line| !line.starts_with("Report")).map(str::to_owned).collect::<Vec<_>>();
+    let lines = |screen: &str| {
+        screen.lines().skip(1).filter(|line| !line.is_empty() && !line.starts_with("Report")).map(str::to_owned).collect::<Vec<_>>()
+    };
     for name in ["study:last", "last", &format!("study:{id}")] {
         assert_eq!(lines(&text(results(&["show", name]))), lines(&shown), "{name}");
     }

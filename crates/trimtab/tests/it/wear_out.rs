@@ -58,7 +58,7 @@ fn bench_of_worn_out_modelled_drive_is_a_result() {
     let scratch = tempfile::tempdir().unwrap();
     let store = scratch.path().join("store.db").display().to_string();
     let target = format!("drive:{}", spec(scratch.path(), false));
-    let rounds = ["bench", "crystal", "--size", "8MiB", "--loop-until-written", "10GB", "--json", "--store", &store, &target];
+    let rounds = ["bench", "crystal", "--size", "16MiB", "--loop-until-written", "10GB", "--json", "--store", &store, &target];
     let assert = trimtab().args(rounds).assert().success();
     check(&serde_json::from_slice(&assert.get_output().stdout).unwrap());
 }
