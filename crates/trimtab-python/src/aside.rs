@@ -1,6 +1,8 @@
 //! Work beside the interpreter: other Python threads run meanwhile, and Ctrl-C ends it.
 
 use pyo3::prelude::*;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -58,10 +60,25 @@ pub fn run<R: Send>(py: Python<'_>, progress: Option<&Py<PyAny>>, work: impl FnO
             signs.stop.store(raised.is_err(), Ordering::Relaxed);
             let result = worker.join();
             raised?;
-            result.map_err(|panic| {
-                let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
-                crate::error(format!("the model stopped: {}", words.unwrap_or_else(|| "it did not say why".to_owned())))
-            })
+            let result = result.map_err(stopped)?;
+            let done = signs.done.load(Ordering::Relaxed);
+            if let Some(progress) = progress.filter(|_| done != told) {
+                Python::attach(|py| progress.call1(py, (done,)))?;
+            }
+            Ok(result)
         })
     })
+}
+
+/// Runs `work`, which takes milliseconds at most, here: a thread would take longer than the work. Other Python threads run meanwhile.
+///
+/// # Errors
+/// A panic of the model.
+pub fn run_here<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> PyResult<R> {
+    py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(stopped)
+}
+
+fn stopped(panic: Box<dyn Any + Send>) -> PyErr {
+    let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
+    crate::error(format!("the model stopped: {}", words.unwrap_or_else(|| "it did not say why".to_owned())))
 }

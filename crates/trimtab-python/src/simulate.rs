@@ -59,7 +59,7 @@ pub fn simulate(
         cell.few = drive.few.clone();
     }
     match aside::run(py, None, |mut signs| cell.run(&mut signs))? {
-        Ok((run, End::Complete)) => Ok(Run { id: cell.id(), outcome: table::outcome(&cell, &run, &Keep::default()), run }),
+        Ok((run, End::Complete)) => Ok(Run::new(cell.id(), &run, &table::outcome(&cell, &run, &Keep::default()))),
         Ok((_, End::Failed(failed))) => Err(error(failed.to_string())),
         Ok((_, End::Interrupted)) => Err(error("it was stopped")),
         Err(reason) => Err(error(reason)),

@@ -19,6 +19,9 @@ use trimtab_sim::trace::Kind;
 
 /// Commands between two looks at whether to stop.
 const LOOK_EVERY: usize = 1 << 16;
+/// Most commands of a batch that is served without a thread of its own, and the most bytes that they are about.
+const SHORT_COMMANDS: usize = 4096;
+const SHORT_BYTES: u64 = 64 << 20;
 /// No host keeps more in flight.
 const DEPTH_MAX: usize = 65_536;
 
@@ -49,6 +52,12 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
+    /// Whether a drive serves it within milliseconds.
+    fn is_short(&self) -> bool {
+        let bytes = || self.lengths.iter().fold(0_u64, |sum, length| sum.saturating_add(*length));
+        self.kinds.len() <= SHORT_COMMANDS && bytes() <= SHORT_BYTES
+    }
+
     fn command(&self, n: usize) -> Result<Command<'static>, String> {
         let extent = Extent { offset: self.offsets[n], len: self.lengths[n] };
         match KINDS.get(usize::from(self.kinds[n])) {
@@ -150,7 +159,11 @@ impl Ssd {
             (Some(_), Some(_)) => return Err(error("commands have times or a depth, not both")),
         };
         let batch = Batch { kinds, offsets, lengths, class: data.parse().map_err(error)? };
-        let served = aside::run(py, None, |signs| self.host().serve(&batch, &times, signs))?;
+        let at_once = || self.0.try_lock().ok().map(|mut host| host.serve(&batch, &times, &aside::Signs::default()));
+        let served = match batch.is_short().then(|| aside::run_here(py, at_once)).transpose()?.flatten() {
+            Some(served) => served,
+            None => aside::run(py, None, |signs| self.host().serve(&batch, &times, signs))?,
+        };
         let (started, done) = served.map_err(error)?;
         Ok((started.to_pyarray(py), done.to_pyarray(py)))
     }

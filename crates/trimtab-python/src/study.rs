@@ -18,8 +18,7 @@ use trimtab_study::study::modelled::{self, Setup};
 use trimtab_study::study::sensitivity::{Breadth, Row, Sensitivity, Trials};
 use trimtab_study::study::used::Used;
 use trimtab_study::study::{Problem, Study as Made, Untried, policy};
-use trimtab_study::sweep::detail::Detail;
-use trimtab_study::sweep::table::{Outcome, figures, warnings};
+use trimtab_study::sweep::table::Outcome;
 use trimtab_study::sweep::{MODEL, short_hash};
 
 /// Filesystems that a modelled drive can carry.
@@ -113,11 +112,7 @@ impl Study {
 }
 
 fn shown(runs: &[run::Run]) -> Vec<Run> {
-    let shown = |run: &run::Run| Run {
-        id: short_hash(format!("{MODEL} {run:?}")),
-        outcome: Outcome::Finished { figures: figures(run), warnings: warnings(run), detail: Detail::default() },
-        run: run.clone(),
-    };
+    let shown = |run: &run::Run| Run::new(short_hash(format!("{MODEL} {run:?}")), run, &Outcome::of(run));
     runs.iter().map(shown).collect()
 }
 

@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIt
 use arrow_schema::{DataType, Field, Schema};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyCapsule, PyDict, PyList};
 use std::collections::HashMap;
 use std::sync::Arc;
 use trimtab_study::sweep::table::{Cells, Column};
@@ -24,8 +24,18 @@ pub struct Table {
 fn array(values: &Cells) -> (DataType, bool, ArrayRef) {
     match values {
         Cells::Integers(values) => (DataType::Int64, false, Arc::new(Int64Array::from(values.clone()))),
+        Cells::Counters(values) => (DataType::Int64, true, Arc::new(Int64Array::from(values.clone()))),
         Cells::Numbers(values) => (DataType::Float64, true, Arc::new(Float64Array::from(values.clone()))),
         Cells::Texts(values) => (DataType::Utf8, true, Arc::new(StringArray::from(values.clone()))),
+    }
+}
+
+fn list<'py>(py: Python<'py>, column: &Column) -> PyResult<Bound<'py, PyAny>> {
+    match &column.values {
+        Cells::Integers(values) => values.into_pyobject(py),
+        Cells::Counters(values) => values.into_pyobject(py),
+        Cells::Numbers(values) => values.into_pyobject(py),
+        Cells::Texts(values) => values.into_pyobject(py),
     }
 }
 
@@ -68,12 +78,30 @@ impl Table {
     /// A column as a list; None where there is nothing.
     fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let column = self.columns.iter().find(|column| column.name == name);
-        let column = column.ok_or_else(|| PyKeyError::new_err(format!("there is no column '{name}'")))?;
-        match &column.values {
-            Cells::Integers(values) => values.into_pyobject(py),
-            Cells::Numbers(values) => values.into_pyobject(py),
-            Cells::Texts(values) => values.into_pyobject(py),
-        }
+        list(py, column.ok_or_else(|| PyKeyError::new_err(format!("there is no column '{name}'")))?)
+    }
+
+    /// `table["waf_ratio"]` is `table.column("waf_ratio")`.
+    fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.column(py, name)
+    }
+
+    /// All columns as lists, by their names.
+    fn to_pydict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        self.columns.iter().try_for_each(|column| all.set_item(&column.name, list(py, column)?))?;
+        Ok(all)
+    }
+
+    /// Rows as dictionaries, one after another: what `pandas.DataFrame(table)` takes.
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let lists = self.columns.iter().map(|column| list(py, column)).collect::<PyResult<Vec<_>>>()?;
+        let rows = (0..self.__len__()).map(|at| {
+            let row = PyDict::new(py);
+            self.columns.iter().zip(&lists).try_for_each(|(column, list)| row.set_item(&column.name, list.get_item(at)?))?;
+            Ok(row)
+        });
+        PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)?.call_method0("__iter__")
     }
 
     /// Every point of every series, where the plan keeps series: `cell`, `series`, `time_ns` or `written_bytes`, `value`, `unit`.

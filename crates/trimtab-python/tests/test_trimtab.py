@@ -1,6 +1,7 @@
 """The module against itself, against the command line, and against programs that share no code with it."""
 
 import contextlib
+import copy
 import io
 import json
 import os
@@ -173,6 +174,13 @@ class Simulations(unittest.TestCase):
         plan = pickle.loads(pickle.dumps(trimtab.Plan(PLAN)))
         self.assertEqual((plan.text, plan.cells), (PLAN, trimtab.Plan(PLAN).cells))
         trace = trimtab.Trace([0, 5], [1, 2], [0, 4096], [4096, 4096])
+        run = trimtab.simulate(small(), {"name": "random", "drive_writes": 0.1}, "batched:every=1h")
+        for again in (pickle.loads(pickle.dumps(run)), copy.copy(run), copy.deepcopy(run)):
+            self.assertEqual(again, run)
+            self.assertEqual(hash(again), hash(run))
+            self.assertEqual((again.figures, again.policy, again.settings), (run.figures, run.policy, run.settings))
+            self.assertEqual(again.series("waf")[3].tolist(), run.series("waf")[3].tolist())
+        self.assertNotEqual(run, trimtab.simulate(small(), {"name": "random", "drive_writes": 0.1}, "none"))
         of = lambda trace: trimtab.simulate(small(), trace=trace).id
         self.assertEqual(of(pickle.loads(pickle.dumps(trace))), of(trace))
 
@@ -201,6 +209,25 @@ class Simulations(unittest.TestCase):
         self.assertEqual((run.figures, run.id), (again.figures, again.id))
         with self.assertRaises(trimtab.Error):
             trimtab.Trace(at[::-1].copy(), np.ones(n, np.uint8), offset, offset)
+
+    def test_a_short_batch_is_served_like_a_part_of_a_long_one(self):
+        n = 10_000
+        kind, offset, length = np.ones(n, np.uint8), np.arange(n, dtype=np.uint64) * np.uint64(4096), np.full(n, 4096, np.uint64)
+        at = np.arange(n, dtype=np.uint64) * np.uint64(20_000)
+        whole = trimtab.Ssd(small()).submit(kind, offset, length, at_ns=at)[1]
+        ssd = trimtab.Ssd(small())
+        before = threading.active_count()
+        parts = [ssd.submit(kind[k : k + 1], offset[k : k + 1], length[k : k + 1], at_ns=at[k : k + 1])[1] for k in range(n)]
+        self.assertEqual(np.concatenate(parts).tolist(), whole.tolist())
+        self.assertEqual(threading.active_count(), before)
+
+    def test_short_batches_start_no_thread(self):
+        script = "import trimtab\nssd = trimtab.Ssd(trimtab.Drive('intel-x25-m-160gb'))\nfor _ in range(50): ssd.submit([1], [0], [4096])\n"
+        if not shutil.which("strace"):
+            skip(self, "strace is not installed")
+        told = subprocess.run(["strace", "-f", "-c", "-e", "trace=clone3,clone", sys.executable, "-c", script], check=True, capture_output=True, text=True).stderr
+        calls = sum(int(line.split()[3]) for line in told.splitlines() if line.endswith(("clone", "clone3")))
+        self.assertLess(calls, 50, told)
 
     def test_other_threads_run_meanwhile(self):
         ticks, over = [], threading.Event()
@@ -401,6 +428,36 @@ class Sweeps(unittest.TestCase):
             self.assertEqual(table.column(name).to_pylist(), self.table.column(name), name)
         self.assertEqual(table.schema.metadata[b"trimtab.model"].decode(), trimtab.MODEL)
 
+    def test_a_table_is_columns_by_name_and_rows_in_order(self):
+        table = self.table
+        self.assertEqual(table["waf_ratio"], table.column("waf_ratio"))
+        self.assertEqual(table.to_pydict(), {name: table.column(name) for name in table.column_names})
+        rows = list(table)
+        self.assertEqual(len(rows), len(table))
+        self.assertEqual([row["cell"] for row in rows], table["cell"])
+        with self.assertRaises(KeyError):
+            table["nothing"]
+
+    def test_pandas_and_polars_take_it(self):
+        import pandas
+        import polars
+
+        for frame in (pandas.DataFrame(self.table), polars.DataFrame(self.table)):
+            self.assertEqual(list(frame.columns), self.table.column_names)
+            self.assertEqual(frame["waf_ratio"].to_list(), self.table["waf_ratio"])
+            self.assertEqual(frame["axis_workload_read_percent"].to_list(), self.table["axis_workload_read_percent"])
+
+    def test_counters_are_whole_numbers(self):
+        import pyarrow
+
+        counters = [name for name in self.table.column_names if name.startswith("counter_")]
+        self.assertGreater(len(counters), 5)
+        for name in counters:
+            self.assertTrue(all(type(value) is int for value in self.table[name]), name)
+            self.assertEqual(pyarrow.table(self.table).schema.field(name).type, pyarrow.int64(), name)
+        figures = trimtab.simulate(small(), {"name": "random", "drive_writes": 0.1}).figures
+        self.assertIs(type(figures["counter_host_written_bytes"]), int)
+
     def test_series_and_histograms_are_tables_of_their_own(self):
         self.assertIsNone(self.table.series)
         self.assertIsNone(self.table.histograms)
@@ -419,7 +476,8 @@ class Sweeps(unittest.TestCase):
     def test_progress_is_told_and_can_end_it(self):
         seen = []
         trimtab.sweep(self.plan, threads=1, progress=seen.append)
-        self.assertTrue(all(0 < n <= 8 for n in seen))
+        self.assertEqual(seen, sorted(set(seen)))
+        self.assertEqual(seen[-1], 8)
 
         def enough(_):
             raise KeyboardInterrupt
@@ -472,6 +530,32 @@ def travelling() -> tuple[trimtab.Plan, trimtab.Table]:
         pathlib.Path(directory, "plan.toml").write_text(text)
         plan = trimtab.load_plan(f"{directory}/plan.toml")
         return trimtab.Plan(plan.text, files=plan.files), trimtab.sweep(plan)
+
+
+class Packages(unittest.TestCase):
+    def test_the_source_distribution_has_all_that_it_compiles(self):
+        with tempfile.TemporaryDirectory() as directory:
+            maturin = [str(pathlib.Path(sys.executable).with_name("maturin")), "sdist", "-m", str(ROOT / "crates/trimtab-python/Cargo.toml"), "-o", directory]
+            subprocess.run(maturin, check=True, capture_output=True)
+            [archive] = pathlib.Path(directory).glob("*.tar.gz")
+            shutil.unpack_archive(archive, directory, filter="data")
+            top = pathlib.Path(directory, archive.name.removesuffix(".tar.gz"))
+            included = 0
+            for source in top.glob("crates/*/src/**/*.rs"):
+                for path in re.findall(r'include_(?:str|bytes)!\("([^"]+)"\)', source.read_text()):
+                    file = (source.parent / path).resolve()
+                    self.assertTrue(file.is_file() and file.is_relative_to(top.resolve()), f"{source.name}: {path}")
+                    included += 1
+            self.assertGreater(included, 50, "the drives")
+            told = (top / "PKG-INFO").read_text()
+        for field in ["License-Expression: ", "License-File: LICENSE-MIT", "License-File: LICENSE-APACHE", "Description-Content-Type: text/markdown", "# Trimtab for Python"]:
+            self.assertIn(field, told)
+
+    def test_stubs_say_what_the_module_has(self):
+        # It leaves a cache where it runs.
+        with tempfile.TemporaryDirectory() as directory:
+            told = subprocess.run([sys.executable, "-m", "mypy.stubtest", "trimtab"], capture_output=True, text=True, cwd=directory)
+        self.assertEqual(told.returncode, 0, told.stdout + told.stderr)
 
 
 class Engines(unittest.TestCase):

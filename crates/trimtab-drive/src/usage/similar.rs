@@ -7,9 +7,13 @@ use alloc::vec::Vec;
 /// Most names that are suggested.
 const SUGGESTED_MAX: usize = 3;
 /// Least share of the words asked for, by weight, that a suggested name has.
-const SHARE_MIN: f64 = 0.3;
+const SHARE_MIN: f64 = 0.2;
 /// A word that is spelled slightly differently counts this much.
 const SLIP: f64 = 0.7;
+/// Units of capacities, which belong to the number before them.
+const UNITS: [&str; 5] = ["mb", "gb", "tb", "gib", "tib"];
+/// A capacity counts this much: it is not what tells models apart.
+const CAPACITY: f64 = 0.5;
 /// Shortest word that may hold a slip: `sn770` and `sn850` are two models.
 const SLIP_LENGTH_MIN: usize = 4;
 
@@ -21,7 +25,8 @@ pub fn similar<'a>(asked: &str, known: &[&'a str]) -> Vec<&'a str> {
     let all: Vec<Vec<String>> = known.iter().map(|name| words(name)).collect();
     let weight = |word: &String| {
         let holders = all.iter().filter(|words| words.contains(word)).count();
-        libm::log((all.len() + 1) as f64 / (holders + 1) as f64)
+        let capacity = word.starts_with(char::is_numeric) && word.ends_with(char::is_alphabetic);
+        libm::log((all.len() + 1) as f64 / (holders + 1) as f64) * if capacity { CAPACITY } else { 1.0 }
     };
     let weights: Vec<f64> = wanted.iter().map(weight).collect();
     let total: f64 = weights.iter().sum();
@@ -40,7 +45,7 @@ pub fn similar<'a>(asked: &str, known: &[&'a str]) -> Vec<&'a str> {
     found.into_iter().take(SUGGESTED_MAX).map(|at| known[at]).collect()
 }
 
-/// Words and numbers of a name: `sn850x-1tb` has `sn`, `850`, `x`, `1`, `tb`.
+/// Words, numbers and capacities of a name: `sn850x-1tb` has `sn`, `850`, `x`, `1tb`.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut before = None;
@@ -52,6 +57,12 @@ fn words(name: &str) -> Vec<String> {
             _ => {}
         }
         before = kind;
+    }
+    for at in (1..words.len()).rev() {
+        if UNITS.contains(&words[at].as_str()) && words[at - 1].ends_with(char::is_numeric) {
+            let unit = words.remove(at);
+            words[at - 1].push_str(&unit);
+        }
     }
     words
 }
@@ -111,7 +122,7 @@ mod tests {
         assert_eq!(similar("samsung-970", &DRIVES), ["samsung-ssd-970-evo-500gb", "samsung-ssd-970-pro-512gb"]);
         assert_eq!(similar("ocz-vertex-le", &DRIVES), ["ocz-vertex-le-100gb", "ocz-vertex-le-200gb", "ocz-vertex-2-le-100gb"]);
         assert_eq!(similar("samsung", &DRIVES).len(), SUGGESTED_MAX);
-        assert_eq!(similar("crucial-mx500", &DRIVES), ["crucial-m4-128gb", "crucial-m4-512gb"]);
+        assert_eq!(similar("crucial-mx500", &DRIVES), ["crucial-m4-512gb", "crucial-m4-128gb"]);
     }
 
     #[test]

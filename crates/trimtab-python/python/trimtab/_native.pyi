@@ -1,14 +1,32 @@
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any, Union
+from typing import Any, Union, final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Self
 
 _Value = Union[bool, int, float, str, Mapping[str, "_Value"]]
 _Section = Union[str, Mapping[str, _Value], None]
 # A column of whole numbers, of any width; what has the right one (np.uint64, kinds np.uint8) is not copied.
 _Whole = Union[NDArray[np.integer[Any]], Sequence[int]]
+
+__all__ = [
+    "Drive",
+    "Error",
+    "MODEL",
+    "Plan",
+    "Run",
+    "Ssd",
+    "Study",
+    "Table",
+    "Trace",
+    "__version__",
+    "drives",
+    "learn",
+    "simulate",
+    "study",
+]
 
 MODEL: str
 """The version of the model, and a hash of what it is made of."""
@@ -27,7 +45,7 @@ def learn(
     write_limit_bytes: int | None = None,
     threads: int | None = None,
     progress: Callable[[int], Any] | None = None,
-    seed: int = 1,
+    seed: int = ...,
 ) -> Drive:
     """Learns a twin of a modelled drive, as ``trimtab drive learn drive:NAME``: probes it in virtual time, and finds drives that explain what they show.
 
@@ -41,7 +59,7 @@ def simulate(
     *,
     volume: _Section = None,
     trace: Trace | None = None,
-    seed: int = 1,
+    seed: int = ...,
 ) -> Run:
     """Runs a workload on a modelled drive under a trim policy.
 
@@ -59,7 +77,7 @@ def study(
     questions: Sequence[str] | None = None,
     threads: int | None = None,
     progress: Callable[[int], Any] | None = None,
-    seed: int = 1,
+    seed: int = ...,
 ) -> Study:
     """Studies a modelled drive as ``trimtab study`` does: what each policy costs when files are deleted, and what it gains over months.
 
@@ -67,6 +85,7 @@ def study(
     with how many runs are done.
     """
 
+@final
 class Study:
     """What each trim policy does to a drive, and which to use."""
 
@@ -100,10 +119,11 @@ class Study:
     def tuning(self) -> list[Run]:
         """Data and tuning: one thing changed at a time."""
 
+@final
 class Drive:
     """A drive specification."""
 
-    def __init__(self, reference: str | PathLike[str]) -> None:
+    def __new__(cls, reference: str | PathLike[str]) -> Self:
         """A shipped drive by its name, or a specification file: anything with a ``/`` or that ends in ``.toml``."""
     @staticmethod
     def parse(text: str) -> Drive:
@@ -126,6 +146,7 @@ class Drive:
     @property
     def capacity_bytes(self) -> int: ...
 
+@final
 class Run:
     """What a simulation found."""
 
@@ -149,10 +170,11 @@ class Run:
     @property
     def seed(self) -> int: ...
 
+@final
 class Trace:
     """Requests of a host."""
 
-    def __init__(self, time_ns: _Whole, kind: _Whole, offset: _Whole, length: _Whole) -> None:
+    def __new__(cls, time_ns: _Whole, kind: _Whole, offset: _Whole, length: _Whole) -> Self:
         """When (nanoseconds, not falling), what (0 read, 1 write, 2 trim, 3 flush), where and how long (bytes): arrays of whole numbers, or lists."""
     @staticmethod
     def load(path: str | PathLike[str], *, format: str | None = None, volume: int | str | None = None, events: str | None = None) -> Trace:
@@ -161,10 +183,11 @@ class Trace:
         A volume is a number, or device numbers such as ``"8,16"``; events are ``"Q"``, ``"D"`` or ``"C"`` of blkparse."""
     def __len__(self) -> int: ...
 
+@final
 class Ssd:
     """A drive that is driven command by command."""
 
-    def __init__(self, drive: Drive, seed: int = 1) -> None: ...
+    def __new__(cls, drive: Drive, seed: int = ...) -> Self: ...
     def submit(
         self,
         kind: _Whole,
@@ -189,10 +212,11 @@ class Ssd:
     def copy(self) -> Ssd:
         """A drive in the same state, which goes its own way from here on."""
 
+@final
 class Plan:
     """A plan of many cells."""
 
-    def __init__(self, text: str, directory: str | PathLike[str] = ..., files: Mapping[str, bytes] | None = None) -> None:
+    def __new__(cls, text: str, directory: str | PathLike[str] = ..., files: Mapping[str, bytes] | None = None) -> Self:
         """Drives and traces that it names by path are below ``directory``, or are what ``files`` has for these paths."""
     @property
     def files(self) -> dict[str, bytes]:
@@ -207,19 +231,27 @@ class Plan:
     def directory(self) -> str: ...
     def memory_bytes(self, cell: int) -> int: ...
     def run(
-        self, cells: Sequence[int], *, threads: int = 1, memory_bytes: int | None = None, progress: Callable[[int], Any] | None = None
+        self, cells: Sequence[int], *, threads: int = ..., memory_bytes: int | None = None, progress: Callable[[int], Any] | None = None
     ) -> list[bytes]:
         """Runs these cells, and gives a row each, in a form that can be sent anywhere. No more of them at once than there is memory for."""
     def table(self, rows: Sequence[bytes]) -> Table:
         """The table of rows that ``run`` gave, here or elsewhere."""
 
+@final
 class Table:
-    """Columns with names that end with their units. ``pyarrow.table``, ``polars.DataFrame`` and DuckDB take it."""
+    """Columns with names that end with their units. ``pyarrow.table``, ``pandas.DataFrame``, ``polars.DataFrame`` and DuckDB take it."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     @property
     def column_names(self) -> list[str]: ...
-    def column(self, name: str) -> list[int] | list[float | None] | list[str | None]: ...
+    def column(self, name: str) -> list[int] | list[int | None] | list[float | None] | list[str | None]:
+        """A column as a list; ``None`` where there is nothing."""
+    def __getitem__(self, name: str, /) -> list[int] | list[int | None] | list[float | None] | list[str | None]:
+        """``table["waf_ratio"]`` is ``table.column("waf_ratio")``."""
+    def __iter__(self) -> Iterator[dict[str, int | float | str | None]]:
+        """Rows as dictionaries."""
+    def to_pydict(self) -> dict[str, list[int] | list[int | None] | list[float | None] | list[str | None]]:
+        """All columns as lists, by their names."""
     @property
     def series(self) -> Table | None:
         """Every point of every series, where the plan keeps series: ``cell``, ``series``, ``time_ns`` or ``written_bytes``, ``value``, ``unit``."""
