@@ -116,6 +116,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn quoted_word_survives_a_shell() {
+        assert_eq!(quoted("vg-home"), "vg-home");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("$(reboot)'; x"), r"'$(reboot)'\''; x'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
     fn edits_are_counted() {
         for (a, b, n) in
             [("idle", "idle", 0), ("", "idle", 4), ("idel", "idle", 1), ("dile", "idle", 1), ("ide", "idle", 1), ("idlex", "idle", 1)]

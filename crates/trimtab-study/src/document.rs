@@ -405,15 +405,6 @@ pub fn thinned(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_from_outside_stay_one_word_of_the_shell() {
-        assert_eq!(quoted("vg-home"), "vg-home");
-        assert_eq!(quoted("a b"), "'a b'");
-        assert_eq!(quoted("$(reboot)'; x"), r"'$(reboot)'\''; x'");
-        assert_eq!(quoted(""), "''");
-    }
-
     #[test]
     fn thinning_keeps_extremes_and_order() {
         let mut points: Vec<(f64, f64)> = (0..10_000).map(|i| (f64::from(i), 100.0)).collect();
