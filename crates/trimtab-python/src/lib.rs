@@ -1,5 +1,5 @@
 //! Trimtab's model as a Python module: drives, simulations, sweeps and a drive to be driven command by command. It only converts; what anything means is in
-//! `trimtab-core`. Everything that takes long lets other Python threads run, and ends at Ctrl-C.
+//! the crates `trimtab-drive`, `trimtab-sim` and `trimtab-study`. Everything that takes long lets other Python threads run, and ends at Ctrl-C.
 
 mod aside;
 mod crew;
