@@ -1,6 +1,6 @@
 //! What an SSD counts.
 
-use super::layout::Layout;
+use super::spec::layout::Layout;
 use crate::units::Bytes;
 
 /// Counts since the drive was new. Slots are of [`Layout::slot_bytes`]; a unit is [`Layout::unit_bytes`].

@@ -17,7 +17,6 @@ pub mod discards;
 pub mod hdd;
 pub mod histogram;
 pub mod interface;
-pub mod layout;
 pub mod ledger;
 pub mod model;
 mod op_kind;

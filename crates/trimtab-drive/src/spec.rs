@@ -7,6 +7,7 @@
 mod disk;
 pub mod file;
 mod flash;
+pub mod layout;
 pub mod text;
 pub mod twin;
 mod validate;

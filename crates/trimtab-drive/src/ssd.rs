@@ -27,8 +27,8 @@ pub use journal::WriteFate;
 pub use snapshot::SnapshotError;
 
 use super::counters::Counters;
-use super::layout::Layout;
 use super::prefetch::prefetch;
+use super::spec::layout::Layout;
 use super::spec::{DriveSpec, Flash, SpecError, TrimmedReads};
 use super::{CLOCK_END_NS, Command, Completion, Device, Extent, Refusal};
 use crate::histogram::Histogram;

@@ -297,8 +297,11 @@ mod tests {
         Header { drive: "x".into(), size: 1 << 30, unit: 512, model_time_ns: 99, tool_version: "0".into() }
     }
 
+    /// Whether it was detached cleanly, what is mapped, and the model.
+    type State = (bool, Vec<Range<u64>>, Vec<u8>);
+
     /// All of the state of `data`.
-    fn load(data: &Path) -> anyhow::Result<Option<(bool, Vec<Range<u64>>, Vec<u8>)>> {
+    fn load(data: &Path) -> anyhow::Result<Option<State>> {
         let Some(saved) = open(data)? else { return Ok(None) };
         assert_eq!(saved.header, header());
         let (clean, mut mapped) = (saved.clean, Vec::new());

@@ -403,7 +403,7 @@ fn units(system: &System, spec: &PolicySpec, plan: &Plan, diagnosis: Option<&Dia
         remarks.push(match visits {
             true => format!(
                 "fstrim.timer stays enabled and trims {path} as well: systemctl disable --now fstrim.timer stops it for all filesystems, \
-                 the option X-fstrim.notrim in {FSTAB} for this one"
+                 the option X-fstrim.notrim in {FSTAB}, on every line of this filesystem"
             ),
             false => format!("fstrim.timer stays enabled; it does not trim {path}"),
         });

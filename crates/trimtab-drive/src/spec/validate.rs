@@ -1,7 +1,7 @@
 //! What a specification must obey so that a model of it can run. Each refusal names the field, its value and what would be right.
 
 use super::{Disk, DriveSpec, Flash, Geometry, Interface, Medium, SlcSize, SpecError, Thermal, VictimPolicy};
-use crate::layout::Layout;
+use crate::spec::layout::Layout;
 use crate::units::Bytes;
 use alloc::format;
 use alloc::string::{String, ToString};

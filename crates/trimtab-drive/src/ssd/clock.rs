@@ -4,7 +4,7 @@
 //! specification says; nothing is simulated in between. `docs/method/ssd.md` states each rule.
 
 use super::lane::Lanes;
-use crate::layout::Layout;
+use crate::spec::layout::Layout;
 use crate::spec::{ChannelOrder, DriveSpec, Flash, GcPacing};
 use alloc::collections::VecDeque;
 use alloc::vec;

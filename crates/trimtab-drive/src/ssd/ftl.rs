@@ -10,7 +10,7 @@ use super::pool::Pool;
 use super::victims::{UNLISTED, Victims};
 use super::{Block, NEVER, TRIMMED};
 use crate::counters::Counters;
-use crate::layout::Layout;
+use crate::spec::layout::Layout;
 use crate::spec::{Flash, GarbageCollection, SlcCache};
 use alloc::collections::VecDeque;
 use alloc::vec;

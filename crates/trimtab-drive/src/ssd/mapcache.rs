@@ -1,8 +1,8 @@
 //! A mapping that does not fit in the controller's memory: pages of it are read from flash, and written back when changed.
 
 use super::Ssd;
-use crate::layout::Layout;
 use crate::spec::Flash;
+use crate::spec::layout::Layout;
 use alloc::vec;
 use alloc::vec::Vec;
 

@@ -1,7 +1,7 @@
 //! What a compressing drive keeps besides the map: how large each unit is stored, and which units each superblock holds.
 
-use crate::layout::Layout;
 use crate::spec::Compression;
+use crate::spec::layout::Layout;
 use alloc::vec;
 use alloc::vec::Vec;
 

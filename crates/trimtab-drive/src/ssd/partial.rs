@@ -3,8 +3,8 @@
 use super::{Ssd, TRIMMED};
 use crate::Extent;
 use crate::data::DataClass;
-use crate::layout::Layout;
 use crate::spec::Flash;
+use crate::spec::layout::Layout;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 

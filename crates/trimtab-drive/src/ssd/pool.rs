@@ -1,7 +1,7 @@
 //! Erased superblocks, erase counts and wear-out.
 
-use crate::layout::Layout;
 use crate::spec::Wear;
+use crate::spec::layout::Layout;
 use alloc::collections::BinaryHeap;
 use alloc::vec;
 use alloc::vec::Vec;

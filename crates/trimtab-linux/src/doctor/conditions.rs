@@ -53,7 +53,7 @@ fn test(root: &Root, kind: &str, value: &str) -> Option<bool> {
     match kind {
         "PathExists" => exists(root, value),
         "PathIsDirectory" => exists(root, value).and_then(|there| if there { root.is_directory(value) } else { Some(false) }),
-        "PathIsSymbolicLink" => exists_itself(root, value).and_then(|there| Some(there && root.link(value).is_some())),
+        "PathIsSymbolicLink" => exists_itself(root, value).map(|there| there && root.link(value).is_some()),
         "DirectoryNotEmpty" => exists(root, value).map(|there| there && !root.list(value).is_empty()),
         "FileNotEmpty" => exists(root, value).map(|there| there && root.read_bytes(Path::new(value), 1).is_ok_and(|b| !b.is_empty())),
         "Virtualization" => virtualization(root, value),

@@ -4,6 +4,7 @@ use super::crypt::{self, plain_crypt};
 use super::limits::Limits;
 use super::mapper::Target;
 use super::remedy::{is_plain, kept_options};
+use super::survey::is_boot_area;
 use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity, blank, drives};
 use crate::host::block::{self, Bus, Kind, Layer, Stack};
 use crate::host::mountinfo::Mount;
@@ -44,7 +45,12 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
     if stack.written_as_zeroes().contains(&index) {
         zeroed(&limits, &mut report);
     }
-    if report.gate != Gate::NotNeeded && doctor.root.read_u64(layer.sys.join("ro")) == Some(1) {
+    if is_boot_area(&layer.name) {
+        report.gate = Gate::NotNeeded;
+        report.why = "a boot or replay-protected area of an eMMC device, which holds no files".to_owned();
+        report.findings.clear();
+    }
+    if report.gate != Gate::NotNeeded && layer.is_read_only(doctor.root) {
         read_only(doctor.root, layer, &mut report);
     }
     report
@@ -61,12 +67,14 @@ fn read_only(root: &Root, layer: &Layer, report: &mut LayerReport) {
     let node = quoted(&format!("/dev/{}", name.replace('!', "/")));
     let label = layer.label.as_deref().unwrap_or(&layer.name);
     let remedy = match &layer.kind {
-        Kind::Loop => format!("losetup --detach {node}, and attach the file without --read-only"),
+        Kind::Loop => format!("unmount it, detach {node} (losetup --detach), and attach the file without --read-only"),
         Kind::Lvm | Kind::Thin => format!("lvchange --permission rw {}", quoted(&lvm_name(label))),
         Kind::Crypt => format!("close {} and open it without --readonly", quoted(label)),
         Kind::Md(_) => format!("mdadm --readwrite {node}"),
         _ => {
-            format!("blockdev --setrw {node}; if it stays read-only: the write-protect switch of the device, or the host that presents it")
+            format!(
+                "if it is not read-only on purpose: blockdev --setrw {node}, the device's write-protect switch, or the host that presents it"
+            )
         }
     };
     // What else is in the way shows once this is not.

@@ -199,8 +199,8 @@ fn writable<'a>(doctor: &'a Doctor<'_>, mount: &'a Mount) -> &'a Mount {
 
 fn nothing_trims(configured: &Configured, timer: &Answer, mount: &Mount, verdict: &Verdict) -> Finding {
     let text = "nothing trims this filesystem";
-    if verdict.kind == VerdictKind::Blocked && verdict.reaches.is_empty() {
-        // Whatever is enabled now would be in vain.
+    // Whatever is enabled now would be in vain, or might do damage.
+    if verdict.kind == VerdictKind::Unknown || verdict.kind == VerdictKind::Blocked && verdict.reaches.is_empty() {
         return Finding::new("nothing-trims", Severity::Note, text);
     }
     let remedy: Remedy = match configured.timer.state {

@@ -48,7 +48,7 @@ fn class(name: &str) -> Class {
 }
 
 /// `mmcblk0boot0`, `mmcblk0boot1`, `mmcblk0rpmb`
-fn is_boot_area(name: &str) -> bool {
+pub(super) fn is_boot_area(name: &str) -> bool {
     let area = name.strip_prefix("mmcblk").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
     area.is_some_and(|area| area == "rpmb" || area.strip_prefix("boot").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit())))
 }

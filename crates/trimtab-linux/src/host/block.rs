@@ -149,6 +149,12 @@ impl Layer {
         if matches!(self.kind, Kind::File { .. }) { self.name.clone() } else { self.name.replace('!', "/") }
     }
 
+    /// Whether the kernel refuses writes to the device, and with them every discard.
+    #[must_use]
+    pub fn is_read_only(&self, root: &Root) -> bool {
+        root.read_u64(self.sys.join("ro")) == Some(1)
+    }
+
     /// The device node.
     #[must_use]
     pub fn node(&self) -> String {

@@ -1,7 +1,6 @@
 //! Whether a path answers. A filesystem whose server hangs keeps a process that looks at it in the kernel, where no signal reaches it. A child
 //! process looks instead: it holds no file, lock or terminal of this process, so leaving it behind holds up nothing.
 
-use super::interrupt;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::ffi::{CStr, CString};
 use std::io;
@@ -48,11 +47,11 @@ impl MountCheck {
         self.child.is_none()
     }
 
-    /// The same, within `patience`; false as soon as a signal asks this process to stop.
+    /// The same, within `patience`. A signal does not shorten it: a mount option may have to be restored on the way out.
     pub fn answers_within(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         while !self.has_answered() {
-            if Instant::now() >= until || interrupt::requested() {
+            if Instant::now() >= until {
                 return false;
             }
             std::thread::sleep(PAUSE);
@@ -123,10 +122,9 @@ impl std::error::Error for DoesNotAnswer {}
 /// An error if one of `paths` does not answer.
 ///
 /// # Errors
-/// That, or the interrupt that ended the wait.
+/// That.
 pub fn require_answers(paths: &[&Path]) -> anyhow::Result<()> {
     let silent = silent(paths);
-    interrupt::check()?;
     match silent.first() {
         Some(path) => Err(DoesNotAnswer((*path).to_owned()).into()),
         None => Ok(()),

@@ -124,11 +124,11 @@ pub fn steady_state(rounds: &[f64], bytes_written_per_round: &[Bytes], target_si
     }
     let windows = || (first_counting..=rounds.len() - ROUNDS).filter_map(|first| Window::at(rounds, first));
     let steady = || windows().filter(Window::is_steady);
-    match (steady().next(), steady().last()) {
+    match (steady().next(), steady().next_back()) {
         (Some(first), Some(window)) if holds(&rounds[rounds.len() - ROUNDS..], window.average) => {
             SteadyState::Reached { since: first.first, window }
         }
-        _ => SteadyState::NotSteady(windows().last()),
+        _ => SteadyState::NotSteady(windows().next_back()),
     }
 }
 

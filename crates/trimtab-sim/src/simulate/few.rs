@@ -5,8 +5,8 @@ use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::ToString as _;
 use alloc::vec;
-use trimtab_drive::layout::Layout;
 use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::spec::layout::Layout;
 use trimtab_drive::units::{Bytes, three_digits};
 
 /// Superblocks that are open or kept free may take this share of the spare space before that is said: write amplification is then about 2 % too high.

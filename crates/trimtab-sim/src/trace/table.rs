@@ -211,13 +211,13 @@ impl Table {
     fn request(&self, fields: &[&str]) -> Result<Option<Raw>, LineError> {
         let mut raw = Raw::new(0, Volume::default(), Kind::Flush, 0, 0);
         let mut served = true;
-        for (Column { name, content, .. }, field) in self.columns.iter().zip(fields.iter().copied()) {
-            let field = Some(field);
+        for (Column { name, content, .. }, text) in self.columns.iter().zip(fields.iter().copied()) {
+            let field = Some(text);
             match *content {
                 Content::Decimal(unit_ns) => raw.at_ns = decimal(field, name, unit_ns)?,
                 Content::Ticks(ns) => raw.at_ns = u128::from(number::<u64>(field, name)?) * u128::from(ns),
                 Content::Volume => raw.volume = Volume::Number(number(field, name)?),
-                Content::Kind(words) => match kind(field.unwrap_or_default(), name, words)? {
+                Content::Kind(words) => match kind(text, name, words)? {
                     Some(kind) => raw.kind = kind,
                     None => served = false,
                 },

@@ -202,6 +202,10 @@ fn one(args: &Args, policy: &How, path: &Path, trimmed: &mut Vec<(String, String
     if let Some((_, other)) = trimmed.iter().find(|(id, _)| id == fs.id()) {
         return Ok(One::Again(format!("on the same filesystem as {other}, trimmed once")));
     }
+    // The kernel refuses every discard of such a device, and a loop device counts them all the same.
+    if fs.stack().layers.iter().any(|layer| layer.is_read_only(fs.root())) {
+        return Err(delivery::obstructed(&fs, Obstacle::Device));
+    }
     let mut outcome = if args.dry_run { dry_run(args, policy, &mut fs)? } else { trim(args, policy, &mut fs, context)? };
     trimmed.push((fs.id().to_owned(), path.display().to_string()));
     outcome.named = other_name(path, &fs);

@@ -335,7 +335,7 @@ fn of_three_drives() {
         assert_eq!(screen.contains("~ not steady"), rows.iter().flat_map(|(_, cells)| cells).any(|cell| cell.ends_with('~')), "{screen}");
         let runs: usize =
             studies.iter().map(|study| ["runs", "ageing"].iter().map(|part| study[*part].as_array().unwrap().len()).sum::<usize>()).sum();
-        assert!(columns < 80 || screen.contains(&format!("({runs} runs; ")), "{runs} runs:\n{screen}");
+        assert!(columns < 80 || screen.contains(&format!("({runs} runs, kept)")), "{runs} runs:\n{screen}");
         let churn = &aged(&studies[0], "none", &header[1]).unwrap()["settings"];
         let number = |key: &str| churn[key].as_str().unwrap().parse::<f64>().unwrap();
         let days = between(&why, "full, ", " days").parse::<f64>().unwrap();

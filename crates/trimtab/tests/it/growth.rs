@@ -44,6 +44,7 @@ struct Cost {
     mib: f64,
 }
 
+#[expect(clippy::zombie_processes, reason = "wait4 waits, and counts what the process took")]
 fn measured(mut command: Command) -> (ExitStatus, String, Cost) {
     let scratch = tempfile::tempfile().unwrap();
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(scratch.try_clone().unwrap()).spawn().unwrap();

@@ -1,6 +1,7 @@
 //! FITRIM and the discard option on real filesystems.
 
-use crate::support::{LoopMount, skip};
+use crate::support::{LoopMount, skip, trimtab};
+use std::process::Command;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::session::discard_option::{Changed, Discard, mount_of};
@@ -75,4 +76,15 @@ fn the_option_is_put_back_after_a_panic() {
     });
     assert!(panicked.is_err());
     assert_eq!(mount_of(&mount.path()).unwrap().fs_options, before.fs_options);
+}
+
+/// A loop device counts the discards that it refuses.
+#[test]
+fn trim_of_a_read_only_device_is_blocked() {
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    mount.remount("ro");
+    assert!(Command::new("blockdev").args(["--setro", &mount.device()]).status().unwrap().success());
+    let refused = trimtab().arg("trim").arg(mount.path()).assert().code(3).stdout("");
+    let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
+    assert!(said.contains("read-only") && said.lines().count() == 1, "{said}");
 }

@@ -6,7 +6,7 @@ use super::names::{self, ARCHIVE, MARKER};
 use super::{Ground, Guard, consent};
 use crate::host::mountinfo::{self, Mount};
 use crate::host::processes::{boot_id, started};
-use crate::output::Context;
+use crate::output::{Context, SurvivesClosedPipe};
 use crate::sys::beneath::remove::is_renamed_open_file;
 use crate::sys::beneath::{Dir, PRIVATE_FILE, Removal};
 use crate::sys::interrupt::Unfinished;
@@ -38,6 +38,8 @@ pub struct Workspace {
     /// Locked as long as this process lives; `None` once it is removed.
     marker: Option<File>,
     _unfinished: Unfinished,
+    /// A reader of the output that goes away does not end the process before the directory is removed.
+    _pipe: SurvivesClosedPipe,
 }
 
 impl Workspace {
@@ -51,7 +53,16 @@ impl Workspace {
             .with_context(|| format!("cannot make a working directory in {}", ground.path.display()))?;
         let path = ground.path.join(&name);
         match furnish(&dir) {
-            Ok(marker) => Ok(Self { parent, name, path, dir, reserve, marker: Some(marker), _unfinished: unfinished }),
+            Ok(marker) => Ok(Self {
+                parent,
+                name,
+                path,
+                dir,
+                reserve,
+                marker: Some(marker),
+                _unfinished: unfinished,
+                _pipe: SurvivesClosedPipe::new(),
+            }),
             Err(error) => {
                 // Nothing of ours may stay; the first error is the one that counts.
                 let _ = parent.remove_tree(&name, &dir);

@@ -286,7 +286,7 @@ fn files_that_are_named_beside_an_attacker() {
         let store = ground.path("r.db");
         !beside(&["--store", &store, "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"], home, None)
     });
-    attack("doctor --record", &[], |ground, home| beside(&["doctor", "--record", &ground.path("tree")], home, None));
+    attack("doctor --record", &[], |ground, home| beside(&["doctor", "--record", &ground.path("tree"), "/dev/shm"], home, None));
     attack("bench crystal --destroy", &["out"], |ground, home| {
         let file = ground.path("out");
         let quick = ["--size", "16MiB", "--passes", "1", "--bytes", "64KiB", "--interval", "0s", "--only", "write", "--yes"];

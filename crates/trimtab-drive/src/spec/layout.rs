@@ -1,7 +1,7 @@
 //! Sizes of an SSD in mapping units and slots, derived from its specification.
 
-use super::spec::{DriveSpec, Flash, SlcSize, SpecError};
-use crate::spec::wrong;
+use super::wrong;
+use super::{DriveSpec, Flash, SlcSize, SpecError};
 use crate::units::Bytes;
 use alloc::format;
 
@@ -171,7 +171,7 @@ impl Layout {
 
     /// The fewest superblocks with which a full drive still takes writes: its data with one stale slot somewhere, what is open, what
     /// collection keeps free, and the SLC cache.
-    pub(super) fn superblocks_needed(&self, flash: &Flash) -> u64 {
+    pub(crate) fn superblocks_needed(&self, flash: &Flash) -> u64 {
         // A compressed unit does not straddle superblocks; each may lose up to a unit at its end.
         let usable = u64::from(self.superblock_slots) - u64::from(self.unit_slots - 1);
         u64::from(self.units) * u64::from(self.unit_slots) / usable
