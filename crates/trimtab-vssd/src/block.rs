@@ -4,24 +4,18 @@ mod looped;
 
 pub use looped::tune;
 
+use crate::claim::{Claim, wait_for_end};
 use crate::pace::Pacer;
 use crate::request::{Geometry, Serve};
 use crate::runtime::{Home, Record};
 use crate::transport::{Transport, Wanted};
-use crate::ublk::{self, UblkFront};
+use crate::ublk::UblkFront;
 use anyhow::Context as _;
 use looped::Looped;
-use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use trimtab_linux::host::disk::Disk;
 use trimtab_linux::sys::beneath::Identity;
-
-/// How long a user of a device that is to be detached is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A block device, and who serves it. It stays when this is dropped.
 pub struct Block {
@@ -158,47 +152,6 @@ impl Way {
     }
 }
 
-/// Waits until a device that was taken away is gone, which is when nobody has it open any more.
-fn wait_for_end(disk: &Disk) {
-    let end = Instant::now() + PATIENCE;
-    while disk.sysfs().exists() && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Block devices that a dead server left, recognised by its mark.
-pub struct Left(ublk::Left);
-
-impl Left {
-    /// Those with this mark.
-    pub fn find(mark: u64) -> anyhow::Result<Self> {
-        Ok(Self(ublk::Left::find(mark).context("cannot see what is left of the ublk device")?))
-    }
-
-    /// Those that are still there.
-    pub fn disks(&self) -> Vec<Disk> {
-        self.0.disks()
-    }
-
-    /// Takes them away: who uses one gets errors then. Without `force` nobody may.
-    pub fn take_away(self, force: bool) -> anyhow::Result<()> {
-        let disks = self.disks();
-        let mut claims = Vec::new();
-        for disk in disks.iter().filter(|_| !force) {
-            let (shown, users) = (disk.path(), disk.users());
-            anyhow::ensure!(users.is_empty(), "{} is still {}", shown.display(), users.join(", "));
-            match Claim::take(disk).with_context(|| format!("cannot open {}", shown.display()))? {
-                Claim::InUse => anyhow::bail!("{} is still in use", shown.display()),
-                claim => claims.push(claim),
-            }
-        }
-        self.0.take_away().context("cannot take the ublk device away")?;
-        drop(claims);
-        disks.iter().filter(|_| !force).for_each(wait_for_end);
-        Ok(())
-    }
-}
-
 fn chosen(transport: Transport, missed: &[(Transport, anyhow::Error)]) -> String {
     format!("requests come over {transport}{}", why_not(missed))
 }
@@ -214,39 +167,10 @@ fn none(mut missed: Vec<(Transport, anyhow::Error)>) -> anyhow::Error {
     if missed.is_empty() { error } else { error.context(format!("no block device can be had{}", why_not(&missed))) }
 }
 
-/// A block device that nobody else may begin to use.
-pub enum Claim {
-    /// What is mounted, swap, or part of something, wherever that can be seen, cannot be opened like that.
-    Alone(File),
-    /// There is none any more.
-    Gone,
-    /// Somebody uses it.
-    InUse,
-}
-
-impl Claim {
-    /// Of the disk; who looks at all devices of the machine and so has it open for a moment is waited for.
-    pub fn take(disk: &Disk) -> io::Result<Self> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let opened = File::options().read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_EXCL).open(disk.path());
-            return match opened {
-                Ok(device) => Ok(Self::Alone(device)),
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
-                    std::thread::sleep(Duration::from_millis(20));
-                    continue;
-                }
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(Self::InUse),
-                Err(error) if error.raw_os_error() == Some(libc::ENXIO) || !disk.sysfs().exists() => Ok(Self::Gone),
-                Err(error) => Err(error),
-            };
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
 
     #[test]
     fn it_is_said_which_way_was_taken_and_why_no_better() {

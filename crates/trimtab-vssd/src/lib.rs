@@ -8,6 +8,7 @@
 
 mod awake;
 pub mod block;
+mod claim;
 pub mod classify;
 pub mod control;
 pub mod engine;

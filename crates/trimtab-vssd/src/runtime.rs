@@ -12,7 +12,7 @@
 //! put there by this program. A record whose process is gone was left by a crash: the next start finds it and takes away what the
 //! record says, and nothing else.
 
-use crate::block::Left;
+use crate::claim::Left;
 use crate::nbd;
 use crate::transport::Transport;
 use anyhow::{Context as _, bail};

@@ -55,7 +55,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("linux/target/block/device.rs", "what was looked up once is opened by its descriptor"),
     ("linux/trim/verify.rs", "its files: made new in a directory of its own"),
     ("linux/loop_device.rs", "device nodes of the loop driver, which may be no links"),
-    ("vssd/block.rs", "device nodes, which may be no links"),
+    ("vssd/claim.rs", "device nodes, which may be no links"),
     ("vssd/ublk.rs", "device nodes of the ublk driver, which may be no links"),
     ("linux/sys/ublk/control.rs", "the node of the ublk driver"),
     ("vssd/awake.rs", "/dev/cpu_dma_latency, which the kernel makes"),
