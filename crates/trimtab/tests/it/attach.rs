@@ -220,8 +220,8 @@ fn how_long_writes_waited_beside_trims_is_said() {
     let status = drive.status();
     let said = status["host_wait"]["beside_trims_ns"].as_f64().unwrap() / 1e9;
     assert!(waited > 0.3, "TRIMs were in the way: {waited} s");
-    // Starting dd takes its time, too.
-    assert!((0.7 * waited - 0.1..1.1 * waited + 0.05).contains(&said), "{said} s of {waited} s on the wall; {status}");
+    // Starting dd takes time, and so does waiting for the lock that the discard ioctl holds, which no queue counts.
+    assert!((0.4 * waited - 0.1..1.1 * waited + 0.05).contains(&said), "{said} s of {waited} s on the wall; {status}");
     let text = drive.run(&["drive", "status"]);
     assert!(text.contains("in seconds with TRIM") && text.contains("time that commands waited inside the drive"), "{text}");
     drive.detach();
