@@ -523,7 +523,7 @@ class Sweeps(unittest.TestCase):
 def travelling() -> tuple[trimtab.Plan, trimtab.Table]:
     """A plan whose drive and trace are in no file any more, and what came of it while they were."""
     text = PLAN.replace("intel-x25-m-160gb", "./mine.toml").replace('drive.capacity = "2GiB"', "").replace("repeats = 2", "repeats = 4")
-    text = text.replace('{ name = "random", drive_writes = 0.2 }', '{ name = "trace:t.txt", closed_loop = 4 }').replace("workload.read_percent = [0, 50]", 'policy.name = ["none", "online"]')
+    text = text.replace('{ name = "random", drive_writes = 0.2 }', '{ name = "trace:t.txt", format = "columns", closed_loop = 4 }').replace("workload.read_percent = [0, 50]", 'policy.name = ["none", "online"]')
     with tempfile.TemporaryDirectory() as directory:
         pathlib.Path(directory, "mine.toml").write_text(small().text)
         pathlib.Path(directory, "t.txt").write_text("".join(f"{n / 1e5:.9f} 1 {n * 7919 % (1 << 17)} 4096 0\n" for n in range(20_000)))
