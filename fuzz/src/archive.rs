@@ -1,6 +1,6 @@
 //! Archives, plain or compressed: any bytes are unpacked within bounds or refused.
 
-use trimtab::cmd::bench::tree::archive::unpack;
+use trimtab::bench::tree::archive::unpack;
 use trimtab_drive::units::Bytes;
 
 /// Names and contents take no more.

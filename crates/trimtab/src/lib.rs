@@ -4,11 +4,13 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+pub mod bench;
 pub mod cmd;
 pub mod daemon;
 pub mod drives;
 pub mod history;
 pub mod mend;
+pub mod postmark;
 pub mod report;
 pub mod store;
 pub mod study;

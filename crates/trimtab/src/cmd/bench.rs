@@ -1,19 +1,18 @@
 //! `trimtab bench WORKLOAD [TARGET]`: one workload on one target.
 
-pub mod age;
-pub mod crystal;
-pub mod finish;
-pub mod modelled;
-pub mod nfs;
-pub mod postmark;
-pub mod tree;
-pub mod turns;
+mod age;
+mod crystal;
+mod nfs;
+mod small_files;
+mod tree;
 
-use anyhow::Context as _;
+use crate::bench::modelled;
+use crate::bench::turns::{self, Other};
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::notes::Reach;
+use trimtab_sim::policy::PolicySpec;
 
 /// Arguments of `trimtab bench`.
 #[derive(Debug, clap::Args)]
@@ -36,7 +35,7 @@ pub struct Args {
 impl Args {
     /// The mounts that it works on.
     pub fn reach(&self) -> Reach {
-        let of = |target: &str, against: &turns::AgainstArgs| Reach::of_targets([Some(target), against.target()].into_iter().flatten());
+        let of = |target: &str, against: &AgainstArgs| Reach::of_targets([Some(target), against.against.as_deref()].into_iter().flatten());
         match &self.workload {
             Workload::Crystal(args) => of(&args.target, &args.against),
             Workload::Postmark(args) => of(&args.target, &args.against),
@@ -50,7 +49,7 @@ impl Args {
 #[derive(Debug, Subcommand)]
 enum Workload {
     Crystal(Box<crystal::Args>),
-    Postmark(Box<postmark::Args>),
+    Postmark(Box<small_files::Args>),
     Tree(Box<tree::Args>),
     Age(Box<age::Args>),
     Nfs(Box<nfs::Args>),
@@ -58,35 +57,50 @@ enum Workload {
 
 /// Runs the workload and reports.
 pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
-    crate::store::check(context)?;
-    // Also where nothing has to be removed: what was measured until then is said.
-    trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
     match args.workload {
-        Workload::Crystal(mut args) => turns::run(&mut *args, context),
-        Workload::Postmark(mut args) => turns::run(&mut *args, context),
-        Workload::Tree(mut args) => turns::run(&mut *args, context),
-        Workload::Age(mut args) => turns::run(&mut *args, context),
-        Workload::Nfs(mut args) => turns::run(&mut *args, context),
+        Workload::Crystal(args) => turns::run(args.against.against(), args.request(), context),
+        Workload::Postmark(args) => turns::run(args.against.against(), args.request(), context),
+        Workload::Tree(args) => turns::run(args.against.against(), args.request(), context),
+        Workload::Age(args) => turns::run(args.against.against(), args.request(), context),
+        Workload::Nfs(args) => turns::run(args.against.against(), args.request(), context),
     }
 }
 
-/// Every workload can be run in turns.
-macro_rules! in_turns {
-    ($($workload:ident),*) => {$(
-        impl turns::InTurns for $workload::Args {
-            fn against(&self) -> &turns::AgainstArgs {
-                &self.against
-            }
-
-            fn target(&mut self) -> &mut String {
-                &mut self.target
-            }
-
-            fn measure(&self, context: &Context) -> anyhow::Result<ExitCode> {
-                $workload::run(self, context)
-            }
-        }
-    )*};
+/// The other target.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "In turns with another target")]
+pub struct AgainstArgs {
+    /// Measure this target as well, in turns with the other, and say in one line how they compare.
+    #[arg(long, value_name = "TARGET")]
+    against: Option<String>,
+    /// How many times each is measured [default: 3].
+    #[arg(long, value_name = "N", requires = "against", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    turns: Option<u32>,
 }
 
-in_turns!(crystal, postmark, tree, age, nfs);
+impl AgainstArgs {
+    fn against(&self) -> Option<Other> {
+        self.against.clone().map(|target| Other { target, turns: self.turns.unwrap_or(3) })
+    }
+}
+
+/// Options that matter on `drive:NAME` alone.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "On a modelled drive (drive:NAME)")]
+pub struct ModelArgs {
+    /// The trim policy: none, online, batched, adaptive or idle, with parameters as in a study [default: none]
+    #[arg(long, value_name = "POLICY")]
+    trim: Option<PolicySpec>,
+    /// Which filesystem it carries: ext4 of today, ext4-2011 (Linux 2.6.39) or desktop-2011 (synchronous catalogue) [default: ext4]
+    #[arg(long, value_name = "NAME", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
+    filesystem: Option<String>,
+    /// Share of the filesystem that is in use at the start, in per cent [default: 0]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=95))]
+    fill: Option<u8>,
+}
+
+impl ModelArgs {
+    fn options(self) -> modelled::Options {
+        modelled::Options { trim: self.trim, filesystem: self.filesystem, fill: self.fill }
+    }
+}

@@ -216,7 +216,7 @@ const PRINTS_ALLOWED: &[(&str, &str)] = &[
     ("linux/session/safety/consent.rs", "a question, and what the answer is about"),
     ("trimtab/cmd/drive/trace.rs", "a recording into a pipe, through output"),
     ("trimtab/cmd/drive/attach.rs", "what the server says to who waits for it"),
-    ("trimtab/cmd/postmark/session.rs", "where other programs that the user's script starts print to"),
+    ("trimtab/postmark/session.rs", "where other programs that the user's script starts print to"),
 ];
 
 #[test]

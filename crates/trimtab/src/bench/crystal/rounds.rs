@@ -1,6 +1,6 @@
 //! A series of rounds until an amount is written: what it has measured so far, kept in a file so that it can go on later.
 
-use super::RoundsArgs;
+use super::Earlier;
 use crate::store;
 use crate::store::recipe::starts_now;
 use crate::store::shape::run::RunV1;
@@ -68,7 +68,7 @@ struct SavedPass {
 
 impl Rounds {
     /// A new series, or with `--resume` the one that was stopped.
-    pub fn begin(context: &Context, args: &RoundsArgs, target: &str, seed: u64, settings: &[Field]) -> anyhow::Result<Self> {
+    pub fn begin(context: &Context, earlier: Earlier, target: &str, seed: u64, settings: &[Field]) -> anyhow::Result<Self> {
         let target_path = std::fs::canonicalize(target).unwrap_or_else(|_| PathBuf::from(target));
         let store = store::path(context)?;
         let file = store.with_file_name(file_name(&target_path, seed, settings));
@@ -84,15 +84,15 @@ impl Rounds {
             time_before: 0,
         };
         let saved = new.load()?;
-        match (saved, args.resume) {
-            (None, true) => Err(UsageError::new(format!("there is nothing to resume on {target} with these settings")).into()),
-            (None, false) => Ok(new),
-            (Some(saved), true) => new.resume(saved),
-            (Some(_), false) if args.restart => {
+        match (saved, earlier) {
+            (None, Earlier::Resume) => Err(UsageError::new(format!("there is nothing to resume on {target} with these settings")).into()),
+            (None, _) => Ok(new),
+            (Some(saved), Earlier::Resume) => new.resume(saved),
+            (Some(_), Earlier::Discard) => {
                 new.forget()?;
                 Ok(new)
             }
-            (Some(saved), false) => {
+            (Some(saved), Earlier::Refuse) => {
                 let problem = format!("a series of {} rounds on {target} was stopped after {} written", saved.rounds, Bytes(saved.written));
                 Err(UsageError::new(problem).hint("--resume continues it, --restart discards it").into())
             }

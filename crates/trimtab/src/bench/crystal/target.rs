@@ -1,6 +1,6 @@
 //! What the tests run on: opened, described, and closed again.
 
-use super::{Args, Watch};
+use super::{Request, Watch};
 use crate::drives;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -28,7 +28,7 @@ const SAMPLE: Bytes = Bytes(32 << 20);
 const FILE: &str = "data";
 
 /// A target with what belongs to it.
-pub enum Ground {
+pub enum Target {
     /// A file or a device.
     Real {
         /// It. First, so that it is closed before its directory is removed.
@@ -46,47 +46,47 @@ pub enum Ground {
     Null(NullBlocks),
 }
 
-impl Ground {
+impl Target {
     /// Opens what `spec` names, after everything that has to be in order before something is written there.
-    pub fn open(args: &Args, context: &Context, spec: &TargetSpec, settings: &Settings, workload: &Crystal) -> anyhow::Result<Self> {
+    pub fn open(request: &Request, context: &Context, spec: &TargetSpec, settings: &Settings, workload: &Crystal) -> anyhow::Result<Self> {
         let (queue_depth_max, bytes_in_flight_max) = workload.in_flight_max();
         let options = BlockOptions {
             queue_depth_max,
             bytes_in_flight_max,
-            seed: args.seed,
-            verify: args.verify,
-            engine: args.engine.0,
-            direct: !args.buffered,
+            seed: request.seed,
+            verify: request.verify,
+            engine: request.engine,
+            direct: request.direct,
         };
-        let ground = match spec {
-            TargetSpec::Directory(path) => on_directory(args, context, path, settings, workload, &options)?,
-            TargetSpec::File(path) => on_file(args, context, path, settings, workload, &options)?,
-            TargetSpec::Device(path) => on_device(args, context, path, settings, workload, &options)?,
-            TargetSpec::Drive(name) => on_drive(args, name, queue_depth_max)?,
+        let target = match spec {
+            TargetSpec::Directory(path) => on_directory(request, context, path, settings, workload, &options)?,
+            TargetSpec::File(path) => on_file(request, context, path, settings, workload, &options)?,
+            TargetSpec::Device(path) => on_device(request, context, path, settings, workload, &options)?,
+            TargetSpec::Drive(name) => on_drive(request, name, queue_depth_max)?,
             TargetSpec::Null(size) => {
                 trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
                 Self::Null(NullBlocks::new(*size))
             }
         };
-        ground.check(args, settings)?;
-        Ok(ground)
+        target.check(request, settings)?;
+        Ok(target)
     }
 
     /// An error if the tests do not fit.
-    fn check(&self, args: &Args, settings: &Settings) -> anyhow::Result<()> {
+    fn check(&self, request: &Request, settings: &Settings) -> anyhow::Result<()> {
         let info = match self {
             Self::Real { target, .. } => target.info(),
             Self::Modelled(target) => target.info(),
             Self::Null(target) => target.info(),
         };
         if settings.size > info.size {
-            return Err(UsageError::new(format!("{} has {}, less than the {} of the tests", args.target, info.size, settings.size))
+            return Err(UsageError::new(format!("{} has {}, less than the {} of the tests", request.target, info.size, settings.size))
                 .hint("say --size")
                 .into());
         }
         let smallest = settings.profile.tests().iter().map(|test| test.block).min().unwrap_or(0);
         if !smallest.is_multiple_of(info.block_size) {
-            let problem = format!("{} has blocks of {} bytes, and the tests use {smallest}", args.target, info.block_size);
+            let problem = format!("{} has blocks of {} bytes, and the tests use {smallest}", request.target, info.block_size);
             return Err(UsageError::new(problem).into());
         }
         Ok(())
@@ -209,32 +209,32 @@ fn observe(path: &Path) -> anyhow::Result<Box<Observer>> {
 }
 
 fn on_directory(
-    args: &Args,
+    request: &Request,
     context: &Context,
     path: &Path,
     settings: &Settings,
     workload: &Crystal,
     options: &BlockOptions,
-) -> anyhow::Result<Ground> {
-    let workspace = safety::prepare(context, args.safety.reserve, path, &what(workload), &workload.plan())?;
+) -> anyhow::Result<Target> {
+    let workspace = safety::prepare(context, request.reserve, path, &what(workload), &workload.plan())?;
     let observer = observe(path)?;
     workspace.require_on(observer.place().mount.as_ref())?;
     let (dir, dir_path) = workspace.subdirectory("run")?;
     let target = BlockFile::create(dir, &dir_path, FILE, settings.size, options)?;
-    Ok(Ground::Real { target: Box::new(target), workspace: Some(workspace), observer, found: Vec::new() })
+    Ok(Target::Real { target: Box::new(target), workspace: Some(workspace), observer, found: Vec::new() })
 }
 
 fn on_file(
-    args: &Args,
+    request: &Request,
     context: &Context,
     path: &Path,
     settings: &Settings,
     workload: &Crystal,
     options: &BlockOptions,
-) -> anyhow::Result<Ground> {
+) -> anyhow::Result<Target> {
     let observer = observe(path)?;
     let claim = if settings.writes {
-        let claim = device::claim_file(path, &args.destroy.named(), Some(own_data(args, settings)))?;
+        let claim = device::claim_file(path, &request.destroy, Some(own_data(request, settings)))?;
         announce(context, path, workload, &observer)?;
         Some(claim)
     } else {
@@ -245,30 +245,30 @@ fn on_file(
         Some(claim) => BlockFile::open_claim(claim, options)?,
         None => BlockFile::open_file(path, false, options)?,
     };
-    Ok(Ground::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
+    Ok(Target::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
 }
 
 fn on_device(
-    args: &Args,
+    request: &Request,
     context: &Context,
     path: &Path,
     settings: &Settings,
     workload: &Crystal,
     options: &BlockOptions,
-) -> anyhow::Result<Ground> {
-    let claim = device::claim(path, settings.writes, &args.destroy.named(), Some(own_data(args, settings)))?;
+) -> anyhow::Result<Target> {
+    let claim = device::claim(path, settings.writes, &request.destroy, Some(own_data(request, settings)))?;
     let observer = observe(path)?;
     if settings.writes {
         announce(context, path, workload, &observer)?;
     }
     trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
     let target = BlockFile::open_claim(claim, options)?;
-    Ok(Ground::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
+    Ok(Target::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
 }
 
 /// What an earlier run of the same left there.
-fn own_data(args: &Args, settings: &Settings) -> device::OwnData {
-    device::OwnData { seed: args.seed, class: settings.data }
+fn own_data(request: &Request, settings: &Settings) -> device::OwnData {
+    device::OwnData { seed: request.seed, class: settings.data }
 }
 
 /// Says what will be written over what the user named, and asks if it is much.
@@ -286,9 +286,9 @@ fn announce(context: &Context, path: &Path, workload: &Crystal, observer: &Obser
     Err(UsageError::new(format!("{announcement}; {reason}")).hint("say --yes to allow it").into())
 }
 
-fn on_drive(args: &Args, name: &str, queue_depth_max: u32) -> anyhow::Result<Ground> {
+fn on_drive(request: &Request, name: &str, queue_depth_max: u32) -> anyhow::Result<Target> {
     trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
     let spec = drives::load(name)?.spec;
-    let drive = model::build(&spec, args.seed)?;
-    Ok(Ground::Modelled(DriveTarget::new(drive, spec.interface.queue_depth.max(queue_depth_max))))
+    let drive = model::build(&spec, request.seed)?;
+    Ok(Target::Modelled(DriveTarget::new(drive, spec.interface.queue_depth.max(queue_depth_max))))
 }

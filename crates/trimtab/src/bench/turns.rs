@@ -1,4 +1,4 @@
-//! `trimtab bench … --against TARGET`: two targets in turns, and one line that says how they compare.
+//! Two targets in turns, and one line that says how they compare.
 //!
 //! In turns, so that what changes over time (heat, a drive that fills up, other programs) meets both; and the other way round each time
 //! (A B, B A, A B), so that neither always comes after the other.
@@ -14,52 +14,47 @@ use trimtab_sim::analysis::compare::{Comparison, Options, Verdict, percent_off};
 use trimtab_sim::run::shown::{self, headline};
 use trimtab_sim::run::{Run, Severity};
 
-/// The other target.
-#[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "In turns with another target")]
-pub struct AgainstArgs {
-    /// Measure this target as well, in turns with the other, and say in one line how they compare.
-    #[arg(long, value_name = "TARGET")]
-    against: Option<String>,
-    /// How many times each is measured [default: 3].
-    #[arg(long, value_name = "N", requires = "against", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    turns: Option<u32>,
+/// The other target of a benchmark that runs in turns.
+#[derive(Clone, Debug)]
+pub struct Other {
+    /// The target, as the user named it.
+    pub target: String,
+    /// Measurements of each.
+    pub turns: u32,
 }
 
-impl AgainstArgs {
-    /// The other target.
-    pub fn target(&self) -> Option<&str> {
-        self.against.as_deref()
-    }
-}
-
-/// A benchmark that can be run on one target and then on another.
-pub trait InTurns {
-    /// The other target.
-    fn against(&self) -> &AgainstArgs;
-    /// The target.
+/// A benchmark that can run on one target and then on another.
+pub trait Benchmark {
+    /// Its target.
     fn target(&mut self) -> &mut String;
     /// Runs it and reports.
-    fn measure(&self, context: &Context) -> anyhow::Result<ExitCode>;
+    ///
+    /// # Errors
+    /// The target cannot be used, or the run failed or was interrupted.
+    fn run(&self, context: &Context) -> anyhow::Result<ExitCode>;
 }
 
 /// Runs the benchmark once, or in turns where there is another target.
-pub fn run(args: &mut impl InTurns, context: &Context) -> anyhow::Result<ExitCode> {
-    let given = args.against().clone();
-    let Some(other) = given.against else { return args.measure(context) };
-    let targets = [args.target().clone(), other];
+///
+/// # Errors
+/// A target cannot be used, or a run failed or was interrupted.
+pub fn run(against: Option<Other>, mut benchmark: impl Benchmark, context: &Context) -> anyhow::Result<ExitCode> {
+    crate::store::check(context)?;
+    // Without files to remove, too: an interrupt reports what was measured so far.
+    trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
+    let Some(Other { target: other, turns }) = against else { return benchmark.run(context) };
+    let targets = [benchmark.target().clone(), other];
     // Before anything takes time.
     targets.iter().try_for_each(|target| TargetSpec::resolve(target).map(drop))?;
     let collected = Collected::default();
     let silent = Context { collected: Some(collected.clone()), ..context.clone() };
     let mut sides: [Vec<(RunId, Run)>; 2] = Default::default();
-    let turns = given.turns.unwrap_or(3);
     for turn in 0..turns {
         let order = if turn % 2 == 0 { [0, 1] } else { [1, 0] };
         for side in order {
             context.remark(&format!("turn {} of {turns}: {}, {}", turn + 1, ["A", "B"][side], targets[side]));
-            args.target().clone_from(&targets[side]);
-            args.measure(&silent)?;
+            benchmark.target().clone_from(&targets[side]);
+            benchmark.run(&silent)?;
             sides[side].extend(collected.take().into_iter().map(|run| (RunId::of(&run), run)));
         }
     }

@@ -20,22 +20,18 @@ use trimtab_study::study::modelled::{Setup, describe, volume_named};
 use trimtab_study::study::policy_events::PolicyEvents;
 use trimtab_study::study::used::Used;
 
-/// Options that matter on `drive:NAME` alone.
-#[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "On a modelled drive (drive:NAME)")]
-pub struct ModelArgs {
-    /// The trim policy: none, online, batched, adaptive or idle, with parameters as in a study [default: none]
-    #[arg(long, value_name = "POLICY")]
-    trim: Option<PolicySpec>,
-    /// Which filesystem it carries: ext4 of today, ext4-2011 (Linux 2.6.39) or desktop-2011 (synchronous catalogue) [default: ext4]
-    #[arg(long, value_name = "NAME", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
-    filesystem: Option<String>,
-    /// Share of the filesystem that is in use at the start, in per cent [default: 0]
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=95))]
-    fill: Option<u8>,
+/// The modelled filesystem that a benchmark runs on; each has a default.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The trim policy.
+    pub trim: Option<PolicySpec>,
+    /// Name of the filesystem.
+    pub filesystem: Option<String>,
+    /// Share of the filesystem that is in use at the start, in per cent.
+    pub fill: Option<u8>,
 }
 
-impl ModelArgs {
+impl Options {
     /// These options would be silently without effect on anything else.
     ///
     /// # Errors
@@ -50,9 +46,7 @@ impl ModelArgs {
             _ => Ok(()),
         }
     }
-}
 
-impl ModelArgs {
     /// The drive called `name`, which the user named `target`, with its filesystem; and the policy.
     ///
     /// # Errors
@@ -95,9 +89,9 @@ pub struct Job<'a, W> {
 }
 
 /// Runs the workload on the drive called `name`.
-pub fn run<W: FileWorkload>(args: &ModelArgs, context: &Context, name: &str, job: Job<'_, W>) -> anyhow::Result<(Run, End)> {
+pub fn run<W: FileWorkload>(options: &Options, context: &Context, name: &str, job: Job<'_, W>) -> anyhow::Result<(Run, End)> {
     interrupt::install().context("cannot install signal handlers")?;
-    let (setup, policy) = args.setup(name, job.target, job.header.seed)?;
+    let (setup, policy) = options.setup(name, job.target, job.header.seed)?;
     let header = under(job.header, &policy);
     let mut target = setup.make(&policy, &State::default(), &mut Unwatched)?;
     let mut watch = Watch::new(context, job.workload_name, &job.workload.plan(), None);

@@ -1,0 +1,30 @@
+//! Benchmarks: one workload on one target, or on two in turns.
+
+pub mod age;
+pub mod crystal;
+pub mod finish;
+pub mod modelled;
+pub mod nfs;
+pub mod small_files;
+pub mod tree;
+pub mod turns;
+
+use std::process::ExitCode;
+use trimtab_linux::output::Context;
+
+/// Lets a benchmark run in turns.
+macro_rules! benchmarks {
+    ($($workload:ident),*) => {$(
+        impl turns::Benchmark for $workload::Request {
+            fn target(&mut self) -> &mut String {
+                &mut self.target
+            }
+
+            fn run(&self, context: &Context) -> anyhow::Result<ExitCode> {
+                $workload::run(self, context)
+            }
+        }
+    )*};
+}
+
+benchmarks!(age, crystal, nfs, small_files, tree);

@@ -1,0 +1,390 @@
+//! Ageing: mixed files, written and deleted round after round, with random writes before, after, and after a trim.
+
+use super::finish::{self, Watch};
+use super::modelled;
+use crate::drives::simulate::Unwatched;
+use crate::store::recipe;
+use crate::store::recipe::starts_now;
+use crate::study::real::lock_drives;
+use crate::target_spec::TargetSpec;
+use anyhow::Context as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::{Bytes, Nanos, exact};
+use trimtab_drive::usage::UsageError;
+use trimtab_drive::{Command, Device};
+use trimtab_linux::host::Observer;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::discard_option::Discard;
+use trimtab_linux::session::safety::{self, Workspace};
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::target::block::{BlockFile, BlockOptions};
+use trimtab_linux::target::dir::{DirOptions, DirTarget};
+use trimtab_linux::target::mounted::MountedDir;
+use trimtab_linux::target::null::{NullBlocks, NullFiles};
+use trimtab_linux::trim::fitrim;
+use trimtab_sim::op::Payload;
+use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::run::metrics;
+use trimtab_sim::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_sim::runner::recorder::{Recorded, Recorder};
+use trimtab_sim::runner::{End, Outcome, blocks, files};
+use trimtab_sim::simulate::worn_out;
+use trimtab_sim::target::Trimmable;
+use trimtab_sim::target::{BlockTarget, Clock as _, FileTarget as _};
+use trimtab_sim::volume::FileBlocks;
+use trimtab_sim::volume::Steered;
+use trimtab_sim::workload::age::{self, Age, Settings};
+use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings as Blocks, Synthetic};
+use trimtab_sim::workload::{BlockPhase, BlockWorkload, FileWorkload as _, Limit, Plan};
+use trimtab_study::study::modelled::describe;
+use trimtab_study::study::policy;
+use trimtab_study::study::policy_events::PolicyEvents;
+
+/// Size of a random write.
+const BLOCK: u32 = 4096;
+/// Size of a write that fills the test file.
+const FILL_BLOCK: u32 = 1 << 20;
+/// Filling the test file.
+const PREPARE: &str = "prepare";
+/// Random writes before the first round.
+const BEFORE: &str = "random-write-before";
+/// Random writes after the last round.
+const AFTER: &str = "random-write-after";
+/// Trimming.
+const TRIM: &str = "trim";
+/// Random writes after that.
+const AFTER_TRIM: &str = "random-write-after-trim";
+
+/// An ageing benchmark.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// A directory, `drive:NAME` or `null:`.
+    pub target: String,
+    /// Bytes to write in all rounds together.
+    pub total: Bytes,
+    /// Rounds of filling and deleting.
+    pub rounds: u32,
+    /// Size of the file that random writes go to.
+    pub test_size: Bytes,
+    /// Duration of each of the three tests with random writes.
+    pub test_time: Nanos,
+    /// Random writes in flight.
+    pub queue_depth: u32,
+    /// Idle time before each test with random writes.
+    pub idle: Nanos,
+    /// Seed of sizes, order and data.
+    pub seed: u64,
+    /// The modelled filesystem, on `drive:NAME`.
+    pub model: modelled::Options,
+    /// Free space to leave alone.
+    pub reserve: Option<Bytes>,
+}
+
+impl Request {
+    fn workload(&self) -> anyhow::Result<Age> {
+        let settings = Settings { total: self.total, rounds: self.rounds, seed: self.seed };
+        let blocks = u64::from(FILL_BLOCK);
+        if self.test_size.0 < blocks || self.test_size.0 > 1 << 50 {
+            return Err(UsageError::new(format!("--test-size is 1 MiB to 1 PiB, not {}", self.test_size)).into());
+        }
+        Age::new(settings).map_err(|error| UsageError::new(error.to_string()).into())
+    }
+
+    /// Whole blocks of the test file.
+    fn test_bytes(&self) -> u64 {
+        self.test_size.0 - self.test_size.0 % u64::from(FILL_BLOCK)
+    }
+
+    /// The rounds, the test file once, and up to its size in each of three tests.
+    fn plan(&self, rounds: &Plan) -> Plan {
+        let tests = self.test_bytes().saturating_mul(4);
+        Plan {
+            written: rounds.written.saturating_add(Bytes(tests)),
+            space: rounds.space.saturating_add(Bytes(self.test_bytes())),
+            ops: None,
+        }
+    }
+
+    fn settings(&self) -> Vec<Field> {
+        vec![
+            Field::new("total_bytes", self.total.0.to_string()),
+            Field::new("rounds", self.rounds.to_string()),
+            Field::new("test_bytes", self.test_bytes().to_string()),
+            Field::new("test_time", exact(self.test_time)),
+            Field::new("queue_depth", self.queue_depth.to_string()),
+            Field::new("idle", exact(self.idle)),
+        ]
+    }
+}
+
+/// Runs it and reports.
+pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+    let spec = TargetSpec::resolve(&request.target)?;
+    request.model.check(&spec)?;
+    let workload = request.workload()?;
+    let ((run, end), workspace) = match &spec {
+        TargetSpec::Drive(name) => (on_model(request, context, workload, name)?, None),
+        TargetSpec::Directory(path) => on_directory(request, context, workload, path)?,
+        TargetSpec::Null(_) => (on_null(request, context, workload), None),
+        other => return Err(UsageError::new(format!("ageing needs a directory or drive:NAME, and {other} is neither")).into()),
+    };
+    finish::clean_up(context, workspace, finish::conclude(context, &run, end))
+}
+
+/// The parts of the run, one after the other, on one clock. Nothing more is run once a part did not complete.
+struct Parts {
+    /// When the first began; `None` in virtual time.
+    started: Option<Instant>,
+    recorded: Recorded,
+    end: End,
+}
+
+impl Parts {
+    fn new() -> Self {
+        Self { started: Some(Instant::now()), recorded: Recorded::default(), end: End::Complete }
+    }
+
+    fn virtually() -> Self {
+        Self { started: None, recorded: Recorded::default(), end: End::Complete }
+    }
+
+    fn add(&mut self, part: impl FnOnce() -> Outcome) {
+        let now = self.started.map_or(0, |started| u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        self.add_at(Nanos(now), part);
+    }
+
+    /// A part that begins `offset` after the first one.
+    fn add_at(&mut self, offset: Nanos, part: impl FnOnce() -> Outcome) {
+        if self.end != End::Complete {
+            return;
+        }
+        let outcome = part();
+        self.recorded.append(outcome.recorded, offset);
+        self.end = outcome.end;
+    }
+
+    fn outcome(self) -> Outcome {
+        Outcome { recorded: self.recorded, end: self.end }
+    }
+}
+
+fn on_directory(request: &Request, context: &Context, mut workload: Age, path: &Path) -> anyhow::Result<((Run, End), Option<Workspace>)> {
+    let plan = request.plan(&workload.plan());
+    let workspace = safety::prepare(context, request.reserve, path, "bench age", &plan)?;
+    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let mount = observer.place().mount.clone();
+    workspace.require_on(mount.as_ref())?;
+    let discard = mount.as_ref().map(Discard::of);
+    let mut header = starts_now("age", request.settings(), TargetKind::Directory, &request.target, policy::AS_MOUNTED, request.seed);
+    header.policy_settings.extend(discard.iter().map(|discard| Field::new(policy::DISCARD, discard.to_string())));
+    let online = discard.is_some_and(|discard| discard.is_on());
+    let (mut blocks, mut files) = open(request, &workspace)?;
+    header.settings.push(Field::new("engine", blocks.engine()));
+    let (trim_obstacle, _locks) = match fitrim::obstacle(mount.as_ref(), files.dir()).map(|obstacle| obstacle.to_string()) {
+        None => lock_drives(path).map_or_else(|error| (Some(format!("{error:#}")), None), |locks| (None, Some(locks))),
+        obstacle => (obstacle, None),
+    };
+    let guard = workspace.guard()?;
+    let mut parts = Parts::new();
+    parts.add(|| write(context, prepare(request), &mut blocks));
+    parts.add(|| write(context, random_writes(request, BEFORE), &mut blocks));
+    parts.add(|| {
+        let mut watch = Watch::new(context, "filling and deleting", &workload.plan(), Some(guard));
+        let mut events = PolicyEvents { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online };
+        files::run(&mut workload, &mut files, &mut events)
+    });
+    parts.add(|| write(context, random_writes(request, AFTER), &mut blocks));
+    if trim_obstacle.is_none() {
+        parts.add(|| trim(&mut files));
+        parts.add(|| write(context, random_writes(request, AFTER_TRIM), &mut blocks));
+    }
+    let warnings = blocks.warnings().to_vec();
+    drop(blocks);
+    let (mut run, end) = finish::assemble(header, Some(observer), parts.outcome(), metrics);
+    run.warnings.extend(warnings);
+    if let Some(obstacle) = trim_obstacle {
+        run.warnings.push(Warning {
+            code: "trim.not-tried".to_owned(),
+            severity: Severity::Note,
+            facts: Vec::new(),
+            text: format!("what a trim brings back was not measured: {obstacle}"),
+        });
+    }
+    Ok(((run, end), Some(workspace)))
+}
+
+fn open(request: &Request, workspace: &Workspace) -> anyhow::Result<(BlockFile, MountedDir)> {
+    let (test_dir, test_path) = workspace.subdirectory("test")?;
+    let in_flight = (u64::from(request.queue_depth) * u64::from(BLOCK)).max(2 * u64::from(FILL_BLOCK));
+    let options = BlockOptions {
+        queue_depth_max: request.queue_depth.max(2),
+        bytes_in_flight_max: in_flight,
+        seed: request.seed,
+        ..BlockOptions::default()
+    };
+    let blocks = BlockFile::create(&test_dir, &test_path, TEST_FILE, Bytes(request.test_bytes()), &options)?;
+    let (dir, path) = workspace.subdirectory("rounds")?;
+    let options = DirOptions { seed: request.seed, write_block: 1 << 20, ..DirOptions::default() };
+    Ok((blocks, MountedDir::new(DirTarget::new(dir, &path, options))))
+}
+
+/// Name of the test file.
+const TEST_FILE: &str = "test-file";
+
+fn on_model(request: &Request, context: &Context, mut workload: Age, name: &str) -> anyhow::Result<(Run, End)> {
+    interrupt::install().context("cannot install signal handlers")?;
+    let (setup, policy) = request.model.setup(name, &request.target, request.seed)?;
+    let header = modelled::under(
+        starts_now("age", request.settings(), TargetKind::ModelledVolume, &request.target, policy.name(), request.seed),
+        &policy,
+    );
+    let mut target = setup.make(&policy, &State::default(), &mut Unwatched)?;
+    let fits = request.plan(&workload.plan()).space;
+    if fits > target.volume().free_space() {
+        let free = target.volume().free_space();
+        return Err(UsageError::new(format!("a round and the test file are {fits}, and {free} are free on {}", request.target))
+            .hint("more --rounds make smaller ones")
+            .into());
+    }
+    target.create(TEST_FILE, &Payload::Fill { len: request.test_bytes(), class: DataClass::Random })?;
+    target.sync()?;
+    let started = target.now();
+    let mut parts = Parts::virtually();
+    parts.add_at(Nanos::ZERO, || on_test_file(context, random_writes(request, BEFORE), &mut target));
+    parts.add_at(target.now() - started, || {
+        let mut watch = Watch::new(context, "filling and deleting", &workload.plan(), None);
+        let online = matches!(policy, PolicySpec::Online);
+        let mut events = PolicyEvents { inner: &mut watch, policy: policy.name(), trim_before: false, online };
+        files::run(&mut workload, &mut target, &mut events)
+    });
+    parts.add_at(target.now() - started, || on_test_file(context, random_writes(request, AFTER), &mut target));
+    if target.volume().drive().supports_trim() {
+        parts.add_at(target.now() - started, || trim(&mut target));
+        parts.add_at(target.now() - started, || on_test_file(context, random_writes(request, AFTER_TRIM), &mut target));
+    }
+    let outcome = worn_out::conclude(parts.outcome(), target.volume().drive().as_ref());
+    let (mut run, end) = finish::assemble(header, None, outcome, metrics);
+    recipe::note_drive(&mut run, &setup.drive);
+    describe(&mut run, &setup, &target);
+    Ok((run, end))
+}
+
+/// Runs a test on the test file of a modelled filesystem. The policy is asked before and not meanwhile.
+fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut Steered<D>) -> Outcome {
+    let until = target.now() + std::mem::take(&mut test.idle);
+    target.idle_until(until);
+    let began = target.now();
+    match FileBlocks::open(target.volume_mut(), TEST_FILE, test.queue_depth) {
+        Ok(mut file) => write(context, test, &mut file),
+        Err(error) => Outcome { recorded: Recorder::new(began).finish(began), end: End::Failed(error) },
+    }
+}
+
+fn on_null(request: &Request, context: &Context, mut workload: Age) -> (Run, End) {
+    let header = starts_now("age", request.settings(), TargetKind::Null, &request.target, policy::AS_MOUNTED, request.seed);
+    let mut blocks = NullBlocks::new(Bytes(request.test_bytes()));
+    let mut parts = Parts::new();
+    parts.add(|| write(context, random_writes(request, BEFORE), &mut blocks));
+    parts.add(|| {
+        let mut watch = Watch::new(context, "filling and deleting", &workload.plan(), None);
+        files::run(&mut workload, &mut NullFiles::new(), &mut watch)
+    });
+    parts.add(|| write(context, random_writes(request, AFTER), &mut blocks));
+    finish::assemble(header, None, parts.outcome(), metrics)
+}
+
+/// Runs a test on the test file.
+fn write<T: BlockTarget>(context: &Context, mut test: Test, blocks: &mut T) -> Outcome {
+    let mut watch = Watch::new(context, test.name, &Plan { written: Bytes(test.left), ..Plan::default() }, None);
+    blocks::run(&mut test, blocks, &mut watch)
+}
+
+/// One trim of the filesystem.
+fn trim<T: Trimmable>(files: &mut T) -> Outcome {
+    let mut recorder = Recorder::new(files.now());
+    let result = trimtab_study::study::policy_events::trim(files, &mut recorder, TRIM);
+    let now = files.now();
+    let end = result.map_or_else(End::Failed, |()| End::Complete);
+    Outcome { recorded: recorder.finish(now), end }
+}
+
+/// Fills the test file, so that random writes meet blocks that are there.
+fn prepare(request: &Request) -> Test {
+    Test::new(request, PREPARE, Pattern::Sequential, FILL_BLOCK, 2, Limit::Bytes(Bytes(request.test_bytes())))
+}
+
+fn random_writes(request: &Request, name: &'static str) -> Test {
+    Test::new(request, name, Pattern::Uniform, BLOCK, request.queue_depth, Limit::Time(request.test_time))
+}
+
+/// Writes of one kind, until their limit or until they have covered the size of the test file.
+#[derive(Debug)]
+struct Test {
+    inner: Synthetic,
+    name: &'static str,
+    queue_depth: u32,
+    idle: Nanos,
+    left: u64,
+}
+
+impl Test {
+    fn new(request: &Request, name: &'static str, pattern: Pattern, block: u32, queue_depth: u32, limit: Limit) -> Self {
+        let settings = Blocks {
+            pattern,
+            mix: Mix::default(),
+            sizes: vec![(block, 1)],
+            data: DataClass::Random,
+            offset: 0,
+            span: request.test_bytes(),
+            queue_depth,
+            limit,
+        };
+        let inner = Synthetic::new(settings, request.seed).expect("a test file holds at least one block, and writes are all there is");
+        Self { inner, name, queue_depth, idle: if name == PREPARE { Nanos::ZERO } else { request.idle }, left: request.test_bytes() }
+    }
+}
+
+impl BlockWorkload for Test {
+    fn plan(&self) -> Plan {
+        self.inner.plan()
+    }
+
+    fn next_phase(&mut self) -> Option<BlockPhase> {
+        let phase = self.inner.next_phase()?;
+        Some(BlockPhase { name: self.name.to_owned(), idle_before: self.idle, ..phase })
+    }
+
+    fn next_op(&mut self) -> Option<Command<'static>> {
+        if self.left == 0 {
+            return None;
+        }
+        let op = self.inner.next_op()?;
+        self.left = self.left.saturating_sub(op.bytes());
+        Some(op)
+    }
+}
+
+/// The figures: random write rates, what is left of the first one, and those of the rounds.
+fn metrics(phases: &[Phase]) -> Vec<Metric> {
+    let phase = |name: &str| phases.iter().find(|p| p.name == name && p.took > Nanos::ZERO);
+    let rate = |name: &str| phase(name).map(|p| p.written.as_f64() / 1e6 / p.took.as_secs_f64());
+    let mut metrics = Vec::new();
+    let mut add = |name: &str, unit, better, value: Option<f64>| {
+        metrics.extend(value.map(|value| Metric { name: name.to_owned(), unit, better, samples: vec![value] }));
+    };
+    for name in [BEFORE, AFTER, AFTER_TRIM] {
+        add(&format!("{name}.rate"), Unit::MegabytesPerSecond, Better::Higher, rate(name));
+        let ops = phase(name).map(|p| p.ops_total() as f64 / p.took.as_secs_f64());
+        add(&format!("{name}.iops"), Unit::OpsPerSecond, Better::Higher, ops);
+    }
+    for (name, of) in [("left-after-use", AFTER), ("left-after-trim", AFTER_TRIM)] {
+        let share = rate(of).zip(rate(BEFORE)).map(|(now, before)| now / before * 100.0);
+        add(name, Unit::Percent, Better::Higher, share);
+    }
+    add(metrics::TRIM_SECONDS, Unit::Seconds, Better::Lower, phase(TRIM).map(|p| p.took.as_secs_f64()));
+    metrics.extend(age::metrics(phases));
+    metrics
+}

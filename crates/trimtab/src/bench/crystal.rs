@@ -1,0 +1,326 @@
+//! CrystalDiskMark's tests on a test file, a device or a modelled drive.
+
+mod rounds;
+mod target;
+
+use self::rounds::Rounds;
+use self::target::Target;
+use super::finish;
+use crate::drives;
+use crate::report::cdm;
+use crate::report::file::{self, Place};
+use crate::store;
+use crate::store::recipe;
+use crate::store::recipe::starts_now;
+use crate::target_spec::TargetSpec;
+use anyhow::Context as _;
+use rustix::thread::CapabilitySet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::{Bytes, Nanos, three_digits};
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::{Counting, Progress as Bar};
+use trimtab_linux::session::safety::{Guard, Workspace};
+use trimtab_linux::sys::privileges;
+use trimtab_linux::target::block::EngineChoice;
+use trimtab_linux::target::block::device::Destroy;
+use trimtab_linux::target::overhead::Overhead;
+use trimtab_sim::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::recorder::Recorder;
+use trimtab_sim::runner::{End, Events, Outcome, Progress};
+use trimtab_sim::simulate::worn_out;
+use trimtab_sim::target::TargetResult;
+use trimtab_sim::workload::Limit;
+use trimtab_sim::workload::crystal::{self, Crystal, Position, Profile, Settings};
+
+/// A CrystalDiskMark benchmark.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// A directory, a file, a device, `drive:NAME` or `null:`.
+    pub target: String,
+    /// The tests.
+    pub profile: Profile,
+    /// Size of the test file, or of the part of a device that is used.
+    pub size: Bytes,
+    /// Passes of each test.
+    pub passes: u32,
+    /// End of each pass.
+    pub pass: Limit,
+    /// Idle time before each test.
+    pub interval: Nanos,
+    /// Whether to run the tests that read.
+    pub reads: bool,
+    /// Whether to run the tests that write.
+    pub writes: bool,
+    /// Class of written data.
+    pub data: DataClass,
+    /// Whether to check on every read that it returns what was written.
+    pub verify: bool,
+    /// How operations reach the kernel.
+    pub engine: EngineChoice,
+    /// Whether to bypass the page cache.
+    pub direct: bool,
+    /// Seed of places and data.
+    pub seed: u64,
+    /// File for CrystalDiskMark's text format; `-` for standard output.
+    pub cdm_text: Option<PathBuf>,
+    /// File for the figures as SVG.
+    pub picture: Option<PathBuf>,
+    /// Whether to replace these files if they exist.
+    pub replace: bool,
+    /// Repeat all tests until this much has been written.
+    pub until_written: Option<Bytes>,
+    /// What to do with an earlier run that was stopped.
+    pub earlier: Earlier,
+    /// Free space to leave alone.
+    pub reserve: Option<Bytes>,
+    /// The device or file whose content may be destroyed.
+    pub destroy: Destroy,
+}
+
+/// What to do with the rounds of an earlier run of the same command that was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Earlier {
+    /// Refuse to run.
+    Refuse,
+    /// Continue them.
+    Resume,
+    /// Forget them.
+    Discard,
+}
+
+impl Request {
+    fn settings(&self, spec: &TargetSpec) -> Settings {
+        Settings {
+            profile: self.profile,
+            size: self.size,
+            passes: self.passes,
+            pass: self.pass.clone(),
+            interval: self.interval,
+            data: self.data,
+            reads: self.reads,
+            writes: self.writes,
+            // What the user owns is written only for tests that write; a new test file has nothing to read yet.
+            prepare: self.writes || !matches!(spec, TargetSpec::File(_) | TargetSpec::Device(_)),
+            until_written: self.until_written,
+        }
+    }
+
+    /// The settings that make two runs comparable, and two series of rounds the same.
+    fn fields(&self, settings: &Settings) -> Vec<Field> {
+        let pass = match settings.pass {
+            Limit::Bytes(bytes) => bytes.to_string(),
+            Limit::Time(time) => time.to_string(),
+            _ => unreachable!("a pass ends after a time or an amount"),
+        };
+        let tests = match (self.reads, self.writes) {
+            (true, true) => "read and write",
+            (true, false) => "read",
+            (false, _) => "write",
+        };
+        vec![
+            Field::new("profile", settings.profile.name()),
+            Field::new("size-bytes", settings.size.0.to_string()),
+            Field::new("passes", settings.passes.to_string()),
+            Field::new("pass", pass),
+            Field::new("interval", settings.interval.to_string()),
+            Field::new("data", settings.data.to_string()),
+            Field::new("tests", tests),
+            Field::new("direct", if self.direct { "yes" } else { "no" }),
+            Field::new("verify", if self.verify { "yes" } else { "no" }),
+        ]
+    }
+}
+
+/// What of root's rights it takes: to use files of others that the user names, to see who else does, and to keep memory in place.
+const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
+    .union(CapabilitySet::LEASE)
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::SYS_RESOURCE);
+
+/// Runs it and reports.
+pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+    privileges::keep_only(KEPT).context("cannot give up privileges")?;
+    request.picture.as_deref().map_or(Ok(()), check_picture)?;
+    let files = [request.cdm_text.as_ref().filter(|path| path.as_os_str() != "-"), request.picture.as_ref()];
+    for path in files.into_iter().flatten() {
+        file::check(path, request.replace)?;
+    }
+    let spec = TargetSpec::resolve(&request.target)?;
+    let settings = request.settings(&spec);
+    let mut rounds = match settings.until_written {
+        Some(_) => Some(Rounds::begin(context, request.earlier, &request.target, request.seed, &request.fields(&settings))?),
+        None => None,
+    };
+    let position = rounds.as_ref().map_or(Position::default(), Rounds::position);
+    let workload = Crystal::new(settings.clone(), request.seed, position).map_err(|error| UsageError::new(error.to_string()))?;
+    let mut target = Target::open(request, context, &spec, &settings, &workload)?;
+    let mut fields = request.fields(&settings);
+    fields.extend(settings.until_written.map(|until| Field::new("until-written-bytes", until.0.to_string())));
+    fields.extend(target.engine().map(|engine| Field::new("engine", engine)));
+    let mut header = starts_now("crystal", fields, target.kind(), &request.target, "as-mounted", request.seed);
+    if let TargetSpec::Drive(name) = &spec {
+        header.specification.extend(recipe::drive_fields(&drives::load(name)?));
+    }
+    let direct = if request.direct { target.direct_watch() } else { None };
+    let outcome = target.run(workload.clone(), &mut Watch::new(context, &workload, &settings, target.guard()?, rounds.as_mut()));
+    if let Some(watch) = direct {
+        let sum = |of: fn(&Phase) -> Bytes| outcome.recorded.phases.iter().map(of).sum();
+        target.add_warning(watch.finish(sum(|phase| phase.read), sum(|phase| phase.written)));
+    }
+    let (run, end, workspace) = conclude_run(context, header, target, outcome, &settings, rounds)?;
+    finish::clean_up(context, workspace, conclude(request, context, &run, end))
+}
+
+/// Keeps the run, writes the files that were asked for, and prints it.
+fn conclude(request: &Request, context: &Context, run: &Run, end: End) -> anyhow::Result<ExitCode> {
+    let place = if request.replace { Place::Replace } else { Place::New };
+    if let Some(path) = request.picture.as_ref().filter(|_| end == End::Complete) {
+        let written = cdm::picture(run).and_then(|svg| file::write(path, svg.as_bytes(), place));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &request.cdm_text
+        && end == End::Complete
+    {
+        if path.as_os_str() == "-" {
+            let kept = store::save(context, run);
+            trimtab_linux::output::print(&cdm::text(run)?)?;
+            return kept.map(|_| ExitCode::SUCCESS).context("the result above could not be kept");
+        }
+        let written = file::write(path, cdm::text(run)?.as_bytes(), place);
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    finish::conclude(context, run, end)
+}
+
+/// Refuses a picture with another ending than .svg. Streams have no ending.
+fn check_picture(path: &Path) -> anyhow::Result<()> {
+    if path.extension().is_none_or(|ending| ending.eq_ignore_ascii_case("svg")) {
+        return Ok(());
+    }
+    let hint = format!("use {}", path.with_extension("svg").display());
+    Err(UsageError::new(format!("--picture {}: a picture is an SVG file", path.display())).hint(hint).into())
+}
+
+/// The run with all that is known about it, and the directory that it was made in; the target is closed.
+fn conclude_run(
+    context: &Context,
+    header: Header,
+    mut target: Target,
+    mut outcome: Outcome,
+    settings: &Settings,
+    rounds: Option<Rounds>,
+) -> anyhow::Result<(Run, End, Option<Workspace>)> {
+    if let Some(rounds) = &rounds {
+        rounds.complete(&mut outcome);
+    }
+    let found = if outcome.end == End::Complete && settings.writes { target.compressed_share(settings)? } else { None };
+    let (verified, warnings, counters) = (target.verified(), target.warnings(), target.counters());
+    let steady_size = target.steady_size(settings);
+    let real = target.is_real();
+    let (observer, workspace) = target.close();
+    let (mut run, end) = finish::assemble(header, observer, outcome, crystal::metrics);
+    run.warnings.extend(warnings);
+    run.counters.extend(counters);
+    worn_out::describe(&mut run);
+    if let Some(verified) = verified {
+        run.counters.push(("verified.bytes".to_owned(), verified.0));
+    }
+    if let Some(share) = found {
+        note_compressed_share(&mut run, settings.data, share);
+    }
+    if let Some(rounds) = rounds {
+        rounds.describe(context, &mut run, &end, steady_size)?;
+    }
+    if real && end == End::Complete && run.target != TargetKind::Null {
+        Overhead::of_blocks(4096, 32, settings.writes.then_some(settings.data)).note(&mut run);
+    }
+    Ok((run, end, workspace))
+}
+
+/// Says how far what stands on the drive compresses, and warns if that is not what was asked for.
+fn note_compressed_share(run: &mut Run, data: DataClass, share: f64) {
+    let percent = share * 100.0;
+    run.metrics.push(Metric { name: "data.compressed".to_owned(), unit: Unit::Percent, better: Better::Neither, samples: vec![percent] });
+    let asked = f64::from(data.incompressible_permille()) / 10.0;
+    if (percent - asked).abs() > 5.0 {
+        run.warnings.push(Warning {
+            code: "data.compresses-otherwise".to_owned(),
+            severity: Severity::Serious,
+            facts: vec![Field::new("asked-percent", three_digits(asked)), Field::new("found-percent", three_digits(percent))],
+            text: format!(
+                "what was read back compresses to {} % and should to {} %: something other than what was written is there, or was written since",
+                three_digits(percent),
+                three_digits(asked)
+            ),
+        });
+    }
+}
+
+/// Progress by passes, or by bytes of a series of rounds; the reserve of free space; what rounds have to know.
+struct Watch<'a> {
+    bar: Bar,
+    guard: Option<Guard>,
+    phases: u64,
+    phases_of_a_round: u64,
+    rounds: Option<&'a mut Rounds>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(context: &Context, workload: &Crystal, settings: &Settings, guard: Option<Guard>, rounds: Option<&'a mut Rounds>) -> Self {
+        let phases_of_a_round = workload.phases_of_a_round() as u64;
+        let bar = match settings.until_written {
+            Some(until) => Bar::new(context, "crystal", Counting::Bytes, until.0),
+            None => Bar::new(context, "crystal", Counting::Items, phases_of_a_round),
+        };
+        let bar = bar.with_discards(|| guard.as_ref().and_then(Guard::meter));
+        Self { bar, guard, phases: 0, phases_of_a_round, rounds }
+    }
+}
+
+impl<T: ?Sized> Events<T> for Watch<'_> {
+    fn stopped(&self) -> bool {
+        trimtab_linux::sys::interrupt::requested()
+    }
+
+    fn progress(&mut self, progress: Progress<'_>) -> TargetResult {
+        match &mut self.rounds {
+            Some(rounds) => self.bar.run(rounds.note_written(progress.written).0, &progress),
+            None => self.bar.run(self.phases.saturating_sub(1), &progress),
+        }
+        self.guard.as_mut().map_or(Ok(()), Guard::check)
+    }
+
+    fn between(&mut self, _target: &mut T, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+        if let Some(rounds) = &mut self.rounds {
+            rounds.phase_ended(recorder);
+            if self.phases > 0 && self.phases.is_multiple_of(self.phases_of_a_round) {
+                rounds.round_ended(recorder)?;
+            }
+        }
+        self.phases += 1;
+        if let Some(name) = next {
+            self.bar.phase(name);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_that_compresses_otherwise_than_asked_is_a_serious_warning() {
+        let mut run = Header::new("crystal", Vec::new(), TargetKind::File, "x", "none", 1).into_run(Default::default(), true);
+        note_compressed_share(&mut run, DataClass::Random, 1.0002);
+        note_compressed_share(&mut run, DataClass::Compressible(40), 0.61);
+        assert!(run.warnings.is_empty(), "{:?}", run.warnings);
+        note_compressed_share(&mut run, DataClass::Random, 0.4);
+        assert_eq!(run.warnings[0].severity, Severity::Serious);
+    }
+}

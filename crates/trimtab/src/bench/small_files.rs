@@ -1,0 +1,173 @@
+//! PostMark's operations: many small files, created, read, appended to and deleted.
+
+use super::finish::{self, Watch};
+use super::modelled;
+use crate::postmark::{details, memory};
+use crate::store::recipe::starts_now;
+use crate::target_spec::TargetSpec;
+use anyhow::Context as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::Observer;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::runner::together;
+use trimtab_linux::session::safety::{self, Workspace};
+use trimtab_linux::target::dir::{Calls, DirOptions, DirTarget, Fsync};
+use trimtab_linux::target::null::NullFiles;
+use trimtab_linux::target::overhead::Overhead;
+use trimtab_sim::run::{Field, Run, TargetKind};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::{End, Outcome};
+use trimtab_sim::target::FileTarget;
+use trimtab_sim::workload::postmark::{Counts, Postmark, Settings, Tries};
+use trimtab_sim::workload::{FileWorkload as _, Plan};
+
+/// A PostMark benchmark.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// A directory, `drive:NAME` or `null:`.
+    pub target: String,
+    /// Repeats; each does the same.
+    pub tries: u32,
+    /// Concurrent streams, each with all files and transactions and a seed of its own.
+    pub threads: u32,
+    /// Files and transactions.
+    pub settings: Settings,
+    /// When written files are made durable.
+    pub fsync: Fsync,
+    /// Whether to bypass the page cache.
+    pub direct: bool,
+    /// The modelled filesystem, on `drive:NAME`.
+    pub model: modelled::Options,
+    /// Free space to leave alone.
+    pub reserve: Option<Bytes>,
+}
+
+/// Everything that is to be run.
+struct Job<'a> {
+    request: &'a Request,
+    options: DirOptions,
+}
+
+impl Job<'_> {
+    fn streams(&self) -> anyhow::Result<Vec<Tries>> {
+        let stream = |index| Postmark::new(&self.request.settings.stream(index)).map(|run| Tries::new(run, self.request.tries));
+        let streams: Result<_, _> = (0..self.request.threads).map(stream).collect();
+        streams.map_err(|error| UsageError::new(error.to_string()).into())
+    }
+
+    fn header(&self, kind: TargetKind) -> Header {
+        let mut fields = details::fields(&self.request.settings, self.request.fsync, self.request.direct, self.request.threads);
+        fields.push(Field::new("tries", self.request.tries.to_string()));
+        starts_now("postmark", fields, kind, &self.request.target, "as-mounted", self.request.settings.seed.into())
+    }
+
+    /// Runs the streams, and makes a run of what comes out.
+    fn run<T: FileTarget + Send>(
+        &self,
+        mut streams: Vec<(Tries, T)>,
+        header: Header,
+        observer: Option<Observer>,
+        mut watch: Watch,
+    ) -> (Run, End) {
+        let outcome: Outcome = together::run(&mut streams, &mut watch);
+        drop(watch);
+        let (mut run, end) = finish::assemble(header, observer, outcome, |_| Vec::new());
+        let counts: Vec<&[Counts]> = streams.iter().map(|(tries, _)| tries.finished()).collect();
+        details::add(&mut run, &self.request.settings, &counts);
+        (run, end)
+    }
+
+    fn on_directory(&self, context: &Context, path: &Path) -> anyhow::Result<((Run, End), Option<Workspace>)> {
+        let streams = self.streams()?;
+        let plan = sum(&streams);
+        let workspace = safety::prepare(context, self.request.reserve, path, "bench postmark", &plan)?;
+        let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+        let epoch = Instant::now();
+        let mut targets = Vec::new();
+        for (index, tries) in streams.into_iter().enumerate() {
+            let (dir, dir_path) = workspace.subdirectory(&format!("stream{index}"))?;
+            targets.push((tries, DirTarget::new(dir, &dir_path, self.options).with_epoch(epoch)));
+        }
+        let watch = Watch::new(context, "postmark", &plan, Some(workspace.guard()?));
+        let done = self.run(targets, self.header(TargetKind::Directory), Some(observer), watch);
+        Ok((done, Some(workspace)))
+    }
+
+    fn on_null(&self, context: &Context) -> anyhow::Result<(Run, End)> {
+        let streams = self.streams()?;
+        let watch = Watch::new(context, "postmark", &sum(&streams), None);
+        let targets = streams.into_iter().map(|tries| (tries, NullFiles::new())).collect();
+        Ok(self.run(targets, self.header(TargetKind::Null), None, watch))
+    }
+
+    /// One stream in virtual time: the modelled filesystem knows neither system calls nor threads.
+    fn on_drive(&self, context: &Context, name: &str) -> anyhow::Result<(Run, End)> {
+        if self.request.threads > 1 || self.request.direct || self.request.fsync != Fsync::Never {
+            let problem = "on a modelled drive postmark has one stream, through the page cache, without fsync";
+            return Err(UsageError::new(problem).hint("leave --threads, --direct and --fsync out").into());
+        }
+        let [mut tries] = <[Tries; 1]>::try_from(self.streams()?).expect("one stream was asked for");
+        let header = self.header(TargetKind::ModelledVolume);
+        let job = modelled::Job {
+            target: &self.request.target,
+            workload_name: "postmark",
+            workload: &mut tries,
+            header,
+            metrics: |_| Vec::new(),
+        };
+        let (mut run, end) = modelled::run(&self.request.model, context, name, job)?;
+        details::add(&mut run, &self.request.settings, &[tries.finished()]);
+        Ok((run, end))
+    }
+
+    /// The tool's own cost in one stream, as fast as it goes.
+    fn overhead(&self) -> Option<Overhead> {
+        let settings = Settings { interval: None, ..self.request.settings.clone() };
+        Some(Overhead::of_files(&mut Postmark::new(&settings).ok()?, None))
+    }
+}
+
+fn sum(streams: &[Tries]) -> Plan {
+    streams.iter().map(Tries::plan).fold(Plan { ops: Some(0), ..Plan::default() }, |sum, plan| Plan {
+        written: sum.written.saturating_add(plan.written),
+        space: sum.space.saturating_add(plan.space),
+        ops: sum.ops.zip(plan.ops).map(|(a, b)| a.saturating_add(b)),
+    })
+}
+
+/// Runs it and reports.
+pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+    let spec = TargetSpec::resolve(&request.target)?;
+    request.model.check(&spec)?;
+    let settings = &request.settings;
+    settings.check().map_err(|error| UsageError::new(error.to_string()))?;
+    let calls = if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } };
+    let options = DirOptions {
+        write_block: settings.write_block,
+        read_block: settings.read_block,
+        calls,
+        fsync: request.fsync,
+        direct: request.direct,
+        ..DirOptions::default()
+    };
+    options.check().map_err(UsageError::new)?;
+    memory::check(settings, request.threads)?;
+    let job = Job { request, options };
+    let ((mut run, end), workspace) = match &spec {
+        TargetSpec::Directory(path) => job.on_directory(context, path)?,
+        TargetSpec::Drive(name) => (job.on_drive(context, name)?, None),
+        TargetSpec::Null(_) => (job.on_null(context)?, None),
+        other => return Err(UsageError::new(format!("the postmark workload needs a directory, and {other} is none")).into()),
+    };
+    if matches!(spec, TargetSpec::Directory(_))
+        && end == End::Complete
+        && let Some(overhead) = job.overhead()
+    {
+        overhead.note(&mut run);
+    }
+    finish::clean_up(context, workspace, finish::conclude(context, &run, end))
+}

@@ -1,0 +1,213 @@
+//! A source tree: unpacked, synced, deleted, synced, each step timed apart.
+
+pub mod archive;
+
+use super::finish::{self, Watch};
+use super::modelled::{self, Job};
+use crate::store::recipe::starts_now;
+use crate::store::{self, Reference, RunId};
+use crate::target_spec::TargetSpec;
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::Observer;
+use trimtab_linux::output::Context;
+use trimtab_linux::session::discard_option::Discard;
+use trimtab_linux::session::safety::names::ARCHIVE;
+use trimtab_linux::session::safety::{self, Workspace};
+use trimtab_linux::target::dir::{DirOptions, DirTarget};
+use trimtab_linux::target::mounted::MountedDir;
+use trimtab_linux::target::null::NullFiles;
+use trimtab_linux::target::overhead::Overhead;
+use trimtab_sim::run::{Field, Run, Severity, TargetKind, Warning};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::{End, Outcome, files};
+use trimtab_sim::workload::FileWorkload as _;
+use trimtab_sim::workload::tree::{self, DEFAULT_FILES, DEFAULT_SIZE, Tree, TreeList};
+use trimtab_study::study::policy;
+use trimtab_study::study::policy_events::PolicyEvents;
+
+/// A tree benchmark.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// A directory, `drive:NAME` or `null:`.
+    pub target: String,
+    /// Repeats.
+    pub tries: u32,
+    /// An earlier run to compare with.
+    pub baseline: Option<Reference>,
+    /// The tree.
+    pub source: SourceRequest,
+    /// The modelled filesystem, on `drive:NAME`.
+    pub model: modelled::Options,
+    /// Free space to leave alone.
+    pub reserve: Option<Bytes>,
+}
+
+/// A tree to load: an archive or a synthetic one.
+#[derive(Clone, Debug)]
+pub struct SourceRequest {
+    /// The archive, if it is one.
+    pub tar: Option<PathBuf>,
+    /// Files of a synthetic tree.
+    pub files: u64,
+    /// Bytes of a synthetic tree, in proportion to its files by default.
+    pub size: Option<Bytes>,
+    /// Class of the data of a synthetic tree.
+    pub data: DataClass,
+    /// Seed of shape and data.
+    pub seed: u64,
+}
+
+/// A tree, and how it is described in results.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The tree.
+    pub list: Arc<TreeList>,
+    /// Its settings.
+    pub settings: Vec<Field>,
+    /// Entries of an archive that are neither files nor directories.
+    pub skipped: u64,
+    /// Seed.
+    pub seed: u64,
+}
+
+impl SourceRequest {
+    /// Makes or reads the tree.
+    pub fn load(&self) -> anyhow::Result<Source> {
+        let (list, name, skipped) = match &self.tar {
+            Some(path) => {
+                let archive = archive::read(path)?;
+                (archive.list, path.display().to_string(), archive.skipped)
+            }
+            None => {
+                let in_proportion = u128::from(DEFAULT_SIZE.0) * u128::from(self.files) / u128::from(DEFAULT_FILES);
+                let size = self.size.unwrap_or(Bytes(u64::try_from(in_proportion).unwrap_or(u64::MAX)));
+                let list =
+                    TreeList::synthetic(self.files, size, self.data, self.seed).map_err(|error| UsageError::new(error.to_string()))?;
+                (list, "synthetic".to_owned(), 0)
+            }
+        };
+        let settings = vec![
+            Field::new("tree", name),
+            Field::new("files", list.files().to_string()),
+            Field::new("directories", list.dirs().to_string()),
+            Field::new("bytes", list.size().0.to_string()),
+            Field::new("data", list.class().to_string()),
+        ];
+        Ok(Source { list: Arc::new(list), settings, skipped, seed: self.seed })
+    }
+
+    /// The class of the data that the target has to make; `None` for an archive.
+    pub fn made(&self) -> Option<DataClass> {
+        self.tar.is_none().then_some(self.data)
+    }
+}
+
+/// Runs it and reports.
+pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+    let spec = TargetSpec::resolve(&request.target)?;
+    request.model.check(&spec)?;
+    // Before anything takes time: a baseline that is none should not cost a run.
+    let baseline = request.baseline.as_ref().map(|reference| load_baseline(context, reference)).transpose()?;
+    let source = request.source.load()?;
+    if source.skipped > 0 {
+        context.remark(&format!("{} entries of the archive that are neither files nor directories are left out", source.skipped));
+    }
+    let workload = Tree::new(Arc::clone(&source.list), request.tries);
+    let ((mut run, end), workspace) = match &spec {
+        TargetSpec::Directory(path) => on_directory(request, context, &source, workload.clone(), path)?,
+        TargetSpec::Drive(name) => {
+            let header = header(request, &source, TargetKind::ModelledVolume);
+            let job =
+                Job { target: &request.target, workload_name: "tree", workload: &mut workload.clone(), header, metrics: tree::metrics };
+            (modelled::run(&request.model, context, name, job)?, None)
+        }
+        TargetSpec::Null(_) => (on_null(request, context, &source, workload.clone()), None),
+        other => {
+            return Err(UsageError::new(format!("the tree workload needs a directory, and {other} is none")).into());
+        }
+    };
+    if spec_is_real(&spec) && end == End::Complete {
+        Overhead::of_files(&mut Tree::new(source.list, 1), request.source.made()).note(&mut run);
+    }
+    if let Some((id, baseline)) = &baseline {
+        compare(&mut run, *id, baseline);
+    }
+    finish::clean_up(context, workspace, finish::conclude(context, &run, end))
+}
+
+fn load_baseline(context: &Context, reference: &Reference) -> anyhow::Result<(RunId, Run)> {
+    let store = store::open_to_read(context)?.ok_or_else(|| anyhow::anyhow!("there is no earlier run to compare with"))?;
+    let id = store.find(reference)?;
+    let run = store.load(id)?;
+    if run.workload != "tree" {
+        return Err(UsageError::new(format!("the baseline {} is a {} run, not a tree run", id.short(), run.workload)).into());
+    }
+    Ok((id, run))
+}
+
+/// Adds the ratios to the mean of the baseline's tries, and a warning if the two did not do the same.
+fn compare(run: &mut Run, id: RunId, baseline: &Run) {
+    run.settings.push(Field::new("baseline", id.to_string()));
+    let different: Vec<Field> = run
+        .settings
+        .iter()
+        .filter(|field| ["files", "directories", "bytes", "data"].contains(&field.key.as_str()))
+        .filter(|field| !baseline.settings.contains(field))
+        .cloned()
+        .collect();
+    if !different.is_empty() {
+        let keys: Vec<&str> = different.iter().map(|field| field.key.as_str()).collect();
+        let text = format!("the baseline {} unpacked another tree (different: {}); the ratios mean little", id.short(), keys.join(", "));
+        run.warnings.push(Warning { code: "baseline.differs".to_owned(), severity: Severity::Serious, facts: different, text });
+    }
+    run.metrics.extend(tree::ratios(&run.metrics, &baseline.metrics));
+}
+
+fn spec_is_real(spec: &TargetSpec) -> bool {
+    matches!(spec, TargetSpec::Directory(_))
+}
+
+fn header(request: &Request, source: &Source, kind: TargetKind) -> Header {
+    let mut settings = source.settings.clone();
+    settings.push(Field::new("tries", request.tries.to_string()));
+    starts_now("tree", settings, kind, &request.target, "as-mounted", source.seed)
+}
+
+fn on_directory(
+    request: &Request,
+    context: &Context,
+    source: &Source,
+    mut workload: Tree,
+    path: &Path,
+) -> anyhow::Result<((Run, End), Option<Workspace>)> {
+    let workspace = safety::prepare(context, request.reserve, path, "bench tree", &workload.plan())?;
+    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    workspace.require_on(observer.place().mount.as_ref())?;
+    let name = if request.source.tar.is_some() { ARCHIVE } else { "run" };
+    let (dir, dir_path) = workspace.subdirectory(name)?;
+    let options = DirOptions { seed: source.seed, ..DirOptions::default() };
+    let mut target = MountedDir::new(DirTarget::new(dir, &dir_path, options));
+    let mut header = header(request, source, TargetKind::Directory);
+    let discard = observer.place().mount.as_ref().map(Discard::of);
+    header.policy_settings.extend(discard.iter().map(|discard| Field::new(policy::DISCARD, discard.to_string())));
+    let online = discard.is_some_and(|discard| discard.is_on());
+    let mut watch = Watch::new(context, "tree", &workload.plan(), Some(workspace.guard()?));
+    let mut events = PolicyEvents { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online };
+    let outcome = files::run(&mut workload, &mut target, &mut events);
+    drop(watch);
+    let assembled = finish::assemble(header, Some(observer), outcome, tree::metrics);
+    Ok((assembled, Some(workspace)))
+}
+
+fn on_null(request: &Request, context: &Context, source: &Source, mut workload: Tree) -> (Run, End) {
+    let header = header(request, source, TargetKind::Null);
+    let mut watch = Watch::new(context, "tree", &workload.plan(), None);
+    let outcome: Outcome = files::run(&mut workload, &mut NullFiles::new(), &mut watch);
+    finish::assemble(header, None, outcome, tree::metrics)
+}

@@ -1,0 +1,134 @@
+//! `trimtab bench postmark [TARGET]`.
+
+use super::{AgainstArgs, ModelArgs};
+use crate::bench::small_files::Request;
+use crate::cmd::options::{Choice, SafetyArgs};
+use crate::postmark::config::{THREADS_MAX, interval_of_rate, rate_option};
+use trimtab_drive::units::Bytes;
+use trimtab_linux::target::dir::Fsync;
+use trimtab_sim::workload::postmark::Settings;
+
+/// PostMark's operations with ordinary options: many small files, created, read, appended to and deleted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Without options this is the configuration of the published results: 10,000 files of 500 to 100,000 bytes, 20,000 transactions,
+calls of 4 KiB, seed 42. Every operation and byte is PostMark's; 'trimtab postmark' speaks its command language.
+
+Examples:
+  trimtab bench postmark /mnt/ssd
+  trimtab bench postmark --fsync close --threads 4 /mnt/ssd
+  trimtab bench postmark --rate 2000 --tries 1 /mnt/ssd      latency at 2000 transactions a second
+  trimtab bench postmark null:                               what the tool itself costs")]
+pub struct Args {
+    /// A directory on the filesystem to measure, drive:NAME for a modelled drive, or null: for the tool's own cost.
+    #[arg(default_value = ".")]
+    pub(super) target: String,
+    /// Repeat this often; every try does the same.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    tries: u32,
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    /// Make written files durable: never, or before each is closed.
+    #[arg(long, value_enum, default_value_t = Choice(Fsync::Never))]
+    fsync: Choice<Fsync>,
+    /// Bypass the page cache; what is not a whole aligned block still goes through it.
+    #[arg(long, conflicts_with = "buffered")]
+    direct: bool,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    pub(super) against: AgainstArgs,
+    #[command(flatten)]
+    safety: SafetyArgs,
+}
+
+/// What is done.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Workload")]
+pub struct WorkloadArgs {
+    /// New files are at least LOW and less than HIGH bytes, and files grow up to HIGH.
+    #[arg(long, value_name = "LOW:HIGH", default_value = "500:100000", value_parser = sizes)]
+    size: (u32, u32),
+    /// Files at the start.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    number: u32,
+    /// Transactions: each reads or appends, then creates or deletes.
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    transactions: u32,
+    /// Seed.
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    seed: u32,
+    /// Spread the files over this many subdirectories.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    subdirectories: u32,
+    /// Spread the files over as many locations as there are weights, such as 5:2:1.
+    #[arg(long, value_name = "W:W…", value_delimiter = ':')]
+    weights: Vec<u32>,
+    /// Bytes per read call.
+    #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = block)]
+    read_block: u32,
+    /// Bytes per write call.
+    #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = block)]
+    write_block: u32,
+    /// Gather calls in a 4096-byte buffer, as C's buffered streams do.
+    #[arg(long)]
+    buffered: bool,
+    /// Tenths of transactions that read rather than append; -1 for neither.
+    #[arg(long, value_name = "B", default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-1..=10))]
+    bias_read: i8,
+    /// Tenths of transactions that create rather than delete; -1 for neither.
+    #[arg(long, value_name = "B", default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-1..=10))]
+    bias_create: i8,
+    /// Start at most N transactions a second in each stream; latency then counts from when a transaction was due.
+    #[arg(long, value_name = "N", value_parser = rate_option)]
+    rate: Option<f64>,
+    /// Independent streams that run at once, each with all these files and transactions and a seed of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
+    threads: u32,
+}
+
+impl WorkloadArgs {
+    fn settings(self) -> Settings {
+        Settings {
+            size_low: self.size.0,
+            size_high: self.size.1,
+            number: self.number,
+            transactions: self.transactions,
+            seed: self.seed,
+            weights: self.weights,
+            subdirectories: self.subdirectories,
+            read_block: self.read_block,
+            write_block: self.write_block,
+            buffering: self.buffered,
+            bias_read: u8::try_from(self.bias_read).ok(),
+            bias_create: u8::try_from(self.bias_create).ok(),
+            interval: self.rate.and_then(interval_of_rate),
+        }
+    }
+}
+
+fn sizes(text: &str) -> Result<(u32, u32), String> {
+    let (low, high) = text.split_once(':').unwrap_or((text, text));
+    Ok((block(low)?, block(high)?))
+}
+
+fn block(text: &str) -> Result<u32, String> {
+    let bytes: Bytes = text.parse().map_err(|error| format!("{error}"))?;
+    u32::try_from(bytes.0).map_err(|_| format!("{text} is more than 4 GiB"))
+}
+
+impl Args {
+    /// The benchmark that these arguments ask for.
+    pub fn request(self) -> Request {
+        Request {
+            target: self.target,
+            tries: self.tries,
+            threads: self.workload.threads,
+            settings: self.workload.settings(),
+            fsync: self.fsync.0,
+            direct: self.direct,
+            model: self.model.options(),
+            reserve: self.safety.reserve,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! PostMark: its command language, exact operations and reports.
+
+pub mod announce;
+pub mod classic;
+pub mod command;
+pub mod config;
+pub mod details;
+pub mod directories;
+pub mod execution;
+pub mod memory;
+pub mod session;
+
+use self::config::{Config, interval_of_rate};
+use self::execution::{Live, Record};
+use self::session::{DEFAULT_FILE, Session, Voice};
+use crate::report;
+use crate::store::shape::run::RunV1;
+use crate::store::{self, RunId};
+use anyhow::Context as _;
+use rustix::event::{PollFd, PollFlags, poll};
+use serde::Serialize;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trimtab_linux::output::{self, Context};
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::sys::interrupt::Interrupted;
+use trimtab_linux::target::dir::Fsync;
+use trimtab_sim::run::Run;
+
+/// A session.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// File of commands; `.pmrc`, if it exists, by default.
+    pub config: Option<PathBuf>,
+    /// When written files are made durable.
+    pub fsync: Fsync,
+    /// Whether to bypass the page cache.
+    pub direct: bool,
+    /// Concurrent streams.
+    pub threads: u32,
+    /// Transactions a second in each stream.
+    pub rate: Option<f64>,
+    /// Whether to keep each run in the store.
+    pub keep: bool,
+}
+
+/// A run in JSON.
+#[derive(Serialize)]
+struct RunShape {
+    /// The reports that the original would have printed; none if files ran out.
+    verbose: Option<String>,
+    terse: Option<String>,
+    run: RunV1,
+}
+
+#[derive(Serialize)]
+struct Shape {
+    runs: Vec<RunShape>,
+}
+
+/// Runs the session.
+pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+    let mut config = Config { fsync: request.fsync, direct: request.direct, threads: request.threads, ..Config::default() };
+    if let Some(rate) = request.rate {
+        config.settings.interval = interval_of_rate(rate);
+    }
+    let mut shape = Shape { runs: Vec::new() };
+    let failed = session(request, context, config, &mut shape.runs)?;
+    if context.json {
+        context.report("postmark", 1, &shape, String::new)?;
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// True if a run failed.
+fn session(request: &Request, context: &Context, config: Config, shapes: &mut Vec<RunShape>) -> anyhow::Result<bool> {
+    let mut finished = |record: Record| -> anyhow::Result<()> {
+        if context.json || request.keep || !context.quiet {
+            let run = record.to_run();
+            let id = if request.keep { Some(store::save(context, &run).context("cannot keep the run")?) } else { None };
+            if context.json {
+                shapes.push(shape_of(&record, &run, id));
+            } else {
+                let kept = id.map(|id| format!("\nkept as {id}: trimtab results show {}", id.short())).unwrap_or_default();
+                context.remark_styled(&(report::text::render(&report::run::document(&run)).trim_end().to_owned() + &kept));
+            }
+        }
+        Ok(())
+    };
+    let mut classic: Box<dyn Write + Send> =
+        if context.json { Box::new(io::sink()) } else { Box::new(BufWriter::new(output::unlocked_stdout()?)) };
+    let mut complain = |text: &str| trimtab_linux::output::complain(text);
+    let voice = Voice { out: &mut *classic, complain: &mut complain, shell_to_stderr: context.json };
+    let mut live = Live::new(context, request.keep, &mut finished);
+    let file = request.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
+    let ended = Session::new(config, voice, &mut live).execute(file, &mut BufReader::new(Typed));
+    match ended {
+        Err(_) if interrupt::requested() => Err(Interrupted.into()),
+        Err(error) => Err(error),
+        Ok(ended) => Ok(ended.failed),
+    }
+}
+
+fn shape_of(record: &Record, run: &Run, id: Option<RunId>) -> RunShape {
+    let reported = !record.out_of_files();
+    let mut shape = RunV1::from(run);
+    shape.id = id.map(|id| id.to_string());
+    RunShape {
+        verbose: reported.then(|| classic::verbose(&record.totals, record.stamps)),
+        terse: reported.then(|| classic::terse(&record.totals, record.stamps)),
+        run: shape,
+    }
+}
+
+/// Standard input that an interrupt ends, also while it waits for a line.
+struct Typed;
+
+impl Read for Typed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let stdin = io::stdin();
+        loop {
+            if interrupt::requested() {
+                return Err(io::Error::other(Interrupted));
+            }
+            match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], None) {
+                Ok(_) => return Ok(rustix::io::read(&stdin, buffer)?),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
