@@ -102,7 +102,7 @@ pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow:
         Command::Bench(args) => bench::run(args, context),
         Command::Sweep(args) => sweep::run(&args, context),
         Command::Postmark(args) => postmark::run(args, context),
-        Command::Drive(args) => drive::run(&args, context),
+        Command::Drive(args) => drive::run(args, context),
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Results(args) => results::run(&args, context),
         Command::Daemon(args) => daemon::run(&args, context),

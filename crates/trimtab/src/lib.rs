@@ -16,6 +16,7 @@ pub mod store;
 pub mod study;
 pub mod sweep;
 pub mod target_spec;
+pub mod twin;
 
 #[global_allocator]
 static MEMORY: trimtab_linux::sys::large_blocks::LargeBlocks = trimtab_linux::sys::large_blocks::LargeBlocks::new();

@@ -4,7 +4,6 @@ mod attach;
 mod check;
 mod detach;
 mod end_to_end;
-mod ground;
 mod learn;
 mod list;
 mod power;
@@ -68,20 +67,20 @@ impl Args {
 }
 
 /// Runs it.
-pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    match &args.command {
+pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
+    match args.command {
         Command::List => list::run(context),
-        Command::Simulate(args) => simulate::run(args, context),
-        Command::Show(args) => show::run(args, context),
+        Command::Simulate(args) => simulate::run(&args, context),
+        Command::Show(args) => show::run(&args, context),
         Command::Learn(args) => learn::run(args, context),
         Command::Check(args) => check::run(args, context),
-        Command::Validate(args) => validate::run(args, context),
-        Command::Attach(args) => attach::run(args, context),
-        Command::Status(args) => status::run(args, context),
-        Command::Watch(args) => status::watch(args, context),
-        Command::Power(args) => power::run(args, context),
-        Command::Trace(args) => trace::run(args, context),
-        Command::Replay(args) => replay::run(args, context),
-        Command::Detach(args) => detach::run(args, context),
+        Command::Validate(args) => validate::run(&args, context),
+        Command::Attach(args) => attach::run(&args, context),
+        Command::Status(args) => status::run(&args, context),
+        Command::Watch(args) => status::watch(&args, context),
+        Command::Power(args) => power::run(&args, context),
+        Command::Trace(args) => trace::run(&args, context),
+        Command::Replay(args) => replay::run(&args, context),
+        Command::Detach(args) => detach::run(&args, context),
     }
 }

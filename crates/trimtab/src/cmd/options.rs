@@ -67,11 +67,6 @@ pub struct DestroyArgs {
 }
 
 impl DestroyArgs {
-    /// Whether anything was allowed to be destroyed.
-    pub fn is_given(&self) -> bool {
-        self.destroy.is_some() || !self.overwrite.is_empty()
-    }
-
     /// What was named.
     pub fn named(&self) -> Destroy {
         Destroy { again: self.destroy.clone(), overwrite: self.overwrite.clone() }

@@ -28,6 +28,13 @@ pub struct Destroy {
     pub overwrite: Vec<String>,
 }
 
+impl Destroy {
+    /// Whether the user allowed anything to be destroyed.
+    pub fn is_given(&self) -> bool {
+        self.again.is_some() || !self.overwrite.is_empty()
+    }
+}
+
 /// A device or a file that is ours.
 #[derive(Debug)]
 pub struct Claim {

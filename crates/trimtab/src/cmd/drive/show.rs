@@ -2,13 +2,13 @@
 
 use crate::drives::{self, Drive};
 use crate::report::layout::on_screen;
+use crate::twin::parameters::{LEGEND, parameters, shown};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use trimtab_drive::spec::Medium;
 use trimtab_drive::spec::file::{Source, SourceKind};
-use trimtab_drive::spec::twin::Parameter;
-use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::units::Bytes;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
 use trimtab_study::document::{Narrow, Table};
@@ -70,22 +70,6 @@ fn learned(drive: &Drive) -> String {
     ["\n".to_owned(), prose(&head), on_screen(&parameters(&twin.parameters)), prose(LEGEND), notes].concat()
 }
 
-/// What the words of [`parameters`] mean.
-pub(super) const LEGEND: &str = "\
-The estimate is of the drive that explains the figures best. Measured: told by the probes named, and the drives that fit differ little in it. Bounded: the probes leave a range. \
-Typical: no probe told it, and the interval is that of drives of the class. Spare space is what is left when an SLC cache has been taken off.";
-
-/// What is known of each figure of a twin.
-pub(super) fn parameters(parameters: &[Parameter]) -> Table {
-    let mut table = Table::new("", &["field", "estimate", "90 % interval", "known", "from"]).when_narrow(Narrow::Records);
-    for one in parameters {
-        let of = |value: u64| shown(&one.field, &Value::from(value));
-        let between = if one.low == one.high { of(one.low) } else { format!("{} to {}", of(one.low), of(one.high)) };
-        table.row([one.field.clone(), of(one.estimate), between, one.known.name().to_owned(), one.source.clone()]);
-    }
-    table
-}
-
 /// Every field with its value and what that stands on; `text` is the file.
 fn rows(drive: &Drive, text: &str) -> anyhow::Result<Vec<(String, Value, Source)>> {
     let given = toml::Value::Table(text.parse().context("what was read before is not TOML any more")?);
@@ -140,27 +124,6 @@ fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, Value)>) {
             }
         }
         other => rows.push((prefix.to_owned(), other.clone())),
-    }
-}
-
-/// A value as people read it: sizes and durations also in larger units.
-fn shown(field: &str, value: &Value) -> String {
-    if let Some(number) = value.as_u64().filter(|number| *number >= 1000) {
-        let name = field.rsplit('.').next().unwrap_or(field);
-        if name.ends_with("_ns") {
-            return format!("{number} ({})", Nanos(number));
-        }
-        if name.ends_with("bytes_per_s") {
-            return format!("{number} ({}/s)", Bytes(number));
-        }
-        if name.split('_').any(|word| word == "bytes") {
-            return format!("{number} ({})", Bytes(number));
-        }
-    }
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "none".to_owned(),
-        other => other.to_string(),
     }
 }
 

@@ -1,9 +1,7 @@
 //! Probing a drive that is there: where, how often, and what else was going on.
 
-mod kept;
-
-use super::super::ground::{Ground, Way, check_only_devices_are_destroyed};
-use super::{Args, Watching};
+use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed};
+use super::{Request, Watching};
 use crate::drives::below::Below;
 use crate::drives::twins;
 use crate::target_spec::TargetSpec;
@@ -23,8 +21,7 @@ use trimtab_study::learn::probes::{AREA_MIN, AREA_WRITES, Findings, Plan, Reach}
 use trimtab_study::learn::rounds::{Together, together};
 use trimtab_study::learn::{self, Budget};
 
-use kept::Before;
-pub use kept::Kept;
+use super::saved_rounds::{Before, Kept};
 
 /// Rounds of all probes, where as much may be written.
 const ROUNDS: u64 = 3;
@@ -39,49 +36,49 @@ const NAMED: usize = 4;
 
 /// Probes what `spec` names, so often that it can be seen how much figures scatter.
 pub fn measure(
-    args: &Args,
+    request: &Request,
     context: &Context,
     below: Below,
     spec: &TargetSpec,
     watching: &mut Watching,
 ) -> anyhow::Result<(Measured, Kept)> {
-    let path = probed_path(args, spec)?;
-    let budget = args.budget.budget();
+    let path = probed_path(request, spec)?;
+    let budget = request.budget;
     let root = Root::live().context("cannot read /sys and /proc")?;
-    let (mut plan, most) = plan(args, &below, budget, spec)?;
+    let (mut plan, most) = plan(request, &below, budget, spec)?;
     if budget == Budget::Full {
-        plan.whole = Some(super::whole::allowed_part(args, context, spec, &below)?);
+        plan.whole = Some(super::whole::allowed_part(request, context, spec, &below)?);
     }
     let kept = Kept::new(context, &twins::which(&below), asked(&plan, most, &below))?;
-    let Before { area, rounds: before, whole: whole_before } = if args.resume { kept.load()? } else { Before::default() };
+    let Before { area, rounds: before, whole: whole_before } = if request.resume { kept.load()? } else { Before::default() };
     let plan = Plan { area: area.unwrap_or(plan.area), ..plan };
-    let way = Way {
+    let area_request = AreaRequest {
         what: "drive learn",
         below: &below,
-        seed: args.seed,
-        reserve: args.safety.reserve,
-        destroy: args.destroy.named(),
+        seed: request.seed,
+        reserve: request.reserve,
+        destroy: request.destroy.clone(),
         area: plan.area,
         most: (budget != Budget::Reads).then_some(most),
     };
-    let mut ground = way.open(context, spec)?;
+    let mut area_opened = area_request.open(context, spec)?;
     let wanted = plan.area;
-    let plan = on_what_there_is(plan, &ground, area)?;
+    let plan = on_what_there_is(plan, &area_opened, area)?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
-    ground.require_on(observer.place().mount.as_ref())?;
+    area_opened.require_on(observer.place().mount.as_ref())?;
     let direct = DirectWatch::start(&observer).ok();
-    let until = Instant::now() + Duration::from_nanos(args.time.0);
+    let until = Instant::now() + Duration::from_nanos(request.time.0);
     let rounds = Rounds { root: &root, below: &below, plan: &plan, most, until, kept: &kept };
     // What was done before an interruption is on none of this run's counters.
     let (earlier, carried) = (before.len(), rounds.written_before(&before));
-    let made = rounds.make(before, &mut ground, watching);
+    let made = rounds.make(before, &mut area_opened, watching);
     let mut notes = below.notes.clone();
     notes.extend((plan.area < wanted).then(|| {
         format!("only {} of the file lay in whole pieces of 1 MiB on the drive, where {} were wanted", Bytes(plan.area), Bytes(wanted))
     }));
-    notes.extend(ground.drive.file().warnings().iter().map(|warning| sentence(&warning.text)));
-    let written = ground.written;
-    drop(ground);
+    notes.extend(area_opened.drive.file().warnings().iter().map(|warning| sentence(&warning.text)));
+    let written = area_opened.written;
+    drop(area_opened);
     if interrupt::requested() {
         context.remark("Rounds of probes that were finished are kept; the same command with --resume goes on from there.");
     }
@@ -98,7 +95,7 @@ pub fn measure(
     if budget == Budget::Full {
         let of_whole = match whole_before {
             Some(before) => before,
-            None => super::whole::on_a_drive(args, context, spec, &below, &plan, watching)?,
+            None => super::whole::on_a_drive(request, context, spec, &below, &plan, watching)?,
         };
         kept.save(plan.area, &made, Some(&of_whole))?;
         notes.extend(of_whole.notes);
@@ -110,8 +107,8 @@ pub fn measure(
 }
 
 /// What is only read may be smaller than what was asked for, and so may what lies in whole pieces; but `before` it was so much, if it is gone on with.
-fn on_what_there_is(plan: Plan, ground: &Ground, before: Option<u64>) -> anyhow::Result<Plan> {
-    let area = plan.area.min(ground.area());
+fn on_what_there_is(plan: Plan, area_opened: &ProbedArea, before: Option<u64>) -> anyhow::Result<Plan> {
+    let area = plan.area.min(area_opened.area());
     match before {
         Some(before) if before != area => {
             let what = format!("what was kept was found on {}, and there is only {} now in whole pieces", Bytes(before), Bytes(area));
@@ -137,19 +134,19 @@ fn asked(plan: &Plan, most: u64, below: &Below) -> serde_json::Value {
 }
 
 /// What is probed; an error where the budget does not go with it.
-fn probed_path<'a>(args: &Args, spec: &'a TargetSpec) -> anyhow::Result<&'a Path> {
+fn probed_path<'a>(request: &Request, spec: &'a TargetSpec) -> anyhow::Result<&'a Path> {
     let path = match spec {
         TargetSpec::Directory(path) | TargetSpec::File(path) | TargetSpec::Device(path) => path,
         other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
     };
-    check_only_devices_are_destroyed(&args.target, spec, &args.destroy)?;
-    match (spec, args.budget.budget()) {
+    check_only_devices_are_destroyed(&request.target, spec, &request.destroy)?;
+    match (spec, request.budget) {
         (TargetSpec::Directory(_), Budget::Reads) => {
-            let what = format!("with --budget reads nothing is written to {}, and a directory has nothing to read", args.target);
+            let what = format!("with --budget reads nothing is written to {}, and a directory has nothing to read", request.target);
             Err(UsageError::new(what).hint("name a large file that you may read, or the device").into())
         }
         (TargetSpec::File(_), Budget::Small | Budget::Full) => {
-            let what = format!("{} is a file, and is not written to", args.target);
+            let what = format!("{} is a file, and is not written to", request.target);
             Err(UsageError::new(what).hint("--budget reads reads it; or name a directory beside it").into())
         }
         _ => Ok(path),
@@ -172,36 +169,36 @@ pub fn sentence(text: &str) -> String {
 }
 
 /// What is run in each round, and how much may be written in all.
-fn plan(args: &Args, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(Plan, u64)> {
+fn plan(request: &Request, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(Plan, u64)> {
     let of = below.capacity().0;
     let default = Plan::usual_limit(budget, of);
-    let limit = match (args.write_limit, budget) {
+    let limit = match (request.write_limit, budget) {
         (None, _) => default,
         (Some(limit), Budget::Full) => limit.of(of).min(default),
         (Some(limit), _) => limit.of(of),
     };
     let reach = Reach {
-        rest: args.rest,
+        rest: request.rest,
         trim_ranges_max: if matches!(spec, TargetSpec::Device(_)) { Some(1) } else { None },
         flushes: below.fs_type.as_deref() != Some("btrfs"),
         sends_flushes: below.volatile_cache,
     };
     // A small area tells less than another round would; but one round alone does not tell how much it scatters.
-    let of = |rounds: u64| Plan::new(budget, below.reported, limit / (rounds + 1), args.seed);
+    let of = |rounds: u64| Plan::new(budget, below.reported, limit / (rounds + 1), request.seed);
     let large = [ROUNDS, 2].into_iter().filter_map(of).find(|plan| plan.area >= AREA_ENOUGH);
-    let plan = large.or_else(|| of(2)).or_else(|| of(1)).ok_or_else(|| too_little(&args.target, limit, 2 * AREA_MIN * AREA_WRITES))?;
+    let plan = large.or_else(|| of(2)).or_else(|| of(1)).ok_or_else(|| too_little(&request.target, limit, 2 * AREA_MIN * AREA_WRITES))?;
     // Nobody is asked for more than can come of it.
     let each = AREA_WRITES * plan.area;
     Ok((Plan { reach, ..plan }, limit.min((ROUNDS + AGAIN) * each + AREA_WRITES * plan.area)))
 }
 
 /// One time all probes.
-struct Round {
-    found: Findings,
-    /// What others did meanwhile, if it counts.
-    disturbed: Option<String>,
+pub(super) struct Round {
+    pub found: Findings,
+    /// Foreground I/O during the round, if it counts.
+    pub disturbed: Option<String>,
     /// What else may have had an effect.
-    warnings: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// How often probes are run, and until when.
@@ -224,27 +221,27 @@ impl Rounds<'_> {
     }
 
     /// As many as there have to be, and others in place of those that were disturbed, while that may be written and there is time.
-    fn make(&self, mut made: Vec<Round>, ground: &mut Ground, watching: &mut Watching) -> anyhow::Result<Vec<Round>> {
+    fn make(&self, mut made: Vec<Round>, area_opened: &mut ProbedArea, watching: &mut Watching) -> anyhow::Result<Vec<Round>> {
         let each = if self.plan.budget == Budget::Reads { 0 } else { AREA_WRITES * self.plan.area };
-        ground.written += self.written_before(&made);
+        area_opened.written += self.written_before(&made);
         for _ in made.len() as u64..ROUNDS + AGAIN {
             let clean = made.iter().filter(|round| round.disturbed.is_none()).count() as u64;
             let over = !made.is_empty() && Instant::now() >= self.until;
-            if clean >= ROUNDS || over || ground.written + each > self.most {
+            if clean >= ROUNDS || over || area_opened.written + each > self.most {
                 break;
             }
-            made.push(self.one(ground, watching)?);
+            made.push(self.one(area_opened, watching)?);
             self.kept.save(self.plan.area, &made, None)?;
         }
         Ok(made)
     }
 
-    fn one(&self, ground: &mut Ground, watching: &mut Watching) -> anyhow::Result<Round> {
+    fn one(&self, area_opened: &mut ProbedArea, watching: &mut Watching) -> anyhow::Result<Round> {
         let before = Sample::take(self.root, &self.below.stack);
-        let found = learn::probe(&mut ground.drive, self.plan, watching);
+        let found = learn::probe(&mut area_opened.drive, self.plan, watching);
         interrupt::check()?;
         let found = found?;
-        ground.written += found.written;
+        area_opened.written += found.written;
         let own = OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(self.below.fs_type.as_deref());
         let (_, warnings) = interference::judge(&before, &Sample::take(self.root, &self.below.stack), Some(own));
         let (disturbed, warnings): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|warning| disturbs(&warning.code));

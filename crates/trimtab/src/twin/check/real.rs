@@ -1,7 +1,7 @@
 //! Checking a twin on the drive that is there.
 
-use super::super::ground::{Ground, Way, check_only_devices_are_destroyed};
-use super::{Args, Measured};
+use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed};
+use super::{Measured, Request};
 use crate::drives::below::Below;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -28,33 +28,33 @@ pub struct Checked {
     path: PathBuf,
     below: Below,
     area: Area,
-    ground: Ground,
+    area_opened: ProbedArea,
 }
 
 impl Checked {
     /// Opens what `target` names; a file is only read, and so is a device whose content may not go.
-    pub fn open(args: &Args, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
-        check_only_devices_are_destroyed(&args.target, target, &args.destroy)?;
+    pub fn open(request: &Request, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
+        check_only_devices_are_destroyed(&request.target, target, &request.destroy)?;
         let (path, writes) = match target {
             TargetSpec::Directory(path) => (path.clone(), true),
             TargetSpec::File(path) => (path.clone(), false),
-            TargetSpec::Device(path) => (path.clone(), args.destroy.named().again.is_some()),
+            TargetSpec::Device(path) => (path.clone(), request.destroy.again.is_some()),
             other => return Err(UsageError::new(format!("{other} is not a drive that can be checked")).into()),
         };
         let below = Below::of_path(&Root::live().context("cannot read /sys and /proc")?, &path)?;
-        let area = Area { bytes: AREA, writes, rest: args.rest };
-        let way = Way {
+        let area = Area { bytes: AREA, writes, rest: request.rest };
+        let area_request = AreaRequest {
             what: "drive check",
             below: &below,
-            seed: args.seed,
-            reserve: args.safety.reserve,
-            destroy: args.destroy.named(),
+            seed: request.seed,
+            reserve: request.reserve,
+            destroy: request.destroy.clone(),
             area: AREA,
             most: writes.then_some(2 * AREA + ROUNDS * area.written_max()),
         };
-        let ground = way.open(context, target)?;
-        let area = Area { bytes: ground.area().min(AREA), ..area };
-        Ok(Self { path, below, area, ground })
+        let area_opened = area_request.open(context, target)?;
+        let area = Area { bytes: area_opened.area().min(AREA), ..area };
+        Ok(Self { path, below, area, area_opened })
     }
 
     /// What is used of it.
@@ -68,18 +68,18 @@ impl Checked {
     }
 
     /// What it shows, several times; and what was noticed.
-    pub fn measured(self, args: &Args, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
-        let Self { path, below, area, mut ground } = self;
+    pub fn measured(self, request: &Request, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
+        let Self { path, below, area, mut area_opened } = self;
         let observer = Observer::start(&path).with_context(|| format!("cannot look at {}", path.display()))?;
-        ground.require_on(observer.place().mount.as_ref())?;
+        area_opened.require_on(observer.place().mount.as_ref())?;
         let direct = DirectWatch::start(&observer).ok();
         let mut bar = Progress::new(context, "check", Counting::Items, ROUNDS);
         let (mut rounds, mut own) = (Vec::new(), OwnIo::default());
         let mut failed = None;
         for round in 0..ROUNDS {
             bar.set(round);
-            let mut lab = Lab::new(&mut ground.drive);
-            let shown = area.run(&mut lab, args.seed.wrapping_add(round));
+            let mut lab = Lab::new(&mut area_opened.drive);
+            let shown = area.run(&mut lab, request.seed.wrapping_add(round));
             own = OwnIo { read: own.read + Bytes(lab.read), written: own.written + Bytes(lab.written) };
             match shown {
                 Ok(shown) if !interrupt::requested() => rounds.push(shown),
@@ -93,7 +93,7 @@ impl Checked {
         drop(bar);
         let from_memory = direct.and_then(|watch| watch.finish(own.read, own.written));
         let (_, warnings) = observer.finish(Some(own.through(below.fs_type.as_deref())));
-        drop(ground);
+        drop(area_opened);
         interrupt::check()?;
         if let Some(error) = failed {
             return Err(error.into());

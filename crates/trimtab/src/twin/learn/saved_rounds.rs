@@ -1,7 +1,7 @@
 //! Rounds of probes that were finished before somebody lost patience: kept after each, so that `--resume` measures only what is missing.
 
-use super::super::whole::OfWhole;
-use super::Round;
+use super::real::Round;
+use super::whole::OfWhole;
 use crate::drives::twins;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! The part of the budget `full` that writes over all there is: what is free of a drive, or the whole of it.
 
-use super::super::ground::Way;
-use super::{Args, Watching};
+use super::super::probed_area::AreaRequest;
+use super::{Request, Watching};
 use crate::drives::below::Below;
 use crate::drives::probed::{PIECE, ProbedDrive};
 use crate::target_spec::TargetSpec;
@@ -33,7 +33,7 @@ pub struct OfWhole {
 
 /// Writes over what is free, or over the whole device, as often as the probes need it.
 pub fn on_a_drive(
-    args: &Args,
+    request: &Request,
     context: &Context,
     spec: &TargetSpec,
     below: &Below,
@@ -41,29 +41,29 @@ pub fn on_a_drive(
     watching: &mut Watching,
 ) -> anyhow::Result<OfWhole> {
     let Some(part) = plan.whole else { return Err(UsageError::new("nothing is said of the whole drive").into()) };
-    let way = Way {
+    let area_request = AreaRequest {
         what: "drive learn --budget full",
         below,
-        seed: args.seed,
-        reserve: args.safety.reserve,
-        destroy: args.destroy.named(),
+        seed: request.seed,
+        reserve: request.reserve,
+        destroy: request.destroy.clone(),
         area: part.bytes,
         most: Some(part.written_max()),
     };
-    let mut ground = way.open_unwritten(context, spec)?;
+    let mut area_opened = area_request.open_unwritten(context, spec)?;
     let path = match spec {
         TargetSpec::Directory(path) | TargetSpec::Device(path) => path,
         other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
     };
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
-    ground.require_on(observer.place().mount.as_ref())?;
+    area_opened.require_on(observer.place().mount.as_ref())?;
     let mut notes = Vec::new();
-    let found =
-        emptied(&mut ground.drive, spec, below, &mut notes).and_then(|()| Ok(learn::probe_whole(&mut ground.drive, plan, watching)?));
+    let found = emptied(&mut area_opened.drive, spec, below, &mut notes)
+        .and_then(|()| Ok(learn::probe_whole(&mut area_opened.drive, plan, watching)?));
     let own =
         found.as_ref().ok().map(|found| OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(below.fs_type.as_deref()));
     let (_, warnings) = observer.finish(own);
-    drop(ground);
+    drop(area_opened);
     if interrupt::requested() {
         context.remark(
             "The rounds of probes are kept; the same command with --resume begins with writing over the drive, which cannot be gone on with in the middle.",
@@ -75,25 +75,25 @@ pub fn on_a_drive(
 }
 
 /// How much of the drive is used. Found out before anything is written, as is that nobody could allow it later.
-pub fn allowed_part(args: &Args, context: &Context, spec: &TargetSpec, below: &Below) -> anyhow::Result<Whole> {
-    let part = part(args, spec, below)?;
+pub fn allowed_part(request: &Request, context: &Context, spec: &TargetSpec, below: &Below) -> anyhow::Result<Whole> {
+    let part = part(request, spec, below)?;
     let most = Bytes(part.written_max());
     match consent::reason(most, Some(below.capacity())) {
         Some(reason) if !consent::can_be_given(context) => {
-            let what = format!("drive learn --budget full writes up to {most} to {}; {reason}", args.target);
+            let what = format!("drive learn --budget full writes up to {most} to {}; {reason}", request.target);
             Err(UsageError::new(what).hint("say --yes to allow it").into())
         }
         _ => Ok(part),
     }
 }
 
-fn part(args: &Args, spec: &TargetSpec, below: &Below) -> anyhow::Result<Whole> {
+fn part(request: &Request, spec: &TargetSpec, below: &Below) -> anyhow::Result<Whole> {
     let of = below.capacity().0;
     let free = match spec {
-        TargetSpec::Directory(path) => space::usable(path, args.safety.reserve)?.0,
+        TargetSpec::Directory(path) => space::usable(path, request.reserve)?.0,
         _ => of,
     };
-    let allowed = args
+    let allowed = request
         .write_limit
         .map_or(u64::MAX, |limit| (limit.of(of).saturating_sub(Plan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8));
     // A filesystem needs some of what is free for itself.

@@ -1,6 +1,5 @@
-//! Where a drive that is there is probed or checked: a file of our own, a file or device that is read, or a device whose content may go.
+//! The part of a real drive that is probed: a new file, a file or device that is only read, or a device whose content may go.
 
-use crate::cmd::options::{DestroyArgs, SafetyArgs};
 use crate::drives::below::Below;
 use crate::drives::probed::{PIECE, ProbedDrive};
 use crate::target_spec::TargetSpec;
@@ -46,8 +45,8 @@ pub fn check_rest(rest: Nanos) -> anyhow::Result<()> {
 }
 
 /// Refuses what is said to keep a real drive safe, or to let it be written over, where there is none.
-pub fn check_nothing_is_risked(target: &str, safety: &SafetyArgs, destroy: &DestroyArgs) -> anyhow::Result<()> {
-    if destroy.is_given() || safety.reserve.is_some() {
+pub fn check_nothing_is_risked(target: &str, reserve: Option<Bytes>, destroy: &Destroy) -> anyhow::Result<()> {
+    if destroy.is_given() || reserve.is_some() {
         return Err(UsageError::new(format!("{target} is a modelled drive: nothing on it is kept or destroyed"))
             .hint("leave out --destroy, --overwrite and --reserve")
             .into());
@@ -56,7 +55,7 @@ pub fn check_nothing_is_risked(target: &str, safety: &SafetyArgs, destroy: &Dest
 }
 
 /// Refuses what lets a device be written over, where something else was named.
-pub fn check_only_devices_are_destroyed(target: &str, spec: &TargetSpec, destroy: &DestroyArgs) -> anyhow::Result<()> {
+pub fn check_only_devices_are_destroyed(target: &str, spec: &TargetSpec, destroy: &Destroy) -> anyhow::Result<()> {
     if destroy.is_given() && !matches!(spec, TargetSpec::Device(_)) {
         let what = format!("{target} is not a device, and nothing in it is destroyed");
         return Err(UsageError::new(what).hint("leave out --destroy and --overwrite").into());
@@ -64,16 +63,16 @@ pub fn check_only_devices_are_destroyed(target: &str, spec: &TargetSpec, destroy
     Ok(())
 }
 
-/// What is probed, opened.
-pub struct Ground {
-    /// It. Closed before its directory is removed.
+/// The opened part of the drive.
+pub struct ProbedArea {
+    /// The drive. Closed before its directory is removed.
     pub drive: ProbedDrive,
     workspace: Option<Workspace>,
     /// Bytes written so far.
     pub written: u64,
 }
 
-impl Ground {
+impl ProbedArea {
     /// Bytes of the area that there is: less than was asked for of a file that is small or in pieces.
     pub fn area(&self) -> u64 {
         1 << self.drive.info().size.0.ilog2()
@@ -85,8 +84,8 @@ impl Ground {
     }
 }
 
-/// How a drive is come at.
-pub struct Way<'a> {
+/// How the drive is accessed.
+pub struct AreaRequest<'a> {
     /// Which command asks.
     pub what: &'a str,
     /// The drive.
@@ -103,9 +102,9 @@ pub struct Way<'a> {
     pub most: Option<u64>,
 }
 
-impl Way<'_> {
+impl AreaRequest<'_> {
     /// Opens what `spec` names, after everything that has to be in order before something is written there.
-    pub fn open(&self, context: &Context, spec: &TargetSpec) -> anyhow::Result<Ground> {
+    pub fn open(&self, context: &Context, spec: &TargetSpec) -> anyhow::Result<ProbedArea> {
         match (spec, self.most) {
             (TargetSpec::Directory(path), Some(most)) => self.in_directory(context, path, most),
             (TargetSpec::File(path), None) => self.on_file(path),
@@ -117,7 +116,7 @@ impl Way<'_> {
 
     /// The same for whoever writes all of the area, from one end to the other, and no part of it before. Pieces are taken as they come: of so many nearly all lie
     /// as they should.
-    pub fn open_unwritten(&self, context: &Context, spec: &TargetSpec) -> anyhow::Result<Ground> {
+    pub fn open_unwritten(&self, context: &Context, spec: &TargetSpec) -> anyhow::Result<ProbedArea> {
         let most = self.most.unwrap_or_default();
         let pieces = (0..self.area / PIECE).map(|nth| nth * PIECE).collect();
         match spec {
@@ -128,14 +127,14 @@ impl Way<'_> {
                 self.write_in_place(&dir);
                 let file = BlockFile::create(dir, &dir_path, FILE, Bytes(self.area), &self.options())?;
                 let drive = ProbedDrive::new(file, pieces).guarded(workspace.guard()?);
-                Ok(Ground { drive, workspace: Some(workspace), written: 0 })
+                Ok(ProbedArea { drive, workspace: Some(workspace), written: 0 })
             }
             TargetSpec::Device(path) => {
                 let own = device::OwnData { seed: self.seed, class: DataClass::Random };
                 let claim = device::claim(path, true, &self.destroy, Some(own))?;
                 self.announce(context, path, most)?;
                 let file = BlockFile::open_claim(claim, &self.options())?;
-                Ok(Ground { drive: ProbedDrive::new(file, pieces), workspace: None, written: 0 })
+                Ok(ProbedArea { drive: ProbedDrive::new(file, pieces), workspace: None, written: 0 })
             }
             other => Err(not_written(other)),
         }
@@ -146,7 +145,7 @@ impl Way<'_> {
     }
 
     /// A file of our own, written once, so that its places are known and are its own.
-    fn in_directory(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<Ground> {
+    fn in_directory(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<ProbedArea> {
         let size = self.area + SLACK_MIN.max(self.area / 16).next_multiple_of(PIECE);
         let amount = workload::Plan { written: Bytes(most), space: Bytes(size), ops: None };
         let workspace = self.workspace(context, path, &amount)?;
@@ -164,7 +163,7 @@ impl Way<'_> {
             UsageError::missing(what).hint("free some space that lies together, or name a directory on another filesystem of the drive")
         })?;
         drive.set_pieces(pieces);
-        Ok(Ground { drive, workspace: Some(workspace), written: size })
+        Ok(ProbedArea { drive, workspace: Some(workspace), written: size })
     }
 
     /// A directory of our own, on the drive that was looked at.
@@ -188,7 +187,7 @@ impl Way<'_> {
     }
 
     /// A file of the user's, which is read.
-    fn on_file(&self, path: &Path) -> anyhow::Result<Ground> {
+    fn on_file(&self, path: &Path) -> anyhow::Result<ProbedArea> {
         let file = BlockFile::open_file(path, false, &self.options())?;
         let size = file.info().size.0;
         let extents = file.extents().with_context(|| format!("cannot find out where on the drive {} lies", path.display()))?;
@@ -200,7 +199,7 @@ impl Way<'_> {
     }
 
     /// A device: read, or written to where the user has named it twice.
-    fn on_device(&self, context: &Context, path: &Path) -> anyhow::Result<Ground> {
+    fn on_device(&self, context: &Context, path: &Path) -> anyhow::Result<ProbedArea> {
         let writes = self.most.is_some();
         let own = device::OwnData { seed: self.seed, class: DataClass::Random };
         let claim = device::claim(path, writes, &self.destroy, Some(own))?;
@@ -219,7 +218,7 @@ impl Way<'_> {
         }
         // As a drive in use, it holds something everywhere.
         write_all(&mut drive, self.area)?;
-        Ok(Ground { drive, workspace: None, written: self.area })
+        Ok(ProbedArea { drive, workspace: None, written: self.area })
     }
 
     fn announce(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<()> {
@@ -250,11 +249,11 @@ fn write_all(drive: &mut ProbedDrive, size: u64) -> anyhow::Result<()> {
 }
 
 /// What is read; an error if there is nothing, which many drives answer without looking.
-fn holding(mut drive: ProbedDrive, size: u64, path: &Path) -> anyhow::Result<Ground> {
+fn holding(mut drive: ProbedDrive, size: u64, path: &Path) -> anyhow::Result<ProbedArea> {
     let share = drive.file().compressed_share(Bytes(size), LOOKED_AT)?;
     if share < EMPTY {
         let what = format!("{} holds zeros, and a drive may give these without reading any", path.display());
         return Err(UsageError::missing(what).hint("name a file or device that holds data").into());
     }
-    Ok(Ground { drive, workspace: None, written: 0 })
+    Ok(ProbedArea { drive, workspace: None, written: 0 })
 }

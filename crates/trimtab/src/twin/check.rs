@@ -1,0 +1,403 @@
+//! Checking a twin: predict workloads that no probe ran, then measure them.
+
+mod real;
+
+use super::probed_area;
+use crate::drives::{self, Drive, crew, twins};
+use crate::report::file::{self, Place};
+use crate::report::layout::on_screen;
+use crate::target_spec::TargetSpec;
+use anyhow::Context as _;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::spec::twin::{Origin, Twin};
+use trimtab_drive::units::{Bytes, Nanos, three_digits};
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::output::{self, Context};
+use trimtab_linux::sys::interrupt::{self, Interrupted};
+use trimtab_linux::target::block::device::Destroy;
+use trimtab_study::document::{Narrow, Table};
+use trimtab_study::learn::predict::{Area, Figure, Prediction, SIZE, Unexplained, What, churn, figures, predictions};
+use trimtab_study::sweep::hex;
+
+/// A twin to check.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// File of the twin.
+    pub twin: String,
+    /// The drive: a directory on it, a file on it, the device itself, or a modelled drive.
+    pub target: String,
+    /// File for the predictions.
+    pub predictions: Option<PathBuf>,
+    /// Drives of the ensemble to try.
+    pub members: u32,
+    /// Whether to include months of churn on a modelled drive.
+    pub churn: bool,
+    /// Seed of the workloads.
+    pub seed: u64,
+    /// How long a real drive rests before each workload.
+    pub rest: Nanos,
+    /// Free space to leave alone.
+    pub reserve: Option<Bytes>,
+    /// The device whose content may be destroyed.
+    pub destroy: Destroy,
+}
+
+/// Drives of the ensemble that are tried by default.
+pub const MEMBERS: u32 = 64;
+
+const TAKES: &str = "drive check takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
+
+/// What two clocks would not tell apart.
+const ALIKE: f64 = 0.005;
+
+/// Predicts, keeps that, measures and compares.
+pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+    interrupt::install().context("cannot install signal handlers")?;
+    probed_area::check_rest(request.rest)?;
+    let drive = drives::load(&request.twin)?;
+    let Some(twin) = &drive.twin else {
+        return Err(UsageError::new(format!("{} is not a twin: it has no ensemble", request.twin))
+            .hint("'trimtab drive learn' makes one")
+            .into());
+    };
+    let on = On::of(request, context, &TargetSpec::resolve_as(&request.target, TAKES)?)?;
+    if let Some(path) = &request.predictions {
+        // A number is added if it is there; that it can be made has to be known before minutes of work.
+        file::check(path, true)?;
+    }
+    let mismatches = on.mismatches(&drive, twin);
+    for mismatch in &mismatches {
+        context.remark(&format!("Noticed: {mismatch}."));
+    }
+    let area = on.area();
+    let predicted = predicted(twin, request, |nth, member| match &area {
+        Some(area) => area.figures(member, request.seed, nth),
+        None => of_modelled(member, request),
+    })?;
+    let unexplained = Unexplained::said(&twin.origin);
+    let predicted: Vec<Prediction> = predicted.into_iter().map(|one| one.widened(unexplained)).collect();
+    let (hash, kept) = keep(request, &drive.spec, twin, &predicted)?;
+    let size = on.size();
+    let (measured, mut notes) = on.measured(request, context)?;
+    if interrupt::requested() {
+        return Err(Interrupted.into());
+    }
+    let (lines, missing) = compared(&predicted, &measured);
+    notes.splice(0..0, mismatches.into_iter().chain(unexplained_twin(&twin.origin)).chain(few(twin, request)));
+    notes.extend(missing);
+    let document = json!({
+        "twin": request.twin,
+        "target": request.target,
+        "predictions": { "file": kept, "sha256": hash },
+        "figures": lines.iter().map(Line::as_json).collect::<Vec<_>>(),
+        "held": lines.iter().filter(|line| line.holds()).count(),
+        "notes": notes,
+    });
+    context.report("twin-check", 2, &document, || text(&lines, &notes, &kept.display().to_string(), &hash, size))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Seen: "21 of 21 intervals hold" of a twin of which `drive learn` had said that it explains nothing.
+fn unexplained_twin(origin: &Origin) -> Option<String> {
+    (!origin.is_explained()).then(|| {
+        "no drive explained what this twin was learned from, so that neither what it predicts nor that an interval holds says much"
+            .to_owned()
+    })
+}
+
+/// Fewer members say little of what lies between nine in ten of all.
+const MEMBERS_ENOUGH: usize = 16;
+
+/// What is to be known of how many members are tried.
+fn few(twin: &Twin, request: &Request) -> Option<String> {
+    let (asked, all) = (request.members as usize, twin.members.len());
+    if asked.min(all) < MEMBERS_ENOUGH {
+        return Some(format!(
+            "intervals of {} members are wide, and that they hold says little; from {MEMBERS_ENOUGH} on they say more",
+            asked.min(all)
+        ));
+    }
+    (asked > all && request.members != MEMBERS).then(|| format!("the twin has {all} members, and all of them were tried"))
+}
+
+/// What the members of the ensemble show.
+fn predicted(
+    twin: &Twin,
+    request: &Request,
+    show: impl Fn(usize, &DriveSpec) -> Option<Vec<Figure>> + Sync + Send,
+) -> anyhow::Result<Vec<Prediction>> {
+    let tried = twin.members.len().min(request.members as usize);
+    let members: Vec<(usize, &DriveSpec)> = twin.members[..tried].iter().enumerate().collect();
+    let shown = crew::map(&members, |(nth, member)| if interrupt::requested() { None } else { show(*nth, member) });
+    let shown: Vec<Vec<Figure>> = shown.into_iter().flatten().collect();
+    if interrupt::requested() {
+        return Err(Interrupted.into());
+    }
+    let predicted = predictions(&shown);
+    if predicted.is_empty() { Err(UsageError::new("no drive of the ensemble can be tried").into()) } else { Ok(predicted) }
+}
+
+/// Writes down what is predicted, before anything is measured; the hash of that file, and where it is.
+fn keep(request: &Request, spec: &DriveSpec, twin: &Twin, predicted: &[Prediction]) -> anyhow::Result<(String, PathBuf)> {
+    let content = json!({
+        "twin": spec.name,
+        "origin": twin.origin,
+        "seed": request.seed,
+        "predictions": predicted.iter().map(prediction).collect::<Vec<_>>(),
+    });
+    let text = output::document("twin-predictions", 2, &content)?;
+    let hash = hex(&Sha256::digest(&text));
+    let path = request.predictions.clone().unwrap_or_else(|| PathBuf::from(format!("{}-predictions.json", spec.name)));
+    Ok((hash, file::write(&path, text.as_bytes(), Place::Free)?))
+}
+
+fn prediction(one: &Prediction) -> Value {
+    json!({ "workload": one.workload, "figure": one.what.name(), "unit": unit(one.what), "predicted": one.median, "low": one.low, "high": one.high })
+}
+
+const fn unit(what: What) -> &'static str {
+    match what {
+        What::Rate => "1/s",
+        What::Mean | What::P99 => "ns",
+        What::Time => "s",
+        What::Ratio => "",
+    }
+}
+
+/// What a twin is checked on.
+enum On {
+    /// A modelled drive, in virtual time.
+    Modelled(Box<DriveSpec>),
+    /// A drive that is there.
+    Real(Box<real::Checked>),
+}
+
+impl On {
+    fn of(request: &Request, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
+        let TargetSpec::Drive(name) = target else {
+            if request.churn {
+                return Err(UsageError::new("months of churn can be checked on modelled drives only").hint("leave out --churn").into());
+            }
+            return Ok(Self::Real(Box::new(real::Checked::open(request, context, target)?)));
+        };
+        probed_area::check_nothing_is_risked(&request.target, request.reserve, &request.destroy)?;
+        let truth = drives::load(name)?.spec;
+        if truth.flash().is_none() {
+            return Err(UsageError::new(format!("{} is a disk, which has no twin", request.target)).into());
+        }
+        Ok(Self::Modelled(Box::new(truth)))
+    }
+
+    /// What is used of a drive that is there.
+    fn area(&self) -> Option<Area> {
+        match self {
+            Self::Modelled(_) => None,
+            Self::Real(checked) => Some(*checked.area()),
+        }
+    }
+
+    /// What it shows, and what was noticed.
+    fn measured(self, request: &Request, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
+        match self {
+            Self::Modelled(truth) => {
+                let all = of_modelled(&truth, request)
+                    .ok_or_else(|| UsageError::new(format!("{} cannot be made so small, or fails", request.target)))?;
+                Ok((all.into_iter().map(Measured::once).collect(), Vec::new()))
+            }
+            Self::Real(checked) => checked.measured(request, context),
+        }
+    }
+
+    /// The size at which both are tried, if it is not the drive's own.
+    fn size(&self) -> Option<Bytes> {
+        matches!(self, Self::Modelled(_)).then_some(SIZE)
+    }
+
+    /// What is not as it was when the twin was learned.
+    fn mismatches(&self, drive: &Drive, twin: &Twin) -> Vec<String> {
+        match self {
+            Self::Modelled(truth) => mismatches(twin, truth),
+            Self::Real(checked) => twins::mismatches(&twin.origin, drive, checked.below()),
+        }
+    }
+}
+
+/// What a modelled drive shows.
+fn of_modelled(spec: &DriveSpec, request: &Request) -> Option<Vec<Figure>> {
+    let mut all = figures(spec, request.seed)?;
+    if request.churn {
+        all.extend(churn::figures(spec, request.seed).unwrap_or_default());
+    }
+    Some(all)
+}
+
+/// What is not as it was when the twin was learned.
+fn mismatches(twin: &Twin, truth: &DriveSpec) -> Vec<String> {
+    let mut notes = Vec::new();
+    let model = format!("drive:{}", truth.name);
+    if twin.origin.model != model {
+        notes.push(format!("the twin was learned from {}, and this is {model}", twin.origin.model));
+    }
+    if twin.members.iter().any(|member| member.capacity_bytes != truth.capacity_bytes) {
+        notes.push("the twin has another capacity than the drive".to_owned());
+    }
+    notes
+}
+
+/// A figure as it was measured: once in virtual time, several times on a drive that is there.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The median.
+    pub figure: Figure,
+    /// The least.
+    pub low: f64,
+    /// The greatest.
+    pub high: f64,
+}
+
+impl Measured {
+    fn once(figure: Figure) -> Self {
+        Self { low: figure.value, high: figure.value, figure }
+    }
+}
+
+/// A figure, predicted and measured.
+struct Line {
+    prediction: Prediction,
+    measured: Measured,
+}
+
+/// Each prediction beside the figure that it is of; what the drive does not show, such as TRIMs where it takes none, in words.
+fn compared(predicted: &[Prediction], measured: &[Measured]) -> (Vec<Line>, Vec<String>) {
+    let (mut lines, mut missing) = (Vec::new(), Vec::new());
+    for prediction in predicted {
+        match measured.iter().find(|one| (one.figure.workload, one.figure.what) == (prediction.workload, prediction.what)) {
+            Some(one) => lines.push(Line { prediction: *prediction, measured: one.clone() }),
+            None => {
+                missing.push(format!("{} of '{}' was predicted, and the drive shows none", prediction.what.name(), prediction.workload))
+            }
+        }
+    }
+    (lines, missing)
+}
+
+impl Line {
+    /// Whether the interval holds the figure that is shown; that one round of several came into it is not enough.
+    fn holds(&self) -> bool {
+        let Prediction { low, high, .. } = self.prediction;
+        (low * (1.0 - ALIKE)..=high * (1.0 + ALIKE)).contains(&self.measured.figure.value)
+    }
+
+    /// On which side of what was measured the prediction lies, and how far.
+    fn off_in_words(&self) -> String {
+        let off = self.off();
+        match off {
+            1.0.. => format!("{} times", three_digits(1.0 + off)),
+            0.0.. => format!("{:.0} % above", 100.0 * off),
+            -0.5..0.0 => format!("{:.0} % below", -100.0 * off),
+            _ => format!("1/{}", three_digits(1.0 / (1.0 + off))),
+        }
+    }
+
+    fn off(&self) -> f64 {
+        self.prediction.median / self.measured.figure.value - 1.0
+    }
+
+    fn as_json(&self) -> Value {
+        let mut value = prediction(&self.prediction);
+        value["measured"] = json!(self.measured.figure.value);
+        value["measured_low"] = json!(self.measured.low);
+        value["measured_high"] = json!(self.measured.high);
+        value["off"] = json!(self.off());
+        value["held"] = json!(self.holds());
+        value
+    }
+}
+
+fn shown(what: What, value: f64) -> String {
+    match what {
+        What::Rate | What::Ratio => three_digits(value),
+        What::Mean | What::P99 => Nanos(value.round() as u64).to_string(),
+        What::Time => Nanos((value * 1e9).round() as u64).to_string(),
+    }
+}
+
+fn text(lines: &[Line], notes: &[String], kept: &str, hash: &str, size: Option<Bytes>) -> String {
+    let mut table =
+        Table::new("", &["workload", "figure", "predicted", "90 % interval", "measured", "verdict"]).when_narrow(Narrow::Records);
+    for line in lines {
+        let Prediction { workload, what, median, low, high } = line.prediction;
+        let verdict = if line.holds() { "held".to_owned() } else { format!("not held, {}", line.off_in_words()) };
+        let interval = format!("{} to {}", shown(what, low), shown(what, high));
+        table.row([
+            workload.to_owned(),
+            what.name().to_owned(),
+            shown(what, median),
+            interval,
+            shown(what, line.measured.figure.value),
+            verdict,
+        ]);
+    }
+    let held = lines.iter().filter(|line| line.holds()).count();
+    let tried = size.map_or_else(String::new, |size| format!("; tried at {size} each"));
+    let sum = format!(
+        "{}{held} of {} intervals hold what was measured{}. Predicted before, and kept in {} (SHA-256 {hash}){tried}.",
+        if size.is_some() { "MODELLED, in virtual time: " } else { "" },
+        lines.len(),
+        if held < lines.len() { " (how far off: the prediction against it)" } else { "" },
+        output::plain(kept)
+    );
+    let notes: String = notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
+    [on_screen(&table), prose(&sum), notes].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Off by more than twice what the figures may be off by, whose square is the misfit.
+    #[test]
+    fn a_twin_that_explains_nothing_is_doubted() {
+        let doubted = |misfit_permille| unexplained_twin(&Origin { misfit_permille, ..Origin::default() }).is_some();
+        assert_eq!([4000, 4001].map(doubted), [false, true]);
+        let doubted = |off_permille| unexplained_twin(&Origin { off_permille, ..Origin::default() }).is_some();
+        assert_eq!([500, 501].map(doubted), [false, true]);
+    }
+
+    #[test]
+    fn a_prediction_stands_beside_the_figure_that_it_is_of() {
+        let predicted = ["trims", "tree"].map(|workload| Prediction { workload, what: What::Time, median: 1.0, low: 1.0, high: 1.0 });
+        let (lines, missing) = compared(&predicted, &[Measured::once(Figure { workload: "tree", what: What::Time, value: 2.0 })]);
+        assert_eq!((lines.len(), lines[0].prediction.workload, lines[0].measured.figure.workload), (1, "tree", "tree"));
+        assert_eq!(missing, ["time of 'trims' was predicted, and the drive shows none"]);
+    }
+
+    #[test]
+    fn how_far_a_prediction_is_off_is_said_in_words_that_need_no_sign() {
+        let said = |median: f64, value: f64| {
+            let prediction = Prediction { workload: "reads", what: What::Mean, median, low: median, high: median };
+            Line { prediction, measured: Measured::once(Figure { workload: "reads", what: What::Mean, value }) }.off_in_words()
+        };
+        assert_eq!([said(119.0, 100.0), said(84.0, 100.0)], ["19 % above", "16 % below"]);
+        // 3,680 random writes a second predicted, 21.7 measured; 272 us for 46 ms.
+        assert_eq!([said(3680.0, 21.7), said(272.0, 46_000.0)], ["170 times", "1/169"]);
+    }
+
+    #[test]
+    fn an_interval_holds_the_figure_that_is_shown_not_just_one_round_of_it() {
+        let prediction = Prediction { workload: "reads", what: What::Mean, median: 100.0, low: 90.0, high: 110.0 };
+        let holds = |low, value, high| {
+            let figure = Figure { workload: "reads", what: What::Mean, value };
+            Line { prediction, measured: Measured { figure, low, high } }.holds()
+        };
+        assert!(holds(50.0, 109.0, 200.0));
+        assert!(holds(110.4, 110.4, 110.4), "two clocks would not tell it from 110");
+        assert!(!holds(100.0, 120.0, 130.0));
+        assert!(!holds(50.0, 80.0, 95.0));
+    }
+}

@@ -1,0 +1,217 @@
+//! Learning a twin: probe a drive and find the modelled drives that behave the same.
+
+pub mod limit;
+mod real;
+mod saved_rounds;
+mod whole;
+
+use super::parameters::{LEGEND, parameters};
+use super::probed_area;
+use crate::drives::below::Below;
+use crate::drives::{self, crew, twins};
+use crate::report::file::{self, Place};
+use crate::report::layout::on_screen;
+use crate::target_spec::TargetSpec;
+use anyhow::Context as _;
+use limit::WriteLimit;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trimtab_drive::spec::twin::Twin;
+use trimtab_drive::spec::{DriveSpec, text};
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::output::lines::prose;
+use trimtab_linux::output::progress::{Counting, Progress};
+use trimtab_linux::output::{self, Context};
+use trimtab_linux::sys::interrupt::{self, Interrupted};
+use trimtab_linux::target::block::device::Destroy;
+use trimtab_study::learn::candidate::Candidate;
+use trimtab_study::learn::fit::{Fitted, Show, Tries};
+use trimtab_study::learn::learned::{Cannot, Measured};
+use trimtab_study::learn::{Budget, Observation, Observer};
+
+/// A twin to learn.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// A directory on the drive, a file on it, the device itself, or a modelled drive.
+    pub target: String,
+    /// How much is probed.
+    pub budget: Budget,
+    /// Most bytes that the probes write.
+    pub write_limit: Option<WriteLimit>,
+    /// How long a real drive rests before it is read.
+    pub rest: Nanos,
+    /// Begin no further round after this long.
+    pub time: Nanos,
+    /// File of the twin.
+    pub output: Option<PathBuf>,
+    /// Whether to replace that file.
+    pub replace: bool,
+    /// Whether to continue an interrupted command.
+    pub resume: bool,
+    /// Seed of addresses and of the ensemble.
+    pub seed: u64,
+    /// Free space to leave alone.
+    pub reserve: Option<Bytes>,
+    /// The device whose content may be destroyed.
+    pub destroy: Destroy,
+}
+
+const TAKES: &str = "drive learn takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
+
+/// Probes, fits, writes the twin and says what was found out.
+pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
+    interrupt::install().context("cannot install signal handlers")?;
+    let target = TargetSpec::resolve_as(&request.target, TAKES)?;
+    if let TargetSpec::Null(_) = target {
+        return Err(UsageError::new(format!("{} is not a drive that can be learned", request.target)).into());
+    }
+    if matches!(target, TargetSpec::Drive(_)) {
+        probed_area::check_nothing_is_risked(&request.target, request.reserve, &request.destroy)?;
+    }
+    if request.resume && matches!(target, TargetSpec::Drive(_)) {
+        return Err(UsageError::new("--resume is for drives that are there: a modelled one is learned at once, in a minute or two").into());
+    }
+    probed_area::check_rest(request.rest)?;
+    let of = match target {
+        TargetSpec::Drive(name) => Of::Modelled(Box::new(drives::load(&name)?.spec)),
+        there => {
+            Of::There(there, Box::new(Below::of_path(&Root::live().context("cannot read /sys and /proc")?, Path::new(&request.target))?))
+        }
+    };
+    let name = match &of {
+        Of::Modelled(spec) => spec.name.clone(),
+        Of::There(_, below) => twins::name(context, below),
+    };
+    let output = match &request.output {
+        Some(output) => output.clone(),
+        None => twins::file(context, &name)?,
+    };
+    file::check(&output, request.replace)?;
+    let mut watching = Watching(Progress::new(context, "learn", Counting::Items, 0));
+    let (measured, kept) = match of {
+        Of::Modelled(spec) => {
+            let limit = request.write_limit.map(|limit| limit.of(spec.capacity_bytes));
+            let measured = Measured::in_virtual_time(&spec, &request.target, request.budget, limit, request.seed, &mut watching);
+            (measured.map_err(wrong)?, None)
+        }
+        Of::There(target, below) => {
+            real::measure(request, context, *below, &target, &mut watching).map(|(measured, kept)| (measured, Some(kept)))?
+        }
+    };
+    let fitted = measured.fitted(&InParallel, &mut watching);
+    drop(watching);
+    if interrupt::requested() {
+        if kept.is_some() {
+            context.remark("All that was measured is kept; the same command with --resume looks for drives that explain it.");
+        }
+        return Err(Interrupted.into());
+    }
+    let fitted = fitted.ok_or_else(|| UsageError::new(format!("no modelled drive explains what was measured on {}", request.target)))?;
+    let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+    let learned = measured.twin(&name, &today, &fitted);
+    let twin = learned.twin.as_ref().expect("what was learned is a twin");
+    let place = if request.replace { Place::Replace } else { Place::New };
+    let written = file::write(&output, text::file(&learned).as_bytes(), place)?;
+    kept.map_or(Ok(()), |kept| kept.remove())?;
+    say(twin, &measured, &fitted, &written, context)
+}
+
+/// What is learned.
+enum Of {
+    /// A modelled drive.
+    Modelled(Box<DriveSpec>),
+    /// What the user named, and the drive below it.
+    There(TargetSpec, Box<Below>),
+}
+
+/// With the exit status that it has everywhere.
+fn wrong(cannot: Cannot) -> anyhow::Error {
+    match cannot {
+        Cannot::Asked(asked) => asked.into(),
+        Cannot::Drive(drive) => UsageError::new(drive.to_string()).into(),
+        Cannot::Failed(failed) => failed.into(),
+    }
+}
+
+/// Candidates on all processors.
+struct InParallel;
+
+impl Tries for InParallel {
+    fn all(&self, candidates: &[Candidate], show: &Show<'_>) -> Vec<Option<Vec<f64>>> {
+        crew::map(candidates, show)
+    }
+}
+
+/// "1 figure", "12 figures".
+fn figures(count: usize) -> String {
+    format!("{count} figure{}", if count == 1 { "" } else { "s" })
+}
+
+/// Shows how far it is.
+struct Watching(Progress);
+
+impl Observer for Watching {
+    fn tried(&mut self, candidates: u32) {
+        self.0.phase("drives tried that may explain it");
+        self.0.say(Vec::new);
+        self.0.set(candidates.into());
+    }
+
+    fn probed(&mut self, name: &str, found: &[Observation]) {
+        self.0.phase(name);
+        if !found.is_empty() {
+            self.0.say(|| vec![figures(found.len())]);
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        interrupt::requested()
+    }
+}
+
+fn say(twin: &Twin, measured: &Measured, fitted: &Fitted, written: &Path, context: &Context) -> anyhow::Result<ExitCode> {
+    let document = json!({
+        "file": written,
+        "origin": twin.origin,
+        "parameters": twin.parameters,
+        "members": twin.members.len(),
+        "members_explained": fitted.explained,
+        "candidates_tried": fitted.tried,
+        "candidates_left_out": fitted.rejected,
+        "found": measured.observations().map(|one| json!({ "name": one.name, "probe": one.probe, "value_ns": one.value_ns })).collect::<Vec<_>>(),
+    });
+    context.report("twin", 1, &document, || {
+        let unexplained = match twin.origin.off() {
+            0..5 => String::new(),
+            off => {
+                format!(
+                    " The best explains two of three of them to within {:.0} %; predictions are as much less certain.",
+                    off as f64 / 10.0
+                )
+            }
+        };
+        let explains = twin.origin.is_explained();
+        let time = if twin.origin.which.is_none() { "MODELLED, in virtual time: " } else { "" };
+        let head = format!(
+            "{time}{}, budget {}; {} written. {} candidates were tried, {} drives explain the figures.{unexplained}",
+            figures(measured.observations().count()),
+            twin.origin.budget,
+            Bytes(measured.written()),
+            fitted.tried,
+            if explains { fitted.explained } else { 0 }
+        );
+        let head = if explains { head } else { format!("{head} What follows is of the nearest, and its intervals mean little.") };
+        let notes: String = twin.origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
+        let path = output::plain(&written.display().to_string()).into_owned();
+        let end = if explains {
+            format!("Written to {path}. Use it as drive:{path}")
+        } else {
+            format!("Written to {path}. It explains little of the drive, and what is predicted on it means little")
+        };
+        [prose(&head), on_screen(&parameters(&twin.parameters)), prose(LEGEND), notes, prose(&end)].concat()
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,43 @@
+//! The parameters of a twin as people read them.
+
+use serde_json::Value;
+use trimtab_drive::spec::twin::Parameter;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_study::document::{Narrow, Table};
+
+/// What the words of [`parameters`] mean.
+pub const LEGEND: &str = "\
+The estimate is of the drive that explains the figures best. Measured: told by the probes named, and the drives that fit differ little in it. Bounded: the probes leave a range. \
+Typical: no probe told it, and the interval is that of drives of the class. Spare space is what is left when an SLC cache has been taken off.";
+
+/// What is known of each figure of a twin.
+pub fn parameters(parameters: &[Parameter]) -> Table {
+    let mut table = Table::new("", &["field", "estimate", "90 % interval", "known", "from"]).when_narrow(Narrow::Records);
+    for one in parameters {
+        let of = |value: u64| shown(&one.field, &Value::from(value));
+        let between = if one.low == one.high { of(one.low) } else { format!("{} to {}", of(one.low), of(one.high)) };
+        table.row([one.field.clone(), of(one.estimate), between, one.known.name().to_owned(), one.source.clone()]);
+    }
+    table
+}
+
+/// A value as people read it: sizes and durations also in larger units.
+pub fn shown(field: &str, value: &Value) -> String {
+    if let Some(number) = value.as_u64().filter(|number| *number >= 1000) {
+        let name = field.rsplit('.').next().unwrap_or(field);
+        if name.ends_with("_ns") {
+            return format!("{number} ({})", Nanos(number));
+        }
+        if name.ends_with("bytes_per_s") {
+            return format!("{number} ({}/s)", Bytes(number));
+        }
+        if name.split('_').any(|word| word == "bytes") {
+            return format!("{number} ({})", Bytes(number));
+        }
+    }
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "none".to_owned(),
+        other => other.to_string(),
+    }
+}
