@@ -14,3 +14,4 @@ pub mod series;
 pub mod svg;
 pub mod terse;
 pub mod text;
+pub mod virtual_ssd;

@@ -3,9 +3,11 @@
 pub mod calibrate;
 pub mod csv;
 pub mod directory;
+pub mod estimate;
 mod files;
 mod journal;
 pub mod parquet;
+pub mod progress;
 pub mod run;
 
 pub use files::Files;

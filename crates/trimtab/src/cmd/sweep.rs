@@ -1,24 +1,24 @@
 //! `trimtab sweep`: thousands of modelled runs from one plan.
 
+use crate::drives::crew;
 use crate::report;
 use crate::report::file::Place;
-use crate::report::layout::on_screen;
 use crate::sweep::calibrate::{self, Calibration};
-use crate::sweep::directory::{Directory, Part, RESULTS, Shard};
+use crate::sweep::directory::{Directory, Part, Shard};
+use crate::sweep::estimate::Estimate;
+use crate::sweep::progress::Progress;
 use crate::sweep::run::{self, Asked};
-use crate::sweep::{self, Checked, Looked, csv, parquet};
+use crate::sweep::{self, csv, parquet};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_drive::units::grouped;
 use trimtab_drive::usage::{UsageError, nearest};
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt::{self, Interrupted};
-use trimtab_study::document::Table;
-use trimtab_study::sweep::Value;
 use trimtab_study::sweep::filter::Filter;
 use trimtab_study::sweep::report::document;
-use trimtab_study::sweep::table::{Outcome, Row};
+use trimtab_study::sweep::table::Row;
 
 /// Arguments of `trimtab sweep`.
 #[derive(Debug, clap::Args)]
@@ -209,102 +209,6 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn processors() -> usize {
-    crate::drives::crew::processors()
-}
-
-/// What a plan asks for.
-#[derive(Debug, serde::Serialize)]
-struct Estimate {
-    name: String,
-    cells: u64,
-    points: u64,
-    repeats: u64,
-    /// Cells that were made, and those of them that cannot be run.
-    looked_at: u64,
-    impossible: u64,
-    impossible_reason: Option<String>,
-    /// The most that a cell takes, and what can be used here.
-    cell_memory_bytes_max: u64,
-    memory_bytes: u64,
-    /// Cells at once.
-    threads: u64,
-    /// Cells that were run to find out how long they take, and how long that took.
-    calibration_cells: u64,
-    calibration_s: f64,
-    /// Seconds of a cell on one thread, and of all of them here; null if that was not found out.
-    cell_s: Option<f64>,
-    all_s: Option<f64>,
-}
-
-impl Estimate {
-    fn of(checked: &Checked, looked: Looked, calibration: Calibration) -> Self {
-        let cells = checked.plan.cells();
-        let memory = sweep::usable_memory();
-        let threads = (memory.0 / looked.memory_max.max(1)).min(processors() as u64);
-        let all_s = calibration.cell_s.map(|cell| cell * cells as f64 / threads.max(1) as f64);
-        Self {
-            name: checked.plan.name.clone(),
-            cells,
-            points: cells / checked.plan.repeats,
-            repeats: checked.plan.repeats,
-            looked_at: looked.looked_at,
-            impossible: looked.impossible,
-            impossible_reason: looked.reason,
-            cell_memory_bytes_max: looked.memory_max,
-            memory_bytes: memory.0,
-            threads,
-            calibration_cells: calibration.tried,
-            calibration_s: calibration.took_s,
-            cell_s: calibration.cell_s,
-            all_s,
-        }
-    }
-
-    fn text(&self, checked: &Checked) -> String {
-        let mut table = Table::new(format!("axes of {}", self.name), &["axis", "values", "from", "to"]);
-        for axis in &checked.plan.axes {
-            let probes = axis.probes();
-            let end = |probe: Option<&(Value, usize)>| probe.map_or_else(String::new, |(value, _)| value.to_string());
-            let count = axis.len().map_or_else(|| "drawn".to_owned(), grouped);
-            table.row([axis.key.clone(), count, end(probes.first()), end(probes.last())]);
-        }
-        let seconds = |s: f64| Nanos((s * 1e9) as u64).to_string();
-        let repeats =
-            if self.repeats > 1 { format!(" ({} points, {} repeats)", grouped(self.points), self.repeats) } else { String::new() };
-        let time = match (self.cell_s, self.all_s) {
-            (Some(cell), Some(all)) => format!(
-                "about {} here with {} at once, {} each ({} cells were run for {})",
-                seconds(all),
-                self.threads,
-                seconds(cell),
-                self.calibration_cells,
-                seconds(self.calibration_s)
-            ),
-            _ if self.calibration_cells == 0 => "not tried".to_owned(),
-            _ => format!(
-                "not known: {} cells were run for {}, and none came far enough",
-                self.calibration_cells,
-                seconds(self.calibration_s)
-            ),
-        };
-        let memory = format!("{} a cell at most; {} can be used here", Bytes(self.cell_memory_bytes_max), Bytes(self.memory_bytes));
-        let mut text = format!("{}\ncells   {}{repeats}\ntime    {time}\nmemory  {memory}\n", on_screen(&table), grouped(self.cells));
-        if self.threads == 0 {
-            text.push_str("        too little for a cell\n");
-        }
-        if let Some(reason) = &self.impossible_reason {
-            let of = if self.looked_at < self.cells {
-                format!("{} of {} that were looked at", self.impossible, self.looked_at)
-            } else {
-                grouped(self.impossible)
-            };
-            text.push_str(&format!("fail    {of} cannot be run: {reason}\n"));
-        }
-        text
-    }
-}
-
 fn plan(args: &PlanArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let checked = sweep::read(&args.plan)?;
     let looked = checked.look()?;
@@ -313,65 +217,6 @@ fn plan(args: &PlanArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let estimate = Estimate::of(&checked, looked, calibration);
     context.report("sweep.plan", 1, &estimate, || estimate.text(&checked))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// How far a sweep is.
-#[derive(Debug, serde::Serialize)]
-struct Progress {
-    name: String,
-    directory: PathBuf,
-    cells: u64,
-    finished: u64,
-    failed: u64,
-    missing: u64,
-    /// The reasons of cells that failed, and how many have each.
-    reasons: Vec<(String, u64)>,
-    /// Where the results are, once all cells are finished.
-    results: Option<PathBuf>,
-}
-
-impl Progress {
-    fn of(path: &Path, directory: &Directory, rows: &[Row]) -> Self {
-        let mut reasons: Vec<(String, u64)> = Vec::new();
-        for reason in rows.iter().filter_map(|row| if let Outcome::Failed(reason) = &row.outcome { Some(reason) } else { None }) {
-            match reasons.iter_mut().find(|(known, _)| known == reason) {
-                Some((_, count)) => *count += 1,
-                None => reasons.push((reason.clone(), 1)),
-            }
-        }
-        let failed: u64 = reasons.iter().map(|(_, count)| count).sum();
-        let (cells, rows) = (directory.about.cells, rows.len() as u64);
-        Self {
-            name: directory.about.name.clone(),
-            directory: path.to_owned(),
-            cells,
-            finished: rows - failed,
-            failed,
-            missing: cells.saturating_sub(rows),
-            reasons,
-            results: (rows == cells).then(|| path.join(RESULTS)),
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut text = format!("{}: {} of {} cells are finished", self.name, grouped(self.finished), grouped(self.cells));
-        if self.failed > 0 {
-            text.push_str(&format!(", {} failed", grouped(self.failed)));
-        }
-        if self.missing > 0 {
-            text.push_str(&format!(", {} are missing", grouped(self.missing)));
-        }
-        text.push('\n');
-        /// More reasons are in the table.
-        const SHOWN: usize = 5;
-        for (reason, count) in self.reasons.iter().take(SHOWN) {
-            text.push_str(&format!("  failed, {}: {reason}\n", grouped(*count)));
-        }
-        if let Some(results) = &self.results {
-            text.push_str(&format!("results: {}\n", results.display()));
-        }
-        text
-    }
 }
 
 fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
@@ -386,7 +231,7 @@ fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
         ));
     }
     let directory = Directory::of_plan(&args.output, &checked)?;
-    let asked = Asked { shard: args.shard, threads: args.threads.map_or_else(processors, usize::from) };
+    let asked = Asked { shard: args.shard, threads: args.threads.map_or_else(crew::processors, usize::from) };
     let done = run::run(context, &checked, &directory, asked)?;
     if done.found > 0 {
         context.remark(&format!("{} of {} cells were finished before", grouped(done.found), grouped(done.cells)));

@@ -1,20 +1,12 @@
 //! `trimtab drive status` and `trimtab drive watch`.
 
-mod counters;
-
-use crate::report::layout::on_screen;
-use std::fmt::Write as _;
+use crate::report::virtual_ssd;
 use std::process::ExitCode;
 use std::time::Duration;
-use trimtab_drive::ledger::SIZE_CLASSES;
-use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
-use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
-use trimtab_study::document::Table;
 use trimtab_vssd::control::{Ask, Client};
 use trimtab_vssd::runtime::{self, Entry, Runtime, State};
 use trimtab_vssd::status::Status;
-use trimtab_vssd::transport::Transport;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,7 +34,7 @@ struct Report {
 
 impl Report {
     fn in_words(&self) -> String {
-        if self.drives.is_empty() { "no drive is attached\n".to_owned() } else { self.drives.iter().map(in_words).collect() }
+        if self.drives.is_empty() { "no drive is attached\n".to_owned() } else { self.drives.iter().map(virtual_ssd::render).collect() }
     }
 }
 
@@ -95,75 +87,4 @@ fn crashed(entry: &Entry) -> String {
 /// Asks the server of `entry`.
 fn status_of(entry: &Entry) -> anyhow::Result<Status> {
     Client::connect(&entry.home.control())?.ask(&Ask::Status)
-}
-
-fn in_words(status: &Status) -> String {
-    let mut text = String::new();
-    let record = &status.record;
-    let place = record.device.iter().chain(&record.nbd).map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-    let _ = writeln!(text, "{}  {}  {} ({} bytes)", record.id, place, Bytes(record.size), record.size);
-    let how = format!(
-        "speed {}{}, attached for {}, model time {}, data {} ({} stored)",
-        status.speed,
-        status.record.transport.map_or_else(String::new, |transport| format!(", requests over {transport}")),
-        Nanos((status.uptime_s * 1e9) as u64),
-        Nanos(status.model_time_ns),
-        Bytes(status.mapped_bytes),
-        Bytes(status.stored_bytes)
-    );
-    text.push_str(&prose(&how));
-    for fault in &status.faults {
-        let _ = writeln!(text, "fault: {fault}");
-    }
-    let mut requests = Table::new("", &["requests", "count", "bytes", "last second", "failed", "mean", "p50", "p99", "max"]);
-    let last = status.seconds.last().map(|second| second.requests).unwrap_or_default();
-    for ((name, kind), (_, now)) in status.requests.named().into_iter().zip(last.named()) {
-        let latency = kind.latency;
-        let shown = [latency.mean_ns as u64, latency.p50_ns, latency.p99_ns, latency.max_ns].map(|ns| Nanos(ns).to_string());
-        let mut row = vec![
-            name.to_owned(),
-            grouped(kind.count),
-            Bytes(kind.bytes).to_string(),
-            format!("{}/s", Bytes(now.bytes)),
-            grouped(kind.failed),
-        ];
-        row.extend(shown);
-        requests.row(row);
-    }
-    let _ = writeln!(text, "{}", on_screen(&requests).trim_end_matches('\n'));
-    text.push_str(&ledger_in_words(status));
-    if let Some(wait) = &status.host_wait {
-        let [all, beside] = [wait.all_ns, wait.beside_trims_ns].map(|ns| Nanos(ns).to_string());
-        let looped = record.transport == Some(Transport::Device);
-        let why = if looped { " (the loop device passes nothing on while a TRIM is under way)" } else { "" };
-        text.push_str(&prose(&format!(
-            "before the drive had them, reads and writes waited {all} in the kernel, {beside} of it in seconds with TRIM{why}"
-        )));
-        text.push('\n');
-    }
-    text.push_str(&counters::in_words(&status.model));
-    let waf = status.waf.map_or("-".to_owned(), three_digits);
-    let _ = writeln!(text, "write amplification since new: {waf}");
-    text
-}
-
-fn ledger_in_words(status: &Status) -> String {
-    let discards = &status.discards;
-    if discards.commands == 0 {
-        return String::new();
-    }
-    let mut ledger = Table::new("", &["discards", "ranges", "bytes"]);
-    ledger.row(["asked", &grouped(discards.ranges.asked.count), &discards.ranges.asked.bytes.to_string()]);
-    for ((_, class), tally) in SIZE_CLASSES.iter().zip(&discards.by_size) {
-        if tally.count > 0 {
-            ledger.row([format!("  {class}"), grouped(tally.count), tally.bytes.to_string()]);
-        }
-    }
-    ledger.row(["effective", "", &Bytes(discards.effective_bytes()).to_string()]);
-    ledger.row(["held no data before", &grouped(discards.repeated_ranges), &Bytes(discards.repeated_bytes).to_string()]);
-    ledger.row(["part of a block only", "", &Bytes(discards.partial_bytes).to_string()]);
-    ledger.row(["refused", &grouped(discards.ranges.refused.count), &discards.ranges.refused.bytes.to_string()]);
-    ledger.row(["ignored (fault)", &grouped(discards.ignored.count), &discards.ignored.bytes.to_string()]);
-    let amplification = status.discard_amplification.map_or("-".to_owned(), three_digits);
-    format!("{}discard amplification (bytes discarded / bytes freed): {amplification}\n", on_screen(&ledger))
 }

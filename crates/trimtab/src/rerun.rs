@@ -1,0 +1,208 @@
+//! A stored modelled run, repeated from the specification, settings and seed stored in it.
+
+use crate::drives::again;
+use crate::store::recipe;
+use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
+use crate::store::{Filter, Reference, RunId, Store};
+use crate::study::checkpoint;
+use anyhow::Context as _;
+use serde_json::Value;
+use std::io::{Read as _, Seek as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::sys::{confinement, interrupt};
+use trimtab_sim::run::{Provenance, Run};
+
+/// Repeats the run and compares every byte. A file that the run names is read only if it is one of `inputs`.
+///
+/// # Errors
+/// The run was measured, was interrupted, or fails now.
+pub fn run(store: &Store, reference: &Reference, inputs: &[PathBuf], context: &Context) -> anyhow::Result<ExitCode> {
+    let id = store.find(reference)?;
+    let run = store.load(id)?;
+    let command = command_of(id, &run)?;
+    interrupt::install().context("cannot catch signals")?;
+    let scratch = tempfile::Builder::new().prefix("trimtab-rerun-").tempdir().context("cannot make a directory for the run")?;
+    let mut again = made_again(&run, &command, inputs, scratch.path())?;
+    // When it began, and beside which others it was made.
+    again.started_unix_ms = run.started_unix_ms;
+    for field in again.specification.iter_mut().filter(|field| field.key == recipe::COMMAND) {
+        recipe::of(&run, recipe::COMMAND).unwrap_or_default().clone_into(&mut field.value);
+    }
+    let version = std::mem::replace(&mut again.tool_version, run.tool_version.clone());
+    let differences = differences(&run, &again);
+    let mut shape = RunV1::from(&again);
+    shape.id = Some(RunId::of(&again).to_string());
+    context.report(SCHEMA, VERSION, &shape, || {
+        if differences.is_empty() {
+            format!("{id}: made again, the same to the byte ({} figures, {} series)", again.metrics.len(), again.series.len())
+        } else {
+            format!("{id}: made again, and it differs in {}", differences.join("; "))
+        }
+    })?;
+    if differences.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if version != run.tool_version {
+        context.remark(&format!("it was made by version {}, and this is version {version}", run.tool_version));
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+/// The arguments that made `run`, or why it cannot be made again.
+fn command_of(id: RunId, run: &Run) -> anyhow::Result<Vec<String>> {
+    let command = recipe::of(run, recipe::COMMAND).map(serde_json::from_str::<Vec<String>>).transpose();
+    let command = command.with_context(|| format!("the command that {id} holds is none"))?;
+    let shown = command.as_ref().map_or_else(String::new, |command| format!("; it was made by: trimtab {}", command.join(" ")));
+    match run.provenance {
+        Provenance::Modelled => {}
+        Provenance::Measured => anyhow::bail!("{id} was measured, and a measurement is never the same again{shown}"),
+        Provenance::Entered => anyhow::bail!("{id} was entered, not made here"),
+    }
+    let models = command.as_ref().is_none_or(|command| again::only_models(command));
+    anyhow::ensure!(models, "the command that {id} holds makes no modelled run, so it is not executed{shown}");
+    anyhow::ensure!(run.complete, "{id} was interrupted, and a run cannot be stopped at the same place again{shown}");
+    command.with_context(|| {
+        format!("{id} does not hold what it was made from: trimtab {} kept no command and no specification", run.tool_version)
+    })
+}
+
+/// Runs the process to its end, or ends it if the user wants this one to stop.
+fn status_of(process: &mut Command) -> anyhow::Result<ExitStatus> {
+    let mut child = process.spawn().context("cannot start this program again")?;
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait for the run")? {
+            return Ok(status);
+        }
+        if let Err(interrupted) = interrupt::check() {
+            child.kill().and_then(|()| child.wait()).context("cannot end the run")?;
+            return Err(interrupted.into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Runs the command in a process of its own, with the drive that the run holds and a store of its own, and takes the same run out of that.
+fn made_again(run: &Run, command: &[String], inputs: &[PathBuf], scratch: &Path) -> anyhow::Result<Run> {
+    let reference = run.target_label.strip_prefix("drive:").unwrap_or(&run.target_label);
+    let (variable, directory) = again::put_drive(run, reference, scratch)?;
+    let store = scratch.join("results.db");
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut process = Command::new(program);
+    process.args(only_drive(command, reference)).arg("--quiet").arg("--store").arg(&store).env(variable, directory);
+    let joined = std::env::join_paths(inputs).map_err(|_| UsageError::new("--input takes no path with a colon in it"))?;
+    process.env(confinement::INPUTS, joined);
+    if let Some(cell) = checkpoint::cell_of(run) {
+        process.args(["--cell", cell]).arg("--report").arg(scratch.join("report.html"));
+    }
+    // To a file: a pipe that nobody reads would fill up.
+    let mut errors = tempfile::tempfile().context("cannot make a file for the run")?;
+    let written = errors.try_clone().context("cannot make a file for the run")?;
+    let status = status_of(process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(written))?;
+    if !status.success() {
+        // What is wrong with a file would quote it, and the run says where.
+        anyhow::ensure!(inputs.is_empty(), "'trimtab {}' failed; run it yourself to see why", command.join(" "));
+        let mut said = Vec::new();
+        errors.rewind().and_then(|()| errors.read_to_end(&mut said)).context("cannot read what the run said")?;
+        let said = String::from_utf8_lossy(&said);
+        anyhow::bail!("'trimtab {}' failed: {}", command.join(" "), said.trim().trim_start_matches("trimtab: "));
+    }
+    let made = Store::open(&store)?;
+    let alike = |other: &Run| {
+        let same = (&other.workload, &other.target_label, &other.seed) == (&run.workload, &run.target_label, &run.seed);
+        same && other.policy == run.policy && checkpoint::cell_of(other) == checkpoint::cell_of(run)
+    };
+    let mut found = Vec::new();
+    for summary in made.list(&Filter::default())? {
+        let other = made.load(summary.id)?;
+        if alike(&other) {
+            found.push(other);
+        }
+    }
+    // One policy with several settings makes several.
+    let same = found.iter().position(|other| other.policy_settings == run.policy_settings).unwrap_or(0);
+    anyhow::ensure!(!found.is_empty(), "'trimtab {}' makes no such run any more", command.join(" "));
+    Ok(found.swap_remove(same))
+}
+
+/// The command without the other drives of several.
+fn only_drive(command: &[String], reference: &str) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut arguments = command.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.strip_prefix("--drive") {
+            Some("") => {
+                let value = arguments.next().map_or("", String::as_str);
+                if value == reference {
+                    kept.extend([argument.clone(), value.to_owned()]);
+                }
+            }
+            Some(value) if value.starts_with('=') && &value[1..] != reference => {}
+            _ => kept.push(argument.clone()),
+        }
+    }
+    kept
+}
+
+/// The places in which the two differ, as dotted names in their JSON; empty if every byte is the same.
+fn differences(run: &Run, again: &Run) -> Vec<String> {
+    const MOST: usize = 8;
+    let value = |run: &Run| serde_json::to_value(RunV1::from(run)).unwrap_or(Value::Null);
+    let mut found = Vec::new();
+    differ("", &value(run), &value(again), &mut found);
+    if found.is_empty() && RunId::of(run) != RunId::of(again) {
+        found.push("something that JSON does not show".to_owned());
+    }
+    if found.len() > MOST {
+        let more = found.len() - MOST;
+        found.truncate(MOST);
+        found.push(format!("and {more} more"));
+    }
+    found
+}
+
+fn differ(at: &str, a: &Value, b: &Value, found: &mut Vec<String>) {
+    let below = |key: &str| if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") };
+    match (a, b) {
+        (Value::Object(one), Value::Object(other)) => {
+            let keys = one.keys().chain(other.keys().filter(|key| !one.contains_key(*key)));
+            for key in keys {
+                differ(&below(key), one.get(key).unwrap_or(&Value::Null), other.get(key).unwrap_or(&Value::Null), found);
+            }
+        }
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+            for (number, (one, other)) in one.iter().zip(other).enumerate() {
+                let name = one.get("name").and_then(Value::as_str).map_or_else(|| number.to_string(), str::to_owned);
+                differ(&below(&name), one, other, found);
+            }
+        }
+        _ if a == b => {}
+        _ => found.push(at.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::shape::any_run::example;
+
+    #[test]
+    fn every_difference_is_named() {
+        let run = example();
+        assert!(differences(&run, &run).is_empty());
+        let mut other = run.clone();
+        other.metrics[0].samples[1] += 1e-9;
+        other.counters[0].1 = 1;
+        assert_eq!(differences(&run, &other), ["metrics.delete.seconds.samples.1", "counters.nand.erases"]);
+    }
+
+    #[test]
+    fn of_several_drives_one_is_made_again() {
+        let command: Vec<String> = "drive simulate --drive a --drive=b --seed 3".split(' ').map(str::to_owned).collect();
+        assert_eq!(only_drive(&command, "a").join(" "), "drive simulate --drive a --seed 3");
+        assert_eq!(only_drive(&command, "b").join(" "), "drive simulate --drive=b --seed 3");
+    }
+}

@@ -1,0 +1,68 @@
+//! The progress of a sweep.
+
+use super::directory::{Directory, RESULTS};
+use std::path::{Path, PathBuf};
+use trimtab_drive::units::grouped;
+use trimtab_study::sweep::table::{Outcome, Row};
+
+/// The progress of a sweep.
+#[derive(Debug, serde::Serialize)]
+pub struct Progress {
+    name: String,
+    directory: PathBuf,
+    cells: u64,
+    finished: u64,
+    /// Cells that failed.
+    pub failed: u64,
+    missing: u64,
+    /// The reasons of cells that failed, and how many have each.
+    reasons: Vec<(String, u64)>,
+    /// Where the results are, once all cells are finished.
+    results: Option<PathBuf>,
+}
+
+impl Progress {
+    /// The progress of the sweep in `directory`, whose finished cells are `rows`.
+    pub fn of(path: &Path, directory: &Directory, rows: &[Row]) -> Self {
+        let mut reasons: Vec<(String, u64)> = Vec::new();
+        for reason in rows.iter().filter_map(|row| if let Outcome::Failed(reason) = &row.outcome { Some(reason) } else { None }) {
+            match reasons.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, count)) => *count += 1,
+                None => reasons.push((reason.clone(), 1)),
+            }
+        }
+        let failed: u64 = reasons.iter().map(|(_, count)| count).sum();
+        let (cells, rows) = (directory.about.cells, rows.len() as u64);
+        Self {
+            name: directory.about.name.clone(),
+            directory: path.to_owned(),
+            cells,
+            finished: rows - failed,
+            failed,
+            missing: cells.saturating_sub(rows),
+            reasons,
+            results: (rows == cells).then(|| path.join(RESULTS)),
+        }
+    }
+
+    /// The progress as people read it.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}: {} of {} cells are finished", self.name, grouped(self.finished), grouped(self.cells));
+        if self.failed > 0 {
+            text.push_str(&format!(", {} failed", grouped(self.failed)));
+        }
+        if self.missing > 0 {
+            text.push_str(&format!(", {} are missing", grouped(self.missing)));
+        }
+        text.push('\n');
+        /// More reasons are in the table.
+        const SHOWN: usize = 5;
+        for (reason, count) in self.reasons.iter().take(SHOWN) {
+            text.push_str(&format!("  failed, {}: {reason}\n", grouped(*count)));
+        }
+        if let Some(results) = &self.results {
+            text.push_str(&format!("results: {}\n", results.display()));
+        }
+        text
+    }
+}
