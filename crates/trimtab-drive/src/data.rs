@@ -105,7 +105,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn random_data_is_fresh_and_compressible_data_has_its_share_of_zeros() {
+    fn fill_random_is_fresh_and_compressible_has_its_zeros() {
         let mut rng = Stream::new(1, "data");
         let (mut a, mut b) = (vec![0; 4099], vec![0; 4099]);
         DataClass::Random.fill(&mut rng, &mut a);

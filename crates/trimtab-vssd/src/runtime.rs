@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn drives_are_found_by_id_or_device_and_dead_ones_are_cleaned_up() {
+    fn runtime_finds_by_id_or_device_and_cleans_dead() {
         let dir = private_dir();
         let runtime = Runtime::in_directory(Dir::private(dir.path()).unwrap()).unwrap();
         assert!(runtime.find(None).unwrap_err().is::<UsageError>());

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_read_as_it_was_written_and_damage_is_said_where_it_is() {
+    fn state_round_trips_and_damage_is_located() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("disk");
         assert_eq!(load(&data).unwrap(), None);

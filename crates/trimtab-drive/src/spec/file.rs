@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_uncertain_gives_other_drives_that_differ_in_that_alone() {
+    fn uncertain_field_yields_drives_that_differ_only_in_it() {
         let text = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\nrpm = 7200\n\
                     [[uncertain]]\nbecause = \"both were sold\"\nset = { \"disk.rpm\" = 5400 }\n";
         let drive = parse(text).unwrap();

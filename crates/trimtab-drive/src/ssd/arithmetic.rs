@@ -414,7 +414,7 @@ fn odd_drives_fill_as_arithmetic_says() {
 /// A write cache of two rows before 128 dies, one command in flight: the dies wait for places, and a place for the rest of a row. That is what small writes
 /// cost.
 #[test]
-fn a_cache_of_few_rows_limits_by_the_time_that_a_row_keeps_its_place() {
+fn small_write_cache_limits_rate_by_row_residence_time() {
     for (planes, pages_per_block, program_ns) in [(2, 12, 600_000), (4, 12, 4_400_000), (1, 48, 600_000), (4, 48, 2_200_000)] {
         let spec = small(|spec, flash| {
             flash.geometry = Geometry {

@@ -420,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_found_in_the_write_cache_where_going_back_step_by_step_finds_it() {
+    fn cached_row_lookup_matches_linear_search() {
         let spec = crate::ssd::tests::small(|_, _| {});
         let flash = spec.flash().unwrap();
         let mut clock = Clock::new(&spec, flash, &Layout::new(&spec, flash).unwrap());

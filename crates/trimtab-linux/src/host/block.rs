@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_and_metadata_of_lvm_get_no_discards_and_volumes_of_like_names_do() {
+    fn lvm_internal_volumes_get_no_discards_and_lookalikes_do() {
         let named = |label: &str| Layer {
             name: "dm-1".to_owned(),
             label: Some(label.to_owned()),

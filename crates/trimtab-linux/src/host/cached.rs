@@ -146,7 +146,7 @@ mod tests {
     }
     /// Seen: 10.2 GB/s called measured. What is written reaches the drive in the end, and others read there.
     #[test]
-    fn what_a_loop_device_keeps_in_memory_is_no_figure_of_a_drive_whatever_reached_one() {
+    fn loop_device_cached_figure_is_never_a_drive_figure() {
         let gb = 1_000_000_000;
         let of = |read, written, buffered| {
             let moved = Moved { read, written };

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_device_over_a_file_is_the_end_and_one_over_a_device_is_not() {
+    fn loop_over_file_ends_stack_and_over_device_does_not() {
         let file = Kind::File { fs_type: "ext4".into(), mount_point: "/".into() };
         let stack = Stack { layers: vec![layer("loop0", Kind::Loop, &[1]), layer("/image", file, &[2]), drive("sda")], tops: vec![0] };
         assert_eq!(stack.ends(), [0]);

@@ -72,7 +72,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_process_that_has_a_file_open_is_found_whatever_the_file_is_called_by_now() {
+    fn open_file_is_found_after_rename() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         std::fs::write(&path, "x").unwrap();

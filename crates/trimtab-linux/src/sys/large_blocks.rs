@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_given_out_again_and_zero_where_that_was_asked_for() {
+    fn freed_block_is_reused_and_zeroed_for_alloc_zeroed() {
         let blocks = LargeBlocks::new();
         let size = LARGE + 12_345;
         // SAFETY: each block is used within its size, and given back once.

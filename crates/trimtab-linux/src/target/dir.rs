@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_the_way_is_neither_followed_nor_written_to_nor_removed() {
+    fn planted_path_is_not_followed_written_or_removed() {
         use std::os::unix::fs::symlink;
         for (options, mode) in every_way().flat_map(|options| [(options, 0o700), (options, 0o777)]) {
             let outside = tempfile::tempdir().unwrap();

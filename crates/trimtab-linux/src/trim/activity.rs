@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_beside_a_trim_are_others_but_for_what_the_filesystem_writes_for_it() {
+    fn foreground_writes_exclude_writes_for_the_trim() {
         let machine = Machine::new();
         let log = || OwnWrites::Log("sda1".into());
         for (own, writes, logged, others) in [
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn since_when_a_device_is_idle_is_known_to_the_time_between_two_looks() {
+    fn idle_since_is_known_to_the_polling_interval() {
         let machine = Machine::new();
         let mut activity = machine.activity(OwnWrites::None);
         let first = activity.look();

@@ -172,7 +172,7 @@ mod tests {
 
     /// Seen: discards of others on the drive below the file of a loop device made "no discard reached the drive" of a trim that had nothing to send.
     #[test]
-    fn what_others_discard_below_the_file_of_a_loop_device_is_nothing_that_was_sent() {
+    fn foreign_discards_below_loop_file_are_not_ours() {
         let layer = |name: &str, lowest, bytes: Option<u64>, given_back_bytes| LayerDiscards {
             layer: 0,
             name: name.into(),

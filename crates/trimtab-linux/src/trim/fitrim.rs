@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn ntfs3_is_trimmed_only_when_mounted_with_discard_and_says_so_before() {
+    fn ntfs3_without_discard_is_refused_before_fitrim() {
         let Ok(shm) = std::fs::File::open("/dev/shm") else { return crate::skip::skip("/dev/shm") };
         let mounted = |options| crate::host::mountinfo::parse(format!("1 0 8:1 / /mnt rw - ntfs3 /dev/sda1 {options}\n").as_bytes());
         assert_eq!(obstacle(mounted("rw,uid=0").first(), &shm), Some(Obstacle::Option));

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn xfs_groups_are_cut_at_a_gigabyte_and_the_realtime_device_lies_behind_them() {
+    fn xfs_windows_are_1_gib_and_realtime_follows() {
         let geometry =
             xfs::Geometry { block_size: 4096, ag_blocks: 1 << 19, data_blocks: 1 << 20, realtime_blocks: 1 << 18, uuid: [0; 16] };
         let layout = Layout::xfs(&geometry, Bytes(64 << 10));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn large_filesystems_have_larger_windows_and_none_where_cuts_lose_space() {
+    fn window_size_grows_with_filesystem_size() {
         let gib = 1_u64 << 30;
         assert_eq!([0, gib, (1 << 14) * gib].map(|total| cut_size(total, Bytes(4096))), [gib; 3]);
         assert_eq!(cut_size(((1 << 14) + 1) * gib, Bytes(4096)), gib * 2);

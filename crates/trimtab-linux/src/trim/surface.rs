@@ -218,7 +218,7 @@ mod tests {
     use crate::trim::watch::Seen;
 
     #[test]
-    fn what_is_tried_before_its_window_is_sent_twice_and_gone_over_once() {
+    fn probed_extent_is_sent_twice_and_counted_once() {
         let trim = |asked, bytes| WindowTrim {
             outcome: TrimOutcome { asked: Bytes(asked), returned: Bytes(bytes), counted: Some(Amount::new(1, bytes)), took: Nanos(7) },
             layers: Counts::of(&[Some(Amount::new(1, bytes))]),

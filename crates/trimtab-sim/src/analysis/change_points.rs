@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_swings_has_no_knee_and_what_changes_for_good_has() {
+    fn swinging_level_has_no_knee_and_lasting_change_has() {
         let index = |v: &[f64]| knees(v, &Options::default()).iter().map(|c| c.index).collect::<Vec<_>>();
         let mut rng = Stream::new(11, "waves");
         // Collection in waves: fifteen stays of 20 values, each 30 % from the one before.

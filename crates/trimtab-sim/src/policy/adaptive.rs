@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_filesystem_that_nobody_writes_to_is_not_trimmed_again_and_again() {
+    fn adaptive_trims_untouched_full_filesystem_once() {
         let full = |written| Observation { free: Bytes::ZERO, ..at(20, written) };
         let mut trigger = Trigger::default();
         trigger.observe(&full(0));

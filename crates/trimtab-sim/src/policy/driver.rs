@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_surface_that_fails_everywhere_is_given_up_and_one_that_will_never_do_at_once() {
+    fn failing_surface_is_given_up() {
         let refuse = (0..9).map(|n| (n * 100, 9)).collect();
         let (mut driver, mut fake) = (Driver::new(now(), Patience { tries: 1, windows: 4 }), Fake::new(9, refuse));
         let turns = run(&mut driver, &mut fake);

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_come_in_the_order_of_their_addresses_and_empty_ones_not_at_all() {
+    fn windows_are_ordered_by_address_and_empty_skipped() {
         let windows = [window(300, 50), window(0, 100), window(200, 0), window(100, 100)];
         let mut pass = Pass::default();
         assert!(matches!(pass.step(&seen(&windows), Bytes::MAX), Step::Done), "none is under way");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_fails_waits_twice_as_long_each_time_up_to_a_day() {
+    fn failed_window_retry_backs_off_up_to_a_day() {
         let windows = [window(0, 100)];
         let mut pass = Pass::default();
         pass.start();

@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn submission_and_completion_are_told_apart_and_passes_to_throw_away_are_thrown_away() {
+    fn submission_and_completion_latency_are_separate() {
         let warm = BlockPhase { record: false, idle_before: Nanos::from_secs(2), ..phase(2, Limit::Ops(10)) };
         let mut target = Scripted::new();
         let outcome = run(&mut writes(vec![warm, phase(2, Limit::Ops(10))]), &mut target, &mut ());
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_refusal_or_a_failure_what_is_in_flight_is_waited_for_and_counted() {
+    fn failure_waits_for_and_counts_requests_in_flight() {
         for (refuse_at, fail_at, reason) in [(Some(20), None, "refused"), (None, Some(20), "failed")] {
             let mut target = Scripted { refuse_at, fail_at, ..Scripted::new() };
             let outcome = run(&mut writes(vec![phase(8, Limit::Ops(100))]), &mut target, &mut ());

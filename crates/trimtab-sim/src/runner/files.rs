@@ -192,7 +192,7 @@ mod tests {
     const DATA: Payload<'static> = Payload::Fill { len: 1000, class: DataClass::Zero };
 
     #[test]
-    fn phases_are_timed_apart_and_operations_reach_the_target_in_order() {
+    fn phases_are_timed_apart_and_operations_in_order() {
         let mut target = Scripted::default();
         let mut workload = script(vec![
             FileStep::Phase("fill"),

@@ -57,7 +57,7 @@ mod tests {
 
     /// By hand: 128 GiB raw of superblocks of 64 MiB (16 dies, 2 planes, 256 pages of 8 KiB) are 2048; 128.04 GB of user data take 1907.9 of them.
     #[test]
-    fn what_a_small_drive_has_too_few_of_is_said_with_a_size_that_is_enough() {
+    fn small_drive_warning_names_a_sufficient_size() {
         let full = drive("crucial-m4-128gb").spec;
         let warning = superblocks(&full, &sized(full.clone(), Some(Bytes(4 << 30))).unwrap()).unwrap();
         let fact = |key: &str| Field::find(&warning.facts, key).unwrap().parse::<u64>().unwrap();

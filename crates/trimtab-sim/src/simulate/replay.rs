@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_without_times_is_replayed_at_a_rate_or_in_a_closed_loop() {
+    fn trace_without_times_replays_at_rate_or_closed_loop() {
         let events: Vec<Event> = (0..51_u64).map(|n| event(Nanos::ZERO, Kind::Read, n << 20, 4096, Nanos::ZERO)).collect();
         let of = |timing| timed(&events, None, Nanos::ZERO, timing);
         let alone = of(Timing::Rate(10.0)).counts.read.latency.mean_ns();

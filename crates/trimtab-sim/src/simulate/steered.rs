@@ -549,7 +549,7 @@ mod tests {
     proptest! {
         /// Whatever is written and freed: against a flag for each page that the host uses, and one for each that the drive holds.
         #[test]
-        fn what_was_never_told_is_what_the_drive_holds_beyond_what_is_in_use(
+        fn never_told_is_mapped_minus_in_use(
             policy in prop_oneof![Just("none"), Just("online"), Just("batched:every=7ms")],
             ops in prop::collection::vec((any::<bool>(), 0_u64..200, 1_u64..20), 1..80),
         ) {

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_freed_in_order_becomes_one_and_what_is_freed_at_random_a_sixth() {
+    fn freed_in_order_merges_to_one_and_random_to_a_sixth() {
         let mut order: Vec<u32> = (0..8000).collect();
         assert_eq!(pieces(&order, Merging::SearchPath), 1);
         order.reverse();

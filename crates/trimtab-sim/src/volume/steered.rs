@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_asks_for_and_what_shutting_down_asks_for_is_done() {
+    fn user_and_shutdown_trims_are_done() {
         let mut target = steered("none", 0, 0);
         target.idle_until(Nanos::from_secs(100));
         assert_eq!(target.log().spans.len(), 0);

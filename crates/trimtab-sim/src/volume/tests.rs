@@ -316,7 +316,7 @@ fn files_that_go_before_they_are_written_are_never_written() {
 }
 
 #[test]
-fn dirty_files_are_written_after_30_seconds_and_metadata_after_5() {
+fn writeback_is_30_s_for_data_and_5_s_for_metadata() {
     let mut v = volume(VolumeSpec::ext4(), 1 << 30);
     let before = v.counters();
     v.create("f", &fill(1_000_000, 1)).unwrap();
@@ -386,7 +386,7 @@ fn old_online_discard_sends_what_was_freed_inside_the_commit() {
 }
 
 #[test]
-fn new_online_discard_sends_the_free_space_behind_too_and_nobody_waits() {
+fn new_online_discard_sends_adjoining_free_space() {
     let mut v = volume(VolumeSpec::ext4().with_online_discard(), 1 << 30);
     for i in 0..50 {
         v.create(&format!("f{i:02}"), &fill(10 * BLOCK, 1)).unwrap();
@@ -481,7 +481,7 @@ fn trim_by_size(v: &mut Volume<Recorder>, command_max: Bytes, meanwhile: impl Fn
 }
 
 #[test]
-fn by_size_all_that_is_free_is_sent_once_and_groups_are_marked_unless_something_was_freed_meanwhile() {
+fn trim_by_size_sends_all_once_and_marks_groups() {
     let mut spec = VolumeSpec::ext4();
     spec.mkfs.discard = false;
     let mut v = volume(spec, 1 << 30);
@@ -661,7 +661,7 @@ fn fill_up(v: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>, ta
 }
 
 #[test]
-fn what_is_left_to_write_of_removed_files_never_hits_those_that_follow() {
+fn writeback_of_removed_file_never_hits_later_file() {
     let mut spec = VolumeSpec { metadata_class: DataClass::Zero, ..VolumeSpec::ext4() };
     spec.block_layer.queue_depth = 1;
     let mut v = volume(spec, 128 << 20);
@@ -683,7 +683,7 @@ fn what_is_left_to_write_of_removed_files_never_hits_those_that_follow() {
 }
 
 #[test]
-fn blocks_of_removed_directories_are_not_written_in_place_any_more() {
+fn removed_directory_blocks_are_not_written_in_place() {
     for during_commit in [false, true] {
         let mut v = volume(VolumeSpec { metadata_class: DataClass::Zero, ..VolumeSpec::ext4() }, 64 << 20);
         v.queue.drive.write_ns = 100_000;
@@ -717,7 +717,7 @@ fn blocks_of_removed_directories_are_not_written_in_place_any_more() {
 }
 
 #[test]
-fn a_volume_that_is_full_and_emptied_again_and_again_stays_whole() {
+fn volume_filled_and_emptied_repeatedly_stays_consistent() {
     let mut v = volume(VolumeSpec::ext4().with_online_discard(), 128 << 20);
     let mut rng = Stream::new(3, "full");
     let mut files = BTreeMap::new();
@@ -773,7 +773,7 @@ fn a_small_journal_holds_whatever_is_synced_at_once() {
 }
 
 #[test]
-fn a_volume_aged_like_another_has_its_free_extents_and_can_have_written_there() {
+fn aged_volume_has_the_same_free_extents() {
     let lengths = [1, 4, 16, 300, 2];
     let mean = 323.0 / 5.0;
     let mut v = Volume::format(Offsets(Vec::new()), VolumeSpec::ext4(), Nanos::ZERO).unwrap();

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_write_exactly_the_total_in_the_shares_of_the_groups_and_leave_nothing() {
+    fn age_rounds_write_exact_total_in_group_shares() {
         for (total, rounds) in [(3_000_000, 3), (1_000_000_007, 4), (40_000_000_000, 2)] {
             let age = Age::new(settings(total, rounds)).unwrap();
             let plan = age.plan();

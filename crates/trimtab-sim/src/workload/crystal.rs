@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_set_goes_in_pairs_and_the_new_ones_read_first_after_a_pass_to_warm_up() {
+    fn cdm3_pairs_tests_and_cdm8_reads_first() {
         let names = |profile| {
             let mut workload = Crystal::new(Settings { passes: 1, ..settings(profile) }, 1, Position::default()).unwrap();
             let phases = phases(&mut workload).into_iter().map(|(p, _)| (p.name, p.queue_depth, p.record));
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_written_once_from_end_to_end_before_anything_else() {
+    fn crystal_file_is_written_once_before_tests() {
         let mut workload = Crystal::new(settings(Profile::Cdm8), 1, Position::default()).unwrap();
         let phase = workload.next_phase().unwrap();
         assert_eq!((phase.name.as_str(), phase.record), (PREPARE, false));
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_go_on_until_enough_is_written_and_count_what_they_write() {
+    fn rounds_continue_until_enough_is_written() {
         // A round of this writes the file (64 MiB) and four tests of two passes and a warm-up of 8 MiB each.
         let round = (64 << 20) + 4 * 3 * (8 << 20);
         let limited = Settings { until_written: Some(Bytes(2 * round + 1)), reads: false, ..settings(Profile::Cdm8) };

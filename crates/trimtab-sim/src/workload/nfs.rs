@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_have_the_sizes_of_the_table_where_files_are_large_enough() {
+    fn nfs_write_sizes_follow_table_for_large_files() {
         let mut stream = NfsStream::new(&settings(5000, 3), 0);
         let (mut bytes, mut writes) = (0, 0);
         for _ in 0..100_000 {

@@ -605,7 +605,7 @@ mod tests {
 
     /// Oracle: as many as equal shares give, within five standard deviations of drawing without putting back.
     #[test]
-    fn what_is_hot_lies_everywhere_whether_bits_are_even_or_odd_in_number() {
+    fn hot_addresses_are_scattered_for_any_bit_count() {
         for places in [1 << 14, 1 << 15, (1 << 15) + 1, 3 << 13, 1 << 17] {
             let spread = Spread::new(places, places);
             let (hot, slices) = (places / 5, 32);

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_nothing_explains_are_named_up_to_a_few_the_worst_first() {
+    fn unexplained_figures_are_named_worst_first() {
         let one = |name: usize, value_ns: f64| Observation { name: format!("{name}"), probe: "reads", value_ns, sigma: 0.1 };
         let (measured, mut fitted) = fitted(0.1, 64);
         fitted.odd = (1..=8).map(|nth| (one(nth, nth as f64), 1.0)).collect();

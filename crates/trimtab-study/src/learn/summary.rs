@@ -311,7 +311,7 @@ mod tests {
 
     /// Random writes that take 180 µs where the twin takes 120 µs: what they tell may be half as much again, or less; what they do not tell is as it was.
     #[test]
-    fn what_is_told_by_figures_that_nothing_explains_is_less_certain() {
+    fn unexplained_figures_widen_the_intervals() {
         let one = |probe, value_ns| (Observation { name: "x".to_string(), probe, value_ns, sigma: 0.05 }, 120_000.0);
         let odd = [one("collection", 180_000.0), one("collection", 100_000.0)];
         assert!((unexplained(&odd, SPARE) - 1.5).abs() < 1e-12);

@@ -240,7 +240,7 @@ fn probed_whole(spec: &DriveSpec, plan: &Plan) -> Findings {
 /// Spare space, which no probe of a small part tells, is found on a drive that is written over; it is said how each is known. Where another kind was taken for
 /// what the small probes show, four times the dies that take four times as long, the whole drive tells that it is not.
 #[test]
-fn spare_space_and_the_kind_are_found_where_the_whole_drive_is_written_over() {
+fn full_budget_finds_spare_space_and_kind() {
     let spec = drive(|flash| flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 210));
     let mut plan = Plan::new(Budget::Full, Reported::of(&spec).unwrap(), 96 << 20, 1).unwrap();
     let part = probed(&spec, &plan).0;
@@ -306,7 +306,7 @@ fn reads_tell_nothing_of_writes_and_trims() {
 
 /// Nothing is written that was not counted before, and reads alone take what arithmetic says.
 #[test]
-fn workloads_for_a_drive_that_is_there_write_no_more_than_they_say() {
+fn real_drive_workloads_write_no_more_than_stated() {
     for writes in [false, true] {
         let area = predict::Area { bytes: 16 << 20, writes, rest: trimtab_drive::units::Nanos::from_secs(1) };
         let mut target = DriveTarget::new(model::build(&drive(|_| {}), 1).unwrap(), probes::DEPTH_MAX);
@@ -390,7 +390,7 @@ fn an_interval_leaves_out_a_twentieth_on_either_side() {
 
 /// A superblock that is open stays in the SLC cache. Made smaller with the drive, it was full, and its data were read from native cells.
 #[test]
-fn a_drive_that_is_there_is_predicted_with_superblocks_of_full_size() {
+fn real_drive_is_predicted_with_full_size_superblocks() {
     let slc = SlcCache {
         size: SlcSize::Fixed { bytes: 3 << 30 },
         program_ns: 300_000,

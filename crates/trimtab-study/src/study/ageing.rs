@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn random_writes_under_load_are_what_the_flash_can_do_over_write_amplification() {
+    fn random_write_rate_is_flash_rate_over_waf() {
         // Greedy victims, others, and victims drawn at random behind a cache that holds more than a round.
         for (name, policies) in
             [("ocz-vertex-le-100gb", ["none", "online"].as_slice()), ("intel-320-300gb", &["none", "online"]), ("corsair-p128", &["none"])]

@@ -567,7 +567,7 @@ mod tests {
 
     /// 301,536 s are 3.49 days, 6.98 % of 50.
     #[test]
-    fn a_policy_that_trims_much_of_the_time_says_so_where_it_is_recommended() {
+    fn recommended_policy_states_its_busy_time() {
         let mut study = whole();
         assert_eq!(of(&Judged::of(&study), &around()).uses[0].meaning, "trim in idle time, in small pieces");
         for (fill, seconds) in [("60%", 43_200.0), ("90%", 301_536.0)] {

@@ -390,7 +390,7 @@ mod tests {
 
     /// Rates 150, 240, 360 with and 100, 120, 120 without; 5, 4 and 4 erase cycles for 6.
     #[test]
-    fn what_is_gained_on_each_drive_is_what_is_told_and_not_what_medians_gain() {
+    fn ensemble_gain_is_per_drive_not_of_medians() {
         let shown = |policy: &str, rate: f64, cycles: f64| Shown {
             policy: policy.to_owned(),
             rate: Some(rate),
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_drives_that_fit_come_to_is_counted_and_what_it_hangs_on_is_named() {
+    fn ensemble_counts_outcomes_and_names_the_cause() {
         let twin = twin(&[1, 2, 3, 90, 95, 4, 5, 6]);
         let said = ["idle", "idle", "idle", "batched", "batched", "idle", "idle", ""];
         let mut fits: Vec<Option<Fit>> = said.iter().zip(1..).map(|(name, nth)| fit(name, f64::from(nth))).collect();

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn one_operation_waits_for_a_few_commands_however_long_the_trim_is() {
+    fn one_operation_waits_for_few_trim_commands() {
         // What an append and its fsync send to the drive, one after another, when nobody trims.
         let (alone, target, _) = run(SPARSE, false);
         let commands = target.volume().drive().others.div_ceil(alone.wait.count());
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_faster_than_it_is_served_falls_behind_as_a_queue_does() {
+    fn overload_falls_behind_as_a_queue_does() {
         let (met, target, took) = run(BUSY, true);
         let trim = Nanos(TRIM.0 * target.volume().drive().trims);
         // While the trim lasts one is served every so often, and one comes every 20 ms: the last that is served then is late by the rest.

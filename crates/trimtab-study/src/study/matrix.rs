@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_go_there_and_back_and_what_was_done_before_is_not_done_again() {
+    fn matrix_alternates_order_and_skips_finished_cells() {
         let mut matrix = Matrix::new(3);
         matrix.add("a", Some("cell a".into()), None);
         let mut kept = run(7.0);

@@ -315,7 +315,7 @@ mod tests {
     use crate::study::fixtures::{around, assume, three, whole};
 
     #[test]
-    fn how_sure_it_is_follows_from_the_assumptions_that_were_changed() {
+    fn confidence_follows_from_varied_assumptions() {
         let said = |change: &dyn Fn(&mut Vec<Study>)| {
             let mut studies = three();
             change(&mut studies);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_tried_is_neither_recommended_nor_said_to_gain_nothing() {
+    fn untried_policy_is_not_recommended_or_rated() {
         let mut studies = three();
         let without = |studies: &mut Vec<Study>, left: &str| {
             studies[0].runs.retain(|run| run.policy != left);

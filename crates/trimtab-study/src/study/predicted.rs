@@ -144,7 +144,7 @@ mod tests {
 
     /// Seen: "batched" on the first line, "online" of the months, and no word of what to make of it.
     #[test]
-    fn what_was_measured_and_what_is_predicted_are_told_apart_where_they_differ() {
+    fn measured_and_predicted_differ_visibly() {
         let study = fixtures::whole();
         let mut none = Judged::of(&study);
         none.recommendation = Recommendation::NotWorthIt;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_months_stand_beside_what_was_measured_as_ranges_and_are_called_predicted() {
+    fn predicted_months_are_ranges_marked_predicted() {
         let predicted = predicted();
         let study = fixtures::whole();
         let judged = Judged::of(&study);

@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trim_that_costs_nothing_is_best_sent_at_once_and_a_dear_one_is_not() {
+    fn free_trim_is_best_online_and_expensive_one_is_not() {
         let policies = modelled::policies(&["none", "online", "batched"].map(str::to_owned)).unwrap();
         let mut case = case("ocz-vertex-le-100gb");
         let said = |case: &Case| {

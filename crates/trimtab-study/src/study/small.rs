@@ -148,7 +148,7 @@ mod tests {
     use trimtab_drive::shipped::{drive, drives};
 
     #[test]
-    fn every_shipped_drive_can_be_small_and_keeps_what_does_not_go_with_its_size() {
+    fn shipped_drive_scales_down_and_keeps_fixed_fields() {
         for drive in drives() {
             let (name, full) = (&drive.spec.name, drive.spec.clone());
             let small = Small::of(&full, SIZE).unwrap();
@@ -167,7 +167,7 @@ mod tests {
 
     /// Newton's law of cooling on a drive that writes a stated rate without end: the temperature that it goes to, and the time in which it does.
     #[test]
-    fn a_small_drive_goes_to_the_temperature_of_the_large_one_as_many_times_sooner() {
+    fn small_drive_heats_up_proportionally_sooner() {
         let full = drive("nvme-tlc-500gb").spec;
         let small = Small::of(&full, SIZE).unwrap();
         let thermal = |spec: &DriveSpec| spec.flash().unwrap().thermal.clone().unwrap();
@@ -185,7 +185,7 @@ mod tests {
 
     /// What folding costs goes with the pages that a block has with one bit a cell: as many of all as on the large drive, within what that rounds away.
     #[test]
-    fn blocks_of_a_small_drive_hold_the_same_share_with_one_bit_a_cell() {
+    fn small_drive_keeps_slc_share_of_blocks() {
         for name in ["sata-tlc-500gb", "nvme-tlc-500gb", "nvme-qlc-dramless-500gb"] {
             let full = drive(name).spec;
             let share = |spec: &DriveSpec| {

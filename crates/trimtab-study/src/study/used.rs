@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn free_extents_are_as_long_whatever_the_size_and_shorter_the_fuller() {
+    fn free_extent_length_depends_on_fill_not_size() {
         let of = |fill: f64, gb: u64| Used::at(&VolumeSpec::ext4(), fill, Bytes(gb * 1_000_000_000), 1).unwrap();
         for fill in [0.6, 0.9] {
             let means: Vec<f64> = [1, 2, 4].map(|gb| of(fill, gb).mean().as_f64()).into();

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longest_wait_that_differs_has_a_mark_where_it_means_nothing() {
+    fn insignificant_worst_latency_is_marked() {
         let waits = |finding, with, without| Waits {
             finding,
             longest: (with, without),

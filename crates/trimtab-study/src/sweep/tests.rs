@@ -342,7 +342,7 @@ fn the_name_of_a_drive_decides_nothing() {
 }
 
 #[test]
-fn what_only_fails_together_is_a_failed_cell_and_no_mistake_of_the_plan() {
+fn joint_failure_is_a_failed_cell_not_a_plan_error() {
     let plan = plan("[axes]\ndrive.flash.geometry.superblock_dies = [16, 3]\n");
     let wrong = plan.cell(&plan.place(1), &Shipped).unwrap_err();
     assert!(wrong.key.is_none() && wrong.text.contains("superblock_dies"), "{wrong:?}");
@@ -491,7 +491,7 @@ fn where_points_are_drawn_no_policy_wins_by_where_they_fell() {
 }
 
 #[test]
-fn a_cell_whose_drive_is_too_small_says_so_and_mistakes_with_names_come_first() {
+fn cell_with_small_drive_fails_after_name_errors() {
     let cell = |base: &str| {
         let plan = Plan::parse(&format!("[base]\n{base}\n[axes]\nworkload.queue_depth = [1, 2]\n")).unwrap();
         plan.cell(&plan.place(0), &Shipped)

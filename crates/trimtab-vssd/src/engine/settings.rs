@@ -25,7 +25,7 @@ mod tests {
     use trimtab_drive::units::Bytes;
 
     #[test]
-    fn trimmed_space_reads_as_the_specification_says_and_zeroed_space_as_zeros() {
+    fn trimmed_read_follows_spec_and_zeroed_reads_zeros() {
         for (reads, expected) in [(TrimmedReads::Zeros, 0), (TrimmedReads::Ones, 0xFF), (TrimmedReads::OldData, 7)] {
             let mut spec = model::sized(trimtab_drive::shipped::drive("ocz-vertex-le-100gb").spec, Some(Bytes(512 << 20))).unwrap();
             let Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_takes_back_what_was_lost_and_nothing_older_than_the_last_flush() {
+    fn power_cut_loses_nothing_before_last_flush() {
         let store = Store::in_memory(1 << 20).unwrap();
         let mut undo = Undo::new(512);
         let write = |undo: &mut Undo, offset: u64, byte: u8| {

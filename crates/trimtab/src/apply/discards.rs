@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_changed_once_and_put_back_by_its_number_if_nobody_else_changed_it() {
+    fn file_change_is_undone_unless_edited_since() {
         let fstab = "/dev/a /a ntfs3 rw 0 0\n/dev/b none swap sw 0 0\n";
         let (directory, system) = system(&[("fstab", fstab), ("crypttab", "home /dev/c none luks\n")]);
         let text = |name: &str| fs::read_to_string(directory.path().join("etc").join(name)).unwrap();

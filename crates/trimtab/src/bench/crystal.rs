@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_that_compresses_otherwise_than_asked_is_a_serious_warning() {
+    fn data_with_other_compressibility_is_serious_warning() {
         let mut run = Header::new("crystal", Vec::new(), TargetKind::File, "x", "none", 1).into_run(Default::default(), true);
         note_compressed_share(&mut run, DataClass::Random, 1.0002);
         note_compressed_share(&mut run, DataClass::Compressible(40), 0.61);

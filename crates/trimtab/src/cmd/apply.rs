@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_of_a_new_file_are_counted_and_those_of_a_change_are_shown() {
+    fn apply_plan_counts_new_comments_and_shows_changed() {
         let new = "--- /dev/null\n+++ /etc/t\n@@ -0,0 +1,4 @@\n+# what this is\n+\n+[a]\n+b = 1\n";
         assert_eq!(
             without_comments(new),

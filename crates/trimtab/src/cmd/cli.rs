@@ -128,7 +128,7 @@ mod tests {
 
     /// Seen: five lines, and a tip that leads to another error.
     #[test]
-    fn what_begins_like_a_negative_number_is_a_value_of_its_option_too() {
+    fn negative_number_is_a_value_of_its_option() {
         let said = |words: &[&str]| {
             let words: Vec<String> = ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
             let error = command().try_get_matches_from(&words).unwrap_err();

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_virtual_disk_that_says_it_rotates_is_no_disk_and_is_said_to_be_virtual() {
+    fn rotational_virtual_disk_is_called_virtual() {
         let (_dir, root) = machine("virtio0/block/vda", &[("queue/rotational", "1"), ("queue/nr_requests", "256")]);
         let below = Below::of_path(&root, Path::new("/")).unwrap();
         assert_eq!((below.reported.trim, below.reported.queue_depth), (None, 256));

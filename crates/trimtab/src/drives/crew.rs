@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_done_once_and_the_first_failure_is_the_last_that_is_begun() {
+    fn crew_map_runs_each_once_and_stops_at_failure() {
         let (given, done) = (AtomicU64::new(0), Mutex::new(BTreeSet::new()));
         let next = |_| Some(given.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < 1000);
         run(7, next, |n| {

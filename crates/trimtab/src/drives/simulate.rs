@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_replayed_at_its_times_and_again_until_enough_is_written() {
+    fn trace_replays_at_its_times_until_enough_written() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trace.csv");
         std::fs::write(&path, "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n20000000,h,0,Write,1048576,4096,1\n").unwrap();
@@ -190,7 +190,7 @@ mod tests {
 
     /// The drive may write ten times its capacity to the flash, and then programs at half the speed: the rate is what its dies take for a row.
     #[test]
-    fn no_rate_is_steady_that_throttling_for_life_has_yet_to_bring_down() {
+    fn lifetime_throttling_prevents_steady_rate() {
         let mut spec = small();
         let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
         let credit_bytes = 10 * spec.capacity_bytes;

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn each_action_is_run_word_by_word_and_taken_back_by_its_opposite() {
+    fn action_runs_verbatim_and_opposite_undoes_it() {
         let keep = vec!["--perf-no_read_workqueue".to_owned()];
         let home = Action::AllowDiscards { name: "home".into(), persistent: true, keep: keep.clone() };
         assert_eq!(shown(&command_lines(&home)), ["cryptsetup --allow-discards --persistent --perf-no_read_workqueue refresh -- home"]);

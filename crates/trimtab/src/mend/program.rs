@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_those_of_root_and_nothing_of_the_environment_reaches_them() {
+    fn programs_are_root_owned_with_clean_environment() {
         assert!(find("sh").is_some() && find("no-such-program").is_none());
         let said = output(&words(&["sh", "-c", "echo \"$PATH|$HOME|$LC_ALL|$(pwd)\""])).unwrap();
         assert_eq!(said, format!("{SEARCH_PATH}||C|/\n"));

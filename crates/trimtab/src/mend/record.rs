@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_another_step_has_changed_is_not_taken_back_in_its_place() {
+    fn file_changed_by_other_step_is_not_restored() {
         let fstab = Action::Fstab { mount_point: "/a".into() };
         assert_eq!(not_ours(&fstab, Path::new("/a")), None);
         assert!(not_ours(&fstab, Path::new("/b")).is_some());
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swap_area_is_given_back_only_where_a_process_was_killed_between_its_two_programs() {
+    fn swap_is_restored_only_after_kill_between_programs() {
         let machine = Machine::read().unwrap();
         let done = Step { swap_priority: Some(7), ..step(Action::SwapDiscard { device: "/dev/no-such-area".into() }) };
         // Somebody has taken it away since.

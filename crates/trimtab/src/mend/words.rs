@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_are_told_what_is_done_what_it_costs_and_how_long_it_holds() {
+    fn fix_states_action_cost_and_duration() {
         let home = told(&Action::AllowDiscards { name: "home".into(), persistent: true, keep: Vec::new() });
         assert_eq!(home.does, "cryptsetup --allow-discards --persistent refresh home");
         assert!(home.costs.unwrap().contains("which blocks are free") && home.lasts.contains("taken back"));

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_went_backwards_gives_negative_rates_and_no_panic() {
+    fn backward_clock_gives_negative_rates_without_panic() {
         let totals = Totals { transactions: 10, created: 10, ..Totals::default() };
         let text = verbose(&totals, Stamps { start: 100, transactions: 90, sweep: 80, end: 70 });
         assert!(text.starts_with("Time:\n\t-30 seconds total\n\t-10 seconds of transactions (-1 per second)\n"), "{text}");

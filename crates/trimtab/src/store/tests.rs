@@ -74,7 +74,7 @@ fn last_is_what_was_kept_last_a_run_or_a_whole_study() {
 }
 
 #[test]
-fn the_same_run_is_one_entry_and_saving_it_again_makes_it_the_last() {
+fn saving_same_run_again_makes_it_last() {
     let (_directory, path) = scratch();
     let mut store = Store::create_or_open(&path).unwrap();
     let (a, b) = (example(), Run { seed: 7, ..example() });

@@ -134,7 +134,7 @@ mod tests {
     use trimtab_sim::runner::recorder::Recorded;
 
     #[test]
-    fn a_run_that_goes_on_replaces_what_it_holds_and_one_that_was_begun_anew_takes_nothing_away() {
+    fn continued_run_replaces_checkpoint_and_new_one_adds() {
         let dir = tempfile::tempdir().unwrap();
         let run = |started_unix_ms, repeats: &str| {
             let settings = vec![Field::new("repeats", repeats)];

@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_go_there_and_back_and_a_policy_that_fails_is_tried_no_more() {
+    fn repeats_alternate_and_failed_policy_is_dropped() {
         let mut rig = Fake::default();
         let study = real(&mut rig, &asked(&[], None), &NotKept).unwrap();
         // One to warm up, there, back, and there again without the policy that failed.
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn one_policy_alone_needs_no_warming_up_and_no_patience_means_no_runs() {
+    fn single_policy_needs_no_warm_up() {
         let mut rig = Fake::default();
         assert_eq!(real(&mut rig, &asked(&["as-mounted"], None), &NotKept).unwrap().runs[0].metrics[0].samples, [1.0, 2.0, 3.0]);
         let study = real(&mut Fake::default(), &asked(&["as-mounted"], Some(Duration::ZERO)), &NotKept).unwrap();

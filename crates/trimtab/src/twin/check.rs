@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn how_far_a_prediction_is_off_is_said_in_words_that_need_no_sign() {
+    fn prediction_error_is_worded_without_sign() {
         let said = |median: f64, value: f64| {
             let prediction = Prediction { workload: "reads", what: What::Mean, median, low: median, high: median };
             Line { prediction, measured: Measured::once(Figure { workload: "reads", what: What::Mean, value }) }.off_in_words()
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_holds_the_figure_that_is_shown_not_just_one_round_of_it() {
+    fn interval_check_uses_the_shown_median() {
         let prediction = Prediction { workload: "reads", what: What::Mean, median: 100.0, low: 90.0, high: 110.0 };
         let holds = |low, value, high| {
             let figure = Figure { workload: "reads", what: What::Mean, value };

@@ -113,7 +113,7 @@ fn statuses(tree: &Sysroot) -> [u8; 3] {
 
 /// The kernel cannot be asked without a range, and ranges are what ntfs3 must not be asked for.
 #[test]
-fn a_device_below_ntfs3_that_takes_no_discards_is_known_by_its_limits() {
+fn ntfs3_device_without_discard_is_known_by_limits() {
     for (name, none) in [("vm-ntfs3-no", true), ("vm-ntfs3-discard", false)] {
         let (_, text) = fixtures().into_iter().find(|(found, _)| found == name).unwrap();
         let tree = unpack(&text);

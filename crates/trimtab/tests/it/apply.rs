@@ -85,7 +85,7 @@ fn one_line_changes_and_undo_brings_every_byte_back() {
 }
 
 #[test]
-fn policies_of_the_daemon_go_to_its_configuration_and_do_not_stack() {
+fn apply_writes_daemon_policy_once() {
     let system = System::new();
     let before = system.files();
     // In a directory below the mount point; the mount option goes.
@@ -148,7 +148,7 @@ fn a_default_that_discards_is_no_configured_none() {
 
 /// Seen: "idle is configured already", where it was not.
 #[test]
-fn undo_after_an_apply_that_was_killed_before_it_wrote_says_that_there_is_nothing_to_take_back() {
+fn undo_after_early_killed_apply_has_nothing_to_undo() {
     let system = System::new();
     let before = system.files();
     system.apply(&["idle", "/home"]).success();

@@ -318,7 +318,7 @@ fn what_a_crashed_server_left_is_removed_and_its_data_are_kept() {
 }
 
 #[test]
-fn a_crash_under_a_mounted_filesystem_is_cleaned_up_once_it_is_unmounted() {
+fn server_crash_under_mount_is_cleaned_after_unmount() {
     if !have_root() || !have(&["mkfs.ext4"]) {
         return skip("root and e2fsprogs");
     }
@@ -368,7 +368,7 @@ fn what_the_kernel_lacks_is_said_in_one_line() {
 }
 
 #[test]
-fn when_there_is_no_space_for_data_writes_fail_and_the_server_lives_on() {
+fn full_backing_store_fails_writes_and_server_survives() {
     let Some(small) = LoopMount::tmpfs(16) else { return skip("root") };
     let data = small.path().join("disk");
     let drive = Attached::new(&with(&["--data", data.to_str().unwrap()]));

@@ -312,7 +312,7 @@ fn full_and_read_only_filesystems_are_left_as_they_were() {
 }
 
 #[test]
-fn what_is_refused_leaves_no_store_and_one_that_could_not_be_used_is_said_first() {
+fn refused_bench_leaves_no_store() {
     let dir = tempfile::tempdir().unwrap();
     let (home, store) = (dir.path().join("home"), dir.path().join("r.db"));
     std::fs::create_dir(&home).unwrap();

@@ -17,7 +17,7 @@ fn json(args: &[&str]) -> Value {
 }
 
 #[test]
-fn a_tree_is_deleted_slower_with_online_discard_and_the_same_every_time() {
+fn tree_delete_is_slower_online_and_reproducible() {
     let tree = |trim| json(&["bench", "tree", "--files", "1000", "--tries", "1", "--filesystem", "ext4-2011", "--trim", trim]);
     let (none, online) = (tree("none"), tree("online"));
     assert_eq!(online, tree("online"));

@@ -97,7 +97,7 @@ fn what_is_no_place_to_write_is_refused_with_one_clear_line() {
 }
 
 #[test]
-fn read_only_and_immutable_directories_are_errors_with_the_systems_reason() {
+fn readonly_or_immutable_directory_is_error_with_errno() {
     let Some(mount) = LoopMount::new("ext4", 64, "") else { return skip("root, loop devices and mkfs") };
     let fixed = mount.path().join("fixed");
     std::fs::create_dir(&fixed).unwrap();

@@ -203,7 +203,7 @@ fn a_stopped_pass_goes_on_after_a_restart() {
 
 /// Commands are cut short only while a pass goes on: in the rest of the time others trim as they like.
 #[test]
-fn the_devices_own_limit_is_back_after_every_pass_and_after_a_crash() {
+fn discard_limit_is_restored_after_pass_and_crash() {
     let _one = ONE.lock();
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let stack = Place::of_path(&Root::live().unwrap(), &mount.path()).unwrap().stack;
@@ -250,7 +250,7 @@ fn the_devices_own_limit_is_back_after_every_pass_and_after_a_crash() {
 /// Writes `mib` MiB, all of which reach the device.
 /// Each pass is accounted for by itself: a signal in the middle makes another one follow, and together they send more than there is.
 #[test]
-fn a_signal_in_a_pass_begins_another_and_neither_counts_for_the_other() {
+fn signal_during_pass_starts_a_separate_pass() {
     let _one = ONE.lock();
     // XFS sends all free space in each pass.
     let Some(mount) = LoopMount::new("xfs", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
@@ -472,7 +472,7 @@ fn a_drive_that_fails_every_trim_is_noticed_and_left_alone() {
 }
 
 #[test]
-fn a_drive_without_power_is_survived_and_the_pass_goes_on_when_it_is_back() {
+fn daemon_survives_power_cut_and_resumes_pass() {
     let _one = ONE.lock();
     let Some((drive, mount)) = failing("power-cut") else { return };
     let set = Set::new();

@@ -69,7 +69,7 @@ fn what_has_no_meaning_or_no_formula_is_refused() {
 }
 
 #[test]
-fn too_few_blocks_for_the_utilisation_are_refused_with_the_reason() {
+fn too_few_blocks_for_utilisation_are_refused() {
     let args = ["drive", "validate", "--policy", "greedy", "--pages-per-block", "65536", "--utilisation", "0.99", "--work", "quick"];
     trimtab().args(args).assert().code(2).stderr(predicate::str::contains("kept free"));
 }

@@ -137,7 +137,7 @@ const FAULTS: &[(&str, i32, &[&[&str]])] = &[
 ];
 
 #[test]
-fn the_same_fault_has_the_same_status_and_the_same_document_in_every_command() {
+fn same_fault_has_same_status_in_every_command() {
     let scratch = tempfile::tempdir().unwrap();
     for (fault, status, commands) in FAULTS {
         for command in *commands {
@@ -202,7 +202,7 @@ fn an_interrupt_has_status_130_and_a_document() {
 }
 
 #[test]
-fn the_daemon_checks_everything_at_once_and_says_what_is_not_mounted() {
+fn daemon_check_reports_all_and_names_unmounted() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("t.toml");
     let check = || {
@@ -266,7 +266,7 @@ fn options(command: &clap::Command, path: &[String], found: &mut Vec<(Vec<String
 }
 
 #[test]
-fn every_number_that_is_none_is_refused_in_one_line_that_says_what_is_wanted() {
+fn invalid_number_is_refused_in_one_line_with_expected() {
     use trimtab::cmd::cli;
     let whole = cli::command();
     let mut all = Vec::new();
@@ -313,7 +313,7 @@ fn says_what_is_wanted(said: &str, path: &[String], option: &str, value: &str) {
 
 /// Seen: a benchmark ran to its end and only then found no room for its result; a study without a target offered what no study takes.
 #[test]
-fn what_cannot_be_kept_or_studied_is_refused_before_anything_runs() {
+fn unusable_store_or_target_is_refused_before_run() {
     let missing = trimtab().args(["study", "/no/such/path"]).assert().code(1).get_output().stderr.clone();
     let missing = String::from_utf8(missing).unwrap();
     assert!(missing.contains("drive:NAME") && !missing.contains("null:"), "{missing}");
@@ -373,7 +373,7 @@ fn what_a_drive_cannot_do_is_said_at_once() {
 
 /// Seen: "No space left on device" of a report, and nobody knew where; and JSON without `use`.
 #[test]
-fn what_cannot_be_written_is_named_and_what_was_found_out_is_printed_all_the_same() {
+fn unwritable_report_is_named_and_result_is_printed() {
     let dir = tempfile::tempdir().unwrap();
     let mut study = trimtab();
     study.args(["study", "--quick", "drive:ocz-vertex-le-100gb", "--policies", "none", "--questions", "deleting", "--json", "--store"]);

@@ -14,7 +14,7 @@ fn events(command: &mut assert_cmd::Command) -> Vec<Value> {
 }
 
 #[test]
-fn every_trim_by_hand_is_remembered_with_what_the_drives_counted() {
+fn manual_trim_is_in_history_with_drive_counts() {
     let state = tempfile::tempdir().unwrap();
     let command = |args: &[&str]| {
         let mut command = trimtab();
@@ -62,7 +62,7 @@ fn every_trim_by_hand_is_remembered_with_what_the_drives_counted() {
 }
 
 #[test]
-fn a_trim_without_a_place_for_its_history_is_a_trim_all_the_same() {
+fn trim_without_history_directory_still_trims() {
     let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let not_a_directory = tempfile::NamedTempFile::new().unwrap();
     let mut command = trimtab();

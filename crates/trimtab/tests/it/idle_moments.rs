@@ -34,7 +34,7 @@ fn cold(fs_type: &str, options: &str) -> Option<LoopMount> {
 }
 
 #[test]
-fn what_takes_long_to_find_out_is_sent_at_another_moment_and_once() {
+fn slow_free_space_lookup_is_sent_later_once() {
     for fs_type in ["ext4", "xfs"] {
         let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
         let mut fs = Filesystem::open(&mount.path()).unwrap();
@@ -56,7 +56,7 @@ fn what_takes_long_to_find_out_is_sent_at_another_moment_and_once() {
 /// A change of the limit of commands stops the queue for some 20 ms, and two commands in a row are waited for by whoever comes behind the first. ext4 sends an extent that
 /// begins in the range to its own end.
 #[test]
-fn what_is_longer_than_a_command_is_asked_for_in_parts_on_xfs_and_the_limit_is_left_alone() {
+fn xfs_long_extent_is_requested_in_parts() {
     let Some(mount) = LoopMount::new("xfs", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let mut fs = Filesystem::open(&mount.path()).unwrap();
     let limit = fs::read(limit_of(&mount)).unwrap();
@@ -92,7 +92,7 @@ fn what_is_longer_than_a_command_is_asked_for_in_parts_on_xfs_and_the_limit_is_l
 }
 
 #[test]
-fn reading_where_space_is_free_is_no_use_by_others_and_reads_and_writes_of_others_are() {
+fn own_metadata_reads_are_not_foreground_io() {
     // The kernel would read them ahead by itself otherwise.
     for (fs_type, options) in [("ext4", "nodiscard,no_prefetch_block_bitmaps,noatime"), ("xfs", "nodiscard,noatime")] {
         let Some(mount) = cold(fs_type, options) else { return skip("root, loop devices and mkfs") };

@@ -159,7 +159,7 @@ fn slow() -> (tempfile::TempDir, Attached) {
 }
 
 #[test]
-fn a_drive_that_is_there_is_learned_in_real_time_and_nothing_of_it_is_left() {
+fn real_drive_is_learned_and_nothing_is_left() {
     if !have_root() {
         return skip("root, to attach a drive");
     }
@@ -232,7 +232,7 @@ fn a_drive_that_is_there_is_learned_in_real_time_and_nothing_of_it_is_left() {
 
 /// What was learned without saying where is found again by whoever asks about that drive: by its list, by a check in a directory on it, by a study there.
 #[test]
-fn the_twin_of_the_drive_below_is_listed_checked_and_named_by_a_study() {
+fn twin_of_drive_is_listed_checked_and_named_by_study() {
     if !have_root() {
         return skip("root, to attach a drive");
     }
@@ -352,7 +352,7 @@ fn a_drive_that_is_none_is_said_once_when_it_is_attached() {
 
 /// Seen: a broken twin, and one called as a shipped drive, were in the list or not without a word.
 #[test]
-fn what_stands_beside_twins_and_cannot_be_used_by_its_name_is_said() {
+fn unusable_file_beside_twins_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let twins = directory.path().join("trimtab/twins");
     fs::create_dir_all(&twins).unwrap();

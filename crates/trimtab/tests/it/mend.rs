@@ -14,7 +14,7 @@ use trimtab_linux::host::root::Root;
 
 /// What `--fix` would do first stands in each tree (`expect action`); where nothing stands it leaves everything to people.
 #[test]
-fn each_recorded_machine_has_its_action_and_the_others_have_none() {
+fn recorded_machine_has_its_fix_and_others_none() {
     let mut wrong = Vec::new();
     for (name, text) in fixtures() {
         let tree = unpack(&text);

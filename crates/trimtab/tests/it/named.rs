@@ -121,7 +121,7 @@ const LOOKS: [&[&str]; 13] = [
 ];
 
 #[test]
-fn a_link_that_another_user_put_in_a_path_is_followed_by_no_command() {
+fn no_command_follows_link_of_another_user() {
     if !have_root() {
         return skip("root: two users");
     }
@@ -338,7 +338,7 @@ fn daemon_config_of_another_user_is_refused() {
 }
 
 #[test]
-fn a_configuration_that_others_may_write_to_does_not_give_orders_to_a_shell() {
+fn shared_writable_config_runs_no_shell_command() {
     if !have_root() {
         return skip("root: two users");
     }

@@ -75,7 +75,7 @@ fn attached(scratch: &Path) -> (Attached, PathBuf) {
 }
 
 #[test]
-fn flags_and_ranges_that_make_no_sense_are_refused_with_the_protocols_own_errors() {
+fn nbd_invalid_flags_and_ranges_get_protocol_errors() {
     let scratch = tempfile::tempdir().unwrap();
     let (_drive, socket) = attached(scratch.path());
     let mut client = Raw::connect(&socket);
@@ -106,7 +106,7 @@ fn most_memory_mib(pid: &str) -> u64 {
 }
 
 #[test]
-fn clients_that_do_not_read_take_bounded_memory_and_hold_up_nobody_for_long() {
+fn nbd_client_not_reading_takes_bounded_memory() {
     let scratch = tempfile::tempdir().unwrap();
     let (drive, socket) = attached(scratch.path());
     let pid = drive.status()["pid"].to_string();
@@ -136,7 +136,7 @@ fn clients_that_do_not_read_take_bounded_memory_and_hold_up_nobody_for_long() {
 }
 
 #[test]
-fn nonsense_does_not_fill_the_log_and_too_many_clients_are_turned_away() {
+fn nbd_nonsense_and_too_many_clients_are_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let (drive, socket) = attached(scratch.path());
     for _ in 0..300 {

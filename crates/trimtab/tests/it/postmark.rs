@@ -281,7 +281,7 @@ fn large_amounts_are_not_written_without_consent() {
 }
 
 #[test]
-fn a_missing_location_ends_the_run_with_one_error_and_the_session_goes_on() {
+fn missing_location_ends_run_and_session_continues() {
     let (_dir, work) = work();
     let input = session(&[&format!("set location {}/nowhere", work.display()), "run", "set location pm", "run"]);
     let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(input).assert().code(1);
@@ -550,7 +550,7 @@ fn absurd_numbers_are_refused() {
 }
 
 #[test]
-fn the_benchmark_counts_like_the_published_results_and_keeps_its_runs() {
+fn postmark_bench_matches_published_counts() {
     let (_dir, work) = work();
     let store = work.join("store.db");
     let run = |args: &[&str]| {

@@ -41,7 +41,7 @@ fn open_to_others(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn data_states_recordings_sockets_and_stores_are_private_whatever_the_umask() {
+fn own_files_are_private_under_any_umask() {
     let scratch = tempfile::tempdir().unwrap();
     let at = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
     let pid = std::process::id().to_string();
@@ -76,7 +76,7 @@ fn data_states_recordings_sockets_and_stores_are_private_whatever_the_umask() {
 }
 
 #[test]
-fn a_store_keeps_the_mode_that_its_owner_gave_it_and_its_journal_has_the_same() {
+fn store_and_journal_keep_mode_set_by_owner() {
     let scratch = tempfile::tempdir().unwrap();
     let store = scratch.path().join("r.db");
     let add = || {

@@ -52,7 +52,7 @@ fn requests(of: &Value) -> Vec<(&Value, &Value)> {
 }
 
 #[test]
-fn a_recording_with_online_discard_is_replayed_under_every_policy() {
+fn online_recording_replays_under_every_policy() {
     if !have_root() || !have(&["mkfs.ext4"]) {
         return skip("root and e2fsprogs");
     }

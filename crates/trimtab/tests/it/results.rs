@@ -408,7 +408,7 @@ fn store_of_another_version_is_refused_by_every_command() {
 }
 
 #[test]
-fn killed_at_any_moment_the_store_has_all_of_an_import_or_nothing() {
+fn killed_import_leaves_all_or_nothing_in_store() {
     let scratch = Scratch::new();
     let journal = scratch.file("r.db-journal");
     let batch = 10;

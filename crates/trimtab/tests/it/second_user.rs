@@ -188,7 +188,7 @@ fn a_foreign_loop_device_is_not_detached() {
 }
 
 #[test]
-fn a_mount_in_another_namespace_keeps_a_drive_and_nothing_is_armed() {
+fn mount_in_other_namespace_blocks_and_arms_nothing() {
     if !have_root() || !have(&["mkfs.ext4", "unshare"]) {
         return skip("root, e2fsprogs and util-linux");
     }
@@ -252,7 +252,7 @@ fn links_that_appear_during_a_postmark_run_are_not_followed() {
 }
 
 #[test]
-fn directories_that_are_swapped_during_a_postmark_run_lead_nowhere() {
+fn directories_swapped_during_postmark_lead_nowhere() {
     if !have_root() {
         return skip("root");
     }
@@ -381,7 +381,7 @@ fn mounted_elsewhere(what: &Path) -> (Ends, tempfile::TempDir) {
 }
 
 #[test]
-fn a_device_that_somebody_has_open_or_builds_on_is_not_destroyed() {
+fn device_in_use_is_not_destroyed() {
     let Some(device) = LoopDevice::new(16) else { return skip("root and loop devices") };
     let node = PathBuf::from(device.node());
     let sleeper = Command::new("sleep").arg("600").stdin(fs::File::open(&node).unwrap()).spawn().unwrap();

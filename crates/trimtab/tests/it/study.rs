@@ -22,7 +22,7 @@ pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
 }
 
 #[test]
-fn all_policies_of_ext4_end_in_one_table_and_the_mount_is_as_before() {
+fn ext4_study_has_one_table_and_restores_mount() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard,noatime") else { return skip("root, loop devices and mkfs") };
     let before = options(&mount.path());
     let output = trimtab().args(["study", "--quick", "--reserve", "0", "--yes", "--json"]).arg(mount.path()).output().unwrap();
@@ -51,7 +51,7 @@ fn all_policies_of_ext4_end_in_one_table_and_the_mount_is_as_before() {
 
 /// Seen: leave to remount was asked for, and drives were locked, before somebody found out that nothing can be written there.
 #[test]
-fn what_is_mounted_read_only_is_refused_before_anything_is_asked_or_remarked() {
+fn readonly_mount_is_refused_before_any_question() {
     let Some(mount) = LoopMount::new("ext4", 256, "ro,nodiscard") else { return skip("root, loop devices and mkfs") };
     let path = mount.path();
     let shown = path.to_str().unwrap();
@@ -113,7 +113,7 @@ impl Studies {
 }
 
 #[test]
-fn an_interrupted_study_goes_on_with_what_it_had_and_says_what_and_from_when() {
+fn interrupted_study_resumes_and_states_what_and_when() {
     let Some(mount) = LoopMount::tmpfs(512) else { return skip("root") };
     let (studies, path) = (Studies::new(), mount.path());
     let before = studies.listed().len();
@@ -146,7 +146,7 @@ fn ext4_says(device: &str, what: &str) -> String {
 }
 
 #[test]
-fn a_study_takes_nothing_that_was_measured_on_another_filesystem_or_at_another_fill_or_with_other_options() {
+fn study_reuses_only_runs_of_same_mount_fill_and_options() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let (path, device) = (mount.path(), mount.device());
     let at = path.to_str().unwrap();
@@ -177,7 +177,7 @@ fn a_study_takes_nothing_that_was_measured_on_another_filesystem_or_at_another_f
 }
 
 #[test]
-fn a_filesystem_that_cannot_trim_is_measured_as_it_is_and_the_rest_explained() {
+fn filesystem_without_trim_is_measured_as_is() {
     let Some(mount) = LoopMount::tmpfs(512) else { return skip("root") };
     let expected = contains("Only 'as-mounted (nodiscard)' could be tried")
         .and(contains("no FITRIM"))

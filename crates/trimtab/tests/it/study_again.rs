@@ -158,7 +158,7 @@ fn kill_in_each_phase(
 }
 
 #[test]
-fn killed_at_any_moment_a_study_leaves_nothing_that_the_next_command_does_not_put_back() {
+fn killed_study_is_restored_by_next_command() {
     let each = number("TRIMTAB_SOAK_STUDY_KILLS");
     for fs_type in filesystems() {
         let Some(mount) = mount(fs_type, false) else { return skip("root, loop devices and mkfs") };

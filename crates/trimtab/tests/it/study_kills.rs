@@ -117,7 +117,7 @@ fn again() -> impl Predicate<str> {
 }
 
 #[test]
-fn after_a_kill_the_next_command_on_that_filesystem_puts_the_mount_option_back() {
+fn killed_study_mount_option_is_restored_next_time() {
     let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
     killed.doctor().stdout(contains("left by a killed process").and(again()));
     assert_eq!((killed.now(), killed.notes().len()), (killed.before.clone(), 0));
@@ -146,7 +146,7 @@ fn after_a_kill_the_next_command_on_that_filesystem_puts_the_mount_option_back()
 }
 
 #[test]
-fn after_a_kill_a_command_that_does_not_work_on_that_filesystem_changes_nothing_and_says_which_does() {
+fn killed_study_other_command_names_the_restoring_one() {
     let Some(killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
     let other = tempfile::tempdir().unwrap();
     let elsewhere = other.path().to_str().unwrap().to_owned();
@@ -164,7 +164,7 @@ fn after_a_kill_a_command_that_does_not_work_on_that_filesystem_changes_nothing_
 }
 
 #[test]
-fn after_a_kill_what_somebody_else_has_mounted_or_changed_since_stays_as_it_is() {
+fn killed_study_foreign_mount_change_stays() {
     let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
     let stays = |killed: &Killed, what: &str, why: &str| {
         let there = killed.now();
@@ -198,7 +198,7 @@ fn after_a_kill_what_somebody_else_has_mounted_or_changed_since_stays_as_it_is()
 }
 
 #[test]
-fn an_older_note_that_does_not_say_which_mount_it_is_holds_only_if_all_that_it_says_does() {
+fn old_note_without_mount_id_holds_only_if_it_matches() {
     let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
     killed.edit(|note| assert!(note.remove("identity").is_some()));
     killed.doctor().stdout(again());
@@ -255,7 +255,7 @@ impl Drop for Holder {
 }
 
 #[test]
-fn after_a_kill_in_another_mount_namespace_the_option_is_put_back_from_wherever_the_filesystem_is_mounted() {
+fn killed_study_in_namespace_is_restored_from_any_mount() {
     let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
     let path = killed.path();
     let shown = path.to_str().unwrap();
@@ -285,7 +285,7 @@ fn after_a_kill_in_another_mount_namespace_the_option_is_put_back_from_wherever_
 }
 
 #[test]
-fn after_a_kill_what_another_mount_has_kept_is_put_back_and_is_not_taken_for_mounted_anew() {
+fn killed_study_option_on_other_mount_is_restored() {
     let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
     let (path, device, second) = (killed.path(), killed.mount.device(), tempfile::tempdir().unwrap());
     let shown = path.to_str().unwrap();
@@ -309,7 +309,7 @@ fn after_a_kill_what_another_mount_has_kept_is_put_back_and_is_not_taken_for_mou
 }
 
 #[test]
-fn what_a_killed_study_left_is_said_once_and_to_everybody_and_what_a_living_one_does_too() {
+fn killed_study_leftovers_are_reported_once() {
     let Some(killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
     let reachable = tempfile::tempdir().unwrap();
     std::fs::set_permissions(reachable.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -362,7 +362,7 @@ fn what_a_killed_study_left_is_said_once_and_to_everybody_and_what_a_living_one_
 
 /// Seen: both had looked before either remounted, and the later one failed after minutes.
 #[test]
-fn of_studies_that_begin_at_once_on_one_filesystem_one_goes_on_and_the_others_say_so_before_anything_else() {
+fn concurrent_studies_of_one_filesystem_leave_one() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let (path, runtime, before) = (mount.path(), tempfile::tempdir().unwrap(), options(&mount.path()));
     let start = |_| {

@@ -4,7 +4,7 @@ use crate::support::trimtab;
 use predicates::prelude::*;
 
 #[test]
-fn the_study_of_a_modelled_drive_is_the_same_twice_and_leaves_a_report() {
+fn modelled_study_is_reproducible_and_leaves_report() {
     let dir = tempfile::tempdir().unwrap();
     let run = |name: &str| {
         let report = dir.path().join(format!("{name}.html"));
@@ -68,7 +68,7 @@ fn the_study_of_a_modelled_drive_is_the_same_twice_and_leaves_a_report() {
 }
 
 #[test]
-fn an_aged_drive_is_the_same_twice_and_what_was_finished_is_taken_again() {
+fn ageing_study_is_reproducible_and_reuses_cells() {
     let dir = tempfile::tempdir().unwrap();
     let report = dir.path().join("report.html");
     let study = |store: &str, more: &[&str]| {
@@ -227,7 +227,7 @@ fn a_drive_that_the_filesystem_does_not_fit_on_is_said() {
 }
 
 #[test]
-fn an_unknown_drive_is_not_there_and_an_unknown_policy_is_wrong_usage() {
+fn unknown_drive_and_unknown_policy_have_own_status() {
     trimtab().args(["study", "drive:ocz-vertex-le"]).assert().code(1).stderr(predicate::str::contains("did you mean"));
     trimtab().args(["study", "--policies", "nightly"]).assert().code(2).stderr(predicate::str::contains("nightly"));
     trimtab().args(["study", "--policies", "batchd"]).assert().code(2).stderr(predicate::str::contains("did you mean 'batched'?"));

@@ -1,6 +1,7 @@
 //! What the sources promise of themselves.
 
 mod documents;
+mod names;
 mod rooms;
 
 use std::collections::BTreeSet;

@@ -42,7 +42,7 @@ fn what_was_freed_is_discarded_and_the_device_counts_it() {
 }
 
 #[test]
-fn the_discard_option_is_set_and_put_back_and_nothing_else_changes() {
+fn discard_option_is_set_and_restored_alone() {
     for (fs_type, changes) in [("ext4", true), ("btrfs", true), ("xfs", false)] {
         let Some(mount) = LoopMount::new(fs_type, 512, "noatime,nodev,nodiscard") else { return skip("root, loop devices and mkfs") };
         let options = || {

@@ -90,7 +90,7 @@ fn xfs_is_trimmed_to_the_last_small_hole_where_fstrim_is_not() {
 }
 
 #[test]
-fn ext4_is_trimmed_once_and_a_second_time_nothing_is_left_to_send() {
+fn ext4_second_trim_sends_nothing() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     holes(&mount.path(), 2000);
     let first = counted(&mount.path(), || assert_eq!(trim(&mount.path(), &[])["complete"], true));
@@ -122,7 +122,7 @@ fn what_the_idle_policy_sends_twice_is_said() {
 /// The idle policy asks ext4 and XFS for free extents by their size, one by one: all that is free is sent, and ext4 takes it for trimmed afterwards, as fstrim
 /// has it too; what is freed since then is not.
 #[test]
-fn by_size_all_is_sent_and_ext4_takes_it_for_trimmed_until_something_is_freed() {
+fn ext4_trim_by_size_marks_groups_until_freed() {
     let large = 24 << 20;
     // Commands as large as costs allow, and smaller than most extents.
     for (fs_type, policy) in [("ext4", "idle:complete=yes"), ("ext4", "idle:complete=yes:piece-max=1MiB"), ("xfs", "idle:complete=yes")] {
@@ -147,7 +147,7 @@ fn by_size_all_is_sent_and_ext4_takes_it_for_trimmed_until_something_is_freed() 
 
 /// The idle policy stops after some commands; each free extent is sent once all the same, on filesystems that can be asked where they are.
 #[test]
-fn a_number_of_commands_ends_behind_an_extent_and_nothing_is_left_out() {
+fn command_limit_ends_after_an_extent_without_loss() {
     for fs_type in ["ext4", "xfs"] {
         let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
         let path = mount.path();
@@ -194,7 +194,7 @@ fn a_smaller_least_extent_trims_all_of_ext4_again() {
 
 /// What a window left alone, because it was asked for large extents only, is not taken for trimmed by the next full trim.
 #[test]
-fn a_window_with_a_larger_least_extent_hides_nothing_from_the_next_trim() {
+fn window_minlen_hides_nothing_from_next_fitrim() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     holes(&mount.path(), 1000);
     let large = counted(&mount.path(), || drop(trim(&mount.path(), &["--window", "0+1GiB", "--min-extent", "1MiB"])));

@@ -31,7 +31,7 @@ fn lone_read_ns(spec: &DriveSpec, offset: u64, len: u64) -> f64 {
 }
 
 #[test]
-fn lone_reads_take_command_flash_channel_and_link_one_after_another() {
+fn lone_read_latency_is_sum_of_its_stages() {
     let (mut wrong, mut compared): (Vec<String>, u32) = (Vec::new(), 0);
     for mut spec in shipped(16) {
         let Medium::Flash(flash) = &mut spec.medium else { continue };

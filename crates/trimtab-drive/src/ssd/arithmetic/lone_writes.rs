@@ -39,7 +39,7 @@ fn longest_cached_write_ns(arithmetic: &Arithmetic<'_>) -> f64 {
 }
 
 #[test]
-fn a_lone_write_beside_idle_work_waits_for_an_operation_not_for_a_fold() {
+fn lone_write_during_idle_gc_waits_for_one_operation() {
     let mut wrong: Vec<String> = Vec::new();
     let mut met = 0;
     for mut spec in shipped(16) {

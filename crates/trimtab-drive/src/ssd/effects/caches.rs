@@ -163,7 +163,7 @@ fn two_readings_tell_where_the_temperature_goes() {
 }
 
 #[test]
-fn a_drive_that_has_used_up_its_credit_writes_slowly_until_it_has_earned_it_back() {
+fn write_credit_exhausted_slows_writes_until_earned_back() {
     let rule = LifeThrottle { credit_bytes: 32 * MIB, earned_bytes_per_s: MIB, throttled_permille: 250 };
     let mut host = drive(|_, flash| flash.life_throttle = Some(rule));
     let rate = |host: &mut Host| host.sequential(0, 8 * MIB, DataClass::Random);

@@ -37,7 +37,7 @@ impl Machine {
 }
 
 #[test]
-fn what_a_living_process_has_changed_is_its_own_and_what_a_killed_one_left_is_put_back() {
+fn note_of_killed_process_is_undone_and_of_living_kept() {
     let machine = Machine::new("8\n");
     let notes = machine.notes();
     let note = notes.leave("x", machine.change(&["4"])).unwrap();
@@ -74,7 +74,7 @@ fn only_the_last_two_values_are_taken_for_ours() {
 }
 
 #[test]
-fn a_device_that_is_gone_leaves_nothing_and_one_that_cannot_be_written_leaves_its_note() {
+fn note_of_missing_device_ends_and_of_readonly_one_stays() {
     let machine = Machine::new("8");
     let notes = machine.notes();
     drop(notes.leave("x", machine.change(&["4"])).unwrap());
@@ -90,7 +90,7 @@ fn a_device_that_is_gone_leaves_nothing_and_one_that_cannot_be_written_leaves_it
 }
 
 #[test]
-fn a_note_that_was_not_written_yet_means_that_nothing_was_changed() {
+fn empty_note_means_nothing_was_changed() {
     let machine = Machine::new("4");
     let notes = machine.notes();
     drop(notes.leave("x", machine.change(&["4"])).unwrap());
@@ -101,7 +101,7 @@ fn a_note_that_was_not_written_yet_means_that_nothing_was_changed() {
 }
 
 #[test]
-fn a_note_that_cannot_be_understood_stays_and_nothing_is_noted_over_it() {
+fn unreadable_note_stays_and_is_not_overwritten() {
     let machine = Machine::new("4");
     let notes = machine.notes();
     drop(notes.leave("x", machine.change(&["4"])).unwrap());
@@ -116,7 +116,7 @@ fn a_note_that_cannot_be_understood_stays_and_nothing_is_noted_over_it() {
 }
 
 #[test]
-fn who_holds_the_drive_takes_a_note_over_and_the_other_one_sees_it() {
+fn lock_holder_takes_over_note_and_previous_owner_sees_it() {
     let machine = Machine::new("8");
     let notes = machine.notes();
     let note = notes.leave("x", machine.change(&["4"])).unwrap();

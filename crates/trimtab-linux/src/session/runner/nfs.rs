@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_is_met_by_all_streams_together_and_measured_for_its_time() {
+    fn load_is_shared_by_streams_and_measured_for_its_time() {
         let mut lanes = lanes(3);
         assert_eq!(lanes.prepare(&mut ()), Ok(End::Complete));
         let (end, achieved) = lanes.run(&load("load-01", Some(2000.0)), &mut ()).unwrap();

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn when_one_stream_fails_all_end_and_its_error_is_the_one_that_counts() {
+    fn failing_stream_ends_all_and_its_error_is_returned() {
         for broken in 0..3 {
             let mut lives = [u32::MAX; 3];
             lives[broken] = 1500;

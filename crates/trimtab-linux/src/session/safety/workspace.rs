@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_that_was_not_written_yet_is_a_workspace_if_nothing_else_is_there() {
+    fn empty_marker_is_a_workspace_if_alone() {
         let (dir, ground) = ground();
         let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
         for (name, more) in [("1-1", None), ("2-1", Some("photo"))] {
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_run_has_made_stays_in_a_leftover_and_so_does_a_copy_of_one() {
+    fn foreign_files_and_copies_stay_in_leftover() {
         let (dir, ground) = ground();
         let dead = Owner { pid: u32::MAX, ..this_process() };
         let left = crashed(dir.path(), "1", &dead);
@@ -677,7 +677,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_empty_directory_without_a_marker_is_a_leftover_and_one_with_contents_is_not() {
+    fn old_directory_without_marker_is_leftover_only_if_empty() {
         let (dir, ground) = ground();
         let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
         let (empty, full) = (dir.path().join(format!("{PREFIX}empty")), dir.path().join(format!("{PREFIX}full")));

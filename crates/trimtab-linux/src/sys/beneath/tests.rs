@@ -63,7 +63,7 @@ fn a_pipe_in_place_of_a_file_is_refused_and_nobody_waits_for_it() {
 }
 
 #[test]
-fn replacing_leaves_the_old_file_or_the_new_one_and_nothing_else() {
+fn write_atomically_leaves_old_or_new_file_only() {
     let (directory, dir) = scratch();
     dir.write_atomically("file", 0o600, |file| file.write_all(b"old")).unwrap();
     dir.write_atomically("file", 0o644, |_| Err(io::Error::other("full"))).unwrap_err();
@@ -172,7 +172,7 @@ fn a_private_directory_is_made_and_anything_looser_refused() {
 }
 
 #[test]
-fn a_file_that_others_may_write_or_that_has_a_second_name_is_not_trusted() {
+fn shared_or_hard_linked_file_is_not_trusted() {
     let (directory, dir) = scratch();
     let file = dir.create_new("f", 0o600).unwrap();
     assert!(Dir::is_trusted_file(&file).unwrap());
@@ -214,7 +214,7 @@ fn paths_stay_below_with_and_without_the_newer_call() {
 }
 
 #[test]
-fn a_report_goes_through_the_users_own_links_and_through_nobody_elses() {
+fn report_path_follows_own_links_only() {
     let (directory, _dir) = scratch();
     let outside = tempfile::tempdir().unwrap();
     let canary = outside.path().join("canary");
@@ -278,7 +278,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_link_where_others_may_write_is_not_followed_whoever_put_it_there() {
+fn link_in_shared_directory_is_never_followed() {
     let directory = linked();
     let look = |name: &str| Named::look_up(&directory.path().join(name)).map(drop).map_err(|error| error.to_string());
     let paths = ["l", "l/d", "m/d", "c/file", "a/up/file"];
@@ -298,7 +298,7 @@ fn a_link_where_others_may_write_is_not_followed_whoever_put_it_there() {
 }
 
 #[test]
-fn what_is_missing_is_made_through_ones_own_links_and_open_to_nobody() {
+fn open_or_make_follows_own_links_and_is_private() {
     let directory = linked();
     let made = Dir::open_or_make(&directory.path().join("l/new/deeper")).unwrap();
     assert_eq!(mode(&directory.path().join("a/b/new/deeper")), 0o700);

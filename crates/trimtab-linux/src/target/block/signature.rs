@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_magic_number_is_recognised_where_it_stands_and_nowhere_else() {
+    fn signature_magic_is_recognised_only_at_its_offset() {
         let size = Bytes(10 << 20);
         for m in FROM_START {
             let mut head = vec![0; HEAD_BYTES as usize];

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trim_of_what_was_free_anyway_has_to_come_to_something_on_every_leg() {
+    fn trim_of_free_space_must_reach_every_mirror_leg() {
         let md =
             |level: &str| Stack { layers: vec![layer("md0", Kind::Md(level.into()), &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0] };
         let mib = |n: u64| Some(n << 20);

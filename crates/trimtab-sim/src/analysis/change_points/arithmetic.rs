@@ -25,7 +25,7 @@ fn medians_neighbours_and_differences() {
 }
 
 #[test]
-fn one_value_far_off_is_replaced_by_its_neighbours_and_a_step_is_not() {
+fn outlier_is_replaced_and_step_is_kept() {
     let wave = |i: usize| if i.is_multiple_of(2) { 10.0 } else { 11.0 };
     let mut values: Vec<f64> = (0..40).map(wave).collect();
     values[20] = 100.0;
@@ -38,7 +38,7 @@ fn one_value_far_off_is_replaced_by_its_neighbours_and_a_step_is_not() {
 }
 
 #[test]
-fn noise_is_that_of_the_neighbourhood_and_never_below_that_of_the_whole() {
+fn local_noise_is_never_below_global_noise() {
     // Twenty differences of 0, then nineteen of 2; each estimate looks at 15 on either side.
     let two = |i: usize| if i < 20 { 0.0 } else { 2.0 };
     let noise = local_noise(&(0..39).map(two).collect::<Vec<f64>>(), 40);

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_and_environment_field_that_differs_is_a_warning_and_no_other() {
+    fn compare_warns_of_exactly_the_differing_fields() {
         let mut b = run("B", &[]);
         b.settings = vec![Field::new("files", "500"), Field::new("tries", "3")];
         b.environment = vec![Field::new("fs.type", "xfs"), Field::new("interference.bytes", "5 MB")];
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn modelled_runs_of_one_seed_are_compared_exactly_and_others_are_not() {
+    fn modelled_runs_of_one_seed_are_compared_exactly() {
         let one =
             |provenance, seed, v: f64| Run { provenance, seed, ..run("x", &[("delete.seconds", Unit::Seconds, Better::Lower, &[v])]) };
         let verdict = |a: &[Run], b: &[Run]| {
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_rate_is_not_steady_and_who_was_modelled_is_said_where_rates_are_compared() {
+    fn compare_marks_unsteady_and_modelled_rates() {
         let note = Warning { code: "steady-state.not-reached".into(), severity: Severity::Note, facts: vec![], text: "not steady".into() };
         let a = [Run { provenance: Provenance::Modelled, warnings: vec![note], ..run("x", &[]) }];
         let b = [Run { provenance: Provenance::Modelled, ..run("x", &[]) }];

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_where_others_wait_longer_than_the_drive_gains_and_says_so() {
+    fn pass_stops_where_latency_costs_more_than_gain() {
         let mut gain = Gain::default();
         gain.begin(Some(Bytes(8 * GB)));
         gain.add(20, 20e6, 100.0, 1.6e6);

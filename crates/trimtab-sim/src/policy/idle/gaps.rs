@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn before_a_gap_is_known_it_ends_within_as_much_time_again_in_one_of_two_cases() {
+    fn unknown_gap_ends_within_its_age_in_half_of_cases() {
         let lengths = Lengths::new();
         assert_eq!([(10.0, 10.0), (10.0, 30.0), (30.0, 10.0)].map(|(lasted, within)| lengths.ends(lasted, within)), [0.5, 0.75, 0.25]);
     }
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_of_a_regular_gap_costs_nothing_and_its_end_a_whole_request() {
+    fn command_in_mid_gap_is_free_and_at_end_costs_a_request() {
         let gaps = regular(400);
         let meets = |since_ms: f64| gaps.meets(&settings(), &at(10_000.0 + since_ms, 400, Some(10_000.0)), 0.15 * MS);
         assert!(meets(0.5) < 0.002 && meets(2.0) < 0.002, "{} {}", meets(0.5), meets(2.0));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn five_of_a_thousand_requests_may_meet_a_command_and_no_more_is_saved_than_one() {
+    fn collision_budget_is_5_permille_and_saves_at_most_one() {
         let mut gaps = Gaps::new();
         gaps.account = 0.0;
         gaps.observe(&settings(), &at(0.0, 0, None), None);
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn where_rests_are_shorter_who_ends_one_counts_for_as_much_less_and_nobody_else_does() {
+    fn short_rest_counts_for_proportionally_less() {
         let settings = IdleSettings { rests_shorter: 100, ..settings() };
         // Of two requests that come while a command runs: what they count if others were there this long before it, and what one is expected to.
         let after = |rest_ms: f64| {
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn by_counters_alone_gaps_of_a_regular_load_are_found_and_a_random_one_meets_no_more_than_five_of_a_thousand() {
+    fn collision_rate_stays_within_limit() {
         let regular: Vec<f64> = (0..20_000).map(|nth| 5.0 * f64::from(nth)).collect();
         let (commands, met) = beside(&regular);
         assert!(commands.len() > 2000 && met < 40, "{} commands, {met} of 20,000 met one", commands.len());
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn where_others_are_rare_no_time_is_spent_on_learning_their_gaps() {
+    fn rare_foreground_io_needs_no_gap_learning() {
         let waits = |per_second: u64| {
             let mut gaps = Gaps::new();
             gaps.account = 1.0;

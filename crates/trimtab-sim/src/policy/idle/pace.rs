@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_what_is_sure_to_fit_and_not_much_more_than_was_seen() {
+    fn piece_size_is_bounded_by_observed_sizes() {
         assert_eq!(fresh().piece(&settings()), Bytes(65_536));
         // One size tells what others cost at most: in proportion, 1.283 ms for 64 KiB; in 5 ms 3.898 times as much.
         let sure = 65_536.0 * 5.0 / (1.0 + 0.2 * core::f64::consts::SQRT_2);
@@ -365,7 +365,7 @@ mod tests {
 
     /// What a drive takes that needs 4 ms for a command and 4 ms for each 64 KiB that it maps, of which nobody knows beforehand whether it does: at worst as long for the commands as for the bytes of one.
     #[test]
-    fn an_extent_that_is_not_divided_is_sent_in_commands_that_cost_as_much_together_as_the_bytes_of_one() {
+    fn undivided_extent_cost_counts_bytes_of_all_commands() {
         let mut pace = fresh();
         (0..40).for_each(|_| [1.0, 8.0].into_iter().for_each(|units| pace.commands.add(65_536.0 * units, 4e6 + 4e6 * units)));
         assert!(pace.dear(&settings()).is_some());
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_a_request_is_said_and_nothing_of_one_that_failed_or_was_not_sent() {
+    fn pace_reports_outcome_of_sent_requests_only() {
         let came_of = |last_trim: Option<&TrimOutcome>, was_sent: bool| {
             let mut pace = fresh();
             if was_sent {

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn it_rests_seven_times_as_long_as_a_request_took_and_no_longer_than_patience() {
+    fn quiet_rests_seven_request_times_up_to_patience() {
         let mut quiet = Quiet::new(&settings());
         quiet.rest(&settings(), Nanos(START), Nanos(10 * MS));
         assert_eq!(wait(&mut quiet, START, Some(900 * MS)), Some(70 * MS));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn more_is_asked_again_where_there_is_four_times_as_much_and_all_after_a_pass() {
+    fn quiet_requests_more_at_four_times_the_space() {
         let mut quiet = Quiet::new(&settings());
         wait(&mut quiet, START, Some(60 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(30 * MS));

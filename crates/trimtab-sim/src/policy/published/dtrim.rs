@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn lazily_it_waits_for_a_quarter_of_the_free_space_and_for_quiet() {
+    fn lazy_dtrim_waits_for_quarter_of_free_space_and_quiet() {
         let mut policy = fresh();
         policy.decide(&at(1, 900, 0));
         assert_eq!(policy.decide(&at(2, 900, 25 * MIB - 1)), Action::WaitUntil(Nanos::from_secs(12)));

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_begins_when_a_tenth_of_the_free_space_was_written_and_waits_for_ten_milliseconds_of_quiet() {
+    fn itrim_pass_starts_at_tenth_of_free_space_after_10_ms() {
         let mut policy = fresh();
         assert_eq!(policy.decide(&at(1, 900, 0)), Action::WaitUntil(Nanos::from_secs(11)));
         assert_eq!(policy.decide(&at(11, 900, 10 * MIB - 1)), Action::WaitUntil(Nanos::from_secs(21)));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn large_extents_of_all_windows_come_first_and_each_request_goes_on_where_the_one_before_ended() {
+    fn itrim_sends_large_extents_of_all_windows_first() {
         let mut policy = fresh();
         let mut came = Vec::new();
         let mut action = policy.decide(&Observation { forced: true, ..at(1, 20, 0) });

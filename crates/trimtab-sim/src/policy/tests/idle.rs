@@ -121,7 +121,7 @@ fn idle_sends_few_commands_where_all_are_queued_before_others() {
 }
 
 #[test]
-fn idle_tries_tails_before_it_sends_a_window_in_commands_that_are_far_too_small() {
+fn idle_tries_tails_before_tiny_commands() {
     // What the first window costs is known before it is sent: nobody waits for a queue.
     let cheap = Drive { ns_per_kib: 0, command_ns: 200_000, ..CHEAP };
     // And where each command is dear it is known before the first window is sent in 64 of them.
@@ -239,7 +239,7 @@ fn idle_does_not_try_for_ever_where_pieces_are_not_to_be_large() {
 }
 
 #[test]
-fn idle_does_not_try_for_ever_where_nothing_is_free_or_trials_fail() {
+fn idle_gives_up_trials_where_nothing_is_free() {
     for fail_share in [0.0, 1.0] {
         let mut rig = Rig::new(64, Bytes::MAX, CHEAP, 1);
         rig.tail = Bytes(4096);
@@ -285,7 +285,7 @@ fn idle_waits_for_quiet_but_less_where_there_never_is_any() {
 }
 
 #[test]
-fn before_windows_that_cannot_be_divided_their_tails_are_tried_one_command_at_a_time() {
+fn idle_tries_tails_of_undivided_windows_first() {
     let windows = [TrimWindow { start: 0, len: 64 << 20 }, TrimWindow { start: 64 << 20, len: 64 << 20 }];
     let observation = Observation {
         written_step: Bytes(512),

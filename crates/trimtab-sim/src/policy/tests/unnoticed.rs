@@ -64,7 +64,7 @@ fn pass_of(load: Load, drive: Drive, policy: &str, seconds: u64, seed: u64) -> (
 }
 
 #[test]
-fn fewer_than_one_in_a_hundred_requests_meet_a_command_and_nobody_waits_for_two() {
+fn under_1_percent_of_requests_meet_a_command() {
     const MICROS: u64 = 1000;
     let loads = [
         (Load::Random(200), 150 * MICROS),
@@ -150,7 +150,7 @@ fn a_pass_is_over_within_the_time_that_it_has() {
 
 /// Seen: on a busy machine 3,400 requests for one extent each took seven times as long as the pass had.
 #[test]
-fn what_is_left_when_the_time_is_over_is_sent_at_once_in_whole_windows() {
+fn after_finish_within_rest_is_sent_in_whole_windows() {
     let windows = [0, 1, 2].map(|nth| TrimWindow { start: nth << 27, len: 1 << 27 });
     let mut policy = build("idle:finish-within=10s");
     let asked = |bytes| Some(TrimOutcome { asked: Bytes(bytes), ..TrimOutcome::default() });
@@ -192,7 +192,7 @@ fn what_is_left_when_the_time_is_over_is_sent_at_once_in_whole_windows() {
 
 /// A limit of commands stops the queue twice: once to lower it, and once to put it back.
 #[test]
-fn before_free_block_groups_so_much_is_tried_that_cheap_ones_need_no_limit_of_commands() {
+fn cheap_groups_need_no_command_limit_after_trials() {
     const GROUP: u64 = 128 << 20;
     let windows: Vec<TrimWindow> = (0..40).map(|nth| TrimWindow { start: nth * GROUP, len: GROUP }).collect();
     let mut policy = build("idle:quiet=0s");
@@ -227,7 +227,7 @@ fn before_free_block_groups_so_much_is_tried_that_cheap_ones_need_no_limit_of_co
 /// Seen on the Vertex LE: short extents and the last 256 KiB of each group hold data there and cost 0.261 ms for each 4 KiB, what else is free was never written and costs a command. By pieces of 56 KiB one of them was 2,000 commands of 3.56 ms, and
 /// others waited for 5 s.
 #[test]
-fn free_groups_that_cost_little_are_not_sent_in_thousands_of_commands_because_short_extents_are_dear() {
+fn cheap_free_groups_are_not_split_for_costly_extents() {
     const GROUP: u64 = 128 << 20;
     const HOLE: u64 = 512 << 10;
     const WRITTEN: u64 = 256 << 10;

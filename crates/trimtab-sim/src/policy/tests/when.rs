@@ -91,7 +91,7 @@ fn adaptive_keeps_its_distance() {
 }
 
 #[test]
-fn nightly_is_at_its_time_of_the_day_and_missed_ones_are_made_up_for() {
+fn nightly_runs_at_its_hour_and_catches_up() {
     let mut rig = Rig::new(2, Bytes::MAX, CHEAP, 1);
     let spec: PolicySpec = "batched:nightly=3h".parse().unwrap();
     let mut policy = spec.build(&State::default());
@@ -106,7 +106,7 @@ fn nightly_is_at_its_time_of_the_day_and_missed_ones_are_made_up_for() {
 }
 
 #[test]
-fn at_shutdown_trims_once_and_a_timer_does_not_hold_the_shutdown_up() {
+fn at_shutdown_trims_once_and_timer_never_delays_it() {
     for (text, passes) in [("batched:shutdown", 1), ("batched:every=1s", 0), ("adaptive", 0), ("idle", 0), ("none", 0)] {
         let mut rig = Rig::new(2, Bytes::MAX, CHEAP, 1);
         let mut policy = build(text);
@@ -136,7 +136,7 @@ fn a_trigger_that_has_fired_keeps_its_distance_after_a_restart() {
 }
 
 #[test]
-fn a_full_filesystem_that_nobody_writes_to_is_left_alone_and_a_shutdown_is_not_waited_for() {
+fn untouched_full_filesystem_is_left_alone() {
     let windows = [TrimWindow { start: 0, len: WINDOW }];
     let observation = |now: u64, written: u64| Observation {
         written: Some(Bytes(written)),

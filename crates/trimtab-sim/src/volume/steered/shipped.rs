@@ -65,7 +65,7 @@ fn nominal(spec: &DriveSpec) -> (f64, f64) {
 
 /// `TRIMTAB_IDLE_FILES=20000` and `--nocapture` give the figures of docs/idle-trims.csv.
 #[test]
-fn an_idle_trim_learns_what_each_shipped_drive_takes_and_needs_no_more_commands_than_a_trim_at_once() {
+fn idle_trim_learns_shipped_drives_without_extra_commands() {
     let most = std::env::var("TRIMTAB_IDLE_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
     for drive in shipped::drives().into_iter().filter(|drive| drive.spec.flash().is_some_and(|flash| flash.trim.supported)) {
         let name = &drive.spec.name;

@@ -229,7 +229,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_file_is_deleted_where_it_was_written_and_nothing_lies_elsewhere(
+        fn crystal_loop_deletes_exactly_what_it_wrote(
             size in 16_u64..80, room in 0_u64..200, placement in prop::sample::select(&[Placement::Same, Placement::Next, Placement::Scattered][..]), seed in any::<u64>(),
         ) {
             let space = size.div_ceil(16) * 16 + room;

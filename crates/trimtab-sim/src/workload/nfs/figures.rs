@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_has_a_peak_and_an_overall_response_time_for_every_repeat() {
+    fn nfs_sweep_has_peak_and_ort_for_each_repeat() {
         let loads: Vec<Requested> =
             [("load-01", 500.0), ("load-02", 1000.0)].map(|(name, rate)| Requested { name: name.to_string(), rate }).into();
         let phases = [

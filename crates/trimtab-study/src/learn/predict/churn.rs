@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_policy_is_the_one_with_the_highest_rate_at_that_fill() {
+    fn best_policy_has_highest_rate_at_that_fill() {
         let rate = |workload: &str| match workload {
             "churn at 60 %, idle" => Some(300.0),
             "churn at 60 %, none" => Some(100.0),

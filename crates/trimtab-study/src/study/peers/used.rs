@@ -186,7 +186,7 @@ fn lengths_have_as_many_bytes_in_each_octave() {
 }
 
 #[test]
-fn a_filesystem_in_use_is_as_full_as_it_is_said_and_the_drive_believes_that_it_is_full() {
+fn used_volume_has_stated_fill_and_drive_is_full() {
     let mut used = Used::of(&trimtab_drive::shipped::drive("corsair-force-3-120gb"), 0.05);
     let now = used.target.now();
     let volume = used.target.volume();

@@ -49,7 +49,7 @@ fn study(runs: Vec<Run>) -> Study {
 
 /// Seen: a range of means of 10 and 12 ms beside "trim at most 16 ms".
 #[test]
-fn how_long_trims_take_is_said_of_all_repeats_and_a_mean_is_called_one() {
+fn trim_time_covers_all_repeats_and_names_the_mean() {
     let mut batched = tree("batched", "nodiscard", &[0.17, 0.17, 0.17], 120.0, Some(0.8));
     let trims = batched.metrics.iter_mut().find(|metric| metric.name == metrics::TRIM_SECONDS).unwrap();
     trims.samples = vec![0.4, 0.8, 1.2];
@@ -187,7 +187,7 @@ fn waited(none: &[(u64, u64)], batched: &[(u64, u64)], online: &[(u64, u64)]) ->
 }
 
 #[test]
-fn what_others_were_measured_to_wait_counts_where_it_is_more_than_chance() {
+fn significant_foreground_latency_counts() {
     let quick = [(50, 1), (2, 8)];
     // Nobody waits longer than 8 ms.
     let none = waited(&quick, &quick, &quick);
@@ -302,7 +302,7 @@ fn what_months_of_churn_show_decides() {
 
 /// Seen: "only 'none' could be tried" of a study of none and idle, which tripled the rate.
 #[test]
-fn what_was_compared_with_none_alone_is_recommended_where_it_gains() {
+fn single_policy_is_recommended_over_none_if_it_gains() {
     for policy in [policy::IDLE, policy::ADAPTIVE] {
         let study_of = |rate: f64| {
             let runs = vec![tree(policy::NONE, "nodiscard", &[0.05], 0.0, None), tree(policy, "nodiscard", &[0.05], 100.0, None)];
@@ -338,7 +338,7 @@ fn no_gain_is_stated_that_is_none() {
 }
 
 #[test]
-fn what_never_gets_done_is_not_recommended_and_the_reader_is_told_why() {
+fn unfinished_policy_is_not_recommended_with_reason() {
     use crate::study::ageing::BEHIND;
     let with_wait = |mut run: Run, wait: f64| {
         run.metrics.push(Metric { name: SPARSE_WAIT.into(), unit: Unit::Seconds, better: Better::Lower, samples: vec![wait] });

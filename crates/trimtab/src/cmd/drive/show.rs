@@ -133,7 +133,7 @@ mod tests {
 
     /// README promises it. What a file gives has a source of its own; the rest is assumed, and called so.
     #[test]
-    fn every_field_of_every_shipped_drive_is_published_fitted_or_assumed() {
+    fn every_shipped_drive_field_has_a_source_kind() {
         let mut defaults = 0;
         for drive in drives::shipped() {
             let name = &drive.spec.name;

@@ -167,7 +167,7 @@ mod tests {
     use trimtab_drive::model;
 
     #[test]
-    fn every_counter_of_every_shipped_drive_has_a_place_words_and_a_unit() {
+    fn every_model_counter_has_words_and_a_unit() {
         let names: Vec<&str> = GROUPS.iter().flat_map(|(_, counters)| counters.iter().map(|(name, ..)| *name)).collect();
         let mut once = names.clone();
         once.sort_unstable();

@@ -383,7 +383,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_configuration_has_its_result_source_drive_filesystem_and_fitted_fields() {
+    fn configuration_names_result_source_drive_and_fit() {
         let plan = Plan::shipped().unwrap();
         let mut used = BTreeSet::new();
         for configuration in &plan.configurations {

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_round_is_left_out_or_widens_what_is_known_but_is_always_said() {
+    fn disturbed_round_is_dropped_or_widens_and_is_reported() {
         let mut notes = Vec::new();
         let all = together_of(&[round(100.0, None), round(400.0, Some("rsync")), round(102.0, None)], &mut notes);
         assert_eq!(all.found.ns("read"), Some(101.0));

@@ -153,7 +153,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn rounds_come_back_as_they_were_for_the_same_drive_and_probes_only() {
+    fn saved_rounds_load_only_for_same_drive_and_probes() {
         let directory = tempfile::tempdir().unwrap();
         let kept = |asked: Value| {
             let (directory, name) = Dir::of_file(&directory.path().join("x.rounds")).unwrap();

@@ -63,7 +63,7 @@ fn the_fit_is_least_squares_with_fading_weights() {
 }
 
 #[test]
-fn what_is_known_is_recovered_within_the_stated_error_as_often_as_that_says() {
+fn cost_estimate_coverage_matches_stated_error() {
     // A cost a command, one a MiB, and by how much both deviate.
     for (command_ns, mib_ns, share) in
         [(150_000.0, 0.0, 0.05), (150_000.0, 4_000.0, 0.2), (3_500_000.0, 30_000.0, 0.1), (1_000.0, 900.0, 0.15)]
@@ -97,7 +97,7 @@ fn what_is_known_is_recovered_within_the_stated_error_as_often_as_that_says() {
 }
 
 #[test]
-fn one_size_says_what_others_cost_at_most_and_neither_cost_is_below_zero() {
+fn single_size_bounds_cost_and_costs_are_not_negative() {
     let mut fit = CostFit::default();
     fit.add(65_536.0, 100_000.0);
     // A tenth of it, one observation: the next one is off by as much again.
@@ -119,7 +119,7 @@ fn one_size_says_what_others_cost_at_most_and_neither_cost_is_below_zero() {
 }
 
 #[test]
-fn one_that_is_grossly_off_is_kept_out_and_two_in_a_row_are_believed() {
+fn cost_outlier_is_dropped_and_two_in_a_row_are_kept() {
     let cheap = |fit: &mut CostFit, n| (0..n).for_each(|_| fit.add(MIB, 1000.0));
     let mut fit = CostFit::default();
     cheap(&mut fit, 5);
@@ -183,7 +183,7 @@ fn what_was_saved_is_the_same_again_and_nonsense_is_nothing() {
 }
 
 #[test]
-fn people_read_a_cost_of_each_command_its_error_and_a_cost_of_bytes() {
+fn cost_display_has_command_error_and_bytes() {
     let mut fit = CostFit::default();
     assert_eq!(fit.shown(), None);
     (0..40).for_each(|n| fit.add(f64::from(1 + n % 8) * MIB, 150_000.0 + 400.0 * f64::from(1 + n % 8)));

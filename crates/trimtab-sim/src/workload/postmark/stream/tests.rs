@@ -123,7 +123,7 @@ fn directories_come_first_and_go_last() {
 }
 
 #[test]
-fn a_rate_says_when_each_transaction_is_due_and_changes_nothing_else() {
+fn rate_sets_due_times_and_changes_nothing_else() {
     let settings = Settings { number: 5, transactions: 3, ..Settings::default() };
     let paced = Settings { interval: Some(Nanos(250)), ..settings.clone() };
     let plain = script(&mut Postmark::new(&settings).unwrap());
