@@ -8,6 +8,7 @@ mod disk;
 pub mod file;
 mod flash;
 pub mod layout;
+pub mod source;
 pub mod text;
 pub mod twin;
 mod validate;

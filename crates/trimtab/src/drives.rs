@@ -15,7 +15,10 @@ use trimtab_drive::shipped::{FILES, MEASURED, files};
 use trimtab_drive::usage::{UsageError, did_you_mean, similar};
 use trimtab_linux::sys::beneath::named;
 
-pub use trimtab_drive::spec::file::{Drive, Source, SourceKind, parse};
+pub use trimtab_drive::spec::{
+    file::{Drive, parse},
+    source::{Source, SourceKind},
+};
 
 /// No specification is longer.
 pub const SPEC_BYTES_MAX: u64 = 1 << 20;

@@ -1,5 +1,6 @@
 //! The text of a drive specification, in TOML: the figures, and where each comes from.
 
+use super::source::{Source, SourceKind};
 use super::twin::{self, Twin};
 use super::{Disk, DriveSpec, Flash, Interface, Medium};
 use alloc::borrow::ToOwned;
@@ -8,7 +9,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// A specification with where its figures come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,50 +31,6 @@ pub struct Alternative {
     pub because: String,
     /// The specification with these values.
     pub spec: DriveSpec,
-}
-
-/// Where a figure comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Source {
-    /// How good it is.
-    pub kind: SourceKind,
-    /// Which data sheet, measurement or reasoning.
-    pub text: String,
-}
-
-impl Source {
-    /// As it stands in a file.
-    #[must_use]
-    pub fn shown(&self) -> String {
-        format!("{}: {}", self.kind.name(), self.text)
-    }
-}
-
-/// How good the source of a figure is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SourceKind {
-    /// The maker's or a reviewer's figure.
-    Published,
-    /// Chosen so that the model shows a published figure, which is therefore no prediction.
-    Fitted,
-    /// Typical of the class; not known for this drive.
-    Assumed,
-    /// Found by probes of this very drive.
-    Measured,
-}
-
-impl SourceKind {
-    /// As it is written before the source.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Published => "published",
-            Self::Fitted => "fitted",
-            Self::Assumed => "assumed",
-            Self::Measured => "measured",
-        }
-    }
 }
 
 /// The file, as written.

@@ -3,7 +3,7 @@
 pub mod text;
 
 use super::DriveSpec;
-use super::file::{Source, SourceKind};
+use super::source::{Source, SourceKind};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;
 use alloc::format;

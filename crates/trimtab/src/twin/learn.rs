@@ -2,6 +2,7 @@
 
 pub mod limit;
 mod real;
+mod round;
 mod saved_rounds;
 mod whole;
 

@@ -1,8 +1,8 @@
 //! What the sources promise of themselves.
 
+mod circles;
 mod documents;
 mod names;
-mod rooms;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -106,9 +106,8 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 
 /// What is compiled into the program: neither comments nor unit tests.
 fn program_text(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let tests =
-        ["mod tests", "pub mod tests", "pub(crate) mod tests"].iter().filter_map(|tests| text.find(&format!("#[cfg(test)]\n{tests}")));
-    let text = &text[..tests.min().unwrap_or(text.len())];
+    let tests = ["mod tests {", "pub mod tests {", "pub(crate) mod tests {"].map(|tests| text.find(&format!("#[cfg(test)]\n{tests}")));
+    let text = &text[..tests.into_iter().flatten().min().unwrap_or(text.len())];
     text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 

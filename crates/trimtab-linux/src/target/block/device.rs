@@ -3,6 +3,7 @@
 //! A path is looked up once. What it named then is what is checked, and what is written to; whatever takes its name later is not.
 
 use super::signature;
+pub use super::signature::OwnData;
 use crate::host::block::device_directory;
 use crate::host::mountinfo::DevNumber;
 use crate::host::root::Root;
@@ -15,7 +16,6 @@ use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 
@@ -43,15 +43,6 @@ pub struct Claim {
     pub(super) size: Bytes,
     /// Unit of operations, and whether it takes trims, if it is a device.
     pub(super) device: Option<(u32, bool)>,
-}
-
-/// What this program itself may have written there before: no reason to ask.
-#[derive(Debug, Clone, Copy)]
-pub struct OwnData {
-    /// Seed of the content.
-    pub seed: u64,
-    /// Its class.
-    pub class: DataClass,
 }
 
 /// What a path named when it was looked up, once. Everything else happens to this object.

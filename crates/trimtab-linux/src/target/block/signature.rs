@@ -5,7 +5,7 @@ mod probe;
 mod unknown_data;
 
 pub use probe::probe;
-pub use unknown_data::{UNKNOWN_DATA, holds_unknown_data};
+pub use unknown_data::{OwnData, UNKNOWN_DATA, holds_unknown_data};
 
 use rustix::fd::OwnedFd;
 use trimtab_drive::units::Bytes;

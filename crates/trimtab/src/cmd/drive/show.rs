@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use trimtab_drive::spec::Medium;
-use trimtab_drive::spec::file::{Source, SourceKind};
+use trimtab_drive::spec::source::{Source, SourceKind};
 use trimtab_drive::units::Bytes;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};

@@ -28,7 +28,7 @@ pub struct Checked {
     path: PathBuf,
     below: Below,
     area: Area,
-    area_opened: ProbedArea,
+    probed: ProbedArea,
 }
 
 impl Checked {
@@ -43,7 +43,7 @@ impl Checked {
         };
         let below = Below::of_path(&Root::live().context("cannot read /sys and /proc")?, &path)?;
         let area = Area { bytes: AREA, writes, rest: request.rest };
-        let area_request = AreaRequest {
+        let access = AreaRequest {
             what: "drive check",
             below: &below,
             seed: request.seed,
@@ -52,9 +52,9 @@ impl Checked {
             area: AREA,
             most: writes.then_some(2 * AREA + ROUNDS * area.written_max()),
         };
-        let area_opened = area_request.open(context, target)?;
-        let area = Area { bytes: area_opened.area().min(AREA), ..area };
-        Ok(Self { path, below, area, area_opened })
+        let probed = access.open(context, target)?;
+        let area = Area { bytes: probed.area().min(AREA), ..area };
+        Ok(Self { path, below, area, probed })
     }
 
     /// What is used of it.
@@ -69,16 +69,16 @@ impl Checked {
 
     /// What it shows, several times; and what was noticed.
     pub fn measured(self, request: &Request, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
-        let Self { path, below, area, mut area_opened } = self;
+        let Self { path, below, area, mut probed } = self;
         let observer = Observer::start(&path).with_context(|| format!("cannot look at {}", path.display()))?;
-        area_opened.require_on(observer.place().mount.as_ref())?;
+        probed.require_on(observer.place().mount.as_ref())?;
         let direct = DirectWatch::start(&observer).ok();
         let mut bar = Progress::new(context, "check", Counting::Items, ROUNDS);
         let (mut rounds, mut own) = (Vec::new(), OwnIo::default());
         let mut failed = None;
         for round in 0..ROUNDS {
             bar.set(round);
-            let mut lab = Lab::new(&mut area_opened.drive);
+            let mut lab = Lab::new(&mut probed.drive);
             let shown = area.run(&mut lab, request.seed.wrapping_add(round));
             own = OwnIo { read: own.read + Bytes(lab.read), written: own.written + Bytes(lab.written) };
             match shown {
@@ -93,7 +93,7 @@ impl Checked {
         drop(bar);
         let from_memory = direct.and_then(|watch| watch.finish(own.read, own.written));
         let (_, warnings) = observer.finish(Some(own.through(below.fs_type.as_deref())));
-        drop(area_opened);
+        drop(probed);
         interrupt::check()?;
         if let Some(error) = failed {
             return Err(error.into());

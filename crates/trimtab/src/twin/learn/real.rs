@@ -1,6 +1,7 @@
 //! Probing a drive that is there: where, how often, and what else was going on.
 
 use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed};
+use super::round::{Round, sentence};
 use super::{Request, Watching};
 use crate::drives::below::Below;
 use crate::drives::twins;
@@ -52,7 +53,7 @@ pub fn measure(
     let kept = Kept::new(context, &twins::which(&below), asked(&plan, most, &below))?;
     let Before { area, rounds: before, whole: whole_before } = if request.resume { kept.load()? } else { Before::default() };
     let plan = Plan { area: area.unwrap_or(plan.area), ..plan };
-    let area_request = AreaRequest {
+    let access = AreaRequest {
         what: "drive learn",
         below: &below,
         seed: request.seed,
@@ -61,24 +62,24 @@ pub fn measure(
         area: plan.area,
         most: (budget != Budget::Reads).then_some(most),
     };
-    let mut area_opened = area_request.open(context, spec)?;
+    let mut probed = access.open(context, spec)?;
     let wanted = plan.area;
-    let plan = on_what_there_is(plan, &area_opened, area)?;
+    let plan = on_what_there_is(plan, &probed, area)?;
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
-    area_opened.require_on(observer.place().mount.as_ref())?;
+    probed.require_on(observer.place().mount.as_ref())?;
     let direct = DirectWatch::start(&observer).ok();
     let until = Instant::now() + Duration::from_nanos(request.time.0);
     let rounds = Rounds { root: &root, below: &below, plan: &plan, most, until, kept: &kept };
     // What was done before an interruption is on none of this run's counters.
     let (earlier, carried) = (before.len(), rounds.written_before(&before));
-    let made = rounds.make(before, &mut area_opened, watching);
+    let made = rounds.make(before, &mut probed, watching);
     let mut notes = below.notes.clone();
     notes.extend((plan.area < wanted).then(|| {
         format!("only {} of the file lay in whole pieces of 1 MiB on the drive, where {} were wanted", Bytes(plan.area), Bytes(wanted))
     }));
-    notes.extend(area_opened.drive.file().warnings().iter().map(|warning| sentence(&warning.text)));
-    let written = area_opened.written;
-    drop(area_opened);
+    notes.extend(probed.drive.file().warnings().iter().map(|warning| sentence(&warning.text)));
+    let written = probed.written;
+    drop(probed);
     if interrupt::requested() {
         context.remark("Rounds of probes that were finished are kept; the same command with --resume goes on from there.");
     }
@@ -107,8 +108,8 @@ pub fn measure(
 }
 
 /// What is only read may be smaller than what was asked for, and so may what lies in whole pieces; but `before` it was so much, if it is gone on with.
-fn on_what_there_is(plan: Plan, area_opened: &ProbedArea, before: Option<u64>) -> anyhow::Result<Plan> {
-    let area = plan.area.min(area_opened.area());
+fn on_what_there_is(plan: Plan, probed: &ProbedArea, before: Option<u64>) -> anyhow::Result<Plan> {
+    let area = plan.area.min(probed.area());
     match before {
         Some(before) if before != area => {
             let what = format!("what was kept was found on {}, and there is only {} now in whole pieces", Bytes(before), Bytes(area));
@@ -163,11 +164,6 @@ fn no_trims(below: &Below) -> String {
     }
 }
 
-/// Without the full stop: notes get one where they are printed.
-pub fn sentence(text: &str) -> String {
-    text.trim_end_matches('.').to_owned()
-}
-
 /// What is run in each round, and how much may be written in all.
 fn plan(request: &Request, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(Plan, u64)> {
     let of = below.capacity().0;
@@ -192,15 +188,6 @@ fn plan(request: &Request, below: &Below, budget: Budget, spec: &TargetSpec) -> 
     Ok((Plan { reach, ..plan }, limit.min((ROUNDS + AGAIN) * each + AREA_WRITES * plan.area)))
 }
 
-/// One time all probes.
-pub(super) struct Round {
-    pub found: Findings,
-    /// Foreground I/O during the round, if it counts.
-    pub disturbed: Option<String>,
-    /// What else may have had an effect.
-    pub warnings: Vec<String>,
-}
-
 /// How often probes are run, and until when.
 struct Rounds<'a> {
     root: &'a Root,
@@ -221,27 +208,27 @@ impl Rounds<'_> {
     }
 
     /// As many as there have to be, and others in place of those that were disturbed, while that may be written and there is time.
-    fn make(&self, mut made: Vec<Round>, area_opened: &mut ProbedArea, watching: &mut Watching) -> anyhow::Result<Vec<Round>> {
+    fn make(&self, mut made: Vec<Round>, probed: &mut ProbedArea, watching: &mut Watching) -> anyhow::Result<Vec<Round>> {
         let each = if self.plan.budget == Budget::Reads { 0 } else { AREA_WRITES * self.plan.area };
-        area_opened.written += self.written_before(&made);
+        probed.written += self.written_before(&made);
         for _ in made.len() as u64..ROUNDS + AGAIN {
             let clean = made.iter().filter(|round| round.disturbed.is_none()).count() as u64;
             let over = !made.is_empty() && Instant::now() >= self.until;
-            if clean >= ROUNDS || over || area_opened.written + each > self.most {
+            if clean >= ROUNDS || over || probed.written + each > self.most {
                 break;
             }
-            made.push(self.one(area_opened, watching)?);
+            made.push(self.one(probed, watching)?);
             self.kept.save(self.plan.area, &made, None)?;
         }
         Ok(made)
     }
 
-    fn one(&self, area_opened: &mut ProbedArea, watching: &mut Watching) -> anyhow::Result<Round> {
+    fn one(&self, probed: &mut ProbedArea, watching: &mut Watching) -> anyhow::Result<Round> {
         let before = Sample::take(self.root, &self.below.stack);
-        let found = learn::probe(&mut area_opened.drive, self.plan, watching);
+        let found = learn::probe(&mut probed.drive, self.plan, watching);
         interrupt::check()?;
         let found = found?;
-        area_opened.written += found.written;
+        probed.written += found.written;
         let own = OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(self.below.fs_type.as_deref());
         let (_, warnings) = interference::judge(&before, &Sample::take(self.root, &self.below.stack), Some(own));
         let (disturbed, warnings): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|warning| disturbs(&warning.code));

@@ -1,7 +1,6 @@
 //! Rounds of probes that were finished before somebody lost patience: kept after each, so that `--resume` measures only what is missing.
 
-use super::real::Round;
-use super::whole::OfWhole;
+use super::round::{Round, WholeDrive};
 use crate::drives::twins;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -68,7 +67,7 @@ pub(super) struct Before {
     /// Rounds of all probes.
     pub rounds: Vec<Round>,
     /// What was found of the whole drive, if that was finished.
-    pub whole: Option<OfWhole>,
+    pub whole: Option<WholeDrive>,
 }
 
 impl Kept {
@@ -101,12 +100,12 @@ impl Kept {
             let what = "the rounds that were kept are of another drive or of other probes, so there is nothing to continue from";
             return Err(UsageError::new(what).hint("give the same budget, limits, seed and rest as before, or leave out --resume").into());
         }
-        let whole = written.whole.map(round).map(|round| OfWhole { found: round.found, notes: round.warnings });
+        let whole = written.whole.map(round).map(|round| WholeDrive { found: round.found, notes: round.warnings });
         Ok(Before { area: Some(written.area), rounds: written.rounds.into_iter().map(round).collect(), whole })
     }
 
     /// Keeps them, in place of what was kept before.
-    pub(super) fn save(&self, area: u64, rounds: &[Round], whole: Option<&OfWhole>) -> anyhow::Result<()> {
+    pub(super) fn save(&self, area: u64, rounds: &[Round], whole: Option<&WholeDrive>) -> anyhow::Result<()> {
         let whole = whole.map(|whole| as_written(&whole.found, None, &whole.notes));
         let rounds = rounds.iter().map(|round| as_written(&round.found, round.disturbed.as_ref(), &round.warnings)).collect();
         let written = Written { asked: self.asked.clone(), area, rounds, whole };
@@ -168,7 +167,7 @@ mod tests {
         let Before { area, rounds: back, whole } = kept(json!({ "seed": 1 })).load().unwrap();
         assert!(area == Some(9) && whole.is_none());
         assert_eq!((&back[0].found, &back[0].disturbed, &back[0].warnings), (&rounds[0].found, &rounds[0].disturbed, &rounds[0].warnings));
-        let of_whole = OfWhole { found: rounds[0].found.clone(), notes: vec!["full".to_owned()] };
+        let of_whole = WholeDrive { found: rounds[0].found.clone(), notes: vec!["full".to_owned()] };
         kept(json!({ "seed": 1 })).save(9, &rounds, Some(&of_whole)).unwrap();
         let whole = kept(json!({ "seed": 1 })).load().unwrap().whole.unwrap();
         assert_eq!((whole.found, whole.notes), (of_whole.found, of_whole.notes), "hours of writing are not for nothing");

@@ -1,6 +1,7 @@
 //! The part of the budget `full` that writes over all there is: what is free of a drive, or the whole of it.
 
 use super::super::probed_area::AreaRequest;
+use super::round::{WholeDrive, sentence};
 use super::{Request, Watching};
 use crate::drives::below::Below;
 use crate::drives::probed::{PIECE, ProbedDrive};
@@ -16,20 +17,12 @@ use trimtab_linux::session::safety::{consent, space};
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::target::{BlockTarget as _, Clock as _};
 use trimtab_study::learn::lab::Probed as _;
+use trimtab_study::learn::probes::Plan;
 use trimtab_study::learn::probes::whole::{SHARE_MIN, WRITES_EIGHTHS, Whole};
-use trimtab_study::learn::probes::{Findings, Plan};
 use trimtab_study::learn::{self, Budget};
 
 /// What one TRIM is asked for.
 const TRIM_BYTES: u64 = 1 << 30;
-
-/// What was found out of a whole drive.
-pub struct OfWhole {
-    /// Figures.
-    pub found: Findings,
-    /// What was noticed.
-    pub notes: Vec<String>,
-}
 
 /// Writes over what is free, or over the whole device, as often as the probes need it.
 pub fn on_a_drive(
@@ -39,9 +32,9 @@ pub fn on_a_drive(
     below: &Below,
     plan: &Plan,
     watching: &mut Watching,
-) -> anyhow::Result<OfWhole> {
+) -> anyhow::Result<WholeDrive> {
     let Some(part) = plan.whole else { return Err(UsageError::new("nothing is said of the whole drive").into()) };
-    let area_request = AreaRequest {
+    let access = AreaRequest {
         what: "drive learn --budget full",
         below,
         seed: request.seed,
@@ -50,28 +43,28 @@ pub fn on_a_drive(
         area: part.bytes,
         most: Some(part.written_max()),
     };
-    let mut area_opened = area_request.open_unwritten(context, spec)?;
+    let mut probed = access.open_unwritten(context, spec)?;
     let path = match spec {
         TargetSpec::Directory(path) | TargetSpec::Device(path) => path,
         other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
     };
     let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
-    area_opened.require_on(observer.place().mount.as_ref())?;
+    probed.require_on(observer.place().mount.as_ref())?;
     let mut notes = Vec::new();
-    let found = emptied(&mut area_opened.drive, spec, below, &mut notes)
-        .and_then(|()| Ok(learn::probe_whole(&mut area_opened.drive, plan, watching)?));
+    let found =
+        emptied(&mut probed.drive, spec, below, &mut notes).and_then(|()| Ok(learn::probe_whole(&mut probed.drive, plan, watching)?));
     let own =
         found.as_ref().ok().map(|found| OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(below.fs_type.as_deref()));
     let (_, warnings) = observer.finish(own);
-    drop(area_opened);
+    drop(probed);
     if interrupt::requested() {
         context.remark(
             "The rounds of probes are kept; the same command with --resume begins with writing over the drive, which cannot be gone on with in the middle.",
         );
     }
     interrupt::check()?;
-    notes.extend(warnings.into_iter().map(|warning| format!("while the whole drive was probed: {}", super::real::sentence(&warning.text))));
-    Ok(OfWhole { found: found?, notes })
+    notes.extend(warnings.into_iter().map(|warning| format!("while the whole drive was probed: {}", sentence(&warning.text))));
+    Ok(WholeDrive { found: found?, notes })
 }
 
 /// How much of the drive is used. Found out before anything is written, as is that nobody could allow it later.

@@ -1,10 +1,10 @@
 //! Where something that is still of use would stand if no magic number gives it away: the ends, and where filesystems keep copies.
 
-use super::super::device::OwnData;
 use super::read;
 use crate::sys::maker::Maker;
 use rustix::fd::OwnedFd;
 use std::ops::Range;
+use trimtab_drive::data::DataClass;
 use trimtab_drive::data::content::{Found, UNIT};
 use trimtab_drive::units::Bytes;
 
@@ -31,6 +31,15 @@ pub(super) fn ext4_copies() -> impl Iterator<Item = (u64, u32, u16)> {
 pub(super) fn zfs_labels(size: u64) -> [u64; 4] {
     let end = size / ZFS_LABEL * ZFS_LABEL;
     [0, ZFS_LABEL, end.saturating_sub(2 * ZFS_LABEL), end.saturating_sub(ZFS_LABEL)]
+}
+
+/// Content that an earlier run of this program may have written: no reason to refuse.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnData {
+    /// Seed of the content.
+    pub seed: u64,
+    /// Its class.
+    pub class: DataClass,
 }
 
 /// Everything that is looked at, inside a device of `size`.
