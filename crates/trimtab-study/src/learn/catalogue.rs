@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::file::{Drive, Source, SourceKind};
-use trimtab_drive::spec::{ChannelOrder, DriveSpec, Medium, VictimPolicy};
+use trimtab_drive::spec::VictimPolicy;
 use trimtab_drive::{Command, Extent, model};
 use trimtab_sim::target::drive::DriveTarget;
 
@@ -151,17 +151,9 @@ pub fn models(csv: &str) -> Result<Vec<Measured>, String> {
     Ok(models)
 }
 
-/// `spec` with reads in the order of submission on each channel: the catalogue is fitted under that rule.
-fn in_order(mut spec: DriveSpec) -> DriveSpec {
-    if let Medium::Flash(flash) = &mut spec.medium {
-        flash.nand.channel_order = ChannelOrder::Submission;
-    }
-    spec
-}
-
 /// Logarithms of what the six streams take on a candidate, for each byte or operation, to the last program; in the order of [`RATES`].
 fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
-    let drive = model::build(&in_order(candidate.laboratory(plan)), plan.seed).ok()?;
+    let drive = model::build(&candidate.laboratory(plan), plan.seed).ok()?;
     let mut target = DriveTarget::new(drive, DEPTH_MAX);
     let mut lab = Lab::new(&mut target);
     let pieces = || (0..FILE / PIECE).map(|nth| Extent { offset: nth * PIECE, len: PIECE });
@@ -270,7 +262,7 @@ pub fn entry(measured: &Measured, tries: &dyn Tries) -> Option<Entry> {
 fn plain(measured: &Measured, plan: &Plan, told: &OfRates) -> Drive {
     let shown: Vec<&str> = measured.model.split('_').collect();
     let description = format!("{}, as six published rates show it; its SLC cache and its TRIM were not measured", shown.join(" "));
-    let spec = in_order(told.best.spec(&measured.name(), &description, &plan.reported));
+    let spec = told.best.spec(&measured.name(), &description, &plan.reported);
     Drive { spec, sources: BTreeMap::new(), alternatives: Vec::new(), twin: None }
 }
 
