@@ -530,6 +530,5 @@ fn min_extent(policy: &PolicySpec) -> Bytes {
         PolicySpec::Batched(s) => s.min_extent,
         PolicySpec::Adaptive(s) => s.min_extent,
         PolicySpec::Idle(s) => s.min_extent,
-        PolicySpec::Published(published) => published.min_extent(),
     }
 }

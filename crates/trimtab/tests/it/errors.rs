@@ -120,7 +120,6 @@ const FAULTS: &[(&str, i32, &[&[&str]])] = &[
             &["daemon", "--no-such-option"],
             &["apply", "--no-such-option"],
             &["results", "list", "--no-such-option"],
-            &["volume", "validate", "--no-such-option"],
             &["completions", "--no-such-option"],
             &["no-such-command"],
         ],
