@@ -31,6 +31,7 @@ mod superblock;
 pub mod trim_shape;
 pub mod units;
 pub mod usage;
+pub mod varint;
 
 use data::DataClass;
 pub use op_kind::OpKind;

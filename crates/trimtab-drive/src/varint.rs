@@ -1,7 +1,9 @@
-//! What our binary files share: numbers of few bytes, and checksums.
+//! Numbers as LEB128: seven bits a byte, the lowest first.
 
-/// Appends `value` as LEB128: seven bits a byte, the lowest first.
-pub fn push_varint(out: &mut Vec<u8>, mut value: u64) {
+use alloc::vec::Vec;
+
+/// Appends `value` to `out`.
+pub fn push(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -9,8 +11,8 @@ pub fn push_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Takes a LEB128 number from the front of `rest`; `None` if there is none, or it needs more than 64 bits.
-pub fn take_varint(rest: &mut &[u8]) -> Option<u64> {
+/// Takes a number from the front of `rest`; `None` if there is none, or it needs more than 64 bits.
+pub fn take(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
         let (byte, after) = rest.split_first()?;
@@ -27,13 +29,6 @@ pub fn take_varint(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// CRC-32 (IEEE 802.3) of `bytes`.
-pub fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = flate2::Crc::new();
-    crc.update(bytes);
-    crc.sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,18 +38,17 @@ mod tests {
         #[test]
         fn numbers_survive_being_packed(values in prop::collection::vec(any::<u64>(), 0..20)) {
             let mut packed = Vec::new();
-            values.iter().for_each(|value| push_varint(&mut packed, *value));
+            values.iter().for_each(|value| push(&mut packed, *value));
             let mut rest = packed.as_slice();
             for value in values {
-                prop_assert_eq!(take_varint(&mut rest), Some(value));
+                prop_assert_eq!(take(&mut rest), Some(value));
             }
-            prop_assert_eq!(take_varint(&mut rest), None);
+            prop_assert_eq!(take(&mut rest), None);
         }
     }
 
     #[test]
     fn too_large_numbers_are_refused() {
-        assert_eq!(take_varint(&mut [0xFF; 9].iter().chain(&[2]).copied().collect::<Vec<_>>().as_slice()), None);
-        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+        assert_eq!(take(&mut [0xFF; 9].iter().chain(&[2]).copied().collect::<Vec<_>>().as_slice()), None);
     }
 }
