@@ -3,6 +3,7 @@
 mod kept;
 
 use super::super::ground::{Ground, Way, check_only_devices_are_destroyed};
+use super::whole::note;
 use super::{Args, Watching};
 use crate::drives::below::Below;
 use crate::drives::twins;
@@ -79,7 +80,7 @@ pub fn measure(
     notes.extend((plan.area < wanted).then(|| {
         format!("only {} of the file lay in whole pieces of 1 MiB on the drive, where {} were wanted", Bytes(plan.area), Bytes(wanted))
     }));
-    notes.extend(ground.drive.file().warnings().iter().map(|warning| sentence(&warning.text)));
+    notes.extend(ground.drive.file().warnings().iter().map(note));
     let written = ground.written;
     drop(ground);
     if interrupt::requested() {
@@ -88,7 +89,7 @@ pub fn measure(
     let made = made?;
     let read = made.iter().skip(earlier).map(|round| round.found.read).sum();
     let own = (Bytes(read), Bytes(written.saturating_sub(carried)));
-    let memory = direct.and_then(|watch| watch.finish(own.0, own.1)).map(|warning| sentence(&warning.text));
+    let memory = direct.and_then(|watch| watch.finish(own.0, own.1)).map(|warning| note(&warning));
     let is_of_a_drive = memory.is_none();
     notes.extend(memory);
     let together = together_of(&made, &mut notes);
@@ -164,11 +165,6 @@ fn no_trims(below: &Below) -> String {
         ),
         (None, _) => "no TRIM was probed".to_owned(),
     }
-}
-
-/// Without the full stop: notes get one where they are printed.
-pub fn sentence(text: &str) -> String {
-    text.trim_end_matches('.').to_owned()
 }
 
 /// What is run in each round, and how much may be written in all.
@@ -248,8 +244,7 @@ impl Rounds<'_> {
         let own = OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(self.below.fs_type.as_deref());
         let (_, warnings) = interference::judge(&before, &Sample::take(self.root, &self.below.stack), Some(own));
         let (disturbed, warnings): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|warning| disturbs(&warning.code));
-        let text = |warning: trimtab_sim::run::Warning| sentence(&warning.text);
-        Ok(Round { found, disturbed: disturbed.into_iter().map(text).next(), warnings: warnings.into_iter().map(text).collect() })
+        Ok(Round { found, disturbed: disturbed.first().map(note), warnings: warnings.iter().map(note).collect() })
     }
 }
 

@@ -14,6 +14,7 @@ use trimtab_linux::host::interference::OwnIo;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::{consent, space};
 use trimtab_linux::sys::interrupt;
+use trimtab_sim::run::Warning;
 use trimtab_sim::target::{BlockTarget as _, Clock as _};
 use trimtab_study::learn::lab::Probed as _;
 use trimtab_study::learn::probes::whole::{SHARE_MIN, WRITES_EIGHTHS, Whole};
@@ -70,8 +71,13 @@ pub fn on_a_drive(
         );
     }
     interrupt::check()?;
-    notes.extend(warnings.into_iter().map(|warning| format!("while the whole drive was probed: {}", super::real::sentence(&warning.text))));
+    notes.extend(warnings.iter().map(|warning| format!("while the whole drive was probed: {}", note(warning))));
     Ok(OfWhole { found: found?, notes })
+}
+
+/// A warning as a note, which gets its full stop where it is printed.
+pub fn note(warning: &Warning) -> String {
+    warning.text.trim_end_matches('.').to_owned()
 }
 
 /// How much of the drive is used. Found out before anything is written, as is that nobody could allow it later.
