@@ -1,7 +1,8 @@
 //! Plans, from text to cells.
 
-use super::detail::{self, Detail, Keep};
+use super::detail;
 use super::filter::Filter;
+use super::keep::{Detail, Keep};
 use super::table::{Cells, Outcome, Row, outcome, table};
 use super::*;
 use alloc::borrow::ToOwned as _;
