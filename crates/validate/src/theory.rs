@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_agree() {
+    fn formulas_agree_in_their_limits() {
         // d = 1 is random, d large is greedy, greedy with large blocks is first in first out.
         assert!((d_choices(0.8, 64, 1) / random(0.8) - 1.0).abs() < 1e-6);
         assert!((d_choices(0.8, 64, 4000) / greedy(0.8, 64) - 1.0).abs() < 1e-3);

@@ -275,7 +275,7 @@ mod tests {
 
     /// The formula is off by about 1 % in some of these; the model is not, held to the slow simple log.
     #[test]
-    fn greedy_with_hot_and_cold_data_agrees_with_an_independent_monte_carlo() {
+    fn greedy_hot_and_cold_case_agrees_with_monte_carlo() {
         for (b, u, pages, writes) in [(16, 0.93, 0.2, 0.8), (32, 0.8, 0.1, 0.9), (64, 0.8, 0.2, 0.8), (64, 0.9, 0.05, 0.95)] {
             let case =
                 Case { policy: VictimPolicy::Greedy, pages_per_block: b, utilisation: u, traffic: Traffic::HotCold { pages, writes } };

@@ -241,7 +241,7 @@ mod tests {
 
     /// Where exact formulas exist, the reference itself is held to them.
     #[test]
-    fn the_reference_agrees_with_what_is_known_exactly() {
+    fn monte_carlo_agrees_with_exact_formulas() {
         let parts = [(0.2, 0.8), (0.8, 0.2)];
         let hot = Traffic::HotCold { pages: 0.2, writes: 0.8 };
         for (emptied, b, u, traffic, expected) in [

@@ -132,7 +132,7 @@ mod tests {
     use trimtab_drive::shipped::drive;
 
     #[test]
-    fn a_cell_is_the_same_again() {
+    fn cell_run_twice_is_identical() {
         let used = Used::of(&drive("sata-tlc-500gb"), 0.05).unwrap();
         for load in &LOADS {
             let [first, second] = [0, 1].map(|_| run(&used, load, "dtrim", 200).unwrap());

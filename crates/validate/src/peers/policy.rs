@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn dtrim_waits_for_a_quarter_and_for_quiet_where_commands_are_slow() {
+    fn dtrim_with_slow_commands_waits_for_a_quarter_and_quiet() {
         let mut policy = dtrim();
         policy.decide(&at(1, 900, 0));
         assert_eq!(policy.decide(&at(2, 900, 25 * MIB - 1)), Action::WaitUntil(Nanos::from_secs(12)));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn dtrim_does_not_wait_and_is_online_where_commands_are_cheap() {
+    fn dtrim_with_cheap_commands_is_online_at_once() {
         let mut policy = dtrim();
         policy.decide(&at(1, 100, 0));
         assert_eq!((policy.decide(&at(1, 100, 25 * MIB)), policy.online()), (trim(WINDOWS[0], 1), false));

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filesystem_in_use_is_as_full_as_it_is_said_and_the_drive_believes_that_it_is_full() {
+    fn used_filesystem_is_60_percent_full_on_a_full_drive() {
         let mut used = Used::of(&trimtab_drive::shipped::drive("corsair-force-3-120gb"), 0.05).unwrap();
         let now = used.target.now();
         let volume = used.target.volume();

@@ -167,7 +167,7 @@ mod tests {
 
     /// Which is why rounds that write a part of the published amount do: levels behind the first knee stay within 1 %, with twice as much as well.
     #[test]
-    fn levels_stay_however_long_the_rounds_go_on() {
+    fn crystal_levels_do_not_change_with_twice_the_rounds() {
         let plan = Plan::shipped().unwrap();
         let configuration = plan.configurations.iter().find(|c| c.of == Workload::CrystalDiskMark).unwrap();
         let drive = plan.drive(configuration).unwrap();

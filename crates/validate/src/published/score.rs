@@ -353,7 +353,7 @@ mod tests {
 
     /// Three rows of one drive for which the model says the same, one of which it misses: one miss, not two hits beside it.
     #[test]
-    fn what_the_model_says_twice_counts_once_and_by_the_worst() {
+    fn repeated_figures_count_once_by_the_worst() {
         let plan = plan();
         let create = |seconds| Modelled::from([("create_s", seconds), ("transactions_s", 9.0), ("delete_s", 0.8), ("total_s", 12.0)]);
         let rows = |second: f64| {
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_missed_or_follows_from_others_is_not_scored() {
+    fn unmissable_and_derived_figures_are_not_scored() {
         let plan = plan();
         let minutes = row(&plan, named(&plan, "SandForce, 130 GB"), &Modelled::from([("duration", 483.0)])).unwrap();
         assert!(matches!(find(&minutes, "duration").kind, Kind::NotScored { .. }));

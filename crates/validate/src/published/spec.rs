@@ -386,7 +386,7 @@ mod tests {
     use trimtab::drives::SourceKind;
 
     #[test]
-    fn every_configuration_has_its_result_source_drive_filesystem_and_fitted_fields() {
+    fn configurations_name_existing_results_and_fields() {
         let plan = Plan::shipped().unwrap();
         let mut used = BTreeSet::new();
         for configuration in &plan.configurations {
@@ -434,7 +434,7 @@ mod tests {
 
     /// A figure is only said to be a sum of others where the published ones add up, to the second that each reading leaves open.
     #[test]
-    fn what_is_said_to_follow_from_other_figures_does() {
+    fn identities_hold_for_the_published_figures() {
         let plan = Plan::shipped().unwrap();
         let mut checked = 0;
         for configuration in &plan.configurations {
@@ -467,7 +467,7 @@ mod tests {
 
     /// The rule "as that drive's" is applied to the model, whatever the drive's own file says.
     #[test]
-    fn costs_of_trim_that_a_rule_gives_are_those_of_the_other_drive() {
+    fn trim_of_takes_the_trim_costs_of_the_other_drive() {
         let plan = Plan::shipped().unwrap();
         let mut rules = 0;
         for configuration in plan.configurations.iter().filter(|c| c.trim_of.is_some()) {

@@ -35,7 +35,7 @@ fn chosen_cases_agree_with_theory() {
 
 /// The approximate formula is off by up to several per cent in these; the command says what it compares with instead, and succeeds.
 #[test]
-fn greedy_with_hot_and_cold_data_agrees_with_monte_carlo() {
+fn greedy_hot_and_cold_rows_are_compared_with_monte_carlo() {
     let args = ["drive", "--policy", "greedy", "--work", "quick", "--pages-per-block", "32"];
     let all = ["--pages-per-block", "32,64", "--traffic", "hot:0.2:0.8,hot:0.1:0.9", "--utilisation", "0.93,0.85", "--json"];
     let out = validate().args(&args[..5]).args(all).assert().success().get_output().stdout.clone();

@@ -9,7 +9,7 @@ fn committed() -> String {
 
 /// What is quick to run is what docs/published.md says, line by line.
 #[test]
-fn a_quick_part_is_as_committed() {
+fn published_md_has_every_line_of_a_quick_part() {
     let (committed, dir) = (committed(), tempfile::tempdir().unwrap());
     for part in ["fstrim", "crucial-m4-128gb", "sustained"] {
         let file = dir.path().join("part.md");
@@ -27,7 +27,7 @@ fn a_quick_part_is_as_committed() {
 
 /// The score at the top is the count of the rows below, by another program than the one that wrote it.
 #[test]
-fn the_score_is_the_count_of_the_rows() {
+fn published_md_score_is_the_count_of_its_rows() {
     let committed = committed();
     let tally = |what: &str| -> Vec<usize> {
         let line = committed.lines().find(|line| line.starts_with(&format!("| {what}"))).unwrap();
@@ -51,7 +51,7 @@ fn the_score_is_the_count_of_the_rows() {
 }
 
 #[test]
-fn what_was_not_published_is_refused_in_a_line() {
+fn only_without_a_published_result_is_refused_in_one_line() {
     let output = validate().args(["published", "--only", "floppy"]).output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{message}");
@@ -64,7 +64,7 @@ fn what_was_not_published_is_refused_in_a_line() {
 }
 
 #[test]
-fn every_figure_that_is_missed_says_why() {
+fn published_md_gives_a_reason_for_every_miss() {
     let committed = committed();
     let mut missed = 0;
     for section in committed.split("\n### ") {
@@ -80,7 +80,7 @@ fn every_figure_that_is_missed_says_why() {
 
 /// The terminal gets text, not Markdown, that fits.
 #[test]
-fn the_screen_gets_text_that_fits() {
+fn published_on_a_screen_is_text_that_fits() {
     for columns in ["80", "120"] {
         let output = validate().args(["published", "--only", "fstrim"]).env("COLUMNS", columns).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_agrees_with_theory_at_its_effective_over_provisioning() {
+    fn chain_under_every_policy_agrees_with_theory() {
         for policy in ["none", "online", "batched:every=10m", "adaptive", "idle"] {
             let outcome = outcome(policy, VictimPolicy::Fifo, 256, 0.9, 1 << 20, EFFORT);
             assert!(outcome.deviation().abs() < 0.02);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn small_files_write_metadata_which_make_the_difference_to_data_of_one_kind() {
+    fn small_files_agree_with_theory_because_of_metadata() {
         let outcome = outcome("online", VictimPolicy::Fifo, 256, 0.6, 64 << 10, EFFORT);
         assert!(outcome.own_writes > 0.2 && outcome.own_pages < 0.02);
         assert!(outcome.model / outcome.uniform > 1.1, "one kind of data explains nothing");
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_online_discard_leaves_mapped_is_what_is_live_and_never_trimming_leaves_what_was_ever_written() {
+    fn online_discard_maps_live_pages_and_none_all_ever_written() {
         let [online, none] = ["online", "none"].map(|policy| outcome(policy, VictimPolicy::Fifo, 256, 0.6, 64 << 10, EFFORT));
         let own = online.own_pages * online.utilisation;
         // Beside what is live and the filesystem's own, only what is gone since the last commit.
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn greedy_drives_with_blocks_of_many_files_agree_too() {
+    fn chain_on_a_greedy_drive_agrees_with_theory() {
         let effort = Effort { pages: 1 << 20, ..EFFORT };
         let outcome = outcome("online", VictimPolicy::Greedy, 4096, 0.6, 128 << 10, effort);
         assert!(outcome.deviation().abs() < 0.02);
