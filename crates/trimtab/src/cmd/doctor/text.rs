@@ -1,20 +1,14 @@
 //! A diagnosis as text. Words carry the meaning; colour and marks only repeat it.
 
-use super::{Diagnosis, Finding, Gate, LayerReport, Severity, VerdictKind};
-use crate::output;
-use crate::output::lines::paragraph;
 use owo_colors::OwoColorize as _;
+use trimtab_linux::doctor::{Diagnosis, Finding, Gate, LayerReport, Severity, VerdictKind};
+use trimtab_linux::output;
+use trimtab_linux::output::lines::paragraph;
 
 /// The diagnosis for the screen that it is printed on.
 #[must_use]
 pub fn render(diagnosis: &Diagnosis) -> String {
-    render_at(diagnosis, output::width())
-}
-
-/// The diagnosis at a width; `None` breaks no lines.
-#[must_use]
-pub fn render_at(diagnosis: &Diagnosis, width: Option<usize>) -> String {
-    let mut screen = Screen { text: String::new(), width };
+    let mut screen = Screen { text: String::new(), width: output::width() };
     screen.line(&diagnosis.subject, 0, "", |subject| subject.bold().to_string());
     if let Some(filesystem) = &diagnosis.filesystem {
         screen.layer(filesystem, 1);
@@ -40,7 +34,7 @@ pub fn render_at(diagnosis: &Diagnosis, width: Option<usize>) -> String {
     }
     screen.verdict(diagnosis);
     for step in &diagnosis.to_do {
-        screen.plain(step, 1, "to do: ");
+        screen.plain(step.text(), 1, step.lead());
     }
     if let Some(fix) = &diagnosis.fix {
         screen.plain(&format!("{fix} shows each step, asks, and can take it back"), 1, "mended by  ");
