@@ -195,7 +195,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let path = match TargetSpec::resolve_as(target, TAKES)? {
         TargetSpec::Directory(path) => path,
         TargetSpec::Drive(name) => return modelled::run(args, context, &name),
-        other => return Err(UsageError::new(format!("a study needs a directory on a mounted filesystem, and {other} is none")).into()),
+        other => return Err(other.refused(format!("a study needs a directory on a mounted filesystem, and {other} is none")).into()),
     };
     let began = Instant::now();
     args.check_for_directory(target)?;

@@ -150,7 +150,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         TargetSpec::Drive(name) => (on_model(args, context, workload, name)?, None),
         TargetSpec::Directory(path) => on_directory(args, context, workload, path)?,
         TargetSpec::Null(_) => (on_null(args, context, workload), None),
-        other => return Err(UsageError::new(format!("ageing needs a directory or drive:NAME, and {other} is neither")).into()),
+        other => return Err(other.refused(format!("ageing needs a directory or drive:NAME, and {other} is neither")).into()),
     };
     finish::clean_up(context, workspace, finish::conclude(context, &run, end))
 }
