@@ -3,9 +3,11 @@
 use super::block::Stack;
 use super::mountinfo::{self, Mount, unescape};
 use super::root::Root;
+use crate::sys::beneath::Named;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
+use trimtab_drive::usage::UsageError;
 
 const FSTAB: &str = "/etc/fstab";
 const FSTAB_BYTES_MAX: u64 = 1 << 20;
@@ -24,6 +26,32 @@ pub fn to_trim(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<&'static str
     let mounts = mountinfo::read(root)?;
     let lines = lines(&root.read_bytes(Path::new(FSTAB), FSTAB_BYTES_MAX).unwrap_or_default()).into_iter();
     Ok(lines.map(|line| (line.mount_point.clone(), passed(root, &mounts, &line))).collect())
+}
+
+/// The mount point of fstab, at or above `path` but below the `mount` that this is on, where nothing is mounted: there `path` does not lead to the filesystem that it stands for.
+#[must_use]
+pub fn unmounted(root: &Root, mount: &Mount, path: &Path) -> Option<PathBuf> {
+    let between = |point: &PathBuf| path.starts_with(point) && point.starts_with(&mount.mount_point) && *point != mount.mount_point;
+    let points = lines(&root.read_bytes(Path::new(FSTAB), FSTAB_BYTES_MAX).unwrap_or_default()).into_iter().map(|line| line.mount_point);
+    points.filter(between).max_by_key(|point| point.as_os_str().len())
+}
+
+/// An error if the filesystem that `path` stands for is not mounted: what is done there would be done to another one.
+///
+/// # Errors
+/// [`UsageError`]; a path that cannot be looked at is none, since whoever opens it says so.
+pub fn require_mounted(path: &Path) -> Result<(), UsageError> {
+    let found = || {
+        let root = Root::live().ok()?;
+        let named = Named::look_up(path).ok()?;
+        let mounts = mountinfo::read(&root).ok()?;
+        let mount = mountinfo::of_named(&mounts, &named).ok()??;
+        unmounted(&root, mount, &named.real_path().ok()?).map(|point| (point, mount.mount_point.clone()))
+    };
+    let Some((point, other)) = found() else { return Ok(()) };
+    let (point, other) = (point.display(), other.display());
+    let what = format!("{point} is in {FSTAB} and not mounted, so {} is on the filesystem of {other}", path.display());
+    Err(UsageError::missing(what).hint(format!("mount {point} first, or name {other}")))
 }
 
 /// Lines with a mount point; the root filesystem is added where none names it.
@@ -68,6 +96,23 @@ mod tests {
         assert_eq!(points(""), [Path::new("/")]);
         let text = "# /dev/a /none ext4\n/dev/a /with\\040space ext4\nUUID=x none swap sw\n/dev/b\t/\txfs defaults,X-fstrim.notrim 0 1\n";
         assert_eq!(points(text), [Path::new("/with space"), Path::new("/")]);
+    }
+
+    #[test]
+    fn mount_point_of_fstab_without_a_mount_is_found() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tree.path().join("etc")).unwrap();
+        let text = "/dev/a / ext4\n/dev/b /srv ext4 noauto\n/dev/c /srv/data\\040x xfs\nUUID=1 none swap sw\n";
+        std::fs::write(tree.path().join("etc/fstab"), text).unwrap();
+        let root = Root::recorded(tree.path()).unwrap();
+        let on = |mount_point: &str, path: &str| {
+            let line = format!("20 1 8:1 / {mount_point} rw - ext4 /dev/sda1 rw\n");
+            unmounted(&root, &mountinfo::parse(line.as_bytes())[0], Path::new(path))
+        };
+        let found = |path: &str| Some(PathBuf::from(path));
+        assert_eq!([on("/", "/srv"), on("/", "/srv/deep/er")], [found("/srv"), found("/srv")]);
+        assert_eq!(on("/srv", "/srv/data x/y"), found("/srv/data x"));
+        assert_eq!([on("/", "/"), on("/", "/home"), on("/", "/srvs"), on("/srv", "/srv/other")], [const { None }; 4]);
     }
 
     #[test]
