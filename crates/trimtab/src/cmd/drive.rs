@@ -5,7 +5,7 @@ mod check;
 mod detach;
 mod end_to_end;
 mod ground;
-mod learn;
+pub mod learn;
 mod list;
 mod power;
 mod replay;
