@@ -1,7 +1,13 @@
 //! FITRIM and the discard option on real filesystems.
 
-use crate::support::{LoopMount, skip, trimtab};
-use std::process::Command;
+use crate::attached::{Attached, Mounted, have, ok};
+use crate::support::{LoopMount, at_home, have_root, process, program, skip, trimtab};
+use predicates::prelude::*;
+use predicates::str::contains;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::session::discard_option::{Changed, Discard, mount_of};
@@ -87,4 +93,83 @@ fn trim_of_a_read_only_device_is_blocked() {
     let refused = trimtab().arg("trim").arg(mount.path()).assert().code(3).stdout("");
     let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
     assert!(said.contains("read-only") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn dry_run_of_a_blocked_device_ends_as_the_trim_would() {
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let status = |args: &[&str]| trimtab().arg("trim").args(args).arg(mount.path()).output().unwrap().status.code();
+    assert_eq!([status(&["--dry-run"]), status(&[])], [Some(0); 2]);
+    let limit = format!("/sys/block/{}/queue/discard_max_bytes", mount.device().trim_start_matches("/dev/"));
+    fs::write(limit, "0").unwrap();
+    assert_eq!([status(&["--dry-run"]), status(&[])], [Some(3); 2]);
+}
+
+/// Quiet of an hour: nothing is sent before the interrupt.
+#[test]
+fn idle_trim_interrupted_before_a_request_sent_nothing() {
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let mut trim = process();
+    trim.args(["trim", "--json", "--policy", "idle:quiet=1h:patience=10h"]).arg(mount.path());
+    let mut child = trim.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("free extents") {
+        assert!(said.read_line(&mut line).unwrap() > 0, "{line}");
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let outcome = &document["filesystems"][0];
+    assert_eq!((&outcome["requests"], &outcome["sent_bytes"]), (&0.into(), &0.into()), "{outcome}");
+    assert!(!outcome.to_string().contains("not count"), "{outcome}");
+    assert!(outcome["delivery"].is_null(), "{outcome}");
+}
+
+#[test]
+fn discards_that_a_dead_server_failed_are_not_counted() {
+    if !have_root() || !have(&["mkfs.ext4"]) {
+        return skip("root and e2fsprogs");
+    }
+    let drive = Attached::new(&["sata-tlc-500gb", "--size", "2GiB", "--speed", "off"]);
+    ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "nodiscard"]).arg(&drive.device));
+    let mounted = Mounted::new(&drive.device, "nodiscard").unwrap();
+    let pid = drive.status()["pid"].as_i64().unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid as i32).unwrap(), rustix::process::Signal::KILL).unwrap();
+    let output = trimtab().args(["trim", "--json", "--no-sync"]).arg(mounted.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let outcome = &document["filesystems"][0];
+    assert!(!outcome["refused"].as_array().unwrap().is_empty(), "{outcome}");
+    assert_eq!(outcome["sent_bytes"], 0, "{outcome}");
+}
+
+/// Runs the program where `fstab` is /etc/fstab.
+fn with_fstab(fstab: &Path, args: &[&str]) -> assert_cmd::assert::Assert {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", "mount --bind \"$0\" /etc/fstab && exec \"$@\""]).arg(fstab);
+    at_home(command.arg(program()).args(args));
+    assert_cmd::Command::from_std(command).assert()
+}
+
+#[test]
+fn mount_point_of_fstab_that_is_not_mounted_is_refused() {
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    if !have(&["unshare"]) || !Path::new("/etc/fstab").is_file() {
+        return skip("util-linux and /etc/fstab");
+    }
+    let (away, here) = (mount.path().join("away"), mount.path());
+    fs::create_dir_all(away.join("below")).unwrap();
+    let fstab = tempfile::NamedTempFile::new().unwrap();
+    fs::write(fstab.path(), format!("/dev/nowhere {} ext4 noauto 0 0\n", away.display())).unwrap();
+    let refused = format!("{} is in /etc/fstab and not mounted", away.display());
+    for path in [away.clone(), away.join("below")] {
+        let path = path.to_str().unwrap();
+        for args in [&["trim", path][..], &["verify", path], &["study", "--quick", path], &["bench", "tree", path]] {
+            with_fstab(fstab.path(), args).code(1).stderr(contains(&refused).and(contains("; mount "))).stdout("");
+        }
+        with_fstab(fstab.path(), &["history", path]).success().stderr(contains("is not mounted"));
+    }
+    with_fstab(fstab.path(), &["trim", "--dry-run", here.to_str().unwrap()]).success();
 }
