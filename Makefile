@@ -3,6 +3,7 @@
 # make check  the quick half: formatting, lints, tests that need neither root nor packages
 # make msrv   compile with the oldest toolchain that is promised
 # make golden  write the fingerprints of modelled results anew, where a change of them is meant
+# make validate  compare the models with theory, real ext4, published measurements and policies of other authors; COMPARISONS="drive peers" runs some
 # make catalogue  fit the drives of drives/measured to docs/real-drives.csv anew
 # make bench  performance claims, each against something else in the same run
 # make soak   what takes longer than CI may; its last figures are kept in docs/
@@ -13,7 +14,7 @@
 CARGO ?= cargo
 PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: test tried python check packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue
+.PHONY: test tried python check packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate
 
 # Every test that is skipped is a line in this file, said at the end. As root a skip of what a package brings fails (TRIMTAB_TESTS=full).
 SKIPS := $(CURDIR)/target/skipped-tests
@@ -69,9 +70,16 @@ deny:
 golden:
 	INSTA_UPDATE=always $(CARGO) test -p trimtab --test it --locked golden::
 
-# Drives that show published rates: drives/measured/*.toml and docs/catalogue.csv. Whether the program has them all is known once it is built again.
+# Drives that show published rates: drives/measured/*.toml and docs/catalogue.csv. Build again to get them into the program.
 catalogue:
-	TRIMTAB_CATALOGUE=write $(CARGO) test -p trimtab-study --lib --locked catalogue::tests::files_are
+	$(CARGO) run -q --release --locked -p validate -- catalogue --write
+
+# Fails where a model is too far from theory or from ext4 (as root). Writes docs/published.md and docs/peers.csv.
+COMPARISONS ?= drive volume published peers
+validate:
+	for comparison in $(COMPARISONS); do \
+	  case $$comparison in published) options="--markdown docs/published.md";; peers) options="--csv docs/peers.csv";; volume) options="--tries 5";; *) options="";; esac; \
+	  $(CARGO) run -q --release --locked -p validate -- $$comparison $$options || exit 1; done
 
 # The oldest toolchain that Cargo.toml promises, where rustup has it (rustup toolchain install VERSION --profile minimal).
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

@@ -1,6 +1,6 @@
 //! Recordings of the virtual SSD: any bytes, as a file and as the inside of a block whose checksum is right, are read or refused.
 
-use trimtab_vssd::trace::bytes::crc32;
+use trimtab_vssd::trace::checksum::crc32;
 use trimtab_vssd::trace::{Event, Packer, Reader, Writer};
 
 /// One input.

@@ -10,7 +10,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use trimtab::apply::{System, plan};
-use trimtab_linux::doctor::{Doctor, render};
+use trimtab::cmd::doctor::render;
+use trimtab_linux::doctor::Doctor;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::is_text;
 

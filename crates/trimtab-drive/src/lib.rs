@@ -28,11 +28,10 @@ pub mod shipped;
 pub mod spec;
 pub mod ssd;
 mod superblock;
-pub mod theory;
 pub mod trim_shape;
 pub mod units;
 pub mod usage;
-pub mod validation;
+pub mod varint;
 
 use data::DataClass;
 pub use op_kind::OpKind;

@@ -25,7 +25,7 @@ impl UsageError {
         Self { message: message.into(), hint: None, missing: false }
     }
 
-    /// What is named is well said, but not there: a path, a drive, an attached drive.
+    /// What is named is well said, but not there or of another kind: a path, a drive, an attached drive.
     pub fn missing(message: impl Into<String>) -> Self {
         Self { missing: true, ..Self::new(message) }
     }

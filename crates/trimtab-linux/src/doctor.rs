@@ -6,36 +6,34 @@ mod answer;
 mod command;
 mod conditions;
 mod crypt;
+mod disk;
 mod drives;
 mod filesystem;
-mod fstab;
 mod fstrim;
 mod initramfs;
 mod layers;
 mod limits;
 mod mapper;
 mod mechanisms;
+mod opening;
 mod other;
 mod provider;
+mod provisioning;
 mod quirks;
 mod reach;
 mod remedy;
 mod scsi;
 mod scsi_pages;
-mod summary;
 mod survey;
 mod systemd;
-mod text;
 mod timer;
 
 pub use accepted::Accepted;
 pub use layers::with_allow_discards;
 pub use mapper::Tables;
 pub use reach::{Verdict, VerdictKind};
-pub use remedy::{Action, Remedy, kept_options};
-pub use summary::line as summary_line;
+pub use remedy::{Action, Remedy, Step, kept_options};
 pub use survey::{NotJudged, Survey};
-pub use text::render;
 
 use crate::host::block::{Kind, Layer, Stack};
 use crate::host::environment::kind_name;
@@ -93,8 +91,8 @@ impl Finding {
         Self { code, severity, text: text.into(), remedy: None }
     }
 
-    fn remedy(mut self, remedy: impl Into<Remedy>) -> Self {
-        self.remedy = Some(remedy.into());
+    fn remedy(mut self, remedy: Remedy) -> Self {
+        self.remedy = Some(remedy);
         self
     }
 }
@@ -162,7 +160,7 @@ pub struct Diagnosis {
     /// Which counters tell how much was written, with unit and step.
     pub write_counters: Vec<String>,
     /// What to do, most important first; the steps of one remedy stand together.
-    pub to_do: Vec<String>,
+    pub to_do: Vec<Step>,
     /// The command that does of it what can be done without a person, if anything can.
     pub fix: Option<String>,
     /// What could not be seen with the rights at hand.
@@ -249,9 +247,12 @@ impl<'a> Doctor<'a> {
             return Ok(self.examine_silent(mount.ok_or(std::io::ErrorKind::TimedOut)?));
         }
         let place = Place::of_path(self.root, path)?;
+        // The kernel's own name of a device is no path.
+        let is_kernel_name = !path.is_absolute() || path.as_os_str().as_encoded_bytes().contains(&b'!');
+        let node = || place.stack.top_layers().next().filter(|_| is_kernel_name).map(Layer::node);
         let subject = match &place.mount {
             Some(mount) => shown(&mount.mount_point),
-            None => shown(path),
+            None => node().unwrap_or_else(|| shown(path)),
         };
         Ok(self.examine(subject, &place))
     }
@@ -315,7 +316,7 @@ impl<'a> Doctor<'a> {
         }
         for layer in place.stack.drives() {
             if self.root.exists(layer.sys.join("stat")) {
-                counters.push(format!("{} stat: in steps of 512 B, since boot", layer.name));
+                counters.push(format!("{} stat: in steps of 512 B, since boot", layer.shown_name()));
             }
         }
         counters
@@ -379,8 +380,8 @@ fn shown(path: &Path) -> String {
 }
 
 /// The remedies: of the layers that block first, then by severity.
-fn to_do(diagnosis: &Diagnosis) -> Vec<String> {
-    let mut steps: Vec<String> = Vec::new();
+fn to_do(diagnosis: &Diagnosis) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
     let mut remedies: Vec<&Remedy> = Vec::new();
     for remedy in diagnosis.worth_mending().into_iter().filter_map(|f| f.remedy.as_ref()) {
         if !remedies.contains(&remedy) {
@@ -428,7 +429,7 @@ mod tests {
         let root = Root::live().unwrap();
         let doctor = Doctor::new(&root).unwrap();
         let diagnosis = doctor.examine_path(Path::new("/")).unwrap();
-        assert!(!render(&diagnosis).is_empty());
+        assert!(!diagnosis.verdict.text.is_empty());
         for one in doctor.survey().diagnoses {
             assert!(!one.verdict.text.is_empty(), "{one:?}");
         }

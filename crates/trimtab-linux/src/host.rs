@@ -47,9 +47,15 @@ impl Place {
     pub fn of_path(root: &Root, path: &Path) -> io::Result<Self> {
         let mounts = mountinfo::read(root)?;
         if root.is_live() {
-            let named = Named::look_up(path)?;
-            if named.kind() == rustix::fs::FileType::BlockDevice {
-                return Ok(Self::of_device(root, &mounts, DevNumber::from_raw(named.stat().st_rdev)));
+            match Named::look_up(path) {
+                Ok(named) if named.kind() == rustix::fs::FileType::BlockDevice => {
+                    return Ok(Self::of_device(root, &mounts, DevNumber::from_raw(named.stat().st_rdev)));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    let dev = Some(error.kind()).filter(|kind| *kind == io::ErrorKind::NotFound).and_then(|_| kernel_name(root, path));
+                    return dev.map(|dev| Self::of_device(root, &mounts, dev)).ok_or(error);
+                }
             }
         } else if path.starts_with("/dev") || !path.is_absolute() {
             // A recorded tree has no device nodes: the names of its devices stand for them.
@@ -72,6 +78,12 @@ impl Place {
     fn of_device(root: &Root, mounts: &[Mount], dev: DevNumber) -> Self {
         Self { mount: None, stack: Stack::of_device(root, mounts, dev) }
     }
+}
+
+/// The device that the kernel calls so: `sda`, or `cciss!c0d0` and `/dev/cciss!c0d0` for what is `/dev/cciss/c0d0`.
+fn kernel_name(root: &Root, path: &Path) -> Option<DevNumber> {
+    let name = path.strip_prefix("/dev").unwrap_or(path).to_str().filter(|name| !name.contains('/'))?;
+    DevNumber::parse(&root.read(Path::new("/sys/class/block").join(name).join("dev"))?)
 }
 
 /// Watches the machine while something is measured.
@@ -131,6 +143,24 @@ mod tests {
         let count = keys.len();
         keys.dedup();
         assert_eq!(keys.len(), count, "each key once");
+    }
+
+    #[test]
+    fn kernel_name_of_a_device_is_its_path() {
+        let root = Root::live().unwrap();
+        for name in root.list("/sys/class/block").into_iter().take(3) {
+            let dev = DevNumber::parse(&root.read(format!("/sys/class/block/{name}/dev")).unwrap());
+            assert_eq!(Place::of_path(&root, Path::new(&name)).unwrap().stack.top_layers().next().map(|layer| layer.dev), dev, "{name}");
+        }
+        let tree = tempfile::tempdir().unwrap();
+        let directory = tree.path().join("sys/class/block/cciss!c0d0");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("dev"), "104:0").unwrap();
+        let root = Root::recorded(tree.path()).unwrap();
+        for name in ["cciss!c0d0", "/dev/cciss!c0d0"] {
+            assert_eq!(kernel_name(&root, Path::new(name)), DevNumber::parse("104:0"), "{name}");
+        }
+        assert_eq!([kernel_name(&root, Path::new("/dev/cciss/c0d0")), kernel_name(&root, Path::new("../x"))], [None, None]);
     }
 
     #[test]

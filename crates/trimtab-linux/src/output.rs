@@ -245,6 +245,11 @@ pub fn width() -> Option<usize> {
     size_of(std::io::stdout()).0.or_else(said)
 }
 
+/// Columns of the terminal that standard output is; `None` for a pipe or a file, whatever `COLUMNS` says.
+pub fn terminal_width() -> Option<usize> {
+    size_of(std::io::stdout()).0
+}
+
 /// Columns and rows of the terminal behind `stream`. A terminal that does not know a size reports 0.
 fn size_of(stream: impl AsFd) -> (Option<usize>, Option<usize>) {
     let size = rustix::termios::tcgetwinsize(stream).ok();

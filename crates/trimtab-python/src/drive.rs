@@ -1,7 +1,7 @@
 //! Drives: the shipped ones, and specification files.
 
 use crate::error;
-use crate::{learn, values};
+use crate::{twin, values};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ impl Drive {
     /// What is known of it, if it was learned from another: `origin`, and `parameters` with their 90 % intervals.
     #[getter]
     fn twin<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        self.drive.twin.as_ref().map(|twin| learn::dictionary(py, twin)).transpose()
+        self.drive.twin.as_ref().map(|known| twin::dictionary(py, known)).transpose()
     }
 
     /// The drives that explain what a twin was learned from; of others none.

@@ -12,6 +12,7 @@ mod ssd;
 mod study;
 mod table;
 mod trace;
+mod twin;
 mod values;
 
 use pyo3::exceptions::PyValueError;

@@ -8,7 +8,7 @@ use crate::{aside, error, values};
 use pyo3::prelude::*;
 use trimtab_drive::spec::file;
 use trimtab_sim::runner::End;
-use trimtab_study::sweep::detail::Keep;
+use trimtab_study::sweep::keep::Keep;
 use trimtab_study::sweep::{Asked, Sources, Value, Work, settings, table};
 
 /// The drive and the trace that were given.

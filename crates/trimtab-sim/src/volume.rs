@@ -33,7 +33,6 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod trim;
-pub mod validation;
 mod writeback;
 
 pub use file_blocks::FileBlocks;

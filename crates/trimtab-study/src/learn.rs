@@ -5,7 +5,6 @@
 //! the ensemble, and its spread is what is not known. What no probe can tell is drawn from what such drives are like ([`classes`]).
 
 pub mod candidate;
-pub mod catalogue;
 pub mod classes;
 pub mod fit;
 pub mod invert;

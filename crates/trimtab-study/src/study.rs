@@ -22,8 +22,6 @@ pub mod matrix;
 pub mod modelled;
 pub mod months;
 pub mod overview;
-#[cfg(test)]
-mod peers;
 pub mod pictures;
 pub mod policy_events;
 pub mod predicted;

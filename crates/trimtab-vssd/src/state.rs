@@ -11,7 +11,7 @@
 //!
 //! It is written to a new file that then takes the old one's place, so a crash leaves the one or the other.
 
-use crate::trace::bytes::push_varint;
+use crate::trace::checksum::crc32;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -19,6 +19,7 @@ use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Nanos;
+use trimtab_drive::varint;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
 
 const MAGIC: &[u8; 8] = b"TTDRIVE1";
@@ -135,7 +136,7 @@ pub fn save(data: &Path, header: &Header, mapped: impl Iterator<Item = Range<u64
 
 fn write_section(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(&(bytes.len() as u64).to_le_bytes())?;
-    file.write_all(&crate::trace::bytes::crc32(bytes).to_le_bytes())?;
+    file.write_all(&crc32(bytes).to_le_bytes())?;
     file.write_all(bytes)
 }
 
@@ -244,8 +245,8 @@ fn pack(runs: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
     let mut packed = Vec::new();
     let mut at = 0;
     for run in runs {
-        push_varint(&mut packed, run.start - at);
-        push_varint(&mut packed, run.end - run.start);
+        varint::push(&mut packed, run.start - at);
+        varint::push(&mut packed, run.end - run.start);
         at = run.end;
     }
     packed
@@ -255,8 +256,8 @@ fn pack(runs: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
 fn unpack(mut packed: impl Read, units: u64, mut run: impl FnMut(Range<u64>)) -> io::Result<()> {
     let senseless = || wrong("its map makes no sense");
     let mut at = 0_u64;
-    while let Some(skip) = varint(&mut packed)? {
-        let len = varint(&mut packed)?.ok_or_else(senseless)?;
+    while let Some(skip) = read_varint(&mut packed)? {
+        let len = read_varint(&mut packed)?.ok_or_else(senseless)?;
         let start = at.checked_add(skip).ok_or_else(senseless)?;
         let end = start.checked_add(len).filter(|end| *end <= units).ok_or_else(senseless)?;
         if len == 0 || skip == 0 && at > 0 {
@@ -269,7 +270,7 @@ fn unpack(mut packed: impl Read, units: u64, mut run: impl FnMut(Range<u64>)) ->
 }
 
 /// A LEB128 number; `None` at the end.
-fn varint(bytes: &mut impl Read) -> io::Result<Option<u64>> {
+fn read_varint(bytes: &mut impl Read) -> io::Result<Option<u64>> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
         let mut byte = [0];

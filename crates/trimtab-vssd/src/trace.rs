@@ -30,7 +30,7 @@
 //!
 //! A recording that was cut off (the machine crashed) lacks the end; a reader says so after the last whole block.
 
-pub mod bytes;
+pub mod checksum;
 mod export;
 mod format;
 mod source;

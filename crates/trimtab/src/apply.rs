@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use trimtab_drive::usage::UsageError;
 use trimtab_drive::usage::quoted;
 use trimtab_linux::doctor::{self, Diagnosis, Doctor, VerdictKind};
+use trimtab_linux::host::block::Stack;
 use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::session::discard_option::Discard;
@@ -192,14 +193,6 @@ pub struct Plan {
     pub remarks: Vec<String>,
 }
 
-/// What the policy needs of fstab.
-enum Wanted {
-    /// Nothing.
-    Leave,
-    /// This discard option, or none.
-    Be(Option<String>),
-}
-
 /// The filesystem that a policy is for.
 struct Subject {
     mount_point: PathBuf,
@@ -210,32 +203,40 @@ struct Subject {
     lines: Vec<PathBuf>,
     /// It is the root filesystem, wherever else it is mounted.
     is_root: bool,
+    /// Without an option that says otherwise it discards what it frees.
+    discards_by_default: bool,
+    /// A drive with zones, on which f2fs is not mounted without `discard`.
+    is_zoned: bool,
 }
 
 /// Decides what has to change so that `policy` (as the user wrote it) is the one of the filesystem that `path` is on.
 pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<Plan> {
     let spec: PolicySpec = policy.parse().map_err(|e| UsageError::new(format!("{e}")))?;
     let fstab = system.read(Path::new(FSTAB))?;
-    let Subject { mount_point, fs_type, mounted, lines, is_root } = find(system, fstab.as_deref().unwrap_or_default(), path)?;
-    if !doctor::can_discard(&fs_type) {
+    let subject = find(system, fstab.as_deref().unwrap_or_default(), path)?;
+    let Subject { mount_point, fs_type, mounted, lines, is_root, .. } = &subject;
+    if !doctor::can_discard(fs_type) {
         bail!("{} ({fs_type}) cannot discard: there is nothing to configure", mount_point.display());
     }
-    let mut plan = Plan { mount_point, fs_type, policy: policy.to_owned(), edits: Vec::new(), remarks: Vec::new() };
-    let listed = !lines.is_empty();
-    match wanted_option(&spec, &plan, mounted.as_ref()) {
-        Wanted::Be(wanted) => {
-            let discards = mounted.as_ref().is_some_and(Discard::is_on);
-            if listed || matches!(spec, PolicySpec::Online) || matches!(spec, PolicySpec::None) && discards {
-                let edit = fstab_edit(fstab, &plan, &lines, wanted.as_deref())?;
-                plan.remarks.extend(edit.as_ref().and_then(|_| deciding_line(&plan, &lines)));
-                plan.edits.extend(edit);
-            }
-            plan.remarks.extend(remount(&plan, mounted.as_ref(), wanted.as_deref(), listed));
-            plan.remarks.extend((!listed && wanted.is_some()).then(|| by_default(&plan)).flatten());
-            plan.remarks.extend(is_root.then(|| root_flags(system, wanted.as_deref())).flatten());
-        }
-        Wanted::Leave => plan.remarks.extend(goes_on(&plan, mounted.as_ref(), listed)),
+    let mut plan = Plan {
+        mount_point: mount_point.clone(),
+        fs_type: fs_type.clone(),
+        policy: policy.to_owned(),
+        edits: Vec::new(),
+        remarks: Vec::new(),
+    };
+    let wanted = wanted_option(&spec, &subject);
+    let (mounted, wanted, listed) = (mounted.as_ref(), wanted.as_deref(), !lines.is_empty());
+    let discards = mounted.is_some_and(Discard::is_on);
+    if listed || matches!(spec, PolicySpec::Online) || matches!(spec, PolicySpec::None) && discards {
+        let edit = fstab_edit(fstab, &plan, lines, wanted)?;
+        plan.remarks.extend(edit.as_ref().and_then(|_| deciding_line(&plan, lines)));
+        plan.edits.extend(edit);
     }
+    plan.remarks.extend(remount(&plan, mounted, wanted));
+    plan.remarks.extend((!listed && (wanted.is_some() || discards)).then(|| not_listed(&plan, wanted)));
+    plan.remarks.extend(is_root.then(|| root_flags(system, wanted)).flatten());
+    plan.remarks.extend(needs_discard(&spec, &subject).map(str::to_owned));
     let config = system.read(&system.config)?;
     plan.edits.extend(config_edit(system, config, &spec, &plan)?);
     let diagnosis = Doctor::new(&system.root).ok().and_then(|doctor| doctor.examine_path(&plan.mount_point).ok());
@@ -252,28 +253,54 @@ fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<Subject> {
         let mount = mount.with_context(|| format!("'{}' is on nothing that is mounted", path.display()))?;
         let same = mounts.iter().filter(|other| other.dev == mount.dev && other.fs_type == mount.fs_type);
         let mounted_at: Vec<PathBuf> = same.map(|other| other.mount_point.clone()).collect();
-        let lines = fstab::lines_of(fstab, &mounted_at);
-        let mounted = Some(Discard::of(mount));
-        let is_root = mounted_at.iter().any(|point| point == Path::new("/"));
-        return Ok(Subject { mount_point: mount.mount_point.clone(), fs_type: mount.fs_type.clone(), mounted, lines, is_root });
+        let stack = Stack::of_mount(&system.root, &mounts, mount);
+        let option = Discard::of(mount);
+        // A default that is kept in the filesystem (tune2fs -o discard) is not in the mount table.
+        let hidden = !option.is_on() && doctor::discards_online(&system.root, mount, &stack);
+        return Ok(Subject {
+            mount_point: mount.mount_point.clone(),
+            fs_type: mount.fs_type.clone(),
+            mounted: Some(if hidden { Discard::On } else { option }),
+            lines: fstab::lines_of(fstab, &mounted_at),
+            is_root: mounted_at.iter().any(|point| point == Path::new("/")),
+            discards_by_default: hidden || discards_by_default(&mount.fs_type),
+            is_zoned: stack.layers.iter().any(|layer| layer.is_zoned(&system.root)),
+        });
     }
     let plain: PathBuf = path.components().collect();
     let fs_type = fstab::fs_type(fstab, &plain)
         .with_context(|| format!("'{}' is not in {FSTAB}, and there is no mount table to look it up in", path.display()))?;
     let lines = fstab::lines_of(fstab, std::slice::from_ref(&plain));
     let is_root = plain == Path::new("/");
-    Ok(Subject { mount_point: plain, fs_type, mounted: None, lines, is_root })
+    let discards_by_default = discards_by_default(&fs_type);
+    Ok(Subject { mount_point: plain, fs_type, mounted: None, lines, is_root, discards_by_default, is_zoned: false })
 }
 
-/// Two mechanisms on one filesystem only cost; so what another policy would have set is taken away.
-fn wanted_option(spec: &PolicySpec, plan: &Plan, mounted: Option<&Discard>) -> Wanted {
-    let online = Discard::online(&plan.fs_type).to_string();
-    match spec {
-        PolicySpec::Online => Wanted::Be(Some(online)),
-        // f2fs and btrfs with discard=async have their own idle mechanisms, which the daemon leaves alone or steers.
-        PolicySpec::None if plan.fs_type == "btrfs" || plan.fs_type == "f2fs" => Wanted::Be(Some(Discard::Off.to_string())),
-        _ if plan.fs_type == "f2fs" || mounted.is_some_and(|d| d.to_string() == "discard=async") => Wanted::Leave,
-        _ => Wanted::Be(None),
+/// Filesystems that discard unless they are mounted with `nodiscard`: btrfs since Linux 6.2.
+fn discards_by_default(fs_type: &str) -> bool {
+    matches!(fs_type, "btrfs" | "f2fs" | "bcachefs")
+}
+
+/// The discard option with which the policy is in force; `None` if that needs none. Two mechanisms on one filesystem only cost: what another policy
+/// would have set is taken away.
+fn wanted_option(spec: &PolicySpec, subject: &Subject) -> Option<String> {
+    let online = Discard::online(&subject.fs_type).to_string();
+    let is_online = matches!(spec, PolicySpec::Online) || needs_discard(spec, subject).is_some();
+    match subject.discards_by_default {
+        _ if is_online => Some(online),
+        true => Some(Discard::Off.to_string()),
+        false => None,
+    }
+}
+
+/// Why the option stays although the policy does not discard online.
+fn needs_discard(spec: &PolicySpec, subject: &Subject) -> Option<&'static str> {
+    match (spec, subject.fs_type.as_str()) {
+        (PolicySpec::Online, _) => None,
+        (_, "f2fs") if subject.is_zoned => Some("f2fs on a zoned drive is not mounted without the option discard, so the option stays"),
+        (PolicySpec::None, _) => None,
+        (_, "ntfs3") => Some("ntfs3 refuses every trim (FITRIM) without the option discard, so the policy needs that option"),
+        _ => None,
     }
 }
 
@@ -281,11 +308,10 @@ fn fstab_edit(fstab: Option<String>, plan: &Plan, lines: &[PathBuf], wanted: Opt
     let shown = plan.mount_point.display();
     let text =
         fstab.with_context(|| format!("there is no {FSTAB}; the option {} belongs where {shown} is mounted from", wanted.unwrap_or("")))?;
-    ensure!(!lines.is_empty(), "{shown} is not in {FSTAB}: {}", where_it_is_mounted_from(plan, wanted));
+    ensure!(!lines.is_empty(), not_listed(plan, wanted));
     let mut after = text.clone();
     for line in lines {
-        // A btrfs that discards asynchronously on purpose keeps that: it is not a second mechanism but the steered one.
-        let stays = fstab::discard_option(&text, line).is_none_or(|option| option == "nodiscard" || option == "discard=async");
+        let stays = fstab::discard_option(&text, line).is_none_or(|option| option == "nodiscard");
         if wanted.is_some() || !stays {
             after = fstab::with_discard(&after, line, wanted)
                 .map_err(|_| anyhow!("{} is in {FSTAB} more than once: remove one of the lines", line.display()))?;
@@ -321,37 +347,14 @@ fn root_flags(system: &System, wanted: Option<&str>) -> Option<String> {
         .then(|| format!("rootflags on the kernel command line mounts / with {option}: change it there, too"))
 }
 
-/// What to do where no line of fstab mounts it; without a wanted option it is one to take away.
-fn where_it_is_mounted_from(plan: &Plan, wanted: Option<&str>) -> String {
+/// What to do where no line of fstab mounts it.
+fn not_listed(plan: &Plan, wanted: Option<&str>) -> String {
     let (verb, option) = wanted.map_or(("take away", "discard"), |option| ("set", option));
-    let sign = if wanted.is_some() { "" } else { "^" };
+    let sign = if wanted == Some("discard") { "" } else { "^" };
     let itself = format!(", or in the filesystem itself: tune2fs -o {sign}discard DEVICE");
     let itself = if plan.fs_type == "ext4" { &itself } else { "" };
-    format!("{verb} the option {option} where it is mounted from (a mount unit, an automounter){itself}")
-}
-
-/// What is not said where it is mounted from, the filesystem decides.
-fn by_default(plan: &Plan) -> Option<String> {
-    let since = match plan.fs_type.as_str() {
-        "btrfs" => "btrfs discards by default (discard=async, since Linux 6.2)",
-        "f2fs" => "f2fs discards by default",
-        _ => return None,
-    };
-    Some(format!("it is not in {FSTAB}, and {since}: nodiscard has to stand where it is mounted from (a mount unit, an automounter)"))
-}
-
-/// The filesystem's own discards, which the policy leaves as they are.
-fn goes_on(plan: &Plan, mounted: Option<&Discard>, listed: bool) -> Option<String> {
-    let now = mounted.filter(|now| now.is_on())?;
-    let also = match plan.fs_type.as_str() {
-        "btrfs" => "the daemon sets the pace of that (iops_limit) and trims nothing itself",
-        _ => "it takes note of trims, and sends when the device is idle",
-    };
-    let from = if listed { format!("in {FSTAB}") } else { format!("where it is mounted from, which is not {FSTAB}") };
-    let path = quoted(&plan.mount_point.display().to_string());
-    Some(format!(
-        "it is mounted with {now} now, and keeps discarding of its own accord: {also}; to stop that: the option nodiscard {from}, and mount -o remount,nodiscard {path}"
-    ))
+    let shown = plan.mount_point.display();
+    format!("{shown} is not in {FSTAB}: {verb} the option {option} where it is mounted from (a mount unit, an automounter){itself}")
 }
 
 /// The daemon's part. Policies that the daemon has nothing to do with are written down only where it would do something else.
@@ -368,21 +371,19 @@ fn config_edit(system: &System, config: Option<String>, spec: &PolicySpec, plan:
     Ok(changed.then(|| Edit { file: system.config.clone(), before: config, after: Some(after) }))
 }
 
-/// fstab counts at the next mount.
-fn remount(plan: &Plan, mounted: Option<&Discard>, wanted: Option<&str>, listed: bool) -> Option<String> {
+/// The policy is in force once the filesystem is mounted so.
+fn remount(plan: &Plan, mounted: Option<&Discard>, wanted: Option<&str>) -> Option<String> {
     let now = mounted?;
     let wanted = wanted.unwrap_or("nodiscard");
     if now.to_string() == wanted {
         return None;
     }
     let path = quoted(&plan.mount_point.display().to_string());
-    let when = if plan.fs_type == "xfs" {
-        "XFS changes that when it is next mounted; a remount changes nothing".to_owned()
-    } else {
-        format!("to have it at once: mount -o remount,{wanted} {path}")
+    let step = match plan.fs_type.as_str() {
+        "xfs" => format!("unmount {path} and mount it again (a remount changes nothing on XFS)"),
+        _ => format!("mount -o remount,{wanted} {path}"),
     };
-    let whose = if listed { "" } else { ", and not from fstab" };
-    Some(format!("it is mounted with {now} now{whose}; {when}"))
+    Some(format!("not in force yet, since it is mounted with {now}: {step}"))
 }
 
 /// Who has to run for the policy, and who is in its way.

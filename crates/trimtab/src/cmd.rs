@@ -15,7 +15,6 @@ pub mod study;
 pub mod sweep;
 pub mod trim;
 pub mod verify;
-pub mod volume;
 
 use crate::drives::{self, twins};
 use clap::Subcommand;
@@ -52,8 +51,6 @@ pub enum Command {
     Trim(trim::Args),
     /// What was applied and trimmed on this machine, and when.
     History(history::Args),
-    /// The modelled filesystem: check it against the real one.
-    Volume(volume::Args),
     /// Print a completion script for a shell.
     Completions(completions::Args),
 }
@@ -71,7 +68,7 @@ impl Command {
             Self::Verify(args) => args.reach(),
             Self::Trim(args) => args.reach(),
             Self::Drive(args) => args.reach(),
-            Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Volume(_) | Self::Completions(_) => Reach::Nothing,
+            Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Completions(_) => Reach::Nothing,
         }
     }
 }
@@ -110,7 +107,6 @@ pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow:
         Command::Verify(args) => verify::run(&args, context),
         Command::Trim(args) => trim::run(&args, context),
         Command::History(args) => history::run(&args, context),
-        Command::Volume(args) => volume::run(&args, context),
         Command::Completions(args) => completions::run(&args, whole),
     }
 }

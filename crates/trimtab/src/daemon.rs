@@ -67,6 +67,8 @@ struct Worker {
     /// A look at the mount point that has not been answered.
     check: Option<MountCheck>,
     rule: Rule,
+    /// The filesystem's own discards are steered: a remount can end that.
+    steered: bool,
     control: Arc<Control>,
     gone: Arc<AtomicBool>,
     figures: Arc<Mutex<Figures>>,
@@ -245,8 +247,11 @@ impl Daemon {
     /// Starts and ends threads so that they are those of the filesystems that are wanted.
     fn reconcile(&mut self) -> anyhow::Result<()> {
         let wanted = self.wanted()?;
+        let root = &self.root;
         for worker in &mut self.workers {
-            let still = |(m, r): &(Mount, Rule)| m.id == worker.mount_id && m.dev == worker.dev && *r == worker.rule;
+            let still = |(m, r): &(Mount, Rule)| {
+                m.id == worker.mount_id && m.dev == worker.dev && *r == worker.rule && selection::is_steered(root, m, r) == worker.steered
+            };
             if !wanted.iter().any(still) {
                 worker.control.stop();
                 if let Some(thread) = worker.thread.take() {
@@ -327,6 +332,7 @@ impl Daemon {
                     dev: mount.dev,
                     mount_point: mount.mount_point.clone(),
                     check: None,
+                    steered: selection::is_steered(&self.root, mount, &rule),
                     rule,
                     control,
                     gone,

@@ -4,7 +4,6 @@
 pub mod beginnings;
 pub mod checkpoint;
 pub mod others;
-pub mod published;
 pub mod real;
 pub mod run;
 #[cfg(test)]

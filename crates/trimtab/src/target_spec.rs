@@ -66,7 +66,16 @@ impl TargetSpec {
         } else if kind.is_block_device() {
             Ok(Self::Device(path))
         } else {
-            Err(UsageError::new(format!("{text} is neither a directory nor a file nor a block device")).into())
+            Err(UsageError::missing(format!("{text} is neither a directory nor a file nor a block device")).into())
+        }
+    }
+
+    /// The error of a command that does not take this. A path of the wrong kind cannot be used; other words are wrong usage.
+    #[must_use]
+    pub fn refused(&self, message: String) -> UsageError {
+        match self {
+            Self::Directory(_) | Self::File(_) | Self::Device(_) => UsageError::missing(message),
+            Self::Drive(_) | Self::Null(_) => UsageError::new(message),
         }
     }
 }

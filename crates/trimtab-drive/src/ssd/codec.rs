@@ -1,5 +1,6 @@
-//! Bytes of a snapshot: whole numbers as LEB128 varints, strictly read.
+//! Bytes of a snapshot: whole numbers as varints, strictly read.
 
+use crate::varint;
 use alloc::vec::Vec;
 
 /// The largest instant or count.
@@ -11,12 +12,7 @@ pub(super) struct Writer(pub(super) Vec<u8>);
 
 impl Writer {
     pub(super) fn number(&mut self, value: impl Into<u64>) {
-        let mut value = value.into();
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
+        varint::push(&mut self.0, value.into());
     }
 
     pub(super) fn flag(&mut self, value: bool) {
@@ -61,21 +57,10 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn number(&mut self) -> Result<u64, usize> {
-        let start = self.at;
-        let mut value = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let byte = *self.bytes.get(self.at).ok_or(start)?;
-            self.at += 1;
-            let part = u64::from(byte & 0x7f);
-            if shift == 63 && part > 1 {
-                return Err(start);
-            }
-            value |= part << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(start)
+        let mut rest = &self.bytes[self.at..];
+        let value = varint::take(&mut rest).ok_or(self.at)?;
+        self.at = self.bytes.len() - rest.len();
+        Ok(value)
     }
 
     /// An instant or a count: small enough that adding to it for centuries does not overflow.

@@ -1,5 +1,7 @@
 //! A statement that is true, false or open.
 
+use std::path::PathBuf;
+
 /// The reason for a no.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
@@ -7,6 +9,14 @@ pub struct Reason {
     pub code: &'static str,
     /// A clause.
     pub text: String,
+    /// The file that it comes from, where one line of a file is the reason.
+    pub file: Option<PathBuf>,
+}
+
+impl Reason {
+    pub fn new(code: &'static str, text: impl Into<String>) -> Self {
+        Self { code, text: text.into(), file: None }
+    }
 }
 
 /// Yes, no, or open; anything but a yes has a reason.
@@ -19,7 +29,16 @@ pub enum Answer {
 
 impl Answer {
     pub fn no(code: &'static str, text: impl Into<String>) -> Self {
-        Self::No(Reason { code, text: text.into() })
+        Self::No(Reason::new(code, text))
+    }
+
+    /// The same, with the file that a no comes from.
+    #[must_use]
+    pub fn said_in(self, file: Option<PathBuf>) -> Self {
+        match self {
+            Self::No(reason) => Self::No(Reason { file: reason.file.or(file), ..reason }),
+            other => other,
+        }
     }
 
     pub fn maybe(text: impl Into<String>) -> Self {

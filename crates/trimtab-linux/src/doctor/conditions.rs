@@ -6,7 +6,7 @@ use crate::host::root::Root;
 use std::path::Path;
 
 /// Code of the finding about a unit that is enabled and does not run.
-const CODE: &str = "fstrim.does-not-run";
+pub const DOES_NOT_RUN: &str = "fstrim.does-not-run";
 /// Directories that a recorded tree covers: a file missing below them is missing.
 const RECORDED: [&str; 5] = ["/etc", "/proc", "/sys", "/run", "/usr/lib/systemd"];
 
@@ -15,15 +15,15 @@ pub fn hold(root: &Root, unit: &Unit) -> Answer {
     let mut answer = Answer::Yes;
     for prefix in ["Condition", "Assert"] {
         let mut any: Option<Answer> = None;
-        for (key, value) in unit.lists("Unit", |key| key.starts_with(prefix)) {
+        for (key, given) in unit.lists("Unit", |key| key.starts_with(prefix)) {
             let kind = key.strip_prefix(prefix).unwrap_or(key);
-            let (triggers, value) = after(value, '|');
+            let (triggers, value) = after(given, '|');
             let (negated, value) = after(value, '!');
             let shown = format!("{key}={}{value}", if negated { "!" } else { "" });
             let one = match test(root, kind, value) {
                 Some(true) if !negated => Answer::Yes,
                 Some(false) if negated => Answer::Yes,
-                Some(_) => Answer::no(CODE, format!("{shown} is not met")),
+                Some(_) => Answer::no(DOES_NOT_RUN, format!("{shown} is not met")).said_in(unit.file_of("Unit", key, given)),
                 None => Answer::maybe(format!("it is open whether {shown} is met")),
             };
             if triggers {

@@ -2,17 +2,13 @@
 
 use super::initramfs;
 use super::mapper::Tables;
+use super::opening::{Opening, Place};
 use super::remedy::{is_plain, kept_options};
 use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity};
 use crate::host::block::{Layer, Stack};
 use crate::host::root::Root;
 use std::path::Path;
 use trimtab_drive::usage::quoted;
-
-/// Options of crypttab that pass discards on; systemd takes both words (systemd-cryptsetup), Debian's scripts the first one only.
-const DISCARD: [&str; 2] = ["discard", "allow-discards"];
-/// Options of crypttab by which a mapping is opened in the initramfs: of systemd, and of Debian.
-const IN_INITRAMFS: [&str; 2] = ["x-initrd.attach", "initramfs"];
 
 /// Judges a crypt mapping.
 pub fn judge(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
@@ -39,32 +35,28 @@ pub fn judge(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         report.why = "allow_discards is set, and what is below takes none, or took none when it was opened".to_owned();
         return;
     }
-    let entry = Entry::read(doctor.root, &name);
-    let text = match entry.as_ref().is_some_and(Entry::discards) {
-        true => "dm-crypt drops discards: the mapping was opened without the option that stands in /etc/crypttab now",
-        false => "dm-crypt drops discards unless it is told to pass them",
+    let uuid = doctor.root.read(layer.sys.join("dm/uuid")).unwrap_or_default();
+    let opening = Opening::find(doctor.root, &name, &luks_uuid(&uuid), carries_root(doctor, layer));
+    let stands = opening.as_ref().filter(|opening| opening.discards);
+    let text = match stands {
+        Some(opening) => format!("dm-crypt drops discards: the mapping was opened without the option that stands in {}", opening.shown()),
+        None => "dm-crypt drops discards unless it is told to pass them".to_owned(),
     };
-    let remedy = allowing(doctor, layer, &name, entry.as_ref());
+    report.evidence.add_some("opened by", opening.as_ref().map(Opening::shown));
+    let remedy = allowing(doctor, &name, &uuid, opening.as_ref());
     report.findings.push(Finding::new("crypt.no-allow-discards", Severity::Serious, text).remedy(remedy));
-    wrong_parameter(doctor.root, report);
+    wrong_parameter(doctor.root, stands.is_some(), report);
 }
 
 /// dracut documents `rd.luks.allow-discards`, which systemd's generator does not know.
-fn wrong_parameter(root: &Root, report: &mut LayerReport) {
+fn wrong_parameter(root: &Root, is_given: bool, report: &mut LayerReport) {
     let cmdline = root.read("/proc/cmdline").unwrap_or_default();
     let has = |parameter: &str| cmdline.split_ascii_whitespace().any(|word| word.split('=').next() == Some(parameter));
-    if has("rd.luks.allow-discards") && !options_on_cmdline(&cmdline) {
-        let text = "rd.luks.allow-discards on the kernel command line has no effect under systemd; rd.luks.options=discard has";
-        let remedy = "put rd.luks.options=discard on the kernel command line";
+    if has("rd.luks.allow-discards") && !is_given {
+        let text = "rd.luks.allow-discards on the kernel command line has no effect under systemd; rd.luks.options=UUID=discard has";
+        let remedy = Remedy::by_hand(format!("take rd.luks.allow-discards from {}", initramfs::command_line(root)));
         report.findings.push(Finding::new("crypt.wrong-parameter", Severity::Caution, text).remedy(remedy));
     }
-}
-
-/// `rd.luks.options=[UUID=]discard` or `luks.options=…`.
-fn options_on_cmdline(cmdline: &str) -> bool {
-    let options = |word: &str| word.strip_prefix("rd.").unwrap_or(word).strip_prefix("luks.options=").map(str::to_owned);
-    let discards = |options: String| options.split([',', '=']).any(|option| DISCARD.contains(&option));
-    cmdline.split_ascii_whitespace().filter_map(options).any(discards)
 }
 
 /// What the table says; `None` if there is no table.
@@ -77,57 +69,69 @@ fn allowed_by_table(tables: &Tables, name: &str, report: &mut LayerReport) -> Op
 }
 
 /// How dm-crypt is told to pass discards on, now and whenever it is opened.
-fn allowing(doctor: &Doctor<'_>, layer: &Layer, name: &str, entry: Option<&Entry>) -> Remedy {
+fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Opening>) -> Remedy {
     let word = quoted(name);
-    let uuid = doctor.root.read(layer.sys.join("dm/uuid")).unwrap_or_default();
     let luks2 = uuid.starts_with("CRYPT-LUKS2");
-    let listed = entry.map(Entry::discards);
+    let listed = opening.map(|opening| opening.discards);
     let persistent = luks2 && listed != Some(true);
     let flag = if persistent { "--allow-discards --persistent" } else { "--allow-discards" };
     let keep = kept_options(&doctor.tables, name);
     let options: String = keep.iter().map(|option| format!(" {option}")).collect();
-    let mut steps = vec![format!("cryptsetup {flag}{options} refresh {word}")];
+    let now = Remedy::run(format!("cryptsetup {flag}{options} refresh {word}"));
     let mut actions = vec![Action::AllowDiscards { name: name.to_owned(), persistent, keep }];
-    match listed {
-        _ if persistent => {}
-        Some(false) => {
-            steps.push(format!("add the option discard to {word} in /etc/crypttab"));
-            let rebuild = initramfs::rebuild(doctor.root);
-            steps.push(match opened_in_initramfs(doctor, layer, entry) {
-                true => format!("rebuild the initramfs, which opens it: {rebuild}"),
-                false => format!("if it is opened while the machine starts: {rebuild}"),
-            });
-            actions.push(Action::Crypttab { name: name.to_owned() });
+    let remedy = match opening {
+        // The header remembers it, whatever opens the mapping.
+        _ if persistent => now,
+        Some(opening) if opening.discards => stale(doctor, &word, opening, now),
+        Some(opening) => {
+            actions.extend(opening.is_crypttab().then(|| Action::Crypttab { name: name.to_owned() }));
+            rebuilt(doctor, opening, now.then(opening.instruction(doctor.root, &word)))
         }
-        Some(true) => steps.push(stale(doctor, layer, &word, entry)),
-        None => steps
-            .push("open it with cryptsetup --allow-discards from now on, or with the option discard where it is opened from".to_owned()),
-    }
+        None => now.then("open it with cryptsetup --allow-discards from now on, or with the option discard where it is opened from"),
+    };
     // A refresh of others needs to be told what only their user knows.
     let can = (luks2 || uuid.starts_with("CRYPT-LUKS1")) && is_plain(name) && plain_crypt(&doctor.tables, name);
-    Remedy::steps(steps).done_by(actions.into_iter().filter(|_| can))
+    remedy.done_by(actions.into_iter().filter(|_| can))
 }
 
-/// crypttab has the option and the mapping does not: its copy in the initramfs is older, or the mapping was opened before the file was changed.
-fn stale(doctor: &Doctor<'_>, layer: &Layer, word: &str, entry: Option<&Entry>) -> String {
-    let rebuild = initramfs::rebuild(doctor.root);
-    let Some(entry) = entry.filter(|entry| opened_in_initramfs(doctor, layer, Some(entry))) else {
-        return format!(
-            "the mapping was opened before /etc/crypttab was changed, or not by it; if the initramfs opens {word}, rebuild the initramfs: {rebuild}"
-        );
+/// The initramfs has a copy of crypttab.
+fn rebuilt(doctor: &Doctor<'_>, opening: &Opening, remedy: Remedy) -> Remedy {
+    match (&opening.place, opening.early) {
+        (Place::Parameter { .. }, _) => remedy,
+        (Place::Line { .. }, true) => initramfs::rebuilt(doctor.root, remedy, "rebuild the initramfs, which opens it"),
+        (Place::Line { .. }, false) => initramfs::rebuilt(doctor.root, remedy, "only if the initramfs opens it, rebuild that"),
+    }
+}
+
+/// The option stands there and the mapping lacks it: the copy in the initramfs is older, or the mapping was opened before the file was changed.
+fn stale(doctor: &Doctor<'_>, word: &str, opening: &Opening, now: Remedy) -> Remedy {
+    let place = opening.shown();
+    let why = match &opening.place {
+        Place::Parameter { .. } => {
+            return now.then(format!("look for what opens {word}: the kernel was started with {place}, and {word} lacks the option"));
+        }
+        Place::Line { .. } if opening.early => format!("rebuild the initramfs, whose copy of {place} is older"),
+        Place::Line { .. } => {
+            format!("{word} was opened before {place} was changed, or not by it; only if the initramfs opens it, rebuild that")
+        }
     };
-    let debian = initramfs::is_debian(doctor.root) && !entry.options.iter().any(|option| option == DISCARD[0]);
-    let rename =
-        if debian { "write discard in place of allow-discards in /etc/crypttab, which Debian's initramfs does not know, and " } else { "" };
-    format!("{rename}rebuild the initramfs, whose copy of /etc/crypttab is older: {rebuild}")
+    initramfs::rebuilt(doctor.root, now, &why)
 }
 
-/// Whether the root filesystem is on the mapping, or crypttab says that the initramfs opens it.
-fn opened_in_initramfs(doctor: &Doctor<'_>, layer: &Layer, entry: Option<&Entry>) -> bool {
-    let said = entry.is_some_and(|entry| entry.options.iter().any(|option| IN_INITRAMFS.contains(&option.as_str())));
+/// Whether the root filesystem, or `/usr`, is on the mapping.
+fn carries_root(doctor: &Doctor<'_>, layer: &Layer) -> bool {
     let early = |point: &Path| point == Path::new("/") || point == Path::new("/usr");
     let carries = |mount: &_| Stack::of_mount(doctor.root, &doctor.mounts, mount).layers.iter().any(|below| below.sys == layer.sys);
-    said || doctor.mounts.iter().filter(|mount| early(&mount.mount_point)).any(carries)
+    doctor.mounts.iter().filter(|mount| early(&mount.mount_point)).any(carries)
+}
+
+/// The UUID of a LUKS header, of `CRYPT-LUKS2-0123…-name`, with its hyphens.
+fn luks_uuid(dm_uuid: &str) -> String {
+    let digits = dm_uuid.split('-').nth(2).unwrap_or_default();
+    match (digits.get(..8), digits.get(8..12), digits.get(12..16), digits.get(16..20), digits.get(20..)) {
+        (Some(a), Some(b), Some(c), Some(d), Some(e)) => format!("{a}-{b}-{c}-{d}-{e}"),
+        _ => digits.to_owned(),
+    }
 }
 
 /// One target of dm-crypt, as far as the tables are known, and without checksums, below which discards make no sense.
@@ -137,42 +141,13 @@ pub fn plain_crypt(tables: &Tables, name: &str) -> bool {
     first && targets.next().is_none()
 }
 
-/// A line of crypttab: `name device key options`, options separated by commas.
-struct Entry {
-    options: Vec<String>,
-}
-
-impl Entry {
-    /// The line of a mapping; `None` without one.
-    fn read(root: &Root, name: &str) -> Option<Self> {
-        let crypttab = root.read("/etc/crypttab").unwrap_or_default();
-        let mut lines = crypttab.lines().map(str::split_ascii_whitespace);
-        lines.find_map(|mut words| {
-            let options =
-                |words: &mut std::str::SplitAsciiWhitespace<'_>| words.nth(2).unwrap_or_default().split(',').map(str::to_owned).collect();
-            (words.next() == Some(name)).then(|| Self { options: options(&mut words) })
-        })
-    }
-
-    fn discards(&self) -> bool {
-        self.options.iter().any(|option| DISCARD.contains(&option.as_str()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn kernel_options_of_systemd_are_recognised_by_word() {
-        for (cmdline, expected) in [
-            ("root=/dev/x rd.luks.options=discard", true),
-            ("rd.luks.options=0b2c-11=timeout=9,discard quiet", true),
-            ("luks.options=allow-discards", true),
-            ("rd.luks.options=no-discard-here", false),
-            ("rd.luks.allow-discards", false),
-        ] {
-            assert_eq!(options_on_cmdline(cmdline), expected, "{cmdline}");
-        }
+    fn luks_uuid_gets_its_hyphens_back() {
+        assert_eq!(luks_uuid("CRYPT-LUKS2-5d0e7a1c0c4b4f5c9a0e1b2c3d4e5f60-home"), "5d0e7a1c-0c4b-4f5c-9a0e-1b2c3d4e5f60");
+        assert_eq!([luks_uuid("CRYPT-PLAIN-x"), luks_uuid("")], ["x", ""]);
     }
 }

@@ -1,17 +1,18 @@
 //! What drives say about TRIM, bus by bus.
 
+use super::disk::{hard_disk, is_rotational, note_identify};
 use super::limits::Limits;
 use super::provider::Provider;
+use super::provisioning::Mode;
 use super::quirks::{self, Quirk};
-use super::scsi::{self, Mode};
-use super::{Finding, Gate, LayerReport, Severity, drive_name, other};
+use super::scsi;
+use super::{Finding, Gate, LayerReport, Remedy, Severity, drive_name, other};
 use crate::host::block::{Bus, Layer};
-use crate::host::drive::{self, AtaIdentify};
+use crate::host::drive;
 use crate::host::environment::chosen;
 use crate::host::root::Root;
 use std::path::Path;
-
-pub use crate::host::block::bus as bus_of;
+use trimtab_drive::usage::quoted;
 
 /// Judges a drive.
 pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut LayerReport) {
@@ -51,17 +52,8 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
 /// A disk that something else presents and that takes no discards.
 fn by_provider(root: &Root, layer: &Layer, bus: Bus, report: &mut LayerReport) {
     if let (Gate::Blocks, Some(provider)) = (report.gate, Provider::of(root, layer, bus)) {
-        provider.judge_without_discards(bus, is_rotational(root, layer), report);
+        provider.judge_without_discards(layer, bus, is_rotational(root, layer), report);
     }
-}
-
-pub fn hard_disk(report: &mut LayerReport) {
-    report.gate = Gate::NotNeeded;
-    report.why = "a hard disk: it has no use for TRIM".to_owned();
-}
-
-pub fn is_rotational(root: &Root, layer: &Layer) -> bool {
-    root.read_u64(layer.queue().join("rotational")) == Some(1)
 }
 
 fn ata(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
@@ -84,7 +76,7 @@ fn ata(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
             let text = "TRIM is forced off: by the kernel's list of drives that it harms, or by libata.force=notrim";
             report.findings.push(
                 Finding::new("ata.forced-off", Severity::Serious, text)
-                    .remedy("leave 10 % to 20 % of the drive unused; never force TRIM on"),
+                    .remedy(Remedy::by_hand("leave 10 % to 20 % of the drive unused; never force TRIM on")),
             );
         }
         (kind, Gate::Passes) => {
@@ -104,28 +96,15 @@ fn ata(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
 /// A drive without TRIM: a hard disk has no use for it, a solid-state drive would; of a virtual disk `rotational` says neither.
 fn no_trim(root: &Root, layer: &Layer, report: &mut LayerReport) {
     if let Some(provider) = Provider::of(root, layer, Bus::Ata) {
-        provider.judge_without_discards(Bus::Ata, is_rotational(root, layer), report);
+        provider.judge_without_discards(layer, Bus::Ata, is_rotational(root, layer), report);
     } else if is_rotational(root, layer) {
         hard_disk(report);
     } else {
         report.gate = Gate::Blocks;
         report.why = "the drive does not support TRIM".to_owned();
         let remedy =
-            "leave 10 % to 20 % of the drive unused from the start (secure erase first), so that it can keep its house in order alone";
+            Remedy::by_hand("leave 10 % to 20 % of the drive unused from the start (secure erase first), as spare for its own work");
         report.findings.push(Finding::new("drive.no-trim", Severity::Serious, report.why.clone()).remedy(remedy));
-    }
-}
-
-pub fn note_identify(identify: Option<&AtaIdentify>, report: &mut LayerReport) {
-    let Some(identify) = identify else { return };
-    report.evidence.add("identify", format!("TRIM {}", if identify.trim() { "supported" } else { "not supported" }));
-    let after = match (identify.deterministic_after_trim(), identify.zero_after_trim()) {
-        (true, true) => "zeroes (RZAT)",
-        (true, false) => "the same each time (DRAT)",
-        _ => "anything",
-    };
-    if identify.trim() {
-        report.evidence.add("reads after TRIM", after);
     }
 }
 
@@ -151,7 +130,7 @@ fn ata_quirks(root: &Root, layer: &Layer, trim: Option<&str>, report: &mut Layer
                 Severity::Serious,
                 "queued TRIM is in use on a drive whose queued TRIM is known to corrupt data or to hang",
             )
-            .remedy("put libata.force=noncqtrim on the kernel command line, or update the kernel"),
+            .remedy(Remedy::by_hand("put libata.force=noncqtrim on the kernel command line, or update the kernel")),
             Quirk::NoQueuedTrim => {
                 Finding::new("ata.quirk", Severity::Note, "the drive's queued TRIM is known to be faulty; the kernel does not use it")
             }
@@ -180,7 +159,8 @@ fn nvme(root: &Root, layer: &Layer, report: &mut LayerReport) {
     by_provider(root, layer, Bus::Nvme, report);
     if report.gate == Gate::Blocks && report.findings.iter().all(|finding| finding.severity < Severity::Serious) {
         report.why = "the drive does not offer Dataset Management (Deallocate)".to_owned();
-        let remedy = "nvme id-ctrl: ONCS bit 2 says whether it can; a firmware update may add it";
+        let remedy = Remedy::run(format!("nvme id-ctrl --human-readable {}", quoted(&layer.node())))
+            .then("see whether ONCS has bit 2 (Data Set Management Supported): if not, a firmware update of the drive may add it");
         report.findings.push(Finding::new("nvme.no-deallocate", Severity::Serious, report.why.clone()).remedy(remedy));
     }
 }

@@ -1,7 +1,8 @@
 //! What a filesystem does with the space that it frees.
 
-use super::{Action, Evidence, Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, mechanisms, shown};
+use super::{Action, Evidence, Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, shown};
 use crate::host::block::{self, Stack};
+use crate::host::fstab;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::sys::mount_check;
@@ -53,6 +54,41 @@ pub fn takes_fitrim(fs_type: &str) -> Option<bool> {
     support(fs_type).map(|s| s.fitrim)
 }
 
+/// What holds the files of a filesystem that is on no block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    Memory,
+    /// A server on another machine.
+    Machine,
+    Overlay,
+    /// Other filesystems of this machine, through which it passes everything.
+    Filesystems,
+    /// A file that is only read.
+    Image,
+}
+
+impl Home {
+    /// By type; `None` if that is not known.
+    pub fn of(fs_type: &str, source: &Path) -> Option<Self> {
+        Some(match fs_type {
+            "tmpfs" | "ramfs" | "devtmpfs" | "proc" | "sysfs" | "cgroup" | "cgroup2" | "hugetlbfs" | "fuse.lxcfs" | "fuse.portal"
+            | "fuse.gvfsd-fuse" | "fuse.kio-fuse" | "fusectl" => Self::Memory,
+            "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "virtiofs" | "ceph" | "glusterfs" | "afs" | "lustre" | "fuse.sshfs"
+            | "fuse.rclone" | "fuse.s3fs" | "fuse.glusterfs" | "fuse.ceph" | "fuse.ceph-fuse" | "fuse.curlftpfs" | "fuse.davfs"
+            | "fuse.vmhgfs-fuse" | "vboxsf" => Self::Machine,
+            "overlay" | "fuse.fuse-overlayfs" => Self::Overlay,
+            "ecryptfs" | "fuse.bindfs" | "fuse.mergerfs" | "fuse.mhddfs" | "fuse.unionfs" | "fuse.unionfs-fuse" | "fuse.encfs"
+            | "fuse.gocryptfs" | "fuse.cryfs" | "fuse.securefs" | "fuse.rofiles-fuse" | "fuse.snapraid" => Self::Filesystems,
+            // bindfs says no type, and the directory that it shows is its source.
+            "fuse" if source.is_absolute() && !source.starts_with("/dev") => Self::Filesystems,
+            "fuse.squashfuse" | "fuse.squashfuse_ll" | "fuse.snapfuse" | "fuse.archivemount" | "fuse.fuseiso" | "fuse.erofsfuse" => {
+                Self::Image
+            }
+            _ => return None,
+        })
+    }
+}
+
 /// Filesystems that never free anything.
 fn is_image(fs_type: &str) -> bool {
     matches!(fs_type, "squashfs" | "erofs" | "iso9660" | "cramfs" | "romfs")
@@ -85,10 +121,15 @@ pub fn silent(mount: &Mount, stack: &Stack) -> LayerReport {
     let remedy = match mount.fs_type.as_str() {
         fuse if fuse.starts_with("fuse") => {
             let abort = format!("/sys/fs/fuse/connections/{}/abort", mount.dev.minor);
-            format!("end its FUSE server, or detach it: echo 1 > {abort}; umount --lazy {place}")
+            Remedy::by_hand("end its FUSE server; or detach it, and lose what it has not written yet")
+                .then_run(format!("echo 1 > {abort}"))
+                .then_run(format!("umount --lazy {place}"))
         }
-        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "ceph" => format!("bring its server back, or detach it: umount --force --lazy {place}"),
-        _ => "look for errors of the drive in the kernel's log: journalctl --dmesg".to_owned(),
+        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "ceph" => {
+            Remedy::by_hand("bring its server back; or detach it, and lose what it has not written yet")
+                .then_run(format!("umount --force --lazy {place}"))
+        }
+        _ => Remedy::run("journalctl --dmesg").then("look there for errors of the drive"),
     };
     report
         .findings
@@ -126,12 +167,12 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         Some(_) => {
             report.gate = Gate::Blocks;
             report.why = "this filesystem driver discards nothing".to_owned();
-            let remedy = "use another filesystem, or leave part of the drive unused";
+            let remedy = Remedy::by_hand("use another filesystem, or leave part of the drive unused");
             report.findings.push(Finding::new("fs.no-discards", Severity::Serious, report.why.clone()).remedy(remedy));
         }
         None if mount.fs_type == "fuseblk" => {
             report.why = "a FUSE driver: only a trim shows whether it discards (ntfs-3g does, exfat-fuse does not)".to_owned();
-            let remedy = format!("trimtab trim {}", quoted(&shown(&mount.mount_point)));
+            let remedy = Remedy::run(format!("trimtab trim {}", quoted(&shown(&mount.mount_point))));
             let text = "unknown until a trim is tried: trimtab trim counts what reaches the drive";
             report.findings.push(Finding::new("fs.fuse-untried", Severity::Caution, text).remedy(remedy));
         }
@@ -162,11 +203,17 @@ fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
     let shown = quoted(&shown(&mount.mount_point));
     let can = mount.mount_point.to_str().is_some();
     let mut actions = vec![Action::MountDiscard { mount_point: mount.mount_point.clone() }];
-    if mechanisms::fstab_lacks_discard(root, &mount.mount_point) {
+    if fstab::lacks_discard(root, &mount.mount_point) {
         actions.push(Action::Fstab { mount_point: mount.mount_point.clone() });
     }
-    let steps = [format!("mount -o remount,discard {shown}"), format!("add the option discard to {shown} in /etc/fstab")];
-    Remedy::steps(steps).done_by(actions.into_iter().filter(|_| can))
+    let remedy = Remedy::run(format!("mount -o remount,discard {shown}")).then(format!("add the option discard to {shown} in /etc/fstab"));
+    remedy.done_by(actions.into_iter().filter(|_| can))
+}
+
+/// Mounted with an option, now and from fstab.
+fn remounted(mount: &Mount, option: &str) -> Remedy {
+    let point = quoted(&shown(&mount.mount_point));
+    Remedy::run(format!("mount -o remount,{option} {point}")).then(format!("write the option {option} to {point} in /etc/fstab"))
 }
 
 fn online_words(online: Online) -> &'static str {
@@ -179,18 +226,29 @@ fn online_words(online: Online) -> &'static str {
 }
 
 fn on_no_device(mount: &Mount, report: &mut LayerReport) {
-    match mount.fs_type.as_str() {
-        "tmpfs" | "ramfs" | "devtmpfs" | "proc" | "sysfs" | "cgroup" | "cgroup2" => {
+    let why = match Home::of(&mount.fs_type, &mount.source) {
+        Some(Home::Memory) => {
             report.gate = Gate::NotNeeded;
-            report.why = "not on a drive".to_owned();
+            "not on a drive"
         }
-        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "virtiofs" | "ceph" | "fuse.sshfs" => {
-            report.why = "on another machine: ask there".to_owned();
+        Some(Home::Image) => {
+            report.gate = Gate::NotNeeded;
+            "a read-only image: nothing becomes free"
         }
-        "overlay" => report.why = "an overlay: ask about the filesystem that holds its upper directory".to_owned(),
-        "zfs" => report.why = "ZFS manages its drives itself: zpool status -t, zpool trim, zpool set autotrim=on".to_owned(),
-        _ => report.why = "no block device is known for it".to_owned(),
-    }
+        Some(Home::Machine) => "on another machine: ask there",
+        Some(Home::Overlay) => "an overlay: ask about the filesystem that holds its upper directory",
+        Some(Home::Filesystems) => {
+            if mount.source.is_absolute() {
+                let remedy = Remedy::run(format!("trimtab doctor {}", quoted(&shown(&mount.source))));
+                let text = "its files are those of another filesystem, which is to be asked about";
+                report.findings.push(Finding::new("fs.passes-through", Severity::Caution, text).remedy(remedy));
+            }
+            "its files are those of another filesystem: ask about that"
+        }
+        None if mount.fs_type == "zfs" => "ZFS manages its drives itself: zpool status -t, zpool trim, zpool set autotrim=on",
+        None => "no block device is known for it",
+    };
+    report.why = why.to_owned();
 }
 
 /// How the filesystem discards online, from the options in force.
@@ -224,7 +282,7 @@ fn plain(mount: &Mount) -> Online {
 fn access_time(mount: &Mount, report: &mut LayerReport) {
     if mount.is_writable() && !mount.has_option("relatime") && !mount.has_option("noatime") {
         let text = "strict access times: every read of a file becomes a write";
-        let remedy = format!("mount -o remount,relatime {}, and relatime in /etc/fstab", quoted(&shown(&mount.mount_point)));
+        let remedy = remounted(mount, "relatime");
         report.findings.push(Finding::new("fs.strictatime", Severity::Caution, text).remedy(remedy));
     }
 }
@@ -238,12 +296,15 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut 
         let text = "the filesystem has recorded errors; it does not trim groups with damaged bitmaps";
         report.findings.push(
             Finding::new("ext4.errors", Severity::Caution, text)
-                .remedy(format!("e2fsck -f on {}, unmounted", quoted(&format!("/dev/{}", device.replace('!', "/"))))),
+                .remedy(Remedy::by_hand("unmount it").then_run(format!("e2fsck -f {}", quoted(&block::node_of(&device))))),
         );
     }
     if mount.has_option("noload") || mount.has_option("norecovery") {
         let text = "mounted without replaying the journal: FITRIM is refused";
-        report.findings.push(Finding::new("fs.no-recovery", Severity::Caution, text).remedy("mount it without noload"));
+        report.findings.push(
+            Finding::new("fs.no-recovery", Severity::Caution, text)
+                .remedy(Remedy::by_hand("unmount it, and mount it again without noload")),
+        );
     }
     if online == Online::Sync && !mount.has_option("discard") {
         let text = "online discard is a default of this filesystem (tune2fs -o discard): mount shows nothing of it";
@@ -262,7 +323,10 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut 
 fn xfs(root: &Root, mount: &Mount, report: &mut LayerReport) {
     if mount.has_option("norecovery") {
         let text = "mounted without log recovery: FITRIM is refused";
-        report.findings.push(Finding::new("fs.no-recovery", Severity::Caution, text).remedy("mount it without norecovery"));
+        report.findings.push(
+            Finding::new("fs.no-recovery", Severity::Caution, text)
+                .remedy(Remedy::by_hand("unmount it, and mount it again without norecovery")),
+        );
     }
     if kernel_version(root).is_some_and(|v| v >= (6, 10)) {
         let text = "on this kernel a plain fstrim skips most small free extents; trimtab trim goes by allocation groups and sends them all";
@@ -279,7 +343,7 @@ fn btrfs(root: &Root, mount: &Mount, online: Online, report: &mut LayerReport) {
     match online {
         Online::Sync => {
             let text = "discard without =async discards within each commit: deleting much can stall for minutes";
-            let remedy = format!("mount -o remount,discard=async {}, and the same in /etc/fstab", quoted(&shown(&mount.mount_point)));
+            let remedy = remounted(mount, "discard=async");
             report.findings.push(Finding::new("btrfs.sync-discard", Severity::Caution, text).remedy(remedy));
         }
         Online::Async => {
@@ -295,7 +359,10 @@ fn btrfs(root: &Root, mount: &Mount, online: Online, report: &mut LayerReport) {
     }
     if mount.has_option("nologreplay") || mount.has_option("rescue=nologreplay") {
         let text = "mounted without log replay: FITRIM is refused";
-        report.findings.push(Finding::new("fs.no-recovery", Severity::Caution, text).remedy("mount it without nologreplay"));
+        report.findings.push(
+            Finding::new("fs.no-recovery", Severity::Caution, text)
+                .remedy(Remedy::by_hand("unmount it, and mount it again without nologreplay")),
+        );
     }
 }
 

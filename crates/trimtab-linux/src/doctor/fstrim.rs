@@ -1,9 +1,9 @@
 //! Which mounts `fstrim` trims, by its arguments: `sys-utils/fstrim.c` of util-linux, from release 2.33 on.
 
 use super::answer::{Answer, Reason};
-use super::fstab::{self, Entry};
 use super::shown;
 use crate::host::block::device_of_source;
+use crate::host::fstab::{self, Entry};
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,8 @@ use std::process::Command;
 
 /// Code of the finding about a filesystem that a table names and fstrim skips.
 const SKIPPED: &str = "fstrim.skipped";
+/// Code of the finding about a filesystem that is not the one whose directory fstrim is given.
+pub const OTHER_PATH: &str = "fstrim.other-path";
 /// Code of the finding about a filesystem that fstrim skips because of its device alone.
 pub const NO_DISCARDS: &str = "fstrim.no-discards";
 /// Where a recorded tree keeps the output of `fstrim --version`.
@@ -250,7 +252,7 @@ impl<'a> Machine<'a> {
     fn trims_directory(&self, directory: &Path, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
         match mountinfo::reached(self.mounts, &self.canonical(directory)) {
             Some(mount) if is_same(mount) => Answer::Yes,
-            _ => Answer::no("fstrim.other-path", format!("fstrim.service trims {} only", shown(directory))),
+            _ => Answer::no(OTHER_PATH, format!("fstrim.service trims {} only", shown(directory))),
         }
     }
 
@@ -355,7 +357,7 @@ impl<'a> Machine<'a> {
     /// Filters by the line alone, and by what the target is.
     fn unwanted(&self, visit: &Visit<'_>, types: Option<&str>) -> Option<Reason> {
         let entry = &visit.entry;
-        let skipped = |text: String| Some(Reason { code: SKIPPED, text });
+        let skipped = |text: String| Some(Reason::new(SKIPPED, text));
         let target = shown(&entry.target);
         if is_pseudo(&entry.fs_type) || is_network(&entry.fs_type) || !(entry.is_tagged() || entry.source.is_absolute()) {
             return skipped(format!("its line for {target} names no block device"));
@@ -365,7 +367,7 @@ impl<'a> Machine<'a> {
                 return skipped("it is swap".to_owned());
             }
             if entry.has_option("X-fstrim.notrim") {
-                return Some(Reason { code: "fstrim.notrim", text: format!("the option X-fstrim.notrim is set for {target}") });
+                return Some(Reason::new("fstrim.notrim", format!("the option X-fstrim.notrim is set for {target}")));
             }
             if entry.has_option("ro") {
                 return skipped(format!("{target} is read-only (ro)"));
@@ -379,7 +381,7 @@ impl<'a> Machine<'a> {
 
     /// Filters by what the target and the device are now.
     fn unreachable(&self, visit: &Visit<'_>) -> Option<Reason> {
-        let skipped = |text: String| Some(Reason { code: SKIPPED, text });
+        let skipped = |text: String| Some(Reason::new(SKIPPED, text));
         let target = shown(&visit.entry.target);
         let Some(mount) = visit.mount else { return skipped(format!("{target} is not mounted")) };
         if mount.fs_type == "autofs" {
@@ -392,8 +394,7 @@ impl<'a> Machine<'a> {
             return skipped(format!("{target} is no mount point of its own"));
         }
         let device = if visit.entry.is_tagged() { &mount.source } else { &visit.entry.source };
-        (!self.discards(device))
-            .then(|| Reason { code: NO_DISCARDS, text: format!("{} takes no discards, or is read-only", shown(device)) })
+        (!self.discards(device)).then(|| Reason::new(NO_DISCARDS, format!("{} takes no discards, or is read-only", shown(device))))
     }
 
     /// The mount at a line's target.
@@ -443,7 +444,7 @@ impl<'a> Machine<'a> {
                 _ => &entry.source,
             };
             if known.contains(source) {
-                visit.skipped = Some(Reason { code: SKIPPED, text: "another line with its source comes first, and is skipped".to_owned() });
+                visit.skipped = Some(Reason::new(SKIPPED, "another line with its source comes first, and is skipped"));
             } else {
                 known.push(source.clone());
             }

@@ -1,12 +1,13 @@
 //! What one layer between filesystem and drive does with discards.
 
 use super::crypt::{self, plain_crypt};
+use super::filesystem::Home;
 use super::limits::Limits;
 use super::mapper::Target;
 use super::remedy::{is_plain, kept_options};
 use super::survey::is_boot_area;
 use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity, blank, drives};
-use crate::host::block::{self, Bus, Kind, Layer, Stack};
+use crate::host::block::{self, Bus, Kind, Layer, Stack, node_of};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::host::stat::SECTOR_BYTES;
@@ -56,6 +57,9 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
     report
 }
 
+/// What to do about a loop device on a block device.
+const WITHOUT_LOOP: &str = "use the block device itself instead of a loop device on it";
+
 /// The kernel refuses every discard of a read-only device, whatever its limits say.
 fn read_only(root: &Root, layer: &Layer, report: &mut LayerReport) {
     report.gate = Gate::Blocks;
@@ -64,18 +68,19 @@ fn read_only(root: &Root, layer: &Layer, report: &mut LayerReport) {
     // A partition is read-only with its disk.
     let disk = layer.sys.parent().filter(|disk| layer.kind == Kind::Partition && root.read_u64(disk.join("ro")) == Some(1));
     let name = disk.and_then(|disk| disk.file_name()?.to_str()).unwrap_or(&layer.name);
-    let node = quoted(&format!("/dev/{}", name.replace('!', "/")));
+    let node = quoted(&node_of(name));
     let label = layer.label.as_deref().unwrap_or(&layer.name);
     let remedy = match &layer.kind {
-        Kind::Loop => format!("unmount it, detach {node} (losetup --detach), and attach the file without --read-only"),
-        Kind::Lvm | Kind::Thin => format!("lvchange --permission rw {}", quoted(&lvm_name(label))),
-        Kind::Crypt => format!("close {} and open it without --readonly", quoted(label)),
-        Kind::Md(_) => format!("mdadm --readwrite {node}"),
-        _ => {
-            format!(
-                "if it is not read-only on purpose: blockdev --setrw {node}, the device's write-protect switch, or the host that presents it"
-            )
-        }
+        Kind::Loop => Remedy::by_hand(format!("unmount {node}"))
+            .then_run(format!("losetup --detach {node}"))
+            .then("attach the file again without --read-only"),
+        Kind::Lvm | Kind::Thin => Remedy::run(format!("lvchange --permission rw {}", quoted(&lvm_name(label)))),
+        Kind::Crypt => Remedy::by_hand(format!("close {} and open it without --readonly", quoted(label))),
+        Kind::Md(_) => Remedy::run(format!("mdadm --readwrite {node}")),
+        _ => Remedy::by_hand(
+            "first find out whether the device is read-only on purpose: a write-protect switch, or the host that presents it",
+        )
+        .then_run(format!("blockdev --setrw {node}")),
     };
     // What else is in the way shows once this is not.
     report.findings.retain(|finding| finding.severity < Severity::Serious);
@@ -119,25 +124,24 @@ fn begin_anew(layer: &Layer) -> Remedy {
         _ => &layer.sys,
     };
     let name = disk.file_name().and_then(|n| n.to_str()).unwrap_or(&layer.name);
-    let again = match drives::bus_of(disk) {
-        Bus::Ata | Bus::Usb | Bus::Scsi | Bus::VirtioScsi => vec![
-            format!("echo 1 > {}", quoted(&format!("/sys/block/{name}/device/delete"))),
-            "echo '- - -' | tee /sys/class/scsi_host/host*/scan".to_owned(),
-        ],
-        Bus::Nvme => vec![
-            format!("echo 1 > {}", quoted(&format!("/sys/block/{name}/device/device/remove"))),
-            "echo 1 > /sys/bus/pci/rescan".to_owned(),
-        ],
+    let node = quoted(&node_of(name));
+    let first = Remedy::by_hand(format!(
+        "reboot, since this kernel takes no other value for {node} any more; or unmount everything on it, and continue here"
+    ));
+    match block::bus(disk) {
+        Bus::Ata | Bus::Usb | Bus::Scsi | Bus::VirtioScsi => first
+            .then_run(format!("echo 1 > {}", quoted(&format!("/sys/block/{name}/device/delete"))))
+            .then_run("echo '- - -' | tee /sys/class/scsi_host/host*/scan"),
+        Bus::Nvme => first
+            .then_run(format!("echo 1 > {}", quoted(&format!("/sys/block/{name}/device/device/remove"))))
+            .then_run("echo 1 > /sys/bus/pci/rescan"),
         // Detaching keeps the limit, and --find gives the same number again.
-        _ if layer.kind == Kind::Loop => vec![
-            format!("losetup --detach /dev/{name}"),
-            "losetup /dev/loopN FILE # N is a number that ls /sys/block does not show: a number in use before may keep its limit"
-                .to_owned(),
-        ],
-        _ => vec!["detach the device and attach it again".to_owned()],
-    };
-    let first = format!("reboot, since this kernel takes no other value any more; or unmount everything on {name}, and then:");
-    Remedy::steps([first].into_iter().chain(again))
+        _ if layer.kind == Kind::Loop => first.then_run(format!("losetup --detach {node}")).then(
+            "attach the file to a loop device whose number ls /sys/block does not show (losetup /dev/loopN FILE): a number in use \
+             before may keep its limit",
+        ),
+        _ => first.then("detach the device and attach it again"),
+    }
 }
 
 fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mut LayerReport) {
@@ -161,10 +165,18 @@ fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mu
         }
         return;
     }
-    let text = format!(
-        "what becomes free on {mount_point} reaches the drive when that filesystem is trimmed: trimtab doctor {}",
-        quoted(&mount_point)
-    );
+    let text = match Home::of(fs_type, std::path::Path::new("")) {
+        // There is no drive.
+        Some(Home::Memory) => {
+            report.why = "discards punch holes into the file, which frees memory".to_owned();
+            return;
+        }
+        Some(Home::Machine) => format!("the file is on another machine, and what becomes of its holes shows there: {mount_point}"),
+        _ => format!(
+            "what becomes free on {mount_point} reaches the drive when that filesystem is trimmed: trimtab doctor {}",
+            quoted(&mount_point)
+        ),
+    };
     report.findings.push(Finding::new("file.second-filesystem", Severity::Note, text));
 }
 
@@ -181,12 +193,12 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
     let physical = limits.physical.unwrap_or(SECTOR_BYTES).max(1);
     let granularity = limits.granularity.unwrap_or(0);
     let unit = aligned_unit(granularity);
-    let remedy = match unit >> 20 {
+    let remedy = Remedy::by_hand(match unit >> 20 {
         1 => "when it is next created, start the partition on a multiple of 1 MiB (parted -a optimal, fdisk's default)".to_owned(),
         unit => {
             format!("when it is next created, give the partition a start and a size that are multiples of {unit} MiB, the discard unit")
         }
-    };
+    });
     if start_bytes % physical != 0 {
         let text =
             format!("starts at sector {start}, inside a physical block of {physical} B: every write costs a read, and discards are cut");
@@ -226,21 +238,18 @@ fn on_loop(stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerRepo
         (Gate::Passes, true) => {
             let text =
                 "a loop device on a block device turns discards into writes of zeroes; whether the drive unmaps them is its own affair";
-            report.findings.push(
-                Finding::new("loop.on-device", Severity::Caution, text)
-                    .remedy("mount the block device itself instead of a loop device on it"),
-            );
+            report.findings.push(Finding::new("loop.on-device", Severity::Caution, text).remedy(Remedy::by_hand(WITHOUT_LOOP)));
             report.evidence.add_some("write_zeroes_max_bytes", limits.write_zeroes);
         }
         (Gate::Blocks, true) => {
             report.why = "a loop device on a block device takes discards only if that can unmap by writing zeroes".to_owned();
             let finding = Finding::new("loop.on-device", Severity::Serious, report.why.clone());
-            report.findings.push(finding.remedy("mount the block device itself instead of a loop device on it"));
+            report.findings.push(finding.remedy(Remedy::by_hand(WITHOUT_LOOP)));
         }
         (Gate::Blocks, false) => {
             report.why = "the filesystem that holds the file cannot punch holes, or the loop device is read-only".to_owned();
             let remedy = "keep the file on a filesystem that can punch holes (ext4, XFS, btrfs, tmpfs), and attach it writable";
-            report.findings.push(Finding::new("loop.no-holes", Severity::Serious, report.why.clone()).remedy(remedy));
+            report.findings.push(Finding::new("loop.no-holes", Severity::Serious, report.why.clone()).remedy(Remedy::by_hand(remedy)));
         }
         _ => {}
     }
@@ -271,9 +280,10 @@ fn thin_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Limits,
         let can = name.ends_with("-tpool") && is_plain(&name) && pool.split('/').all(is_plain) && pool.contains('/');
         let remedy = match asked {
             // What is below decides that; where it takes them now, the pool has not heard of it (stale_pool).
-            true => "give the pool a data device that takes discards at least as long as a chunk (chunks are as long as when it was made)"
-                .into(),
-            false => Remedy::from(down).done_by(can.then(|| Action::Passdown { name: name.clone(), pool })),
+            true => Remedy::by_hand(
+                "give the pool a data device that takes discards at least as long as a chunk (chunks are as long as when it was made)",
+            ),
+            false => Remedy::run(down).done_by(can.then(|| Action::Passdown { name: name.clone(), pool })),
         };
         report.findings.push(Finding::new("thin-pool.no-passdown", Severity::Serious, report.why.clone()).remedy(remedy));
     } else if says("discard_passdown") {
@@ -295,16 +305,9 @@ fn while_inactive(mounts: &[Mount], stack: &Stack, pool: &str, down: &str) -> Re
         mounts.iter().filter(on).map(|m| (quoted(&super::shown(&m.source)), quoted(&super::shown(&m.mount_point)))).collect();
     let again: String = mounted.iter().map(|(source, point)| format!(" && mount {source} {point}")).collect();
     let points: Vec<&str> = mounted.iter().rev().map(|(_, point)| point.as_str()).collect();
-    let unmount = match points.is_empty() {
-        true => "unmount all volumes of the pool".to_owned(),
-        false => format!("umount {} # and every other volume of the pool", points.join(" ")),
-    };
-    Remedy::steps([
-        unmount,
-        format!("lvchange -an {names} {pool} # and every other volume of the pool"),
-        down.to_owned(),
-        format!("lvchange -ay {pool} {names}{again}"),
-    ])
+    let inactive = Remedy::by_hand("unmount and deactivate every other volume of the pool, too");
+    let unmounted = if points.is_empty() { inactive } else { inactive.then_run(format!("umount {}", points.join(" "))) };
+    unmounted.then_run(format!("lvchange -an {names} {pool}")).then_run(down).then_run(format!("lvchange -ay {pool} {names}{again}"))
 }
 
 /// `vg-lv` of device-mapper as `vg/lv` of LVM: hyphens inside the names are doubled.
@@ -334,7 +337,10 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         report.why = "passes discards on".to_owned();
         if kinds.contains(&"vdo") || layer.kind == Kind::Mapper("VDO".into()) {
             let text = "VDO works off discards block by block: trim it with pauses, never all at once";
-            report.findings.push(Finding::new("vdo.slow", Severity::Caution, text).remedy("trimtab trim --policy idle, instead of fstrim"));
+            report.findings.push(
+                Finding::new("vdo.slow", Severity::Caution, text)
+                    .remedy(Remedy::by_hand("use trimtab trim --policy idle instead of fstrim")),
+            );
         }
         return;
     }
@@ -352,16 +358,13 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         Some("snapshot") => (
             "snapshot.no-discards",
             "an old-style snapshot takes no discards",
-            "lvremove it, or lvconvert --merge it, when it has served its purpose; thin snapshots do not have this".into(),
+            Remedy::by_hand("lvremove it, or lvconvert --merge it, when it has served its purpose; thin snapshots do not have this"),
         ),
         Some("snapshot-origin") => (
             "snapshot.of-this-volume",
             "the volume takes no discards while it has an old-style snapshot",
-            format!(
-                "lvs {} shows its snapshots: lvremove them when they have served their purpose; thin snapshots do not have this",
-                quoted(lvm_name(&name).split('/').next().unwrap_or_default())
-            )
-            .into(),
+            Remedy::run(format!("lvs {}", quoted(lvm_name(&name).split('/').next().unwrap_or_default())))
+                .then("remove the snapshots that it lists (lvremove) when they have served their purpose; thin snapshots do not have this"),
         ),
         Some("verity") => {
             report.gate = Gate::NotNeeded;
@@ -371,13 +374,12 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         Some("raid") if is_parity(doctor.tables.table(&name)) => (
             "raid.parity",
             "dm-raid with parity takes no discards unless its members are known to read zeroes afterwards",
-            Remedy::steps([
-                format!(
-                    "check the volume first: lvchange --syncaction check {0}; go on only if lvs -o raid_mismatch_count {0} is 0 afterwards",
-                    quoted(&lvm_name(&name))
+            Remedy::run(format!("lvchange --syncaction check {}", quoted(&lvm_name(&name))))
+                .then_run(format!("lvs -o raid_mismatch_count {}", quoted(&lvm_name(&name))))
+                .then(
+                    "only if the count is 0 after the check and all members read zeroes after TRIM: put \
+                     dm_raid.devices_handle_discard_safely=Y on the kernel command line",
                 ),
-                "only if all members do: dm_raid.devices_handle_discard_safely=Y on the kernel command line".to_owned(),
-            ]),
         ),
         Some("raid" | "mirror" | "cache" | "era" | "clone" | "multipath" | "linear" | "striped" | "writecache") | None => {
             if report.gate == Gate::Blocks {
@@ -385,7 +387,7 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
             }
             return;
         }
-        Some(_) => ("dm.no-discards", "this device-mapper target takes no discards", "see its documentation".into()),
+        Some(_) => ("dm.no-discards", "this device-mapper target takes no discards", Remedy::by_hand("see its documentation")),
     };
     report.gate = Gate::Blocks;
     report.why = text.to_owned();
@@ -404,9 +406,9 @@ fn integrity<'a>(mut targets: impl Iterator<Item = &'a Target>, name: &str) -> R
             let again = format!(
                 "dmsetup table {word} | awk '{{$8++; print $0, \"allow_discards\"}}' | dmsetup reload {word} && dmsetup resume {word}"
             );
-            Remedy::steps([again, from_now_on.to_owned()]).done_by([Action::AllowIntegrity { name: name.to_owned() }])
+            Remedy::run(again).then(from_now_on).done_by([Action::AllowIntegrity { name: name.to_owned() }])
         }
-        None => Remedy::steps([format!("close {}, when nothing uses it", quoted(name)), from_now_on.to_owned()]),
+        None => Remedy::by_hand(format!("close {}, when nothing uses it", quoted(name))).then(from_now_on),
     }
 }
 
@@ -462,7 +464,8 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
             let names: Vec<String> = of(Gate::NotNeeded).into_iter().map(|l| reports[l].name.clone()).collect();
             let text = format!("takes no discards, because {} takes none", names.join(", "));
             reports[i].why.clone_from(&text);
-            let remedy = format!("move what lies on {} to another drive (pvmove), and activate the volume again", names.join(", "));
+            let names = names.join(", ");
+            let remedy = Remedy::by_hand(format!("move what lies on {names} to another drive (pvmove), and activate the volume again"));
             reports[i].findings.push(Finding::new("dm.member-without-discards", Severity::Serious, text).remedy(remedy));
         }
     }
@@ -500,7 +503,7 @@ fn stale_pool(doctor: &Doctor<'_>, stack: &Stack, index: usize, reports: &mut [L
     }
     let text = "the pool was told to pass discards down, and found none to take them when it was activated; what is below takes them now";
     let word = quoted(&name);
-    let remedy = Remedy::from(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
+    let remedy = Remedy::run(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
     let remedy = remedy.done_by(is_plain(&name).then(|| Action::ReloadTable { name: name.clone() }));
     let report = &mut reports[index];
     report.why = text.to_owned();
@@ -519,14 +522,17 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         let keep = kept_options(&doctor.tables, &name);
         let options: String = keep.iter().map(|option| format!(" {option}")).collect();
         let can = is_plain(&name) && plain_crypt(&doctor.tables, &name);
-        let remedy = Remedy::from(format!("cryptsetup --allow-discards{options} refresh {word}"));
+        let remedy = Remedy::run(format!("cryptsetup --allow-discards{options} refresh {word}"));
         remedy.done_by(can.then(|| Action::RefreshCrypt { name: name.clone(), keep }))
     } else if plain {
         // With a new table, resuming is one step in the kernel: it suspends, swaps and resumes.
-        let remedy = Remedy::from(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
+        let remedy = Remedy::run(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
         remedy.done_by(is_plain(&name).then(|| Action::ReloadTable { name: name.clone() }))
     } else {
-        Remedy::from(format!("reboot, or deactivate and activate it (lvchange -an {0}; lvchange -ay {0})", quoted(&lvm_name(&name))))
+        let volume = quoted(&lvm_name(&name));
+        Remedy::by_hand("reboot; or unmount what is on it, and continue here")
+            .then_run(format!("lvchange -an {volume}"))
+            .then_run(format!("lvchange -ay {volume}"))
     };
     report.findings.push(Finding::new("dm.stale-limits", Severity::Serious, text).remedy(again));
 }
@@ -537,6 +543,18 @@ fn md(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
     report.evidence.add_some("chunk_size", root.read_u64(layer.sys.join("md/chunk_size")).filter(|c| *c > 0));
     let parity = matches!(level, "raid4" | "raid5" | "raid6");
     mismatches(root, layer, parity, report);
+    // Red Hat's kernels alone have this switch; with N the limits say nothing.
+    let switch = root.read(format!("/sys/module/{level}/parameters/devices_discard_performance"));
+    report.evidence.add_some("devices_discard_performance", switch.clone());
+    if switch.as_deref() == Some("N") {
+        report.gate = Gate::Blocks;
+        report.why = format!("this kernel passes no discards through {level}: {level}.devices_discard_performance is N");
+        let remedy = Remedy::by_hand(format!(
+            "only if all members carry out short discards fast: put {level}.devices_discard_performance=Y on the kernel command line"
+        ));
+        report.findings.push(Finding::new("md.raid0-switch", Severity::Serious, report.why.clone()).remedy(remedy));
+        return;
+    }
     if !parity {
         report.why = match report.gate {
             Gate::Passes => "passes discards to every member that takes them".to_owned(),
@@ -557,16 +575,19 @@ fn md(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
     if safe.as_deref() == Some("Y") {
         report.why = "discards are allowed, but a member takes none, or none as long as a stripe".to_owned();
         report.findings.push(
-            Finding::new("md.parity-stripe", Severity::Serious, report.why.clone()).remedy("look at the discard limits of the members"),
+            Finding::new("md.parity-stripe", Severity::Serious, report.why.clone())
+                .remedy(Remedy::by_hand("look at the discard limits of the members")),
         );
     } else {
         report.why = format!("{level} takes no discards, because a member that does not read zeroes afterwards would spoil the parity");
         let md = quoted(&format!("/sys/block/{}/md", layer.name));
-        let remedy = Remedy::steps([
-            format!("check the array first: echo check > {md}/sync_action; go on only if {md}/mismatch_cnt is 0 afterwards"),
-            "only if all members read zeroes after TRIM: raid456.devices_handle_discard_safely=Y on the kernel command line; otherwise leave 10 % to 20 % of each member unused"
-                .to_owned(),
-        ]);
+        let remedy = Remedy::run(format!("echo check > {md}/sync_action"))
+            .then_run(format!("cat {md}/mismatch_cnt"))
+            .then(
+                "only if the count is 0 after the check and all members read zeroes after TRIM: put \
+                 raid456.devices_handle_discard_safely=Y on the kernel command line",
+            )
+            .then("otherwise leave 10 % to 20 % of each member unused");
         report.findings.push(Finding::new("md.parity", Severity::Serious, report.why.clone()).remedy(remedy));
     }
 }
@@ -581,10 +602,10 @@ fn mismatches(root: &Root, layer: &Layer, parity: bool, report: &mut LayerReport
     let text = format!("mismatch_cnt is {count}: the members differed in {count} sectors when they were last compared");
     let md = format!("/sys/block/{}/md", layer.name);
     report.findings.push(match parity {
-        true => Finding::new("md.mismatch", Severity::Caution, text).remedy(format!(
-            "before any trim: look for a failing member (smartctl), then echo repair > {}",
-            quoted(&format!("{md}/sync_action"))
-        )),
+        true => Finding::new("md.mismatch", Severity::Caution, text).remedy(
+            Remedy::by_hand("before any trim: look for a failing member (smartctl)")
+                .then_run(format!("echo repair > {}", quoted(&format!("{md}/sync_action")))),
+        ),
         false => {
             Finding::new("md.mismatch", Severity::Note, format!("{text}; trimmed space of members that do not read zeroes is among them"))
         }

@@ -1,7 +1,7 @@
 //! The discard limits that the block layer keeps for every queue.
 
 use super::remedy::limit_path;
-use super::{Action, Evidence, Gate, Remedy, scsi};
+use super::{Action, Evidence, Gate, Remedy, provisioning};
 use crate::host::block::{Layer, writable_limit};
 use crate::host::root::Root;
 use trimtab_drive::units::Bytes;
@@ -32,7 +32,7 @@ impl Limits {
             granularity: read("discard_granularity"),
             max: read("discard_max_bytes"),
             max_hw: read("discard_max_hw_bytes"),
-            device: scsi::longest_command(root, layer),
+            device: provisioning::longest_command(root, layer),
             write_zeroes: read("write_zeroes_max_bytes"),
             physical: read("physical_block_size"),
         }
@@ -53,7 +53,7 @@ impl Limits {
         let to = writable_limit(bytes, self.granularity.unwrap_or(1)).to_string();
         let from = self.max.unwrap_or(0).to_string();
         let step = format!("echo {to} > {}", quoted(&limit_path(layer)));
-        Remedy::from(step).done_by([Action::Attribute { file: layer.queue().join("discard_max_bytes"), from, to }])
+        Remedy::run(step).done_by([Action::Attribute { file: layer.queue().join("discard_max_bytes"), from, to }])
     }
 
     /// What the limits alone say.

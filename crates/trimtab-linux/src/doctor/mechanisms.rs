@@ -1,13 +1,14 @@
 //! What trims the filesystem now: online discard, fstrim.timer, cron, this program's own daemon. And what they leave out.
 
 use super::answer::{Answer, Reason};
+use super::conditions;
 use super::filesystem::{self, Online};
-use super::fstab::{self, Entry};
 use super::fstrim;
 use super::systemd::{self, Unit, UnitState};
 use super::timer::Timer;
 use super::{Action, Doctor, Finding, Remedy, Severity, Verdict, VerdictKind, shown};
 use crate::host::block::{Bus, Stack, bus, device_of_source};
+use crate::host::fstab::{self, Entry};
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::{Root, TABLE_BYTES_MAX};
 use std::path::{Path, PathBuf};
@@ -47,13 +48,6 @@ impl Configured {
     pub fn enabled(&self) -> (bool, bool) {
         (self.own == UnitState::Enabled, self.timer.state == UnitState::Enabled)
     }
-}
-
-/// Whether fstab mounts something there, once and without the option `discard`.
-pub fn fstab_lacks_discard(root: &Root, mount_point: &Path) -> bool {
-    let entries = fstab::read(root);
-    let found: Vec<&Entry> = entries.iter().filter(|entry| entry.target == mount_point).collect();
-    matches!(found.as_slice(), [entry] if !entry.has_option("discard"))
 }
 
 /// The devices in use as swap, not the files, and not memory.
@@ -103,11 +97,12 @@ fn by_link(source: &Path) -> PathBuf {
 /// Swap with the option, now and whenever fstab says so.
 fn swap_remedy(device: &str, entry: Option<&Entry>) -> Remedy {
     let word = quoted(device);
-    let steps = [format!("swapoff {word} && swapon --discard {word}"), format!("add the option discard to {word} in /etc/fstab")];
+    let remedy =
+        Remedy::run(format!("swapoff {word} && swapon --discard {word}")).then(format!("add the option discard to {word} in /etc/fstab"));
     let mut actions = vec![Action::SwapDiscard { device: PathBuf::from(device) }];
     actions.extend(entry.filter(|e| e.source.to_str().is_some()).map(|e| Action::SwapFstab { source: e.source.clone() }));
     // Without that line nobody could tell afterwards that it discards.
-    Remedy::steps(steps).done_by(actions.into_iter().filter(|_| entry.is_some()))
+    remedy.done_by(actions.into_iter().filter(|_| entry.is_some()))
 }
 
 /// Which mechanisms trim `mount`, and what is wrong with them.
@@ -140,11 +135,7 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
             Answer::No(reason) if reason.code == fstrim::NO_DISCARDS && in_vain => by.push(scheduled),
             Answer::Yes => by.push(scheduled),
             Answer::No(reason) if reason.code == NO_FITRIM => {}
-            Answer::No(reason) => {
-                let finding = left_out(reason, mount);
-                // Where another mechanism trims, nothing is missing.
-                findings.push(if by.is_empty() { finding } else { Finding::new(finding.code, Severity::Note, finding.text) });
-            }
+            Answer::No(reason) => findings.push(left_out(reason, doctor, mount, by.is_empty())),
             Answer::Maybe(doubt) => {
                 let text = format!("fstrim.timer may trim this filesystem: {doubt}");
                 findings.push(Finding::new("fstrim.may-be", Severity::Note, text));
@@ -153,7 +144,10 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
     }
     let open = configured.timer.state == UnitState::Enabled && matches!(timer, Answer::Maybe(_));
     if by.is_empty() && !open && filesystem::can_discard(&mount.fs_type) {
-        findings.push(nothing_trims(configured, &timer, writable(doctor, mount), verdict));
+        let is_advised = findings.iter().any(|finding| finding.remedy.is_some());
+        let finding = nothing_trims(doctor, &timer, writable(doctor, mount), verdict);
+        // What keeps the timer away has its own remedy.
+        findings.push(if is_advised { Finding { remedy: None, ..finding } } else { finding });
     } else {
         stacked(online, configured, &by, &mut findings);
     }
@@ -178,17 +172,66 @@ fn timer_trims(doctor: &Doctor<'_>, mount: &Mount) -> Answer {
     }
 }
 
-/// fstrim.timer is enabled and leaves the filesystem out.
-fn left_out(reason: &Reason, mount: &Mount) -> Finding {
+/// fstrim.timer is enabled and leaves the filesystem out, which matters where nothing else trims it.
+fn left_out(reason: &Reason, doctor: &Doctor<'_>, mount: &Mount, matters: bool) -> Finding {
     let text = format!("fstrim.timer skips this filesystem: {}", reason.text);
-    let shown = quoted(&shown(&mount.mount_point));
-    match reason.code {
-        "fstrim.notrim" => Finding::new(reason.code, Severity::Note, text),
-        "fstrim.not-in-fstab" => {
-            Finding::new(reason.code, Severity::Caution, text).remedy(format!("add {shown} to /etc/fstab, or let trimtab daemon watch it"))
-        }
-        code => Finding::new(code, Severity::Caution, text).remedy(format!("let trimtab daemon watch {shown}")),
+    if !matters || reason.code == "fstrim.notrim" {
+        return Finding::new(reason.code, Severity::Note, text);
     }
+    let point = quoted(&shown(&mount.mount_point));
+    let remedy = match (reason.code, &reason.file) {
+        ("fstrim.not-in-fstab", _) => Remedy::by_hand(format!("add {point} to /etc/fstab")),
+        (fstrim::OTHER_PATH, Some(file)) => one_path_only(file, &point),
+        (conditions::DOES_NOT_RUN, Some(file)) => unmet_condition(file, &reason.text),
+        _ => watched(doctor, mount),
+    };
+    Finding::new(reason.code, Severity::Caution, text).remedy(remedy)
+}
+
+/// A command of fstrim.service names one directory.
+fn one_path_only(file: &Path, point: &str) -> Remedy {
+    let line = format!("ExecStart=/sbin/fstrim --verbose {point}");
+    let remedy = match systemd::is_vendor(file) {
+        true => Remedy::run("systemctl edit fstrim.service").then(format!("write [Service] there, and below it the line {line}")),
+        false => {
+            Remedy::by_hand(format!("add the line {line} to {}, or remove that file if all filesystems are to be trimmed", shown(file)))
+        }
+    };
+    remedy.then_run("systemctl daemon-reload")
+}
+
+/// A condition of fstrim.timer or its service is not met.
+fn unmet_condition(file: &Path, reason: &str) -> Remedy {
+    let (unit, condition) = reason.split_once(" does not start: ").unwrap_or(("fstrim.timer", reason));
+    let condition = condition.trim_end_matches(" is not met");
+    if condition.ends_with("ConditionVirtualization=!container") {
+        return Remedy::by_hand("trim on the host of the container, where the filesystem is mounted, too");
+    }
+    let remedy = match systemd::is_vendor(file) {
+        true => Remedy::by_hand(format!(
+            "see why {condition} is not met ({}); if it is not to count, drop all conditions of {unit}:",
+            shown(file)
+        ))
+        .then_run(format!("systemctl edit {unit}"))
+        .then(format!("write [Unit] there, and below it the line {}=", condition.split('=').next().unwrap_or_default())),
+        false => Remedy::by_hand(format!("take the line {condition} from {}, or see to it that it is met", shown(file))),
+    };
+    remedy.then_run("systemctl daemon-reload").then_run("systemctl restart fstrim.timer")
+}
+
+/// The daemon trims the filesystem from now on, or a person does now and then.
+fn watched(doctor: &Doctor<'_>, mount: &Mount) -> Remedy {
+    let point = quoted(&shown(&mount.mount_point));
+    if !filesystem::can_discard(&mount.fs_type) {
+        return Remedy::run(format!("trimtab trim {point}"));
+    }
+    let remedy = Remedy::run(format!("trimtab apply idle {point}"));
+    let remedy = match doctor.mechanisms.own {
+        UnitState::Enabled => remedy,
+        _ if systemd::runs(doctor.root) => remedy.then_run("systemctl enable --now trimtab.service"),
+        _ => remedy.then("start trimtab daemon at each boot (OpenRC: rc-update add trimtab)"),
+    };
+    remedy.then(format!("or trim it now and then: trimtab trim {point}"))
 }
 
 /// A mount of the same filesystem that can be written, if there is one.
@@ -197,18 +240,17 @@ fn writable<'a>(doctor: &'a Doctor<'_>, mount: &'a Mount) -> &'a Mount {
     if mount.is_writable() { mount } else { others().unwrap_or(mount) }
 }
 
-fn nothing_trims(configured: &Configured, timer: &Answer, mount: &Mount, verdict: &Verdict) -> Finding {
+fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &Verdict) -> Finding {
     let text = "nothing trims this filesystem";
     // Whatever is enabled now would be in vain, or might do damage.
     if verdict.kind == VerdictKind::Unknown || verdict.kind == VerdictKind::Blocked && verdict.reaches.is_empty() {
         return Finding::new("nothing-trims", Severity::Note, text);
     }
-    let remedy: Remedy = match configured.timer.state {
-        UnitState::Disabled if *timer == Answer::Yes => {
-            Remedy::from("systemctl enable --now fstrim.timer, or trimtab daemon").done_by([Action::Timer])
-        }
-        UnitState::Masked => "systemctl unmask fstrim.timer and enable it, or trimtab daemon".into(),
-        _ => format!("let trimtab daemon watch it, or trim it now and then: trimtab trim {}", quoted(&shown(&mount.mount_point))).into(),
+    let enable = "systemctl enable --now fstrim.timer";
+    let remedy = match doctor.mechanisms.timer.state {
+        UnitState::Disabled if *timer == Answer::Yes => Remedy::run(enable).done_by([Action::Timer]),
+        UnitState::Masked => Remedy::run("systemctl unmask fstrim.timer").then_run(enable),
+        _ => watched(doctor, mount),
     };
     Finding::new("nothing-trims", Severity::Caution, text).remedy(remedy)
 }
@@ -221,7 +263,7 @@ fn stacked(online: Online, configured: &Configured, by: &[String], findings: &mu
     let names = by.iter().map(|b| b.split([':', '(']).next().unwrap_or(b).trim()).collect::<Vec<_>>().join(", ");
     if online == Online::Sync && (configured.timer.state == UnitState::Enabled || configured.own == UnitState::Enabled) {
         let text = format!("mechanisms stacked ({names}): fstrim sends again what online discard has sent already");
-        let remedy = "choose one: for most drives remove the discard option and keep the batches";
+        let remedy = Remedy::by_hand("choose one: for most drives remove the discard option and keep the batches");
         findings.push(Finding::new("stacked", Severity::Caution, text).remedy(remedy));
     } else {
         let text = format!("several mechanisms ({names}); harmless, but the second one finds little to do");

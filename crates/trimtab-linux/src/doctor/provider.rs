@@ -7,6 +7,7 @@ use crate::host::block::{Bus, Layer};
 use crate::host::drive::{self, device_directory};
 use crate::host::root::Root;
 use std::path::Path;
+use trimtab_drive::usage::quoted;
 
 /// What presents a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,7 +185,7 @@ impl Provider {
     }
 
     /// Judges a disk of it that takes no discards. `rotational` is what it calls itself.
-    pub fn judge_without_discards(self, bus: Bus, rotational: bool, report: &mut LayerReport) {
+    pub fn judge_without_discards(self, layer: &Layer, bus: Bus, rotational: bool, report: &mut LayerReport) {
         let (gate, severity, code, why, remedy) = match self {
             Self::Hypervisor(host) => {
                 let why = format!("{} does not offer discards for this virtual disk", host.name());
@@ -193,9 +194,9 @@ impl Provider {
             }
             Self::Array => {
                 let why = "the storage array does not offer UNMAP for this LUN".to_owned();
-                let remedy = "on the array: make the LUN thin and switch space reclamation (UNMAP) on for it; then rescan it: \
-                              echo 1 > /sys/block/DISK/device/rescan";
-                (Gate::Blocks, Severity::Serious, "lun.no-unmap", why, Some(remedy.into()))
+                let rescan = format!("echo 1 > {}", quoted(&format!("/sys/block/{}/device/rescan", layer.name)));
+                let remedy = Remedy::by_hand("on the array: make the LUN thin and switch space reclamation (UNMAP) on for it");
+                (Gate::Blocks, Severity::Serious, "lun.no-unmap", why, Some(remedy.then_run(rescan)))
             }
             Self::RaidController(family) if rotational => {
                 let why = "the RAID controller takes no discards, and whether SSDs behind it need any cannot be seen from here".to_owned();
@@ -230,27 +231,33 @@ impl Hypervisor {
     }
 
     fn switch(self) -> Remedy {
-        match self {
-            VirtualBox => Remedy::steps([
-                "shut the virtual machine down",
-                "on the host: VBoxManage storageattach VM --storagectl CONTROLLER --port N --device 0 --type hdd --medium DISK.vdi \
-                 --nonrotational on --discard on (DISK.vdi is a dynamically allocated VDI)",
-            ]),
-            VmWare => "on the host: make the disk thin (Storage vMotion or vmkfstools -i DISK.vmdk -d thin NEW.vmdk), attach it to a VMware \
-                       Paravirtual (PVSCSI) or NVMe controller, and use virtual hardware version 13 or later with ESXi 6.5 or later on VMFS 6"
-                .into(),
-            HyperV => "on the host: use a thin disk (a dynamically expanding VHDX: Convert-VHD) and attach it to a SCSI controller, not to an IDE controller"
-                .into(),
-            Qemu => "on the host: discard='unmap' on the disk (QEMU 4.0 or later), or attach it through virtio-scsi; QEMU: -drive \
-                     ...,discard=unmap; libvirt: <driver name='qemu' type='qcow2' discard='unmap'/>; Proxmox: discard=on (qm set VMID --scsi0 \
-                     VOLUME,discard=on); then stop and start the virtual machine"
-                .into(),
-            Xen => "on the host: attach the disk with the option discard (xl), or keep it in a storage repository that passes discards on \
-                    (a file on ext4 or NFS, not LVM, in XCP-ng and XenServer)"
-                .into(),
-            Parallels => "on the host: use an expanding disk and switch TRIM on for it (Hardware, Hard Disk, Advanced Settings)".into(),
-            Bhyve => "on the host: attach the disk as virtio-blk or nvme, from a file or volume that takes discards".into(),
-        }
+        let by_hand = match self {
+            VirtualBox => {
+                "shut the virtual machine down; then on the host: VBoxManage storageattach VM --storagectl CONTROLLER --port N --device 0 \
+                 --type hdd --medium DISK.vdi --nonrotational on --discard on (DISK.vdi is a dynamically allocated VDI)"
+            }
+            VmWare => {
+                "on the host: make the disk thin (Storage vMotion or vmkfstools -i DISK.vmdk -d thin NEW.vmdk), attach it to a VMware \
+                 Paravirtual (PVSCSI) or NVMe controller, and use virtual hardware version 13 or later with ESXi 6.5 or later on VMFS 6"
+            }
+            HyperV => {
+                "on the host: use a thin disk (a dynamically expanding VHDX: Convert-VHD) and attach it to a SCSI controller, not to an IDE \
+                 controller"
+            }
+            Qemu => {
+                "on the host: discard='unmap' on the disk (QEMU 4.0 or later), or attach it through virtio-scsi; QEMU: -drive \
+                 ...,discard=unmap; libvirt: <driver name='qemu' type='qcow2' discard='unmap'/>; Proxmox: discard=on (qm set VMID --scsi0 \
+                 VOLUME,discard=on); then stop and start the virtual machine"
+            }
+            Xen => {
+                "on the host: Xen offers discards where the storage of the disk takes them (lsblk --discard shows that of a block device) and the \
+                 disk's line in the xl configuration does not say no-discard; then stop and start the domain. XenServer and XCP-ng offer none for \
+                 a VHD on LVM"
+            }
+            Parallels => "on the host: use an expanding disk and switch TRIM on for it (Hardware, Hard Disk, Advanced Settings)",
+            Bhyve => "on the host: attach the disk as virtio-blk or nvme, from a file or volume that takes discards",
+        };
+        Remedy::by_hand(by_hand)
     }
 }
 
@@ -263,8 +270,9 @@ impl Controller {
             Adaptec => "switch the controller to HBA mode (arcconf setcontrollermode 1 2)",
             Other => "hand the drives through without RAID (HBA or JBOD mode), or attach them to an HBA",
         };
-        let backup = "if SSDs are behind the controller: back the data up first, since this destroys the RAID volume";
-        Remedy::steps([backup.to_owned(), step.to_owned(), "or leave 10 % to 20 % of each SSD unused".to_owned()])
+        Remedy::by_hand("if SSDs are behind the controller: back the data up first, since this destroys the RAID volume")
+            .then(step)
+            .then("or leave 10 % to 20 % of each SSD unused")
     }
 }
 

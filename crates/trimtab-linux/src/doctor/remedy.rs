@@ -7,19 +7,71 @@ use serde::ser::{SerializeStruct as _, Serializer};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
+/// One step of a remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A command line for a shell, and nothing else.
+    Run(String),
+    /// An instruction in words.
+    ByHand(String),
+}
+
+impl Step {
+    /// The command or the instruction.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        let (Self::Run(text) | Self::ByHand(text)) = self;
+        text
+    }
+
+    /// Leads the step in a list of things to do.
+    #[must_use]
+    pub const fn lead(&self) -> &'static str {
+        match self {
+            Self::Run(_) => "run: ",
+            Self::ByHand(_) => "to do: ",
+        }
+    }
+}
+
+impl Serialize for Step {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.text())
+    }
+}
+
 /// What mends a finding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remedy {
-    /// In their order; each is one command, or one instruction.
-    pub steps: Vec<String>,
+    /// In their order.
+    pub steps: Vec<Step>,
     /// What `--fix` does for it, in this order; empty where it is for people alone.
     pub actions: Vec<Action>,
 }
 
 impl Remedy {
-    /// For people alone.
-    pub fn steps<S: Into<String>>(steps: impl IntoIterator<Item = S>) -> Self {
-        Self { steps: steps.into_iter().map(Into::into).collect(), actions: Vec::new() }
+    /// A command.
+    pub fn run(command: impl Into<String>) -> Self {
+        Self::default().then_run(command)
+    }
+
+    /// An instruction.
+    pub fn by_hand(text: impl Into<String>) -> Self {
+        Self::default().then(text)
+    }
+
+    /// And then this command.
+    #[must_use]
+    pub fn then_run(mut self, command: impl Into<String>) -> Self {
+        self.steps.push(Step::Run(command.into()));
+        self
+    }
+
+    /// And then this instruction.
+    #[must_use]
+    pub fn then(mut self, text: impl Into<String>) -> Self {
+        self.steps.push(Step::ByHand(text.into()));
+        self
     }
 
     /// The same, which these do.
@@ -31,26 +83,27 @@ impl Remedy {
     /// All steps in one line.
     #[must_use]
     pub fn line(&self) -> String {
-        self.steps.join("; ")
+        self.steps.iter().map(Step::text).collect::<Vec<_>>().join("; ")
     }
-}
 
-impl<S: Into<String>> From<S> for Remedy {
-    fn from(step: S) -> Self {
-        Self::steps([step])
+    /// The steps that are commands.
+    fn commands(&self) -> Vec<&Step> {
+        self.steps.iter().filter(|step| matches!(step, Step::Run(_))).collect()
     }
 }
 
 /// The remedy is a line, and its steps stand beside it.
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut shown = serializer.serialize_struct("Finding", 6)?;
+        let remedy = self.remedy.clone().unwrap_or_default();
+        let mut shown = serializer.serialize_struct("Finding", 7)?;
         shown.serialize_field("code", self.code)?;
         shown.serialize_field("severity", &self.severity)?;
         shown.serialize_field("text", &self.text)?;
         shown.serialize_field("remedy", &self.remedy.as_ref().map(Remedy::line))?;
-        shown.serialize_field("steps", self.remedy.as_ref().map_or(&[][..], |remedy| &remedy.steps))?;
-        shown.serialize_field("fix", &self.remedy.as_ref().is_some_and(|remedy| !remedy.actions.is_empty()))?;
+        shown.serialize_field("steps", &remedy.steps)?;
+        shown.serialize_field("commands", &remedy.commands())?;
+        shown.serialize_field("fix", &!remedy.actions.is_empty())?;
         shown.end()
     }
 }
@@ -190,11 +243,12 @@ mod tests {
 
     #[test]
     fn a_remedy_is_a_line_and_its_steps() {
-        let finding = Finding::new("x", Severity::Caution, "text").remedy(Remedy::steps(["one", "two"]).done_by([Action::Timer]));
+        let finding = Finding::new("x", Severity::Caution, "text").remedy(Remedy::by_hand("one").then_run("two").done_by([Action::Timer]));
         let shown = serde_json::to_value(&finding).unwrap();
         assert_eq!(
             shown,
-            serde_json::json!({ "code": "x", "severity": "caution", "text": "text", "remedy": "one; two", "steps": ["one", "two"], "fix": true })
+            serde_json::json!({ "code": "x", "severity": "caution", "text": "text", "remedy": "one; two", "steps": ["one", "two"],
+                "commands": ["two"], "fix": true })
         );
         let without = serde_json::to_value(Finding::new("x", Severity::Note, "text")).unwrap();
         assert_eq!((&without["remedy"], &without["fix"]), (&serde_json::Value::Null, &false.into()));

@@ -2,62 +2,24 @@
 
 use super::limits::Limits;
 use super::provider::Provider;
+use super::provisioning::{Mode, block_bytes};
 use super::remedy::limit_path;
 use super::scsi_pages::{Method, Offer, ScsiPages};
-use super::{Action, Finding, Gate, LayerReport, Remedy, Severity, drives};
+use super::{Action, Finding, Gate, LayerReport, Remedy, Severity, disk};
 use crate::host::block::{Bus, Layer};
 use crate::host::drive;
 use crate::host::root::Root;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use trimtab_drive::usage::quoted;
-
-/// Block size where the kernel shows none.
-const BLOCK_BYTES: u64 = 512;
-
-/// The `provisioning_mode` file of a SCSI disk, and its content.
-#[derive(Clone, Debug)]
-pub struct Mode {
-    file: PathBuf,
-    pub word: String,
-}
-
-impl Mode {
-    pub fn read(root: &Root, layer: &Layer) -> Option<Self> {
-        let disks = drive::device_directory(layer).join("scsi_disk");
-        let disk = root.list(&disks).into_iter().next()?;
-        let file = disks.join(disk).join("provisioning_mode");
-        let word = root.read(&file)?;
-        Some(Self { file: root.canonical(&file).unwrap_or(file), word })
-    }
-
-    fn shown(&self) -> String {
-        quoted(&self.file.to_string_lossy())
-    }
-
-    /// Shell command that sets another mode.
-    fn command(&self, to: &str) -> String {
-        format!("echo {to} > {}", self.shown())
-    }
-}
-
-/// The longest discard that the device takes by the command in force, as far as its pages say.
-pub fn longest_command(root: &Root, layer: &Layer) -> Option<u64> {
-    let method = Method::of_mode(&Mode::read(root, layer)?.word)?;
-    ScsiPages::read(root, layer).below(method, u64::MAX, block_bytes(root, layer))
-}
-
-fn block_bytes(root: &Root, layer: &Layer) -> u64 {
-    root.read_u64(layer.queue().join("logical_block_size")).filter(|size| *size > 0).unwrap_or(BLOCK_BYTES)
-}
 
 /// Judges a SCSI disk that libata does not drive.
 pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut LayerReport) {
     let mode = Mode::read(root, layer);
     report.evidence.add_some("provisioning_mode", mode.as_ref().map(|mode| &mode.word));
-    drives::note_identify(drive::ata_identify(root, layer).as_ref(), report);
+    disk::note_identify(drive::ata_identify(root, layer).as_ref(), report);
     let pages = ScsiPages::read(root, layer);
     report.evidence.add_some("VPD B0h and B2h", pages.words());
-    let rotational = drives::is_rotational(root, layer);
+    let rotational = disk::is_rotational(root, layer);
     match (mode, pages.offer()) {
         (mode, _) if report.gate != Gate::Blocks => {
             if let (Gate::Passes, Some(mode)) = (report.gate, mode) {
@@ -72,9 +34,9 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
         // What was switched off was offered once, whoever presents the disk.
         (Some(mode), Offer::Unknown) if mode.word == "disabled" => not_asked(root, layer, bus, Some(&mode), report),
         (mode, offer) => match Provider::of(root, layer, bus) {
-            Some(provider) => provider.judge_without_discards(bus, rotational, report),
-            None if rotational && bus != Bus::Usb => drives::hard_disk(report),
-            None if offer == Offer::Nothing => nothing_offered(root, layer, bus, mode.as_ref(), report),
+            Some(provider) => provider.judge_without_discards(layer, bus, rotational, report),
+            None if rotational && bus != Bus::Usb => disk::hard_disk(report),
+            None if offer == Offer::Nothing => nothing_offered(root, layer, bus, mode.as_ref(), &pages, report),
             None => not_asked(root, layer, bus, mode.as_ref(), report),
         },
     }
@@ -100,13 +62,12 @@ fn not_used(root: &Root, layer: &Layer, bus: Bus, mode: &Mode, method: Method, l
         format!("the device takes {command} ({bit} = 1) without announcing it in READ CAPACITY, so the kernel sends none")
     };
     let Some(limit) = limit else {
-        let remedy = "leave 10 % to 20 % of the drive unused: its longest discard is shorter than its unit";
+        let remedy = Remedy::by_hand("leave 10 % to 20 % of the drive unused: its longest discard is shorter than its unit");
         report.findings.push(Finding::new("scsi.unmap-not-used", Severity::Serious, text).remedy(remedy));
         return;
     };
-    let mut steps = vec![format!("{} && echo {limit} > {}", mode.command(method.mode()), quoted(&limit_path(layer)))];
-    steps.extend(udev_rule(root, layer, bus, method, Some(limit)));
-    steps.push("prove it with trimtab verify on data you can lose".to_owned());
+    let remedy = Remedy::run(format!("{} && echo {limit} > {}", mode.command(method.mode()), quoted(&limit_path(layer))));
+    let remedy = kept_and_proved(remedy, udev_rule(root, layer, bus, method, Some(limit)));
     let action = Action::Provisioning {
         file: mode.file.clone(),
         from: mode.word.clone(),
@@ -114,26 +75,39 @@ fn not_used(root: &Root, layer: &Layer, bus: Bus, mode: &Mode, method: Method, l
         limit_file: layer.queue().join("discard_max_bytes"),
         limit,
     };
-    let remedy = Remedy::steps(steps).done_by(mode.file.to_str().map(|_| action));
+    let remedy = remedy.done_by(mode.file.to_str().map(|_| action));
     report.findings.push(Finding::new("scsi.unmap-not-used", Severity::Serious, text).remedy(remedy));
 }
 
-/// A device that says it takes no command that discards.
-fn nothing_offered(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, report: &mut LayerReport) {
+/// A device that says it takes no command that discards, or contradicts itself.
+fn nothing_offered(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, pages: &ScsiPages, report: &mut LayerReport) {
     let mode = mode.map_or(String::new(), |mode| format!(" (provisioning mode {})", mode.word));
-    report.why = format!("does not offer UNMAP{mode}");
+    report.why = format!("{}{mode}", pages.why_nothing());
     let sata = root.read(drive::device_directory(layer).join("vendor")).as_deref() == Some("ATA");
-    let (text, remedy) = if bus == Bus::Usb {
-        let remedy = "another enclosure (UASP with UNMAP), or attach the drive directly; forcing UNMAP here can destroy data";
-        ("the USB bridge does not pass TRIM on", remedy)
-    } else if sata {
-        let remedy = "attach the drive to a SATA port of the mainboard, or use an HBA whose firmware translates UNMAP for drives that read \
-                      zeroes after TRIM; otherwise leave 10 % to 20 % of the drive unused";
-        ("the HBA does not translate UNMAP for this SATA drive", remedy)
-    } else {
-        ("the device does not offer UNMAP", "leave 10 % to 20 % of the drive unused; forcing UNMAP here can destroy data")
+    let (text, remedy) = match (bus, pages.contradiction()) {
+        (Bus::Usb, Some(contradiction)) => (
+            format!("the USB bridge contradicts itself: {contradiction}; so the kernel sends no discards"),
+            "update the bridge's firmware (the enclosure's maker has it), use an enclosure whose bridge states a limit (UASP with UNMAP), or attach \
+             the drive directly; with a mode set by hand the kernel sends UNMAPs that the bridge may refuse or carry out wrongly",
+        ),
+        (_, Some(contradiction)) => (
+            format!("the device contradicts itself: {contradiction}; so the kernel sends no discards"),
+            "update the device's firmware, or leave 10 % to 20 % of the drive unused; forcing UNMAP here can destroy data",
+        ),
+        (Bus::Usb, None) => (
+            "the USB bridge offers no command that discards".to_owned(),
+            "use another enclosure (UASP with UNMAP), or attach the drive directly; forcing UNMAP here can destroy data",
+        ),
+        (_, None) if sata => (
+            "the HBA does not translate UNMAP for this SATA drive".to_owned(),
+            "attach the drive to a SATA port of the mainboard, or use an HBA whose firmware translates UNMAP for drives that read \
+             zeroes after TRIM; otherwise leave 10 % to 20 % of the drive unused",
+        ),
+        (_, None) => {
+            ("the device does not offer UNMAP".to_owned(), "leave 10 % to 20 % of the drive unused; forcing UNMAP here can destroy data")
+        }
     };
-    report.findings.push(Finding::new("scsi.no-unmap", Severity::Serious, text).remedy(remedy));
+    report.findings.push(Finding::new("scsi.no-unmap", Severity::Serious, text).remedy(Remedy::by_hand(remedy)));
 }
 
 /// A device of which the kernel shows no page.
@@ -144,16 +118,16 @@ fn not_asked(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, report: 
         "disabled" => "provisioning_mode is disabled: the kernel stops after the device refuses a discard, or the mode was set by hand",
         _ => "the kernel asks this device for no page that says whether it offers UNMAP",
     };
-    let node = quoted(&format!("/dev/{}", layer.name));
+    let node = quoted(&layer.node());
     let block = block_bytes(root, layer);
-    let mut steps = vec![
-        format!("sg_vpd --page=lbpv {node} # go on only if it says LBPU=1 (unmap supported)"),
-        format!("sg_vpd --page=bl {node} # LIMIT is its Maximum unmap LBA count x {block}; go on only if that is not 0"),
-        format!("{} && echo LIMIT > {}", mode.command("unmap"), quoted(&limit_path(layer))),
-    ];
-    steps.extend(udev_rule(root, layer, bus, Method::Unmap, None));
-    steps.push("prove it with trimtab verify on data you can lose".to_owned());
-    report.findings.push(Finding::new("scsi.unmap-not-asked", Severity::Serious, text).remedy(Remedy::steps(steps)));
+    let remedy = Remedy::run(format!("sg_vpd --page=lbpv {node}"))
+        .then("continue only if it says 'Unmap command supported (LBPU): 1'")
+        .then_run(format!("sg_vpd --page=bl {node}"))
+        .then(format!("continue only if its Maximum unmap LBA count is not 0; LIMIT is that count x {block}"))
+        .then_run(mode.command("unmap"))
+        .then(format!("at once, before anything is trimmed, set the limit: echo LIMIT > {}", quoted(&limit_path(layer))));
+    let remedy = kept_and_proved(remedy, udev_rule(root, layer, bus, Method::Unmap, None));
+    report.findings.push(Finding::new("scsi.unmap-not-asked", Severity::Serious, text).remedy(remedy));
 }
 
 /// A mode or a limit that the device's own pages contradict: set by hand or by a udev rule.
@@ -181,10 +155,9 @@ pub fn contradictions(root: &Root, layer: &Layer, limits: &Limits, mode: &Mode, 
 fn not_taken(mode: &Mode, against: &str, report: &mut LayerReport) {
     report.gate = Gate::Unknown;
     report.why = format!("provisioning_mode is {}, and {against}: discards fail, or destroy data", mode.word);
-    let remedy = Remedy::steps([
-        format!("{} # no more discards are sent", mode.command("full")),
-        "remove the udev rule that sets the mode: grep -r provisioning_mode /etc/udev/rules.d /usr/lib/udev/rules.d".to_owned(),
-    ]);
+    let remedy = Remedy::run(mode.command("full"))
+        .then("from then on no discards are sent; a udev rule may set the mode again: remove it from the file that this names")
+        .then_run("grep -r provisioning_mode /etc/udev/rules.d /usr/lib/udev/rules.d");
     report.findings.push(Finding::new("scsi.mode-against-device", Severity::Caution, report.why.clone()).remedy(remedy));
 }
 
@@ -197,13 +170,21 @@ pub fn ata_switched_off(mode: Option<Mode>, report: &mut LayerReport) {
     );
     // What libata answers for an ATA drive is WRITE SAME with the UNMAP bit, and nothing else.
     let again = Method::WriteSame16.mode();
-    let steps = [
-        "journalctl -k --grep 'DISCARD|UNMAP|WRITE SAME' # find out why first".to_owned(),
-        format!("{}, or detach and attach the drive", mode.command(again)),
-    ];
     let action = Action::Attribute { file: mode.file.clone(), from: mode.word.clone(), to: again.to_owned() };
-    let remedy = Remedy::steps(steps).done_by(mode.file.to_str().map(|_| action));
+    let remedy = Remedy::run(mode.command(again))
+        .then("first look for the reason: a drive that refuses discards refuses them again")
+        .then_run("journalctl --dmesg --grep 'DISCARD|UNMAP|WRITE SAME'")
+        .done_by(mode.file.to_str().map(|_| action));
     report.findings.push(Finding::new("drive.provisioning-mode", Severity::Serious, text).remedy(remedy));
+}
+
+/// The mode also after a reboot, and a proof that discards lose nothing.
+fn kept_and_proved(remedy: Remedy, udev_rule: Option<String>) -> Remedy {
+    let kept = match udev_rule {
+        Some(rule) => remedy.then(rule),
+        None => remedy,
+    };
+    kept.then("prove it with trimtab verify on data you can lose")
 }
 
 /// The line of udev that sets mode and limit whenever the device appears; in this order, since a mode resets the limit.

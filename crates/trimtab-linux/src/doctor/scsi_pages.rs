@@ -50,6 +50,8 @@ struct BlockLimits {
     unmap_blocks: u32,
     /// MAXIMUM UNMAP BLOCK DESCRIPTOR COUNT, bytes 24 to 27.
     unmap_descriptors: u32,
+    /// The page is long enough to state both.
+    states_unmap: bool,
     /// OPTIMAL UNMAP GRANULARITY in blocks, bytes 28 to 31; 0: not reported.
     unmap_granularity: u32,
     /// MAXIMUM WRITE SAME LENGTH in blocks, bytes 36 to 43; 0: not reported.
@@ -131,6 +133,27 @@ impl ScsiPages {
         Offer::Takes { method, blocks: self.blocks(method).map_or(most, |blocks| blocks.min(most)) }
     }
 
+    /// Page B2h offers UNMAP, and page B0h allows none: how, in words.
+    pub fn contradiction(&self) -> Option<String> {
+        let limits = self.limits.filter(|_| self.has_bit(Method::Unmap) == Some(true) && self.forbids_unmap())?;
+        let allows = match limits {
+            BlockLimits { states_unmap: false, .. } => "states no limit for it",
+            BlockLimits { unmap_blocks: 0, .. } => "allows 0 blocks in one (MAXIMUM UNMAP LBA COUNT)",
+            _ => "allows 0 descriptors in one (MAXIMUM UNMAP BLOCK DESCRIPTOR COUNT)",
+        };
+        Some(format!("page B2h offers UNMAP (LBPU = 1), and page B0h {allows}"))
+    }
+
+    /// Why no command that discards is offered, in words.
+    pub fn why_nothing(&self) -> String {
+        let bits = || Method::ALL.map(|method| format!("{} = 0", method.words().1)).join(", ");
+        match (self.contradiction(), self.flags) {
+            (Some(contradiction), _) => contradiction,
+            (None, Some(_)) => format!("page B2h offers no command that discards ({})", bits()),
+            (None, None) => "the device has no page B2h (Logical Block Provisioning)".to_owned(),
+        }
+    }
+
     /// OPTIMAL UNMAP GRANULARITY in blocks; 0 if no page says.
     pub fn granularity_blocks(&self) -> u32 {
         self.limits.map_or(0, |limits| limits.unmap_granularity)
@@ -178,7 +201,13 @@ fn block_limits(body: &[u8]) -> BlockLimits {
         bytes.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
     };
     let short = |at: usize| u32::try_from(number(at, 4)).unwrap_or(u32::MAX);
-    BlockLimits { unmap_blocks: short(20), unmap_descriptors: short(24), unmap_granularity: short(28), write_same_blocks: number(36, 8) }
+    BlockLimits {
+        unmap_blocks: short(20),
+        unmap_descriptors: short(24),
+        states_unmap: body.len() >= 24,
+        unmap_granularity: short(28),
+        write_same_blocks: number(36, 8),
+    }
 }
 
 #[cfg(test)]
@@ -217,6 +246,24 @@ mod tests {
         ] {
             assert_eq!(ScsiPages::parse(&[], &limits, &b2(flags)).offer(), expected, "{flags:#x} {limits:?}");
         }
+    }
+
+    #[test]
+    fn pages_without_an_unmap_say_why() {
+        let mut short = b0(9, 9, 9, 0)[..16].to_vec();
+        short[3] = 12;
+        for (limits, flags, contradicts, expected) in [
+            (b0(0, 1, 1, 0), 0x80, true, "allows 0 blocks in one"),
+            (b0(4_194_240, 0, 1, 0), 0x80, true, "allows 0 descriptors in one"),
+            (short, 0x80, true, "states no limit for it"),
+            (b0(4_194_240, 1, 1, 0), 0, false, "offers no command that discards (LBPU = 0, LBPWS = 0, LBPWS10 = 0)"),
+        ] {
+            let pages = ScsiPages::parse(&[], &limits, &b2(flags));
+            assert_eq!((pages.offer(), pages.contradiction().is_some()), (Offer::Nothing, contradicts), "{expected}");
+            assert!(pages.why_nothing().contains(expected), "{}", pages.why_nothing());
+        }
+        let unlisted = ScsiPages::parse(&[0, 0, 0, 3, 0, 0x80, 0x83], &[], &[]);
+        assert!(unlisted.why_nothing().contains("no page B2h") && unlisted.contradiction().is_none());
     }
 
     #[test]

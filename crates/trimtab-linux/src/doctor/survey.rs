@@ -1,8 +1,9 @@
 //! Everything that `trimtab doctor --all` judges, and what it leaves out.
 
+use super::filesystem::Home;
 use super::{Diagnosis, Doctor, mechanisms, shown};
 use crate::host::Place;
-use crate::host::block::Stack;
+use crate::host::block::{Stack, shown_name};
 use crate::host::mountinfo::{self, DevNumber, Mount};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -60,11 +61,11 @@ fn has_hidden_drives(mount: &Mount) -> bool {
 
 /// Why a mount without block devices is left out, where that is worth a line.
 fn elsewhere(mount: &Mount) -> Option<&'static str> {
-    match mount.fs_type.as_str() {
-        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "virtiofs" | "ceph" | "glusterfs" | "fuse.sshfs" => Some("on another machine"),
-        "overlay" => Some("an overlay: its upper directory is on another filesystem"),
-        "ecryptfs" | "fuse.bindfs" | "fuse.mergerfs" | "fuse.encfs" | "fuse.gocryptfs" => Some("stands on other filesystems"),
-        _ => None,
+    match Home::of(&mount.fs_type, &mount.source)? {
+        Home::Machine => Some("on another machine"),
+        Home::Overlay => Some("an overlay: its upper directory is on another filesystem"),
+        Home::Filesystems => Some("its files are those of other filesystems"),
+        Home::Memory | Home::Image => None,
     }
 }
 
@@ -93,7 +94,7 @@ impl Doctor<'_> {
                 continue;
             }
             match class(&name) {
-                Class::LeftOut(why) => survey.not_judged.push(NotJudged { name: name.replace('!', "/"), why }),
+                Class::LeftOut(why) => survey.not_judged.push(NotJudged { name: shown_name(&name), why }),
                 Class::Volume | Class::Drive => used.extend(self.device(&sys, &mut survey.diagnoses)),
             }
         }

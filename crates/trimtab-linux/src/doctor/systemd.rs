@@ -38,8 +38,7 @@ struct Setting {
     section: String,
     key: String,
     value: String,
-    /// From the unit's own file, which a package installed.
-    vendor: bool,
+    file: PathBuf,
 }
 
 /// A unit with its drop-ins.
@@ -67,10 +66,8 @@ impl Unit {
         if is_masked(root, &file) {
             return Self { state: UnitState::Masked, ..Self::missing() };
         }
-        let mut settings = parse(&root.read(&file).unwrap_or_default(), file.starts_with("/usr/lib") || file.starts_with("/lib"));
-        for drop_in in drop_ins(root, name) {
-            settings.extend(parse(&root.read(drop_in).unwrap_or_default(), false));
-        }
+        let files = std::iter::once(file).chain(drop_ins(root, name));
+        let settings = files.flat_map(|file| parse(&root.read(&file).unwrap_or_default(), &file)).collect();
         let (state, doubt) = match wanted_by(root, name) {
             None => (UnitState::Disabled, None),
             Some(target) if TARGETS.iter().any(|known| target == format!("{known}.target")) => (UnitState::Enabled, None),
@@ -104,8 +101,24 @@ impl Unit {
 
     /// The first value that the package's own file gives.
     pub fn vendor(&self, section: &str, key: &str) -> Option<&str> {
-        self.settings.iter().find(|s| s.vendor && s.section == section && s.key == key).map(|s| s.value.as_str())
+        let own = |s: &&Setting| is_vendor(&s.file) && !is_drop_in(&s.file) && s.section == section && s.key == key;
+        self.settings.iter().find(own).map(|s| s.value.as_str())
     }
+
+    /// The file that gives a value.
+    pub fn file_of(&self, section: &str, key: &str, value: &str) -> Option<PathBuf> {
+        self.settings.iter().rfind(|s| s.section == section && s.key == key && s.value == value).map(|s| s.file.clone())
+    }
+}
+
+/// Whether a package installed the file.
+pub fn is_vendor(file: &Path) -> bool {
+    file.starts_with("/usr/lib") || file.starts_with("/lib")
+}
+
+/// Whether the file adds to a unit's own.
+pub fn is_drop_in(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "conf")
 }
 
 /// Whether a setting of systemd means yes.
@@ -151,7 +164,7 @@ fn wanted_by(root: &Root, name: &str) -> Option<String> {
 }
 
 /// Assignments with their section; a backslash continues a line, and what stands outside of a section counts for nothing.
-fn parse(text: &str, vendor: bool) -> Vec<Setting> {
+fn parse(text: &str, file: &Path) -> Vec<Setting> {
     let mut settings = Vec::new();
     let (mut section, mut pending) = (None, String::new());
     for line in text.lines() {
@@ -170,7 +183,7 @@ fn parse(text: &str, vendor: bool) -> Vec<Setting> {
             section = Some(name.to_owned());
         } else if let (Some(section), Some((key, value))) = (&section, line.split_once('=')) {
             let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
-            settings.push(Setting { section: section.clone(), key, value, vendor });
+            settings.push(Setting { section: section.clone(), key, value, file: file.to_owned() });
         }
     }
     settings

@@ -1,16 +1,14 @@
 //! `fstrim.timer`: whether it runs its service, and which filesystems the service's commands trim.
 
-use super::answer::Answer;
+use super::answer::{Answer, Reason};
 use super::command::{self, Command};
-use super::conditions;
+use super::conditions::{self, DOES_NOT_RUN};
 use super::fstrim::{self, Machine, Parsed, Release};
 use super::systemd::{Unit, UnitState, is_true};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use std::path::{Path, PathBuf};
 
-/// Code of the finding about a timer that is enabled and does not run.
-const DOES_NOT_RUN: &str = "fstrim.does-not-run";
 /// Settings of a timer that each add a time to run; an empty one drops all of them.
 const TRIGGERS: [&str; 8] =
     ["OnCalendar", "OnBootSec", "OnStartupSec", "OnActiveSec", "OnUnitActiveSec", "OnUnitInactiveSec", "OnClockChange", "OnTimezoneChange"];
@@ -38,16 +36,15 @@ enum Step {
     Call {
         call: fstrim::Call,
         may_fail: bool,
+        /// The unit's file or drop-in with the command.
+        file: Option<PathBuf>,
     },
     /// Succeeds without trimming.
     Idle(String),
     /// Fails, and with it the service.
     Fails(String),
     /// A program or a word that only the machine knows.
-    Open {
-        text: String,
-        may_fail: bool,
-    },
+    Open { text: String, may_fail: bool },
 }
 
 /// What the service's own view of the machine hides from it.
@@ -74,7 +71,9 @@ impl Timer {
         let service = Unit::read(root, name);
         let release = Release::read(root, service.vendor("Service", "ExecStart"));
         let values = service.list("Service", "ExecStart");
-        let commands: Vec<Step> = values.iter().flat_map(|value| command::parse(value)).map(|c| step(c, release)).collect();
+        let file = |value: &str| service.file_of("Service", "ExecStart", value);
+        let of_value = |value: &&str| command::parse(value).into_iter().map(|c| step(c, release, file(value))).collect::<Vec<_>>();
+        let commands: Vec<Step> = values.iter().flat_map(of_value).collect();
         let is_quiet = commands.iter().any(|step| matches!(step, Step::Call { call, .. } if call.is_quiet));
         let runs = starts(root, &timer).and(|| serves(root, name, &service, commands.len()));
         let calendar = timer.lists("Timer", |key| TRIGGERS.contains(&key)).into_iter().find(|(key, _)| *key == "OnCalendar");
@@ -95,7 +94,9 @@ impl Timer {
         let mut doubt: Option<String> = None;
         for step in &self.commands {
             let (this, fails) = match step {
-                Step::Call { call, may_fail } => (machine.trims(call, &is_open), !may_fail && machine.fails(call)),
+                Step::Call { call, may_fail, file } => {
+                    (machine.trims(call, &is_open).said_in(file.clone()), !may_fail && machine.fails(call))
+                }
                 Step::Idle(text) => (Answer::no(DOES_NOT_RUN, text.clone()), false),
                 Step::Fails(text) => (Answer::no(DOES_NOT_RUN, text.clone()), true),
                 Step::Open { text, .. } => (Answer::maybe(text.clone()), false),
@@ -181,7 +182,7 @@ fn serves(root: &Root, name: &str, service: &Unit, commands: usize) -> Answer {
 /// Names the unit in a reason.
 fn renamed(answer: Answer, unit: &str) -> Answer {
     match answer {
-        Answer::No(reason) => Answer::no(reason.code, format!("{unit} does not start: {}", reason.text)),
+        Answer::No(reason) => Answer::No(Reason { text: format!("{unit} does not start: {}", reason.text), ..reason }),
         other => other,
     }
 }
@@ -194,7 +195,7 @@ fn name_of(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-fn step(command: Command, release: Release) -> Step {
+fn step(command: Command, release: Release, file: Option<PathBuf>) -> Step {
     let Command { program, arguments, may_fail, open } = command;
     let directory = program.rsplit_once('/').map_or("", |(directory, _)| directory);
     if let Some(word) = open {
@@ -203,7 +204,7 @@ fn step(command: Command, release: Release) -> Step {
     let packaged = DIRECTORIES.contains(&directory) || directory.starts_with("/nix/store/");
     match name_of(&program) {
         "fstrim" if packaged => match fstrim::parse(&arguments, release) {
-            Parsed::Call(call) => Step::Call { call, may_fail },
+            Parsed::Call(call) => Step::Call { call, may_fail, file },
             Parsed::Idle(text) => Step::Idle(text),
             Parsed::Fails(text) if may_fail => Step::Idle(text),
             Parsed::Fails(text) => Step::Fails(text),

@@ -146,7 +146,7 @@ impl Layer {
     /// The name below `/dev`, where a slash is an exclamation mark in sysfs (`cciss!c0d0`); the path of a file.
     #[must_use]
     pub fn shown_name(&self) -> String {
-        if matches!(self.kind, Kind::File { .. }) { self.name.clone() } else { self.name.replace('!', "/") }
+        if matches!(self.kind, Kind::File { .. }) { self.name.clone() } else { shown_name(&self.name) }
     }
 
     /// Whether the kernel refuses writes to the device, and with them every discard.
@@ -155,11 +155,35 @@ impl Layer {
         root.read_u64(self.sys.join("ro")) == Some(1)
     }
 
+    /// Whether the device is written zone by zone.
+    #[must_use]
+    pub fn is_zoned(&self, root: &Root) -> bool {
+        root.read(self.queue().join("zoned")).is_some_and(|zoned| zoned != "none")
+    }
+
     /// The device node.
     #[must_use]
     pub fn node(&self) -> String {
         format!("/dev/{}", self.shown_name())
     }
+}
+
+/// A device's name in sysfs as below `/dev`: the kernel writes a slash as an exclamation mark there.
+#[must_use]
+pub fn shown_name(name: &str) -> String {
+    name.replace('!', "/")
+}
+
+/// The device node of a name in sysfs.
+#[must_use]
+pub fn node_of(name: &str) -> String {
+    format!("/dev/{}", shown_name(name))
+}
+
+/// The name in sysfs of one below `/dev`.
+#[must_use]
+pub fn sysfs_name(name: &str) -> String {
+    name.replace('/', "!")
 }
 
 /// Everything below a filesystem or a device, top first.
@@ -300,7 +324,7 @@ pub fn device_directory(root: &Root, dev: DevNumber) -> Option<PathBuf> {
 #[must_use]
 pub fn device_by_name(root: &Root, name: &str) -> Option<PathBuf> {
     // Slashes in device names (cciss/c0d0) are exclamation marks in sysfs.
-    let kernel = name.replace('/', "!");
+    let kernel = sysfs_name(name);
     if kernel.is_empty() || kernel == "." || kernel == ".." {
         return None;
     }

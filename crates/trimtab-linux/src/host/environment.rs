@@ -215,7 +215,7 @@ fn physical(root: &Root, layer: &Layer, prefix: &str, fields: &mut Fields) {
     let identity = drive::identity(root, layer);
     fields.add_some(&format!("{prefix}.model"), identity.model);
     fields.add_some(&format!("{prefix}.firmware"), identity.firmware);
-    fields.add(&format!("{prefix}.name"), &layer.name);
+    fields.add(&format!("{prefix}.name"), &layer.shown_name());
     fields.add(&format!("{prefix}.bus"), &kind_name(&layer.kind));
     fields.add(&format!("{prefix}.size"), &layer.size.to_string());
 }

@@ -1,58 +1,144 @@
-//! Which filesystems of `/etc/fstab` are to be trimmed: those that `fstrim --fstab` trims.
+//! Tables in the format of fstab, read as libmount reads them; and which filesystems of `/etc/fstab` are to be trimmed: those that `fstrim --fstab` trims.
 
 use super::block::Stack;
 use super::mountinfo::{self, Mount, unescape};
 use super::root::Root;
+use crate::sys::beneath::Named;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
+use trimtab_drive::usage::UsageError;
 
 const FSTAB: &str = "/etc/fstab";
-const FSTAB_BYTES_MAX: u64 = 1 << 20;
 /// The option of fstab that leaves a filesystem out.
 const NO_TRIM: &str = "X-fstrim.notrim";
+/// The most bytes read of a table.
+pub(crate) const BYTES_MAX: u64 = 1 << 20;
+/// Names of tags that libmount turns into devices.
+const TAGS: [&str; 5] = ["UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID"];
 
-/// A line of fstab that names a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Line {
-    mount_point: PathBuf,
-    options: String,
+/// One line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) source: PathBuf,
+    pub(crate) target: PathBuf,
+    pub(crate) fs_type: String,
+    pub(crate) options: String,
 }
 
-/// The mount points of fstab, each with the reason why it is passed by, if it is.
+impl Entry {
+    pub(crate) fn has_option(&self, name: &str) -> bool {
+        self.options.split(',').any(|option| option == name)
+    }
+
+    /// Whether the source is a tag such as `UUID=…`, which is looked up.
+    pub(crate) fn is_tagged(&self) -> bool {
+        is_tagged(&self.source)
+    }
+
+    pub(crate) fn is_swap(&self) -> bool {
+        self.fs_type == "swap"
+    }
+
+    /// Whether a swap area is discarded by an option.
+    pub(crate) fn swap_discards(&self) -> bool {
+        self.options.split(',').any(|option| option == "discard" || option.starts_with("discard="))
+    }
+}
+
+/// Whether a source is a tag such as `UUID=…`.
+pub(crate) fn is_tagged(source: &Path) -> bool {
+    let text = source.to_string_lossy();
+    text.split_once('=').is_some_and(|(name, _)| TAGS.contains(&name))
+}
+
+/// The lines of `/etc/fstab`.
+pub(crate) fn read(root: &Root) -> Vec<Entry> {
+    parse(&root.read_bytes(Path::new(FSTAB), BYTES_MAX).unwrap_or_default())
+}
+
+/// Whether fstab mounts something there, once and without the option `discard`.
+pub(crate) fn lacks_discard(root: &Root, mount_point: &Path) -> bool {
+    let entries = read(root);
+    let found: Vec<&Entry> = entries.iter().filter(|entry| entry.target == mount_point).collect();
+    matches!(found.as_slice(), [entry] if !entry.has_option("discard"))
+}
+
+/// Leaves out comments and lines that libmount rejects: fewer than three fields, or a fifth or sixth that is no number.
+pub(crate) fn parse(bytes: &[u8]) -> Vec<Entry> {
+    bytes.split(|&b| b == b'\n').filter_map(line).collect()
+}
+
+fn line(line: &[u8]) -> Option<Entry> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let fields: Vec<&[u8]> = line.split(|b| matches!(b, b' ' | b'\t')).filter(|f| !f.is_empty()).collect();
+    let [source, target, fs_type, rest @ ..] = fields.as_slice() else { return None };
+    let is_number = |field: &&[u8]| std::str::from_utf8(field).is_ok_and(|text| text.parse::<i32>().is_ok());
+    if source.starts_with(b"#") || !rest.iter().skip(1).take(2).all(is_number) {
+        return None;
+    }
+    let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescape(field)));
+    let text = |field: &[u8]| String::from_utf8_lossy(&unescape(field)).into_owned();
+    Some(Entry {
+        source: path(source),
+        target: path(target),
+        fs_type: text(fs_type),
+        options: rest.first().map(|options| text(options)).unwrap_or_default(),
+    })
+}
+
+/// The mount points of fstab, each with the reason why it is passed by, if it is. The root filesystem is added where no line names it.
 pub fn to_trim(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<&'static str>)>> {
     let mounts = mountinfo::read(root)?;
-    let lines = lines(&root.read_bytes(Path::new(FSTAB), FSTAB_BYTES_MAX).unwrap_or_default()).into_iter();
-    Ok(lines.map(|line| (line.mount_point.clone(), passed(root, &mounts, &line))).collect())
+    let entries = mounted(read(root)).into_iter();
+    Ok(entries.map(|entry| (entry.target.clone(), passed(root, &mounts, &entry))).collect())
 }
 
-/// Lines with a mount point; the root filesystem is added where none names it.
-fn lines(fstab: &[u8]) -> Vec<Line> {
-    let line = |line: &[u8]| {
-        let mut fields = line.split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
-        let source = fields.next()?;
-        let mount_point = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
-        let options = String::from_utf8_lossy(fields.nth(1).unwrap_or_default()).into_owned();
-        (!source.starts_with(b"#") && mount_point.is_absolute()).then_some(Line { mount_point, options })
+/// The mount point of fstab, at or above `path` but below the `mount` that this is on, where nothing is mounted: there `path` does not lead to the filesystem that it stands for.
+#[must_use]
+pub fn unmounted(root: &Root, mount: &Mount, path: &Path) -> Option<PathBuf> {
+    let between = |point: &PathBuf| path.starts_with(point) && point.starts_with(&mount.mount_point) && *point != mount.mount_point;
+    let points = mounted(read(root)).into_iter().map(|entry| entry.target);
+    points.filter(between).max_by_key(|point| point.as_os_str().len())
+}
+
+/// An error if the filesystem that `path` stands for is not mounted: what is done there would be done to another one.
+///
+/// # Errors
+/// [`UsageError`]; a path that cannot be looked at is none, since whoever opens it says so.
+pub fn require_mounted(path: &Path) -> Result<(), UsageError> {
+    let found = || {
+        let root = Root::live().ok()?;
+        let named = Named::look_up(path).ok()?;
+        let mounts = mountinfo::read(&root).ok()?;
+        let mount = mountinfo::of_named(&mounts, &named).ok()??;
+        unmounted(&root, mount, &named.real_path().ok()?).map(|point| (point, mount.mount_point.clone()))
     };
-    let mut lines: Vec<Line> = fstab.split(|byte| *byte == b'\n').filter_map(line).collect();
-    if !lines.iter().any(|line| line.mount_point == Path::new("/")) {
-        lines.insert(0, Line { mount_point: "/".into(), options: String::new() });
+    let Some((point, other)) = found() else { return Ok(()) };
+    let (point, other) = (point.display(), other.display());
+    let what = format!("{point} is in {FSTAB} and not mounted, so {} is on the filesystem of {other}", path.display());
+    Err(UsageError::missing(what).hint(format!("mount {point} first, or name {other}")))
+}
+
+/// The lines with a mount point.
+fn mounted(entries: Vec<Entry>) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = entries.into_iter().filter(|entry| entry.target.is_absolute()).collect();
+    if !entries.iter().any(|entry| entry.target == Path::new("/")) {
+        entries.insert(0, Entry { target: "/".into(), ..Entry::default() });
     }
-    lines
+    entries
 }
 
 /// Why a line is passed by; `None` if it is not.
-fn passed(root: &Root, mounts: &[Mount], line: &Line) -> Option<&'static str> {
-    let has = |option: &str| line.options.split(',').any(|o| o == option);
-    if has(NO_TRIM) {
+fn passed(root: &Root, mounts: &[Mount], entry: &Entry) -> Option<&'static str> {
+    if entry.has_option(NO_TRIM) {
         return Some("fstab says X-fstrim.notrim");
     }
-    let Some(mount) = mountinfo::of_path(root, mounts, &line.mount_point).ok().flatten() else { return Some("not mounted") };
-    if mount.mount_point != line.mount_point {
+    let Some(mount) = mountinfo::of_path(root, mounts, &entry.target).ok().flatten() else { return Some("not mounted") };
+    if mount.mount_point != entry.target {
         return Some("not mounted");
     }
-    if has("ro") || !mount.is_writable() {
+    if entry.has_option("ro") || !mount.is_writable() {
         return Some("mounted read-only");
     }
     Stack::of_mount(root, mounts, mount).tops.is_empty().then_some("not on a block device")
@@ -63,11 +149,39 @@ mod tests {
     use super::*;
 
     #[test]
+    fn fstab_is_read_with_its_escapes() {
+        let text = b"# /dev/sda9 /none ext4\n/dev/sda1\t/  ext4 defaults 0 1\nUUID=x /with\\040space xfs X-fstrim.notrim\n\
+                     /dev/sda2 none swap sw\nshort line\n/dev/sda3 /bad ext4 defaults 0 one\n/dev/sda4 /worse ext4 # no options\n";
+        let entries = parse(text);
+        let targets: Vec<&str> = entries.iter().map(|e| e.target.to_str().unwrap()).collect();
+        assert_eq!(targets, ["/", "/with space", "none"]);
+        assert!(entries[1].is_tagged() && entries[1].has_option("X-fstrim.notrim") && entries[2].is_swap());
+        assert!(!is_tagged(Path::new("ZFS=rpool/root")) && !is_tagged(Path::new("/dev/sda")));
+    }
+
+    #[test]
     fn fstab_lines_name_mount_points_and_root_is_added() {
-        let points = |text: &str| lines(text.as_bytes()).into_iter().map(|line| line.mount_point).collect::<Vec<_>>();
+        let points = |text: &str| mounted(parse(text.as_bytes())).into_iter().map(|entry| entry.target).collect::<Vec<_>>();
         assert_eq!(points(""), [Path::new("/")]);
         let text = "# /dev/a /none ext4\n/dev/a /with\\040space ext4\nUUID=x none swap sw\n/dev/b\t/\txfs defaults,X-fstrim.notrim 0 1\n";
         assert_eq!(points(text), [Path::new("/with space"), Path::new("/")]);
+    }
+
+    #[test]
+    fn mount_point_of_fstab_without_a_mount_is_found() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tree.path().join("etc")).unwrap();
+        let text = "/dev/a / ext4\n/dev/b /srv ext4 noauto\n/dev/c /srv/data\\040x xfs\nUUID=1 none swap sw\n";
+        std::fs::write(tree.path().join("etc/fstab"), text).unwrap();
+        let root = Root::recorded(tree.path()).unwrap();
+        let on = |mount_point: &str, path: &str| {
+            let line = format!("20 1 8:1 / {mount_point} rw - ext4 /dev/sda1 rw\n");
+            unmounted(&root, &mountinfo::parse(line.as_bytes())[0], Path::new(path))
+        };
+        let found = |path: &str| Some(PathBuf::from(path));
+        assert_eq!([on("/", "/srv"), on("/", "/srv/deep/er")], [found("/srv"), found("/srv")]);
+        assert_eq!(on("/srv", "/srv/data x/y"), found("/srv/data x"));
+        assert_eq!([on("/", "/"), on("/", "/home"), on("/", "/srvs"), on("/srv", "/srv/other")], [const { None }; 4]);
     }
 
     #[test]
@@ -80,7 +194,7 @@ mod tests {
         let root = Root::recorded(tree.path()).unwrap();
         let mounts = mountinfo::read(&root).unwrap();
         let why = |mount_point: &str, options: &str| {
-            passed(&root, &mounts, &Line { mount_point: mount_point.into(), options: options.into() }).unwrap_or("")
+            passed(&root, &mounts, &Entry { target: mount_point.into(), options: options.into(), ..Entry::default() }).unwrap_or("")
         };
         assert_eq!(why("/", "defaults,X-fstrim.notrim"), "fstab says X-fstrim.notrim");
         assert_eq!(why("/away", "defaults"), "not mounted");

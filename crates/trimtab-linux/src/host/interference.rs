@@ -94,7 +94,7 @@ impl Sample {
         let watched = watched(stack);
         Self {
             at: Instant::now(),
-            device: watched.and_then(|l| Some((l.name.clone(), DiskStat::read(root, &l.sys)?))),
+            device: watched.and_then(|l| Some((l.shown_name(), DiskStat::read(root, &l.sys)?))),
             own: own_io(root),
             cpu: cpu_ticks(&root.read("/proc/stat").unwrap_or_default()),
             pressure_us: pressures(root),

@@ -20,6 +20,7 @@ pub use change::{Change, Undone};
 pub use mounted::Reach;
 pub use told::ToldChange;
 
+use crate::host::block::sysfs_name;
 use crate::output::Context;
 use crate::session::directories::run_directory;
 use crate::sys::beneath::{Dir, PRIVATE_DIR, PRIVATE_FILE};
@@ -95,7 +96,7 @@ impl Notes {
     /// Notes what is going to be changed. An error if a living process has changed the same, or if what a killed one has left is not settled.
     pub fn leave(&self, name: &str, change: Change) -> io::Result<Note> {
         let room = self.open(true)?;
-        let name = format!("{}{SUFFIX}", name.replace('/', "!"));
+        let name = format!("{}{SUFFIX}", sysfs_name(name));
         if let Some(found) = room.read(&name)? {
             if found.alive {
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("another process of trimtab has changed {change}")));
@@ -125,7 +126,7 @@ impl Notes {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             room => room?,
         };
-        let name = format!("{}{SUFFIX}", name.replace('/', "!"));
+        let name = format!("{}{SUFFIX}", sysfs_name(name));
         let Some(found) = room.read(&name)? else { return Ok(None) };
         let left = room.settle(&name, &found, &Reach::Everything)?;
         Ok(left.map(|left| (left, !found.alive)))

@@ -12,7 +12,7 @@ pub use self::space::Guard;
 pub use self::workspace::Workspace;
 
 use crate::host::root::Root;
-use crate::host::{self, block};
+use crate::host::{self, block, fstab};
 use crate::output::Context;
 use crate::sys::beneath;
 use anyhow::Context as _;
@@ -40,6 +40,7 @@ impl Ground {
         let dir =
             OwnedFd::from(beneath::Dir::open(path).with_context(|| format!("cannot use {} as a directory to write in", path.display()))?);
         require_writable(&dir, path)?;
+        fstab::require_mounted(path)?;
         let path = beneath::named::real_path(&dir).with_context(|| format!("cannot find out where {} is", path.display()))?;
         let place = Root::live().and_then(|root| host::Place::of_path(&root, &path)).ok();
         let drive = place.and_then(|place| drive_size(&place.stack));

@@ -1,7 +1,7 @@
 //! What trimming ext4 needs to know: the size of its block groups, and the least extent of the last trim, which the kernel
 //! keeps for the whole filesystem although what has been trimmed is kept for each group.
 
-use crate::host::block::Stack;
+use crate::host::block::{Stack, node_of};
 use crate::host::root::Root;
 use crate::sys::beneath::set_attribute;
 use std::fs::File;
@@ -34,7 +34,7 @@ impl Superblock {
     /// Reads it from the one device of a filesystem.
     pub fn of_device(stack: &Stack) -> io::Result<Self> {
         let layer = stack.top_layers().next().ok_or_else(|| io::Error::other("no device"))?;
-        let device = File::open(device_node(&layer.name))?;
+        let device = File::open(node_of(&layer.name))?;
         let mut bytes = [0; 1024];
         device.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET)?;
         Self::parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no ext4 superblock on the device"))
@@ -68,12 +68,6 @@ impl Superblock {
     pub fn size(&self) -> u64 {
         self.blocks.saturating_mul(self.block_size)
     }
-}
-
-/// `/dev/sda1` of `sda1`.
-#[must_use]
-pub fn device_node(name: &str) -> PathBuf {
-    Path::new("/dev").join(name.replace('!', "/"))
 }
 
 /// The least extent, in blocks, of the last trim: groups that it trimmed are passed over by later trims with the same or a larger one.

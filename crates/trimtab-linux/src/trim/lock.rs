@@ -1,6 +1,6 @@
 //! One trim per physical drive: a lock file for each, shared by all of this program's processes.
 
-use crate::host::block::Stack;
+use crate::host::block::{Layer, Stack, sysfs_name};
 use crate::host::processes::command_line;
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use crate::sys::interrupt;
@@ -22,13 +22,13 @@ impl DriveLocks {
     pub fn take(stack: &Stack, directory: &Path) -> anyhow::Result<Self> {
         let held = directory_of_locks(directory)?;
         // Always in the same order, so that two processes cannot each hold what the other wants.
-        let mut names: Vec<String> = stack.drives().map(|d| d.name.clone()).collect();
+        let mut names: Vec<String> = stack.drives().map(Layer::shown_name).collect();
         if names.is_empty() {
-            names = stack.top_layers().map(|d| d.name.clone()).collect();
+            names = stack.top_layers().map(Layer::shown_name).collect();
         }
         names.sort();
         names.dedup();
-        let files = names.iter().map(|name| lock(&held, &format!("lock-{}", name.replace('/', "!")), name));
+        let files = names.iter().map(|name| lock(&held, &format!("lock-{}", sysfs_name(name)), name));
         Ok(Self { _files: files.collect::<anyhow::Result<_>>()? })
     }
 }

@@ -143,6 +143,11 @@ impl Trigger {
         self.written.since().filter(|_| self.fired)
     }
 
+    /// When the last pass began; `None` before the first.
+    pub(super) fn last_pass(&self) -> Option<Nanos> {
+        self.started.filter(|_| self.fired)
+    }
+
     /// A pass begins. What is written from here on counts for the next one: this one may be past the place where it is freed.
     pub(super) fn fired(&mut self, now: Nanos) {
         self.started = Some(now);

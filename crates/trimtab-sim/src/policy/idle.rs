@@ -98,6 +98,9 @@ impl Default for IdleSettings {
 /// The largest free extents come first, where they can be asked for: most of the space is known to the drive after a small part of the commands. What is left
 /// is left where others would wait longer for it than the drive gains by it (`gain`), and [`Policy::remark`] says so.
 ///
+/// Commands that take a small part of the budget are cheap. As a request waits for no more than one of them, they follow each other without waiting for gaps. To
+/// keep the share of requests that meet one, commands of both passes take no more than that share of the time since the pass before began; the first pass has no such bound.
+///
 /// A command costs something, and each of its bytes; both are fitted to what commands took ([`Policy::learned`] says what, and the error of that),
 /// and a piece is as large as its cost lies within the budget with two standard errors to spare. Where even the smallest pieces cost more than the
 /// budget, because every TRIM costs as much whatever its size, shrinking gains nothing: then the pieces are the largest that cost no more than twice
@@ -125,6 +128,12 @@ pub struct Idle {
     goes_on_until: Option<Nanos>,
     /// The time in which the pass was to be done is over.
     overdue: bool,
+    /// When the pass before began; `None` before the first.
+    pass_before: Option<Nanos>,
+    /// Time in commands of the pass before, and of this one.
+    spent: [Nanos; 2],
+    /// Commands are cheap and need not wait for gaps.
+    at_once: bool,
 }
 
 impl Idle {
@@ -143,13 +152,24 @@ impl Idle {
             next_takes_ns: None,
             goes_on_until: None,
             overdue: false,
+            pass_before: None,
+            spent: [Nanos::ZERO; 2],
+            at_once: false,
         }
     }
 
-    /// The size of the pieces now: the largest that is expected to stay within the budget.
+    /// The size of the pieces now: the largest that is expected to stay within the budget, or to be cheap where commands are.
     #[must_use]
     pub fn piece(&self) -> Bytes {
         self.pace.piece(&self.settings)
+    }
+
+    /// Whether commands, where they are cheap, may follow each other: those of this pass and the one before have taken no more than their share of the time since that began.
+    fn may_go_at_once(&self, observation: &Observation<'_>) -> bool {
+        let share = f64::from(self.settings.met_per_mille) / 1000.0;
+        let spent: f64 = self.spent.iter().map(|spent| spent.as_f64()).sum();
+        let since = self.pass_before.map(|began| observation.now.saturating_sub(began).as_f64());
+        observation.by_size && observation.requests.is_some() && since.is_none_or(|since| spent <= share * since)
     }
 
     /// The least free extents of each round of a pass.
@@ -161,6 +181,7 @@ impl Idle {
     /// A pass begins, or is to begin once more: then it has its time from now on.
     fn begin(&mut self, now: Nanos) {
         let written = self.trigger.written_since_a_pass();
+        (self.pass_before, self.spent) = (self.trigger.last_pass(), [self.spent[1], Nanos::ZERO]);
         self.trigger.fired(now);
         self.gain.begin(written);
         (self.began, self.overdue) = (Some(now), false);
@@ -178,11 +199,12 @@ impl Idle {
         if let Some(sent) = sent {
             self.goes_on_until = self.goes_on_until.filter(|_| sent.commands == 0 && observation.by_size);
             self.next_takes_ns = None;
+            self.spent[1] = self.spent[1].saturating_add(sent.took);
             if observation.requests.is_none() && sent.took.as_f64() > sent.commands as f64 * self.settings.budget.as_f64() {
                 self.quiet.rest(&self.settings, observation.now, sent.took);
             }
-            // Whoever lets more of them meet one counts each for less.
-            let met = met * f64::from(MET_PER_MILLE) / f64::from(self.settings.met_per_mille.max(1));
+            // Whoever lets more of them meet one counts each for less; cheap ones are no wait.
+            let met = if self.at_once { 0.0 } else { met * f64::from(MET_PER_MILLE) / f64::from(self.settings.met_per_mille.max(1)) };
             // Trials are small, and say nothing of what others wait for a gigabyte.
             if !sent.trial {
                 self.gain.add(sent.commands, sent.bytes, met, sent.took.as_f64() / (sent.commands as f64).max(1.0));
@@ -216,7 +238,9 @@ impl Idle {
                 Some(self.pass.send(TrimRequest::whole(window, self.settings.min_extent)))
             }
             // To look whether there is something to send nobody has to be waited for.
-            Step::Window(_) if self.goes_on_until.is_some_and(|until| observation.now <= until) => Some(self.send_piece(observation)),
+            Step::Window(_) if self.at_once || self.goes_on_until.is_some_and(|until| observation.now <= until) => {
+                Some(self.send_piece(observation))
+            }
             Step::Window(window) => Some(match self.must_wait(observation, window) {
                 Some(until) => Action::WaitUntil(until),
                 None => {
@@ -305,7 +329,7 @@ impl Idle {
         let others = self.gaps.others(observation.now);
         self.pace.sent(trial.map_or(window, |trial| trial.window), trial.map(|_| window.start));
         self.quiet.sent(observation.now);
-        self.gaps.sent(&self.settings, observation.now);
+        self.gaps.sent(&self.settings, observation.now, self.at_once);
         // Before anything is known one command tells enough, and while others are there nobody is to wait for two.
         let known = self.pace.commands_max(&self.settings);
         let commands_max = if others || (known == 0 && by_size) { 1 } else { known };
@@ -366,6 +390,7 @@ impl Policy for Idle {
         let requests = observation.requests.filter(|_| counts);
         let observation = &Observation { by_size: observation.by_size && counts, requests, ..observation.clone() };
         self.learn(observation);
+        self.at_once = self.pace.decide_at_once(&self.settings, self.may_go_at_once(observation));
         self.pass.settle(observation);
         self.look_whether_overdue(observation);
         let observation = &Observation { by_size: observation.by_size && !self.overdue, ..observation.clone() };

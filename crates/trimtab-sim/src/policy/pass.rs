@@ -33,8 +33,9 @@ pub struct Pass {
     again: bool,
 }
 
-/// What a pass has to say when it is asked for the next window.
-pub(super) enum Step {
+/// The next step of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
     /// Trim this window, or the rest of it.
     Window(TrimWindow),
     /// The last one failed; nothing before this.
@@ -61,7 +62,8 @@ impl Pass {
     }
 
     /// True while a pass is under way.
-    pub(super) const fn running(&self) -> bool {
+    #[must_use]
+    pub const fn running(&self) -> bool {
         self.next.is_some()
     }
 
@@ -71,7 +73,7 @@ impl Pass {
     }
 
     /// Begins a pass at the first window.
-    pub(super) fn start(&mut self) {
+    pub fn start(&mut self) {
         *self = Self { next: Some(0), rounds_more: self.rounds_more, ..Self::default() };
     }
 
@@ -121,7 +123,7 @@ impl Pass {
     }
 
     /// Takes the answer to the window that was sent, if one was.
-    pub(super) fn settle(&mut self, observation: &Observation<'_>) {
+    pub fn settle(&mut self, observation: &Observation<'_>) {
         let Some(sent) = self.sent.take().filter(|_| !observation.put_off) else { return };
         if let Some(outcome) = observation.last_trim {
             // Less than was asked for, if the number of commands was limited.
@@ -135,8 +137,8 @@ impl Pass {
         }
     }
 
-    /// What comes next. With a `piece` below a window's length the window comes in pieces of that many bytes.
-    pub(super) fn step(&mut self, observation: &Observation<'_>, piece: Bytes) -> Step {
+    /// The next step. With a `piece` below a window's length the window comes in pieces of that many bytes.
+    pub fn step(&mut self, observation: &Observation<'_>, piece: Bytes) -> Step {
         let Some(next) = self.next else { return Step::Done };
         if self.failures > 0 && observation.now < self.retry_at {
             return Step::Later(self.retry_at);
@@ -170,7 +172,7 @@ impl Pass {
     }
 
     /// Remembers that this is being trimmed, and says so.
-    pub(super) const fn send(&mut self, request: TrimRequest) -> Action {
+    pub const fn send(&mut self, request: TrimRequest) -> Action {
         self.sent = Some(request.window);
         Action::Trim(request)
     }

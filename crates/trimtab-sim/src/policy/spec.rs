@@ -1,6 +1,6 @@
 //! How a policy is written down: `adaptive:share=50%:at-least=3d`.
 
-use super::{Adaptive, AdaptiveSettings, Batched, BatchedSettings, ByHand, Idle, IdleSettings, Online, Policy, Published, Schedule, State};
+use super::{Adaptive, AdaptiveSettings, Batched, BatchedSettings, ByHand, Idle, IdleSettings, Online, Policy, Schedule, State};
 use crate::run::Field;
 use alloc::boxed::Box;
 use alloc::format;
@@ -32,8 +32,6 @@ const PATIENCE: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos(366 * DAY.
 const PIECE: (RangeInclusive<Bytes>, &str) = (Bytes(4096)..=Bytes(1 << 50), "4KiB to 1PiB");
 /// Of a thousand requests of others.
 const MET: RangeInclusive<u32> = 0..=1000;
-/// Commands that follow each other.
-const COMMANDS: RangeInclusive<u64> = 1..=1_000_000;
 /// Free extents that are left alone.
 const MIN_EXTENT: (RangeInclusive<Bytes>, &str) = (Bytes::ZERO..=Bytes(1 << 50), "0 to 1PiB");
 
@@ -50,8 +48,6 @@ pub enum PolicySpec {
     Adaptive(AdaptiveSettings),
     /// Small pieces in idle time.
     Idle(IdleSettings),
-    /// As others have published it, to be compared with.
-    Published(Published),
 }
 
 /// Why a policy could not be read.
@@ -104,7 +100,6 @@ impl PolicySpec {
             },
             Self::Adaptive(settings) => settings.at_least_every,
             Self::Idle(settings) => settings.at_least_every,
-            Self::Published(published) => published.at_least_every(),
         }
     }
 
@@ -117,7 +112,6 @@ impl PolicySpec {
             Self::Batched(_) => "batched",
             Self::Adaptive(_) => "adaptive",
             Self::Idle(_) => "idle",
-            Self::Published(published) => published.name(),
         }
     }
 
@@ -130,7 +124,6 @@ impl PolicySpec {
             Self::Batched(settings) => Box::new(Batched::new(settings, state)),
             Self::Adaptive(settings) => Box::new(Adaptive::new(settings, state)),
             Self::Idle(settings) => Box::new(Idle::new(settings, state)),
-            Self::Published(published) => published.build(state),
         }
     }
 
@@ -180,31 +173,6 @@ impl PolicySpec {
                 pairs.extend(common(s.min_extent, s.on_battery));
                 pairs
             }
-            Self::Published(Published::ITrim(s)) => {
-                let mut pairs = alloc::vec![
-                    ("quiet", exact(s.quiet)),
-                    ("share", format!("{}%", s.share_percent)),
-                    ("at-least", exact(s.at_least_every)),
-                    ("large", s.large.0.to_string()),
-                    ("commands", s.commands.to_string()),
-                    ("command-max", s.command_max.0.to_string()),
-                    ("poll", exact(s.poll)),
-                ];
-                pairs.extend(common(s.min_extent, s.on_battery));
-                pairs
-            }
-            Self::Published(Published::DTrim(s)) => {
-                let mut pairs = alloc::vec![
-                    ("cheap", exact(s.cheap)),
-                    ("share", format!("{}%", s.share_percent)),
-                    ("at-least", exact(s.at_least_every)),
-                    ("quiet", exact(s.quiet)),
-                    ("commands", s.commands.to_string()),
-                    ("poll", exact(s.poll)),
-                ];
-                pairs.extend(common(s.min_extent, s.on_battery));
-                pairs
-            }
         }
     }
 
@@ -217,8 +185,6 @@ impl PolicySpec {
             Self::Idle(_) => {
                 "budget, share, at-least, quiet, patience, piece-min, piece-max, poll, met-per-mille, finish-within, complete, min-extent, battery"
             }
-            Self::Published(Published::ITrim(_)) => "quiet, share, at-least, large, commands, command-max, poll, min-extent, battery",
-            Self::Published(Published::DTrim(_)) => "cheap, share, at-least, quiet, commands, poll, min-extent, battery",
         }
     }
 
@@ -238,10 +204,6 @@ impl PolicySpec {
         };
         let flag = || yes_or_no(value).ok_or_else(|| wrong(format!("'{value}' is neither yes nor no")));
         let share = || percent(value).ok_or_else(|| wrong(format!("'{value}' is not a share such as 75%, from 1% to 100%")));
-        let commands = || {
-            let count = value.parse::<u64>().ok().filter(|count| COMMANDS.contains(count));
-            count.ok_or_else(|| wrong(format!("'{value}' is not a number from {} to {}", COMMANDS.start(), COMMANDS.end())))
-        };
         match self {
             Self::None | Self::Online => return Err(unknown()),
             Self::Batched(s) => match key {
@@ -278,29 +240,6 @@ impl PolicySpec {
                 }
                 "finish-within" => s.finish_within = nanos(PAUSE)?,
                 "complete" => s.complete = flag()?,
-                "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
-                "battery" => s.on_battery = flag()?,
-                _ => return Err(unknown()),
-            },
-            Self::Published(Published::ITrim(s)) => match key {
-                "quiet" => s.quiet = nanos(QUIET)?,
-                "share" => s.share_percent = share()?,
-                "at-least" => s.at_least_every = nanos(PERIOD)?,
-                "large" => s.large = bytes(PIECE)?,
-                "commands" => s.commands = commands()?,
-                "command-max" => s.command_max = bytes(PIECE)?,
-                "poll" => s.poll = nanos(POLL)?,
-                "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
-                "battery" => s.on_battery = flag()?,
-                _ => return Err(unknown()),
-            },
-            Self::Published(Published::DTrim(s)) => match key {
-                "cheap" => s.cheap = nanos(BUDGET)?,
-                "share" => s.share_percent = share()?,
-                "at-least" => s.at_least_every = nanos(PERIOD)?,
-                "quiet" => s.quiet = nanos(QUIET)?,
-                "commands" => s.commands = commands()?,
-                "poll" => s.poll = nanos(POLL)?,
                 "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
                 "battery" => s.on_battery = flag()?,
                 _ => return Err(unknown()),
@@ -343,7 +282,6 @@ impl fmt::Display for PolicySpec {
             Self::Batched(_) => Self::Batched(BatchedSettings::default()),
             Self::Adaptive(_) => Self::Adaptive(AdaptiveSettings::default()),
             Self::Idle(_) => Self::Idle(IdleSettings::default()),
-            Self::Published(published) => Self::Published(published.defaults()),
         };
         let mut text = self.name().to_string();
         let defaults = default.pairs();
@@ -369,7 +307,7 @@ impl FromStr for PolicySpec {
             "batched" => Self::Batched(BatchedSettings::default()),
             "adaptive" => Self::Adaptive(AdaptiveSettings::default()),
             "idle" => Self::Idle(IdleSettings::default()),
-            other => Self::Published(Published::named(other).ok_or_else(|| ParsePolicyError::Unknown(other.to_string()))?),
+            other => return Err(ParsePolicyError::Unknown(other.to_string())),
         };
         let mut seen: Vec<&str> = Vec::new();
         for part in parts {
@@ -422,10 +360,6 @@ mod tests {
             "batched:shutdown=yes:battery=yes",
             "adaptive:share=50%:at-least=3d",
             "idle:budget=2500us:patience=10s:piece-max=1048576",
-            "itrim",
-            "itrim:quiet=50ms:large=65536:commands=4",
-            "dtrim",
-            "dtrim:cheap=5ms:quiet=20ms:battery=yes",
         ] {
             let policy: PolicySpec = text.parse().unwrap();
             assert_eq!(policy.to_string(), text);
@@ -450,12 +384,6 @@ mod tests {
                 &["budget=10us", "budget=1min", "share=1%", "at-least=1ms", "quiet=0s", "quiet=1h", "patience=366d", "piece-min=4096"],
             ),
             ("idle", &["piece-max=1125899906842624", "poll=1ms", "min-extent=1125899906842624", "battery=yes"]),
-            (
-                "itrim",
-                &["quiet=1h", "share=1%", "at-least=1ms", "large=4096", "commands=1", "command-max=4096", "poll=1ms", "min-extent=4096"],
-            ),
-            ("itrim", &["commands=1000000", "battery=yes"]),
-            ("dtrim", &["cheap=10us", "share=1%", "at-least=1ms", "quiet=0s", "commands=1", "poll=1ms", "min-extent=4096", "battery=yes"]),
         ] {
             for setting in settings {
                 let text = format!("{policy}:{setting}");
@@ -530,9 +458,6 @@ mod tests {
             ("idle:piece-min=1", "is not from 4KiB to 1PiB"),
             ("idle:piece-max=2PB", "is not from 4KiB to 1PiB"),
             ("idle:piece-min=2MiB:piece-max=1MiB", "more than piece-max"),
-            ("itrim:commands=0", "'0' is not a number from 1 to 1000000"),
-            ("itrim:cheap=1ms", "it has quiet, share"),
-            ("dtrim:large=1MiB", "it has cheap, share"),
         ] {
             let error = text.parse::<PolicySpec>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

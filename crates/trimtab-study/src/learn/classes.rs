@@ -4,9 +4,11 @@
 
 use super::Reported;
 use super::candidate::{Candidate, Hidden, Kind, NUMBERS, at};
-use super::fit::whole::SIZES;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::VictimPolicy;
+
+/// Sizes that writing over the whole drive determines.
+pub const SIZES: usize = 7;
 
 /// Where a number is thought to lie: the median, and the standard deviation of its natural logarithm.
 #[derive(Clone, Copy, Debug, PartialEq)]

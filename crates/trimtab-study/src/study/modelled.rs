@@ -77,7 +77,6 @@ fn written_since_trim(spec: &PolicySpec) -> f64 {
         PolicySpec::Online => 0.0,
         PolicySpec::Adaptive(settings) => f64::from(settings.share_percent.min(100)) / 100.0,
         PolicySpec::Idle(settings) => f64::from(settings.share_percent.min(100)) / 100.0,
-        PolicySpec::Published(published) => f64::from(published.share_percent().min(100)) / 100.0,
         // Of a week's writes at a tenth of the drive a day hardly any free place is left out.
         PolicySpec::Batched(_) | PolicySpec::None => 1.0,
     }
@@ -202,7 +201,7 @@ impl<'a> Around<'a> {
 
     /// Whether the policy sends trims itself.
     const fn trims(&self) -> bool {
-        matches!(self.policy, PolicySpec::Batched(_) | PolicySpec::Adaptive(_) | PolicySpec::Idle(_) | PolicySpec::Published(_))
+        matches!(self.policy, PolicySpec::Batched(_) | PolicySpec::Adaptive(_) | PolicySpec::Idle(_))
     }
 }
 

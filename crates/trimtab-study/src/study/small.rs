@@ -100,9 +100,6 @@ impl Small {
                 settings.rests_shorter = libm::round(self.factor).max(1.0) as u32;
                 PolicySpec::Idle(settings)
             }
-            PolicySpec::Published(published) => PolicySpec::Published(
-                published.with_calendar(|at_least, poll| (self.sooner(at_least), self.sooner(poll).max(POLL_MIN.min(poll)))),
-            ),
             PolicySpec::None | PolicySpec::Online => *policy,
         }
     }

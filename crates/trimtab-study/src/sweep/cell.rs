@@ -1,12 +1,11 @@
 //! One cell of a sweep: everything that decides its result, and nothing else.
 
-use super::plan::Place;
+use super::hash::{MODEL, short_hash};
 use crate::study::ageing::Ageing;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use core::fmt::Display;
-use sha2::Digest as _;
 use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::policy::PolicySpec;
@@ -14,27 +13,6 @@ use trimtab_sim::run::{Run, TargetKind, Warning};
 use trimtab_sim::runner::End;
 use trimtab_sim::runner::header::Header;
 use trimtab_sim::simulate::{self, Load, Plan, Trace, Watcher};
-
-/// The model: its version, and a hash of what it is made of. Results of different models are never put together.
-pub const MODEL: &str = env!("TRIMTAB_MODEL");
-
-/// The name of a cell that cannot be made: a hash of where it stands on the axes, and why.
-#[must_use]
-pub fn id_of_impossible(place: &Place, reason: &str) -> String {
-    short_hash(format!("{MODEL}\nimpossible {:?} {} {reason}", place.values, place.seed))
-}
-
-/// 128 bits of SHA-256, in hexadecimal.
-#[must_use]
-pub fn short_hash(bytes: impl AsRef<[u8]>) -> String {
-    hex(&sha2::Sha256::digest(bytes)[..16])
-}
-
-/// Two digits a byte.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// A cell. Who runs it, when, and beside which others, decides nothing.
 #[derive(Clone, Debug)]

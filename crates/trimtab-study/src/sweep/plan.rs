@@ -2,7 +2,8 @@
 
 use super::cell::Cell;
 use super::design::{Design, Kind};
-use super::detail::Keep;
+use super::hash::{MODEL, short_hash};
+use super::keep::Keep;
 use super::settings::{self, Sources, Wrong, is_fractional};
 use super::value::{Axis, Range, Value, Values, ends};
 use alloc::borrow::ToOwned as _;
@@ -77,6 +78,12 @@ pub struct Place {
     pub repeat: u64,
     /// Seed of its run.
     pub seed: u64,
+}
+
+/// The name of a cell that cannot be made: a hash of where it stands on the axes, and why.
+#[must_use]
+pub fn id_of_impossible(place: &Place, reason: &str) -> String {
+    short_hash(format!("{MODEL}\nimpossible {:?} {} {reason}", place.values, place.seed))
 }
 
 impl Plan {

@@ -1,7 +1,7 @@
 //! What came of the cells, as a table: a row a cell, figures in columns whose names have their units.
 
 use super::cell::Cell;
-use super::detail::{Detail, Keep};
+use super::keep::{Detail, Keep, latencies};
 use super::plan::Plan;
 use super::value::{Scale, Value};
 use alloc::borrow::ToOwned as _;
@@ -10,9 +10,7 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use trimtab_drive::OpKind;
-use trimtab_drive::histogram::Histogram;
-use trimtab_sim::run::{LatencyPart, Metric, Run, Unit};
+use trimtab_sim::run::{Metric, Run, Unit};
 
 /// Version of what the columns mean. It grows when one that is there means something else.
 pub const SCHEMA: u32 = 1;
@@ -181,19 +179,6 @@ fn utilisation(run: &Run, raw: f64) -> Option<f64> {
     let ratio = |at: usize| mapped.y[at] / (raw - free.and_then(|free| free.y.get(at)).copied().unwrap_or(0.0));
     let ratios: Vec<f64> = (from..mapped.y.len()).map(ratio).collect();
     Some(ratios.iter().sum::<f64>() / ratios.len() as f64)
-}
-
-/// Latencies of reads, writes and trims over all phases.
-pub(super) fn latencies(run: &Run) -> Vec<(OpKind, Histogram)> {
-    let mut all: Vec<(OpKind, Histogram)> = Vec::new();
-    let of = run.phases.iter().flat_map(|phase| &phase.latencies).filter(|latency| latency.part == LatencyPart::Total);
-    for latency in of.filter(|latency| latency.histogram.count() > 0) {
-        match all.iter_mut().find(|(kind, _)| *kind == latency.kind) {
-            Some((_, histogram)) => histogram.merge(&latency.histogram),
-            None => all.push((latency.kind, latency.histogram.clone())),
-        }
-    }
-    all
 }
 
 /// Letters, digits and underscores.

@@ -1,11 +1,12 @@
 //! Writing and reading recordings; the format is described at [`crate::trace`].
 
 use super::{Event, Kind};
-use crate::trace::bytes::{crc32, push_varint, take_varint};
+use crate::trace::checksum::crc32;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Nanos;
+use trimtab_drive::varint;
 
 pub(super) const MAGIC: &[u8; 8] = b"TRIMTRC1";
 /// Raw bytes after which a block is closed.
@@ -90,20 +91,20 @@ impl Packer {
         };
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         self.raw.push(kind | flag(event.fua, FUA) | flag(event.errno.is_some(), FAILED) | flag(event.continues, CONTINUES));
-        push_varint(&mut self.raw, event.at.saturating_sub(self.at).0);
+        varint::push(&mut self.raw, event.at.saturating_sub(self.at).0);
         self.at = self.at.max(event.at);
         if event.kind != Kind::Flush {
             let (first, blocks) = (event.offset / self.block_bytes, event.len / self.block_bytes);
-            push_varint(&mut self.raw, zigzag(first.wrapping_sub(self.position) as i64));
-            push_varint(&mut self.raw, blocks);
+            varint::push(&mut self.raw, zigzag(first.wrapping_sub(self.position) as i64));
+            varint::push(&mut self.raw, blocks);
             self.position = first.wrapping_add(blocks);
         }
         if event.kind == Kind::Write {
-            push_varint(&mut self.raw, class_code(event.class));
+            varint::push(&mut self.raw, class_code(event.class));
         }
-        push_varint(&mut self.raw, event.latency.0);
+        varint::push(&mut self.raw, event.latency.0);
         if let Some(errno) = event.errno {
-            push_varint(&mut self.raw, errno.into());
+            varint::push(&mut self.raw, errno.into());
         }
         self.records += 1;
         if self.raw.len() >= BLOCK_BYTES { self.take() } else { None }
@@ -348,18 +349,18 @@ fn parse_event(rest: &mut &[u8], before: Nanos, position: &mut u64, block_bytes:
         return None;
     }
     let kind = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush][usize::from(flags & 3)];
-    let at = before.checked_add(Nanos(take_varint(rest)?))?;
+    let at = before.checked_add(Nanos(varint::take(rest)?))?;
     let (mut offset, mut len) = (0, 0);
     if kind != Kind::Flush {
-        let first = position.wrapping_add(unzigzag(take_varint(rest)?) as u64);
-        let blocks = take_varint(rest)?;
+        let first = position.wrapping_add(unzigzag(varint::take(rest)?) as u64);
+        let blocks = varint::take(rest)?;
         *position = first.checked_add(blocks)?;
         position.checked_mul(block_bytes)?;
         (offset, len) = (first * block_bytes, blocks * block_bytes);
     }
-    let class = if kind == Kind::Write { class_of_code(take_varint(rest)?)? } else { DataClass::Random };
-    let latency = Nanos(take_varint(rest)?);
-    let errno = if flags & FAILED == 0 { None } else { Some(u16::try_from(take_varint(rest)?).ok()?) };
+    let class = if kind == Kind::Write { class_of_code(varint::take(rest)?)? } else { DataClass::Random };
+    let latency = Nanos(varint::take(rest)?);
+    let errno = if flags & FAILED == 0 { None } else { Some(u16::try_from(varint::take(rest)?).ok()?) };
     Some(Event { at, kind, offset, len, class, fua: flags & FUA != 0, continues: flags & CONTINUES != 0, latency, errno })
 }
 

@@ -129,7 +129,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         TargetSpec::Drive(name) => (on_model(request, context, workload, name)?, None),
         TargetSpec::Directory(path) => on_directory(request, context, workload, path)?,
         TargetSpec::Null(_) => (on_null(request, context, workload), None),
-        other => return Err(UsageError::new(format!("ageing needs a directory or drive:NAME, and {other} is neither")).into()),
+        other => return Err(other.refused(format!("ageing needs a directory or drive:NAME, and {other} is neither")).into()),
     };
     finish::clean_up(context, workspace, finish::conclude(context, &run, end))
 }

@@ -74,7 +74,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
             let outcome = sweep.run(lanes)?;
             (sweep.assemble(request.header(TargetKind::Null), None, outcome), None)
         }
-        other => return Err(UsageError::new(format!("the NFS workload needs a directory, and {other} is none")).into()),
+        other => return Err(other.refused(format!("the NFS workload needs a directory, and {other} is none")).into()),
     };
     finish::clean_up(context, workspace, finish::conclude_as(context, &run, end, report::nfs::document))
 }

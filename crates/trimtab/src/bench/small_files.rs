@@ -161,7 +161,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         TargetSpec::Directory(path) => job.on_directory(context, path)?,
         TargetSpec::Drive(name) => (job.on_drive(context, name)?, None),
         TargetSpec::Null(_) => (job.on_null(context)?, None),
-        other => return Err(UsageError::new(format!("the postmark workload needs a directory, and {other} is none")).into()),
+        other => return Err(other.refused(format!("the postmark workload needs a directory, and {other} is none")).into()),
     };
     if matches!(spec, TargetSpec::Directory(_))
         && end == End::Complete

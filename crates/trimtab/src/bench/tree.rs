@@ -129,7 +129,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         }
         TargetSpec::Null(_) => (on_null(request, context, &source, workload.clone()), None),
         other => {
-            return Err(UsageError::new(format!("the tree workload needs a directory, and {other} is none")).into());
+            return Err(other.refused(format!("the tree workload needs a directory, and {other} is none")).into());
         }
     };
     if spec_is_real(&spec) && end == End::Complete {

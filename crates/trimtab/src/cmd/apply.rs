@@ -19,8 +19,9 @@ Examples:
   trimtab apply --undo                     undo the last one
   trimtab apply idle / --sysroot ./image   in a system that is not running
 
-Writes /etc/fstab (online, and the option away for the others) and /etc/trimtab/trimtab.toml, one line or section each; everything else
-in them stays as it is. All lines of one filesystem get the same option, since the first of its mounts decides. Mounts and services are not
+Writes /etc/fstab and /etc/trimtab/trimtab.toml, one line or section each; everything else in them stays as it is. In fstab online sets
+discard (btrfs: discard=async). The others take that away, or set nodiscard where the filesystem discards by default (btrfs, f2fs,
+bcachefs); ntfs3 keeps discard, without which it refuses every trim. All lines of one filesystem get the same option, since the first of its mounts decides. Mounts and services are not
 touched: it says what has to be restarted. The earlier files are kept below /var/lib/trimtab/applied. --undo undoes the lines that were
 changed and keeps other edits made since. Doing it twice changes nothing the second time.
 

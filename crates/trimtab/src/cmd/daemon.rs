@@ -28,7 +28,7 @@ History: trimtab results list --store /var/lib/trimtab/history.db
 Environment: TRIMTAB_RUNTIME_DIR in place of /run/trimtab (locks, and what has to be put back after a crash; the same for all that
 trim), TRIMTAB_STATE_DIR in place of /var/lib/trimtab where the configuration names no other.
 
-Exit status: 0 ended by a signal, or the configuration is right; 1 failed, or there is no such file; 2 the configuration is wrong.";
+Exit status: 0 ended by a signal, or the configuration is right; 1 failed, or the file cannot be read; 2 the configuration is wrong.";
 
 /// Arguments of `trimtab daemon`.
 #[derive(Debug, clap::Args)]
@@ -82,26 +82,28 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if args.check {
         return check(args, context);
     }
-    refuse_nothing_there(args)?;
+    refuse_unusable(args)?;
     Config::read(&args.config).map_err(|e| UsageError::new(e.to_string()))?;
     daemon::run(Options { config: args.config.clone(), shutdown: args.shutdown })?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A configuration that is not there is not a wrong one.
-fn refuse_nothing_there(args: &Args) -> anyhow::Result<()> {
-    match named::open_to_read(&args.config, Streams::Pipes) {
+/// A configuration that cannot be read is not a wrong one.
+fn refuse_unusable(args: &Args) -> anyhow::Result<()> {
+    let unusable = |why: String| UsageError::missing(format!("{}: {why}", args.config.display()));
+    match named::open_to_read(&args.config, Streams::Pipes).and_then(|file| file.metadata()) {
+        Ok(meta) if meta.is_file() => Ok(()),
+        Ok(_) => Err(unusable("is not a regular file".to_owned()).into()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let what = format!("{}: cannot be opened: {error}", args.config.display());
-            Err(UsageError::missing(what).hint("'trimtab apply POLICY PATH' makes one").into())
+            Err(unusable(format!("cannot be opened: {error}")).hint("'trimtab apply POLICY PATH' makes one").into())
         }
-        _ => Ok(()),
+        Err(error) => Err(unusable(format!("cannot be opened: {error}")).into()),
     }
 }
 
 /// Everything that is wrong, and what of it is mounted now.
 fn check(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    refuse_nothing_there(args)?;
+    refuse_unusable(args)?;
     let (config, errors) = match Config::check(&args.config) {
         Ok(config) => (Some(config), Vec::new()),
         Err(errors) => (None, errors),

@@ -1,6 +1,8 @@
 //! `trimtab doctor [PATH|DEVICE]`.
 
 mod fix;
+mod summary;
+mod text;
 
 use crate::daemon::config::{Config, DEFAULT_PATH};
 use crate::mend;
@@ -10,13 +12,15 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+pub use summary::line as summary_line;
+pub use text::render;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::doctor::{Accepted, Diagnosis, Doctor, NotJudged, Survey, render, summary_line};
+use trimtab_linux::doctor::{Accepted, Diagnosis, Doctor, NotJudged, Survey};
 use trimtab_linux::host::root::Root;
-use trimtab_linux::output::Context;
-use trimtab_linux::output::error::{BLOCKED, NOT_PROVED};
+use trimtab_linux::output::error::{BLOCKED, Kind, NOT_PROVED, one_line};
 use trimtab_linux::output::lines::paragraph;
+use trimtab_linux::output::{self, Context};
 use trimtab_linux::session::notes::{self, Reach};
 use trimtab_linux::session::safety;
 use trimtab_linux::sys::beneath::Named;
@@ -50,7 +54,7 @@ A filesystem that does not answer within 2 s (a hung server or drive) is a findi
 
 Exit status: 0 TRIM reaches the drives or is not needed, 3 blocked at some layer, 4 unknown, 1 failed, 2 wrong usage.
 Findings that /etc/trimtab/trimtab.toml accepts ([doctor] ignore) are left out and do not count.
-With several answers the worst counts: blocked, then unknown. With --fix it is that of the end, and 1 if a step failed; with --undo 0 or 1.";
+With several answers the worst counts: a path that cannot be examined, then blocked, then unknown. With --fix it is that of the end, and 1 if a step failed; with --undo 0 or 1.";
 
 /// Arguments of `trimtab doctor`.
 #[derive(Debug, clap::Args)]
@@ -105,10 +109,18 @@ impl Args {
 }
 
 #[derive(Serialize)]
+struct Failed {
+    path: String,
+    why: String,
+}
+
+#[derive(Serialize)]
 struct Report {
     diagnoses: Vec<Diagnosis>,
     /// Storage that no diagnosis is about.
     not_judged: Vec<NotJudged>,
+    /// Paths that were named and cannot be examined.
+    not_examined: Vec<Failed>,
     /// What processes that were killed had left, and what became of it.
     left_by_killed: Vec<String>,
     /// Mount options that a process has changed for a while, which is at work.
@@ -142,28 +154,30 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         None if args.record.is_some() => Root::recording_live().context("cannot open /")?,
         None => Root::live().context("cannot open /")?,
     };
+    let mut failed: Vec<(String, anyhow::Error)> = Vec::new();
     let named: Vec<&Path> = args.paths.iter().map(PathBuf::as_path).collect();
     let silent = if root.is_this_machine() { mount_check::silent(&named) } else { Vec::new() };
     let answering = || args.paths.iter().filter(|path| !silent.contains(&path.as_path()));
-    if root.is_this_machine() {
-        answering().try_for_each(|path| no_character_device(path))?;
-    }
-    let paths = match &args.record {
-        // Links in /dev are not in a recorded tree.
-        Some(_) => {
-            let is_silent = |path: &PathBuf| silent.contains(&path.as_path());
-            let real = |path: &PathBuf| if is_silent(path) { Ok(path.clone()) } else { real_path(path) };
-            args.paths.iter().map(real).collect::<anyhow::Result<_>>()?
-        }
-        None => args.paths.clone(),
-    };
     let doctor = Doctor::new(&root).context("cannot read the mount table (/proc/self/mountinfo)")?;
-    let Survey { mut diagnoses, not_judged } = if paths.is_empty() {
+    let Survey { mut diagnoses, not_judged } = if args.paths.is_empty() {
         doctor.survey()
     } else {
-        let each = paths.iter().map(|p| doctor.examine_path(p).with_context(|| format!("cannot examine '{}'", p.display())));
-        Survey { diagnoses: each.collect::<anyhow::Result<Vec<_>>>()?, not_judged: Vec::new() }
+        let mut survey = Survey::default();
+        for path in &args.paths {
+            let is_looked_at = root.is_this_machine() && !silent.contains(&path.as_path());
+            match examine_path(&doctor, path, is_looked_at, args.record.is_some()) {
+                Ok(diagnosis) => survey.diagnoses.push(diagnosis),
+                Err(error) => failed.push((path.display().to_string(), error)),
+            }
+        }
+        survey
     };
+    if diagnoses.is_empty()
+        && let Some((_, only)) = failed.pop()
+    {
+        complain(&failed);
+        return Err(only);
+    }
     let accepted = accepted(&root, context);
     diagnoses.iter_mut().for_each(|diagnosis| diagnosis.accept(&accepted));
     anyhow::ensure!(!diagnoses.is_empty(), "found neither a mounted filesystem on a block device nor a drive");
@@ -185,9 +199,25 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     };
     let mending = if root.is_live() { mend::unfinished() } else { Vec::new() };
     let left_by_killed = left.into_iter().map(|left| left.text).chain(mending).collect();
-    let report = Report { diagnoses, not_judged, left_by_killed, changed_for_a_while, left_directories, full };
+    let not_examined = failed.iter().map(|(path, error)| Failed { path: path.clone(), why: one_line(error) }).collect();
+    let report = Report { diagnoses, not_judged, not_examined, left_by_killed, changed_for_a_while, left_directories, full };
     context.report_styled("doctor", 1, &report, || text(&report, args.summary))?;
-    Ok(code)
+    complain(&failed);
+    Ok(failed.first().map_or(code, |(_, error)| ExitCode::from(Kind::of(error).exit_status())))
+}
+
+/// One path. `is_looked_at`: what stands there can be looked at without waiting.
+fn examine_path(doctor: &Doctor<'_>, path: &Path, is_looked_at: bool, records: bool) -> anyhow::Result<Diagnosis> {
+    if is_looked_at {
+        no_character_device(path)?;
+    }
+    // Links in /dev are not in a recorded tree.
+    let real = if records && is_looked_at { real_path(path) } else { path.to_owned() };
+    doctor.examine_path(&real).with_context(|| format!("cannot examine '{}'", path.display()))
+}
+
+fn complain(failed: &[(String, anyhow::Error)]) {
+    failed.iter().for_each(|(_, error)| output::complain(&one_line(error)));
 }
 
 /// What crashed runs have left in the directories that were asked about, and where filesystems are mounted: they may be anywhere else, too.
@@ -227,13 +257,12 @@ fn accepted(root: &Root, context: &Context) -> Vec<Accepted> {
 
 fn text(report: &Report, summary: bool) -> String {
     let mut text = if summary {
-        report.diagnoses.iter().map(|diagnosis| summary_line(diagnosis) + "\n").collect()
+        let width = output::terminal_width();
+        report.diagnoses.iter().map(|diagnosis| summary_line(diagnosis, width) + "\n").collect()
     } else {
         report.diagnoses.iter().map(render).collect::<Vec<_>>().join("\n")
     };
-    let mut say = |lead: &str, what: &str| {
-        text += &paragraph(&format!("{lead}: {}", trimtab_linux::output::plain(what)), trimtab_linux::output::width(), "", "  ")
-    };
+    let mut say = |lead: &str, what: &str| text += &paragraph(&format!("{lead}: {}", output::plain(what)), output::width(), "", "  ");
     report.not_judged.iter().for_each(|one| say("not judged", &format!("{}: {}", one.name, one.why)));
     report.left_by_killed.iter().for_each(|left| say("left by a killed process", left));
     report.full.iter().for_each(|full| say("full", full));
@@ -245,15 +274,16 @@ fn text(report: &Report, summary: bool) -> String {
     text
 }
 
-fn real_path(path: &Path) -> anyhow::Result<PathBuf> {
-    Named::look_up(path).and_then(|named| named.real_path()).with_context(|| format!("cannot examine '{}'", path.display()))
+fn real_path(path: &Path) -> PathBuf {
+    // What is not there is reported when it is examined.
+    Named::look_up(path).and_then(|named| named.real_path()).unwrap_or_else(|_| path.to_owned())
 }
 
 /// A character device is neither a drive, nor is its directory what was asked about.
 fn no_character_device(path: &Path) -> Result<(), UsageError> {
     match Named::look_up(path) {
         Ok(named) if named.kind() == FileType::CharacterDevice => {
-            Err(UsageError::new(format!("'{}' is a character device, not a block device", path.display()))
+            Err(UsageError::missing(format!("'{}' is a character device, not a block device", path.display()))
                 .hint("give a block device such as /dev/sda or /dev/nvme0n1, or anything on a filesystem"))
         }
         // Whatever else is wrong with it is said later.

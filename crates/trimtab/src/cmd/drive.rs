@@ -3,7 +3,6 @@
 mod attach;
 mod check;
 mod detach;
-mod end_to_end;
 mod learn;
 mod list;
 mod power;
@@ -12,7 +11,6 @@ mod show;
 mod simulate;
 mod status;
 mod trace;
-mod validate;
 
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -38,8 +36,6 @@ enum Command {
     Learn(learn::Args),
     /// Check a twin: predict workloads that no probe ran, then measure them.
     Check(check::Args),
-    /// Compare the model's write amplification with theory.
-    Validate(validate::Args),
     /// Attach a modelled drive as a block device.
     Attach(attach::Args),
     /// Show attached drives: requests, latencies, discards, the model's counters.
@@ -74,7 +70,6 @@ pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
         Command::Show(args) => show::run(&args, context),
         Command::Learn(args) => learn::run(args, context),
         Command::Check(args) => check::run(args, context),
-        Command::Validate(args) => validate::run(&args, context),
         Command::Attach(args) => attach::run(&args, context),
         Command::Status(args) => status::run(&args, context),
         Command::Watch(args) => status::watch(&args, context),

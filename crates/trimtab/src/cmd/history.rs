@@ -16,9 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
+use trimtab_linux::host::{fstab, mountinfo};
 use trimtab_linux::output::Context;
+use trimtab_linux::sys::beneath::Named;
 use trimtab_linux::sys::clock::unix_ms;
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_linux::trim::surface::at_least;
@@ -81,7 +82,7 @@ struct Events {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.of_list(context)?;
     let since = args.since.as_deref().map(|text| instant_of(text, unix_ms())).transpose()?;
-    let wanted = args.path.as_deref().map(mount_point).transpose()?;
+    let wanted = args.path.as_deref().map(|path| mount_point(path, context)).transpose()?;
     let mut events = applied(args.sysroot.as_deref())?;
     let store = args.sysroot.as_ref().map_or_else(state_directory, |base| base.join("var/lib/trimtab")).join(FILE);
     // Only those of one filesystem are looked for behind the newest.
@@ -105,15 +106,26 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where the filesystem of `path` is mounted; `path` itself if it is not there any more.
-fn mount_point(path: &Path) -> anyhow::Result<String> {
+/// Where the filesystem that `path` stands for is mounted, or was: `path` itself if it is not there any more, its mount point in fstab if that is not mounted.
+fn mount_point(path: &Path, context: &Context) -> anyhow::Result<String> {
     let root = Root::live().context("cannot open /")?;
     let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
-    let found = match mountinfo::of_path(&root, &mounts, path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        found => found.with_context(|| format!("cannot look at '{}'", path.display()))?,
+    let named = match Named::look_up(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(path.display().to_string()),
+        named => named.with_context(|| format!("cannot look at '{}'", path.display()))?,
     };
-    Ok(found.map_or_else(|| path.display().to_string(), |mount| mount.mount_point.display().to_string()))
+    let mount = mountinfo::of_named(&mounts, &named).with_context(|| format!("cannot look at '{}'", path.display()))?;
+    let real = named.real_path().with_context(|| format!("cannot find out where '{}' is", path.display()))?;
+    let Some(mount) = mount else { return Ok(path.display().to_string()) };
+    if let Some(point) = fstab::unmounted(&root, mount, &real) {
+        context.remark(&format!("{} is not mounted; this is what was done while it was", point.display()));
+        return Ok(point.display().to_string());
+    }
+    if mount.mount_point != real {
+        let (path, point) = (path.display(), mount.mount_point.display());
+        context.remark(&format!("{path} is on the filesystem mounted at {point}: this is the history of all of that"));
+    }
+    Ok(mount.mount_point.display().to_string())
 }
 
 fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {

@@ -2,7 +2,6 @@
 
 mod kept;
 mod modelled;
-mod published;
 mod three;
 
 pub use kept::{Restored, document, print};
@@ -63,8 +62,7 @@ Examples:
   trimtab study drive:intel-520-120gb --policies none,online,idle:budget=2ms
   trimtab study /mnt/ssd             a quarter of the published sizes, three repeats
   trimtab study --quick .            a tenth, once: under a minute
-  trimtab study --full --yes /home   the published sizes; remounts without asking
-  trimtab study --published          published measurements beside what the models show for them")]
+  trimtab study --full --yes /home   the published sizes; remounts without asking")]
 pub struct Args {
     /// A directory on the filesystem to study, or drive:NAME or drive:FILE.toml for a modelled drive [default: three modelled drives beside
     /// each other: the SandForce drive of the articles, a SATA and an NVMe drive of today].
@@ -116,8 +114,6 @@ pub struct Args {
     #[arg(long)]
     details: bool,
     #[command(flatten)]
-    published: published::PublishedArgs,
-    #[command(flatten)]
     safety: SafetyArgs,
 }
 
@@ -133,7 +129,7 @@ enum Question {
 impl Args {
     /// The mounts that it works on.
     pub fn reach(&self) -> Reach {
-        if self.published.published { Reach::Nothing } else { Reach::of_targets(self.target.as_deref()) }
+        Reach::of_targets(self.target.as_deref())
     }
 
     /// Whether this is to be found out.
@@ -183,9 +179,6 @@ fn checkpoints(args: &Args, context: &Context, target: &str) -> anyhow::Result<B
 
 /// Runs the study, keeps the runs, prints the report.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    if args.published.published {
-        return published::run(&args.published, args.seed, context);
-    }
     each_once(&args.policies)?;
     crate::store::check(context)?;
     if let Some(report) = &args.report {
@@ -195,7 +188,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let path = match TargetSpec::resolve_as(target, TAKES)? {
         TargetSpec::Directory(path) => path,
         TargetSpec::Drive(name) => return modelled::run(args, context, &name),
-        other => return Err(UsageError::new(format!("a study needs a directory on a mounted filesystem, and {other} is none")).into()),
+        other => return Err(other.refused(format!("a study needs a directory on a mounted filesystem, and {other} is none")).into()),
     };
     let began = Instant::now();
     args.check_for_directory(target)?;

@@ -217,7 +217,7 @@ fn refuse_files(path: &Path) -> anyhow::Result<()> {
     // A path that leads nowhere is reported when it is opened.
     if Named::look_up(path).is_ok_and(|found| found.kind() != FileType::Directory) {
         let what = format!("cannot trim '{}': it is not a directory, and a trim is for a whole filesystem", path.display());
-        return Err(UsageError::new(what).hint("name the directory where that is mounted").into());
+        return Err(UsageError::missing(what).hint("name the directory where that is mounted").into());
     }
     Ok(())
 }

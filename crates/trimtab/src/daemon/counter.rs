@@ -7,11 +7,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::Bytes;
 use trimtab_linux::doctor::lifetime_counter;
-use trimtab_linux::host::block::Stack;
+use trimtab_linux::host::block::{Stack, node_of};
 use trimtab_linux::host::mountinfo::Mount;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::host::stat::DiskStat;
-use trimtab_linux::trim::ext4::device_node;
 
 /// Where smartctl is looked for: never along a PATH that somebody else may have set.
 const SMARTCTL: [&str; 2] = ["/usr/sbin/smartctl", "/usr/local/sbin/smartctl"];
@@ -55,7 +54,7 @@ impl WriteCounter {
         let smart = || {
             let drives: Vec<_> = stack.drives().collect();
             let [drive] = drives[..] else { return None };
-            Some(Self::Smart(Smart { node: device_node(&drive.name), asked: None, last: None }))
+            Some(Self::Smart(Smart { node: node_of(&drive.name).into(), asked: None, last: None }))
         };
         let found = match choice {
             CounterChoice::Auto => filesystem().or_else(devices),

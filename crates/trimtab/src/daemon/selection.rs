@@ -2,8 +2,8 @@
 
 use super::config::{Config, Rule};
 use super::iops_limit::IopsLimit;
-use super::task::never_runs;
 use std::io;
+use trimtab_drive::usage::quoted;
 use trimtab_linux::host::block::Stack;
 use trimtab_linux::host::mountinfo::{self, Mount};
 use trimtab_linux::host::root::Root;
@@ -63,11 +63,24 @@ impl Selection {
         self.wanted.push((mount.clone(), rule.clone()));
     }
 
-    /// Policies that never run because the daemon steers the filesystem's own discards instead.
+    /// Policies that do not run because the daemon steers the filesystem's own discards instead.
     #[must_use]
     pub fn steered(&self, root: &Root) -> Vec<String> {
-        let is_steered = |(mount, rule): &&(Mount, Rule)| rule.trims() && rule.knobs && IopsLimit::of(root, mount).is_some();
-        let line = |(mount, rule): &(Mount, Rule)| format!("{}: {}", mount.mount_point.display(), never_runs(&rule.policy));
-        self.wanted.iter().filter(is_steered).map(line).collect()
+        let steered = self.wanted.iter().filter(|(mount, rule)| is_steered(root, mount, rule));
+        steered.map(|(mount, rule)| format!("{}: {}", mount.mount_point.display(), never_runs(mount, rule))).collect()
     }
+}
+
+/// Whether the daemon steers the filesystem's own discards in place of trimming it.
+pub fn is_steered(root: &Root, mount: &Mount, rule: &Rule) -> bool {
+    rule.trims() && rule.knobs && IopsLimit::of(root, mount).is_some()
+}
+
+/// Why the policy does not run there, and what makes it run.
+pub fn never_runs(mount: &Mount, rule: &Rule) -> String {
+    let (policy, path) = (rule.policy.name(), quoted(&mount.mount_point.display().to_string()));
+    format!(
+        "{policy} never runs here while btrfs is mounted with discard=async, which the daemon steers (knobs = true); to run it: \
+         mount -o remount,nodiscard {path} (trimtab apply {policy} {path} writes that to fstab)"
+    )
 }

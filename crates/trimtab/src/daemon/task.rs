@@ -5,6 +5,7 @@ use super::control::Control;
 use super::counter::WriteCounter;
 use super::iops_limit::IopsLimit;
 use super::metrics::Figures;
+use super::selection::{is_steered, never_runs};
 use super::state::{Remembered, StateFile};
 use crate::history::{Ending, History, Pass};
 use anyhow::Context as _;
@@ -199,8 +200,7 @@ impl Task {
 
     /// Runs until told to stop, or until the filesystem is gone.
     pub fn run(mut self) {
-        if self.rule.trims()
-            && self.rule.knobs
+        if is_steered(self.fs.root(), self.fs.mount(), &self.rule)
             && let Some(limit) = IopsLimit::of(self.fs.root(), self.fs.mount())
         {
             if !self.common.shutting_down {
@@ -493,7 +493,7 @@ impl Task {
 
     /// Lets the filesystem discard by itself: fast while the device is idle, slowly while it is not.
     fn steer(&mut self, mut limit: IopsLimit) {
-        say(&format!("{}: {}; its iops_limit follows the load", self.shown, never_runs(&self.rule.policy)));
+        say(&format!("{}: its iops_limit follows the load; {}", self.shown, never_runs(self.fs.mount(), &self.rule)));
         while !self.control.stopped() && IopsLimit::of(self.fs.root(), self.fs.mount()).is_some() {
             let idle = self.fs.look().wait.is_none() && on_battery(self.fs.root()) != Some(true);
             if let Err(error) = limit.set(idle) {
@@ -504,11 +504,6 @@ impl Task {
             self.control.sleep(KNOBS_EVERY);
         }
     }
-}
-
-/// Why a policy is left out where the filesystem is steered through its own knobs.
-pub fn never_runs(policy: &PolicySpec) -> String {
-    format!("{} never runs here: btrfs discards by itself (discard=async), which knobs = true leaves it to", policy.name())
 }
 
 /// What to do after a turn.
@@ -530,6 +525,5 @@ fn min_extent(policy: &PolicySpec) -> Bytes {
         PolicySpec::Batched(s) => s.min_extent,
         PolicySpec::Adaptive(s) => s.min_extent,
         PolicySpec::Idle(s) => s.min_extent,
-        PolicySpec::Published(published) => published.min_extent(),
     }
 }

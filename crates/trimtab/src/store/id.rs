@@ -4,6 +4,7 @@ use crate::store::shape::run::RunV1;
 use std::fmt;
 use std::str::FromStr;
 use trimtab_drive::histogram::Histogram;
+use trimtab_drive::varint;
 use trimtab_sim::run::Run;
 
 /// The id of a run: 16 hexadecimal digits that follow from its content. So the same run, saved or imported again, is the
@@ -146,17 +147,9 @@ impl fmt::Display for Reference {
 fn buckets(histogram: &Histogram) -> Vec<u8> {
     let (mut bytes, mut before) = (Vec::new(), 0);
     for (value, count) in histogram.buckets() {
-        push_varint(&mut bytes, value.0 - before);
-        push_varint(&mut bytes, count);
+        varint::push(&mut bytes, value.0 - before);
+        varint::push(&mut bytes, count);
         before = value.0;
     }
     bytes
-}
-
-fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
 }

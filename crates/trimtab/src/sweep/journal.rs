@@ -130,7 +130,7 @@ fn checksum(json: &str) -> u32 {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use trimtab_study::sweep::detail::Detail;
+    use trimtab_study::sweep::keep::Detail;
 
     fn some(cell: u64) -> Row {
         let figures = BTreeMap::from([("waf_ratio".to_owned(), 1.0 / 3.0 + cell as f64), ("small".to_owned(), 5e-324)]);

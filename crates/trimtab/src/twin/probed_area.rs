@@ -110,7 +110,7 @@ impl AreaRequest<'_> {
             (TargetSpec::File(path), None) => self.on_file(path),
             (TargetSpec::Device(path), _) => self.on_device(context, path),
             (other, Some(_)) => Err(not_written(other)),
-            (other, None) => Err(UsageError::new(format!("{other} is neither a file nor a device, so there is nothing to read")).into()),
+            (other, None) => Err(other.refused(format!("{other} is neither a file nor a device, so there is nothing to read")).into()),
         }
     }
 
@@ -235,7 +235,7 @@ impl AreaRequest<'_> {
 }
 
 fn not_written(other: &TargetSpec) -> anyhow::Error {
-    UsageError::new(format!("{other} is neither a directory nor a device, so nothing is written to it")).into()
+    other.refused(format!("{other} is neither a directory nor a device, so nothing is written to it")).into()
 }
 
 fn write_all(drive: &mut ProbedDrive, size: u64) -> anyhow::Result<()> {

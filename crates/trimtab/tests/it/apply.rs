@@ -104,14 +104,14 @@ fn apply_writes_daemon_policy_once() {
         .success()
         .stdout(predicate::str::contains("/home: idle:budget=2ms"));
 
-    // btrfs discards by itself, which the daemon steers: that option stays.
+    // btrfs discards by itself unless told otherwise.
     system.json(&["adaptive", "/my data"]);
-    assert!(system.text("etc/fstab").contains("subvol=a,discard=async"));
+    assert!(system.text("etc/fstab").contains("subvol=a,nodiscard"));
     assert!(system.text("etc/trimtab/trimtab.toml").ends_with("path = \"/my data\"\npolicy = \"adaptive\"\n"));
     // With online discard the daemon has to keep out, and says so to itself.
     system.json(&["online", "/home"]);
     assert!(system.text("etc/trimtab/trimtab.toml").contains("path = \"/home\"\npolicy = \"online\"\n"));
-    assert_eq!(system.text("etc/fstab"), FSTAB);
+    assert_eq!(system.text("etc/fstab"), FSTAB.replace("discard=async", "nodiscard"));
     system.json(&["none", "/my data"]);
     assert!(system.text("etc/fstab").contains("subvol=a,nodiscard"));
     for _ in 0..4 {
@@ -131,19 +131,51 @@ fn a_default_that_discards_is_no_configured_none() {
     assert_eq!(system.files(), before);
     // Switched off for now, by whatever mounts it; or only by hand.
     let off = system.json(&["none", "/off"]);
-    assert!(off["remarks"].to_string().contains("nodiscard has to stand where it is mounted from"), "{off}");
+    assert!(off["remarks"].to_string().contains("/off is not in /etc/fstab: set the option nodiscard"), "{off}");
     let listed = system.json(&["none", "/bare"]);
     assert!(system.text("etc/fstab").contains("UUID=7 /bare btrfs nodiscard\n"), "{}", system.text("etc/fstab"));
     assert!(listed["remarks"].to_string().contains("mount -o remount,nodiscard /bare"), "{listed}");
+}
+
+#[test]
+fn apply_of_a_daemon_policy_ends_default_discards() {
+    let mounts = "25 1 8:1 / / rw - ext4 /dev/sda1 rw\n26 25 0:40 / /b rw - btrfs /dev/sda2 rw,discard=async\n\
+                  27 25 8:3 / /f rw - f2fs /dev/sda3 rw,discard\n28 25 8:4 / /e rw - ext4 /dev/sda4 rw\n\
+                  29 25 8:5 / /n rw - ntfs3 /dev/sda5 rw\n30 25 0:41 / /loose rw - btrfs /dev/sda6 rw,discard=async\n\
+                  31 25 8:16 / /z rw - f2fs /dev/sdb rw,discard\n";
+    let fstab = "UUID=1 / ext4 rw,discard 0 1\nUUID=2 /b btrfs rw 0 0\nUUID=3 /f f2fs rw 0 0\nUUID=4 /e ext4 rw 0 0\nUUID=5 /n ntfs3 rw 0 0\n\
+                 UUID=6 /z f2fs rw 0 0\n";
+    let after = "UUID=1 / ext4 rw 0 1\nUUID=2 /b btrfs rw,nodiscard 0 0\nUUID=3 /f f2fs rw,nodiscard 0 0\nUUID=4 /e ext4 rw,nodiscard 0 0\n\
+                 UUID=5 /n ntfs3 rw,discard 0 0\nUUID=6 /z f2fs rw,discard 0 0\n";
     for policy in ["batched", "idle", "adaptive"] {
-        for (path, place) in
-            [("/pool", "where it is mounted from, which is not /etc/fstab"), ("/my data", "the option nodiscard in /etc/fstab")]
-        {
-            let remarks = system.json(&[policy, path])["remarks"].to_string();
-            assert!(remarks.contains("keeps discarding of its own accord") && remarks.contains(place), "{policy} {path}: {remarks}");
+        let system = with_tables(mounts, fstab);
+        let write = |path: &str, text: &str| {
+            let path = system.0.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        // Kept in the filesystem by tune2fs -o discard.
+        for (device, number) in [("sda/sda4", "8:4"), ("sdb", "8:16")] {
+            write(&format!("sys/devices/{device}/dev"), number);
+            let link = system.0.path().join("sys/dev/block").join(number);
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(format!("../../devices/{device}"), link).unwrap();
         }
+        write("proc/fs/ext4/sda4/options", "rw\ndiscard\n");
+        write("sys/devices/sdb/queue/zoned", "host-managed\n");
+        for path in ["/", "/b", "/f", "/e", "/n", "/z"] {
+            let said = system.json(&[policy, path])["remarks"].to_string();
+            let option = if path == "/n" { "discard" } else { "nodiscard" };
+            let remount = format!("mount -o remount,{option} {path}\"");
+            assert!(said.contains("not in force yet") && said.contains(&remount) || ["/", "/z"].contains(&path), "{policy} {path}: {said}");
+            assert_eq!(said.contains("so the option stays") || said.contains("needs that option"), ["/n", "/z"].contains(&path), "{said}");
+        }
+        assert_eq!(system.text("etc/fstab"), after, "{policy}");
+        let loose = system.json(&[policy, "/loose"])["remarks"].to_string();
+        assert!(loose.contains("/loose is not in /etc/fstab: set the option nodiscard"), "{policy}: {loose}");
+        (0..7).for_each(|_| drop(system.json(&["--undo"])));
+        assert_eq!(system.text("etc/fstab"), fstab);
     }
-    assert!(!system.json(&["idle", "/off"])["remarks"].to_string().contains("keeps discarding"), "nothing to keep");
 }
 
 /// Seen: "idle is configured already", where it was not.

@@ -670,6 +670,24 @@ fn a_second_path_of_one_filesystem_is_said_to_be_left_out() {
 }
 
 #[test]
+fn remount_without_discards_runs_the_policy() {
+    let _one = ONE.lock();
+    let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
+    let set = Set::new();
+    let config = set.config(&rule(&mount.path(), "batched"));
+    let mut daemon = Daemon::start(&config);
+    let line = daemon.wait_for("batched never runs here");
+    assert!(line.contains("mount -o remount,nodiscard"), "{line}");
+    mount.remount("nodiscard");
+    daemon.wait_for("[btrfs]: batched");
+    let checked = trimtab().args(["daemon", "--check", "--config"]).arg(&config).output().unwrap();
+    assert!(!String::from_utf8_lossy(&checked.stdout).contains("never runs"), "{checked:?}");
+    daemon.signal(Signal::USR1);
+    daemon.wait_for("pass complete");
+    daemon.end();
+}
+
+#[test]
 fn check_says_that_a_steered_policy_never_runs() {
     let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
     let set = Set::new();

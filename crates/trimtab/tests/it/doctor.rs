@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use trimtab_linux::doctor::{Doctor, render};
+use trimtab::cmd::doctor::render;
+use trimtab_linux::doctor::Doctor;
 use trimtab_linux::host::root::Root;
 
 fn diagnose(tree: &Sysroot) -> Value {
@@ -60,6 +61,113 @@ fn every_recorded_machine_gets_its_verdict() {
             assert!(!in_vain, "{name}: {to_do:?}");
         }
     }
+}
+
+/// The words that a command of a remedy begins with.
+const PROGRAMS: [&str; 29] = [
+    "LIMIT=0;",
+    "blockdev",
+    "cat",
+    "cryptsetup",
+    "dmsetup",
+    "dracut",
+    "e2fsck",
+    "echo",
+    "grep",
+    "journalctl",
+    "losetup",
+    "lvchange",
+    "lvs",
+    "mdadm",
+    "mkinitcpio",
+    "mkinitfs",
+    "mount",
+    "nvme",
+    "sg_vpd",
+    "swapoff",
+    "systemctl",
+    "trimtab",
+    "umount",
+    "update-initramfs",
+    "xl",
+    "zpool",
+    "fstrim",
+    "tune2fs",
+    "smartctl",
+];
+
+#[test]
+fn remedy_commands_are_commands_and_words_stand_apart() {
+    let base = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/timers/base")).unwrap();
+    let mut all = fixtures();
+    all.push(("timers base".to_owned(), format!("# expect subject: /\n{base}")));
+    let mut commands = 0;
+    for (name, text) in all {
+        let diagnosis = diagnose(&unpack(&text));
+        let of = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let layers = of(&diagnosis["layers"]).into_iter().chain([diagnosis["filesystem"].clone()]);
+        let found: Vec<Value> = layers.flat_map(|layer| of(&layer["findings"])).chain(of(&diagnosis["mechanisms"])).collect();
+        for finding in &found {
+            let runs = strings(&finding["commands"]);
+            for command in &runs {
+                commands += 1;
+                let first = command.split(' ').next().unwrap();
+                assert!(PROGRAMS.contains(&first) && !command.contains(" # "), "{name}: {command}");
+                let parsed = std::process::Command::new("sh").args(["-n", "-c", command]).output().unwrap();
+                assert!(parsed.status.success(), "{name}: {command}: {parsed:?}");
+            }
+            for step in strings(&finding["steps"]).iter().filter(|step| !runs.contains(step)) {
+                let first = step.split(' ').next().unwrap();
+                assert!(!PROGRAMS.contains(&first), "{name}: a command among the words: {step}");
+            }
+        }
+        let daemon = strings(&diagnosis["to_do"]).iter().filter(|step| step.starts_with("trimtab apply")).count();
+        assert!(daemon <= 1, "{name}: the daemon is advised {daemon} times");
+    }
+    assert!(commands > 100, "{commands}");
+}
+
+#[test]
+fn summary_names_the_finding_of_the_verdict() {
+    for (fixture, code) in [
+        ("usb-unmap-forced", "scsi.mode-against-device"),
+        ("usb-limit-above-device", "scsi.limit-above-device"),
+        ("luks-without-discards", "crypt.no-allow-discards"),
+        ("read-only-device", "device.read-only"),
+    ] {
+        let (_, text) = fixtures().into_iter().find(|(name, _)| name == fixture).unwrap();
+        let tree = unpack(&text);
+        let run = trimtab().args(["doctor", "--summary", "--sysroot"]).arg(tree.path()).arg(&tree.expected.subject).assert();
+        let said = String::from_utf8(run.get_output().stdout.clone()).unwrap();
+        assert!(said.trim_end().ends_with(code), "{fixture}: {said}");
+    }
+}
+
+#[test]
+fn summary_is_whole_without_a_terminal() {
+    let (_, text) = fixtures().into_iter().find(|(name, _)| name == "luks-without-discards").unwrap();
+    let long = "/srv/a-directory-whose-name-does-not-fit-into-a-column-of-a-terminal";
+    let tree = unpack(&text.replace(" /home ", &format!(" {long} ")));
+    let run = trimtab().args(["doctor", "--summary", "--sysroot"]).arg(tree.path()).arg(long).assert().code(3);
+    let said = String::from_utf8(run.get_output().stdout.clone()).unwrap();
+    assert!(said.contains(long) && said.trim_end().ends_with("crypt.no-allow-discards") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn doctor_judges_the_paths_beside_one_that_is_missing() {
+    let (_, text) = fixtures().into_iter().find(|(name, _)| name == "nvme").unwrap();
+    let tree = unpack(&text);
+    let run = |more: &[&str]| {
+        let mut doctor = trimtab();
+        doctor.args(["doctor", "--sysroot"]).arg(tree.path()).args(["/dev/none", &tree.expected.subject]).args(more).assert().code(1)
+    };
+    let missing = || predicate::str::contains("'/dev/none'").and(predicate::str::contains("\n").count(1));
+    run(&[]).stdout(predicate::str::contains("verdict: TRIM reaches")).stderr(missing());
+    let json = run(&["--json"]).stderr(missing());
+    let document: Value = serde_json::from_slice(&json.get_output().stdout).unwrap();
+    assert_eq!((document["diagnoses"].as_array().unwrap().len(), document["not_examined"][0]["path"].as_str()), (1, Some("/dev/none")));
+    let mut both = trimtab();
+    both.args(["doctor", "--sysroot"]).arg(tree.path()).args(["/dev/none", "/dev/nor"]).assert().code(1).stdout("");
 }
 
 /// What the lab says of its stacks (`truth`, the doctor's exit status) is what the doctor says of their trees. `unrecorded` names those without one.
@@ -135,7 +243,7 @@ fn bad_input_is_said_in_one_line() {
     trimtab()
         .args(["doctor", "/dev/null"])
         .assert()
-        .code(2)
+        .code(1)
         .stdout("")
         .stderr(predicate::str::contains("'/dev/null' is a character device"));
 }

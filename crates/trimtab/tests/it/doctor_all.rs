@@ -4,6 +4,9 @@ use crate::support::{LoopDevice, have_tool, run, trimtab};
 use crate::sysroot::{Sysroot, unpack};
 use serde_json::Value;
 use std::fs;
+use trimtab::cmd::doctor::summary_line;
+use trimtab_linux::doctor::Doctor;
+use trimtab_linux::host::root::Root;
 
 /// A drive with two partitions; the root filesystem is on the first.
 const BASE: &str = "\
@@ -104,11 +107,83 @@ fn doctor_of_a_recorded_device_takes_the_names_of_the_tree() {
     for name in ["cciss/c0d0", "/dev/cciss/c0d0", "cciss!c0d0"] {
         let (_, document) = examine(&tree, &[name]);
         assert_eq!(document["diagnoses"][0]["layers"][0]["name"], "cciss/c0d0", "{name}");
+        assert_eq!(document["diagnoses"][0]["subject"], "/dev/cciss/c0d0", "{name}");
+        assert!(!document.to_string().replace("/sys/block/cciss!c0d0", "").contains('!'), "{document}");
     }
     for name in ["dm-5", "/dev/dm-5", "/dev/disk/by-uuid/1"] {
         let run = trimtab().args(["doctor", "--sysroot"]).arg(tree.path()).arg(name).assert().code(1);
         let error = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
         assert!(error.contains("no device of this name") && error.lines().count() == 1, "{error}");
+    }
+}
+
+#[test]
+fn unknown_verdict_advises_no_trim() {
+    let body = volume("strange0", "240:0", TAKES, "");
+    let mounts = "/proc/self/mountinfo = 27 1 240:0 / /srv rw,relatime - ext4 /dev/strange0 rw\n";
+    let (status, document) = examine(&unpack(&format!("{BASE}{mounts}{body}")), &["/srv"]);
+    let diagnosis = &document["diagnoses"][0];
+    assert_eq!((status, diagnosis["verdict"]["kind"].as_str()), (4, Some("unknown")), "{diagnosis}");
+    assert_eq!(diagnosis["to_do"], serde_json::json!([]), "a trim might do damage");
+    let nothing = diagnosis["mechanisms"].as_array().unwrap().iter().find(|finding| finding["code"] == "nothing-trims").unwrap();
+    assert_eq!((&nothing["severity"], &nothing["remedy"]), (&"note".into(), &Value::Null));
+}
+
+#[test]
+fn boot_area_of_an_emmc_needs_no_trim() {
+    let area = |name: &str, dev: &str| {
+        let dir = format!("/sys/devices/platform/fe340000.mmc/mmc_host/mmc0/mmc0:0001/block/mmcblk0/{name}");
+        format!(
+            "disk {dir} {dev} 8192\nqueue {dir} discard_granularity=0 discard_max_bytes=0 rotational=0 physical_block_size=512\n{dir}/ro = 1\n"
+        )
+    };
+    let tree = unpack(&format!("{BASE}{}{}", area("mmcblk0boot0", "179:32"), area("mmcblk0rpmb", "179:64")));
+    for name in ["/dev/mmcblk0boot0", "/dev/mmcblk0rpmb"] {
+        let (status, document) = examine(&tree, &[name]);
+        let diagnosis = &document["diagnoses"][0];
+        assert_eq!((status, diagnosis["verdict"]["kind"].as_str()), (0, Some("not-needed")), "{name}: {diagnosis}");
+        assert_eq!(diagnosis["layers"][0]["findings"], serde_json::json!([]), "{name}");
+    }
+    let (_, document) = examine(&tree, &["--all"]);
+    let left_out: Vec<&str> = document["not_judged"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert!(["mmcblk0boot0", "mmcblk0rpmb"].iter().all(|name| left_out.contains(name)), "{left_out:?}");
+}
+
+#[test]
+fn fuse_filesystem_is_placed_by_its_type() {
+    for (fs_type, source, verdict, expected) in [
+        ("fuse", "/srv/data", "unknown", "its files are those of another filesystem"),
+        ("fuse.mergerfs", "a:b", "unknown", "its files are those of another filesystem"),
+        ("fuse.gocryptfs", "/srv/cipher", "unknown", "its files are those of another filesystem"),
+        ("fuse.sshfs", "host:/srv", "unknown", "on another machine"),
+        ("fuse.rclone", "remote:", "unknown", "on another machine"),
+        ("fuse.squashfuse", "squashfuse", "not-needed", "a read-only image"),
+        ("fuse.lxcfs", "lxcfs", "not-needed", "not on a drive"),
+        ("fuse.strange", "x", "unknown", "no block device is known"),
+    ] {
+        let mounts = format!("/proc/self/mountinfo = 27 1 0:40 / /mnt rw,relatime - {fs_type} {source} rw\n");
+        let (_, document) = examine(&unpack(&format!("{BASE}{mounts}")), &["/mnt"]);
+        let diagnosis = &document["diagnoses"][0];
+        assert_eq!(diagnosis["verdict"]["kind"], verdict, "{fs_type}");
+        assert!(diagnosis["verdict"]["text"].as_str().unwrap().contains(expected), "{fs_type}: {diagnosis}");
+        let asks = diagnosis["to_do"].to_string().contains(&format!("trimtab doctor {source}"));
+        assert_eq!(asks, expected.contains("another filesystem") && source.starts_with('/'), "{fs_type}: {diagnosis}");
+    }
+}
+
+#[test]
+fn loop_device_on_a_file_in_memory_frees_memory() {
+    let dir = "/sys/devices/virtual/block/loop3";
+    for (fs_type, source, is_second) in [("tmpfs", "tmpfs", false), ("ext4", "/dev/nvme0n1p3", true)] {
+        let tree = format!(
+            "{BASE}/proc/self/mountinfo = 26 1 0:22 / /run/images rw - {fs_type} {source} rw\\n27 1 7:3 / /mnt rw,relatime - ext4 /dev/loop3 rw\n\
+             disk {dir} 7:3 131072\nqueue {dir} discard_granularity=4096 discard_max_bytes=4294966784 rotational=0 physical_block_size=512\n\
+             {dir}/loop/backing_file = /run/images/disk\n"
+        );
+        let (_, document) = examine(&unpack(&tree), &["/mnt"]);
+        let layers = document["diagnoses"][0]["layers"].to_string();
+        assert_eq!(layers.contains("file.second-filesystem"), is_second, "{fs_type}: {layers}");
+        assert_eq!(layers.contains("frees memory"), !is_second, "{fs_type}: {layers}");
     }
 }
 
@@ -140,8 +215,9 @@ fn doctor_leaves_out_what_the_configuration_accepts() {
 fn doctor_summary_is_one_line_each_within_80_columns() {
     let long = "/proc/self/mountinfo = 27 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw\\n28 27 259:3 / /a/very/long/mount/point/that/does/not/fit/into/its/column rw - fuse.something.long /dev/nvme0n1p3 rw\n";
     let tree = unpack(&format!("{BASE}{long}{}", volume("strange0", "240:0", TAKES_NONE, "")));
-    let run = trimtab().args(["doctor", "--all", "--summary", "--sysroot"]).arg(tree.path()).assert().code(3);
-    let text = String::from_utf8_lossy(&run.get_output().stdout).into_owned();
+    let root = Root::recorded(tree.path()).unwrap();
+    let diagnoses = Doctor::new(&root).unwrap().survey().diagnoses;
+    let text: String = diagnoses.iter().map(|diagnosis| summary_line(diagnosis, Some(80)) + "\n").collect();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3, "{text}");
     assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");

@@ -5,6 +5,10 @@ use predicates::prelude::*;
 use serde_json::Value;
 use std::process::Stdio;
 
+/// A file that every checkout has.
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+const BELOW_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml/x");
+
 /// One fault in the words of every command that can meet it, and its exit status.
 const FAULTS: &[(&str, i32, &[&[&str]])] = &[
     (
@@ -34,6 +38,74 @@ const FAULTS: &[(&str, i32, &[&[&str]])] = &[
             &["drive", "simulate", "--drive", "intel-x25-m-160gb", "--workload", "trace:/no/such/path"],
             &["drive", "show", "/no/such/path.toml"],
             &["drive", "attach", "/no/such/path.toml"],
+        ],
+    ),
+    (
+        "a file where a directory is wanted",
+        1,
+        &[
+            &["study", FILE],
+            &["bench", "tree", FILE],
+            &["bench", "postmark", FILE],
+            &["bench", "nfs", FILE],
+            &["bench", "age", "--total", "1GB", FILE],
+            &["doctor", "--sysroot", FILE],
+            &["doctor", "/", "--record", FILE],
+            &["history", "--sysroot", FILE],
+            &["verify", FILE],
+            &["trim", FILE],
+            &["apply", "idle", "/", "--sysroot", FILE],
+        ],
+    ),
+    (
+        "a path below a file",
+        1,
+        &[
+            &["study", BELOW_FILE],
+            &["bench", "tree", BELOW_FILE],
+            &["doctor", BELOW_FILE],
+            &["doctor", "--sysroot", BELOW_FILE],
+            &["history", BELOW_FILE],
+            &["verify", BELOW_FILE],
+            &["trim", BELOW_FILE],
+            &["daemon", "--check", "--config", BELOW_FILE],
+            &["daemon", "--config", BELOW_FILE],
+            &["apply", "idle", BELOW_FILE],
+            &["results", "import", BELOW_FILE],
+            &["results", "list", "--store", BELOW_FILE],
+            &["drive", "trace", BELOW_FILE],
+            &["drive", "show", BELOW_FILE],
+            &["drive", "attach", BELOW_FILE],
+        ],
+    ),
+    (
+        "a directory where a file is wanted",
+        1,
+        &[
+            &["daemon", "--check", "--config", "/proc"],
+            &["daemon", "--config", "/proc"],
+            &["results", "import", "/proc"],
+            &["results", "list", "--store", "/proc"],
+            &["drive", "trace", "/proc"],
+            &["drive", "show", "/proc"],
+            &["drive", "attach", "/proc"],
+            &["drive", "replay", "/proc", "--drive", "intel-x25-m-160gb"],
+        ],
+    ),
+    (
+        "a character device",
+        1,
+        &[
+            &["study", "/dev/null"],
+            &["bench", "tree", "/dev/null"],
+            &["bench", "crystal", "/dev/null"],
+            &["doctor", "/dev/null"],
+            &["verify", "/dev/null"],
+            &["trim", "/dev/null"],
+            &["daemon", "--check", "--config", "/dev/null"],
+            &["apply", "idle", "/", "--sysroot", "/dev/null"],
+            &["drive", "trace", "/dev/null"],
+            &["results", "list", "--store", "/dev/null"],
         ],
     ),
     (
@@ -120,7 +192,6 @@ const FAULTS: &[(&str, i32, &[&[&str]])] = &[
             &["daemon", "--no-such-option"],
             &["apply", "--no-such-option"],
             &["results", "list", "--no-such-option"],
-            &["volume", "validate", "--no-such-option"],
             &["completions", "--no-such-option"],
             &["no-such-command"],
         ],

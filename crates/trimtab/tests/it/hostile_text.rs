@@ -131,7 +131,6 @@ fn arguments() {
         &["results", "list", "--store", &format!("/nonexistent/{evil}")],
         &["postmark", &evil],
         &["completions", &evil],
-        &["volume", &evil],
     ] {
         say(args);
         say(&[args, &["--json"]].concat());

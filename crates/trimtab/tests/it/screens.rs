@@ -136,21 +136,6 @@ fn drives() {
     for columns in WIDTHS {
         insta::assert_snapshot!(format!("drive-show-{columns}"), screen(&["drive", "show", "laptop-7200rpm"], &store, Some(columns)));
     }
-    let validate = [
-        "drive",
-        "validate",
-        "--policy",
-        "greedy",
-        "--spare",
-        "0.15",
-        "--pages-per-block",
-        "32",
-        "--traffic",
-        "uniform,trim:0.1",
-        "--work",
-        "quick",
-    ];
-    check_all(&validate, &store);
 }
 
 #[test]

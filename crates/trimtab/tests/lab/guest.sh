@@ -54,8 +54,8 @@ occupied() { local sum=0 d; for d in $disks; do sum=$((sum + $(stat -c %b "/imag
 quiet() { local now then i; then=$(occupied); for i in 1 2 3 4 5 6 7 8; do sleep 0.25; now=$(occupied); [ "$now" = "$then" ] && [ $i -gt 2 ] && return; then=$now; done; }
 write_some() { local i; for i in 1 2 3; do head -c 8M /dev/urandom > $M/f$i; done; sync; quiet; }
 write_and_delete() { write_some; rm $M/f?; sync -f $M; sync; quiet; }
-# Runs those steps, as the doctor prints them, that match.
-printed() { local step; while read -r step; do echo "+ $step"; bash -c "$step" < /dev/null || return; done < <($T doctor "${subject:-$M}" | sed -n 's/^ *to do: //p' | grep -E "$1"); }
+# Runs those commands, as the doctor prints them, that match.
+printed() { local step; while read -r step; do echo "+ $step"; bash -c "$step" < /dev/null || return; done < <($T doctor "${subject:-$M}" | sed -n 's/^ *run: //p' | grep -E "$1"); }
 
 clean() {
   local d node

@@ -46,25 +46,26 @@ pub fn usable(path: &std::path::Path, reserve: Option<Bytes>) -> anyhow::Result<
     Ok(Bytes(free.0.saturating_sub(reserve.0)))
 }
 
-/// Why there is no room beside the reserve for `space`, and what to do about it.
+/// Why there is no room beside the reserve for `space`, and what to do about it: never more than the filesystem has.
 fn why_not(total: Bytes, free: Bytes, reserve: Bytes, space: Bytes) -> String {
-    let missing = Bytes(space.saturating_add(reserve).0.saturating_sub(free.0));
+    let wanted = space.saturating_add(reserve);
+    let missing = Bytes(wanted.0.saturating_sub(free.0));
     let is = if free == Bytes::ZERO { "nothing is free: the filesystem is full".to_owned() } else { format!("only {free} are free") };
-    if space.saturating_add(reserve) > total && reserve <= total {
+    if wanted > total {
         // Whatever is deleted.
-        let kept = if reserve == Bytes::ZERO { String::new() } else { format!(" and {reserve} of it stay free (--reserve)") };
-        return format!("{is}, the whole filesystem has {total}{kept}; ask for less, or name a directory on a larger one");
+        let kept = if reserve == Bytes::ZERO { String::new() } else { format!(", and {reserve} have to stay free") };
+        let step = match space < free {
+            true => format!("set --reserve to {} or less", Bytes(free.0 - space.0)),
+            false => "ask for less, or name a directory on a larger one".to_owned(),
+        };
+        return format!("{is}, the whole filesystem has {total}{kept}; {step}");
     }
     if reserve == Bytes::ZERO || space > free {
         // Without the reserve it would not fit either.
         let kept = if reserve == Bytes::ZERO { String::new() } else { format!(" ({reserve} of it stay free: --reserve)") };
         return format!("{is}; delete something, {missing} at least{kept}, or name a directory on another filesystem");
     }
-    if reserve < free {
-        return format!("{free} are free and {reserve} of them stay reserved; free {missing}, ask for less, or set another --reserve");
-    }
-    let small = if reserve > total { " (the whole filesystem has less)" } else { "" };
-    format!("{is}, and {reserve} have to stay free{small}; free some space, or set a smaller --reserve")
+    format!("{is}, and {reserve} have to stay free; delete something, {missing} at least, ask for less, or set another --reserve")
 }
 
 /// What is to be said of a filesystem on which next to nothing can be written; `None` of any other.
@@ -154,14 +155,20 @@ mod tests {
     fn a_reserve_is_never_more_of_what_is_free_than_there_is() {
         let gb = |n: u64| Bytes(n * 100_000_000);
         let beside = why_not(gb(100), gb(50), gb(10), gb(45));
-        assert!(beside.starts_with("5.00 GB are free and 1.00 GB of them stay reserved; free 500 MB, ask for less"), "{beside}");
+        assert!(beside.starts_with("only 5.00 GB are free, and 1.00 GB have to stay free; delete something, 500 MB at least"), "{beside}");
+        // A filesystem smaller than the reserve: nothing that could be deleted makes room.
         let small = why_not(gb(10), gb(9), gb(11), gb(1));
-        assert!(small.starts_with("only 900 MB are free, and 1.10 GB have to stay free (the whole filesystem has less)"), "{small}");
-        assert!(!why_not(gb(20), gb(9), gb(11), gb(1)).contains("whole filesystem"));
-        // Seen: "delete something, 1.22 GB at least" of a filesystem of 300 MB.
+        assert_eq!(
+            small,
+            "only 900 MB are free, the whole filesystem has 1.00 GB, and 1.10 GB have to stay free; set --reserve to 800 MB or less"
+        );
         let never = why_not(gb(3), gb(2), gb(2), gb(5));
-        let all = "only 200 MB are free, the whole filesystem has 300 MB and 200 MB of it stay free (--reserve); ask for less, or name a directory on a larger one";
+        let all = "only 200 MB are free, the whole filesystem has 300 MB, and 200 MB have to stay free; ask for less, or name a directory on a larger one";
         assert_eq!(never, all);
+        for (total, free, reserve, space) in [(3, 2, 11, 1), (3, 2, 11, 5), (3, 0, 11, 1), (3, 3, 3, 1)] {
+            let said = why_not(gb(total), gb(free), gb(reserve), gb(space));
+            assert!(!said.contains("delete"), "{said}");
+        }
         // Seen: "0 B are free, and 0 B have to stay free; set a smaller --reserve".
         let full = why_not(gb(20), Bytes::ZERO, Bytes::ZERO, gb(1));
         assert!(full.starts_with("nothing is free: the filesystem is full; delete something, 100 MB at least, or"), "{full}");

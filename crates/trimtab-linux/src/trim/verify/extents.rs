@@ -3,7 +3,7 @@
 use crate::host::block::Stack;
 use crate::host::mountinfo::Mount;
 use crate::sys::fiemap;
-use crate::trim::{btrfs, ext4};
+use crate::trim::btrfs;
 use anyhow::{Context as _, bail};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -60,7 +60,7 @@ impl Mapper {
         if mount.fs_type != "btrfs" {
             let tops: Vec<_> = stack.top_layers().collect();
             let [top] = tops[..] else { bail!("{} is on {} devices; where addresses lie is not known", mount.fs_type, tops.len()) };
-            return Ok(Self { single: Some(ext4::device_node(&top.name)), chunks: Vec::new(), devices: Vec::new() });
+            return Ok(Self { single: Some(crate::host::block::node_of(&top.name).into()), chunks: Vec::new(), devices: Vec::new() });
         }
         let chunks = btrfs::chunks(file).map_err(std::io::Error::from).context("cannot read the chunk tree")?;
         let mut devices: Vec<(u64, PathBuf)> = Vec::new();

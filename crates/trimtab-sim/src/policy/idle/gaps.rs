@@ -127,7 +127,7 @@ struct Look {
 struct SentAt {
     rate: f64,
     requests: u64,
-    /// It could wait no longer.
+    /// It could wait no longer, or need not wait.
     urgent: bool,
     /// What each counts who comes meanwhile.
     weight: f64,
@@ -306,13 +306,13 @@ impl Gaps {
         expected >= f64::from(SEEN_MIN) && self.whole < WHOLE_MIN && now < *self.learning_until.get_or_insert(now.saturating_add(LEARNING))
     }
 
-    /// A command is sent.
-    pub(super) fn sent(&mut self, settings: &IdleSettings, now: Nanos) {
+    /// A command is sent; if it is `cheap`, the account does not pay for it.
+    pub(super) fn sent(&mut self, settings: &IdleSettings, now: Nanos, cheap: bool) {
         let (requests, weight) = (self.last.map_or(0, |last| last.requests), self.weight(settings, now));
-        (self.waiting, self.sent) = (None, Some(SentAt { rate: self.rate, requests, urgent: self.urgent, weight }));
+        (self.waiting, self.sent) = (None, Some(SentAt { rate: self.rate, requests, urgent: self.urgent || cheap, weight }));
     }
 
-    /// Whether what was sent could wait no longer.
+    /// Whether what was sent could wait no longer, or need not wait.
     pub(super) fn sent_urgently(&self) -> bool {
         self.sent.is_some_and(|sent| sent.urgent)
     }
@@ -418,7 +418,7 @@ mod tests {
         let mut after = |came, in_flight, rate, took_ms: f64| {
             (gaps.account, gaps.rate) = (0.0, rate / 1e9);
             let last = gaps.last.unwrap();
-            gaps.sent(&settings, last.now);
+            gaps.sent(&settings, last.now, false);
             let now = last.now.as_f64() / MS + 5.0;
             let seen = Observation { in_flight, ..at(now, last.requests + came, Some(now)) };
             let met = gaps.observe(&settings, &seen, Some(Nanos((took_ms * MS) as u64)));
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!([after(5000, 0, 0.0, 5.0).0, after(5000, 0, 200_000.0, 5.0).0], [64.0, 2000.0]);
         // Also who was seen before it was known that the command had ended.
         let last = gaps.last.unwrap();
-        gaps.sent(&settings, last.now);
+        gaps.sent(&settings, last.now, false);
         let now = last.now.as_f64() / MS + 5.0;
         gaps.account = 0.0;
         assert_eq!(gaps.observe(&settings, &at(now, last.requests + 1, Some(now)), None), 0.0);
@@ -449,7 +449,7 @@ mod tests {
             let now = at(1.0 + rest_ms, 1, Some(1.0));
             gaps.observe(&settings, &now, None);
             let expected = gaps.meets(&settings, &now, 5.0 * MS);
-            gaps.sent(&settings, now.now);
+            gaps.sent(&settings, now.now, false);
             gaps.rate = 0.0;
             (expected, gaps.observe(&settings, &at(6.0 + rest_ms, 3, Some(3.0 + rest_ms)), Some(Nanos((5.0 * MS) as u64))))
         };
@@ -477,7 +477,7 @@ mod tests {
             match gaps.must_wait(&settings, &observation, 0.4 * MS) {
                 Some(until) => now = until.as_f64() / MS,
                 None => {
-                    gaps.sent(&settings, observation.now);
+                    gaps.sent(&settings, observation.now, false);
                     commands.push(now);
                     took = Some(Nanos((0.4 * MS) as u64));
                     now += 0.4;

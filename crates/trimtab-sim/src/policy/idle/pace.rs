@@ -5,6 +5,8 @@ use super::cost::{CostFit, GROSS, MEMORY, TrimCost};
 use super::{IdleSettings, whole_units};
 use crate::policy::{Observation, State};
 use crate::target::{TrimOutcome, TrimWindow};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use trimtab_drive::units::{Bytes, Nanos};
 
 /// A piece is at most so many times as large as the largest of which the cost was seen: the cost of a byte may not be the same for all sizes.
@@ -21,6 +23,15 @@ const PASSES: f64 = 0.25;
 const WAITS_FOR_ALL: f64 = 0.5;
 /// After so many trials in a row that taught nothing, because hardly anything was free there, windows are tried at their own tails only.
 pub(super) const TRIALS_VAIN: u32 = MEMORY as u32;
+
+/// Commands are cheap where a quick one takes less than one part in so many of the budget, and the median no more than the budget. What a drive takes shows in the quick ones:
+/// other processes only ever delay one.
+const CHEAP_PARTS: f64 = 5.0;
+/// How much of that one takes at most where bytes count.
+const CHEAP_FILL: f64 = 0.75;
+/// So many of the last commands count, once there are enough.
+const RECENT: usize = 7;
+const RECENT_MIN: usize = 4;
 
 /// The search for the size of pieces by trials at the tails of windows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +61,32 @@ impl Waits {
     }
 }
 
+/// What the last commands took: bytes and nanoseconds, newest first.
+#[derive(Clone, Debug, Default)]
+struct Recent(VecDeque<(f64, f64)>);
+
+impl Recent {
+    fn add(&mut self, bytes: f64, nanos: f64) {
+        self.0.truncate(RECENT - 1);
+        self.0.push_front((bytes, nanos));
+    }
+
+    /// Nanoseconds of the second quickest, and of the one in the middle; `None` before there are enough.
+    fn usual(&self) -> Option<(f64, f64)> {
+        let mut sorted: Vec<f64> = self.0.iter().map(|(_, nanos)| *nanos).collect();
+        sorted.sort_by(f64::total_cmp);
+        let usual = sorted.get(1).copied().zip(sorted.get(sorted.len() / 2).copied());
+        usual.filter(|_| sorted.len() >= RECENT_MIN)
+    }
+
+    /// The bytes of the largest, and nanoseconds of the quickest that is at least half as large, and of the quickest.
+    fn quickest(&self) -> (f64, f64, f64) {
+        let largest = self.0.iter().map(|(bytes, _)| *bytes).fold(0.0, f64::max);
+        let quickest = |from: f64| self.0.iter().filter(|(bytes, _)| *bytes >= from).map(|(_, nanos)| *nanos).fold(f64::INFINITY, f64::min);
+        (largest, quickest(largest / 2.0), quickest(0.0))
+    }
+}
+
 /// What came of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sent {
@@ -66,6 +103,9 @@ pub(super) struct Sent {
 pub(super) struct Pace {
     /// What a command costs.
     commands: CostFit,
+    recent: Recent,
+    /// Cheap commands follow each other, of this size at most.
+    at_once: Option<Bytes>,
     /// Where windows can be divided: what a part of one costs, all its commands together. Others may wait for all of them.
     parts: CostFit,
     waits: Waits,
@@ -83,6 +123,8 @@ impl Pace {
         let searching = !commands.known() || state.get("idle.searching").is_some_and(|flag| flag != 0);
         Self {
             commands,
+            recent: Recent::default(),
+            at_once: None,
             parts: CostFit::restore("parts", state),
             waits: Waits { times: 1.0 },
             towards: state.get("idle.towards").map_or(1, |towards| (towards as usize).min(TOWARDS.len() - 1)),
@@ -122,6 +164,8 @@ impl Pace {
         if let Some((commands, bytes)) = discarded {
             let command_ns = outcome.took.as_f64() / commands;
             self.commands.add(bytes / commands, command_ns);
+            self.recent.add(bytes / commands, command_ns);
+            self.decide_at_once(settings, self.at_once.is_some());
             if whole_units(piece, observation.granule).is_some() && !observation.by_size {
                 self.parts.add(Bytes(outcome.asked.0.min(sent.len)).as_f64(), outcome.took.as_f64());
             }
@@ -134,7 +178,8 @@ impl Pace {
         if trial {
             // A part of one may be free.
             let filled = discarded.is_some_and(|(_, bytes)| bytes >= trial_of(piece, observation).as_f64() / 2.0);
-            self.search_on(filled, self.piece(settings) > piece, self.piece(settings) >= settings.piece_max);
+            let larger = self.at_once.is_some() || self.piece(settings) > piece;
+            self.search_on(filled, larger, self.piece(settings) >= settings.piece_max);
         } else if discarded.is_some() {
             // What windows cost is better than what trials would say.
             self.search = None;
@@ -151,6 +196,26 @@ impl Pace {
     /// Whether nothing is known of costs.
     pub(super) fn is_new(&self) -> bool {
         !self.commands.known()
+    }
+
+    /// Has cheap commands follow each other, if the last ones were cheap and `allowed`.
+    pub(super) fn decide_at_once(&mut self, settings: &IdleSettings, allowed: bool) -> bool {
+        self.at_once = self.cheap_piece(settings).filter(|_| allowed);
+        self.at_once.is_some()
+    }
+
+    /// How large a cheap command may be; `None` where commands are not cheap.
+    fn cheap_piece(&self, settings: &IdleSettings) -> Option<Bytes> {
+        let limit = settings.budget.as_f64() / CHEAP_PARTS;
+        let (quick, median) = self.recent.usual()?;
+        if quick >= limit || median > settings.budget.as_f64() {
+            return None;
+        }
+        let (bytes, large, any) = self.recent.quickest();
+        // Where bytes hardly count a larger one will not take the budget, though that is the most that it can.
+        let most = if large < any * 2.0 { settings.budget.as_f64() } else { limit * CHEAP_FILL };
+        let piece = (bytes * most / large.max(1.0)).min(self.commands.largest() * GROWTH);
+        Some(Bytes((piece as u64).min(settings.piece_max.0).max(settings.piece_min.0)))
     }
 
     /// What the next request is expected to take, in nanoseconds: one command while `others` are there. `longest` is how long a free extent may be that is not divided.
@@ -188,6 +253,9 @@ impl Pace {
     /// Where not even the smallest is sure to, it is the largest of which that is expected; where every command is dear, the largest whose bytes cost
     /// no more than the command itself: nobody waits for more than two of what cannot be helped, and larger ones would save half of the time at most.
     pub(super) fn piece(&self, settings: &IdleSettings) -> Bytes {
+        if let Some(piece) = self.at_once {
+            return piece;
+        }
         let (least, most) = (settings.piece_min.0, settings.piece_max.0.max(settings.piece_min.0));
         if !self.commands.known() {
             return Bytes(least);
@@ -416,6 +484,41 @@ mod tests {
         assert_eq!([true, false].map(|others| fresh().takes_ns(&settings(), Bytes(MIB), others)), [5e6; 2], "nothing is known");
         // 0.4 ms at most 0.513 ms each, of which eight follow each other.
         assert_eq!([true, false].map(|others| having_seen(0.4e6).takes_ns(&settings(), Bytes(MIB), others)), [0.4e6, 3.2e6]);
+    }
+
+    /// The pace after commands of so many bytes and nanoseconds.
+    fn after(commands: &[(f64, f64)]) -> Pace {
+        let mut pace = fresh();
+        commands.iter().for_each(|(bytes, nanos)| {
+            pace.commands.add(*bytes, *nanos);
+            pace.recent.add(*bytes, *nanos);
+        });
+        pace
+    }
+
+    #[test]
+    fn commands_count_as_cheap_by_quick_ones_and_median() {
+        let cheap = |nanos: &[f64]| after(&nanos.iter().map(|nanos| (65_536.0, *nanos)).collect::<Vec<_>>()).cheap_piece(&settings());
+        assert_eq!(cheap(&[0.2e6; 3]), None, "too few");
+        assert!(cheap(&[0.2e6; 4]).is_some());
+        assert!(cheap(&[0.9e6, 0.9e6, 4e6, 4e6]).is_some(), "other processes delayed two");
+        assert!(cheap(&[0.9e6, 1.1e6, 1.1e6, 1.1e6]).is_none(), "one alone is chance");
+        assert!(cheap(&[0.2e6, 0.2e6, 5.1e6, 5.1e6]).is_none(), "most are above the budget");
+        let mut pace = after(&[(65_536.0, 0.2e6); 4]);
+        assert!(pace.decide_at_once(&settings(), true) && !pace.decide_at_once(&settings(), false));
+        pace.recent = Recent(pace.recent.0.iter().map(|(bytes, _)| (*bytes, 9e6)).collect());
+        assert!(!pace.decide_at_once(&settings(), true), "they are not any more");
+    }
+
+    #[test]
+    fn cheap_commands_grow_as_far_as_their_bytes_cost_little() {
+        let piece = |commands: &[(f64, f64)]| after(commands).cheap_piece(&settings()).map(|piece| piece.0);
+        assert_eq!(piece(&[(65_536.0, 0.2e6); 4]), Some(8 * 65_536), "eight times what was tried");
+        let fixed: Vec<(f64, f64)> = [(65_536.0, 0.2e6); 3].into_iter().chain([(16.0 * MIB as f64, 0.21e6)]).collect();
+        assert_eq!(piece(&fixed), Some(128 * MIB));
+        // 0.1 ms for 64 KiB: three quarters of the fifth of the budget are 480 KiB.
+        let by_bytes: Vec<(f64, f64)> = [(65_536.0, 0.1e6); 3].into_iter().chain([(262_144.0, 0.4e6)]).collect();
+        assert_eq!(piece(&by_bytes), Some(480 << 10));
     }
 
     #[test]

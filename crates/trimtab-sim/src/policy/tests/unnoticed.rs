@@ -65,16 +65,13 @@ fn pass_of(load: Load, drive: Drive, policy: &str, seconds: u64, seed: u64) -> (
 
 #[test]
 fn under_1_percent_of_requests_meet_a_command() {
-    const MICROS: u64 = 1000;
     let loads = [
-        (Load::Random(200), 150 * MICROS),
         (Load::Random(200), 2 * MS),
         (Load::Random(20), 20 * MS),
-        (Load::Regular(5000), 150 * MICROS),
         (Load::Regular(5000), 2 * MS),
         (Load::Bursts(50), 2 * MS),
         (Load::Bursts(50), 20 * MS),
-        (Load::InTurns(100), 150 * MICROS),
+        (Load::InTurns(100), 2 * MS),
         (Load::InTurns(100), 20 * MS),
     ];
     for (load, command_ns) in loads {
@@ -90,6 +87,39 @@ fn under_1_percent_of_requests_meet_a_command() {
         let at_once = if let Load::Bursts(many) = load { many * command_ns / (20 * MS) } else { 0 };
         assert!(met * 100 < requests + 3 * 100 * at_once, "{load:?}, {command_ns} ns: {met} of {requests}");
     }
+}
+
+/// Commands of a tenth of the budget: a pass took as long as 200 times its commands, and its foreground waited as long as beside `fstrim`.
+#[test]
+fn cheap_commands_follow_each_other_without_waiting_for_gaps() {
+    let command_ns = 150_000;
+    for load in [Load::Random(200), Load::Random(2000), Load::Regular(5000), Load::InTurns(100)] {
+        let (rig, _) = pass(load, Drive { command_ns, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 4000);
+        assert_eq!(rig.freed(), 0, "{load:?}: it is done");
+        assert!(rig.stall_max <= command_ns, "{load:?}: a request waits for one command, not {} ns", rig.stall_max);
+        let last = rig.sent.iter().rfind(|sent| sent.1 > 0).map_or(0, |sent| sent.0);
+        // Gaps are learned for a second; then come 240 extents.
+        assert!(last - rig.passes[0] < 2 * S, "{load:?}: {} ms", (last - rig.passes[0]) / MS);
+    }
+}
+
+#[test]
+fn cheap_commands_of_frequent_passes_keep_to_their_share() {
+    let drive = Drive { command_ns: 900_000, ns_per_kib: 0, ..CHEAP };
+    let (mut rig, mut policy) = pass(Load::Random(200), drive, "idle:complete=yes", 400);
+    assert_eq!(rig.freed(), 0);
+    // One pass after another, for which all is freed again.
+    let (begun, commands, requests, met) = (rig.now, rig.commands, rig.requests, rig.met);
+    while rig.now < 390 * S {
+        rig.units.iter_mut().filter(|unit| **unit == Unit::Trimmed).for_each(|unit| *unit = Unit::Freed);
+        rig.forced = !policy.running();
+        rig.run(&mut *policy, rig.now + S);
+    }
+    let (time, commands) = (rig.now - begun, rig.commands - commands);
+    assert!(commands > 500, "{commands}");
+    assert!(commands * drive.command_ns * 1000 <= time * 7, "{commands} commands in {} s", time / S);
+    let (met, requests) = (rig.met - met, rig.requests - requests);
+    assert!(met * 100 < requests, "{met} of {requests}");
 }
 
 #[test]

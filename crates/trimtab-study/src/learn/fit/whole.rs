@@ -6,7 +6,7 @@ mod wider;
 
 use super::super::Observer;
 use super::super::candidate::{Candidate, NUMBERS, at};
-use super::super::classes::{self, Prior};
+use super::super::classes::{self, Prior, SIZES};
 use super::super::invert;
 use super::super::lab::Lab;
 use super::super::probes::{self, Findings, Plan};
@@ -18,9 +18,6 @@ use alloc::vec::Vec;
 use trimtab_drive::model;
 use trimtab_drive::rng::Stream;
 use trimtab_sim::target::drive::DriveTarget;
-
-/// What has a size, and is found out here.
-pub const SIZES: usize = 7;
 
 /// Places in a list of sizes.
 pub mod of {

@@ -333,9 +333,9 @@ mod tests {
     fn decoders_that_want_too_much_memory_are_refused() {
         // Dictionaries of 1 GiB: LZMA2's is the last byte of the filter's flags, zstd's the byte after the frame's descriptor.
         let mut header = vec![0xfd, b'7', b'z', b'X', b'Z', 0, 0, 0];
-        header.extend(trimtab_vssd::trace::bytes::crc32(&header[6..8]).to_le_bytes());
+        header.extend(trimtab_vssd::trace::checksum::crc32(&header[6..8]).to_le_bytes());
         let mut block = vec![2, 0, 0x21, 1, 36, 0, 0, 0];
-        block.extend(trimtab_vssd::trace::bytes::crc32(&block).to_le_bytes());
+        block.extend(trimtab_vssd::trace::checksum::crc32(&block).to_le_bytes());
         header.extend(block);
         header.extend([1, 0, 0, 0]);
         let error = format!("{:#}", read(written(&header).path()).unwrap_err());

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::doctor::{Diagnosis, Doctor, Finding, Remedy, VerdictKind};
+use trimtab_linux::doctor::{Diagnosis, Doctor, Finding, Remedy, Step, VerdictKind};
 use trimtab_linux::host::Place;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
@@ -41,11 +41,11 @@ struct Mended {
     /// What was done, or would be.
     does: Vec<String>,
     /// Steps of the remedy that are for people.
-    by_hand: Vec<String>,
+    by_hand: Vec<Step>,
     /// Whether anything of it is for `--undo`.
     can_be_taken_back: bool,
     #[serde(skip)]
-    remedy: Vec<String>,
+    remedy: Vec<Step>,
 }
 
 #[derive(Debug, Serialize)]
@@ -61,7 +61,7 @@ struct Report {
     steps: Vec<Mended>,
     proof: Option<Proved>,
     /// What is left to people, in the order in which it makes sense.
-    by_hand: Vec<String>,
+    by_hand: Vec<Step>,
     diagnosis: Diagnosis,
 }
 
@@ -205,10 +205,10 @@ fn prove(path: &Path, reserve: Option<Bytes>, context: &Context) -> anyhow::Resu
 }
 
 /// What remains of remedies that were carried out, and what the end still asks for.
-fn by_hand(steps: &[Mended], diagnosis: &Diagnosis) -> Vec<String> {
+fn by_hand(steps: &[Mended], diagnosis: &Diagnosis) -> Vec<Step> {
     let done: Vec<&Mended> = steps.iter().filter(|step| step.outcome == Outcome::Done).collect();
-    let mut all: Vec<String> = done.iter().flat_map(|step| step.by_hand.clone()).collect();
-    let planned = |step: &String| steps.iter().any(|one| one.outcome == Outcome::Planned && one.remedy.contains(step));
+    let mut all: Vec<Step> = done.iter().flat_map(|step| step.by_hand.clone()).collect();
+    let planned = |step: &Step| steps.iter().any(|one| one.outcome == Outcome::Planned && one.remedy.contains(step));
     let left = diagnosis.to_do.iter().filter(|step| !planned(step)).cloned();
     all.extend(left.collect::<Vec<_>>());
     let mut once = Vec::new();
@@ -238,7 +238,7 @@ fn text(report: &Report) -> String {
         say(format!("proof: {}", proof.text));
     }
     say(format!("{}: {}", report.subject, report.diagnosis.verdict.text));
-    report.by_hand.iter().for_each(|step| say(format!("by hand: {step}")));
+    report.by_hand.iter().for_each(|step| say(format!("by hand: {}", step.text())));
     if report.steps.iter().any(|step| step.outcome == Outcome::Done && step.can_be_taken_back) {
         say("trimtab doctor --undo takes it back".to_owned());
     }

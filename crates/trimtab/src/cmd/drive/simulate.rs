@@ -98,8 +98,8 @@ struct AddressArgs {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=99))]
     trims: Option<u8>,
     /// What trims are drawn from: 'all' addresses by the workload's own pattern, in use or not (with uniform writes of one size, a share 1 - q stays in use,
-    /// q being trims by trims and writes); or those 'in-use', each equally often, as in Frankie et al. 2012 ((1 - 2q) / (1 - q) stays in use).
-    /// What theory makes of both: trimtab drive validate --traffic trim-any:Q,trim:Q [default: all].
+    /// q being trims by trims and writes); or those 'in-use', each equally often, as in Frankie et al. 2012 ((1 - 2q) / (1 - q) stays in use)
+    /// [default: all].
     #[arg(long, value_name = "SET", value_enum, requires = "trims")]
     trims_of: Option<TrimSet>,
     /// Operations in flight [default: 32].

@@ -90,13 +90,13 @@ fn recorded_sessions_come_out_byte_for_byte() {
     let here = std::env::current_dir().unwrap();
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in [
-        ("01", include_str!("../../../../tests/fixtures/postmark/01_published_A_scripted_clock.txt")),
-        ("02", include_str!("../../../../tests/fixtures/postmark/02_published_B_subdirectories.txt")),
-        ("03", include_str!("../../../../tests/fixtures/postmark/03_defaults_realclock.txt")),
-        ("07", include_str!("../../../../tests/fixtures/postmark/07_biases_and_out_of_files.txt")),
-        ("08", include_str!("../../../../tests/fixtures/postmark/08_bad_input.txt")),
-        ("14", include_str!("../../../../tests/fixtures/postmark/14_units.txt")),
-        ("19d", include_str!("../../../../tests/fixtures/postmark/19d_line_over_254.txt")),
+        ("01", include_str!("../../../tests/fixtures/postmark/01_published_A_scripted_clock.txt")),
+        ("02", include_str!("../../../tests/fixtures/postmark/02_published_B_subdirectories.txt")),
+        ("03", include_str!("../../../tests/fixtures/postmark/03_defaults_realclock.txt")),
+        ("07", include_str!("../../../tests/fixtures/postmark/07_biases_and_out_of_files.txt")),
+        ("08", include_str!("../../../tests/fixtures/postmark/08_bad_input.txt")),
+        ("14", include_str!("../../../tests/fixtures/postmark/14_units.txt")),
+        ("19d", include_str!("../../../tests/fixtures/postmark/19d_line_over_254.txt")),
     ] {
         let transcript = Transcript::parse(text);
         // Locations are where the original ran; the working directory is where this runs.
@@ -109,7 +109,7 @@ fn recorded_sessions_come_out_byte_for_byte() {
 
 #[test]
 fn every_error_of_the_original_is_a_complaint() {
-    let transcript = Transcript::parse(include_str!("../../../../tests/fixtures/postmark/08_bad_input.txt"));
+    let transcript = Transcript::parse(include_str!("../../../tests/fixtures/postmark/08_bad_input.txt"));
     let (_, complaints) = play(&transcript.input, &transcript.clock, &nothing());
     // One more: the configuration file is not there.
     assert_eq!(complaints.len(), transcript.output.matches("Error: ").count() + 1, "{complaints:#?}");

@@ -1,9 +1,9 @@
 //! Where slopes and jumps of one size end, all sizes and kinds are moved at once, by chance: figures of small drives change by steps, as superblocks are whole.
 
 use super::super::Point;
-use super::{Problem, SIZES, has, mapped, of, other_size, others, paged, same_kind, sizes, victims, with};
+use super::{Problem, has, mapped, of, other_size, others, paged, same_kind, sizes, victims, with};
 use crate::learn::candidate::Candidate;
-use crate::learn::classes::{self, Prior};
+use crate::learn::classes::{self, Prior, SIZES};
 use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::VictimPolicy;

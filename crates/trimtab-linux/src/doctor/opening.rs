@@ -1,0 +1,294 @@
+//! What opens a dm-crypt mapping while the machine starts, and where its options stand: crypttab, its copy for the initramfs, or a parameter of the
+//! kernel command line (systemd-cryptsetup-generator(8), the hook `encrypt` of mkinitcpio, Debian's cryptsetup-initramfs).
+
+use super::initramfs;
+use crate::host::root::Root;
+
+const CRYPTTAB: &str = "/etc/crypttab";
+/// The crypttab that mkinitcpio puts into the initramfs.
+const CRYPTTAB_INITRAMFS: &str = "/etc/crypttab.initramfs";
+/// Options of crypttab by which a mapping is opened in the initramfs: of systemd, and of Debian.
+const IN_INITRAMFS: [&str; 2] = ["x-initrd.attach", "initramfs"];
+
+/// The place of the options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The line of a crypttab.
+    Line { file: &'static str, options: Vec<String> },
+    /// A parameter of the kernel command line: as it stands there, and with discards.
+    Parameter { now: Option<String>, wanted: String },
+}
+
+/// How a mapping is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    pub place: Place,
+    /// Its options pass discards on.
+    pub discards: bool,
+    /// The initramfs opens it.
+    pub early: bool,
+}
+
+/// What reads the options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    /// The hook `encrypt` of mkinitcpio.
+    Hook,
+    /// Debian's scripts in the initramfs.
+    Scripts,
+    Systemd,
+}
+
+impl Reader {
+    /// The options that it takes for the one that passes discards on.
+    const fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Hook => &["allow-discards"],
+            Self::Scripts => &["discard"],
+            Self::Systemd => &["discard", "allow-discards"],
+        }
+    }
+
+    fn discards<'a>(self, mut options: impl Iterator<Item = &'a str>) -> bool {
+        options.any(|option| self.words().contains(&option))
+    }
+}
+
+impl Opening {
+    /// Of the mapping `name`; `carries_root` if the root filesystem is on it. `uuid` is that of its LUKS header.
+    pub fn find(root: &Root, name: &str, uuid: &str, carries_root: bool) -> Option<Self> {
+        let cmdline = root.read("/proc/cmdline").unwrap_or_default();
+        let words: Vec<&str> = cmdline.split_ascii_whitespace().map(|word| word.trim_matches('"')).collect();
+        let (line, early_line) = (options_in(root, CRYPTTAB, name), options_in(root, CRYPTTAB_INITRAMFS, name));
+        let said = line.iter().flatten().any(|option| IN_INITRAMFS.contains(&option.as_str()));
+        let hook = last(&words, "cryptdevice=").filter(|value| value.split(':').nth(1) == Some(name));
+        let luks = Luks::read(&words, name, uuid, &["rd.luks.", "luks."]);
+        let early = carries_root || said || early_line.is_some() || hook.is_some() || luks.named_early;
+        let reader = match early {
+            true if initramfs::is_debian(root) => Reader::Scripts,
+            true if hook.is_some() && initramfs::hooks(root).is_none_or(|hooks| hooks.contains(&"encrypt".to_owned())) => Reader::Hook,
+            _ => Reader::Systemd,
+        };
+        let (place, discards) = match (reader, hook) {
+            (Reader::Hook, Some(value)) => {
+                let options = value.splitn(3, ':').nth(2);
+                let mark = if options.is_some_and(|options| !options.is_empty()) { "," } else { ":" };
+                let value = value.trim_end_matches(if options == Some("") { ":" } else { "" });
+                let discards = reader.discards(options.unwrap_or_default().split(','));
+                (Place::parameter(Some(format!("cryptdevice={value}")), format!("cryptdevice={value}{mark}allow-discards")), discards)
+            }
+            (Reader::Scripts, _) => {
+                let of_mapping = |options: &&str| options.split(',').any(|option| option.strip_prefix("target=") == Some(name));
+                match words.iter().filter_map(|word| word.strip_prefix("cryptopts=")).find(of_mapping) {
+                    Some(options) => (Place::parameter_with("cryptopts=", Some(options)), reader.discards(options.split(','))),
+                    None => Place::line(CRYPTTAB, line?, reader),
+                }
+            }
+            _ => {
+                let (file, line) = match early && initramfs::hooks(root).is_some() {
+                    true => (CRYPTTAB_INITRAMFS, early_line),
+                    false => (CRYPTTAB, line),
+                };
+                let luks = if early { luks } else { Luks::read(&words, name, uuid, &["luks."]) };
+                luks.place(early, file, line)?
+            }
+        };
+        Some(Self { place, discards, early })
+    }
+
+    /// The option added, as an instruction.
+    pub fn instruction(&self, root: &Root, name: &str) -> String {
+        match &self.place {
+            Place::Line { file, options } if options.iter().any(|option| option == "allow-discards") => {
+                format!("add the option discard to {name} in {file}: Debian's initramfs does not know allow-discards")
+            }
+            Place::Line { file, .. } => format!("add the option discard to {name} in {file}"),
+            Place::Parameter { now: Some(now), wanted } => format!("write {wanted} in place of {now} on {}", initramfs::command_line(root)),
+            Place::Parameter { now: None, wanted } => format!("add {wanted} to {}", initramfs::command_line(root)),
+        }
+    }
+
+    /// The file or the parameter, for messages.
+    pub fn shown(&self) -> String {
+        match &self.place {
+            Place::Line { file, .. } => (*file).to_owned(),
+            Place::Parameter { now, wanted } => format!("{} on the kernel command line", now.as_ref().unwrap_or(wanted)),
+        }
+    }
+
+    /// The file that the option is written to by `--fix`.
+    pub fn is_crypttab(&self) -> bool {
+        matches!(self.place, Place::Line { file: CRYPTTAB, .. })
+    }
+}
+
+impl Place {
+    const fn parameter(now: Option<String>, wanted: String) -> Self {
+        Self::Parameter { now, wanted }
+    }
+
+    /// A parameter that holds a list of options, with one more.
+    fn parameter_with(key: &str, options: Option<&str>) -> Self {
+        match options {
+            Some(options) => Self::parameter(Some(format!("{key}{options}")), format!("{key}{options},discard")),
+            None => Self::parameter(None, format!("{key}discard")),
+        }
+    }
+
+    fn line(file: &'static str, options: Vec<String>, reader: Reader) -> (Self, bool) {
+        let discards = reader.discards(options.iter().map(String::as_str));
+        (Self::Line { file, options }, discards)
+    }
+}
+
+/// What the parameters of systemd say of one mapping.
+struct Luks<'a> {
+    /// `luks.options=UUID=LIST`, with the key: in place of what crypttab says.
+    own: Option<(String, &'a str)>,
+    /// `luks.options=LIST`: for mappings that crypttab does not name.
+    default: Option<(String, &'a str)>,
+    /// `luks.name=` or `luks.uuid=` names it.
+    named: bool,
+    /// One that only the initramfs reads does.
+    named_early: bool,
+    uuid: String,
+}
+
+impl<'a> Luks<'a> {
+    fn read(words: &[&'a str], name: &str, uuid: &str, prefixes: &[&str]) -> Self {
+        let mut luks = Self { own: None, default: None, named: false, named_early: false, uuid: uuid.to_owned() };
+        let read = |word: &'a str| prefixes.iter().find_map(|prefix| Some((*prefix, word.strip_prefix(prefix)?.split_once('=')?)));
+        let all: Vec<_> = words.iter().filter_map(|word| read(word)).collect();
+        for (prefix, (key, value)) in &all {
+            let named = match (*key, value.split_once('=')) {
+                ("name", Some((of, given))) if given == name => Some(of),
+                ("uuid", _) => Some(value.trim_start_matches("luks-")).filter(|of| name.strip_prefix("luks-") == Some(of)),
+                _ => None,
+            };
+            if let Some(of) = named {
+                luks.named = true;
+                luks.named_early |= *prefix == "rd.luks.";
+                luks.uuid = of.to_owned();
+            }
+        }
+        for (prefix, (key, value)) in all.into_iter().filter(|(_, (key, _))| *key == "options") {
+            let is_uuid = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+            match value.split_once('=').filter(|(of, _)| is_uuid(of)) {
+                Some((of, options)) if of == luks.uuid => luks.own = Some((format!("{prefix}{key}={of}="), options)),
+                Some(_) => {}
+                None => luks.default = Some((format!("{prefix}{key}="), value)),
+            }
+        }
+        luks
+    }
+
+    /// Where the options stand that count.
+    fn place(self, early: bool, file: &'static str, line: Option<Vec<String>>) -> Option<(Place, bool)> {
+        let prefix = if early { "rd.luks." } else { "luks." };
+        let of =
+            |(key, options): (String, &str)| (Place::parameter_with(&key, Some(options)), Reader::Systemd.discards(options.split(',')));
+        match (self.own, line, self.default) {
+            (Some(own), ..) => Some(of(own)),
+            (None, Some(options), _) => Some(Place::line(file, options, Reader::Systemd)),
+            (None, None, Some(default)) if self.named => Some(of(default)),
+            _ if self.named => Some((Place::parameter_with(&format!("{prefix}options={}=", self.uuid), None), false)),
+            _ => None,
+        }
+    }
+}
+
+/// The value of the last word with a prefix.
+fn last<'a>(words: &[&'a str], prefix: &str) -> Option<&'a str> {
+    words.iter().filter_map(|word| word.strip_prefix(prefix)).next_back()
+}
+
+/// The options of a line `name device key options`; `None` without a line.
+fn options_in(root: &Root, file: &str, name: &str) -> Option<Vec<String>> {
+    let text = root.read(file)?;
+    let mut lines = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    let fields = lines.find(|fields| fields.first() == Some(&name) && fields.len() > 1)?;
+    Some(fields.get(3).map_or(Vec::new(), |options| options.split(',').map(str::to_owned).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEBIAN: (&str, &str) = ("etc/os-release", "ID=debian\n");
+    const ARCH: (&str, &str) = ("etc/mkinitcpio.conf", "HOOKS=(base systemd sd-encrypt)\n");
+    const BUSYBOX: (&str, &str) = ("etc/mkinitcpio.conf", "HOOKS=(base udev encrypt)\n");
+
+    /// Place, whether it discards, and the instruction; of the mapping `c` with the UUID `ab-1`.
+    fn found(cmdline: &str, files: &[(&str, &str)], carries_root: bool) -> Option<(String, bool, String)> {
+        let tree = tempfile::tempdir().unwrap();
+        for (file, text) in files.iter().chain([&("proc/cmdline", cmdline)]) {
+            std::fs::create_dir_all(tree.path().join(file).parent().unwrap()).unwrap();
+            std::fs::write(tree.path().join(file), text).unwrap();
+        }
+        let root = Root::recorded(tree.path()).unwrap();
+        let opening = Opening::find(&root, "c", "ab-1", carries_root)?;
+        Some((opening.shown(), opening.discards, opening.instruction(&root, "c")))
+    }
+
+    #[test]
+    fn crypt_options_are_read_where_the_initramfs_reads_them() {
+        let line = ("etc/crypttab", "c UUID=ab-1 none luks\n");
+        let copy = ("etc/crypttab.initramfs", "c UUID=ab-1 none discard\n");
+        for (cmdline, files, root, place, discards) in [
+            ("cryptdevice=UUID=ab-1:c", &[BUSYBOX][..], true, "cryptdevice=UUID=ab-1:c on the kernel command line", false),
+            ("cryptdevice=UUID=ab-1:c:allow-discards", &[BUSYBOX], true, "cryptdevice=UUID=ab-1:c:allow-discards on the", true),
+            ("cryptdevice=/dev/sda2:c:no-read-workqueue,allow-discards", &[], true, "cryptdevice=/dev/sda2:c:no-read", true),
+            // The hook knows no other word.
+            ("cryptdevice=UUID=ab-1:c:discard", &[BUSYBOX], true, "cryptdevice=UUID=ab-1:c:discard on the", false),
+            // sd-encrypt does not read that parameter.
+            ("cryptdevice=UUID=ab-1:c:allow-discards rd.luks.name=ab-1=c", &[ARCH], true, "rd.luks.options=ab-1=discard on the", false),
+            ("rd.luks.name=ab-1=c rd.luks.options=discard", &[ARCH], true, "rd.luks.options=discard on the", true),
+            (
+                "rd.luks.name=ab-1=c rd.luks.options=ab-1=timeout=9,discard",
+                &[ARCH],
+                true,
+                "rd.luks.options=ab-1=timeout=9,discard on",
+                true,
+            ),
+            ("rd.luks.name=ab-1=c luks.options=allow-discards", &[], true, "luks.options=allow-discards on the", true),
+            ("rd.luks.name=ab-1=c rd.luks.options=cd-2=discard", &[], true, "rd.luks.options=ab-1=discard on the", false),
+            ("rd.luks.name=ab-1=c rd.luks.options=no-discard-here", &[], true, "rd.luks.options=no-discard-here on", false),
+            // A list without a UUID is not for what crypttab names, a list with one is.
+            ("rd.luks.options=discard", &[line], true, "/etc/crypttab", false),
+            ("rd.luks.options=ab-1=discard", &[line], true, "rd.luks.options=ab-1=discard on the", true),
+            // After the initramfs nobody reads rd.luks.
+            ("rd.luks.options=ab-1=discard", &[line], false, "/etc/crypttab", false),
+            ("luks.options=ab-1=discard", &[line], false, "luks.options=ab-1=discard on the", true),
+            ("quiet", &[ARCH, line, copy], true, "/etc/crypttab.initramfs", true),
+            ("quiet", &[line, DEBIAN], true, "/etc/crypttab", false),
+            ("rd.luks.options=ab-1=discard cryptdevice=x:c:allow-discards", &[line, DEBIAN], true, "/etc/crypttab", false),
+            ("cryptopts=target=c,source=/dev/sda2,discard", &[DEBIAN], true, "cryptopts=target=c,source=/dev/sda2,discard on", true),
+            ("quiet", &[DEBIAN, ("etc/crypttab", "c /dev/x none allow-discards\n")], true, "/etc/crypttab", false),
+        ] {
+            let (shown, says, _) = found(cmdline, files, root).unwrap_or_else(|| panic!("{cmdline}"));
+            assert!(shown.starts_with(place), "{cmdline}: {shown}");
+            assert_eq!(says, discards, "{cmdline}");
+        }
+        assert_eq!(found("quiet", &[], true), None);
+        assert_eq!(found("rd.luks.options=discard", &[], false), None, "nothing says that it opens this one");
+    }
+
+    #[test]
+    fn crypt_option_is_added_where_it_counts() {
+        for (cmdline, files, expected) in [
+            (
+                "cryptdevice=UUID=ab-1:c",
+                BUSYBOX,
+                "write cryptdevice=UUID=ab-1:c:allow-discards in place of cryptdevice=UUID=ab-1:c on the kernel",
+            ),
+            ("cryptdevice=x:c:", BUSYBOX, "write cryptdevice=x:c:allow-discards in place of"),
+            ("cryptdevice=x:c:no-read-workqueue", BUSYBOX, "write cryptdevice=x:c:no-read-workqueue,allow-discards in place of"),
+            ("rd.luks.name=ab-1=c", ARCH, "add rd.luks.options=ab-1=discard to the kernel command line"),
+            ("rd.luks.uuid=ab-1 rd.luks.name=ab-1=c rd.luks.options=tries=1", ARCH, "write rd.luks.options=tries=1,discard in place of"),
+            ("", ("etc/crypttab.initramfs", "c /dev/x\n"), "add the option discard to c in /etc/crypttab"),
+        ] {
+            let (.., instruction) = found(cmdline, &[files], true).unwrap_or_else(|| panic!("{cmdline}"));
+            assert!(instruction.starts_with(expected), "{cmdline}: {instruction}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Fits a specification to six published rates of a drive.
+//!
+//! Linux's io.cost controller takes these rates for a drive. Its generator (tools/cgroup/iocost_coef_gen.py) writes a file of 16 GiB and keeps 64
+//! operations in flight. The same six streams, shorter, run here on candidates in virtual time.
+
+use std::collections::BTreeMap;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::rng::Stream;
+use trimtab_drive::spec::VictimPolicy;
+use trimtab_drive::spec::file::Drive;
+use trimtab_drive::spec::source::{Source, SourceKind};
+use trimtab_drive::{Command, Extent, model};
+use trimtab_sim::target::drive::DriveTarget;
+use trimtab_study::learn::candidate::{Candidate, FIELDS, Hidden, Kind, NUMBERS, at};
+use trimtab_study::learn::fit::Tries;
+use trimtab_study::learn::fit::rates::{self, OfRates};
+use trimtab_study::learn::lab::Lab;
+use trimtab_study::learn::probes::{DEPTH_MAX, Findings, Plan, Reach};
+use trimtab_study::learn::{Budget, Observation, Reported, TrimLimits, classes};
+
+/// The rates, as the columns of docs/real-drives.csv: bytes a second, or operations a second.
+pub const RATES: [&str; 6] = [
+    "sequential_read_Bps",
+    "sequential_read_4k_iops",
+    "random_read_4k_iops",
+    "sequential_write_Bps",
+    "sequential_write_4k_iops",
+    "random_write_4k_iops",
+];
+
+/// In flight.
+const DEPTH: u32 = 64;
+/// Bytes of the file here.
+const FILE: u64 = 256 << 20;
+/// A long transfer reaches a drive in pieces.
+const PIECE: u64 = 1 << 20;
+/// A short one.
+const BLOCK: u64 = 4096;
+/// Short reads and writes of each stream.
+const SHORT: u64 = 4096;
+/// What a small model does otherwise than a drive, in the logarithm.
+const OFF: f64 = 0.03;
+/// Nobody has measured a TRIM of these.
+const TRIMS: [usize; 4] = [at::TRIM_COMMAND, at::TRIM_RANGE, at::TRIM_UNIT, at::TRIM_GB];
+/// From so large a share of what was not known on, a number counts as told by the rates.
+const TOLD: f64 = 0.3;
+
+/// A model, and what its owners measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// As it was filed.
+    pub model: String,
+    /// `sata`, `nvme` or `nvme-no-memory`.
+    pub kind: String,
+    /// Of the first that was measured.
+    pub capacity_bytes: u64,
+    /// Each result: its identifier and six rates.
+    pub results: Vec<(String, [f64; 6])>,
+}
+
+impl Measured {
+    /// As a drive is called.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+        self.model.chars().map(plain).collect()
+    }
+
+    /// The geometric mean of each rate, and how many times the greatest is the least.
+    #[must_use]
+    pub fn rates(&self) -> [(f64, f64); 6] {
+        std::array::from_fn(|rate| {
+            let logs = || self.results.iter().map(|(_, rates)| libm::log(rates[rate]));
+            let mean = logs().sum::<f64>() / self.results.len().max(1) as f64;
+            let (least, most) = logs().fold((f64::MAX, f64::MIN), |(least, most), log| (least.min(log), most.max(log)));
+            (libm::exp(mean), libm::exp(most - least))
+        })
+    }
+
+    /// What such a drive says of itself.
+    #[must_use]
+    pub fn reported(&self) -> Reported {
+        let sata = self.kind == "sata";
+        let limits = if sata {
+            TrimLimits { ranges_per_command_max: 64, range_bytes_max: 65_535 * 512 }
+        } else {
+            TrimLimits { ranges_per_command_max: 256, range_bytes_max: 1 << 40 }
+        };
+        Reported {
+            capacity_bytes: self.capacity_bytes,
+            logical_block_bytes: 512,
+            queue_depth: if sata { 32 } else { 1024 },
+            full_duplex: !sata,
+            trim: Some(limits),
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        let reported = self.reported();
+        let reach = Reach::bare(&reported);
+        Plan { budget: Budget::Small, reported, reach, start: 0, area: FILE, seed: 1, whole: None }
+    }
+
+    /// The rates as times of a byte or of an operation, and what each may be off by: half of the spread of the repeats, and what a model is.
+    fn found(&self) -> Findings {
+        let one = |(name, (rate, spread)): (&str, (f64, f64))| Observation {
+            name: name.into(),
+            probe: "published",
+            value_ns: 1e9 / rate,
+            sigma: OFF + libm::log(spread) / 2.0,
+        };
+        Findings { observations: RATES.into_iter().zip(self.rates()).map(one).collect(), ..Findings::default() }
+    }
+}
+
+/// The models of docs/real-drives.csv, in its order.
+///
+/// # Errors
+/// A line that is not one, by its number.
+pub fn models(csv: &str) -> Result<Vec<Measured>, String> {
+    let mut lines = (1..).zip(csv.lines()).filter(|(_, line)| !line.starts_with('#') && !line.is_empty());
+    let (_, header) = lines.next().ok_or("there is no header")?;
+    let header: Vec<&str> = header.split(',').collect();
+    let mut models: Vec<Measured> = Vec::new();
+    for (number, line) in lines {
+        let fields: Vec<&str> = line.split(',').collect();
+        let field = |name: &str| {
+            let nth = header.iter().position(|column| *column == name);
+            nth.and_then(|nth| fields.get(nth)).copied().ok_or_else(|| format!("line {number} has no {name}"))
+        };
+        let figure = |name: &str| {
+            let value = field(name)?.parse::<f64>().ok().filter(|value| *value >= 1.0);
+            value.ok_or_else(|| format!("line {number}: {name} is no rate"))
+        };
+        let mut rates = [0.0; 6];
+        for (rate, name) in rates.iter_mut().zip(RATES) {
+            *rate = figure(name)?;
+        }
+        let result = (field("result")?.to_string(), rates);
+        let (model, kind) = (field("model")?, field("kind")?);
+        match models.iter_mut().find(|one| one.model == model) {
+            Some(known) => known.results.push(result),
+            None => models.push(Measured {
+                model: model.into(),
+                kind: kind.into(),
+                capacity_bytes: figure("size_bytes")? as u64,
+                results: vec![result],
+            }),
+        }
+    }
+    Ok(models)
+}
+
+/// Logarithms of what the six streams take on a candidate, for each byte or operation, to the last program; in the order of [`RATES`].
+fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
+    let drive = model::build(&candidate.laboratory(plan), plan.seed).ok()?;
+    let mut target = DriveTarget::new(drive, DEPTH_MAX);
+    let mut lab = Lab::new(&mut target);
+    let pieces = || (0..FILE / PIECE).map(|nth| Extent { offset: nth * PIECE, len: PIECE });
+    let blocks = || (0..SHORT).map(|nth| Extent { offset: nth * BLOCK, len: BLOCK });
+    let random = |purpose: &str| {
+        let mut random = Stream::new(plan.seed, purpose);
+        (0..SHORT).map(move |_| Extent { offset: random.below(FILE / BLOCK) * BLOCK, len: BLOCK })
+    };
+    let write = |extent: Extent| Command::Write(extent, DataClass::Random);
+    let mut took = |commands: &mut dyn Iterator<Item = Command<'static>>, of: u64| {
+        let stream = lab.stream(DEPTH, commands).ok()?;
+        let flush = lab.one(Command::Flush).ok()?;
+        Some(libm::log((stream.took + flush).0.max(1) as f64 / of as f64))
+    };
+    took(&mut pieces().map(write), FILE)?;
+    Some(vec![
+        took(&mut pieces().map(Command::Read), FILE)?,
+        took(&mut blocks().map(Command::Read), SHORT)?,
+        took(&mut random("reads").map(Command::Read), SHORT)?,
+        took(&mut pieces().map(write), FILE)?,
+        took(&mut blocks().map(write), SHORT)?,
+        took(&mut random("writes").map(write), SHORT)?,
+    ])
+}
+
+/// Drives of the capacity in dies of 16 to 128 GiB, on four or eight channels, with their numbers from arithmetic.
+fn kinds(measured: &Measured, plan: &Plan) -> Vec<Candidate> {
+    let mut all = Vec::new();
+    for die in [16_u64, 32, 64, 128] {
+        let dies = (measured.capacity_bytes >> 30).div_ceil(die).next_power_of_two() as u32;
+        for (channels, planes, unit) in [4_u32, 8].into_iter().flat_map(|channels| {
+            [1_u32, 2, 4].into_iter().flat_map(move |planes| [4_u64, 8, 16, 32, 64].map(|unit| (channels, planes, unit << 10)))
+        }) {
+            if dies >= channels && dies / channels <= 16 {
+                all.push(start(measured, plan, Kind { channels, dies_per_channel: dies / channels, planes, unit_bytes: unit, ..KIND }));
+            }
+        }
+    }
+    all
+}
+
+/// What six rates say nothing of.
+const KIND: Kind = Kind {
+    channels: 8,
+    dies_per_channel: 1,
+    planes: 2,
+    page_bytes: 16 << 10,
+    unit_bytes: 4096,
+    suspends: false,
+    protected: false,
+    slc: false,
+    folds: true,
+    read_spread_permille: 0,
+    compresses: false,
+    trim_queued: true,
+    trim_bytes_min: 0,
+    trim_alignment_bytes: 0,
+};
+
+fn start(measured: &Measured, plan: &Plan, kind: Kind) -> Candidate {
+    let rates = measured.rates().map(|(rate, _)| rate);
+    let mut logs = classes::priors(&plan.reported).map(|prior| libm::log(prior.median));
+    let mut set = |number: usize, value: f64| logs[number] = libm::log(value);
+    set(at::RATE, rates[0] * 1.05);
+    set(at::OVERHEAD, 0.95e9 / rates[1].max(rates[2]));
+    set(at::WRITE_OVERHEAD, 0.9e9 / rates[4].max(rates[5]));
+    set(at::READ, (f64::from(kind.dies()) * 0.7e9 / rates[2]).clamp(20e3, 150e3));
+    set(at::PROGRAM, f64::from(kind.dies()) * kind.row_bytes() as f64 * 1e9 / rates[3]);
+    let kind = Kind { trim_queued: plan.reported.full_duplex, ..kind };
+    let hidden = Hidden {
+        over_provisioning_permille: 95,
+        bits_per_cell: 3,
+        pages_per_block: 768,
+        erase_ns: 4_000_000,
+        slc_ppm: (0, 0),
+        slc_direct: true,
+        victim: VictimPolicy::Greedy,
+        separate_gc: true,
+        map_ppm: 0,
+    };
+    Candidate { kind, logs, hidden }
+}
+
+/// A drive of the catalogue.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The specification, with the source of each figure.
+    pub drive: Drive,
+    /// What the rates told.
+    pub told: OfRates,
+    /// Of each rate: published, times between repeats, as the drive shows it.
+    pub rates: [(f64, f64, f64); 6],
+}
+
+/// The drive that explains the rates of a model best; `None` if there is none.
+#[must_use]
+pub fn entry(measured: &Measured, tries: &dyn Tries) -> Option<Entry> {
+    let plan = measured.plan();
+    let told = rates::fit(&measured.found(), &plan, kinds(measured, &plan), &|candidate| shown(candidate, &plan), tries)?;
+    let of_rates = measured.rates();
+    let rates = std::array::from_fn(|rate| (of_rates[rate].0, of_rates[rate].1, 1e9 / libm::exp(told.shown[rate])));
+    let drive = Drive { sources: sources(measured, &told), ..plain(measured, &plan, &told) };
+    Some(Entry { drive, told, rates })
+}
+
+fn plain(measured: &Measured, plan: &Plan, told: &OfRates) -> Drive {
+    let shown: Vec<&str> = measured.model.split('_').collect();
+    let description = format!("{}, as six published rates show it; its SLC cache and its TRIM were not measured", shown.join(" "));
+    let spec = told.best.spec(&measured.name(), &description, &plan.reported);
+    Drive { spec, sources: BTreeMap::new(), alternatives: Vec::new(), twin: None }
+}
+
+fn sources(measured: &Measured, told: &OfRates) -> BTreeMap<String, Source> {
+    let results: Vec<&str> = measured.results.iter().map(|(result, _)| result.as_str()).collect();
+    let published = format!("iocost-benchmarks {}", results.join(", "));
+    let of = |kind, text: &str| Source { kind, text: text.into() };
+    let mut all: BTreeMap<String, Source> = [
+        ("capacity_bytes", of(SourceKind::Published, &published)),
+        ("logical_block_bytes", of(SourceKind::Assumed, "512-byte emulation, as most are delivered")),
+        ("interface", of(SourceKind::Assumed, "typical of the class")),
+        ("flash", of(SourceKind::Assumed, "typical of the class; six rates do not tell")),
+        ("flash.geometry", of(SourceKind::Fitted, "an arrangement of dies of 16 to 128 GiB that shows the six rates; others do, too")),
+        ("flash.ftl.mapping_unit_bytes", of(SourceKind::Fitted, &format!("small writes at random ({published})"))),
+    ]
+    .into_iter()
+    .map(|(field, source)| (field.into(), source))
+    .collect();
+    for number in (0..NUMBERS).filter(|number| !TRIMS.contains(number) && told.learned[*number] >= TOLD) {
+        let (least, most) = told.bounds[number];
+        let text = format!("six rates ({published}); nine of ten such drives of this arrangement have {least:.0} to {most:.0}");
+        all.insert(FIELDS[number].into(), of(SourceKind::Fitted, &text));
+    }
+    all
+}

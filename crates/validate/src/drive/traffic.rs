@@ -1,0 +1,179 @@
+//! Traffic: how the host chooses the pages that it writes and trims.
+
+use std::fmt;
+use std::str::FromStr;
+use trimtab_drive::rng::Stream;
+
+/// How the host chooses pages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Traffic {
+    /// Each page equally often.
+    Uniform,
+    /// A share of the pages receives a share of the writes, everything in one log.
+    HotCold {
+        /// Share of the pages.
+        pages: f64,
+        /// Share of the writes.
+        writes: f64,
+    },
+    /// With probability `q` a TRIM of a random mapped page, else a write of any page: the mix of Frankie et al.
+    Trim {
+        /// Probability, below 0.5.
+        q: f64,
+    },
+    /// With probability `q` a TRIM of any page, mapped or not, else a write of any page.
+    TrimAny {
+        /// Probability, below 1.
+        q: f64,
+    },
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uniform => f.write_str("uniform"),
+            Self::HotCold { pages, writes } => write!(f, "hot:{pages}:{writes}"),
+            Self::Trim { q } => write!(f, "trim:{q}"),
+            Self::TrimAny { q } => write!(f, "trim-any:{q}"),
+        }
+    }
+}
+
+impl FromStr for Traffic {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let between = |text: &str, low: f64, high: f64| f64::from_str(text).ok().filter(|share| *share > low && *share < high);
+        let parts: Vec<&str> = text.split(':').collect();
+        match parts.as_slice() {
+            ["uniform"] => Some(Self::Uniform),
+            ["trim", q] => between(q, 0.0, 0.5).map(|q| Self::Trim { q }),
+            ["trim-any", q] => between(q, 0.0, 1.0).map(|q| Self::TrimAny { q }),
+            ["hot", pages, writes] => {
+                between(pages, 0.0, 1.0).zip(between(writes, 0.0, 1.0)).map(|(pages, writes)| Self::HotCold { pages, writes })
+            }
+            _ => None,
+        }
+        .ok_or_else(|| {
+            "traffic is uniform, trim:Q with Q below 0.5, trim-any:Q with Q below 1, or hot:F:R with shares between 0 and 1, such as hot:0.2:0.8"
+                .into()
+        })
+    }
+}
+
+/// Size and length of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Physical pages.
+    pub pages: u32,
+    /// Work before measuring, in user capacities.
+    pub warm_up: u32,
+    /// Work while measuring, in user capacities.
+    pub measured: u32,
+}
+
+/// A request for one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Write it.
+    Write(u32),
+    /// Trim it.
+    Trim(u32),
+}
+
+/// An endless stream of requests.
+#[derive(Debug)]
+pub struct Requests {
+    traffic: Traffic,
+    pages: u32,
+    rng: Stream,
+    /// Mapped pages in any order; empty unless the traffic is [`Traffic::Trim`].
+    mapped: Vec<u32>,
+    /// Index of each page in `mapped`, or [`UNMAPPED`].
+    position: Vec<u32>,
+}
+
+const UNMAPPED: u32 = u32::MAX;
+
+impl Requests {
+    /// Requests for `pages` pages, all of which are mapped at the start.
+    #[must_use]
+    pub fn new(traffic: Traffic, pages: u32, rng: Stream) -> Self {
+        let tracked = if matches!(traffic, Traffic::Trim { .. }) { pages } else { 0 };
+        Self { traffic, pages, rng, mapped: (0..tracked).collect(), position: (0..tracked).collect() }
+    }
+
+    /// The next request.
+    pub fn draw(&mut self) -> Request {
+        let pages = u64::from(self.pages);
+        match self.traffic {
+            Traffic::Uniform => Request::Write(self.rng.below(pages) as u32),
+            Traffic::HotCold { pages: share, writes } => {
+                let hot = (pages as f64 * share) as u64;
+                let page = if self.rng.chance(writes) { self.rng.below(hot) } else { self.rng.between(hot, pages - 1) };
+                Request::Write(page as u32)
+            }
+            Traffic::TrimAny { q } => {
+                let page = self.rng.below(pages) as u32;
+                if self.rng.chance(q) { Request::Trim(page) } else { Request::Write(page) }
+            }
+            Traffic::Trim { q } if self.rng.chance(q) && !self.mapped.is_empty() => Request::Trim(self.unmap_any()),
+            Traffic::Trim { .. } => Request::Write(self.map_any()),
+        }
+    }
+
+    /// Takes a random page out of the mapped ones.
+    fn unmap_any(&mut self) -> u32 {
+        let at = self.rng.below(self.mapped.len() as u64) as usize;
+        let page = self.mapped.swap_remove(at);
+        if let Some(moved) = self.mapped.get(at) {
+            self.position[*moved as usize] = at as u32;
+        }
+        self.position[page as usize] = UNMAPPED;
+        page
+    }
+
+    /// Adds a random page to the mapped ones, if it is not one.
+    fn map_any(&mut self) -> u32 {
+        let page = self.rng.below(u64::from(self.pages)) as u32;
+        if self.position[page as usize] == UNMAPPED {
+            self.position[page as usize] = self.mapped.len() as u32;
+            self.mapped.push(page);
+        }
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traffic_is_read_as_it_is_written() {
+        for text in ["uniform", "hot:0.2:0.8", "trim:0.25", "trim-any:0.6"] {
+            assert_eq!(text.parse::<Traffic>().map(|traffic| traffic.to_string()), Ok(text.to_owned()));
+        }
+        for wrong in ["", "trim:0.5", "trim-any:1", "hot:0:0.5", "hot:0.5", "uniform:1"] {
+            assert!(wrong.parse::<Traffic>().is_err(), "{wrong}");
+        }
+    }
+
+    /// Oracle: a set that follows the requests.
+    #[test]
+    fn trim_traffic_trims_mapped_pages_only() {
+        let mut requests = Requests::new(Traffic::Trim { q: 0.4 }, 500, Stream::new(1, "requests"));
+        let mut mapped: std::collections::BTreeSet<u32> = (0..500).collect();
+        let mut trims = 0;
+        for _ in 0..20_000 {
+            match requests.draw() {
+                Request::Write(page) => drop(mapped.insert(page)),
+                Request::Trim(page) => {
+                    assert!(mapped.remove(&page), "{page} is not mapped");
+                    trims += 1;
+                }
+            }
+        }
+        assert!((7_700..8_300).contains(&trims), "{trims}");
+        assert_eq!(mapped.len(), requests.mapped.len());
+    }
+}

@@ -1,0 +1,48 @@
+//! `validate`: runs one comparison and prints it.
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+use trimtab_linux::output::{self, Context, Showing, error};
+use validate::{catalogue, drive, peers, published, volume};
+
+/// Compares the models of Trimtab with theory, with published measurements, with real ext4 and with trim policies of other authors.
+#[derive(Debug, Parser)]
+#[command(name = "validate", version, about, propagate_version = true, disable_help_subcommand = true)]
+struct Cli {
+    /// Print one JSON document on standard output instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    /// No progress on standard error.
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    #[command(subcommand)]
+    comparison: Comparison,
+}
+
+#[derive(Debug, Subcommand)]
+enum Comparison {
+    /// Compare the model's write amplification with theory.
+    Drive(drive::Args),
+    /// Run workloads on real ext4 over a loop device in memory, and on the model; compare what reached the device.
+    Volume(volume::Args),
+    /// Compare published measurements with what the models show for them.
+    Published(published::Args),
+    /// Compare idle trims with trim policies of other authors.
+    Peers(peers::Args),
+    /// Fit drive specifications to published rates.
+    Catalogue(catalogue::Args),
+}
+
+fn main() -> ExitCode {
+    output::restore_default_sigpipe();
+    let cli = Cli::parse();
+    let context = Context::new(Showing { json: cli.json, quiet: cli.quiet, plain: false }, false, None, None);
+    let result = match &cli.comparison {
+        Comparison::Drive(args) => drive::run(args, &context),
+        Comparison::Volume(args) => volume::run(args, &context),
+        Comparison::Published(args) => published::run(args, &context),
+        Comparison::Peers(args) => peers::run(args, &context),
+        Comparison::Catalogue(args) => catalogue::run(args, &context),
+    };
+    result.unwrap_or_else(|problem| error::print_and_exit_code(&problem, context.json))
+}

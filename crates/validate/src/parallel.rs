@@ -1,0 +1,24 @@
+//! Work on all processors, with progress.
+
+use trimtab::drives::crew;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::Tally;
+
+/// The results of `work` on each of `items`, in their order. Progress is shown under `title`.
+///
+/// # Errors
+/// The first error of `work`.
+pub fn map<T: Sync, R: Send>(
+    context: &Context,
+    title: &str,
+    items: &[T],
+    work: impl Fn(&T) -> anyhow::Result<R> + Sync,
+) -> anyhow::Result<Vec<R>> {
+    let tally = Tally::new(context, title, items.len() as u64);
+    let results = crew::map(items, |item| {
+        let result = work(item);
+        tally.count();
+        result
+    });
+    results.into_iter().collect()
+}

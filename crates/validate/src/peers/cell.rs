@@ -1,0 +1,152 @@
+//! One policy on one drive under one load.
+
+use super::load::Load;
+use super::policy::Peer;
+use super::used::{Target, Used, known};
+use anyhow::ensure;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use trimtab_drive::discards::Amount;
+use trimtab_drive::units::Nanos;
+use trimtab_sim::policy::{Policy, PolicySpec, State};
+use trimtab_sim::target::Clock as _;
+use trimtab_study::study::small::Small;
+
+/// No trims, two settings of the idle policy, the policies of other authors, and two usual ones.
+pub(super) const POLICIES: [&str; 7] = ["none", FIRST, "idle", "itrim", "dtrim", "online", "batched:every=6h"];
+/// The idle policy without its limit on requests that meet a TRIM.
+pub(super) const FIRST: &str = "idle:met-per-mille=0";
+
+/// The figures of one policy on one drive under one load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Cell {
+    pub(super) drive: String,
+    pub(super) load: &'static str,
+    pub(super) policy: String,
+    /// Foreground requests, and percentiles of their latency.
+    pub(super) requests: usize,
+    pub(super) p50_ns: u64,
+    pub(super) p99_ns: u64,
+    pub(super) p999_ns: u64,
+    pub(super) longest_ns: u64,
+    /// Share of the free bytes that the drive does not hold as data.
+    pub(super) known_share: f64,
+    /// Write amplification.
+    pub(super) waf: f64,
+    /// TRIM commands, and the drive's time for them.
+    pub(super) commands: u64,
+    pub(super) trim_ns: u64,
+    /// Duration of the whole cell.
+    pub(super) took_ns: u64,
+    /// The filesystem discards what it frees, at the end.
+    #[serde(skip)]
+    pub(super) online: bool,
+}
+
+pub(super) const CSV_HEAD: &str = "drive,load,policy,requests,p50_ns,p99_ns,p999_ns,longest_ns,known_share,waf,commands,trim_ns,took_ns\n";
+
+impl Cell {
+    pub(super) fn csv(&self) -> String {
+        let Self {
+            drive, load, policy, requests, p50_ns, p99_ns, p999_ns, longest_ns, known_share, waf, commands, trim_ns, took_ns, ..
+        } = self;
+        format!(
+            "{drive},{load},{policy},{requests},{p50_ns},{p99_ns},{p999_ns},{longest_ns},{known_share:.4},{waf:.4},{commands},{trim_ns},{took_ns}\n"
+        )
+    }
+}
+
+/// The latency that so many of a thousand do not exceed, by nearest rank. `sorted` is not empty.
+fn percentile(sorted: &[Nanos], permille: usize) -> u64 {
+    sorted[(sorted.len() * permille).div_ceil(1000).max(1) - 1].0
+}
+
+/// Counters of the drive and of the filesystem above it, which count apart.
+struct Counted {
+    drive: BTreeMap<String, u64>,
+    written: u64,
+    discards: Amount,
+}
+
+impl Counted {
+    fn now(target: &Target) -> Self {
+        let traffic = target.volume().counters().traffic;
+        Self { drive: target.volume().drive().counters(), written: traffic.writes.bytes.0, discards: traffic.discards }
+    }
+}
+
+/// The policy of that name, on the calendar of a small drive.
+fn policy(name: &str, small: &Small) -> anyhow::Result<Box<dyn Policy>> {
+    Ok(match Peer::named(name, small) {
+        Some(peer) => Box::new(peer),
+        None => small.faster(&name.parse::<PolicySpec>()?).build(&State::default()),
+    })
+}
+
+/// Runs `requests` requests of `load` under the policy of that name, from the state of `used` on.
+///
+/// # Errors
+/// Figures that contradict each other, or a request that fails.
+pub(super) fn run(used: &Used, load: &Load, name: &str, requests: usize) -> anyhow::Result<Cell> {
+    let mut work = used.work.clone();
+    let mut target = used.target.fork(policy(name, &used.small)?);
+    let before = Counted::now(&target);
+    let began = target.now();
+    let mut waits = load.run(&mut target, &mut work, requests)?;
+    waits.sort_unstable();
+    let (took, after) = (target.now() - began, Counted::now(&target));
+
+    let count = |name: &str| after.drive[name] - before.drive[name];
+    let (host, commands, trim_ns) = (count("host_written_bytes"), count("host_trims"), count("trim_ns"));
+    let discards = after.discards.since(before.discards);
+    let at = format!("{} {} {name}", used.name, load.name);
+    ensure!(host == after.written - before.written, "{at}: the filesystem has written other bytes than the drive has counted");
+    ensure!((commands, count("trim_asked_bytes")) == (discards.count, discards.bytes.0), "{at}: discards and TRIMs differ");
+    let of_commands = used.trim_ns(commands, count("trim_ranges"));
+    ensure!(of_commands.is_none_or(|time| time == trim_ns), "{at}: the time of trims is not that of their commands");
+    ensure!(trim_ns <= took.0, "{at}: the drive executes one TRIM at a time");
+    let (known_share, waf) = (known(&target, began + took)?, count("nand_written_bytes") as f64 / host as f64);
+    ensure!((0.0..=1.0).contains(&known_share) && waf > 0.5, "{at}: known {known_share}, write amplification {waf}");
+    Ok(Cell {
+        drive: used.name.clone(),
+        load: load.name,
+        policy: name.into(),
+        requests: waits.len(),
+        p50_ns: percentile(&waits, 500),
+        p99_ns: percentile(&waits, 990),
+        p999_ns: percentile(&waits, 999),
+        longest_ns: percentile(&waits, 1000),
+        known_share,
+        waf,
+        commands,
+        trim_ns,
+        took_ns: took.0,
+        online: target.policy().online(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load::LOADS;
+    use super::*;
+    use trimtab_drive::shipped::drive;
+
+    #[test]
+    fn a_cell_is_the_same_again() {
+        let used = Used::of(&drive("sata-tlc-500gb"), 0.05).unwrap();
+        for load in &LOADS {
+            let [first, second] = [0, 1].map(|_| run(&used, load, "dtrim", 200).unwrap());
+            assert_eq!(first, second);
+            assert_eq!(first.requests, 200);
+            assert_eq!(CSV_HEAD.split(',').count(), first.csv().split(',').count());
+        }
+    }
+
+    #[test]
+    fn a_percentile_is_taken_by_nearest_rank() {
+        let of = |n: u64| (1..=n).map(Nanos).collect::<Vec<_>>();
+        assert_eq!([500, 990, 999, 1000].map(|permille| percentile(&of(1000), permille)), [500, 990, 999, 1000]);
+        assert_eq!([500, 990, 999, 1000].map(|permille| percentile(&of(10), permille)), [5, 10, 10, 10]);
+        assert_eq!([500, 990].map(|permille| percentile(&of(1), permille)), [1, 1]);
+    }
+}

@@ -1,0 +1,113 @@
+//! Loads of the foreground.
+
+use super::used::{DATABASE, MAILS, Target, Work, fill};
+use trimtab_drive::rng::Stream;
+use trimtab_drive::units::Nanos;
+use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
+use trimtab_sim::volume::BLOCK;
+
+/// A load, and the requests of it that are measured.
+pub(super) struct Load {
+    pub(super) name: &'static str,
+    kind: Kind,
+    pub(super) requests: usize,
+}
+
+/// Requests and their times. A latency counts from when a request was due; in [`Bursts`](Kind::Bursts) from when it was issued.
+enum Kind {
+    /// A file of 16 KiB is made durable at each interval, and the one of ten seconds ago is deleted.
+    Files(Nanos),
+    /// 4 KiB are written to the drive at a random place, at random times with this mean interval.
+    Poisson(Nanos),
+    /// This many of these one after another, at each interval.
+    Bursts(u64, Nanos),
+    /// Mails arrive and are made durable, grow, are read and deleted, with random pauses of this mean length.
+    Mail(Nanos),
+    /// 4 KiB are written to the drive at random places, each this long after the previous one.
+    Busy(Nanos),
+}
+
+/// Bytes of a mail.
+const MAIL_BYTES: (u64, u64) = (512, 16 << 10);
+/// Files that exist at a time.
+const KEPT: u64 = 200;
+
+pub(super) static LOADS: [Load; 5] = [
+    Load { name: "files", kind: Kind::Files(Nanos::from_millis(50)), requests: 36_000 },
+    Load { name: "poisson", kind: Kind::Poisson(Nanos::from_millis(5)), requests: 180_000 },
+    Load { name: "bursts", kind: Kind::Bursts(100, Nanos::from_secs(1)), requests: 90_000 },
+    Load { name: "mail", kind: Kind::Mail(Nanos::from_millis(20)), requests: 45_000 },
+    Load { name: "busy", kind: Kind::Busy(Nanos::from_micros(200)), requests: 600_000 },
+];
+
+impl Load {
+    /// Latencies of `requests` requests.
+    pub(super) fn run(&self, target: &mut Target, work: &mut Work, requests: usize) -> TargetResult<Vec<Nanos>> {
+        let mut rng = Stream::new(1, self.name);
+        let began = target.now();
+        work.begin(began);
+        let mut due = began;
+        (0..requests as u64)
+            .map(|n| {
+                due = match self.kind {
+                    Kind::Files(every) => began + Nanos(every.0 * n),
+                    Kind::Poisson(mean) => due + exponential(&mut rng, mean),
+                    Kind::Bursts(many, every) => began + Nanos(every.0 * (n / many)),
+                    Kind::Mail(mean) => target.now() + exponential(&mut rng, mean),
+                    Kind::Busy(pause) => target.now() + pause,
+                };
+                work.until(target, due)?;
+                let issued = target.now();
+                self.request(n, target, work, &mut rng)?;
+                Ok(target.now() - if matches!(self.kind, Kind::Bursts(..)) { issued } else { due })
+            })
+            .collect()
+    }
+
+    fn request(&self, n: u64, target: &mut Target, work: &mut Work, rng: &mut Stream) -> TargetResult {
+        match self.kind {
+            Kind::Files(_) => {
+                if let Some(gone) = n.checked_sub(KEPT) {
+                    target.delete(&format!("saved{gone}"))?;
+                }
+                let path = format!("saved{n}");
+                target.create(&path, &fill(4 * BLOCK))?;
+                target.volume_mut().fsync(&path)
+            }
+            Kind::Poisson(_) | Kind::Bursts(..) | Kind::Busy(_) => {
+                let place = work.place(rng);
+                target.volume_mut().overwrite(DATABASE, place, &fill(BLOCK))
+            }
+            Kind::Mail(_) => mail(target, work, rng),
+        }
+    }
+}
+
+/// A mail is read or grows, or comes or goes, each as often as the other.
+fn mail(target: &mut Target, work: &mut Work, rng: &mut Stream) -> TargetResult {
+    let at = rng.below(work.mails.len() as u64) as usize;
+    let len = rng.between(MAIL_BYTES.0, MAIL_BYTES.1);
+    let path = format!("mail/{}", work.mails[at]);
+    match rng.below(4) {
+        0 => target.read(&path, BLOCK / 8),
+        1 => {
+            target.append(&path, &fill(len / 4))?;
+            target.volume_mut().fsync(&path)
+        }
+        2 if work.mails.len() as u64 > MAILS / 2 => {
+            work.mails.swap_remove(at);
+            target.delete(&path)
+        }
+        _ => {
+            let number = work.number();
+            let path = format!("mail/{number}");
+            target.create(&path, &fill(len))?;
+            work.mails.push(number);
+            target.volume_mut().fsync(&path)
+        }
+    }
+}
+
+fn exponential(rng: &mut Stream, mean: Nanos) -> Nanos {
+    Nanos((-libm::log(1.0 - rng.unit()) * mean.as_f64()) as u64)
+}

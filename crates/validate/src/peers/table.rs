@@ -1,0 +1,111 @@
+//! Two policies beside each other, cell by cell.
+
+use super::cell::{Cell, FIRST};
+use std::fmt;
+use trimtab_drive::units::Nanos;
+
+/// What differs by less is alike.
+const ALIKE: f64 = 0.05;
+
+/// One policy against another: drive, load, and the ratios of p99 and write amplification.
+pub(super) struct Verdict {
+    ours: String,
+    theirs: String,
+    ratios: Vec<(String, &'static str, [f64; 2])>,
+}
+
+impl Verdict {
+    pub(super) fn of(cells: &[Cell], ours: &str, theirs: &str) -> Self {
+        let of_ours = cells.iter().filter(|cell| cell.policy == ours);
+        let ratios = of_ours.filter_map(|a| {
+            let b = cells.iter().find(|b| (&b.drive, b.load, &*b.policy) == (&a.drive, a.load, theirs))?;
+            let p99 = a.p99_ns as f64 / b.p99_ns as f64;
+            Some((a.drive.clone(), a.load, [p99, a.waf / b.waf]))
+        });
+        Self { ours: ours.into(), theirs: theirs.into(), ratios: ratios.collect() }
+    }
+
+    /// Of the ratios of a measure: worse and better by more than what is alike, and lower at all.
+    pub(super) fn counts(&self, measure: usize) -> [usize; 3] {
+        let count = |is: &dyn Fn(f64) -> bool| self.ratios.iter().filter(|(.., ratios)| is(ratios[measure])).count();
+        [count(&|ratio| ratio > 1.0 + ALIKE), count(&|ratio| ratio < 1.0 / (1.0 + ALIKE)), count(&|ratio| ratio < 1.0)]
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ours, theirs, ratios } = self;
+        writeln!(f, "\n{ours} / {theirs} | load | p99 | WA")?;
+        for (drive, load, [p99, waf]) in ratios {
+            writeln!(f, "{drive:24} | {load:8} | {p99:6.3} | {waf:6.3}")?;
+        }
+        for (measure, name) in ["p99", "WA"].into_iter().enumerate() {
+            let [worse, better, lower] = self.counts(measure);
+            let all = ratios.len();
+            writeln!(
+                f,
+                "{name}: of {all} cells {ours} is worse than {theirs} by more than 5 % in {worse}, better by more than 5 % in {better}, lower in {lower}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// What stands in the table; the rest is in the figures that are kept.
+const SHOWN: [&str; 5] = ["none", FIRST, "idle", "itrim", "dtrim"];
+
+/// A row for each drive and load, with the figures of policies beside each other.
+pub(super) struct Table<'a>(pub(super) &'a [Cell]);
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policies = SHOWN.join(", ");
+        writeln!(f, "{policies}:\n\n| drive | load | p99 | WA | known |\n|---|---|---|---|---|")?;
+        for row in self.0.chunk_by(|a, b| (&a.drive, a.load) == (&b.drive, b.load)) {
+            let all = |of: &dyn Fn(&Cell) -> String| {
+                row.iter().filter(|cell| SHOWN.contains(&&*cell.policy)).map(of).collect::<Vec<_>>().join(", ")
+            };
+            let (p99, waf) = (all(&|cell| Nanos(cell.p99_ns).to_string()), all(&|cell| format!("{:.2}", cell.waf)));
+            let known = all(&|cell| format!("{:.0}", cell.known_share * 100.0));
+            writeln!(f, "| `{}` | {} | {p99} | {waf} | {known} % |", row[0].drive, row[0].load)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_compared_by_drive_and_load() {
+        let cell = |drive: &str, policy: &str, p99_ns, waf| Cell {
+            drive: drive.into(),
+            load: "files",
+            policy: policy.into(),
+            requests: 1,
+            p50_ns: 0,
+            p99_ns,
+            p999_ns: 0,
+            longest_ns: 0,
+            known_share: 0.0,
+            waf,
+            commands: 0,
+            trim_ns: 0,
+            took_ns: 0,
+            online: false,
+        };
+        let ours =
+            [("a", 106, 2.0), ("b", 105, 2.0), ("c", 95, 3.0), ("d", 99, 1.0)].map(|(drive, p99, waf)| cell(drive, "idle", p99, waf));
+        let theirs = ["a", "b", "c", "x"].map(|drive| cell(drive, "itrim", 100, 2.0));
+        let table = Table(&[ours[0].clone(), theirs[0].clone()]).to_string();
+        assert!(
+            table.starts_with("none, idle:met-per-mille=0, idle, itrim, dtrim:\n\n| drive")
+                && table.ends_with("\n| `a` | files | 106 ns, 100 ns | 2.00, 2.00 | 0, 0 % |\n"),
+            "{table}"
+        );
+        let verdict = Verdict::of(&[ours, theirs].concat(), "idle", "itrim");
+        // The drive d was not tried under both. 95 is 1/1.0526 of 100.
+        assert_eq!((verdict.counts(0), verdict.counts(1)), ([1, 1, 1], [1, 0, 0]));
+    }
+}

@@ -1,0 +1,238 @@
+//! A small drive with a filesystem in use on it, and the files that come and go there.
+
+use trimtab_drive::data::DataClass;
+use trimtab_drive::model::{Model, build};
+use trimtab_drive::rng::Stream;
+use trimtab_drive::spec::file::Drive;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::{Command, Device as _, Extent};
+use trimtab_sim::op::Payload;
+use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
+use trimtab_sim::volume::{Age, BLOCK, Discard, Steered, Volume, VolumeSpec, WRITTEN_STEP};
+use trimtab_study::study::small::Small;
+
+pub(super) type Target = Steered<Box<dyn Model>>;
+
+/// Bytes of the small drives, where that is enough for one.
+const SIZE: Bytes = Bytes(1_000_000_000);
+/// Share of the filesystem that is in use.
+const FILL: f64 = 0.6;
+/// Free extents, in blocks.
+const EXTENTS: (u64, u64) = (4, 4096);
+/// Files that come and go, in blocks.
+const FILES: (u64, u64) = (4, 1024);
+/// These files have about this share of the drive.
+const FILES_SHARE: f64 = 0.1;
+/// The file that is written at random places has this share.
+const DATABASE_SHARE: f64 = 0.08;
+pub(super) const DATABASE: &str = "database";
+/// Files of a mail server.
+pub(super) const MAILS: u64 = 500;
+/// One file goes and another comes so often.
+const EVERY: Nanos = Nanos::from_millis(100);
+const SEED: u64 = 1;
+
+/// A length between these, the shorter the more often: as many bytes lie in lengths from 1 to 2 as in those from 2 to 4, and so on.
+pub(super) fn length(rng: &mut Stream, (least, most): (u64, u64)) -> u64 {
+    let (least, most) = (least as f64, most as f64);
+    (least / (1.0 - rng.unit() * (1.0 - least / most))) as u64
+}
+
+pub(super) const fn fill(len: u64) -> Payload<'static> {
+    Payload::Fill { len, class: DataClass::Random }
+}
+
+/// Mounts as the policy asks now.
+fn mount(target: &mut Target) {
+    let wanted = if target.policy().online() { Discard::FreedAndFollowing } else { Discard::Off };
+    if target.volume().spec().discard != wanted {
+        target.volume_mut().set_discard(wanted);
+    }
+}
+
+/// State of the foreground and of the files that come and go.
+#[derive(Clone)]
+pub(super) struct Work {
+    rng: Stream,
+    /// Numbers of the files that come and go.
+    files: Vec<u64>,
+    /// Numbers of the mails.
+    pub(super) mails: Vec<u64>,
+    /// Of the next file or mail.
+    next: u64,
+    /// When the next file goes.
+    due: Nanos,
+    /// Blocks of the database.
+    blocks: u64,
+}
+
+impl Work {
+    /// The number of a new file.
+    pub(super) const fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn come(&mut self, target: &mut Target) -> TargetResult {
+        let (number, len) = (self.number(), length(&mut self.rng, FILES) * BLOCK);
+        self.files.push(number);
+        target.create(&format!("files/{number}"), &fill(len))
+    }
+
+    fn change(&mut self, target: &mut Target) -> TargetResult {
+        let at = self.rng.below(self.files.len() as u64) as usize;
+        let gone = self.files.swap_remove(at);
+        target.delete(&format!("files/{gone}"))?;
+        self.come(target)
+    }
+
+    /// It is time: nothing was due before.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        self.due = now + EVERY;
+    }
+
+    /// Lets files come and go, and the policy act, until `instant`, if that is not past.
+    pub(super) fn until(&mut self, target: &mut Target, instant: Nanos) -> TargetResult {
+        while self.due <= instant {
+            target.idle_until(self.due);
+            mount(target);
+            self.change(target)?;
+            self.due += EVERY;
+        }
+        target.idle_until(instant);
+        mount(target);
+        Ok(())
+    }
+
+    /// Where in the database a block is written next.
+    pub(super) fn place(&self, rng: &mut Stream) -> u64 {
+        rng.below(self.blocks) * BLOCK
+    }
+}
+
+/// The state that every policy begins with.
+pub(super) struct Used {
+    pub(super) name: String,
+    pub(super) small: Small,
+    pub(super) target: Target,
+    pub(super) work: Work,
+}
+
+impl Used {
+    /// Of a small `drive` that was written over once and then `wear` times more, while nobody trimmed.
+    pub(super) fn of(drive: &Drive, wear: f64) -> anyhow::Result<Self> {
+        let small = Small::of(&drive.spec, SIZE)?;
+        let mut spec = VolumeSpec::ext4();
+        spec.mkfs.discard = false;
+        // What is dirty goes with the size of the drive.
+        spec.writeback.memory = Bytes(128 << 20);
+        let volume = Volume::format(build(&small.spec, SEED)?, spec, Nanos::ZERO)?;
+        let none = PolicySpec::None.build(&State::default());
+        let mut target = Steered::new(volume, none, WRITTEN_STEP);
+        let blocks = (small.spec.capacity_bytes as f64 * DATABASE_SHARE) as u64 / BLOCK;
+        let mut work = Work { rng: Stream::new(SEED, "files"), files: Vec::new(), mails: Vec::new(), next: 0, due: Nanos::ZERO, blocks };
+        work.fill_up(&mut target, &small)?;
+        work.wear(&mut target, (small.spec.capacity_bytes as f64 * wear) as u64)?;
+        Ok(Self { name: drive.spec.name.clone(), small, target, work })
+    }
+
+    /// Time of TRIM commands; `None` where it depends on what they unmap.
+    pub(super) fn trim_ns(&self, commands: u64, ranges: u64) -> Option<u64> {
+        let trim = &self.small.spec.flash()?.trim;
+        ((trim.unit_ns, trim.gb_ns) == (0, 0)).then(|| commands * trim.command_ns + ranges * trim.range_ns)
+    }
+}
+
+impl Work {
+    /// Files, and contents of old between free extents of all lengths, all of them written.
+    fn fill_up(&mut self, target: &mut Target, small: &Small) -> anyhow::Result<()> {
+        for dir in ["files", "mail"] {
+            target.make_dir(dir)?;
+        }
+        target.create(DATABASE, &fill(self.blocks * BLOCK))?;
+        let files = (small.spec.capacity_bytes as f64 * FILES_SHARE) as u64;
+        let before = target.volume().free_space().0;
+        while before - target.volume().free_space().0 < files {
+            self.come(target)?;
+        }
+        for _ in 0..MAILS {
+            let number = self.number();
+            target.create(&format!("mail/{number}"), &fill(BLOCK))?;
+            self.mails.push(number);
+        }
+        target.sync()?;
+        let mut rng = Stream::new(SEED, "extents");
+        let lengths: Vec<u32> = (0..10_000).map(|_| length(&mut rng, EXTENTS) as u32).collect();
+        let age = Age { fill: FILL, free_extent: Bytes::ZERO, class: DataClass::Random, write: true, seed: SEED };
+        target.volume_mut().age_like(&age, &lengths)?;
+        target.volume_mut().write_free(1.0, DataClass::Random, SEED);
+        Ok(())
+    }
+
+    /// Random writes, and files that come and go, until the drive has been written so many bytes more.
+    fn wear(&mut self, target: &mut Target, bytes: u64) -> TargetResult {
+        let written = |target: &Target| target.volume().written().0;
+        let (from, mut rng) = (written(target), Stream::new(SEED, "wear"));
+        while written(target) - from < bytes {
+            self.change(target)?;
+            for _ in 0..20 {
+                let place = self.place(&mut rng);
+                target.volume_mut().overwrite(DATABASE, place, &fill(BLOCK))?;
+            }
+        }
+        target.sync()?;
+        let quiet = target.now() + Nanos::from_secs(60);
+        target.idle_until(quiet);
+        Ok(())
+    }
+}
+
+/// Share of the free space that the drive knows to be free: what a copy of it does not unmap when all free space is trimmed.
+pub(super) fn known(target: &Target, now: Nanos) -> anyhow::Result<f64> {
+    let volume = target.volume();
+    let mut copy = volume.drive().boxed_clone();
+    let free = |block: &u64| !volume.needs(Extent { offset: block * BLOCK, len: BLOCK });
+    let (mut at, mut all) = (0, 0);
+    while let Some(start) = (at..volume.size().0 / BLOCK).find(free) {
+        let blocks = (start..volume.size().0 / BLOCK).take_while(free).count() as u64;
+        let range = Extent { offset: start * BLOCK, len: blocks * BLOCK };
+        copy.submit(now, &Command::trim(&[range])).result?;
+        (at, all) = (start + blocks, all + range.len);
+    }
+    let unmapped = copy.counters()["trim_effective_bytes"] - volume.drive().counters()["trim_effective_bytes"];
+    Ok(1.0 - unmapped as f64 / all as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_have_as_many_bytes_in_each_octave() {
+        let mut rng = Stream::new(1, "lengths");
+        let mut octaves = [0_u64; 10];
+        for _ in 0..100_000 {
+            let blocks = length(&mut rng, EXTENTS);
+            octaves[(blocks.ilog2() - EXTENTS.0.ilog2()) as usize] += blocks;
+        }
+        // Of whole blocks the shortest are the shorter for it; the longest are few.
+        let all = octaves.iter().sum::<u64>() as f64;
+        assert!(octaves.iter().all(|octave| (0.08..0.12).contains(&(*octave as f64 / all))), "{octaves:?}");
+    }
+
+    #[test]
+    fn used_volume_has_stated_fill_and_drive_is_full() {
+        let mut used = Used::of(&trimtab_drive::shipped::drive("corsair-force-3-120gb"), 0.05).unwrap();
+        let now = used.target.now();
+        let volume = used.target.volume();
+        let full = 1.0 - volume.free_space().as_f64() / volume.size().as_f64();
+        assert!((full - FILL).abs() < 0.02, "{full}");
+        let known = known(&used.target, now).unwrap();
+        assert!((0.0..0.05).contains(&known), "{known}");
+        let extents = volume.free_extents();
+        let large = extents.iter().filter(|blocks| **blocks >= 256).map(|blocks| f64::from(*blocks)).sum::<f64>();
+        let all = extents.iter().map(|blocks| f64::from(*blocks)).sum::<f64>();
+        assert!(extents.len() > 1000 && (0.2..0.7).contains(&(large / all)), "{} extents, {:.2} in large ones", extents.len(), large / all);
+    }
+}

@@ -1,0 +1,63 @@
+//! Published measurements, and the results of the models for them.
+//!
+//! `results.toml` and `reviews.toml` have the published figures, `sources.toml` where they were published. `frozen.toml` has what is compared on
+//! which model, and what counts as what; that was decided before comparing. The code knows workloads only: no drive and no row.
+
+mod blocks;
+pub mod comparison;
+mod crystal;
+mod files;
+pub mod render;
+pub mod score;
+pub mod spec;
+mod sustained;
+pub mod text;
+
+use anyhow::Context as _;
+use spec::Plan;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use trimtab::report::file::{self, Place};
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::Tally;
+use trimtab_linux::sys::interrupt;
+
+/// Arguments of `validate published`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only the published results of drives whose name contains this, or of one workload: postmark, tree, fstrim,
+    /// crystaldiskmark, ageing, sustained, recovery.
+    #[arg(long, value_name = "DRIVE|WORKLOAD")]
+    only: Option<String>,
+    /// Write the comparison to this file too.
+    #[arg(long, value_name = "FILE.md")]
+    markdown: Option<PathBuf>,
+    /// Seed of the models and of their workloads.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs all that was published on models, and prints both.
+pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    interrupt::install().context("cannot install signal handlers")?;
+    let plan = Plan::shipped()?;
+    let chosen = plan.configurations.iter().filter(|c| c.is_of(args.only.as_deref())).count();
+    if let (0, Some(only)) = (chosen, &args.only) {
+        let mut drives: Vec<&str> = plan.configurations.iter().map(|c| c.drive.as_str()).collect();
+        drives.sort_unstable();
+        drives.dedup();
+        return Err(UsageError::new(format!("--only {only}: nothing was published for that"))
+            .hint(format!("there are postmark, tree, fstrim, crystaldiskmark, ageing, sustained, recovery; {}", drives.join(", ")))
+            .into());
+    }
+    let bar = Tally::new(context, "published results", chosen as u64);
+    let comparison = comparison::run(&plan, args.only.as_deref(), args.seed, &|| bar.count())?;
+    drop(bar);
+    context.report("published", 2, &comparison, || text::screen(&comparison, trimtab_linux::output::width()))?;
+    if let Some(path) = &args.markdown {
+        file::write(path, render::markdown(&comparison).as_bytes(), Place::Replace)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,121 @@
+//! Published results, and the results of the models for them.
+
+use super::score::{self, Row, Score};
+use super::spec::{Configuration, Modelled, Past, Plan, Workload, number};
+use super::{blocks, crystal, files, sustained};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use trimtab::drives::crew;
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::sys::interrupt::Interrupted;
+
+/// Published against modelled.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// What it comes to.
+    pub score: Score,
+    /// The rows, as in the published file.
+    pub rows: Vec<Row>,
+    /// What it came to by what was decided before; not of a part.
+    pub history: Vec<Past>,
+    /// Which of two is slower, where a drive was measured in two ways.
+    pub orders: Vec<Order>,
+}
+
+/// The order of two measurements on a drive.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Order {
+    /// The row.
+    pub name: String,
+    /// What by what.
+    pub figure: &'static str,
+    /// As published.
+    pub published_ratio: f64,
+    /// And in the model.
+    pub modelled_ratio: f64,
+    /// Both above 1, or both below.
+    pub right: bool,
+}
+
+/// Runs what [`Configuration::is_of`] `only`; `done` is called after each.
+///
+/// # Errors
+/// An interrupt, or data files and drives that do not fit together.
+pub fn run(plan: &Plan, only: Option<&str>, seed: u64, done: &(dyn Fn() + Sync)) -> anyhow::Result<Comparison> {
+    let mut chosen: Vec<(usize, &Configuration)> = plan.configurations.iter().filter(|c| c.is_of(only)).enumerate().collect();
+    // The longest first, or one of them would be left alone at the end.
+    chosen.sort_by_key(|(_, configuration)| std::cmp::Reverse(configuration.of.work()));
+    let modelled: Vec<anyhow::Result<(usize, Modelled)>> = crew::map(&chosen, |(at, configuration)| {
+        let modelled = model(plan, configuration, seed);
+        done();
+        Ok((*at, modelled?))
+    });
+    if interrupt::requested() {
+        return Err(Interrupted.into());
+    }
+    let modelled: BTreeMap<usize, Modelled> = modelled.into_iter().collect::<anyhow::Result<_>>()?;
+    let tried: Vec<(&Configuration, &toml::Table, Modelled)> = plan
+        .configurations
+        .iter()
+        .filter(|c| c.is_of(only))
+        .zip(modelled.into_values())
+        .map(|(configuration, modelled)| Ok((configuration, plan.published(configuration)?, modelled)))
+        .collect::<anyhow::Result<_>>()?;
+    let mut rows: Vec<Row> =
+        tried.iter().map(|(configuration, _, modelled)| score::row(plan, configuration, modelled)).collect::<anyhow::Result<_>>()?;
+    score::join_repeats(&mut rows);
+    let history = if only.is_none() { plan.history.clone() } else { Vec::new() };
+    Ok(Comparison { score: score::score(plan, &rows), rows, history, orders: orders(&tried) })
+}
+
+fn model(plan: &Plan, configuration: &Configuration, seed: u64) -> anyhow::Result<Modelled> {
+    let drive = plan.drive(configuration)?;
+    match configuration.of {
+        Workload::Postmark => files::postmark(plan, configuration, &drive, seed),
+        Workload::Tree => files::tree(plan, configuration, &drive, seed),
+        Workload::Fstrim => files::fstrim(plan, configuration, &drive, seed),
+        Workload::CrystalDiskMark => crystal::rounds(plan, configuration, &drive, seed),
+        Workload::Ageing => blocks::ageing(plan, configuration, &drive, seed),
+        Workload::Sustained => sustained::until_full(&drive, seed),
+        Workload::Recovery => sustained::recovery(configuration, &drive, seed),
+    }
+}
+
+/// The orders of policies, and of rates before and after a trim.
+fn orders(tried: &[(&Configuration, &toml::Table, Modelled)]) -> Vec<Order> {
+    tried
+        .iter()
+        .filter_map(|(configuration, published, modelled)| {
+            let (figure, published_ratio, modelled_ratio) = if configuration.of == Workload::Recovery {
+                let get = |key: &str| published.get(key).and_then(number);
+                let modelled_ratio = modelled.get("after_trim_MBps")? / modelled.get("dirty_MBps")?;
+                ("rate after trim and idle by dirty", get("after_trim_MBps")? / get("dirty_MBps")?, modelled_ratio)
+            } else {
+                online_by_none(configuration, published, modelled, tried)?
+            };
+            let right = (published_ratio > 1.0) == (modelled_ratio > 1.0);
+            Some(Order { name: configuration.name.clone(), figure, published_ratio, modelled_ratio, right })
+        })
+        .collect()
+}
+
+/// Time with online discard by that without.
+fn online_by_none(
+    configuration: &Configuration,
+    published: &toml::Table,
+    modelled: &Modelled,
+    tried: &[(&Configuration, &toml::Table, Modelled)],
+) -> Option<(&'static str, f64, f64)> {
+    let (_, without, modelled_without) = tried.iter().find(|(c, p, _)| {
+        let alike = c.of == configuration.of && c.drive == configuration.drive && c.filesystem == configuration.filesystem;
+        alike && files::online(published) && !files::online(p)
+    })?;
+    let tree = configuration.of == Workload::Tree;
+    let seconds = |table: &toml::Table| match tree {
+        true => Some(table.get("delete_s").and_then(number)? + table.get("sync_after_delete_s").and_then(number)?),
+        false => table.get("total_s").and_then(number),
+    };
+    let key = if tree { files::DELETE_AND_SYNC } else { "total_s" };
+    let name = if tree { "delete and sync, online discard by none" } else { "total, online discard by none" };
+    Some((name, seconds(published)? / seconds(without)?, modelled.get(key)? / modelled_without.get(key)?))
+}

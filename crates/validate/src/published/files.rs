@@ -1,0 +1,116 @@
+//! The published results of file workloads on a modelled volume: PostMark, the tree, a trim of all free space.
+
+use super::spec::{Configuration, Modelled, Plan};
+use anyhow::{Context as _, bail};
+use std::sync::Arc;
+use trimtab::drives::Drive;
+use trimtab_drive::Device as _;
+use trimtab_drive::data::DataClass;
+use trimtab_drive::model;
+use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_linux::session::runner::Quiet;
+use trimtab_linux::sys::interrupt;
+use trimtab_sim::policy::{PolicySpec, State};
+use trimtab_sim::run::Phase;
+use trimtab_sim::target::Trimmable as _;
+use trimtab_sim::target::{Clock as _, FileTarget as _};
+use trimtab_sim::volume::{Age, Steered, Volume, WRITTEN_STEP};
+use trimtab_sim::workload::postmark::{Settings, phase as postmark};
+use trimtab_sim::workload::tree::{self, TreeList};
+use trimtab_study::study::job::Job;
+use trimtab_study::study::scale::TREE_DATA;
+use trimtab_study::study::used::Used;
+
+/// What was in use before looks like: programs and pictures.
+const USED: DataClass = DataClass::Compressible(30);
+/// Before anything is measured.
+const REST: Nanos = Nanos::from_secs(60);
+
+/// Deleting and the sync after it, in seconds.
+pub const DELETE_AND_SYNC: &str = "delete_and_sync_s";
+
+pub(super) type Target = Steered<Box<dyn model::Model>>;
+
+/// A new drive with a new filesystem, in use as the configuration says.
+pub fn volume(plan: &Plan, configuration: &Configuration, drive: &Drive, online: bool, seed: u64) -> anyhow::Result<Target> {
+    let model = model::build(&drive.spec, seed)?;
+    let mut spec = plan.filesystem(configuration)?;
+    spec.mkfs.discard &= model.supports_trim();
+    let fill = f64::from(configuration.fill_percent) / 100.0;
+    let used = Used::by_churn(&spec, fill, seed)?;
+    let spec = if online { spec.with_online_discard() } else { spec };
+    let mut volume = Volume::format(model, spec, Nanos::ZERO)?;
+    if configuration.fill_percent > 0 {
+        volume.age_like(&Age { fill, free_extent: used.mean(), class: USED, write: true, seed }, used.lengths())?;
+    }
+    let rested = volume.now() + REST;
+    let mut target = Steered::new(volume, PolicySpec::None.build(&State::default()), WRITTEN_STEP);
+    target.idle_until(rested);
+    Ok(target)
+}
+
+/// Whether a published result was taken with online discard.
+pub fn online(published: &toml::Table) -> bool {
+    published.get("trim").and_then(toml::Value::as_str) == Some("online")
+}
+
+fn phases(job: &Job, target: &mut Target) -> anyhow::Result<Vec<Phase>> {
+    let recorded = job.run(target, &mut Quiet).complete()?;
+    if interrupt::requested() {
+        return Err(trimtab_linux::sys::interrupt::Interrupted.into());
+    }
+    Ok(recorded.phases)
+}
+
+fn seconds(phases: &[Phase], name: &str) -> anyhow::Result<f64> {
+    let phase = phases.iter().find(|phase| phase.name == name).with_context(|| format!("no phase {name}"))?;
+    Ok(phase.took.as_secs_f64())
+}
+
+/// PostMark's times.
+pub fn postmark(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
+    let published = plan.published(configuration)?;
+    let other = published.get("counts").and_then(toml::Value::as_str).and_then(|name| plan.results["postmark"].get(name));
+    let subdirectories = other.and_then(|counts| counts.get("subdirectories")).and_then(toml::Value::as_integer).unwrap_or(0);
+    let subdirectories = u32::try_from(subdirectories).context("subdirectories")?;
+    let settings = Settings { subdirectories, ..Settings::published() };
+    let job = Job::postmark(&settings)?;
+    let mut target = volume(plan, configuration, drive, online(published), seed)?;
+    let phases = phases(&job, &mut target)?;
+    let [create, transactions, delete] = [postmark::CREATE, postmark::TRANSACTIONS, postmark::DELETE].map(|name| seconds(&phases, name));
+    let (create, transactions, delete) = (create?, transactions?, delete?);
+    Ok([("create_s", create), ("transactions_s", transactions), ("delete_s", delete), ("total_s", create + transactions + delete)].into())
+}
+
+/// Times of unpacking and deleting a tree.
+pub fn tree(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
+    let files = plan.setting(configuration.of, "files")? as u64;
+    let size = Bytes((plan.setting(configuration.of, "total_MB")? * 1e6) as u64);
+    let list = Arc::new(TreeList::synthetic(files, size, TREE_DATA, seed)?);
+    let mut target = volume(plan, configuration, drive, online(plan.published(configuration)?), seed)?;
+    let phases = phases(&Job::Tree { list, seed }, &mut target)?;
+    let (unpack, unpack_sync) = (seconds(&phases, tree::UNPACK)?, seconds(&phases, tree::UNPACK_SYNC)?);
+    let (delete, delete_sync) = (seconds(&phases, tree::DELETE)?, seconds(&phases, tree::DELETE_SYNC)?);
+    Ok([
+        ("unpack_s", unpack),
+        ("sync_after_unpack_s", unpack_sync),
+        ("unpack_and_sync_MBps", size.as_f64() / 1e6 / (unpack + unpack_sync)),
+        ("delete_s", delete),
+        ("sync_after_delete_s", delete_sync),
+        (DELETE_AND_SYNC, delete + delete_sync),
+    ]
+    .into())
+}
+
+/// The time of a trim of all free space, one command after another as `fstrim` sends them.
+pub fn fstrim(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
+    let mut target = volume(plan, configuration, drive, false, seed)?;
+    target.sync()?;
+    let began = target.now();
+    let (outcome, _) = target.trim_all()?;
+    if outcome.counted.is_none_or(|counted| counted.bytes.0 == 0) {
+        bail!("the trim of {} sent nothing", configuration.name);
+    }
+    let took = (target.now() - began).as_secs_f64();
+    Ok([("duration_s", took), ("duration", took)].into())
+}

@@ -1,0 +1,85 @@
+//! The comparison on a screen of any width.
+
+use super::comparison::Comparison;
+use super::render;
+use super::score::Row;
+use trimtab::report::layout::table;
+use trimtab_linux::output::lines::paragraph;
+use trimtab_study::document::{Narrow, Table};
+
+/// The comparison for a screen of `width` columns; unbroken without one.
+pub fn screen(comparison: &Comparison, width: Option<usize>) -> String {
+    let mut text = String::from("Published measurements and what the models show\n\n");
+    let mut score = Table::new("", &render::TALLY_HEAD);
+    for tally in render::tallies(comparison) {
+        score.row(tally);
+    }
+    text.push_str(&table(&score, width));
+    text.push('\n');
+    for note in render::notes(comparison).iter().map(String::as_str).chain(render::WORDS) {
+        text.push_str(&paragraph(note, width, "", ""));
+        text.push('\n');
+    }
+    let mut workload = "";
+    for row in &comparison.rows {
+        if row.workload != workload {
+            workload = row.workload;
+            text.push_str(&format!("{}\n\n", render::title(workload).to_uppercase()));
+        }
+        text.push_str(&one(row, width));
+        text.push('\n');
+    }
+    if !comparison.orders.is_empty() {
+        text.push_str("WHICH IS SLOWER (not scored: follows from figures above)\n\n");
+        let mut orders = Table::new("", &render::ORDER_HEAD);
+        for order in render::orders(comparison) {
+            orders.row(order);
+        }
+        text.push_str(&table(&orders, width));
+    }
+    text
+}
+
+fn one(row: &Row, width: Option<usize>) -> String {
+    let mut text = paragraph(&format!("{} ({})", row.name, row.drive), width, "", "  ");
+    text.push_str(&paragraph(&render::publication(row), width, "  ", "  "));
+    let mut figures = Table::new("", &render::FIGURE_HEAD).when_narrow(Narrow::Records);
+    for figure in &row.figures {
+        let [name, published, modelled, off, counts] = render::cells(figure);
+        figures.row([name.replace('_', " "), published, modelled, off, counts]);
+    }
+    text.push_str(&table(&figures, width));
+    for remark in render::remarks(row) {
+        text.push_str(&paragraph(&remark.replace('_', " "), width, "* ", "  "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::published::comparison::Comparison;
+    use crate::published::score::{self, row};
+    use crate::published::spec::Modelled;
+    use crate::published::spec::Plan;
+    use unicode_width::UnicodeWidthStr as _;
+
+    /// All rows, without a model.
+    #[test]
+    fn lines_fit_on_narrow_and_wide_screens() {
+        let plan = Plan::shipped().unwrap();
+        let rows: Vec<Row> = plan.configurations.iter().map(|c| row(&plan, c, &Modelled::from([("total_s", 12.3)])).unwrap()).collect();
+        let comparison = Comparison { score: score::score(&plan, &rows), rows, history: plan.history.clone(), orders: Vec::new() };
+        for width in [80, 120] {
+            let text = screen(&comparison, Some(width));
+            for line in text.lines() {
+                assert!(line.width() <= width, "{width}: {line}");
+            }
+            assert!(!text.contains("|---"), "that is Markdown");
+            for row in &comparison.rows {
+                assert!(text.contains(&row.name), "{}", row.name);
+            }
+            assert!(text.contains("Patrick Nagel") && text.contains("author not known"));
+        }
+    }
+}
