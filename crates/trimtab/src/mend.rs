@@ -9,11 +9,12 @@ mod look;
 mod mount;
 mod program;
 mod record;
+mod setting_state;
 mod swap;
 mod words;
 
 pub use commands::command_lines;
-pub use look::Seen;
+pub use look::SettingState;
 pub use record::{Mending, TakenBack, take_back, unfinished};
 pub use words::{Told, can_be_taken_back, told};
 
@@ -46,8 +47,8 @@ fn perform(action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<Action> {
         }
     }
     match Machine::read()?.look(action) {
-        Seen::Set | Seen::Hidden => Ok(action.clone()),
-        Seen::Before | Seen::Gone | Seen::Other(_) => bail!("it was done, and the machine shows nothing of it"),
+        SettingState::Set | SettingState::Hidden => Ok(action.clone()),
+        SettingState::Before | SettingState::Gone | SettingState::Other(_) => bail!("it was done, and the machine shows nothing of it"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the machine shows of a change.
 
+use super::setting_state::SettingState;
 use super::{mount, swap};
 use crate::apply::{self, System};
 use std::path::{Path, PathBuf};
@@ -9,27 +10,6 @@ use trimtab_linux::host::root::Root;
 
 /// Where switches of the kernel are.
 pub const SWITCHES: &str = "/sys";
-
-/// What a thing is, beside what it was before a change and what it was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// As before the change.
-    Before,
-    /// As the change made it.
-    Set,
-    /// Something else, in words.
-    Other(String),
-    /// It is not there.
-    Gone,
-    /// The kernel shows nothing of it.
-    Hidden,
-}
-
-impl Seen {
-    fn set(is: bool) -> Self {
-        if is { Self::Set } else { Self::Before }
-    }
-}
 
 /// The machine as it is now.
 pub struct Machine {
@@ -44,46 +24,46 @@ impl Machine {
         Ok(Self { root, tables })
     }
 
-    pub fn look(&self, action: &Action) -> Seen {
+    pub fn look(&self, action: &Action) -> SettingState {
         match action {
             Action::Attribute { file, from, to } => match self.root.read(file) {
-                None => Seen::Gone,
-                Some(now) if now == *to => Seen::Set,
-                Some(now) if now == *from => Seen::Before,
-                Some(now) => Seen::Other(format!("{} is {now}", file.display())),
+                None => SettingState::Gone,
+                Some(now) if now == *to => SettingState::Set,
+                Some(now) if now == *from => SettingState::Before,
+                Some(now) => SettingState::Other(format!("{} is {now}", file.display())),
             },
             Action::Provisioning { file, from, to, limit_file, limit } => match (self.root.read(file), self.root.read_u64(limit_file)) {
-                (Some(mode), Some(now)) if mode == *to && (1..=*limit).contains(&now) => Seen::Set,
-                (Some(mode), Some(_)) if mode == *from => Seen::Before,
-                (Some(mode), Some(now)) => Seen::Other(format!("{} is {mode}, with discards of up to {now} B", file.display())),
-                _ => Seen::Gone,
+                (Some(mode), Some(now)) if mode == *to && (1..=*limit).contains(&now) => SettingState::Set,
+                (Some(mode), Some(_)) if mode == *from => SettingState::Before,
+                (Some(mode), Some(now)) => SettingState::Other(format!("{} is {mode}, with discards of up to {now} B", file.display())),
+                _ => SettingState::Gone,
             },
             Action::AllowDiscards { name, .. } | Action::AllowIntegrity { name, .. } => self.table(name, |says| says("allow_discards")),
             Action::Passdown { name, .. } => self.table(name, |says| !says("no_discard_passdown") && !says("ignore_discard")),
             // A pool says in its state what its limits do not.
             Action::ReloadTable { name } if self.tables.table(name).any(|target| target.kind == "thin-pool") => {
-                Seen::set(self.tables.status(name).any(|target| target.says("discard_passdown")))
+                SettingState::set(self.tables.status(name).any(|target| target.says("discard_passdown")))
             }
             Action::RefreshCrypt { name, .. } | Action::ReloadTable { name } => match mapped_by_name(&self.root, name) {
-                Some(sys) => Seen::set(self.root.read_u64(sys.join("queue/discard_max_bytes")).unwrap_or(0) > 0),
-                None => Seen::Gone,
+                Some(sys) => SettingState::set(self.root.read_u64(sys.join("queue/discard_max_bytes")).unwrap_or(0) > 0),
+                None => SettingState::Gone,
             },
             Action::MountDiscard { mount_point } => mount::look(mount_point),
             Action::SwapDiscard { device } => swap::look(&self.root, device),
             Action::Fstab { mount_point } => file(|system| apply::discards::in_fstab(system, mount_point)),
             Action::SwapFstab { source } => file(|system| apply::discards::in_fstab_for_swap(system, source)),
             Action::Crypttab { name } => file(|system| apply::discards::in_crypttab(system, name)),
-            Action::Timer => Seen::set(trim_units(&self.root).1),
+            Action::Timer => SettingState::set(trim_units(&self.root).1),
         }
     }
 
     /// By the words of the one target of a mapping.
-    fn table(&self, name: &str, is_set: impl Fn(&dyn Fn(&str) -> bool) -> bool) -> Seen {
+    fn table(&self, name: &str, is_set: impl Fn(&dyn Fn(&str) -> bool) -> bool) -> SettingState {
         let targets: Vec<_> = self.tables.table(name).collect();
         match targets.as_slice() {
-            [] if mapped_by_name(&self.root, name).is_none() => Seen::Gone,
-            [one] => Seen::set(is_set(&|word| one.says(word))),
-            _ => Seen::Other(format!("{name} has another table")),
+            [] if mapped_by_name(&self.root, name).is_none() => SettingState::Gone,
+            [one] => SettingState::set(is_set(&|word| one.says(word))),
+            _ => SettingState::Other(format!("{name} has another table")),
         }
     }
 
@@ -129,9 +109,9 @@ pub fn is_read_only(root: &Root, name: &str) -> bool {
 }
 
 /// A file is as it shall be where nothing would change it.
-fn file(plan: impl FnOnce(&System) -> anyhow::Result<Option<apply::Plan>>) -> Seen {
+fn file(plan: impl FnOnce(&System) -> anyhow::Result<Option<apply::Plan>>) -> SettingState {
     match System::mended().map_err(anyhow::Error::from).and_then(|system| plan(&system)) {
-        Ok(plan) => Seen::set(plan.is_none()),
-        Err(error) => Seen::Other(format!("{error:#}")),
+        Ok(plan) => SettingState::set(plan.is_none()),
+        Err(error) => SettingState::Other(format!("{error:#}")),
     }
 }

@@ -1,6 +1,6 @@
 //! The option `discard` of a mounted filesystem that takes all its options anew with every remount (ntfs3): what is not said again is lost.
 
-use super::look::Seen;
+use super::setting_state::SettingState;
 use anyhow::{Context as _, ensure};
 use rustix::io::Errno;
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick};
@@ -18,11 +18,11 @@ fn mounted(mount_point: &Path) -> anyhow::Result<Mount> {
     Ok(mount)
 }
 
-pub fn look(mount_point: &Path) -> Seen {
+pub fn look(mount_point: &Path) -> SettingState {
     match mounted(mount_point) {
-        Ok(mount) if Discard::of(&mount).is_on() => Seen::Set,
-        Ok(_) => Seen::Before,
-        Err(_) => Seen::Gone,
+        Ok(mount) if Discard::of(&mount).is_on() => SettingState::Set,
+        Ok(_) => SettingState::Before,
+        Err(_) => SettingState::Gone,
     }
 }
 

@@ -8,7 +8,8 @@
 //! The directory is root's alone, and locked by whoever mends or takes back: one at a time. A step that is noted and not known to be done was
 //! under way when its process was killed; what the machine shows says which it is.
 
-use super::look::{Machine, Seen};
+use super::look::Machine;
+use super::setting_state::SettingState;
 use super::{is_absent, perform, revert, swap, words};
 use crate::apply::{self, System};
 use anyhow::{Context as _, bail, ensure};
@@ -61,9 +62,9 @@ struct Step {
 
 impl Step {
     /// The swap area of a step whose process was killed between `swapoff` and `swapon`, and the priority it had; only if the area is none now.
-    fn lost_area<'a>(&'a self, seen: &Seen) -> Option<(&'a Path, i32)> {
+    fn lost_area<'a>(&'a self, seen: &SettingState) -> Option<(&'a Path, i32)> {
         match &self.action {
-            Action::SwapDiscard { device } if *seen == Seen::Gone && (!self.done || self.taking_back) => {
+            Action::SwapDiscard { device } if *seen == SettingState::Gone && (!self.done || self.taking_back) => {
                 Some((device, self.swap_priority?))
             }
             _ => None,
@@ -220,7 +221,7 @@ impl Mending {
             }
             Err(error) => {
                 let seen = Machine::read()?.look(action);
-                if matches!(seen, Seen::Before | Seen::Gone) && last.lost_area(&seen).is_none() {
+                if matches!(seen, SettingState::Before | SettingState::Gone) && last.lost_area(&seen).is_none() {
                     self.record.steps.pop();
                     self.forget_last()?;
                 }
@@ -295,7 +296,7 @@ fn take_back_step(step: &Step, dry_run: bool, begin: impl FnOnce() -> anyhow::Re
     }
     .with_context(|| format!("cannot take back: {what}"))?;
     match Machine::read()?.look(&step.action) {
-        Seen::Set => bail!("cannot take back: {what}: the machine shows nothing of it"),
+        SettingState::Set => bail!("cannot take back: {what}: the machine shows nothing of it"),
         _ => Ok(format!("{what}: taken back")),
     }
 }
@@ -316,14 +317,14 @@ fn why_not(step: &Step, machine: &Machine) -> Option<String> {
     let identity = machine.identity(&step.action);
     let seen = machine.look(&step.action);
     match seen {
-        Seen::Gone if step.lost_area(&seen).is_some() => None,
-        Seen::Gone => Some("it is not there any more".to_owned()),
-        Seen::Before => Some("it is as it was before".to_owned()),
-        Seen::Other(what) => Some(format!("it stays as it is, because it was changed since: {what}")),
-        Seen::Set | Seen::Hidden if identity != step.identity => {
+        SettingState::Gone if step.lost_area(&seen).is_some() => None,
+        SettingState::Gone => Some("it is not there any more".to_owned()),
+        SettingState::Before => Some("it is as it was before".to_owned()),
+        SettingState::Other(what) => Some(format!("it stays as it is, because it was changed since: {what}")),
+        SettingState::Set | SettingState::Hidden if identity != step.identity => {
             Some("there is another one of that name now, which stays as it is".to_owned())
         }
-        Seen::Set | Seen::Hidden => None,
+        SettingState::Set | SettingState::Hidden => None,
     }
 }
 
@@ -405,8 +406,8 @@ mod tests {
         assert!(why_not(&done, &machine).unwrap().contains("not there any more"));
         let killed = [Step { done: false, ..done.clone() }, Step { taking_back: true, ..done.clone() }];
         for killed in killed {
-            assert_eq!(killed.lost_area(&Seen::Gone), Some((Path::new("/dev/no-such-area"), 7)));
-            assert_eq!(killed.lost_area(&Seen::Hidden), None);
+            assert_eq!(killed.lost_area(&SettingState::Gone), Some((Path::new("/dev/no-such-area"), 7)));
+            assert_eq!(killed.lost_area(&SettingState::Hidden), None);
             assert_eq!(why_not(&killed, &machine), None);
             assert!(why_not(&Step { boot: "another".into(), ..killed }, &machine).unwrap().contains("started since"));
         }

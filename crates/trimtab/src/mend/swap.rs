@@ -1,6 +1,6 @@
 //! A swap area with discards, or without: taken away and given back with its priority, where memory surely holds what is on it.
 
-use super::look::Seen;
+use super::setting_state::SettingState;
 use super::program;
 use anyhow::{Context as _, ensure};
 use std::path::Path;
@@ -18,8 +18,8 @@ fn area(root: &Root, device: &Path) -> Option<SwapArea> {
 }
 
 /// The kernel shows nobody whether an area discards.
-pub fn look(root: &Root, device: &Path) -> Seen {
-    if area(root, device).is_some() { Seen::Hidden } else { Seen::Gone }
+pub fn look(root: &Root, device: &Path) -> SettingState {
+    if area(root, device).is_some() { SettingState::Hidden } else { SettingState::Gone }
 }
 
 /// The priority that it has now, which only the kernel knows.

@@ -16,7 +16,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ("study", "study/modelled"),
     ("linux", "session/notes"),
     ("linux", "trim/filesystem"),
-    ("trimtab", "mend/look"),
     ("trimtab", "report/html"),
     ("trimtab", "report/text"),
 ];
