@@ -28,6 +28,7 @@ mod history;
 mod hostile;
 mod hostile_text;
 mod idle_moments;
+mod interrupted;
 mod interrupts;
 mod learn;
 mod mend;

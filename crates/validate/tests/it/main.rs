@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod drive;
+#[path = "../../../trimtab/tests/it/interrupted.rs"]
+mod interrupted;
 mod interrupts;
 mod published;
 #[path = "../../../trimtab/tests/it/skip.rs"]

@@ -1,0 +1,28 @@
+//! A command that is interrupted while it works. Shared with the tests of `validate`.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A build for development on a busy machine is slow.
+const SOON: Duration = Duration::from_secs(30);
+/// Until the command is at work.
+const BEGINS: Duration = Duration::from_millis(1500);
+
+/// Sends `command` SIGINT once it works; its output, and whether it ended soon and by that signal.
+pub fn interrupted(command: &mut Command) -> (Output, bool) {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(BEGINS);
+    let _ = kill_process(Pid::from_child(&child), Signal::INT);
+    let since = Instant::now();
+    while child.try_wait().unwrap().is_none() && since.elapsed() < SOON {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let soon = since.elapsed() < SOON;
+    let _ = child.kill();
+    let output = child.wait_with_output().unwrap();
+    // The signal itself ends a command that has not installed its handler yet.
+    let ended = output.status.code() == Some(130) || output.status.signal() == Some(Signal::INT.as_raw());
+    (output, soon && ended)
+}
