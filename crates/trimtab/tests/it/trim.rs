@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
-use trimtab_linux::session::discard_option::{Changed, Discard, mount_of};
+use trimtab_linux::session::discard_change::DiscardChange;
+use trimtab_linux::session::discard_option::{Discard, mount_of};
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_linux::target::mounted::MountedDir;
 use trimtab_linux::trim::fitrim;
@@ -57,7 +58,7 @@ fn the_discard_option_is_set_and_put_back_and_nothing_else_changes() {
         };
         let before = options();
         let wanted = Discard::online(fs_type);
-        match Changed::set(&mount_of(&mount.path()).unwrap(), &wanted) {
+        match DiscardChange::set(&mount_of(&mount.path()).unwrap(), &wanted) {
             Ok(changed) => {
                 assert!(changes, "{fs_type} is not known to change this while mounted");
                 let now = mount_of(&mount.path()).unwrap();
@@ -76,7 +77,7 @@ fn the_option_is_put_back_after_a_panic() {
     let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let before = mount_of(&mount.path()).unwrap();
     let panicked = std::panic::catch_unwind(|| {
-        let _changed = Changed::set(&before, &Discard::On).unwrap();
+        let _changed = DiscardChange::set(&before, &Discard::On).unwrap();
         assert_eq!(Discard::of(&mount_of(&mount.path()).unwrap()), Discard::On);
         panic!("on purpose");
     });
@@ -172,4 +173,58 @@ fn mount_point_of_fstab_that_is_not_mounted_is_refused() {
         with_fstab(fstab.path(), &["history", path]).success().stderr(contains("is not mounted"));
     }
     with_fstab(fstab.path(), &["trim", "--dry-run", here.to_str().unwrap()]).success();
+}
+
+/// Paths below a directory, without that.
+fn files(directory: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let path = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().path();
+    let below = |path: std::path::PathBuf| if path.is_dir() { files(&path) } else { vec![path.display().to_string()] };
+    entries.map(path).flat_map(below).collect()
+}
+
+/// docs/method/trim.md lists what may remain.
+#[test]
+fn commands_leave_only_locks_and_records_behind() {
+    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let (runtime, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let command = |args: &[&str]| {
+        let mut command = process();
+        command.env("TRIMTAB_RUNTIME_DIR", runtime.path()).env("TRIMTAB_STATE_DIR", state.path()).args(args).arg(mount.path());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let left = |expected: &[&str]| {
+        let name = |path: &String| path.rsplit('/').next().unwrap().to_owned();
+        let locks = files(runtime.path())
+            .iter()
+            .map(name)
+            .filter(|name| !name.starts_with("lock-") && !name.starts_with("study-"))
+            .collect::<Vec<_>>();
+        assert!(locks.is_empty(), "{locks:?}");
+        let mut kept: Vec<String> = files(state.path()).iter().map(name).collect();
+        kept.iter_mut().filter(|name| name.starts_with("trim-ext4-")).for_each(|name| *name = "trim-ext4".to_owned());
+        kept.sort();
+        assert_eq!(kept, expected);
+        let own: Vec<String> = files(&mount.path());
+        assert!(own.is_empty(), "{own:?}");
+    };
+    for args in [
+        &["verify", "--size", "2MiB", "--reserve", "0", "--yes"][..],
+        &["bench", "tree", "--files", "60", "--size", "300kB", "--reserve", "0"],
+    ] {
+        command(args).status().unwrap();
+        left(&[]);
+    }
+    // Ended by SIGTERM while it waits for quiet, in the middle of a pass that is to be resumed only once something was sent.
+    let mut idle = command(&["trim", "--policy", "idle:quiet=1h:patience=10h"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    while !line.contains("free extents") {
+        assert!(BufReader::new(idle.stderr.as_mut().unwrap()).read_line(&mut line).unwrap() > 0, "{line}");
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&idle), rustix::process::Signal::TERM).unwrap();
+    assert_eq!(idle.wait().unwrap().code(), Some(130));
+    left(&["history.db", "trim-ext4"]);
+    assert!(command(&["trim", "--restart"]).status().unwrap().success());
+    left(&["history.db"]);
 }

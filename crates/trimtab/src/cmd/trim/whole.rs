@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::Progress;
+use trimtab_linux::sys::clock::unix_now;
 use trimtab_linux::sys::interrupt;
-use trimtab_linux::trim::filesystem::{Filesystem, unix_now};
+use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::free_space::Sendable;
 use trimtab_linux::trim::resume::{Interrupted, ResumeFile, state_directory};
 use trimtab_linux::trim::surface::{Account, Mounted, World};
@@ -72,7 +73,7 @@ fn duration(settings: &IdleSettings, sendable: &Sendable) -> Option<String> {
     }
     let busy = Nanos(settings.patience.0.saturating_mul(sendable.extents));
     Some(format!(
-        "up to {} in {} free extents; sent at once where TRIM is cheap, else in idle moments; on a drive of expensive TRIM that is never idle this takes up to {busy}; --finish-within TIME bounds it",
+        "up to {} in {} free extents; cheap commands are sent at once, expensive ones in idle moments. If this drive's are expensive and it is never idle, that takes up to {busy}; --finish-within TIME bounds it",
         Bytes(sendable.bytes),
         grouped(sendable.extents)
     ))
