@@ -1,6 +1,7 @@
 //! What every measuring command does around its run: progress, the reserve, environment and warnings.
 
 pub mod directories;
+pub mod discard_change;
 pub mod discard_option;
 pub mod notes;
 pub mod runner;

@@ -101,7 +101,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let config = Config::read(&options.config)?;
     let root = Root::live().context("cannot open /")?;
     if !rustix::process::geteuid().is_root() {
-        bail!("the daemon needs root: trimming (FITRIM) is for root");
+        bail!("the daemon needs root, as trimming does; start it as a service (systemctl start trimtab) or with sudo");
     }
     let common = Common { state: config.state.clone(), history: History::new(&config.state), shutting_down: options.shutdown };
     Dir::open_or_make(&config.state).with_context(|| format!("cannot make {}", config.state.display()))?;
@@ -137,7 +137,7 @@ fn only_one() -> anyhow::Result<File> {
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         let mut process = String::new();
         let _ = (&mut file).take(20).read_to_string(&mut process);
-        bail!("another trimtab daemon is running (process {})", process.trim());
+        bail!("another trimtab daemon is running (process {}); stop it first", process.trim());
     }
     let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(file)

@@ -1,11 +1,10 @@
-//! The `discard` mount option, changed for a while and put back.
+//! The `discard` mount option: read from a mount, and set on its filesystem.
 //!
 //! Only that option of the filesystem is touched: `fspick` and `fsconfig` change what they are told, where a remount by
 //! `mount` states all options anew.
 
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
-use crate::session::notes::{Change, Note, Notes, Undone};
 use crate::sys::beneath::Named;
 use crate::sys::mount_check;
 use anyhow::{Context as _, bail};
@@ -118,65 +117,6 @@ pub fn set(mount: &Mount, wanted: &Discard) -> anyhow::Result<()> {
         bail!("{shown} took the option {wanted} and ignored it: it still has {now}");
     }
     Ok(())
-}
-
-/// A mount whose option was changed; put back when this is dropped.
-#[derive(Debug)]
-pub struct Changed {
-    before: Mount,
-    /// Until it is put back.
-    note: Option<Note>,
-}
-
-impl Changed {
-    /// Notes what it is, and sets `wanted` on the filesystem that is mounted at `mount`.
-    pub fn set(mount: &Mount, wanted: &Discard) -> anyhow::Result<Self> {
-        let (name, point) = (format!("mount-{}", mount.dev), mount.mount_point.display());
-        let note = Change::of_mount(mount, wanted).and_then(|change| Notes::here().leave(&name, change));
-        let note = note.with_context(|| format!("cannot note how {point} is mounted, so its options are not changed"))?;
-        // If setting it half works, it is put back too.
-        let changed = Self { before: mount.clone(), note: Some(note) };
-        set(&changed.before, wanted)?;
-        Ok(changed)
-    }
-
-    /// Puts it back, and sees that all options are what they were.
-    pub fn restore(mut self) -> anyhow::Result<()> {
-        self.put_back()
-    }
-
-    fn put_back(&mut self) -> anyhow::Result<()> {
-        let Some(note) = self.note.take() else { return Ok(()) };
-        let (before, point) = (&self.before, self.before.mount_point.display());
-        match note.put_back()? {
-            Undone::Changed => bail!(
-                "another process has remounted {point} or changed its options meanwhile: they stay as they are; it had {} before",
-                Discard::of(before)
-            ),
-            Undone::PutBack | Undone::Nothing | Undone::Left | Undone::Failed => {}
-        }
-        // Through another mount of it, where this one is not there any more.
-        let mounts = mountinfo::read(&Root::live()?).context("cannot read the mount table")?;
-        let Some(now) = mounts.iter().find(|mount| (mount.id, mount.dev) == (before.id, before.dev)) else { return Ok(()) };
-        if (&now.options, &now.fs_options) != (&before.options, &before.fs_options) {
-            bail!(
-                "the options of {point} were '{},{}' and are now '{},{}'",
-                before.options,
-                before.fs_options,
-                now.options,
-                now.fs_options
-            );
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Changed {
-    fn drop(&mut self) {
-        if let Err(error) = self.put_back() {
-            crate::output::complain(&format!("cannot put the mount options back: {error:#}"));
-        }
-    }
 }
 
 #[cfg(test)]

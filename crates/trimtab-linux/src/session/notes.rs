@@ -11,14 +11,14 @@
 //! What is left and taken away is one step for all processes: the directory is locked meanwhile. Files that `apply` replaces must outlive
 //! the machine's next start; they have their note beside their copies ([`crate::apply`]).
 
+mod announcement;
 mod change;
 mod mount_option;
 mod mounted;
-mod told;
 
+pub use announcement::AnnouncedChange;
 pub use change::{Change, Undone};
 pub use mounted::Reach;
-pub use told::ToldChange;
 
 use crate::host::block::sysfs_name;
 use crate::output::Context;
@@ -110,13 +110,13 @@ impl Notes {
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let mut note = Note { notes: self.clone(), name, file, change, len: 0, _unfinished: Unfinished::begin() };
         note.write()?;
-        told::tell(self.run_directory(), &note.name, &note.change);
+        announcement::announce(self.run_directory(), &note.name, &note.change);
         Ok(note)
     }
 
-    /// What others are told of mounts within `reach`: for who may not see the notes.
-    pub fn told(&self, reach: &Reach) -> io::Result<Vec<ToldChange>> {
-        told::read(self.run_directory(), reach)
+    /// The announced changes of mounts within `reach`: for users who may not see the notes.
+    pub fn announced(&self, reach: &Reach) -> io::Result<Vec<AnnouncedChange>> {
+        announcement::read(self.run_directory(), reach)
     }
 
     /// Puts back what the note `name` says, whoever left it, and takes it away. For who has made sure that the other one does not go
@@ -152,7 +152,7 @@ impl Notes {
             names.push(name.to_owned());
             Ok(())
         })?;
-        told::sweep(self.run_directory(), &names);
+        announcement::sweep(self.run_directory(), &names);
         Ok(all)
     }
 
@@ -238,7 +238,7 @@ impl Room {
         };
         if !left.as_ref().is_some_and(|left| left.undone.is_open()) {
             let _ = self.0.remove_file(name, &found.file)?;
-            told::untell(&self.1, name);
+            announcement::withdraw(&self.1, name);
         }
         Ok(left)
     }
@@ -273,7 +273,7 @@ impl Note {
             return Err(io::Error::other(left.text));
         }
         let _ = room.0.remove_file(&self.name, &self.file)?;
-        told::untell(&room.1, &self.name);
+        announcement::withdraw(&room.1, &self.name);
         Ok(left.undone)
     }
 
@@ -295,10 +295,10 @@ pub fn at_start(context: &Context, reach: &Reach, says_itself: bool) {
     let notes = Notes::here();
     let found = match notes.put_back_left(reach) {
         Ok(found) => found,
-        // Who may not look there may not put anything back either, but is told who could.
+        // A user who may not open the notes may restore nothing either, and gets the announcements instead.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-            let told = notes.told(reach).unwrap_or_default().into_iter().filter(|told| !told.alive);
-            told.map(|told| Left { undone: Undone::Left, text: told.text }).collect()
+            let announced = notes.announced(reach).unwrap_or_default().into_iter().filter(|change| !change.alive);
+            announced.map(|change| Left { undone: Undone::Left, text: change.text }).collect()
         }
         Err(error) => {
             crate::output::complain(&format!("cannot see what killed processes may have left: {error}"));
@@ -317,7 +317,7 @@ pub fn changed_now(reach: &Reach) -> io::Result<Vec<String>> {
     match notes.changed_meanwhile(reach) {
         Ok(changes) => Ok(changes.iter().filter_map(Change::meanwhile).collect()),
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-            Ok(notes.told(reach)?.into_iter().filter(|told| told.alive).map(|told| told.text).collect())
+            Ok(notes.announced(reach)?.into_iter().filter(|change| change.alive).map(|change| change.text).collect())
         }
         Err(error) => Err(error),
     }

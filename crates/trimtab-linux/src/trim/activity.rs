@@ -1,11 +1,11 @@
 //! Whether others use a device, and since when they have not, by its counters.
 
-use super::filesystem::unix_now;
 use crate::host::block::Stack;
 use crate::host::mountinfo::Mount;
 use crate::host::processes::read_by_this_thread;
 use crate::host::root::Root;
 use crate::host::stat::{DiskStat, StatFile, xfs_log_writes};
+use crate::sys::clock::unix_now;
 use trimtab_drive::units::Nanos;
 
 /// Whether others use the device.

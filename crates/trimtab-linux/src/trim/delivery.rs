@@ -1,7 +1,7 @@
 //! What became of a trim's discards: from the counts of all layers and what the doctor says of them to one answer, the same that
 //! `trimtab verify` and `trimtab doctor` would give.
 
-use super::filesystem::Filesystem;
+use super::filesystem::{Filesystem, sends_later};
 use super::fitrim::Obstacle;
 use crate::doctor::{self, Diagnosis, Tables, VerdictKind};
 use crate::host::block::{Kind, Stack};
@@ -84,13 +84,6 @@ pub fn judge_on(
 /// Whether a layer above the lowest ones that count got discards. What lies below the file of a loop device serves others too, and says nothing.
 fn on_top(layers: &[LayerDiscards]) -> bool {
     layers.iter().take_while(|l| l.given_back_bytes.is_none()).any(|l| !l.lowest && l.bytes().is_some_and(|b| b > 0))
-}
-
-/// FITRIM of such a filesystem only takes note of what is free; a thread of its own sends it later, when the device is idle (f2fs with its
-/// discard option).
-#[must_use]
-pub fn sends_later(root: &Root, mount: &Mount, stack: &Stack) -> bool {
-    mount.fs_type == "f2fs" && doctor::discards_online(root, mount, stack)
 }
 
 /// Everything that the answer depends on.

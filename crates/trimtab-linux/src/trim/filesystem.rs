@@ -28,7 +28,7 @@ use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::io::Errno;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::TrimRequest;
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
@@ -56,11 +56,11 @@ impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.errno {
             _ if self.cut_short => f.write_str("cut short again and again (process frozen or system suspended)"),
-            Errno::PERM | Errno::ACCESS => f.write_str("trimming (FITRIM) needs root"),
+            Errno::PERM | Errno::ACCESS => f.write_str("trimming (FITRIM) needs root; run it with sudo"),
             Errno::NOTTY | Errno::NOSYS => f.write_str("this kind of filesystem cannot trim (it has no FITRIM)"),
             Errno::OPNOTSUPP => f.write_str("the device below takes no discards (see trimtab doctor)"),
             Errno::ROFS => f.write_str("refused: mounted without replaying the journal"),
-            _ if self.is_gone() => f.write_str("the filesystem or its device is gone"),
+            _ if self.is_gone() => f.write_str("the filesystem or its device is gone; mount it again and repeat the trim"),
             errno => write!(f, "{}", std::io::Error::from(errno)),
         }
     }
@@ -174,10 +174,15 @@ impl Filesystem {
                     mount.source.display()
                 );
             }
-            bail!("{shown} ({}) is not on a block device: there is nothing to trim", mount.fs_type);
+            bail!(
+                "{shown} ({}) is not on a block device, so there is nothing to trim; name a filesystem that is (findmnt --real)",
+                mount.fs_type
+            );
         }
         let file = open_mount(&mount).map_err(std::io::Error::from).with_context(|| format!("cannot open {shown}"))?;
-        let Some(file) = file else { bail!("{shown} is covered by another mount") };
+        let Some(file) = file else {
+            bail!("{shown} is covered by another mount; unmount that, or name another mount point of the filesystem (findmnt)")
+        };
         let layout = Layout::read(&root, &mount, &stack, &file)?;
         let stat = |stack: &Stack| watched(stack).and_then(|l| StatFile::open(&root, &l.sys).ok());
         let ext4 = Ext4::of(&root, &mount, &stack);
@@ -300,7 +305,7 @@ impl Filesystem {
     /// option).
     #[must_use]
     pub fn sends_later(&self) -> bool {
-        super::delivery::sends_later(&self.root, &self.mount, &self.stack)
+        sends_later(&self.root, &self.mount, &self.stack)
     }
 
     /// Why the filesystem would refuse every request with this least extent; `None` if it would not.
@@ -533,6 +538,13 @@ impl Filesystem {
     }
 }
 
+/// FITRIM of such a filesystem only takes note of what is free; a thread of its own sends it later, when the device is idle (f2fs with its
+/// discard option).
+#[must_use]
+pub fn sends_later(root: &Root, mount: &Mount, stack: &Stack) -> bool {
+    mount.fs_type == "f2fs" && crate::doctor::discards_online(root, mount, stack)
+}
+
 /// Of the devices, of this machine and of the making of the filesystem.
 fn identity(root: &Root, stack: &Stack, ext4: Option<&Ext4>) -> String {
     format!("{}{}", identity::of_stack(root, stack), ext4.map_or(String::new(), |ext4| format!("-{:x}", ext4.made)))
@@ -600,12 +612,6 @@ fn add(before: &WindowTrim, now: WindowTrim) -> WindowTrim {
         },
         excess: before.excess.saturating_add(now.excess),
     }
-}
-
-/// Time since 1970: the clock of policies that go on after a restart.
-#[must_use]
-pub fn unix_now() -> Nanos {
-    nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 fn nanos(duration: Duration) -> Nanos {

@@ -108,11 +108,11 @@ pub enum Obstacle {
 impl std::fmt::Display for Obstacle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Permission => f.write_str("trimming (FITRIM) needs root"),
+            Self::Permission => f.write_str("trimming (FITRIM) needs root; run it with sudo"),
             Self::Filesystem => f.write_str("the filesystem cannot trim (it has no FITRIM)"),
             Self::Device => f.write_str("the device below the filesystem takes no discards"),
-            Self::Option => f.write_str("the filesystem takes it only when mounted with the option discard"),
-            Self::Other(errno) => write!(f, "FITRIM fails: {}", std::io::Error::from(*errno)),
+            Self::Option => f.write_str("the filesystem trims only when mounted with discard; remount it so (mount -o remount,discard)"),
+            Self::Other(errno) => write!(f, "FITRIM fails: {}; the kernel's log says more (dmesg)", std::io::Error::from(*errno)),
         }
     }
 }

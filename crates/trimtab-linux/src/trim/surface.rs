@@ -1,7 +1,8 @@
 //! A mounted filesystem as the surface that a trim policy works on: looks at it, trims it, accounts for it.
 
-use super::filesystem::{ByWhich, Filesystem, Refused, WindowTrim, unix_now};
+use super::filesystem::{ByWhich, Filesystem, Refused, WindowTrim};
 use crate::host::discards::Counts;
+use crate::sys::clock::unix_now;
 use std::time::Instant;
 use trimtab_drive::discards::{Amount, Discards};
 use trimtab_drive::units::{Bytes, Nanos};

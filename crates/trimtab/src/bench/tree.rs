@@ -142,7 +142,8 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 fn load_baseline(context: &Context, reference: &Reference) -> anyhow::Result<(RunId, Run)> {
-    let store = store::open_to_read(context)?.ok_or_else(|| anyhow::anyhow!("there is no earlier run to compare with"))?;
+    let store = store::open_to_read(context)?
+        .ok_or_else(|| anyhow::anyhow!("there is no earlier run to compare with; run it without that option first"))?;
     let id = store.find(reference)?;
     let run = store.load(id)?;
     if run.workload != "tree" {

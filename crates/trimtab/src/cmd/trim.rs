@@ -23,11 +23,12 @@ use trimtab_linux::output::{self, Context};
 use trimtab_linux::session::directories::run_directory;
 use trimtab_linux::session::notes::Reach;
 use trimtab_linux::sys::beneath::Named;
+use trimtab_linux::sys::clock::unix_now;
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::Interrupted as UserInterrupt;
 use trimtab_linux::sys::priority;
 use trimtab_linux::trim::delivery::{self, Delivery};
-use trimtab_linux::trim::filesystem::{Filesystem, unix_now};
+use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::fitrim::Obstacle;
 use trimtab_linux::trim::lock::DriveLocks;
 use trimtab_linux::trim::resume::state_directory;
@@ -54,7 +55,7 @@ deleted for free only then; fstrim does not. --no-sync leaves that out, and so d
 What has reached the drives is read from their own counters, each leg of an array by itself, not from what the filesystem returns. An interrupted trim
 continues where it left off when it is started again with the same policy (--restart begins again); what was freed meanwhile where it had been is left to the next one.
 While it runs the filesystem cannot be unmounted. Where others would wait longer for small free extents than the drive gains by them, --policy idle leaves those, and says so;
-idle:complete=yes sends them too. An idle trim runs with nice 10, as the services do. With --finish-within what is left when the time is over is sent at once. Only one trim runs on a drive at a time; this one waits for its
+idle:complete=yes sends them too. Commands that take a small part of the budget are sent one after another at once. An idle trim runs with nice 10, as the services do. With --finish-within what is left when the time is over is sent at once. Only one trim runs on a drive at a time; this one waits for its
 turn (--lock-wait), also beside the daemon.
 
 A path that fails does not stop the others. --all passes by what fstrim passes by: filesystems that are not mounted, read-only, marked

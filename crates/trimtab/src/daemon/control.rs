@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trimtab_drive::units::Nanos;
 
-use trimtab_linux::trim::filesystem::unix_now;
+use trimtab_linux::sys::clock::unix_now;
 
 /// Nobody sleeps longer at a stretch: the clock may be set, the power supply may change.
 const SLEEP_MAX: Duration = Duration::from_secs(300);

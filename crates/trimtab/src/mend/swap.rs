@@ -1,7 +1,7 @@
 //! A swap area with discards, or without: taken away and given back with its priority, where memory surely holds what is on it.
 
-use super::setting_state::SettingState;
 use super::program;
+use super::setting_state::SettingState;
 use anyhow::{Context as _, ensure};
 use std::path::Path;
 use trimtab_drive::units::Bytes;

@@ -18,7 +18,8 @@ use trimtab_linux::host::{Observer, Place, environment};
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::Part;
 use trimtab_linux::session::directories::run_directory;
-use trimtab_linux::session::discard_option::{Changed, Discard, mount_of};
+use trimtab_linux::session::discard_change::DiscardChange;
+use trimtab_linux::session::discard_option::{Discard, mount_of};
 use trimtab_linux::session::safety::{Workspace, consent};
 use trimtab_linux::session::{Watch, assemble};
 use trimtab_linux::sys::beneath::PRIVATE_FILE;
@@ -278,12 +279,12 @@ impl<'a> RealRig<'a> {
     }
 
     /// Changes the discard option for a policy; what is returned puts it back.
-    fn change_option(&self, discard: &Discard) -> anyhow::Result<Option<Changed>> {
+    fn change_option(&self, discard: &Discard) -> anyhow::Result<Option<DiscardChange>> {
         let possibilities = &self.possibilities;
         if *discard == possibilities.discard {
             return Ok(None);
         }
-        Changed::set(&possibilities.mount, discard).map(Some)
+        DiscardChange::set(&possibilities.mount, discard).map(Some)
     }
 
     /// What others meet while a tree is deleted under `policy`.
@@ -300,7 +301,7 @@ impl<'a> RealRig<'a> {
         Ok(end)
     }
 
-    fn restore_option(&self, changed: Option<Changed>) -> anyhow::Result<()> {
+    fn restore_option(&self, changed: Option<DiscardChange>) -> anyhow::Result<()> {
         let Some(changed) = changed else { return Ok(()) };
         changed.restore().context("cannot put the mount options back")
     }

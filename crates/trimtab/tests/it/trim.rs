@@ -1,10 +1,17 @@
 //! FITRIM and the discard option on real filesystems.
 
-use crate::support::{LoopMount, skip, trimtab};
-use std::process::Command;
+use crate::attached::{Attached, Mounted, have, ok};
+use crate::support::{LoopMount, at_home, have_root, process, program, skip, trimtab};
+use predicates::prelude::*;
+use predicates::str::contains;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
-use trimtab_linux::session::discard_option::{Changed, Discard, mount_of};
+use trimtab_linux::session::discard_change::DiscardChange;
+use trimtab_linux::session::discard_option::{Discard, mount_of};
 use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_linux::target::mounted::MountedDir;
 use trimtab_linux::trim::fitrim;
@@ -51,7 +58,7 @@ fn discard_option_is_set_and_restored_alone() {
         };
         let before = options();
         let wanted = Discard::online(fs_type);
-        match Changed::set(&mount_of(&mount.path()).unwrap(), &wanted) {
+        match DiscardChange::set(&mount_of(&mount.path()).unwrap(), &wanted) {
             Ok(changed) => {
                 assert!(changes, "{fs_type} is not known to change this while mounted");
                 let now = mount_of(&mount.path()).unwrap();
@@ -70,7 +77,7 @@ fn the_option_is_put_back_after_a_panic() {
     let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let before = mount_of(&mount.path()).unwrap();
     let panicked = std::panic::catch_unwind(|| {
-        let _changed = Changed::set(&before, &Discard::On).unwrap();
+        let _changed = DiscardChange::set(&before, &Discard::On).unwrap();
         assert_eq!(Discard::of(&mount_of(&mount.path()).unwrap()), Discard::On);
         panic!("on purpose");
     });
@@ -87,4 +94,137 @@ fn trim_of_a_read_only_device_is_blocked() {
     let refused = trimtab().arg("trim").arg(mount.path()).assert().code(3).stdout("");
     let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
     assert!(said.contains("read-only") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn dry_run_of_a_blocked_device_ends_as_the_trim_would() {
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let status = |args: &[&str]| trimtab().arg("trim").args(args).arg(mount.path()).output().unwrap().status.code();
+    assert_eq!([status(&["--dry-run"]), status(&[])], [Some(0); 2]);
+    let limit = format!("/sys/block/{}/queue/discard_max_bytes", mount.device().trim_start_matches("/dev/"));
+    fs::write(limit, "0").unwrap();
+    assert_eq!([status(&["--dry-run"]), status(&[])], [Some(3); 2]);
+}
+
+/// Quiet of an hour: nothing is sent before the interrupt.
+#[test]
+fn idle_trim_interrupted_before_a_request_sent_nothing() {
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let mut trim = process();
+    trim.args(["trim", "--json", "--policy", "idle:quiet=1h:patience=10h"]).arg(mount.path());
+    let mut child = trim.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("free extents") {
+        assert!(said.read_line(&mut line).unwrap() > 0, "{line}");
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let outcome = &document["filesystems"][0];
+    assert_eq!((&outcome["requests"], &outcome["sent_bytes"]), (&0.into(), &0.into()), "{outcome}");
+    assert!(!outcome.to_string().contains("not count"), "{outcome}");
+    assert!(outcome["delivery"].is_null(), "{outcome}");
+}
+
+#[test]
+fn discards_that_a_dead_server_failed_are_not_counted() {
+    if !have_root() || !have(&["mkfs.ext4"]) {
+        return skip("root and e2fsprogs");
+    }
+    let drive = Attached::new(&["sata-tlc-500gb", "--size", "2GiB", "--speed", "off"]);
+    ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "nodiscard"]).arg(&drive.device));
+    let mounted = Mounted::new(&drive.device, "nodiscard").unwrap();
+    let pid = drive.status()["pid"].as_i64().unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid as i32).unwrap(), rustix::process::Signal::KILL).unwrap();
+    let output = trimtab().args(["trim", "--json", "--no-sync"]).arg(mounted.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let outcome = &document["filesystems"][0];
+    assert!(!outcome["refused"].as_array().unwrap().is_empty(), "{outcome}");
+    assert_eq!(outcome["sent_bytes"], 0, "{outcome}");
+}
+
+/// Runs the program where `fstab` is /etc/fstab.
+fn with_fstab(fstab: &Path, args: &[&str]) -> assert_cmd::assert::Assert {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", "mount --bind \"$0\" /etc/fstab && exec \"$@\""]).arg(fstab);
+    at_home(command.arg(program()).args(args));
+    assert_cmd::Command::from_std(command).assert()
+}
+
+#[test]
+fn mount_point_of_fstab_that_is_not_mounted_is_refused() {
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    if !have(&["unshare"]) || !Path::new("/etc/fstab").is_file() {
+        return skip("util-linux and /etc/fstab");
+    }
+    let (away, here) = (mount.path().join("away"), mount.path());
+    fs::create_dir_all(away.join("below")).unwrap();
+    let fstab = tempfile::NamedTempFile::new().unwrap();
+    fs::write(fstab.path(), format!("/dev/nowhere {} ext4 noauto 0 0\n", away.display())).unwrap();
+    let refused = format!("{} is in /etc/fstab and not mounted", away.display());
+    for path in [away.clone(), away.join("below")] {
+        let path = path.to_str().unwrap();
+        for args in [&["trim", path][..], &["verify", path], &["study", "--quick", path], &["bench", "tree", path]] {
+            with_fstab(fstab.path(), args).code(1).stderr(contains(&refused).and(contains("; mount "))).stdout("");
+        }
+        with_fstab(fstab.path(), &["history", path]).success().stderr(contains("is not mounted"));
+    }
+    with_fstab(fstab.path(), &["trim", "--dry-run", here.to_str().unwrap()]).success();
+}
+
+/// Paths below a directory, without that.
+fn files(directory: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let path = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().path();
+    let below = |path: std::path::PathBuf| if path.is_dir() { files(&path) } else { vec![path.display().to_string()] };
+    entries.map(path).flat_map(below).collect()
+}
+
+/// docs/method/trim.md lists what may remain.
+#[test]
+fn commands_leave_only_locks_and_records_behind() {
+    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let (runtime, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let command = |args: &[&str]| {
+        let mut command = process();
+        command.env("TRIMTAB_RUNTIME_DIR", runtime.path()).env("TRIMTAB_STATE_DIR", state.path()).args(args).arg(mount.path());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let left = |expected: &[&str]| {
+        let name = |path: &String| path.rsplit('/').next().unwrap().to_owned();
+        let locks = files(runtime.path())
+            .iter()
+            .map(name)
+            .filter(|name| !name.starts_with("lock-") && !name.starts_with("study-"))
+            .collect::<Vec<_>>();
+        assert!(locks.is_empty(), "{locks:?}");
+        let mut kept: Vec<String> = files(state.path()).iter().map(name).collect();
+        kept.iter_mut().filter(|name| name.starts_with("trim-ext4-")).for_each(|name| *name = "trim-ext4".to_owned());
+        kept.sort();
+        assert_eq!(kept, expected);
+        let own: Vec<String> = files(&mount.path());
+        assert!(own.is_empty(), "{own:?}");
+    };
+    for args in [
+        &["verify", "--size", "2MiB", "--reserve", "0", "--yes"][..],
+        &["bench", "tree", "--files", "60", "--size", "300kB", "--reserve", "0"],
+    ] {
+        command(args).status().unwrap();
+        left(&[]);
+    }
+    // Ended by SIGTERM while it waits for quiet, in the middle of a pass that is to be resumed only once something was sent.
+    let mut idle = command(&["trim", "--policy", "idle:quiet=1h:patience=10h"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    while !line.contains("free extents") {
+        assert!(BufReader::new(idle.stderr.as_mut().unwrap()).read_line(&mut line).unwrap() > 0, "{line}");
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&idle), rustix::process::Signal::TERM).unwrap();
+    assert_eq!(idle.wait().unwrap().code(), Some(130));
+    left(&["history.db", "trim-ext4"]);
+    assert!(command(&["trim", "--restart"]).status().unwrap().success());
+    left(&["history.db"]);
 }

@@ -25,7 +25,9 @@ pub struct Extent {
 pub fn of_file(file: &File) -> anyhow::Result<Vec<Extent>> {
     let found = match fiemap::of_file(file) {
         Ok(found) => found,
-        Err(Errno::NOTTY | Errno::OPNOTSUPP) => bail!("this filesystem does not say where files lie (no FIEMAP)"),
+        Err(Errno::NOTTY | Errno::OPNOTSUPP) => {
+            bail!("this filesystem does not say where files lie (no FIEMAP); 'trimtab doctor' judges it without")
+        }
         Err(errno) => return Err(std::io::Error::from(errno)).context("cannot ask where the file lies (FIEMAP)"),
     };
     if let Some(extent) = found.iter().find(|extent| !extent.is_plain()) {

@@ -107,7 +107,10 @@ pub fn exit_code(report: &Report) -> ExitCode {
 pub fn refusal(outcome: &Outcome) -> Option<String> {
     let first = outcome.refused.first()?;
     let (refused, all) = (outcome.refused.len() as u64, outcome.refused.len() as u64 + outcome.requests);
-    Some(format!("{}: {refused} of {all} requests refused, the first at {}+{}: {}", outcome.path, first.start, first.len, first.why))
+    Some(format!(
+        "{}: {refused} of {all} requests refused, the first at {}+{}: {}; the kernel's log says more (dmesg)",
+        outcome.path, first.start, first.len, first.why
+    ))
 }
 
 pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::Progress;
+use trimtab_linux::sys::clock::unix_now;
 use trimtab_linux::sys::interrupt;
-use trimtab_linux::trim::filesystem::{Filesystem, unix_now};
+use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::free_space::Sendable;
 use trimtab_linux::trim::resume::{Interrupted, ResumeFile, state_directory};
 use trimtab_linux::trim::surface::{Account, Mounted, World};
@@ -23,6 +24,7 @@ pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, 
     outcome.resumed = earlier.is_some();
     if let Some(earlier) = &earlier {
         context.remark(&format!("continues where an interrupted trim of {} left off; --restart begins again", outcome.path));
+        outcome.remarks.extend(other_settings(&earlier.policy, &policy.to_string()));
         outcome.remarks.push(format!(
             "an interrupted pass had sent {} before; what has been freed since where that had been is left to the next trim (--restart begins again)",
             Bytes(earlier.sent_bytes)
@@ -59,6 +61,11 @@ pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, 
     Ok(pass.account)
 }
 
+/// What is to be said of a pass that goes on with other settings than it began with.
+fn other_settings(began: &str, now: &str) -> Option<String> {
+    (began != now).then(|| format!("the pass began with {began}; the rest of it was trimmed with {now} (--restart trims all of it so)"))
+}
+
 /// How long an idle pass may take that sends so much; `None` where that is bounded, or nothing is to be sent.
 fn duration(settings: &IdleSettings, sendable: &Sendable) -> Option<String> {
     if settings.finish_within > Nanos::ZERO || sendable.extents == 0 {
@@ -66,7 +73,7 @@ fn duration(settings: &IdleSettings, sendable: &Sendable) -> Option<String> {
     }
     let busy = Nanos(settings.patience.0.saturating_mul(sendable.extents));
     Some(format!(
-        "up to {} in {} free extents to send in idle moments; on a drive that is never idle this takes up to {busy}; --finish-within TIME bounds it",
+        "up to {} in {} free extents; cheap commands are sent at once, expensive ones in idle moments. If this drive's are expensive and it is never idle, that takes up to {busy}; --finish-within TIME bounds it",
         Bytes(sendable.bytes),
         grouped(sendable.extents)
     ))
@@ -154,6 +161,13 @@ fn wait(until: Nanos) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pass_resumed_with_other_settings_says_both() {
+        assert_eq!(other_settings("idle", "idle"), None);
+        let said = other_settings("idle:budget=2ms", "idle:budget=9ms").unwrap();
+        assert!(said.contains("began with idle:budget=2ms") && said.contains("with idle:budget=9ms"), "{said}");
+    }
 
     #[test]
     fn idle_pass_says_how_long_it_may_take_unless_it_is_bounded() {

@@ -1,5 +1,5 @@
-//! What everybody may know of a mount option that is changed for a while: which filesystem's, from what to what, by which process. The note itself
-//! nobody else can open; who may not see it finds this.
+//! An announcement for all users of a mount option that is changed for a while: the filesystem, the old and the new option, and the process. The note itself
+//! is closed to other users.
 //!
 //! ```text
 //!     /run/trimtab/changed/NAME.json       for all to read; gone with the note
@@ -25,13 +25,13 @@ const DIRECTORY: u32 = 0o755;
 const FILE: u32 = 0o644;
 /// All may look into the machine's own directory for such things, as into any other below /run; what is in it has modes of its own.
 const PASSAGE: u32 = 0o755;
-const SUFFIX_TOLD: &str = ".json";
+const SUFFIX_ANNOUNCED: &str = ".json";
 /// No file of ours is longer.
 const BYTES_MAX: u64 = 4096;
 
-/// What is told.
+/// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Told {
+struct Announcement {
     /// Major and minor number.
     device: (u32, u32),
     before: String,
@@ -41,9 +41,9 @@ struct Told {
     started: u64,
 }
 
-/// A mount option that somebody has changed, as others may know it.
+/// An announced change of a mount option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldChange {
+pub struct AnnouncedChange {
     /// The process that did is at work.
     pub alive: bool,
     /// In words.
@@ -54,12 +54,12 @@ fn directory(run_directory: &Path) -> PathBuf {
     run_directory.join("changed")
 }
 
-/// Tells of a change that the note `name` says. What cannot be told does not stop anybody.
-pub(super) fn tell(run_directory: &Path, name: &str, change: &Change) {
+/// Announces the change of the note `name`. A failure stops nothing.
+pub(super) fn announce(run_directory: &Path, name: &str, change: &Change) {
     let Change::MountOption(option) = change else { return };
     let ((before, set), pid, device) = (option.values(), std::process::id(), option.device());
     let device = (device.major, device.minor);
-    let told = Told { device, before: before.to_owned(), set: set.to_owned(), pid, started: started(pid).unwrap_or(0) };
+    let announcement = Announcement { device, before: before.to_owned(), set: set.to_owned(), pid, started: started(pid).unwrap_or(0) };
     let write = || {
         let dir = Dir::guarded(&directory(run_directory), true)?;
         rustix::fs::fchmod(&dir, Mode::from_raw_mode(DIRECTORY))?;
@@ -68,37 +68,37 @@ pub(super) fn tell(run_directory: &Path, name: &str, change: &Change) {
             let mode = rustix::fs::fstat(&own)?.st_mode & 0o7777;
             rustix::fs::fchmod(&own, Mode::from_raw_mode(mode | PASSAGE))?;
         }
-        let text = serde_json::to_vec(&told).map_err(io::Error::other)?;
-        dir.write_atomically(told_name(name), FILE, |file| file.write_all(&text))
+        let text = serde_json::to_vec(&announcement).map_err(io::Error::other)?;
+        dir.write_atomically(file_name(name), FILE, |file| file.write_all(&text))
     };
     let _: io::Result<()> = write();
 }
 
-fn told_name(note: &str) -> String {
-    format!("{}{SUFFIX_TOLD}", note.trim_end_matches(SUFFIX))
+fn file_name(note: &str) -> String {
+    format!("{}{SUFFIX_ANNOUNCED}", note.trim_end_matches(SUFFIX))
 }
 
-/// Takes away what was told of a note.
-pub(super) fn untell(run_directory: &Path, name: &str) {
-    let remove = || Dir::guarded(&directory(run_directory), false)?.remove_ours(told_name(name));
+/// Withdraws the announcement of a note.
+pub(super) fn withdraw(run_directory: &Path, name: &str) {
+    let remove = || Dir::guarded(&directory(run_directory), false)?.remove_ours(file_name(name));
     let _: io::Result<()> = remove();
 }
 
-/// Takes away what is told of notes that are not there any more.
+/// Withdraws announcements whose notes are gone.
 pub(super) fn sweep(run_directory: &Path, notes: &[String]) {
     let Ok(dir) = Dir::guarded(&directory(run_directory), false) else { return };
     for name in dir.names().unwrap_or_default() {
-        if let Some(told) = name.to_str().filter(|told| !notes.iter().any(|note| told_name(note) == **told)) {
-            let _ = dir.remove_ours(told);
+        if let Some(left) = name.to_str().filter(|file| !notes.iter().any(|note| file_name(note) == **file)) {
+            let _ = dir.remove_ours(left);
         }
     }
 }
 
-/// What is told of mounts within `reach`, for who may not see the notes. What is not changed any more is left out.
-pub(super) fn read(run_directory: &Path, reach: &Reach) -> io::Result<Vec<ToldChange>> {
+/// The announcements of mounts within `reach`, without those of options that are as before.
+pub(super) fn read(run_directory: &Path, reach: &Reach) -> io::Result<Vec<AnnouncedChange>> {
     let dir = match Dir::guarded(&directory(run_directory), false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        // Where nobody may look nothing has been told.
+        // A closed directory has no announcements.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => return Ok(Vec::new()),
         dir => dir?,
     };
@@ -108,14 +108,14 @@ pub(super) fn read(run_directory: &Path, reach: &Reach) -> io::Result<Vec<ToldCh
         let Ok(file) = dir.open_read(&name) else { continue };
         let mut text = String::new();
         if Dir::is_trusted_file(&file)? && file.take(BYTES_MAX).read_to_string(&mut text).is_ok() {
-            all.extend(serde_json::from_str::<Told>(&text).ok().and_then(|told| told.in_words(&mounts, reach)));
+            all.extend(serde_json::from_str::<Announcement>(&text).ok().and_then(|announcement| announcement.in_words(&mounts, reach)));
         }
     }
     Ok(all)
 }
 
-impl Told {
-    fn in_words(&self, mounts: &[Mount], reach: &Reach) -> Option<ToldChange> {
+impl Announcement {
+    fn in_words(&self, mounts: &[Mount], reach: &Reach) -> Option<AnnouncedChange> {
         let device = DevNumber { major: self.device.0, minor: self.device.1 };
         let mount = mounts.iter().find(|mount| mount.dev == device && Discard::of(mount).to_string() == self.set)?;
         if !reach.includes(device) {
@@ -133,6 +133,6 @@ impl Told {
             // Processes of others are hidden here.
             format!("{was}process {pid} of trimtab changed it; unless that is at work, {remedy}")
         };
-        Some(ToldChange { alive, text })
+        Some(AnnouncedChange { alive, text })
     }
 }
