@@ -14,8 +14,8 @@ mod swap;
 mod words;
 
 pub use commands::command_lines;
-pub use look::SettingState;
 pub use record::{Mending, TakenBack, take_back, unfinished};
+pub use setting_state::SettingState;
 pub use words::{Told, can_be_taken_back, told};
 
 use crate::apply::{self, System};
