@@ -4,6 +4,10 @@ use super::comparison::{Comparison, Order};
 use super::score::{FITTED_TARGET_PERCENT, Figure, Kind, Outcome, PREDICTED_TARGET_PERCENT, Row, Tally};
 use std::fmt::Write as _;
 use trimtab_drive::units::three_digits;
+use trimtab_linux::output::lines::paragraph;
+
+/// Columns of a paragraph of Markdown.
+const MARKDOWN_COLUMNS: usize = 100;
 
 /// The score as rows of a table: what, within its target, as read only, off, not produced, of.
 pub fn tallies(comparison: &Comparison) -> Vec<[String; 6]> {
@@ -96,7 +100,11 @@ pub fn publication(row: &Row) -> String {
 
 /// The comparison as Markdown.
 pub fn markdown(comparison: &Comparison) -> String {
-    let mut text = String::from(INTRODUCTION);
+    let mut text = String::from(HEAD);
+    for words in WORDS {
+        let _ = write!(text, "\n{}", paragraph(words, Some(MARKDOWN_COLUMNS), "", ""));
+    }
+    text.push('\n');
     table(&mut text, &TALLY_HEAD, tallies(comparison).iter().map(<[String; 6]>::as_slice));
     for note in notes(comparison) {
         let _ = writeln!(text, "{note}\n");
@@ -167,36 +175,24 @@ pub fn title(workload: &str) -> &'static str {
     }
 }
 
-/// What the words mean; the screen shows it, too.
+/// The meaning of the words, for the screen and for Markdown.
 pub const WORDS: [&str; 4] = [
-    "A fitted figure is one that a parameter of the drive or filesystem was set by, which is named: it says nothing about the model. All others \
-     are predicted; those of drives that nothing was fitted on are held out, and scored apart. A figure that the model does not produce is missed.",
+    "A figure is fitted if a parameter of the drive or filesystem was set by it. The parameter is named, and the figure says nothing about the model. \
+     All other figures are predicted. Those of drives on which nothing was fitted are held out, and scored apart. A figure that the model does not \
+     produce is missed.",
     "'off' is the model's figure against the published one, or against the nearest end of a published range. A figure is met if it is off by no more than \
      its target. 'As read only' is not met, but within what the published reading can stand for: PostMark's times are differences of a clock of \
-     whole seconds, so 1 stands for anything from 0 to 2.",
-    "What is compared, and what counts as what, stands in a file that is dated and not changed because of results (frozen.toml); entries of 2026-11-21 were \
+     whole seconds, so 1 stands for anything from 0 to 2. Figures on which the model says the same on the same drive count once, by the worst.",
+    "What is compared, and what counts as what, stands in a file that is dated and not changed because of results (frozen.toml). Entries of 2026-11-21 were \
      written while the figures were being compared, so what they predict is no blind prediction. MB = 10^6 bytes.",
     "Not compared: the counts of PostMark, which are exact and a property of the workload (tested elsewhere), and the figures of whole NAS systems, which \
      are no drives.",
 ];
 
-const INTRODUCTION: &str = "\
+const HEAD: &str = "\
 # Published measurements and what the models show
 
-Written by `make validate COMPARISONS=published`. The published figures are `results.toml` and `reviews.toml` in
-`crates/validate/src/published`, where they stood `sources.toml`, and what counts as what `frozen.toml`. What became of the score is in
-[method/published.md](method/published.md).
-
-A *fitted* figure is one that a parameter of the drive or filesystem was set by, which is named: it says nothing about the model. All others
-are *predicted*; those of drives that nothing was fitted on are *held out*, and scored apart. A figure that the model does not produce is missed.
-*off* is the model's figure against the published one, or against the nearest end of a published range. A figure is *met* if it is off by no
-more than its target. *As read only* is not met, but within what the published reading can stand for: PostMark's times are differences of a clock of
-whole seconds, so 1 stands for anything from 0 to 2. Figures on which the model says the same on the same drive count once, by the worst.
-
-What is compared, and what counts as what, is dated and not changed because of results. Entries of 2026-11-21 were written while their figures were being
-compared: what they predict is no blind prediction. MB = 10^6 bytes.
-
-Not compared: the counts of PostMark, which are exact and a property of the workload (tested elsewhere), and the figures of whole NAS systems,
-which are no drives.
-
+Written by `make validate COMPARISONS=published`. The published figures are `results.toml` and
+`reviews.toml` in `crates/validate/src/published`, their sources `sources.toml`.
+[method/published.md](method/published.md) has what became of the score.
 ";
