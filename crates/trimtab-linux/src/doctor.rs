@@ -14,6 +14,7 @@ mod initramfs;
 mod layers;
 mod limits;
 mod mapper;
+mod md;
 mod mechanisms;
 mod opening;
 mod other;

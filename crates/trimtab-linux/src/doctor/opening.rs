@@ -85,7 +85,7 @@ impl Opening {
                 }
             }
             _ => {
-                let (file, line) = match early && initramfs::hooks(root).is_some() {
+                let (file, line) = match early && (early_line.is_some() || initramfs::hooks(root).is_some()) {
                     true => (CRYPTTAB_INITRAMFS, early_line),
                     false => (CRYPTTAB, line),
                 };
@@ -285,7 +285,7 @@ mod tests {
             ("cryptdevice=x:c:no-read-workqueue", BUSYBOX, "write cryptdevice=x:c:no-read-workqueue,allow-discards in place of"),
             ("rd.luks.name=ab-1=c", ARCH, "add rd.luks.options=ab-1=discard to the kernel command line"),
             ("rd.luks.uuid=ab-1 rd.luks.name=ab-1=c rd.luks.options=tries=1", ARCH, "write rd.luks.options=tries=1,discard in place of"),
-            ("", ("etc/crypttab.initramfs", "c /dev/x\n"), "add the option discard to c in /etc/crypttab"),
+            ("", ("etc/crypttab.initramfs", "c /dev/x\n"), "add the option discard to c in /etc/crypttab.initramfs"),
         ] {
             let (.., instruction) = found(cmdline, &[files], true).unwrap_or_else(|| panic!("{cmdline}"));
             assert!(instruction.starts_with(expected), "{cmdline}: {instruction}");

@@ -81,7 +81,7 @@ fn not_used(root: &Root, layer: &Layer, bus: Bus, mode: &Mode, method: Method, l
 
 /// A device that says it takes no command that discards, or contradicts itself.
 fn nothing_offered(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, pages: &ScsiPages, report: &mut LayerReport) {
-    let mode = mode.map_or(String::new(), |mode| format!(" (provisioning mode {})", mode.word));
+    let mode = mode.map_or(String::new(), |mode| format!("; the kernel's provisioning mode is {}", mode.word));
     report.why = format!("{}{mode}", pages.why_nothing());
     let sata = root.read(drive::device_directory(layer).join("vendor")).as_deref() == Some("ATA");
     let (text, remedy) = match (bus, pages.contradiction()) {
@@ -172,7 +172,7 @@ pub fn ata_switched_off(mode: Option<Mode>, report: &mut LayerReport) {
     let again = Method::WriteSame16.mode();
     let action = Action::Attribute { file: mode.file.clone(), from: mode.word.clone(), to: again.to_owned() };
     let remedy = Remedy::run(mode.command(again))
-        .then("first look for the reason: a drive that refuses discards refuses them again")
+        .then("if the drive refuses discards again, the kernel's log says why:")
         .then_run("journalctl --dmesg --grep 'DISCARD|UNMAP|WRITE SAME'")
         .done_by(mode.file.to_str().map(|_| action));
     report.findings.push(Finding::new("drive.provisioning-mode", Severity::Serious, text).remedy(remedy));

@@ -1,7 +1,7 @@
 //! A diagnosis as text. Words carry the meaning; colour and marks only repeat it.
 
 use owo_colors::OwoColorize as _;
-use trimtab_linux::doctor::{Diagnosis, Finding, Gate, LayerReport, Severity, VerdictKind};
+use trimtab_linux::doctor::{Diagnosis, Finding, Gate, LayerReport, Severity, Step, VerdictKind};
 use trimtab_linux::output;
 use trimtab_linux::output::lines::paragraph;
 
@@ -34,7 +34,7 @@ pub fn render(diagnosis: &Diagnosis) -> String {
     }
     screen.verdict(diagnosis);
     for step in &diagnosis.to_do {
-        screen.plain(step.text(), 1, step.lead());
+        screen.step(step);
     }
     if let Some(fix) = &diagnosis.fix {
         screen.plain(&format!("{fix} shows each step, asks, and can take it back"), 1, "mended by  ");
@@ -64,6 +64,14 @@ impl Screen {
     /// As it is.
     fn plain(&mut self, text: &str, depth: usize, lead: &str) {
         self.line(text, depth, lead, str::to_owned);
+    }
+
+    /// A command stays on one line, so that it can be copied.
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Run(command) => self.text.push_str(&paragraph(&format!("{}{command}", step.lead()), None, "  ", "  ")),
+            Step::ByHand(text) => self.plain(text, 1, step.lead()),
+        }
     }
 
     /// A line whose first `word` is coloured.

@@ -1,0 +1,87 @@
+//! Arrays of md: which members get discards, and what keeps an array from taking any.
+
+use super::{Finding, Gate, LayerReport, Remedy, Severity};
+use crate::host::block::Layer;
+use crate::host::root::Root;
+use trimtab_drive::usage::quoted;
+
+/// Judges an array.
+pub fn judge(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
+    report.evidence.add_some("level", Some(level));
+    report.evidence.add_some("array_state", root.read(layer.sys.join("md/array_state")));
+    report.evidence.add_some("chunk_size", root.read_u64(layer.sys.join("md/chunk_size")).filter(|c| *c > 0));
+    let parity = matches!(level, "raid4" | "raid5" | "raid6");
+    mismatches(root, layer, parity, report);
+    // Red Hat's kernels alone have this switch; with N the limits say nothing.
+    let switch = root.read(format!("/sys/module/{level}/parameters/devices_discard_performance"));
+    report.evidence.add_some("devices_discard_performance", switch.clone());
+    if switch.as_deref() == Some("N") {
+        report.gate = Gate::Blocks;
+        report.why = format!("this kernel passes no discards through {level}: {level}.devices_discard_performance is N");
+        let remedy = Remedy::by_hand(format!(
+            "only if all members carry out short discards fast: put {level}.devices_discard_performance=Y on the kernel command line"
+        ));
+        report.findings.push(Finding::new("md.raid0-switch", Severity::Serious, report.why.clone()).remedy(remedy));
+        return;
+    }
+    if !parity {
+        report.why = match report.gate {
+            Gate::Passes => "passes discards to every member that takes them".to_owned(),
+            Gate::Blocks => "takes no discards: no member takes any".to_owned(),
+            _ => report.why.clone(),
+        };
+        return;
+    }
+    with_parity(root, layer, level, report);
+}
+
+/// Parity is right after a discard only if the members read zeroes there.
+fn with_parity(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
+    let safe = root.read("/sys/module/raid456/parameters/devices_handle_discard_safely");
+    report.evidence.add_some("devices_handle_discard_safely", safe.clone());
+    if report.gate == Gate::Passes {
+        report.why = "passes discards of whole stripes".to_owned();
+        let text = "raid456.devices_handle_discard_safely=Y: parity is right only if every member reads zeroes after a discard, each time; check the \
+                    array before the first trim: mismatch_cnt has to be 0";
+        report.findings.push(Finding::new("md.parity-trusts-members", Severity::Note, text));
+        return;
+    }
+    if safe.as_deref() == Some("Y") {
+        report.why = "discards are allowed, but a member takes none, or none as long as a stripe".to_owned();
+        report.findings.push(
+            Finding::new("md.parity-stripe", Severity::Serious, report.why.clone())
+                .remedy(Remedy::by_hand("look at the discard limits of the members")),
+        );
+    } else {
+        report.why = format!("{level} takes no discards, because a member that does not read zeroes afterwards would spoil the parity");
+        let md = quoted(&format!("/sys/block/{}/md", layer.name));
+        let remedy = Remedy::run(format!("echo check > {md}/sync_action"))
+            .then_run(format!("cat {md}/mismatch_cnt"))
+            .then(
+                "only if the count is 0 after the check and all members read zeroes after TRIM: put \
+                 raid456.devices_handle_discard_safely=Y on the kernel command line",
+            )
+            .then("otherwise leave 10 % to 20 % of each member unused");
+        report.findings.push(Finding::new("md.parity", Severity::Serious, report.why.clone()).remedy(remedy));
+    }
+}
+
+/// What the last check of an array found: with parity, trimming hides from which member the wrong data came.
+fn mismatches(root: &Root, layer: &Layer, parity: bool, report: &mut LayerReport) {
+    let Some(count) = root.read_u64(layer.sys.join("md/mismatch_cnt")) else { return };
+    report.evidence.add("mismatch_cnt", count.to_string());
+    if count == 0 {
+        return;
+    }
+    let text = format!("mismatch_cnt is {count}: the members differed in {count} sectors when they were last compared");
+    let md = format!("/sys/block/{}/md", layer.name);
+    report.findings.push(match parity {
+        true => Finding::new("md.mismatch", Severity::Caution, text).remedy(
+            Remedy::by_hand("before any trim: look for a failing member (smartctl)")
+                .then_run(format!("echo repair > {}", quoted(&format!("{md}/sync_action")))),
+        ),
+        false => {
+            Finding::new("md.mismatch", Severity::Note, format!("{text}; trimmed space of members that do not read zeroes is among them"))
+        }
+    });
+}
