@@ -1,6 +1,6 @@
 //! The workloads of a study.
 
-use super::Problem;
+use super::problem::Problem;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;

@@ -1,6 +1,7 @@
 //! What the free space of a filesystem in use looks like: free extents as the churn leaves them, the same wherever a filesystem is filled.
 
-use super::{Problem, small};
+use super::problem::Problem;
+use super::small;
 use alloc::vec::Vec;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device};
