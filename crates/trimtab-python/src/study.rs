@@ -10,14 +10,15 @@ use std::cmp::Reverse;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::runner::End;
 use trimtab_sim::{run, simulate};
-use trimtab_study::study::answer::{self, Around};
-use trimtab_study::study::asked::{Asked, Thoroughness};
 use trimtab_study::study::cells::{Cell, Question};
-use trimtab_study::study::judged::Judged;
 use trimtab_study::study::modelled::{self, Setup};
-use trimtab_study::study::sensitivity::{Breadth, Row, Sensitivity, Trials};
+use trimtab_study::study::problem::Problem;
+use trimtab_study::study::request::{StudyRequest, Thoroughness};
+use trimtab_study::study::trials::{Breadth, Trials};
+use trimtab_study::study::untried::{Part, Reason, Untried};
 use trimtab_study::study::used::Used;
-use trimtab_study::study::{Problem, Study as Made, Untried, policy};
+use trimtab_study::study::verdict::Verdict;
+use trimtab_study::study::{Study as Made, policy};
 use trimtab_study::sweep::table::Outcome;
 use trimtab_study::sweep::{MODEL, short_hash};
 
@@ -36,37 +37,37 @@ impl Study {
     #[getter]
     #[pyo3(name = "use")]
     fn recommended(&self) -> Option<&'static str> {
-        Judged::of(&self.study).policy()
+        Verdict::of(&self.study).policy()
     }
 
-    /// Why, in a few lines, with the figures that decide.
+    /// Why: at most two reasons with their figures, as in the JSON of `trimtab study`.
     #[getter]
-    fn why(&self) -> Vec<String> {
-        answer::of(&Judged::of(&self.study), &Around::default()).why
+    fn why<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        values(py, serde_json::to_string(&Verdict::of(&self.study).reasons))
     }
 
-    /// The verdict in one sentence.
+    /// The verdict with its figures, as in the JSON of `trimtab study`.
     #[getter]
-    fn verdict(&self) -> String {
-        Judged::of(&self.study).verdict.headline
+    fn verdict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        values(py, serde_json::to_string(&Verdict::of(&self.study)))
     }
 
     /// The figures that carry it.
     #[getter]
-    fn evidence(&self) -> Vec<String> {
-        Judged::of(&self.study).verdict.evidence
+    fn evidence<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        values(py, serde_json::to_string(&Verdict::of(&self.study).evidence))
     }
 
     /// What would change it, and what was not shown.
     #[getter]
-    fn caveats(&self) -> Vec<String> {
-        Judged::of(&self.study).verdict.caveats
+    fn caveats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        values(py, serde_json::to_string(&Verdict::of(&self.study).caveats))
     }
 
-    /// What could not be tried, and why.
+    /// Parts that could not be tried, each with the reason.
     #[getter]
-    fn untried(&self) -> Vec<(String, String)> {
-        self.study.untried.iter().map(|untried| (untried.policy.clone(), untried.reason.clone())).collect()
+    fn untried<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        values(py, serde_json::to_string(&self.study.untried))
     }
 
     /// Files deleted under each policy, with others at work beside.
@@ -87,28 +88,34 @@ impl Study {
         shown(&self.study.tuning)
     }
 
-    /// How sure that is, in a few words: whether it holds where assumptions are changed one at a time, and on how many drives that a twin may be.
+    /// How sure that is: by repeats, or by assumptions that were changed one at a time.
     #[getter]
-    fn sure(&self) -> String {
-        answer::of(&Judged::of(&self.study), &Around::default()).uses.into_iter().map(|one| one.sure).collect()
+    fn sure<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        values(py, serde_json::to_string(&Verdict::of(&self.study).confidence))
     }
 
-    /// Each change of an assumption: what is assumed, how, what was tried, and what is recommended then.
+    /// Each change of an assumption: the assumption, its value, the other value, and what is recommended then.
     #[getter]
     fn assumptions(&self) -> Vec<(String, String, String, String)> {
-        let said = self.study.assumptions.as_ref().and_then(Sensitivity::of_run).unwrap_or_default();
-        let tried = |row: &Row| {
-            row.tried
-                .iter()
-                .map(|tried| (row.assumption.clone(), row.assumed.clone(), tried.value.clone(), tried.recommended.clone()))
-                .collect::<Vec<_>>()
-        };
-        said.rows.iter().flat_map(tried).collect()
+        let rows = self.study.sensitivity.iter().flat_map(|sensitivity| &sensitivity.rows);
+        let tried = rows.flat_map(|row| row.tried.iter().map(move |tried| (row, tried)));
+        let name = |assumption| serde_json::to_value(assumption).ok().and_then(|name| name.as_str().map(str::to_owned));
+        tried
+            .map(|(row, tried)| {
+                (name(row.assumption).unwrap_or_default(), row.assumed.clone(), tried.value.clone(), tried.recommended.code().to_owned())
+            })
+            .collect()
     }
 
     fn __repr__(&self) -> String {
-        format!("<trimtab.Study of {}: {}>", self.study.target, Judged::of(&self.study).verdict.headline)
+        format!("<trimtab.Study of {}: {}>", self.study.target, Verdict::of(&self.study).recommendation.code())
     }
+}
+
+/// Plain values of Python: as `json.loads` gives them.
+fn values<'py>(py: Python<'py>, json: serde_json::Result<String>) -> PyResult<Bound<'py, PyAny>> {
+    let text = json.map_err(|wrong| error(wrong.to_string()))?;
+    py.import("json")?.call_method1("loads", (text,))
 }
 
 fn shown(runs: &[run::Run]) -> Vec<Run> {
@@ -164,8 +171,8 @@ fn named(policies: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<String>> {
     if names.is_empty() { Err(error("policies: there is none in the list; leave it out for all of them")) } else { Ok(names) }
 }
 
-fn asked(quick: bool, questions: Option<&[String]>) -> PyResult<Asked> {
-    let mut asked = Asked::of_one(if quick { Thoroughness::Quick } else { Thoroughness::Usual });
+fn asked(quick: bool, questions: Option<&[String]>) -> PyResult<StudyRequest> {
+    let mut asked = StudyRequest::of_one(if quick { Thoroughness::Quick } else { Thoroughness::Usual });
     let Some(questions) = questions else { return Ok(asked) };
     if questions.is_empty() {
         return Err(error("questions: none is asked; leave it out for all of them"));
@@ -183,10 +190,10 @@ fn asked(quick: bool, questions: Option<&[String]>) -> PyResult<Asked> {
     Ok(asked)
 }
 
-fn made(setup: &Setup, policies: &[PolicySpec], asked: &Asked, threads: usize, signs: &aside::Signs) -> Result<Made, String> {
+fn made(setup: &Setup, policies: &[PolicySpec], asked: &StudyRequest, threads: usize, signs: &aside::Signs) -> Result<Made, String> {
     let (cells, untried) = asked.cells(setup, policies).map_err(|problem| problem.to_string())?;
     let mut made = Made { target: setup.label.clone(), complete: true, untried, ..Made::default() };
-    let no_assumptions = |reason: String| Untried { policy: "other assumptions".to_owned(), reason };
+    let no_assumptions = |reason: String| Untried { part: Part::Assumptions, reason: Reason::Obstacle(reason) };
     let trials =
         asked.assumptions.map_or(Ok(None), |breadth| Trials::new(setup, policies, breadth, &asked.extent)).unwrap_or_else(|problem| {
             made.untried.push(no_assumptions(problem.to_string()));
@@ -199,11 +206,11 @@ fn made(setup: &Setup, policies: &[PolicySpec], asked: &Asked, threads: usize, s
             Ok(run) => made.add(cell.question, run),
             // The policy that others are compared with does only what anyone may do.
             Err(reason) if cell.question == Question::Deleting && cell.policy.name() == policy::NONE => return Err(reason),
-            Err(reason) => made.untried.push(Untried { policy: cell.untried(), reason }),
+            Err(reason) => made.untried.push(Untried { part: cell.part(), reason: Reason::Obstacle(reason) }),
         }
     }
     match trials.map_or(Ok(None), |trials| trials.judge(small)) {
-        Ok(said) => made.assumptions = said.map(|said| said.as_run(setup)),
+        Ok(sensitivity) => made.sensitivity = sensitivity,
         Err(reason) => made.untried.push(no_assumptions(reason)),
     }
     Ok(made)

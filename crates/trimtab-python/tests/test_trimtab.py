@@ -280,7 +280,7 @@ class Studies(unittest.TestCase):
         self.assertEqual(found.use, "idle")
         self.assertEqual(found.assumptions, changes)
         decisive = {assumption for assumption, _, _, recommended in changes if recommended != found.use}
-        self.assertIn(f"{len(rows) - len(decisive)} of {len(rows)} assumptions", found.sure)
+        self.assertEqual((found.sure["varied"], set(found.sure["decisive"])), (len(rows), decisive))
         for mine, theirs in [(found.deleting, told["runs"]), (found.ageing, told["ageing"])]:
             self.assertEqual([run.policy[0] for run in mine], [run["policy"] for run in theirs])
             for run, other in zip(mine, theirs):

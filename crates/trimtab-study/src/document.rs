@@ -36,14 +36,51 @@ pub struct Answer {
     pub why: Vec<String>,
     /// The policies beside each other; empty if there is nothing to compare.
     pub tables: Vec<Table>,
-    /// What to check first, what to be careful about: label and sentence.
-    pub notes: Vec<(String, String)>,
+    /// What to check first, what to be careful about.
+    pub notes: Vec<Note>,
     /// What to type to follow it.
     pub apply: Vec<String>,
     /// What to type to have it as it was.
     pub undo: Option<String>,
-    /// Where the rest is: label, what to type or open, and what else is to be said of it.
-    pub more: Vec<(String, String, String)>,
+    /// The report.
+    pub report: Option<String>,
+    /// Where the rest is.
+    pub more: Option<More>,
+}
+
+/// A line of an answer below its table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// What it is about, and so what it is worth where there is little room.
+    pub kind: NoteKind,
+    /// What stands before the colon.
+    pub label: String,
+    /// The line.
+    pub text: String,
+}
+
+/// What a line of an answer is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoteKind {
+    /// A figure that stands elsewhere too, or explains one.
+    Detail,
+    /// What to check before anything is applied.
+    CheckFirst,
+    /// Everything else.
+    Other,
+}
+
+/// Where the rest of an answer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct More {
+    /// What stands before it.
+    pub label: String,
+    /// What to type.
+    pub command: String,
+    /// What else is to be said of it.
+    pub aside: String,
+    /// Whether it shows what was left out of the answer, too.
+    pub is_whole: bool,
 }
 
 /// What to use.
@@ -97,8 +134,8 @@ impl Section {
 /// A piece of a section.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
-    /// The answer, before anything else.
-    Verdict(Verdict),
+    /// A verdict with its evidence.
+    Findings(Findings),
     /// A paragraph.
     Text(String),
     /// How the picture before it is read: nothing where there is no picture.
@@ -137,10 +174,10 @@ pub struct PlaneCells {
     pub sums: Vec<(f64, u32)>,
 }
 
-/// An answer with its reasons.
+/// A verdict in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
-    /// One sentence.
+pub struct Findings {
+    /// The recommendation with its figures.
     pub headline: String,
     /// The figures that carry it.
     pub evidence: Vec<String>,
@@ -163,8 +200,32 @@ pub struct Table {
     pub chosen: Vec<usize>,
     /// What becomes of it where it does not fit.
     pub narrow: Narrow,
+    /// Columns that may be left out where there is no room; none, or one for each column.
+    pub columns: Vec<ColumnUse>,
+    /// Rows that may be left out where there is no room; none, or one for each row.
+    pub row_uses: Vec<RowUse>,
     /// A heat map: how dark each cell behind the first of a row is, up to [`SHADES`]; none, or as many rows as there are.
     pub shades: Vec<Vec<u8>>,
+}
+
+/// Whether a column may be left out where there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnUse {
+    /// Never.
+    Needed,
+    /// The figure of the column before it at another place.
+    Repeated,
+    /// A figure that other columns come to.
+    Detail,
+}
+
+/// Whether a row may be left out where there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowUse {
+    /// Rows of one drive have the same number.
+    pub drive: usize,
+    /// It is recommended, or what others are compared with.
+    pub needed: bool,
 }
 
 /// The darkest shade of a cell.

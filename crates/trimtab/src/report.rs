@@ -2,6 +2,7 @@
 
 pub mod cdm;
 pub mod compare;
+pub mod escape;
 pub mod file;
 pub mod html;
 pub mod layout;
@@ -11,6 +12,7 @@ pub mod page_data;
 pub mod palette;
 pub mod run;
 pub mod series;
+pub mod study;
 pub mod svg;
 pub mod terse;
 pub mod text;

@@ -27,7 +27,7 @@ use trimtab_sim::run::Run;
 /// The tables of a store.
 const SCHEMA: &str = include_str!("store/schema.sql");
 /// Their version. A file of another version is refused.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// "TRMT": marks the file as ours.
 const APPLICATION_ID: i32 = 0x5452_4d54;

@@ -5,19 +5,30 @@ use super::block::{Bus, Kind};
 use super::cached;
 use super::root::Root;
 
+/// What is not simply a drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// No drive answers at all.
+    pub absent: bool,
+    /// What answers, or may.
+    pub text: String,
+}
+
 /// What is to be known of it; `None` of a drive, or several.
 #[must_use]
-pub fn notice(root: &Root, place: &Place) -> Option<String> {
+pub fn notice(root: &Root, place: &Place) -> Option<Notice> {
     let stack = &place.stack;
+    let absent = |text: String| Some(Notice { absent: true, text });
     if let Some(memory) = cached::in_memory(place) {
-        return Some(format!("none: {memory}"));
+        return absent(memory);
     }
     if stack.layers.iter().any(|layer| layer.kind == Kind::Drive(Bus::Zram)) {
-        return Some("none: zram is compressed memory".to_owned());
+        return absent("zram is compressed memory".to_owned());
     }
+    let other = |text: String| Some(Notice { absent: false, text });
     if stack.tops.is_empty() {
         let mount = place.mount.as_ref()?;
-        return Some(format!("not known: {} is on no block device that the kernel shows", mount.fs_type));
+        return other(format!("not known: {} is on no block device that the kernel shows", mount.fs_type));
     }
     let looped = stack.layers.iter().find(|layer| layer.kind == Kind::Loop);
     let looped = cached::buffered(root, stack).or_else(|| looped.map(|layer| format!("seen through a loop device, {}", layer.name)));
@@ -25,7 +36,7 @@ pub fn notice(root: &Root, place: &Place) -> Option<String> {
     let hidden = stack.drives().find(|layer| matches!(&layer.kind, Kind::Drive(bus) if is_virtual(bus)));
     let hidden = hidden.map(|layer| format!("{} is a virtual disk, and what is below it cannot be seen from here", layer.name));
     let both: Vec<String> = looped.into_iter().chain(hidden).collect();
-    (!both.is_empty()).then(|| both.join("; "))
+    other(both.join("; ")).filter(|notice| !notice.text.is_empty())
 }
 
 #[cfg(test)]
@@ -53,13 +64,16 @@ mod tests {
     #[test]
     fn what_is_no_drive_of_its_own_is_said() {
         let root = Root::live().unwrap();
-        let of = |kinds: &[(&str, Kind)]| notice(&root, &place(kinds)).unwrap_or_default();
+        let of = |kinds: &[(&str, Kind)]| notice(&root, &place(kinds)).map(|notice| (notice.absent, notice.text));
+        let starts = |kinds: &[(&str, Kind)], absent: bool, text: &str| {
+            of(kinds).is_some_and(|(gone, said)| gone == absent && said.starts_with(text))
+        };
         let file = |fs_type: &str| ("/x", Kind::File { fs_type: fs_type.to_owned(), mount_point: PathBuf::from("/") });
-        assert_eq!(of(&[("nvme0n1", Kind::Drive(Bus::Nvme))]), "");
-        assert!(of(&[("vda1", Kind::Partition), ("vda", Kind::Drive(Bus::Virtio))]).starts_with("vda is a virtual disk"));
-        assert!(of(&[("loop9", Kind::Loop), file("tmpfs")]).starts_with("none: the file below, /x, is in memory"));
-        assert!(of(&[("zram0", Kind::Drive(Bus::Zram))]).starts_with("none: zram"));
-        let both = of(&[("loop9", Kind::Loop), file("ext4"), ("vda", Kind::Drive(Bus::Virtio))]);
-        assert!(both.starts_with("seen through a loop device, loop9; vda is a virtual"), "{both}");
+        assert_eq!(of(&[("nvme0n1", Kind::Drive(Bus::Nvme))]), None);
+        assert!(starts(&[("vda1", Kind::Partition), ("vda", Kind::Drive(Bus::Virtio))], false, "vda is a virtual disk"));
+        assert!(starts(&[("loop9", Kind::Loop), file("tmpfs")], true, "the file below, /x, is in memory"));
+        assert!(starts(&[("zram0", Kind::Drive(Bus::Zram))], true, "zram"));
+        let both = [("loop9", Kind::Loop), file("ext4"), ("vda", Kind::Drive(Bus::Virtio))];
+        assert!(starts(&both, false, "seen through a loop device, loop9; vda is a virtual"), "{:?}", of(&both));
     }
 }

@@ -22,7 +22,12 @@ pub fn capture(root: &Root, place: &Place, path: &Path) -> Vec<Field> {
     if !stack.layers.is_empty() {
         fields.add("stack", &describe(stack));
     }
-    fields.add_some("drive.notice", super::answers::notice(root, place));
+    if let Some(notice) = super::answers::notice(root, place) {
+        fields.add("drive.notice", &notice.text);
+        if notice.absent {
+            fields.add("drive.absent", "yes");
+        }
+    }
     for layer in stack.top_layers().take(1) {
         fields.add("device", &layer.title());
         if layer.kind == Kind::Partition {

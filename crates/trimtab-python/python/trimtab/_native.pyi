@@ -93,22 +93,26 @@ class Study:
     def use(self) -> str | None:
         """The policy to use; ``None`` where no one policy is."""
     @property
-    def why(self) -> list[str]: ...
+    def why(self) -> list[dict[str, Any]]:
+        """At most two reasons with their figures."""
     @property
-    def verdict(self) -> str: ...
+    def verdict(self) -> dict[str, Any]:
+        """The recommendation, the rule that decided, and their figures."""
     @property
-    def evidence(self) -> list[str]: ...
+    def evidence(self) -> list[dict[str, Any]]:
+        """The figures that carry the verdict."""
     @property
-    def caveats(self) -> list[str]: ...
+    def caveats(self) -> list[dict[str, Any]]:
+        """What would change the verdict, and what was not shown."""
     @property
-    def sure(self) -> str:
-        """How sure that is: whether it holds where assumptions are changed one at a time, and on how many drives that a twin may be."""
+    def sure(self) -> dict[str, Any]:
+        """How sure that is: by repeats, or by assumptions that were changed one at a time."""
     @property
     def assumptions(self) -> list[tuple[str, str, str, str]]:
-        """Each change: what is assumed, how, what was tried, and what is recommended then."""
+        """Each change: the assumption, its value, the other value, and what is recommended then."""
     @property
-    def untried(self) -> list[tuple[str, str]]:
-        """What could not be tried, and why."""
+    def untried(self) -> list[dict[str, Any]]:
+        """Parts that could not be tried, each with the reason."""
     @property
     def deleting(self) -> list[Run]:
         """Files deleted under each policy, with others at work beside."""

@@ -4,8 +4,12 @@
 use super::ageing::{Ageing, CHURN};
 use super::job::Job;
 use super::modelled::{self, Beginning, Setup};
+use super::policy;
+use super::problem::Problem;
+use super::scale::Scale;
 use super::small::Small;
-use super::{Problem, Untried, policy};
+use super::untried::{Part, Reason, Untried};
+use super::used::Used;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -123,13 +127,14 @@ impl Cell {
         }
     }
 
-    /// As what it is listed if it cannot be run.
-    pub fn untried(&self) -> String {
+    /// The part of a study that is not tried where it cannot be run.
+    pub fn part(&self) -> Part {
+        let policy = self.policy.name().to_owned();
         match self.question {
-            Question::Deleting => self.policy.name().to_owned(),
-            Question::Ageing => format!("{}, ageing", self.policy.name()),
-            Question::Tuning => format!("{}, tuning", self.policy.name()),
-            Question::Generation => "the other generation of the filesystem".to_owned(),
+            Question::Deleting => Part::Policy { policy },
+            Question::Ageing => Part::Ageing { policy },
+            Question::Tuning => Part::Tuning { policy },
+            Question::Generation => Part::Generation,
         }
     }
 
@@ -193,13 +198,10 @@ pub fn deleting(setup: &Setup, jobs: &[Job], policies: &[PolicySpec]) -> Vec<Cel
     jobs.iter().flat_map(|job| policies.iter().filter(possible).map(move |policy| cell(job, policy))).collect()
 }
 
-/// Why.
-pub const NO_TRIM: &str = "the drive does not know TRIM";
-
 /// The policies that a drive which takes no TRIM cannot be under.
 pub fn impossible(setup: &Setup, policies: &[PolicySpec]) -> Vec<Untried> {
     let others = policies.iter().filter(|policy| !setup.trims() && !matches!(policy, PolicySpec::None));
-    others.map(|policy| Untried { policy: policy.name().to_owned(), reason: NO_TRIM.to_owned() }).collect()
+    others.map(|policy| Untried { part: Part::policy(policy.name()), reason: Reason::NoTrim }).collect()
 }
 
 /// Each policy at each fill.
@@ -245,4 +247,25 @@ pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Ce
         all.push(ageing);
     }
     all.into_iter().map(|ageing| Cell { question: Question::Tuning, work: Work::Months(Box::new(ageing)), policy }).collect()
+}
+
+/// The workloads on the other generation's filesystem, without discards and with online discard: today's ext4 and the one
+/// that first could discard send different commands for the same files. None where online discard is not tried.
+///
+/// # Errors
+/// A filesystem that cannot be made.
+pub fn other_generation(setup: &Setup, policies: &[PolicySpec], scale: Scale) -> Result<Vec<Cell>, Problem> {
+    if !setup.trims() || !policies.contains(&PolicySpec::Online) {
+        return Ok(Vec::new());
+    }
+    let mut other = setup.clone();
+    other.volume = modelled::volume_named(if setup.volume.journal.converts_after_write { "ext4-2011" } else { "ext4" });
+    other.used = Used::by_churn(&other.volume, other.fill, setup.seed)?;
+    let cell = |job: &Job, policy: PolicySpec| Cell {
+        question: Question::Generation,
+        work: Work::Job { setup: Box::new(other.clone()), job: job.clone(), brief: true },
+        policy,
+    };
+    let jobs = scale.jobs(setup.seed)?;
+    Ok(jobs.iter().flat_map(|job| [PolicySpec::None, PolicySpec::Online].map(|policy| cell(job, policy))).collect())
 }

@@ -1,20 +1,14 @@
-//! What a study says of a twin: the same months on each of several drives that all explain what was measured.
+//! What several drives that all explain the measurements of a real one come to.
 
-use super::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
-use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
 use super::policy;
-use super::table::mean;
-use crate::document::{Block, Section, Table};
+use super::recommendation::Recommendation;
 use alloc::borrow::ToOwned as _;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use trimtab_drive::spec::twin::{Known, Parameter, Twin};
 use trimtab_drive::spec::{DriveSpec, Medium};
-use trimtab_drive::units::three_digits;
 use trimtab_sim::analysis::middle;
-use trimtab_sim::run::Run;
 
 /// With less than this share of the drives nothing is decided.
 const DECIDED: f64 = 0.75;
@@ -44,7 +38,7 @@ pub struct Ensemble {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// What is recommended for it.
-    pub recommended: String,
+    pub recommended: Recommendation,
     /// What each policy comes to on it.
     pub policies: Vec<Shown>,
 }
@@ -75,27 +69,6 @@ pub struct Separates {
     pub source: String,
 }
 
-impl Fit {
-    /// What the runs of one drive show, of which `recommended` follows.
-    #[must_use]
-    pub fn new(recommended: &str, runs: &[Run]) -> Self {
-        let ageing = runs.iter().filter(|run| run.workload == super::ageing::CHURN);
-        let wait = |policy: &str| {
-            let waits =
-                runs.iter().filter(|run| run.policy == policy).filter_map(|run| mean(run, BUSY_WAIT).or_else(|| mean(run, SPARSE_WAIT)));
-            waits.reduce(f64::max)
-        };
-        let shown = |run: &Run| Shown {
-            policy: run.policy.clone(),
-            rate: mean(run, RATE_STEADY),
-            waf: mean(run, WAF_STEADY),
-            cycles_per_tb: mean(run, CYCLES_PER_TB),
-            wait_s: wait(&run.policy),
-        };
-        Self { recommended: recommended.to_owned(), policies: ageing.map(shown).collect() }
-    }
-}
-
 impl Ensemble {
     /// What `fits` of the first members of `twin` come to; members that could not be tried are `None`.
     #[must_use]
@@ -110,7 +83,6 @@ impl Ensemble {
             unexplained: !twin.origin.is_explained(),
         };
         let (most, _) = *all.counts().first()?;
-        let most = most.to_owned();
         let apart: Vec<(&DriveSpec, bool)> = tried.iter().map(|(member, fit)| (*member, fit.recommended == most)).collect();
         all.depends_on = separates(&twin.parameters, &apart);
         Some(all)
@@ -118,182 +90,92 @@ impl Ensemble {
 
     /// What is recommended, and on how many drives: the most frequent first.
     #[must_use]
-    pub fn counts(&self) -> Vec<(&str, usize)> {
-        let mut counts: Vec<(&str, usize)> = Vec::new();
+    pub fn counts(&self) -> Vec<(Recommendation, usize)> {
+        let mut counts: Vec<(Recommendation, usize)> = Vec::new();
         for fit in &self.drives {
-            match counts.iter_mut().find(|(name, _)| *name == fit.recommended) {
+            match counts.iter_mut().find(|(known, _)| *known == fit.recommended) {
                 Some((_, count)) => *count += 1,
-                None => counts.push((&fit.recommended, 1)),
+                None => counts.push((fit.recommended, 1)),
             }
         }
-        counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
         counts
     }
 
     /// On how many drives that is recommended.
-    fn agree(&self, recommended: &str) -> usize {
+    #[must_use]
+    pub fn agree(&self, recommended: Recommendation) -> usize {
         self.drives.iter().filter(|fit| fit.recommended == recommended).count()
     }
 
-    /// Whether enough drives that explain what was measured come to that.
+    /// Whether enough drives that explain the measurements come to that.
     #[must_use]
-    pub fn decides(&self, recommended: &str) -> bool {
+    pub fn decides(&self, recommended: Recommendation) -> bool {
         !self.unexplained && self.most_agree_on(recommended)
     }
 
-    fn most_agree_on(&self, recommended: &str) -> bool {
+    fn most_agree_on(&self, recommended: Recommendation) -> bool {
         self.agree(recommended) as f64 >= DECIDED * self.drives.len() as f64
     }
 
-    /// A few words: "best on 15 of 16 drives that fit", or what is on how many.
-    #[must_use]
-    pub fn short(&self, recommended: &str) -> String {
-        if self.decides(recommended) {
-            let what = if self.is_policy(recommended) { "best" } else { "the same" };
-            return format!("{what} on {} of {} drives that fit", self.agree(recommended), self.drives.len());
-        }
-        if self.unexplained {
-            return format!(
-                "cannot be decided: no drive explains what was measured, and of the {} nearest {}",
-                self.drives.len(),
-                self.counted()
-            );
-        }
-        let itself =
-            if self.agrees_on_another(recommended) { format!("the twin itself comes to {recommended}, and ") } else { String::new() };
-        format!("cannot be decided: {itself}of {} drives that fit {}", self.drives.len(), self.counted())
-    }
-
     /// Whether most drives agree on something else than what the twin itself comes to.
-    fn agrees_on_another(&self, recommended: &str) -> bool {
-        self.counts().first().is_some_and(|(most, _)| *most != recommended && self.most_agree_on(most))
-    }
-
-    /// How many drives come to what: "idle on 5, batched on 2".
-    fn counted(&self) -> String {
-        self.counts().iter().map(|(name, count)| format!("{name} on {count}")).collect::<Vec<_>>().join(", ")
-    }
-
-    /// Whether it is a policy that was tried, and not what else can be said.
-    fn is_policy(&self, recommended: &str) -> bool {
-        recommended != policy::NONE && self.drives.iter().flat_map(|fit| &fit.policies).any(|shown| shown.policy == recommended)
-    }
-
-    /// What `policy` gains against no trimming on nine in ten of these drives: "random writes +160 to +190 %, life +28 to +31 %".
     #[must_use]
-    pub fn gains(&self, policy: &str) -> Option<String> {
-        if self.unexplained || !self.is_policy(policy) {
+    pub fn agrees_on_another(&self, recommended: Recommendation) -> bool {
+        self.counts().first().is_some_and(|(most, _)| *most != recommended && self.most_agree_on(*most))
+    }
+
+    /// What `policy` gains against no trimming on nine in ten of these drives; `None` where that was not tried.
+    #[must_use]
+    pub fn gains(&self, policy: &str) -> Option<GainRanges> {
+        let tried = self.drives.iter().flat_map(|fit| &fit.policies).any(|shown| shown.policy == policy);
+        if self.unexplained || policy == policy::NONE || !tried {
             return None;
         }
         let gains = |what: fn(&Shown) -> Option<f64>, less_is_better: bool| {
             let gain = |fit: &Fit| {
                 let of = |name: &str| fit.policies.iter().find(|shown| shown.policy == name).and_then(what);
                 let ratio = of(policy)? / of(policy::NONE)?;
-                Some(100.0 * (if less_is_better { 1.0 / ratio } else { ratio } - 1.0))
+                Some(if less_is_better { 1.0 / ratio } else { ratio })
             };
-            let (low, _, high) = nine_in_ten(self.drives.iter().filter_map(gain).collect())?;
-            Some(if format!("{low:+.0}") == format!("{high:+.0}") { format!("{low:+.0} %") } else { format!("{low:+.0} to {high:+.0} %") })
+            Range::of(self.drives.iter().filter_map(gain).collect())
         };
-        let rate = gains(|shown| shown.rate, false).map(|range| format!("random writes {range}"));
-        let life = gains(|shown| shown.cycles_per_tb, true).map(|range| format!("life {range}"));
-        let all: Vec<String> = [rate, life].into_iter().flatten().collect();
-        (!all.is_empty()).then(|| all.join(", "))
+        Some(GainRanges { rate: gains(|shown| shown.rate, false), life: gains(|shown| shown.cycles_per_tb, true) })
     }
 
-    /// A sentence or two for the verdict.
+    /// Where a figure of a policy lies on these drives.
     #[must_use]
-    pub fn sentence(&self, recommended: &str) -> String {
-        if self.unexplained {
-            return format!(
-                "No drive was found that explains what was measured, so that months on the twin say little of the drive. Of the {} nearest: {}.",
-                self.drives.len(),
-                self.counted()
-            );
-        }
-        let tried =
-            format!("Of {} drives (the first of {}) that explain what was measured: {}.", self.drives.len(), self.of, self.counted());
-        let itself = if self.agrees_on_another(recommended) { format!(" The twin itself comes to {recommended}.") } else { String::new() };
-        let undecided = if self.decides(recommended) { "" } else { " So what was measured does not decide it." };
-        let depends = self
-            .depends_on
-            .as_ref()
-            .map_or_else(String::new, |on| format!(" What separates them most is {}, known from {}.", on.field, on.source));
-        let of_the_class = if self.of_the_class.is_empty() {
-            String::new()
-        } else {
-            format!(
-                " No probe told {}: the drives have these as their class has, and on a drive that differs from it the months may be other than on any of them.",
-                self.of_the_class.join(", ")
-            )
-        };
-        let beyond = format!(
-            " Of drives that fit as well, {:.0} in 100 lie outside the least and the greatest of so many.",
-            200.0 / (self.drives.len() + 1) as f64
-        );
-        format!("{tried}{itself}{undecided}{depends}{beyond}{of_the_class}")
-    }
-
-    /// The median of a figure of a policy on these drives, and where nine of ten lie.
-    #[must_use]
-    pub fn range(&self, policy: &str, what: fn(&Shown) -> Option<f64>) -> String {
-        range(self.drives.iter().flat_map(|fit| &fit.policies).filter(|shown| shown.policy == policy).filter_map(what).collect())
-    }
-
-    /// What each policy comes to on these drives.
-    #[must_use]
-    pub fn section(&self) -> Section {
-        let which =
-            if self.unexplained { "are the nearest to what was measured, and do not explain it" } else { "explain what was measured" };
-        let title = format!(
-            "The same months on each of {} drives that {which}, and deleting a smaller tree: the median, and {}.",
-            self.drives.len(),
-            if self.drives.len() < 20 { "the least and the greatest" } else { "the range of nine in ten" }
-        );
-        let columns = [
-            "policy",
-            "recommended on",
-            "random writes/s in the end",
-            "write amplification",
-            "erase cycles/TB",
-            "longest wait of others (ms)",
-        ];
-        let mut table = Table::new(title, &columns);
-        let mut names: Vec<&str> = self.drives.iter().flat_map(|fit| &fit.policies).map(|shown| shown.policy.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        for name in names {
-            let of = |what| self.range(name, what);
-            let figures = [
-                of(|shown| shown.rate),
-                of(|shown| shown.waf),
-                of(|shown| shown.cycles_per_tb),
-                of(|shown| shown.wait_s.map(|wait| wait * 1e3)),
-            ];
-            let agree = format!("{}", self.agree(called(name)));
-            table.row([name.to_owned(), agree].into_iter().chain(figures));
-        }
-        Section::new("Drives that fit", alloc::vec![Block::Table(table)])
+    pub fn range(&self, policy: &str, what: fn(&Shown) -> Option<f64>) -> Option<Range> {
+        Range::of(self.drives.iter().flat_map(|fit| &fit.policies).filter(|shown| shown.policy == policy).filter_map(what).collect())
     }
 }
 
-/// A policy as it is recommended.
-fn called(policy: &str) -> &str {
-    if policy == policy::NONE { "no trimming" } else { policy }
+/// Gains on nine in ten drives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GainRanges {
+    /// Random writes against those without trimming.
+    pub rate: Option<Range>,
+    /// Life against that without trimming.
+    pub life: Option<Range>,
 }
 
-/// The median, and where nine of ten lie, as text.
-fn range(values: Vec<f64>) -> String {
-    let Some((low, median, high)) = nine_in_ten(values) else { return "–".to_owned() };
-    format!("{} ({} to {})", three_digits(median), three_digits(low), three_digits(high))
+/// Where nine in ten of some values lie; of fewer than twenty all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// One in twenty is less.
+    pub low: f64,
+    /// Half are less.
+    pub median: f64,
+    /// One in twenty is more.
+    pub high: f64,
 }
 
-/// Below which one in twenty lies, the median, and above which one in twenty does; of fewer than twenty the least and the greatest.
-fn nine_in_ten(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
-    values.sort_by(f64::total_cmp);
-    let last = values.len().checked_sub(1)?;
-    Some((values[last * 50 / 1000], middle(&values), values[last - last * 50 / 1000]))
+impl Range {
+    fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_by(f64::total_cmp);
+        let last = values.len().checked_sub(1)?;
+        Some(Self { low: values[last * 50 / 1000], median: middle(&values), high: values[last - last * 50 / 1000] })
+    }
 }
-
 /// The figure whose values differ most between the drives that come to one answer and the others.
 fn separates(parameters: &[Parameter], apart: &[(&DriveSpec, bool)]) -> Option<Separates> {
     let tables: Vec<(Option<toml::Table>, &DriveSpec, bool)> = apart.iter().map(|(spec, most)| (table_of(spec), *spec, *most)).collect();
@@ -388,9 +270,13 @@ mod tests {
         }
     }
 
+    const IDLE: Recommendation = Recommendation::Use(policy::IDLE);
+    const BATCHED: Recommendation = Recommendation::Use(policy::BATCHED);
+    const ONLINE: Recommendation = Recommendation::Use(policy::ONLINE);
+
     /// Rates 150, 240, 360 with and 100, 120, 120 without; 5, 4 and 4 erase cycles for 6.
     #[test]
-    fn ensemble_gain_is_per_drive_not_of_medians() {
+    fn gains_are_those_of_each_drive_and_not_of_medians() {
         let shown = |policy: &str, rate: f64, cycles: f64| Shown {
             policy: policy.to_owned(),
             rate: Some(rate),
@@ -399,85 +285,60 @@ mod tests {
             wait_s: None,
         };
         let fit = |with: f64, without: f64, cycles: f64| Fit {
-            recommended: "idle".to_owned(),
+            recommended: IDLE,
             policies: vec![shown("idle", with, cycles), shown("none", without, 6.0)],
         };
-        let all = Ensemble {
-            drives: vec![fit(150.0, 100.0, 5.0), fit(240.0, 120.0, 4.0), fit(360.0, 120.0, 4.0)],
-            of: 64,
-            depends_on: None,
-            of_the_class: vec![],
-            unexplained: false,
-        };
-        assert_eq!(all.gains("idle").as_deref(), Some("random writes +50 to +200 %, life +20 to +50 %"));
-        assert_eq!((all.gains("none"), all.gains("no difference")), (None, None));
-        assert_eq!(all.short("idle"), "best on 3 of 3 drives that fit");
-        let same = Ensemble { drives: vec![Fit { recommended: "no difference".to_owned(), ..all.drives[0].clone() }; 2], ..all };
-        assert_eq!(same.short("no difference"), "the same on 2 of 2 drives that fit");
+        let drives = vec![fit(150.0, 100.0, 5.0), fit(240.0, 120.0, 4.0), fit(360.0, 120.0, 4.0)];
+        let all = Ensemble { drives, of: 64, depends_on: None, of_the_class: vec![], unexplained: false };
+        let ends = |range: Option<Range>| range.map(|range| (range.low, range.high)).unwrap();
+        let gains = all.gains("idle").unwrap();
+        assert_eq!((ends(gains.rate), ends(gains.life)), ((1.5, 3.0), (1.2, 1.5)));
+        assert_eq!((all.gains("none"), all.gains("batched")), (None, None));
     }
 
-    fn fit(recommended: &str, rate: f64) -> Option<Fit> {
+    fn fit(recommended: Recommendation, rate: f64) -> Option<Fit> {
         let shown = Shown { policy: "idle".to_owned(), rate: Some(rate), waf: None, cycles_per_tb: None, wait_s: None };
-        Some(Fit { recommended: recommended.to_owned(), policies: vec![shown] })
+        Some(Fit { recommended, policies: vec![shown] })
     }
 
     #[test]
-    fn ensemble_counts_outcomes_and_names_the_cause() {
+    fn drives_that_fit_are_counted_and_what_separates_them_named() {
         let twin = twin(&[1, 2, 3, 90, 95, 4, 5, 6]);
-        let said = ["idle", "idle", "idle", "batched", "batched", "idle", "idle", ""];
-        let mut fits: Vec<Option<Fit>> = said.iter().zip(1..).map(|(name, nth)| fit(name, f64::from(nth))).collect();
+        let said = [IDLE, IDLE, IDLE, BATCHED, BATCHED, IDLE, IDLE, IDLE];
+        let mut fits: Vec<Option<Fit>> = said.iter().zip(1..).map(|(name, nth)| fit(*name, f64::from(nth))).collect();
         // One that is not possible.
         fits[7] = None;
         let all = Ensemble::new(&twin, fits).unwrap();
-        assert_eq!(all.counts(), [("idle", 5), ("batched", 2)]);
-        assert_eq!(all.short("idle"), "cannot be decided: of 7 drives that fit idle on 5, batched on 2");
+        assert_eq!(all.counts(), [(IDLE, 5), (BATCHED, 2)]);
+        assert!(!all.decides(IDLE));
         let on = all.depends_on.as_ref().unwrap();
         assert_eq!((on.field.as_str(), on.source.as_str()), ("flash.trim.command_ns", "the class"));
-        let said = all.sentence("idle");
-        assert!(said.starts_with("Of 7 drives (the first of 8) that explain what was measured: idle on 5, batched on 2. So"), "{said}");
-        // A further one of as many is as likely at any place among 8: at either end in 2 of them.
-        assert!(
-            said.contains("25 in 100 lie outside") && said.contains("No probe told flash.nand.erase_ns, flash.trim.command_ns, flash.over"),
-            "{said}"
-        );
-        let Block::Table(table) = &all.section().blocks[0] else { panic!("no table") };
-        assert_eq!(table.rows[0], ["idle", "5", "4.00 (1.00 to 7.00)", "–", "–", "–"]);
+        assert_eq!(all.of_the_class.len(), 3);
+        assert_eq!(all.range("idle", |shown| shown.rate), Some(Range { low: 1.0, median: 4.0, high: 7.0 }));
+        assert_eq!(all.range("idle", |shown| shown.waf), None);
     }
 
-    /// Seen: "cannot be decided: of 8 drives that fit online on 8".
     #[test]
-    fn where_the_twin_alone_comes_to_something_else_that_is_said() {
-        let all = Ensemble::new(&twin(&[1, 2, 3, 4]), vec![fit("online", 1.0), fit("online", 2.0), fit("online", 3.0), fit("online", 1.0)])
-            .unwrap();
-        assert_eq!(all.short("batched"), "cannot be decided: the twin itself comes to batched, and of 4 drives that fit online on 4");
-        assert!(
-            all.sentence("batched").contains("online on 4. The twin itself comes to batched. So what was measured does not decide it.")
-        );
-        assert!(!all.sentence("online").contains("itself"));
+    fn drives_may_agree_on_another_than_the_twin() {
+        let fits = vec![fit(ONLINE, 1.0), fit(ONLINE, 2.0), fit(ONLINE, 3.0), fit(ONLINE, 1.0)];
+        let all = Ensemble::new(&twin(&[1, 2, 3, 4]), fits).unwrap();
+        assert!(all.agrees_on_another(BATCHED) && !all.agrees_on_another(ONLINE) && all.decides(ONLINE));
     }
 
-    /// Seen: "best on 8 of 8 drives that fit" of a twin that was off by seven times what figures may be off by.
+    /// A twin that was off by seven times what figures may be off by.
     #[test]
     fn drives_that_explain_nothing_decide_nothing() {
         let mut twin = twin(&[1, 2]);
         twin.origin.misfit_permille = 4001;
-        let all = Ensemble::new(&twin, vec![fit("idle", 1.0), fit("idle", 2.0)]).unwrap();
-        assert!(!all.decides("idle") && all.gains("idle").is_none());
-        assert_eq!(all.short("idle"), "cannot be decided: no drive explains what was measured, and of the 2 nearest idle on 2");
-        assert!(all.sentence("idle").starts_with("No drive was found that explains what was measured"));
-        let Block::Table(table) = &all.section().blocks[0] else { panic!("no table") };
-        assert!(table.caption.contains("do not explain it"), "{}", table.caption);
+        let all = Ensemble::new(&twin, vec![fit(IDLE, 1.0), fit(IDLE, 2.0)]).unwrap();
+        assert!(all.unexplained && !all.decides(IDLE) && all.gains("idle").is_none());
     }
 
     #[test]
-    fn what_all_come_to_hangs_on_nothing() {
+    fn one_drive_alone_shows_no_dependence() {
         let twin = twin(&[1, 2, 3, 4]);
-        let all = Ensemble::new(&twin, vec![fit("idle", 1.0), fit("idle", 2.0), fit("idle", 3.0), fit("batched", 1.0)]).unwrap();
-        assert_eq!(
-            (all.short("idle").as_str(), &all.depends_on),
-            ("best on 3 of 4 drives that fit", &None),
-            "one drive alone shows nothing"
-        );
+        let all = Ensemble::new(&twin, vec![fit(IDLE, 1.0), fit(IDLE, 2.0), fit(IDLE, 3.0), fit(BATCHED, 1.0)]).unwrap();
+        assert_eq!((all.decides(IDLE), &all.depends_on), (true, &None));
         assert!(Ensemble::new(&twin, vec![None, None]).is_none());
     }
 

@@ -1,6 +1,6 @@
 //! The workloads of a study.
 
-use super::Problem;
+use super::problem::Problem;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -18,6 +18,9 @@ use trimtab_sim::workload::postmark::{Postmark, Settings, phase as postmark_phas
 use trimtab_sim::workload::synced::{self, Synced};
 use trimtab_sim::workload::tree::{self, Tree, TreeList};
 use trimtab_sim::workload::{FileWorkload as _, Plan};
+
+/// The phase in which a policy is left alone with an idle filesystem until the trim that goes on is done.
+pub const IDLE: &str = "idle";
 
 /// The tree beside which others work is smaller by this.
 const BESIDE_SHARE: u64 = 4;
@@ -148,7 +151,7 @@ pub fn is_foreground(phase: &Phase) -> bool {
         super::policy_events::DRAIN,
         super::light_work::BUSY.phase,
         super::light_work::SPARSE.phase,
-        super::modelled::IDLE,
+        IDLE,
     ];
     !background.contains(&phase.name.as_str())
 }

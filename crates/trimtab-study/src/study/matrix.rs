@@ -1,6 +1,6 @@
 //! The books of a matrix while somebody runs its cells: in which order, what is kept when, what is given up, and one run out of all repeats.
 
-use super::Untried;
+use super::untried::{Part, Reason, Untried};
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use trimtab_drive::units::Nanos;
@@ -17,8 +17,8 @@ pub struct Matrix {
 /// A cell in the books.
 #[derive(Clone, Debug)]
 struct Entry {
-    /// As what it is listed if it cannot be run; cells that share this are given up together.
-    called: String,
+    /// The part that is listed if it cannot be run; its cells are given up together.
+    part: Part,
     /// Under which its run is kept, and found again.
     name: Option<String>,
     runs: Vec<Run>,
@@ -35,9 +35,9 @@ impl Matrix {
     }
 
     /// Adds a cell of which `kept` has been run before.
-    pub fn add(&mut self, called: impl Into<String>, name: Option<String>, kept: Option<Run>) {
+    pub fn add(&mut self, part: Part, name: Option<String>, kept: Option<Run>) {
         let done = kept.as_ref().map_or(0, repeats);
-        self.cells.push(Entry { called: called.into(), name, runs: kept.into_iter().collect(), done, before: done });
+        self.cells.push(Entry { part, name, runs: kept.into_iter().collect(), done, before: done });
     }
 
     /// The cells to run, one after another, each as often as is left of it: there and back again, so that what drifts steadily adds as much to each.
@@ -54,7 +54,7 @@ impl Matrix {
     /// Whether that cell is not to be run any more.
     #[must_use]
     pub fn is_given_up(&self, at: usize) -> bool {
-        self.untried.iter().any(|untried| untried.policy == self.cells[at].called)
+        self.untried.iter().any(|untried| untried.part == self.cells[at].part)
     }
 
     /// Whether that cell has no run yet.
@@ -71,9 +71,9 @@ impl Matrix {
         if cell.done >= self.repeats { cell.to_keep() } else { None }
     }
 
-    /// Gives that cell up, and all that are called as it is.
+    /// Gives that cell up, and all of the same part.
     pub fn failed(&mut self, at: usize, reason: String) {
-        let untried = Untried { policy: self.cells[at].called.clone(), reason };
+        let untried = Untried { part: self.cells[at].part.clone(), reason: Reason::Obstacle(reason) };
         if !self.untried.contains(&untried) {
             self.untried.push(untried);
         }
@@ -169,12 +169,12 @@ mod tests {
     #[test]
     fn matrix_alternates_order_and_skips_finished_cells() {
         let mut matrix = Matrix::new(3);
-        matrix.add("a", Some("cell a".into()), None);
+        matrix.add(Part::policy("a"), Some("cell a".into()), None);
         let mut kept = run(7.0);
         kept.settings.push(Field::new("repeats", "2"));
         kept.metrics[0].samples = alloc::vec![7.0, 8.0];
-        matrix.add("b", Some("cell b".into()), Some(kept));
-        matrix.add("c", None, None);
+        matrix.add(Part::policy("b"), Some("cell b".into()), Some(kept));
+        matrix.add(Part::policy("c"), None, None);
         assert_eq!(matrix.visits(), [0, 2, 2, 0, 0, 1, 2]);
         assert_eq!(matrix.unfinished().count(), 0, "nothing was begun");
         let last = matrix.finished(1, run(9.0)).expect("its third");
@@ -184,13 +184,13 @@ mod tests {
         let mut taken = last.clone();
         taken.environment.push(Field::new("later", "x"));
         let mut whole = Matrix::new(3);
-        whole.add("b", Some("cell b".into()), Some(taken.clone()));
+        whole.add(Part::policy("b"), Some("cell b".into()), Some(taken.clone()));
         assert_eq!(whole.close().0, [Some(taken)], "nothing was added: it is the same run");
         assert_eq!(matrix.unfinished().map(|run| repeats(&run)).collect::<Vec<_>>(), [1]);
         matrix.failed(2, "gone".into());
         assert!(matrix.is_given_up(2) && !matrix.is_given_up(0));
         let (runs, untried) = matrix.close();
         assert_eq!(runs.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false]);
-        assert_eq!(untried, [Untried { policy: "c".into(), reason: "gone".into() }]);
+        assert_eq!(untried, [Untried { part: Part::policy("c"), reason: Reason::Obstacle("gone".into()) }]);
     }
 }

@@ -1,8 +1,9 @@
 //! A study on a modelled drive: a new drive and a new filesystem for each run, so that every policy begins alike.
 
-use super::job::{self, Job};
+use super::job::{self, IDLE, Job};
+use super::problem::Problem;
 use super::used::Used;
-use super::{Problem, light_work, policy, policy_events};
+use super::{light_work, policy, policy_events};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -26,8 +27,6 @@ use trimtab_sim::target::{Clock as _, TargetResult};
 use trimtab_sim::volume::Steered;
 use trimtab_sim::volume::{Age, Volume, VolumeSpec, WRITTEN_STEP};
 
-/// The phase in which a policy is left alone with an idle filesystem until the trim that goes on is done.
-pub const IDLE: &str = "idle";
 /// Code of the warning that a policy cannot keep what it promises.
 pub const BUDGET_MISSED: &str = "policy.budget-missed";
 /// Metric: bytes written to the drive, the filesystem's own among them.
@@ -62,13 +61,25 @@ pub fn volume_named(name: &str) -> VolumeSpec {
     }
 }
 
+/// Generations of filesystems, and their kernels.
+const GENERATIONS: [(&str, &str); 3] = [
+    ("ext4 of Linux 6.18", "Linux 6.18"),
+    ("ext4 of Linux 2.6.39", "Linux 2.6.39"),
+    ("a synchronous catalogue of 2011", "a synchronous catalogue of 2011"),
+];
+
 /// The generation of a filesystem, as reports name it.
 pub const fn generation(volume: &VolumeSpec) -> &'static str {
     match (volume.catalogue, volume.journal.converts_after_write) {
-        (true, _) => "a synchronous catalogue of 2011",
-        (false, true) => "ext4 of Linux 6.18",
-        (false, false) => "ext4 of Linux 2.6.39",
+        (true, _) => GENERATIONS[2].0,
+        (false, true) => GENERATIONS[0].0,
+        (false, false) => GENERATIONS[1].0,
     }
+}
+
+/// The kernel of a generation.
+pub fn kernel(generation: &str) -> Option<&'static str> {
+    GENERATIONS.iter().find(|(name, _)| *name == generation).map(|(_, kernel)| *kernel)
 }
 
 /// The share of the free space that was written since the drive was last told that it is free, when files are deleted under a policy.

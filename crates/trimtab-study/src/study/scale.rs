@@ -1,7 +1,8 @@
 //! How large a study is: how much it writes, and how often.
 
 use super::job::Job;
-use super::{Problem, light_work};
+use super::light_work;
+use super::problem::Problem;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -6,7 +6,7 @@
 //! and times of the small drive, multiplied by the factor, are those of the full one; whether a trim is done before the next is due comes out right by
 //! itself. What does not shrink are delays that belong to no amount: a commit every 5 s, an idle second before garbage is collected.
 
-use super::Problem;
+use super::problem::Problem;
 use alloc::format;
 use trimtab_drive::model;
 use trimtab_drive::spec::{DriveSpec, Flash, Medium, Thermal};

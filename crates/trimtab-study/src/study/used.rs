@@ -1,6 +1,7 @@
 //! What the free space of a filesystem in use looks like: free extents as the churn leaves them, the same wherever a filesystem is filled.
 
-use super::{Problem, small};
+use super::problem::Problem;
+use super::small;
 use alloc::vec::Vec;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device};
@@ -9,6 +10,9 @@ use trimtab_sim::target::FileTarget as _;
 use trimtab_sim::volume::{BLOCK, Volume, VolumeSpec};
 use trimtab_sim::workload::churn::{Churn, Settings};
 use trimtab_sim::workload::{FileStep, FileWorkload as _};
+
+/// Sessions that write the drive once.
+pub const SESSIONS_PER_DRIVE_WRITE: u64 = 100;
 
 /// The filesystem is written over so often before it is looked at.
 const DRIVE_WRITES: u64 = 2;
@@ -59,7 +63,7 @@ impl Used {
         let settings = Settings {
             live: Bytes(volume.free_space().0.saturating_sub(kept_free)),
             written: Bytes(size.0 * DRIVE_WRITES),
-            session: Bytes(size.0 / super::ageing::SESSIONS_PER_DRIVE_WRITE),
+            session: Bytes(size.0 / SESSIONS_PER_DRIVE_WRITE),
             ..Settings::default()
         };
         let mut churn = Churn::new(settings, seed);

@@ -1,99 +1,250 @@
-//! What follows from the runs of a study. A pure function of them, the same for real and modelled targets.
+//! What follows from the runs of a study: the last stage before words. The same for real and modelled targets.
 
-mod difference;
+mod decision;
 mod evidence;
-mod recommendation;
+pub mod finding;
+mod reasons;
 #[cfg(test)]
 mod tests;
-mod words;
 
-use super::costs::{self, Cells, STALL_SECONDS};
-use super::table::{FOREGROUND, jobs, samples};
-use super::waits::{self, Finding};
-use super::{Study, advice, policy};
-use crate::document::Verdict;
-use alloc::borrow::ToOwned as _;
-use alloc::format;
-use alloc::string::String;
+use super::comparison::gains::{self, Gain, TimeTrimming};
+use super::comparison::latency::{BLINK_SECONDS, TestResult};
+use super::comparison::{Comparison, PolicyLatency};
+use super::metrics::{AppendLoad, DiscardCount, REPEATS_MIN, discard_count, generation, samples};
+use super::recommendation::Recommendation;
+use super::sensitivity::Assumption;
+use super::untried::Reason as UntriedReason;
+use super::{Study, policy};
+use alloc::vec;
 use alloc::vec::Vec;
-pub use difference::{Comparison, compare};
-use evidence::{caveats, evidence};
-pub use recommendation::{Recommendation, recommendation, too_few_repeats};
-use trimtab_sim::run::metrics;
-use trimtab_sim::run::{Field, Run};
-use words::headline;
-pub(super) use words::untested;
+pub use decision::Rule;
+use finding::{DeletingReason, Finding, Reason, Untested};
+use serde::Serialize;
+use trimtab_sim::run::{Provenance, metrics};
 
-/// What nobody notices.
-pub(super) const BLINK_SECONDS: f64 = 0.05;
+/// From here on the time spent trimming is told before anything is applied, in per cent.
+const TRIMMING_TOLD_PERCENT: f64 = 1.0;
 
-/// What the policy of a run amounts to: `as-mounted` is `none` or `online`, as the filesystem was mounted.
-pub fn effective_policy(run: &Run) -> &str {
-    if run.policy != policy::AS_MOUNTED {
-        return &run.policy;
-    }
-    let discard = Field::find(&run.policy_settings, policy::DISCARD);
-    match discard {
-        Some("nodiscard") => policy::NONE,
-        Some(_) => policy::ONLINE,
-        None => policy::AS_MOUNTED,
-    }
+/// How sure a recommendation is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "by", rename_all = "snake_case")]
+pub enum Confidence {
+    /// Nothing is recommended, or nothing tells.
+    None,
+    /// The recommended policy was not tried.
+    NotTried {
+        /// The policy.
+        policy: &'static str,
+    },
+    /// Repeats of what was measured.
+    Repeats {
+        /// Fewest of a workload.
+        repeats: usize,
+        /// Whether they can tell a difference from noise.
+        enough: bool,
+    },
+    /// Assumptions were not changed.
+    NotVaried,
+    /// Assumptions were changed one at a time.
+    Assumptions {
+        /// How many.
+        varied: usize,
+        /// Those that change the recommendation.
+        decisive: Vec<Assumption>,
+        /// What the small studies recommend where nothing is changed, if that is something else.
+        otherwise: Option<Recommendation>,
+    },
 }
 
-/// `one repeat`.
-pub(super) fn repeats_in_words(study: &Study) -> String {
-    match study.runs.iter().filter_map(|run| samples(run, FOREGROUND)).map(<[f64]>::len).min().unwrap_or(0) {
-        1 => "one repeat".to_owned(),
-        few => format!("{few} repeats"),
-    }
+/// The verdict on a study.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict<'a> {
+    /// What it follows from.
+    #[serde(skip)]
+    pub comparison: Comparison<'a>,
+    /// What to do.
+    pub recommendation: Recommendation,
+    /// The rule that says so.
+    pub rule: Rule,
+    /// How sure that is.
+    pub confidence: Confidence,
+    /// The worst foreground latency under the recommended policy: the longest of all that were seen.
+    pub latency: Option<PolicyLatency<'a>>,
+    /// What the recommended policy gains at each fill against no trimming.
+    pub gains: Vec<Gain<'a>>,
+    /// The same against batched trims, which most systems have.
+    pub gains_over_batched: Vec<Gain<'a>>,
+    /// How much of the time the recommended policy trims, where that is more than a hundredth.
+    pub time_trimming: Option<TimeTrimming>,
+    /// The figures that belong to the recommendation itself.
+    pub findings: Vec<Finding<'a>>,
+    /// Why: at most two.
+    #[serde(skip)]
+    pub reasons: Vec<Reason<'a>>,
+    /// The figures that carry it.
+    #[serde(skip)]
+    pub evidence: Vec<Finding<'a>>,
+    /// What would change it, and what was not shown.
+    #[serde(skip)]
+    pub caveats: Vec<Finding<'a>>,
 }
 
-/// Whether a run of `policy` is in the study: what was left out may be all that remains.
-pub fn was_tried(study: &Study, policy: &str) -> bool {
-    study.all().any(|run| effective_policy(run) == policy)
-}
-
-/// The verdict, in full.
-pub(super) fn of(study: &Study, recommendation: Recommendation) -> Verdict {
-    let cells = Cells(&study.runs);
-    let mut verdict = Verdict { headline: headline(study, recommendation, &cells), evidence: advice::evidence(study), caveats: Vec::new() };
-    for job in jobs(&study.runs) {
-        for run in study.runs.iter().filter(|run| run.workload == job) {
-            verdict.evidence.extend(evidence(run));
+impl<'a> Verdict<'a> {
+    /// Judges a study.
+    #[must_use]
+    pub fn of(study: &'a Study) -> Self {
+        let comparison = Comparison::of(study);
+        let (recommendation, rule) = decision::decide(&comparison);
+        let of_chosen = |gains: &[Gain<'a>]| -> Vec<Gain<'a>> {
+            gains.iter().copied().filter(|gain| Some(gain.policy) == recommendation.policy()).collect()
+        };
+        let trimming = recommendation.policy().and_then(|policy| comparison.time_trimming(policy));
+        Self {
+            recommendation,
+            rule,
+            confidence: confidence(&comparison, recommendation),
+            latency: recommendation.policy().and_then(|policy| comparison.latency(policy)),
+            gains: of_chosen(&comparison.gains),
+            gains_over_batched: of_chosen(&gains::gains(&comparison.metrics, policy::BATCHED)),
+            time_trimming: trimming.filter(|time| time.percent() > TRIMMING_TOLD_PERCENT),
+            findings: findings(&comparison, recommendation),
+            reasons: reasons::reasons(&comparison, recommendation),
+            evidence: evidence::evidence(&comparison),
+            caveats: evidence::caveats(&comparison, recommendation),
+            comparison,
         }
     }
-    for policy in [policy::ONLINE, policy::BATCHED] {
-        let Some(waits) = waits::beside(study, policy) else { continue };
-        let to = if waits.finding == Finding::TooFew { &mut verdict.caveats } else { &mut verdict.evidence };
-        to.push(waits.evidence(policy));
+
+    /// Judges each of several.
+    #[must_use]
+    pub fn all(studies: &'a [Study]) -> Vec<Self> {
+        studies.iter().map(Self::of).collect()
     }
-    verdict.caveats.extend(advice::never_done(study));
-    if let Some(chosen) = recommendation.policy() {
-        verdict.caveats.extend(advice::changes(study, chosen, costs::stalls(study), STALL_SECONDS));
+
+    /// The study.
+    #[must_use]
+    pub const fn study(&self) -> &'a Study {
+        self.comparison.study()
     }
-    caveats(study, &cells, &mut verdict.caveats);
-    verdict
+
+    /// The recommended policy, as runs name it.
+    #[must_use]
+    pub const fn policy(&self) -> Option<&'static str> {
+        self.recommendation.policy()
+    }
+
+    /// What deleting takes without discards and with online discard.
+    #[must_use]
+    pub fn deleting(&self) -> Option<DeletingReason<'a>> {
+        reasons::deleting(&self.comparison, policy::NONE)
+    }
+
+    /// The policy that was run, but not seen to discard, where that is why none is recommended.
+    #[must_use]
+    pub fn untested(&self) -> Untested {
+        untested(&self.comparison)
+    }
+
+    /// Whether each policy but no trimming was left out because the drive takes no TRIM.
+    #[must_use]
+    pub fn is_without_trim(&self) -> bool {
+        let untried = &self.study().untried;
+        !untried.is_empty() && untried.iter().all(|untried| untried.reason == UntriedReason::NoTrim)
+    }
 }
 
-/// A policy that trims, if not one discard of any arrived. Discards that are queued for later prove nothing.
-fn blocked<'a>(cells: &Cells<'a>) -> Option<&'a str> {
-    let trims = |run: &&Run| matches!(effective_policy(run), policy::ONLINE | policy::BATCHED) && !queues(run);
-    let nothing = cells.0.iter().all(|run| samples(run, metrics::DISCARD_COMMANDS).is_none_or(|_| sent_nothing(run)));
-    cells.0.iter().filter(trims).find(|run| nothing && sent_nothing(run)).map(effective_policy)
+fn confidence(comparison: &Comparison<'_>, recommendation: Recommendation) -> Confidence {
+    let metrics = &comparison.metrics;
+    let Some(first) = metrics.study.all().next().filter(|_| recommendation.is_answer()) else { return Confidence::None };
+    if let Some(policy) = recommendation.policy().filter(|policy| !metrics.was_tried(policy)) {
+        return Confidence::NotTried { policy };
+    }
+    match (first.provenance, metrics.repeats, &metrics.study.sensitivity) {
+        (Provenance::Measured, 0, _) => Confidence::None,
+        (Provenance::Measured, repeats, _) => Confidence::Repeats { repeats, enough: metrics.too_few_repeats().is_none() },
+        (_, _, None) => Confidence::NotVaried,
+        (_, _, Some(sensitivity)) => Confidence::Assumptions {
+            varied: sensitivity.rows.len(),
+            decisive: sensitivity.decisive().iter().map(|row| row.assumption).collect(),
+            otherwise: sensitivity.recommended.filter(|other| *other != recommendation),
+        },
+    }
 }
 
-/// That deleting brought no discard, in a clause.
-pub(super) fn nothing_arrived(study: &Study) -> String {
-    let policy = blocked(&Cells(&study.runs)).unwrap_or(policy::BATCHED);
-    format!("under '{policy}' files were deleted, and not one discard was counted")
+/// The figures that belong to the recommendation, in the order in which they are told.
+fn findings<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<Finding<'a>> {
+    use policy::{ADAPTIVE, BATCHED, IDLE, NONE, ONLINE};
+    let metrics = &comparison.metrics;
+    let (trim_time, online) = (trim_time(comparison), online_cost(comparison));
+    let months = |policy: &'a str| months(comparison, policy);
+    let mut all: Vec<Option<Finding<'a>>> = match recommendation {
+        Recommendation::Use(IDLE) => match comparison.stall {
+            Some(stall) => vec![Some(Finding::Stall(stall)), months(IDLE), online],
+            None => vec![months(IDLE), online, Some(Finding::NotCompared { policy: BATCHED })],
+        },
+        Recommendation::Use(ONLINE) if comparison.has_months() => vec![months(ONLINE), online],
+        Recommendation::Use(NONE) => {
+            let stall = comparison.stall.and_then(|_| comparison.latency(BATCHED)).map(Finding::Latency);
+            vec![online, stall]
+        }
+        Recommendation::Use(ADAPTIVE) => vec![months(ADAPTIVE), online, trim_time],
+        Recommendation::Use(BATCHED) => match metrics.too_few_repeats().filter(|_| metrics.is_counted(ONLINE)) {
+            Some(repeats) => {
+                let few = Finding::TooFewRepeats { repeats, needed: REPEATS_MIN, seen: comparison.online_cost };
+                vec![Some(few), trim_time]
+            }
+            None if online.is_some() => vec![online, months(BATCHED), trim_time],
+            None => vec![trim_time, Some(Finding::NotCompared { policy: ONLINE })],
+        },
+        Recommendation::Use(policy) => vec![months(policy), trim_time],
+        Recommendation::NoDifference => vec![trim_time],
+        Recommendation::NotTested => {
+            vec![Some(Finding::Untested(untested(comparison))), trim_time.filter(|_| metrics.is_counted(BATCHED))]
+        }
+        Recommendation::Unknown if metrics.has(BATCHED) => vec![Some(Finding::NoBaseline), trim_time],
+        Recommendation::Unknown => {
+            vec![metrics.study.runs.first().map(|run| Finding::OnlyPolicy { policy: &run.policy, discard: evidence::mounted(run) })]
+        }
+        Recommendation::NeverDone | Recommendation::Blocked => Vec::new(),
+    };
+    let priced = recommendation.trimming_policy().filter(|policy| *policy != IDLE);
+    let sparse = priced.filter(|policy| metrics.worst_latency(policy).is_some_and(|worst| worst.load == AppendLoad::EveryFiveSeconds));
+    let latency = sparse.and_then(|policy| comparison.latency(policy)).filter(|latency| latency.seconds > BLINK_SECONDS);
+    all.push(latency.map(Finding::Latency));
+    all.into_iter().flatten().collect()
 }
 
-/// btrfs sends asynchronous discards minutes later.
-fn queues(run: &Run) -> bool {
-    run.policy_settings.iter().any(|f| f.key == policy::DISCARD && f.value == "discard=async")
+/// What `policy` gains over months; `None` if that was not looked at.
+fn months<'a>(comparison: &Comparison<'a>, policy: &'a str) -> Option<Finding<'a>> {
+    let days = comparison.metrics.days;
+    let gains = comparison.gains_of(policy).copied().filter(Gain::counts).collect();
+    comparison.gains_of(policy).next().map(|_| Finding::Months { policy, days, gains })
 }
 
-/// Counters exist and did not move.
-fn sent_nothing(run: &Run) -> bool {
-    samples(run, metrics::DISCARD_COMMANDS).is_some_and(|counts| counts.iter().all(|count| *count == 0.0))
+fn online_cost<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {
+    let cost = comparison.online_cost?;
+    let generation = comparison.study().runs.first().map_or("?", generation);
+    Some(Finding::OnlineCost { cost, generation, other: comparison.other_generation(cost.job, cost.part) })
+}
+
+/// How long batched trims took, each time of every workload.
+fn trim_time<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {
+    let metrics = &comparison.metrics;
+    let times: Vec<f64> =
+        metrics.of_policy(policy::BATCHED).filter_map(|run| samples(run, metrics::TRIM_SECONDS)).flatten().copied().collect();
+    let longer = comparison.test(policy::BATCHED).filter(|test| test.result == TestResult::Longer);
+    metrics.has(policy::BATCHED).then(|| Finding::TrimTime {
+        trims: times.len(),
+        least_seconds: times.iter().copied().reduce(f64::min).unwrap_or(0.0),
+        most_seconds: times.iter().copied().reduce(f64::max).unwrap_or(0.0),
+        append_seconds: longer.map(|test| test.longest),
+    })
+}
+
+fn untested(comparison: &Comparison<'_>) -> Untested {
+    let metrics = &comparison.metrics;
+    let online = metrics.has(policy::ONLINE) && !metrics.is_counted(policy::ONLINE);
+    let policy = if online { policy::ONLINE } else { policy::BATCHED };
+    let discards = metrics.of_policy(policy).next().map_or(DiscardCount::Unknown, discard_count);
+    Untested { policy, discards }
 }

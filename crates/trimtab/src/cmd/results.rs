@@ -12,14 +12,14 @@ mod rerun;
 mod show;
 mod studies;
 
-use super::study::Restored;
+use crate::report::study::Surroundings;
 use crate::store::{self, Reference, RunId, Store, StoreError};
+use crate::study::record::Restored;
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_sim::run::Run;
-use trimtab_study::study::answer::Around;
 
 /// Arguments of `trimtab results`.
 #[derive(Debug, clap::Args)]
@@ -105,8 +105,8 @@ struct Kept {
 
 impl Kept {
     /// What there is to say around it.
-    fn around(&self) -> Around {
-        Around { kept: Some(self.id.short()), predicted: self.restored.predicted.clone().map(Box::new), ..Around::default() }
+    fn around(&self) -> Surroundings {
+        Surroundings { kept: Some(self.id.short()), months: self.restored.months.clone().map(Box::new), ..Surroundings::default() }
     }
 }
 

@@ -1,20 +1,22 @@
 //! `trimtab study [TARGET]`.
 
-mod kept;
 mod modelled;
+mod output;
 mod three;
 
-pub use kept::{Restored, document, print};
+pub use output::print;
 
 use crate::cmd::options::SafetyArgs;
 use crate::drives::below::Below;
 use crate::drives::twins;
 use crate::report;
 use crate::report::file::Place;
+use crate::report::study::Surroundings;
 use crate::store;
-use crate::study::checkpoint::{Checkpoints, Kept};
+use crate::study::checkpoint::{Checkpoints, StoreCheckpoints};
 use crate::study::real::{Alone, Possibilities, RealRig};
-use crate::study::run::{self, Asked};
+use crate::study::record;
+use crate::study::run::{self, MeasuredRequest};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
@@ -30,11 +32,10 @@ use trimtab_linux::session::safety::{self, consent};
 use trimtab_linux::sys::interrupt::Interrupted;
 use trimtab_sim::workload::Plan;
 use trimtab_study::document::Document;
-use trimtab_study::study::answer::Around;
 use trimtab_study::study::job::Job;
-use trimtab_study::study::judged::Judged;
-use trimtab_study::study::predicted::Predicted;
 use trimtab_study::study::scale::{DEFAULT, FULL, QUICK, Scale};
+use trimtab_study::study::twin_months::{TwinMonths, TwinOrigin};
+use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, policy, small};
 
 /// No run begins after this in a quick study.
@@ -163,7 +164,7 @@ impl Args {
 
 /// Where finished runs are kept while the study goes on.
 fn checkpoints(args: &Args, context: &Context, target: &str) -> anyhow::Result<Box<dyn Checkpoints>> {
-    match Kept::open(context, target, args.resume) {
+    match StoreCheckpoints::open(context, target, args.resume) {
         Ok(kept) => {
             if args.resume {
                 context.remark(&match kept.found() {
@@ -213,15 +214,15 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     possibilities.lock(context, &path, &args.policies);
     let tried = possibilities.offers().iter().filter(|o| o.obstacle.is_none() && wanted(args, &o.policy)).count();
     if tried == 0 {
-        let reasons: Vec<String> =
-            possibilities.offers().into_iter().filter(|o| wanted(args, &o.policy)).filter_map(|o| o.obstacle).collect();
+        let obstacles = possibilities.offers().into_iter().filter(|o| wanted(args, &o.policy)).filter_map(|o| o.obstacle);
+        let reasons: Vec<String> = obstacles.map(|reason| report::study::untried_reason(&reason).to_owned()).collect();
         return Err(UsageError::new(format!("none of these policies can be tried on {target}: {}", reasons.join("; "))).into());
     }
     let (scale, jobs) = scale(args, context, &path, tried)?;
     let workspace = safety::prepare(context, args.safety.reserve, &path, "study", &scale.plan(&jobs, tried))?;
     possibilities.require_of(&workspace)?;
     let mut rig = RealRig::new(context, target, &path, workspace, possibilities, scale != QUICK);
-    let asked = Asked {
+    let asked = MeasuredRequest {
         target: target.to_owned(),
         jobs,
         policies: args.policies.clone(),
@@ -240,19 +241,18 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 const COSTS_OF_TRIM: [&str; 4] = ["flash.trim.command_ns", "flash.trim.range_ns", "flash.trim.unit_ns", "flash.trim.gb_ns"];
 
 /// What months of use do to the twin of what was measured. What was measured stands also where that fails, which is said.
-fn months_of(args: &Args, context: &Context, path: &Path, twin: (twins::Kept, Vec<String>)) -> Option<Predicted> {
+fn months_of(args: &Args, context: &Context, path: &Path, twin: (twins::Kept, Vec<String>)) -> Option<TwinMonths> {
     let (kept, doubts) = twin;
     let twin = kept.drive.twin.as_ref()?;
     let typical_trims =
         twin.parameters.iter().filter(|one| COSTS_OF_TRIM.contains(&one.field.as_str())).all(|one| one.known == Known::Typical);
-    let origin = &twin.origin;
-    let origin = format!("{}, learned on {}", origin.model, origin.learned);
-    context.remark(&format!("Months of use on its twin ({origin}), in virtual time:"));
+    let (model, learned) = (twin.origin.model.clone(), twin.origin.learned.clone());
+    context.remark(&format!("Months of use on its twin ({model}, learned on {learned}), in virtual time:"));
     let percent = filled_percent(path).unwrap_or(60).clamp(10, 90);
     match modelled::months(args, context, &twins::reference(&kept.path), percent) {
-        Ok(study) => Some(Predicted { study, origin, doubts, typical_trims }),
+        Ok(study) => Some(TwinMonths { origin: TwinOrigin { model, learned, doubts, typical_trims }, study }),
         Err(error) => {
-            context.remark(&format!("What months of use do could not be predicted: {error:#}"));
+            context.remark(&format!("Months of use could not be predicted: {error:#}"));
             None
         }
     }
@@ -334,25 +334,25 @@ fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow
 }
 
 /// Keeps the runs of studies that were made together, writes the report, prints the answer, and ends as the studies ended.
-fn conclude(args: &Args, context: &Context, studies: &[Study], predicted: Option<Predicted>, began: Instant) -> anyhow::Result<ExitCode> {
+fn conclude(args: &Args, context: &Context, studies: &[Study], months: Option<TwinMonths>, began: Instant) -> anyhow::Result<ExitCode> {
     let complete = studies.iter().all(|study| study.complete);
     if !complete && studies.iter().all(Study::is_empty) {
         context.remark(NOTHING_FINISHED);
         return Err(Interrupted.into());
     }
-    let kept = kept::keep(context, studies, predicted.as_ref());
+    let kept = record::keep(context, studies, months.as_ref());
     let id = kept.as_ref().ok().copied().flatten();
     let mut around =
-        Around { took: Some(began.elapsed()), report: None, kept: id.map(|id| id.short()), predicted: predicted.map(Box::new) };
-    let judged = Judged::all(studies);
-    let report = write_report(args, context, &judged, &around);
+        Surroundings { took: Some(began.elapsed()), report: None, kept: id.map(|id| id.short()), months: months.map(Box::new) };
+    let verdicts = Verdict::all(studies);
+    let report = write_report(args, context, &verdicts, &around);
     around.report = report.as_ref().ok().and_then(|path| path.as_ref().map(|path| path.display().to_string()));
-    kept::print(context, id, &judged, &around, args.details)?;
+    output::print(context, id, &verdicts, &around, args.details)?;
     // The first screen says both, and is to stay on the screen.
     let first_screen = !args.details && !context.json;
     if let Some(id) = kept.context("the result above could not be kept")?.filter(|_| !first_screen) {
-        let predicted = around.predicted.iter().map(|predicted| &predicted.study);
-        let runs: usize = studies.iter().chain(predicted).map(|study| study.all().count()).sum();
+        let months = around.months.iter().map(|months| &months.study);
+        let runs: usize = studies.iter().chain(months).map(|study| study.all().count()).sum();
         let s = if runs == 1 { "" } else { "s" };
         context.remark(&format!("kept as study {} ({runs} run{s}): trimtab results show study:{}", id.short(), id.short()));
     }
@@ -366,11 +366,11 @@ fn conclude(args: &Args, context: &Context, studies: &[Study], predicted: Option
 }
 
 /// Writes the report as one HTML file and says where. A report that cannot be written does not touch the runs, which are kept.
-fn write_report(args: &Args, context: &Context, studies: &[Judged<'_>], around: &Around) -> anyhow::Result<Option<PathBuf>> {
-    if studies.iter().all(|study| study.is_empty()) {
+fn write_report(args: &Args, context: &Context, verdicts: &[Verdict<'_>], around: &Surroundings) -> anyhow::Result<Option<PathBuf>> {
+    if verdicts.iter().all(|verdict| verdict.study().is_empty()) {
         return Ok(None);
     }
-    write_html(args, context, &document(studies, around)).map(Some)
+    write_html(args, context, &report::study::document(verdicts, around)).map(Some)
 }
 
 fn write_html(args: &Args, context: &Context, document: &Document) -> anyhow::Result<PathBuf> {

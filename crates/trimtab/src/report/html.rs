@@ -1,12 +1,12 @@
 //! A document as one self-contained HTML file: opens offline, asks nobody for anything, light and dark, phone and print.
 
-use super::text::clean;
+use super::escape::{clean, escape};
+use super::layout::NOT_STEADY;
 use super::{page_data, palette, svg};
 use std::fmt::Write as _;
 use trimtab_linux::output::lines::atoms;
 use trimtab_sim::run::{Severity, Warning};
-use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Film, Heat, Table, Verdict, bars_table, dots_table, thinned};
-use trimtab_study::study::months::NOT_STEADY;
+use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Film, Findings, Heat, Table, bars_table, dots_table, thinned};
 
 /// Points of a line that are drawn and listed; the store has all of them.
 const POINTS_MAX: usize = 240;
@@ -108,7 +108,7 @@ impl Page {
     fn block(&mut self, block: &Block) {
         let html = &mut self.html;
         match block {
-            Block::Verdict(verdict) => write_verdict(html, verdict),
+            Block::Findings(findings) => write_findings(html, findings),
             Block::Text(text) | Block::Caption(text) => {
                 let _ = writeln!(html, "<p>{}</p>", prose(text));
             }
@@ -143,24 +143,6 @@ impl Page {
         self.live.push(value);
         self.live.len() - 1
     }
-}
-
-/// `text` with everything that means something in HTML made harmless, in content and in attributes.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            // Control characters are not allowed in HTML; drive names contain them now and then.
-            c if !trimtab_linux::output::is_text(c) => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 /// [`escape`] for what people read: no line ends between a number and its unit.
@@ -237,8 +219,8 @@ fn write_answer(html: &mut String, answer: &Answer) {
     }
     answer.tables.iter().for_each(|table| write_stacking_table(html, table));
     html.push_str("<dl class=\"notes\">\n");
-    for (label, text) in &answer.notes {
-        let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", escape(label), prose(text));
+    for note in &answer.notes {
+        let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", escape(&note.label), prose(&note.text));
     }
     if !answer.apply.is_empty() {
         let _ = writeln!(html, "<dt>Apply</dt><dd><code>{}</code></dd>", escape(&answer.apply.join("\n")));
@@ -246,13 +228,17 @@ fn write_answer(html: &mut String, answer: &Answer) {
     if let Some(undo) = &answer.undo {
         let _ = writeln!(html, "<dt>Undo</dt><dd><code>{}</code></dd>", escape(undo));
     }
-    for (label, place, aside) in &answer.more {
-        let _ = writeln!(html, "<dt>{}</dt><dd><code>{}</code> {}</dd>", escape(label), escape(place), escape(aside));
+    if let Some(report) = &answer.report {
+        let _ = writeln!(html, "<dt>Report</dt><dd><code>{}</code></dd>", escape(report));
+    }
+    if let Some(more) = &answer.more {
+        let (label, command, aside) = (escape(&more.label), escape(&more.command), escape(&more.aside));
+        let _ = writeln!(html, "<dt>{label}</dt><dd><code>{command}</code> {aside}</dd>");
     }
     html.push_str("</dl>\n</section>\n");
 }
 
-fn write_verdict(html: &mut String, verdict: &Verdict) {
+fn write_findings(html: &mut String, verdict: &Findings) {
     let _ = writeln!(html, "<div class=\"verdict\"><p class=\"headline\">{}</p>", prose(&verdict.headline));
     for (title, items) in [("Evidence", &verdict.evidence), ("What would change it, and what this does not show", &verdict.caveats)] {
         if !items.is_empty() {
@@ -535,7 +521,7 @@ mod tests {
         let warning = Warning { code: hostile.into(), severity: Severity::Serious, facts: vec![], text: hostile.into() };
         let chart = |kind| Block::Chart(Chart { title: hostile.into(), x_label: hostile.into(), y_label: hostile.into(), kind });
         let blocks = vec![
-            Block::Verdict(Verdict { headline: hostile.into(), evidence: vec![hostile.into()], caveats: vec![hostile.into()] }),
+            Block::Findings(Findings { headline: hostile.into(), evidence: vec![hostile.into()], caveats: vec![hostile.into()] }),
             Block::Text(hostile.into()),
             Block::Table(table),
             chart(ChartKind::Lines { lines: vec![line], marks: vec![Mark { x: 3.0, label: hostile.into() }] }),

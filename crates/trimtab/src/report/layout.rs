@@ -3,12 +3,13 @@
 //! Lines break between words only, and never between a number and its unit. A table that does not fit wraps its cells; if its longest
 //! words do not fit beside each other either, its columns are stacked: in panels below each other, or a row at a time.
 
-use super::text::clean;
+use super::escape::clean;
 use std::ops::Range;
 use trimtab_linux::output::lines::{atoms, lines, paragraph, width_of};
 use trimtab_study::document::{Narrow, Table};
-use trimtab_study::study::months::NOT_STEADY;
 
+/// Stands behind a figure that is not steady; it hangs, so that digits stay below each other.
+pub const NOT_STEADY: &str = "~";
 /// Columns between two columns.
 const GAP: usize = 2;
 /// A cell that would need more lines than this in its column gets the whole width instead.

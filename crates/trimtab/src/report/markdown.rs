@@ -31,7 +31,7 @@ fn of_answer(answer: &Answer) -> String {
     answer.why.iter().for_each(|line| text += &format!("- {}\n", escaped(line)));
     answer.tables.iter().for_each(|table| text += &format!("\n{}", of_table(table)));
     text.push('\n');
-    answer.notes.iter().for_each(|(label, note)| text += &format!("- {}: {}\n", escaped(label), escaped(note)));
+    answer.notes.iter().for_each(|note| text += &format!("- {}: {}\n", escaped(&note.label), escaped(&note.text)));
     text.push('\n');
     answer.apply.iter().chain(&answer.undo).for_each(|command| text += &format!("    {}\n", one_line(command)));
     text
@@ -41,7 +41,7 @@ fn block_of(block: &Block) -> String {
     match block {
         Block::Text(paragraph) => format!("{}\n", escaped(paragraph)),
         Block::Caption(_) | Block::Plane(_) => String::new(),
-        Block::Verdict(verdict) => {
+        Block::Findings(verdict) => {
             let items = verdict.evidence.iter().chain(&verdict.caveats).map(|item| format!("- {}\n", escaped(item)));
             format!("**{}**\n\n{}", escaped(&verdict.headline), items.collect::<String>())
         }

@@ -52,7 +52,7 @@ pub fn has_log(chart: &Chart) -> bool {
 /// The picture without fixed size, with a name for screen readers.
 fn scalable(svg: &str, title: &str) -> String {
     let fixed = format!("<svg width=\"{}\" height=\"{}\"", SIZE.0, SIZE.1);
-    svg.replacen(&fixed, &format!("<svg role=\"img\" aria-label=\"{}\"", super::html::escape(title)), 1)
+    svg.replacen(&fixed, &format!("<svg role=\"img\" aria-label=\"{}\"", super::escape::escape(title)), 1)
 }
 
 fn label(size: i32, colour: RGBColor) -> TextStyle<'static> {

@@ -1,20 +1,21 @@
 //! A document for the terminal: the same order and the same numbers as the HTML, charts as sparklines.
 
+use super::escape::clean;
 use super::layout;
 use owo_colors::OwoColorize as _;
 use std::fmt::Write as _;
 use trimtab_drive::units::three_digits;
 use trimtab_linux::output::{self, lines};
 use trimtab_sim::run::{Severity, Warning};
-use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document, Line, Mark, Table, Use, Verdict, dots_table, read_as};
-use trimtab_study::study::answer::CHURN_WAF;
-use trimtab_study::study::overview;
+use trimtab_study::document::{
+    Answer, Block, Chart, ChartKind, ColumnUse, Document, Findings, Line, Mark, NoteKind, Table, Use, dots_table, read_as,
+};
 use unicode_width::UnicodeWidthStr as _;
 
 /// Columns of the screen that an answer is laid out for; on wider ones what stands at its right edge stays there.
 const SCREEN: usize = 80;
 /// Lines of it that an answer may take; the prompt takes one more.
-const LINES: usize = 23;
+pub const LINES: usize = 23;
 /// Columns of a sparkline.
 const SPARK_WIDTH: usize = 60;
 /// A sparkline of fewer columns says nothing.
@@ -53,7 +54,7 @@ pub fn answer(answer: &Answer) -> String {
 
 /// The lines that an answer takes on a screen that is as wide as the answers of several studies are made for.
 pub fn height(answer: &Answer) -> usize {
-    answer_at(answer, Some(overview::COLUMNS)).lines().count()
+    answer_at(answer, Some(SCREEN)).lines().count()
 }
 
 /// The answer at a width. Where lines are short it says less until it fits on a screen: the rest is behind --details.
@@ -69,33 +70,35 @@ pub fn answer_at(answer: &Answer, width: Option<usize>) -> String {
         return whole;
     }
     let closer = shown(answer, 1);
-    if width.is_none_or(|width| width >= SCREEN) {
-        return if fits(&closer) { closer } else { whole };
+    if fits(&closer) && width.is_some_and(|width| width >= SCREEN) {
+        return closer;
     }
     let (mut less, mut tight) = (answer.clone(), 0);
     for step in &LESS {
         // Of a table one row at a time.
         while step(&mut less, &mut tight) {
-            let text = shown(&told(&less, answer), tight);
+            let text = shown(&marked(&less, answer), tight);
             if fits(&text) {
                 return text;
             }
         }
     }
-    shown(&told(&less, answer), tight)
+    shown(&marked(&less, answer), tight)
 }
 
 /// An answer of which something was left out of the `whole`, where that says where the rest is: policies that do not stand there were tried all the same.
-fn told(less: &Answer, whole: &Answer) -> Answer {
-    let mut told = less.clone();
+fn marked(less: &Answer, whole: &Answer) -> Answer {
+    let mut marked = less.clone();
     let content = |answer: &Answer| {
         let cells = answer.tables.iter().map(|table| table.rows.iter().map(Vec::len).sum::<usize>()).sum::<usize>();
         (cells, answer.notes.len(), answer.undo.is_some())
     };
-    if content(less) != content(whole) {
-        told.more.iter_mut().filter(|(label, ..)| label == "More").for_each(|(label, ..)| *label = "Left out".to_owned());
+    if content(less) != content(whole)
+        && let Some(more) = marked.more.as_mut().filter(|more| more.is_whole)
+    {
+        "Left out".clone_into(&mut more.label);
     }
-    told
+    marked
 }
 
 /// No empty line is left in an answer.
@@ -106,76 +109,52 @@ type Less = fn(&mut Answer, &mut u8) -> bool;
 
 /// What is left out of an answer where there is no room, first what matters least.
 const LESS: [Less; 8] = [
-    // Further columns of the same figure: those at other fills.
-    |answer, _| answer.tables.iter_mut().any(keep_first_of_groups),
-    // Life is what it comes to.
-    |answer, _| {
-        answer.tables.iter_mut().any(|table| keep_columns(table, &|table, at| table.groups.get(at).is_none_or(|group| group != CHURN_WAF)))
-    },
-    |answer, _| answer.more.iter_mut().fold(false, |any, (_, _, aside)| !std::mem::take(aside).is_empty() || any),
+    |answer, _| answer.tables.iter_mut().any(|table| drop_columns(table, ColumnUse::Repeated)),
+    |answer, _| answer.tables.iter_mut().any(|table| drop_columns(table, ColumnUse::Detail)),
+    |answer, _| answer.more.as_mut().is_some_and(|more| !std::mem::take(&mut more.aside).is_empty()),
     // What is to be typed says that itself.
     |answer, _| answer.undo.take().is_some(),
-    |answer, _| {
-        let before = answer.notes.len();
-        answer.notes.retain(|(label, _)| !label.starts_with("Deleting ") && label != "Life");
-        answer.notes.len() < before
-    },
+    |answer, _| drop_notes(answer, NoteKind::Detail),
     |_, tight| std::mem::replace(tight, ALL_TIGHT) < ALL_TIGHT,
     // Policies that are neither recommended nor the first, which others are compared with.
-    |answer, _| {
-        let several = several(answer);
-        answer.tables.iter_mut().any(|table| drop_a_row(table, several))
-    },
+    |answer, _| answer.tables.iter_mut().any(drop_a_row),
     // Of several drives it is about none of them.
-    |answer, _| {
-        let before = answer.notes.len();
-        let several = several(answer);
-        answer.notes.retain(|(label, _)| !several || label != "Check first");
-        answer.notes.len() < before
-    },
+    |answer, _| answer.uses.iter().any(|what| !what.on.is_empty()) && drop_notes(answer, NoteKind::CheckFirst),
 ];
 
-/// Whether it is about several drives, whose rows begin with their names.
-fn several(answer: &Answer) -> bool {
-    answer.uses.iter().any(|what| !what.on.is_empty())
+fn drop_notes(answer: &mut Answer, kind: NoteKind) -> bool {
+    let before = answer.notes.len();
+    answer.notes.retain(|note| note.kind != kind);
+    answer.notes.len() < before
 }
 
-/// Of columns that stand below one title, the first.
-fn keep_first_of_groups(table: &mut Table) -> bool {
-    // Different figures below one title are no repetition.
-    let is_fill = |table: &Table, at: usize| table.header.get(at).is_some_and(|name| name.ends_with('%'));
-    let further = |table: &Table, at: usize| at > 0 && is_fill(table, at) && table.groups.get(at - 1) == table.groups.get(at);
-    keep_columns(table, &|table, at| !further(table, at))
-}
-
-/// Leaves columns out; false if all were kept.
-fn keep_columns(table: &mut Table, is_kept: &dyn Fn(&Table, usize) -> bool) -> bool {
-    let keep: Vec<bool> = (0..table.header.len()).map(|at| is_kept(table, at)).collect();
+/// Leaves columns of that use out; false if there are none.
+fn drop_columns(table: &mut Table, of: ColumnUse) -> bool {
+    if !table.columns.contains(&of) {
+        return false;
+    }
+    let columns = table.columns.clone();
     let kept = |row: &mut Vec<String>| {
-        let mut keep = keep.iter();
-        row.retain(|_| keep.next().copied().unwrap_or(true));
+        let mut columns = columns.iter();
+        row.retain(|_| columns.next() != Some(&of));
     };
     kept(&mut table.header);
     kept(&mut table.groups);
     table.rows.iter_mut().for_each(kept);
-    keep.contains(&false)
-}
-
-/// Leaves out the last policy that is neither recommended nor none, where more than two others stand beside it: of each drive, if there are several.
-fn drop_a_row(table: &mut Table, several: bool) -> bool {
-    let drive = |at: usize| table.rows[at].first().and_then(|name| name.split(' ').next()).filter(|_| several);
-    let beside = |at: usize| (0..table.rows.len()).filter(|other| drive(*other) == drive(at)).count();
-    let is_none = |at: usize| table.rows[at].first().is_some_and(|name| name.split(' ').any(|word| word == "none"));
-    let last = (0..table.rows.len()).rfind(|at| !table.chosen.contains(at) && !is_none(*at) && beside(*at) > if several { 2 } else { 3 });
-    let Some(at) = last else { return false };
-    table.rows.remove(at);
-    table.chosen.iter_mut().filter(|chosen| **chosen > at).for_each(|chosen| *chosen -= 1);
+    table.columns.retain(|column| *column != of);
     true
 }
 
-/// What comes from outside, in text with colours; one line of it.
-pub fn clean(text: &str) -> String {
-    output::plain_line(text).into_owned()
+/// Leaves out the last row that is not needed, of a drive with enough others: three, or two where the table has several drives.
+fn drop_a_row(table: &mut Table) -> bool {
+    let uses = &table.row_uses;
+    let least = if uses.iter().any(|row| row.drive > 0) { 2 } else { 3 };
+    let rows_of = |drive: usize| uses.iter().filter(|row| row.drive == drive).count();
+    let Some(at) = uses.iter().rposition(|row| !row.needed && rows_of(row.drive) > least) else { return false };
+    table.rows.remove(at);
+    table.row_uses.remove(at);
+    table.chosen.iter_mut().filter(|chosen| **chosen > at).for_each(|chosen| *chosen -= 1);
+    true
 }
 
 /// Text under construction.
@@ -201,7 +180,7 @@ impl Screen {
 
     fn block(&mut self, block: &Block) {
         match block {
-            Block::Verdict(verdict) => self.verdict(verdict),
+            Block::Findings(findings) => self.findings(findings),
             Block::Text(paragraph) => self.paragraph(paragraph, "", ""),
             Block::Caption(_) => {}
             Block::Table(table) => self.table(table),
@@ -249,20 +228,23 @@ impl Screen {
         if !answer.notes.is_empty() {
             self.blank(1);
         }
-        for (label, text) in &answer.notes {
-            self.paragraph(&format!("{label}: {text}"), "", "  ");
+        for note in &answer.notes {
+            self.paragraph(&format!("{}: {}", note.label, note.text), "", "  ");
         }
         if answer.notes.is_empty() {
             self.blank(1);
         }
         self.apply(&answer.apply, answer.undo.as_deref());
-        for (label, place, aside) in &answer.more {
-            let line = format!("{label:8} {}", clean(place));
-            let beside = aside.is_empty() || self.width.is_none_or(|width| line.width() + 4 + aside.width() <= width);
-            let _ = match (aside.is_empty(), beside) {
+        if let Some(report) = &answer.report {
+            let _ = writeln!(self.text, "{:8} {}", "Report", clean(report));
+        }
+        if let Some(more) = &answer.more {
+            let (line, aside) = (format!("{:8} {}", more.label, clean(&more.command)), clean(&more.aside));
+            let fits = self.width.is_none_or(|width| line.width() + 4 + aside.width() <= width);
+            let _ = match (aside.is_empty(), fits) {
                 (true, _) => writeln!(self.text, "{line}"),
-                (false, true) => writeln!(self.text, "{line}    {}", clean(aside).dimmed()),
-                (false, false) => writeln!(self.text, "{line}\n         {}", clean(aside).dimmed()),
+                (false, true) => writeln!(self.text, "{line}    {}", aside.dimmed()),
+                (false, false) => writeln!(self.text, "{line}\n         {}", aside.dimmed()),
             };
         }
     }
@@ -301,7 +283,7 @@ impl Screen {
         self.paragraph(&sure, "     ", "     ");
     }
 
-    fn verdict(&mut self, verdict: &Verdict) {
+    fn findings(&mut self, verdict: &Findings) {
         self.styled(&verdict.headline, |line| line.bold().to_string());
         for (title, items) in [("Evidence:", &verdict.evidence), ("What would change it, and what this does not show:", &verdict.caveats)] {
             if !items.is_empty() {

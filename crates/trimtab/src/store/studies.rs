@@ -1,4 +1,4 @@
-//! Runs that belong together: those of one study, and what it could not try.
+//! Runs that belong together: those of one study, and what it knows besides them.
 
 use super::{Reference, Result, RunId, Store, StoreError};
 use rusqlite::{Transaction, TransactionBehavior, params};
@@ -11,10 +11,10 @@ pub struct StudyRecord {
     pub target: String,
     /// False if it was interrupted.
     pub complete: bool,
-    /// Which part of it each run is (`runs`, `ageing`, `tuning`), in order.
+    /// Which part of it each run is (`runs`, `1/ageing`, `twin/ageing`), in order.
     pub runs: Vec<(String, RunId)>,
-    /// Policies that could not be tried, with the reason.
-    pub untried: Vec<Field>,
+    /// What it knows besides its runs: of which target or twin, and JSON.
+    pub notes: Vec<Field>,
 }
 
 impl StudyRecord {
@@ -22,8 +22,8 @@ impl StudyRecord {
     #[must_use]
     pub fn id(&self) -> RunId {
         let runs: Vec<String> = self.runs.iter().map(|(part, id)| format!("{part} {id}")).collect();
-        let untried: Vec<String> = self.untried.iter().map(|field| format!("{}: {}", field.key, field.value)).collect();
-        RunId::of_text(&[self.target.as_str(), &runs.join("\n"), &untried.join("\n")].join("\n\n"))
+        let notes: Vec<String> = self.notes.iter().map(|field| format!("{}: {}", field.key, field.value)).collect();
+        RunId::of_text(&[self.target.as_str(), &runs.join("\n"), &notes.join("\n")].join("\n\n"))
     }
 }
 
@@ -44,8 +44,8 @@ impl Store {
             let insert = "INSERT INTO study_runs SELECT ?1, ?2, ?3, run FROM runs WHERE id = ?4";
             transaction.execute(insert, params![row, position, part, run.to_string()]).map_err(error)?;
         }
-        for (position, field) in study.untried.iter().enumerate() {
-            let insert = "INSERT INTO study_untried VALUES (?1, ?2, ?3, ?4)";
+        for (position, field) in study.notes.iter().enumerate() {
+            let insert = "INSERT INTO study_notes VALUES (?1, ?2, ?3, ?4)";
             transaction.execute(insert, params![row, position, field.key, field.value]).map_err(error)?;
         }
         let superseded = "DELETE FROM studies WHERE study != ?1 AND NOT complete AND target = ?2 AND NOT EXISTS
@@ -65,9 +65,9 @@ impl Store {
             let sql = "SELECT part, id FROM study_runs JOIN runs USING (run) WHERE study = ?1 ORDER BY position";
             let runs: Vec<(String, String)> = self.rows(sql, [row], |row| Ok((row.get(0)?, row.get(1)?)))?;
             let runs = runs.into_iter().map(|(part, id)| Ok((part, self.id(&id)?))).collect::<Result<Vec<_>>>()?;
-            let sql = "SELECT policy, reason FROM study_untried WHERE study = ?1 ORDER BY position";
-            let untried = self.rows(sql, [row], |row| Ok(Field { key: row.get(0)?, value: row.get(1)? }))?;
-            studies.push((self.id(&id)?, StudyRecord { target, complete, runs, untried }));
+            let sql = "SELECT name, value FROM study_notes WHERE study = ?1 ORDER BY position";
+            let notes = self.rows(sql, [row], |row| Ok(Field { key: row.get(0)?, value: row.get(1)? }))?;
+            studies.push((self.id(&id)?, StudyRecord { target, complete, runs, notes }));
         }
         Ok(studies)
     }

@@ -35,7 +35,7 @@ proptest! {
         }
         prop_assert_eq!(store.list(&Filter::default()).unwrap().len(), runs.len());
         let all = saved.iter().map(|s| ("runs".to_owned(), s.id)).collect();
-        let study = StudyRecord { target: "x".into(), complete: true, runs: all, untried: vec![trimtab_sim::run::Field::new("online", "root")] };
+        let study = StudyRecord { target: "x".into(), complete: true, runs: all, notes: vec![trimtab_sim::run::Field::new("0", "{}")] };
         let id = store.save_study(&study).unwrap();
         prop_assert_eq!(store.studies().unwrap(), [(id, study)]);
         let ids: Vec<RunId> = saved.iter().map(|s| s.id).collect();
@@ -56,7 +56,7 @@ fn last_is_what_was_kept_last_a_run_or_a_whole_study() {
     let alone = saved(&mut store, 1);
     let study = |store: &mut Store, seeds: [u64; 2]| {
         let runs = seeds.map(|seed| ("runs".to_owned(), saved(store, seed))).to_vec();
-        let id = store.save_study(&StudyRecord { target: "x".into(), complete: true, runs: runs.clone(), untried: Vec::new() }).unwrap();
+        let id = store.save_study(&StudyRecord { target: "x".into(), complete: true, runs: runs.clone(), notes: Vec::new() }).unwrap();
         (id, runs.into_iter().map(|(_, id)| id).collect::<Vec<_>>())
     };
     let first = study(&mut store, [2, 3]);

@@ -1,5 +1,6 @@
 //! Finished runs of a study: kept one by one, so that an interrupted study loses none, and found again when it is resumed.
 
+use super::record;
 use crate::store::{self, Filter, RunId, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -7,6 +8,7 @@ use trimtab_linux::output::Context;
 use trimtab_sim::run::STUDY_CELL as CELL;
 use trimtab_sim::run::{Field, Provenance, Run};
 use trimtab_study::study::matrix::repeats;
+use trimtab_study::study::sensitivity::Sensitivity;
 
 /// Where finished runs go.
 pub trait Checkpoints: Sync {
@@ -16,6 +18,11 @@ pub trait Checkpoints: Sync {
     /// How many finished runs there are to choose from.
     fn found(&self) -> usize {
         0
+    }
+
+    /// What an earlier study of these assumptions came to, if it may be taken.
+    fn sensitivity(&self, _cell: &str) -> Option<Sensitivity> {
+        None
     }
 
     /// Keeps a finished run.
@@ -28,10 +35,10 @@ pub trait Checkpoints: Sync {
 #[cfg(test)]
 /// Keeps nothing and knows nothing.
 #[derive(Debug, Clone, Copy)]
-pub struct NotKept;
+pub struct NoCheckpoints;
 
 #[cfg(test)]
-impl Checkpoints for NotKept {
+impl Checkpoints for NoCheckpoints {
     fn find(&self, _cell: &str) -> Option<Run> {
         None
     }
@@ -43,12 +50,13 @@ impl Checkpoints for NotKept {
 
 /// Checkpoints in the store of results.
 #[derive(Debug)]
-pub struct Kept {
+pub struct StoreCheckpoints {
     store: Mutex<Store>,
     found: Mutex<BTreeMap<String, (RunId, Run)>>,
+    sensitivities: Vec<Sensitivity>,
 }
 
-impl Kept {
+impl StoreCheckpoints {
     /// Opens the store. With `resume` the runs of `target` that are in it may be taken: of measured ones those whose study has not come to its end,
     /// for what is measured again is to be measured.
     ///
@@ -57,7 +65,10 @@ impl Kept {
     pub fn open(context: &Context, target: &str, resume: bool) -> anyhow::Result<Self> {
         let store = store::open_to_write(context)?;
         let mut found: BTreeMap<String, (RunId, Run)> = BTreeMap::new();
-        let ended: BTreeSet<RunId> = if resume { ended(&store)? } else { BTreeSet::new() };
+        let studies = if resume { store.studies()? } else { Vec::new() };
+        let sensitivities = studies.iter().flat_map(|(_, study)| record::sensitivities(study)).collect();
+        let complete = studies.into_iter().map(|(_, study)| study).filter(|study| study.complete);
+        let ended: BTreeSet<RunId> = complete.flat_map(|study| study.runs).map(|(_, id)| id).collect();
         let filter = Filter { target: Some(target.to_owned()), ..Filter::default() };
         for summary in if resume { store.list(&filter)? } else { Vec::new() } {
             let run = store.load(summary.id)?;
@@ -69,19 +80,17 @@ impl Kept {
                 found.insert(cell, (summary.id, run));
             }
         }
-        Ok(Self { store: Mutex::new(store), found: Mutex::new(found) })
+        Ok(Self { store: Mutex::new(store), found: Mutex::new(found), sensitivities })
     }
 }
 
-/// The runs of all studies that came to their end.
-fn ended(store: &Store) -> anyhow::Result<BTreeSet<RunId>> {
-    let complete = store.studies()?.into_iter().map(|(_, study)| study).filter(|study| study.complete);
-    Ok(complete.flat_map(|study| study.runs).map(|(_, id)| id).collect())
-}
-
-impl Checkpoints for Kept {
+impl Checkpoints for StoreCheckpoints {
     fn find(&self, cell: &str) -> Option<Run> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).get(cell).map(|(_, run)| run.clone())
+    }
+
+    fn sensitivity(&self, cell: &str) -> Option<Sensitivity> {
+        self.sensitivities.iter().rfind(|sensitivity| sensitivity.cell == cell).cloned()
     }
 
     fn found(&self) -> usize {
@@ -110,12 +119,6 @@ pub fn cell_of(run: &Run) -> Option<&str> {
     Field::find(&run.environment, CELL)
 }
 
-/// Notes which cell a run is.
-pub fn mark(run: &mut Run, cell: &str) {
-    run.environment.retain(|field| field.key != CELL);
-    run.environment.push(Field::new(CELL, cell));
-}
-
 /// The name of a cell: a hash of what is known of a run before it begins, and of `detail`, whatever else decides its result.
 pub fn name(header: trimtab_sim::runner::header::Header, detail: &str) -> String {
     let mut run = header.into_run(trimtab_sim::runner::recorder::Recorded::default(), true);
@@ -134,19 +137,23 @@ mod tests {
     use trimtab_sim::runner::recorder::Recorded;
 
     #[test]
-    fn continued_run_replaces_checkpoint_and_new_one_adds() {
+    fn continued_run_replaces_its_part_and_a_new_one_does_not() {
         let dir = tempfile::tempdir().unwrap();
         let run = |started_unix_ms, repeats: &str| {
             let settings = vec![Field::new("repeats", repeats)];
             let mut run = Header::new("tree", settings, TargetKind::Directory, "x", "none", 1).into_run(Recorded::default(), true);
             run.started_unix_ms = started_unix_ms;
-            mark(&mut run, "cell");
+            run.environment.push(Field::new(CELL, "cell"));
             run
         };
         let mut store = Store::create_or_open(&dir.path().join("results.db")).unwrap();
         let old = run(1000, "1");
         let id = store.save(&old).unwrap().id;
-        let kept = Kept { store: Mutex::new(store), found: Mutex::new([("cell".to_owned(), (id, old))].into()) };
+        let kept = StoreCheckpoints {
+            store: Mutex::new(store),
+            found: Mutex::new([("cell".to_owned(), (id, old))].into()),
+            sensitivities: Vec::new(),
+        };
         let starts = || {
             let store = kept.store.lock().unwrap();
             let all = store.list(&Filter::default()).unwrap();

@@ -1,6 +1,6 @@
 //! A directory on a mounted filesystem as what a study runs on.
 
-use super::others::{self, Places};
+use super::foreground_probe::{self, Places};
 use super::run::{Offer, Rig};
 use crate::report::run::instant;
 use crate::store::recipe::starts_now;
@@ -38,6 +38,7 @@ use trimtab_study::study::job::{self, Job};
 use trimtab_study::study::matrix::repeats;
 use trimtab_study::study::policy;
 use trimtab_study::study::policy_events::PolicyEvents;
+use trimtab_study::study::untried::Reason;
 
 /// By how much the fill may differ where a study goes on: what others write meanwhile decides little.
 const FILL_TOLERANCE_PERCENT: f64 = 3.0;
@@ -93,16 +94,15 @@ impl Possibilities {
 
     /// All policies. `as-mounted` is what others are compared with.
     pub fn offers(&self) -> Vec<Offer> {
-        let offer = |policy: &str, obstacle: Option<String>| Offer { policy: policy.to_owned(), obstacle };
-        let (trim, remount) = (self.trim_obstacle.clone(), self.remount_obstacle.clone());
+        let offer = |policy: &str, obstacle: Option<Reason>| Offer { policy: policy.to_owned(), obstacle };
+        let (trim, remount) = (self.trim_obstacle.clone().map(Reason::Obstacle), self.remount_obstacle.clone().map(Reason::Obstacle));
         let as_mounted = offer(policy::AS_MOUNTED, None);
         let mut offers = if self.discard.is_on() {
             vec![as_mounted, offer(policy::NONE, remount.clone()), offer(policy::BATCHED, trim.or(remount))]
         } else {
             vec![as_mounted, offer(policy::BATCHED, trim.clone()), offer(policy::ONLINE, remount.or(trim))]
         };
-        let takes_days = "it trims by need and in idle time, for which this does not wait ('trimtab trim --policy idle' does it now)";
-        offers.extend([policy::ADAPTIVE, policy::IDLE].map(|policy| offer(policy, Some(takes_days.to_owned()))));
+        offers.extend([policy::ADAPTIVE, policy::IDLE].map(|policy| offer(policy, Some(Reason::ModelledOnly))));
         offers
     }
 
@@ -293,7 +293,7 @@ impl<'a> RealRig<'a> {
         let places = Places::new(&self.workspace, &name, 1)?;
         let plan = Tree::new(Arc::clone(list), 1).plan();
         let mut watch = Watch::new(self.context, &format!("what others meet, {policy}"), &plan, Some(self.workspace.guard()?));
-        let end = others::measure(run, places, list, policy, online, &mut watch)?;
+        let end = foreground_probe::measure(run, places, list, policy, online, &mut watch)?;
         run.complete &= end == End::Complete;
         for what in ["tree", "others"] {
             self.remove_run(&format!("{name}-{what}"));

@@ -1,7 +1,7 @@
-//! Whoever runs the cells of a study: modelled ones, which are values, on all processors; those of a real filesystem one after another.
+//! Runs the cells of a study: modelled ones, which are values, on all processors; those of a real filesystem one after another.
 
-use super::beginnings::Beginnings;
 use super::checkpoint::{self, Checkpoints};
+use super::snapshot_cache::SnapshotCache;
 use crate::drives::crew;
 use crate::drives::memory::Budget;
 use crate::drives::simulate::Unwatched;
@@ -23,8 +23,11 @@ use trimtab_study::study::cells::{Cell, Extent, Question};
 use trimtab_study::study::job::Job;
 use trimtab_study::study::matrix::Matrix;
 use trimtab_study::study::modelled::Setup;
-use trimtab_study::study::sensitivity::{self, Breadth, Trials};
-use trimtab_study::study::{Problem, Study, Untried, policy};
+use trimtab_study::study::problem::Problem;
+use trimtab_study::study::sensitivity::Sensitivity;
+use trimtab_study::study::trials::{self, Breadth, Trials};
+use trimtab_study::study::untried::{Part as StudyPart, Reason, Untried};
+use trimtab_study::study::{Study, policy};
 
 /// The name of a cell: the same for all that decides its result.
 #[must_use]
@@ -48,32 +51,31 @@ pub struct Modelled<'a> {
 
 /// What changing one assumption at a time says.
 pub struct Assumptions {
-    setup: Setup,
     trials: Trials,
     cell: String,
 }
 
 impl<'a> Modelled<'a> {
-    /// Changes assumptions, too; if a run says already what that does, it is taken. Not if another cell than that is wanted.
+    /// Changes assumptions, too, unless an earlier study has done so. Not if another cell than that is wanted.
     pub fn assume(&mut self, setup: Setup, policies: &[PolicySpec], (breadth, extent): (Breadth, &Extent), only: Option<&str>) {
-        let cell = checkpoint::name(sensitivity::header(&setup), &sensitivity::detail(&setup, policies, breadth, extent));
+        let cell = checkpoint::name(trials::header(&setup), &trials::detail(&setup, policies, breadth, extent));
         if only.is_some_and(|only| only != cell) || !setup.trims() {
             return;
         }
-        self.study.assumptions = self.checkpoints.find(&cell);
-        if self.study.assumptions.is_some() {
+        self.study.sensitivity = self.checkpoints.sensitivity(&cell);
+        if self.study.sensitivity.is_some() {
             return;
         }
         match Trials::new(&setup, policies, breadth, extent) {
-            Ok(trials) => self.assumptions = trials.map(|trials| Assumptions { setup, trials, cell }),
-            // What cannot be tried costs no run that is there.
+            Ok(trials) => self.assumptions = trials.map(|trials| Assumptions { trials, cell }),
+            // A failed sensitivity run never discards completed runs.
             Err(problem) => self.study.untried.push(no_assumptions(problem.to_string())),
         }
     }
 }
 
 fn no_assumptions(reason: String) -> Untried {
-    Untried { policy: "other assumptions".to_owned(), reason }
+    Untried { part: StudyPart::Assumptions, reason: Reason::Obstacle(reason) }
 }
 
 /// Makes studies of modelled drives beside each other: all that is to be run, of all of them, on all processors.
@@ -85,7 +87,7 @@ pub fn modelled(context: &Context, all: Vec<Modelled<'_>>) -> anyhow::Result<Vec
     let tasks = in_order(&under_way);
     let bar = Tally::new(context, "runs", tasks.len() as u64);
     let budget = Budget::of_this_machine();
-    let beginnings = Beginnings::of(tasks.iter().flat_map(|task| under_way[task.study].cells_of(&task.what)), budget.total());
+    let snapshots = SnapshotCache::of(tasks.iter().flat_map(|task| under_way[task.study].cells_of(&task.what)), budget.total());
     let tasks = Mutex::new(tasks);
     let next = |thread: usize| {
         let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,8 +98,8 @@ pub fn modelled(context: &Context, all: Vec<Modelled<'_>>) -> anyhow::Result<Vec
         let study = &under_way[task.study];
         let _memory = budget.take(task.memory.min(budget.total().0));
         match task.what {
-            What::Visit(at) => study.visit(context, at, &beginnings)?,
-            What::Trial(at) => study.try_out(at, &beginnings),
+            Work::Visit(at) => study.visit(context, at, &snapshots)?,
+            Work::Trial(at) => study.try_out(at, &snapshots),
         }
         bar.count();
         Ok(())
@@ -109,11 +111,11 @@ pub fn modelled(context: &Context, all: Vec<Modelled<'_>>) -> anyhow::Result<Vec
 /// Something to be run.
 struct Task {
     study: usize,
-    what: What,
+    what: Work,
     memory: u64,
 }
 
-enum What {
+enum Work {
     /// The cell of that number, once.
     Visit(usize),
     /// The small study in which that assumption is changed.
@@ -126,8 +128,8 @@ fn in_order(all: &[UnderWay<'_>]) -> VecDeque<Task> {
     for (study, under_way) in all.iter().enumerate() {
         // One more that others begin with is kept beside it.
         let memory = |at: usize| under_way.cells[at].memory().0 / 2 * 3;
-        tasks.extend(under_way.books().visits().into_iter().map(|at| Task { study, what: What::Visit(at), memory: memory(at) }));
-        tasks.extend((0..under_way.trials.len()).map(|at| Task { study, what: What::Trial(at), memory: 0 }));
+        tasks.extend(under_way.books().visits().into_iter().map(|at| Task { study, what: Work::Visit(at), memory: memory(at) }));
+        tasks.extend((0..under_way.trials.len()).map(|at| Task { study, what: Work::Trial(at), memory: 0 }));
     }
     tasks.sort_by_key(|task| std::cmp::Reverse(task.memory));
     tasks.into()
@@ -151,7 +153,7 @@ impl<'a> UnderWay<'a> {
         for cell in &asked.cells {
             let name = name(cell);
             let kept = asked.checkpoints.find(&name);
-            matrix.add(cell.untried(), Some(name), kept);
+            matrix.add(cell.part(), Some(name), kept);
         }
         let trials = asked.assumptions.as_ref().map(|all| all.trials.studies().collect()).unwrap_or_default();
         Self {
@@ -171,20 +173,20 @@ impl<'a> UnderWay<'a> {
     }
 
     /// What is run for a task.
-    fn cells_of(&self, what: &What) -> &[Cell] {
+    fn cells_of(&self, what: &Work) -> &[Cell] {
         match what {
-            What::Visit(at) => &self.cells[*at..=*at],
-            What::Trial(at) => self.trials[*at].as_deref().unwrap_or_default(),
+            Work::Visit(at) => &self.cells[*at..=*at],
+            Work::Trial(at) => self.trials[*at].as_deref().unwrap_or_default(),
         }
     }
 
-    fn visit(&self, context: &Context, at: usize, beginnings: &Beginnings) -> anyhow::Result<()> {
+    fn visit(&self, context: &Context, at: usize, snapshots: &SnapshotCache) -> anyhow::Result<()> {
         if self.books().is_given_up(at) {
             return Ok(());
         }
         let cell = &self.cells[at];
         let _underway = context.doing.begin(&cell.title());
-        let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| beginnings.take(setup, watcher);
+        let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| snapshots.take(setup, watcher);
         let reason = match cell.run_from(&mut beginning, &mut Unwatched) {
             Ok((mut run, End::Complete)) => {
                 stamp(&mut run, cell.setup());
@@ -204,9 +206,9 @@ impl<'a> UnderWay<'a> {
     }
 
     /// A small study with one assumption changed; nothing comes of it if the user interrupts.
-    fn try_out(&self, at: usize, beginnings: &Beginnings) {
+    fn try_out(&self, at: usize, snapshots: &SnapshotCache) {
         let said = match &self.trials[at] {
-            Ok(cells) => small_study(cells, beginnings).transpose(),
+            Ok(cells) => small_study(cells, snapshots).transpose(),
             Err(problem) => Some(Err(anyhow!("{problem}"))),
         };
         if let Some(said) = said {
@@ -230,11 +232,8 @@ impl<'a> UnderWay<'a> {
         let said = self.said.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(assumptions) = self.assumptions.filter(|_| said.len() == self.trials.len()) {
             match assumptions.judged(said.into_values()) {
-                Ok(run) => self.study.assumptions = run,
+                Ok(sensitivity) => self.study.sensitivity = sensitivity,
                 Err(error) => self.study.untried.push(no_assumptions(format!("{error:#}"))),
-            }
-            if let Some(run) = &self.study.assumptions {
-                self.checkpoints.put(run)?;
             }
         }
         self.study.complete &= !interrupt::requested();
@@ -243,15 +242,10 @@ impl<'a> UnderWay<'a> {
 }
 
 impl Assumptions {
-    /// What all small studies say together, as a run.
-    fn judged(self, said: impl Iterator<Item = anyhow::Result<Vec<Run>>>) -> anyhow::Result<Option<Run>> {
-        let said = self.trials.judge(said)?;
-        Ok(said.map(|sensitivity| {
-            let mut run = sensitivity.as_run(&self.setup);
-            stamp(&mut run, &self.setup);
-            checkpoint::mark(&mut run, &self.cell);
-            run
-        }))
+    /// What all small studies say together.
+    fn judged(self, said: impl Iterator<Item = anyhow::Result<Vec<Run>>>) -> anyhow::Result<Option<Sensitivity>> {
+        let cell = self.cell;
+        Ok(self.trials.judge(said)?.map(|sensitivity| Sensitivity { cell, ..sensitivity }))
     }
 }
 
@@ -263,8 +257,8 @@ fn stamp(run: &mut Run, setup: &Setup) {
 }
 
 /// The runs of a small study; `None` if the user interrupted.
-fn small_study(cells: &[Cell], beginnings: &Beginnings) -> anyhow::Result<Option<Vec<Run>>> {
-    let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| beginnings.take(setup, watcher);
+fn small_study(cells: &[Cell], snapshots: &SnapshotCache) -> anyhow::Result<Option<Vec<Run>>> {
+    let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| snapshots.take(setup, watcher);
     let mut run = |cell: &Cell| match interrupt::requested() {
         true => Ok(None),
         false => match cell.run_from(&mut beginning, &mut Unwatched)? {
@@ -281,7 +275,7 @@ pub struct Offer {
     /// Its name.
     pub policy: String,
     /// Why it cannot be tried here; `None` if it can.
-    pub obstacle: Option<String>,
+    pub obstacle: Option<Reason>,
 }
 
 /// A real filesystem on which a job can be run under a policy.
@@ -307,7 +301,7 @@ pub trait Rig {
 
 /// What to run on a real filesystem.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct MeasuredRequest {
     /// What is studied, as the user named it.
     pub target: String,
     /// The workloads.
@@ -327,7 +321,7 @@ pub struct Asked {
 ///
 /// # Errors
 /// As said; or a store that cannot be written.
-pub fn real(rig: &mut dyn Rig, asked: &Asked, checkpoints: &dyn Checkpoints) -> anyhow::Result<Study> {
+pub fn real(rig: &mut dyn Rig, asked: &MeasuredRequest, checkpoints: &dyn Checkpoints) -> anyhow::Result<Study> {
     let started = Instant::now();
     let mut study = Study { target: asked.target.clone(), complete: true, ..Study::default() };
     let wanted = |policy: &str| asked.policies.is_empty() || asked.policies.iter().any(|p| p == policy);
@@ -335,7 +329,7 @@ pub fn real(rig: &mut dyn Rig, asked: &Asked, checkpoints: &dyn Checkpoints) -> 
     for offer in rig.offers().into_iter().filter(|offer| wanted(&offer.policy)) {
         match offer.obstacle {
             None => policies.push(offer.policy),
-            Some(reason) => study.untried.push(Untried { policy: offer.policy, reason }),
+            Some(reason) => study.untried.push(Untried { part: StudyPart::policy(offer.policy), reason }),
         }
     }
     let (cells, mut matrix) = cells(rig, asked, &policies, checkpoints)?;
@@ -350,7 +344,8 @@ pub fn real(rig: &mut dyn Rig, asked: &Asked, checkpoints: &dyn Checkpoints) -> 
             break;
         }
         let late = asked.patience.is_some_and(|patience| started.elapsed() > patience);
-        let no_time = Untried { policy: format!("{policy}, {}", job.name()), reason: "there was no time left in a quick study".to_owned() };
+        let part = StudyPart::Workload { policy: policy.clone(), workload: job.name().to_owned() };
+        let no_time = Untried { part, reason: Reason::NoTime };
         if late && matrix.is_untouched(at) && !matrix.is_given_up(at) && !study.untried.contains(&no_time) {
             study.untried.push(no_time);
         }
@@ -389,7 +384,7 @@ pub fn real(rig: &mut dyn Rig, asked: &Asked, checkpoints: &dyn Checkpoints) -> 
 /// Every job under every policy, and the books of these cells with what was finished earlier.
 fn cells<'a>(
     rig: &dyn Rig,
-    asked: &'a Asked,
+    asked: &'a MeasuredRequest,
     policies: &'a [String],
     checkpoints: &dyn Checkpoints,
 ) -> anyhow::Result<(Vec<(&'a Job, &'a String)>, Matrix)> {
@@ -407,13 +402,13 @@ fn cells<'a>(
     }
     for (_, policy, name) in &named {
         let kept = taken.iter().find(|run| checkpoint::cell_of(run) == Some(name.as_str())).cloned();
-        matrix.add(*policy, Some(name.clone()), kept);
+        matrix.add(StudyPart::policy(policy.as_str()), Some(name.clone()), kept);
     }
     Ok((named.into_iter().map(|(job, policy, _)| (job, policy)).collect(), matrix))
 }
 
 /// The first run finds caches cold and the filesystem's structures unmade; it is thrown away where policies are compared.
-fn warm_up(rig: &mut dyn Rig, asked: &Asked, policies: &[String]) -> anyhow::Result<()> {
+fn warm_up(rig: &mut dyn Rig, asked: &MeasuredRequest, policies: &[String]) -> anyhow::Result<()> {
     let (Some(job), Some(policy)) = (asked.jobs.first(), policies.first()) else { return Ok(()) };
     if policies.len() < 2 {
         return Ok(());
@@ -428,7 +423,7 @@ fn warm_up(rig: &mut dyn Rig, asked: &Asked, policies: &[String]) -> anyhow::Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::checkpoint::NotKept;
+    use crate::study::checkpoint::NoCheckpoints;
     use trimtab_sim::run::{Better, Metric, TargetKind, Unit};
     use trimtab_sim::runner::recorder::Recorded;
     use trimtab_sim::workload::postmark::Settings;
@@ -441,7 +436,10 @@ mod tests {
 
     impl Rig for Fake {
         fn offers(&self) -> Vec<Offer> {
-            let offer = |policy: &str, obstacle: Option<&str>| Offer { policy: policy.into(), obstacle: obstacle.map(Into::into) };
+            let offer = |policy: &str, obstacle: Option<&str>| Offer {
+                policy: policy.into(),
+                obstacle: obstacle.map(|text| Reason::Obstacle(text.into())),
+            };
             vec![offer(policy::AS_MOUNTED, None), offer(policy::BATCHED, Some("needs root")), offer(policy::ONLINE, None)]
         }
 
@@ -461,31 +459,32 @@ mod tests {
         }
     }
 
-    fn asked(policies: &[&str], patience: Option<Duration>) -> Asked {
+    fn asked(policies: &[&str], patience: Option<Duration>) -> MeasuredRequest {
         let job = Job::postmark(&Settings { number: 5, transactions: 5, ..Settings::default() }).unwrap();
         let policies = policies.iter().map(|p| (*p).to_owned()).collect();
-        Asked { target: "x".into(), jobs: vec![job], policies, repeats: 3, only: None, patience }
+        MeasuredRequest { target: "x".into(), jobs: vec![job], policies, repeats: 3, only: None, patience }
     }
 
     #[test]
     fn repeats_alternate_and_failed_policy_is_dropped() {
         let mut rig = Fake::default();
-        let study = real(&mut rig, &asked(&[], None), &NotKept).unwrap();
+        let study = real(&mut rig, &asked(&[], None), &NoCheckpoints).unwrap();
         // One to warm up, there, back, and there again without the policy that failed.
         assert_eq!(rig.log, ["as-mounted", "as-mounted", "online", "online", "as-mounted", "as-mounted"]);
         let cells: Vec<_> = study.runs.iter().map(|r| (r.policy.as_str(), r.metrics[0].samples.clone())).collect();
         assert_eq!(cells, [("as-mounted", vec![2.0, 5.0, 6.0]), ("online", vec![3.0])]);
-        let untried: Vec<_> = study.untried.iter().map(|u| (u.policy.as_str(), u.reason.as_str())).collect();
-        assert_eq!(untried, [("batched", "needs root"), ("online", "the device is gone")]);
+        let untried = [("batched", "needs root"), ("online", "the device is gone")];
+        let untried = untried.map(|(policy, why)| Untried { part: StudyPart::policy(policy), reason: Reason::Obstacle(why.into()) });
+        assert_eq!(study.untried, untried);
     }
 
     #[test]
     fn single_policy_needs_no_warm_up() {
         let mut rig = Fake::default();
-        assert_eq!(real(&mut rig, &asked(&["as-mounted"], None), &NotKept).unwrap().runs[0].metrics[0].samples, [1.0, 2.0, 3.0]);
-        let study = real(&mut Fake::default(), &asked(&["as-mounted"], Some(Duration::ZERO)), &NotKept).unwrap();
+        assert_eq!(real(&mut rig, &asked(&["as-mounted"], None), &NoCheckpoints).unwrap().runs[0].metrics[0].samples, [1.0, 2.0, 3.0]);
+        let study = real(&mut Fake::default(), &asked(&["as-mounted"], Some(Duration::ZERO)), &NoCheckpoints).unwrap();
         assert!(study.runs.is_empty());
-        let untried: Vec<_> = study.untried.iter().map(|u| u.policy.as_str()).collect();
-        assert_eq!(untried, ["as-mounted, postmark"]);
+        let part = StudyPart::Workload { policy: "as-mounted".into(), workload: "postmark".into() };
+        assert_eq!(study.untried, [Untried { part, reason: Reason::NoTime }]);
     }
 }

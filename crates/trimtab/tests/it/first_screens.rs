@@ -175,7 +175,7 @@ fn check_row(study: &Value, policy: &str, header: &[String], cells: &[String]) {
     // Where lines are short the write amplification is left out.
     let fills = header[1..].iter().collect::<std::collections::BTreeSet<_>>().len();
     let figures = (header.len() - 1) / fills;
-    assert_eq!((header[0].as_str(), header.len()), ("waits at most", 1 + figures * fills));
+    assert_eq!((header[0].as_str(), header.len()), ("worst latency", 1 + figures * fills));
     assert!([2, 3].contains(&figures), "{header:?}");
     for at in 0..fills {
         let fill = &header[1 + at];
@@ -271,8 +271,8 @@ fn of_one_drive() {
         let number = |key: &str| churn[key].as_str().unwrap().parse::<f64>().unwrap();
         let days = between(&why, "full, ", " days").parse::<f64>().unwrap();
         assert!((days - number("drive-writes") / number("drive-writes-a-day")).abs() <= 0.5, "{why}");
-        same(seconds(between(&why, "others wait at most ", ";")), wait(&study, used).unwrap(), &why);
-        // "beside a batched trim 680 ms, online 3.10 s": each of them, whoever is named.
+        same(seconds(between(&why, "worst foreground write latency: ", ";")), wait(&study, used).unwrap(), &why);
+        // "batched 680 ms, online 3.10 s": each of them.
         for beside in why.split("; ").nth(1).unwrap().split(", ") {
             let policy = rows.iter().map(|(name, _)| name.trim_end_matches(" <-")).find(|name| beside.contains(*name)).unwrap();
             let shown: Vec<&str> = beside.split_whitespace().collect();
@@ -291,7 +291,7 @@ fn of_one_drive() {
         let runs: usize = ["runs", "ageing", "tuning", "kernels"].iter().map(|part| study[*part].as_array().unwrap().len()).sum();
         assert!(columns < 80 || screen.contains(&format!("({runs} runs, kept)")), "{runs} runs:\n{screen}");
         assert!(study["sensitivity"].is_null(), "a quick study has no time for it, and says so");
-        answers_ten_questions(screen, columns, "other assumptions were not tried");
+        answers_ten_questions(screen, columns, "sensitivity to assumptions not tested");
         assert!(screen.lines().count() <= 23, "one screen:\n{screen}");
         insta::assert_snapshot!(format!("of-one-drive-{columns}"), screen);
     }
@@ -342,7 +342,7 @@ fn of_three_drives() {
         assert!((days - number("drive-writes") / number("drive-writes-a-day")).abs() <= 0.5, "{why}");
         assert!(studies.iter().all(|study| study["sensitivity"].is_null()), "it was not asked, and that is said");
         assert_eq!(screen.contains("Life: counts erases"), columns >= 80 && life_is_no_amplification(studies), "{screen}");
-        answers_ten_questions(screen, columns, "How sure: modelled; other assumptions were not tried");
+        answers_ten_questions(screen, columns, "How sure: modelled; sensitivity to assumptions not tested");
         assert!(screen.lines().count() <= 23, "one screen:\n{screen}");
         insta::assert_snapshot!(format!("of-three-drives-{columns}"), screen);
     }

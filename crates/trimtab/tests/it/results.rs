@@ -319,7 +319,7 @@ fn a_study_where_a_run_is_wanted_says_how_to_find_its_runs() {
     scratch.add("one", "1");
     let mut export = scratch.json(&["export"]);
     let id = export["runs"][0]["id"].clone();
-    export["studies"] = serde_json::json!([{"target": "t", "complete": true, "runs": [{"part": "light", "run": id}], "untried": {}}]);
+    export["studies"] = serde_json::json!([{"target": "t", "complete": true, "runs": [{"part": "light", "run": id}], "notes": {}}]);
     let file = scratch.write("study.json", &export.to_string());
     scratch.results(&["import"]).arg(file).assert().success();
     let studies = scratch.json(&["list", "--studies"]);
@@ -403,7 +403,7 @@ fn store_of_another_version_is_refused_by_every_command() {
     connection.pragma_update(None, "user_version", 1000).unwrap();
     drop(connection);
     for args in [&["list"][..], &["show"], &["export"], &["delete", "last"]] {
-        scratch.results(args).assert().code(1).stdout("").stderr(contains("has version 1000, and this trimtab reads version 1"));
+        scratch.results(args).assert().code(1).stdout("").stderr(contains("has version 1000, and this trimtab reads version 2"));
     }
 }
 

@@ -28,7 +28,7 @@ fn ext4_study_has_one_table_and_restores_mount() {
     let output = trimtab().args(["study", "--quick", "--reserve", "0", "--yes", "--json"]).arg(mount.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&json["schema"], &json["version"]), (&"trimtab.study".into(), &2.into()));
+    assert_eq!((&json["schema"], &json["version"]), (&"trimtab.study".into(), &3.into()));
     let untried: Vec<&str> = json["untried"].as_array().unwrap().iter().map(|offer| offer["policy"].as_str().unwrap()).collect();
     assert_eq!(untried, ["adaptive", "idle"]);
     let runs = json["runs"].as_array().unwrap();
@@ -41,8 +41,8 @@ fn ext4_study_has_one_table_and_restores_mount() {
         metrics.iter().find(|m| m["name"] == "discard.bytes").unwrap()["samples"][0].as_f64().unwrap()
     };
     // Nothing without a trim; at least what the tree held with one.
-    // With one repeat a policy is recommended all the same; where it is, there is no reason why not.
-    assert_eq!((&json["use"], json.get("reason")), (&"batched".into(), None));
+    // With one repeat a policy is recommended all the same.
+    assert_eq!((&json["use"], &json["verdict"]["rule"]), (&"batched".into(), &"too_few_repeats".into()));
     assert_eq!(discarded(0), 0.0);
     assert!(discarded(1) >= 49e6 && discarded(2) >= 49e6, "{} {}", discarded(1), discarded(2));
     assert_eq!(options(&mount.path()), before);

@@ -2,8 +2,8 @@
 
 use super::{Figure, What};
 use crate::study::ageing::{Ageing, RATE_STEADY, WAF_STEADY};
+use crate::study::metrics::mean;
 use crate::study::modelled::{self, Setup};
-use crate::study::table::mean;
 use crate::study::used::Used;
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! `trimtab results delete`.
 
-use crate::report::text::clean;
+use crate::report::escape::clean;
 use crate::store::{self, Reference};
 use serde::Serialize;
 use std::process::ExitCode;

@@ -1,11 +1,11 @@
 //! `trimtab results list`.
 
 use super::form::{Form, FormArgs};
+use crate::report::escape::clean;
 use crate::report::layout::on_screen;
 use crate::report::markdown;
 use crate::report::run::{instant, readable};
 use crate::report::terse::{Terse, number};
-use crate::report::text::clean;
 use crate::store::shape::Entries;
 use crate::store::{self, Filter, Reference, Summary};
 use serde::Serialize;

@@ -1,9 +1,9 @@
 //! `trimtab results report`.
 
 use super::Kept;
-use crate::cmd::study;
 use crate::report;
 use crate::report::file::Place;
+use crate::report::study::study_comparison::{self, Named};
 use crate::store::Reference;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,8 +14,7 @@ use trimtab_sim::analysis::compare::runs::{Side, against, warnings};
 use trimtab_sim::run::Run;
 use trimtab_study::document::{Document, Section};
 use trimtab_study::study::Study;
-use trimtab_study::study::beside::{self, Named};
-use trimtab_study::study::judged::Judged;
+use trimtab_study::study::verdict::Verdict;
 
 /// Write stored runs into one HTML file that opens offline: figures, charts, latencies, environment, warnings. Several are compared with the first.
 #[derive(Debug, clap::Args)]
@@ -51,8 +50,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             let hint = "its runs are in 'trimtab results list --study'";
             return Err(UsageError::new("a study can be compared with another study only").hint(hint).into());
         }
-        [kept] => study::document(&Judged::all(&kept.restored.studies), &kept.around()),
-        several => beside_each_other(several),
+        [kept] => report::study::document(&Verdict::all(&kept.restored.studies), &kept.around()),
+        several => comparison(several),
     });
     if args.output.as_os_str() == "-" {
         trimtab_linux::output::print(&html)?;
@@ -65,7 +64,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// A comparison of studies; where one is of several targets, target by target.
-fn beside_each_other(studies: &[Kept]) -> Document {
+fn comparison(studies: &[Kept]) -> Document {
     let single = studies.iter().all(|kept| kept.restored.studies.len() == 1);
     if single {
         return compared(studies, &|_| true);
@@ -90,10 +89,11 @@ fn beside_each_other(studies: &[Kept]) -> Document {
 fn compared(studies: &[Kept], wanted: &dyn Fn(&Study) -> bool) -> Document {
     let labels: Vec<String> = (0..studies.len()).map(super::compare::label).collect();
     let ids: Vec<String> = studies.iter().map(|kept| kept.id.short()).collect();
-    let judged: Vec<Option<Judged<'_>>> =
-        studies.iter().map(|kept| kept.restored.studies.iter().find(|study| wanted(study)).map(Judged::of)).collect();
-    let named = ids.iter().zip(&judged).zip(&labels).filter_map(|((id, study), label)| Some(Named { label, id, study: study.as_ref()? }));
-    beside::document(&named.collect::<Vec<_>>(), &Options::default())
+    let verdicts: Vec<Option<Verdict<'_>>> =
+        studies.iter().map(|kept| kept.restored.studies.iter().find(|study| wanted(study)).map(Verdict::of)).collect();
+    let named =
+        ids.iter().zip(&verdicts).zip(&labels).filter_map(|((id, verdict), label)| Some(Named { label, id, verdict: verdict.as_ref()? }));
+    study_comparison::document(&named.collect::<Vec<_>>(), &Options::default())
 }
 
 /// All that is known of a run; of several what is different first, with pictures of all in one, and folded away all that is known of each.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_sim::run::Run;
-use trimtab_study::study::judged::Judged;
+use trimtab_study::study::verdict::Verdict;
 
 /// Show a stored study, or all of a stored run: figures, phases, latencies, discards, settings, environment, warnings.
 #[derive(Debug, clap::Args)]
@@ -38,15 +38,16 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.checked(context)?;
     let store = super::open(context)?;
     if let Some(kept) = super::study(&store, &args.run)? {
-        let (id, around, studies) = (kept.id, kept.around(), Judged::all(&kept.restored.studies));
+        let (id, around, verdicts) = (kept.id, kept.around(), Verdict::all(&kept.restored.studies));
         if form == Form::Markdown {
-            return trimtab_linux::output::print(&markdown::render(&study::document(&studies, &around))).map(|()| ExitCode::SUCCESS);
+            return trimtab_linux::output::print(&markdown::render(&report::study::document(&verdicts, &around)))
+                .map(|()| ExitCode::SUCCESS);
         }
         if form == Form::Tsv {
             let hint = format!("its runs: trimtab results list --study {} --as tsv", id.short());
             return Err(UsageError::new("a study has no tab-separated form").hint(hint).into());
         }
-        return study::print(context, Some(id), &studies, &around, args.details).map(|()| ExitCode::SUCCESS);
+        return study::print(context, Some(id), &verdicts, &around, args.details).map(|()| ExitCode::SUCCESS);
     }
     let id = store.find(&args.run)?;
     let run = store.load(id)?;

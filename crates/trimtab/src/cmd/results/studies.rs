@@ -2,6 +2,7 @@
 
 use super::Kept;
 use super::form::Form;
+use crate::report::study::study_comparison;
 use crate::report::{self, markdown};
 use crate::store::RunId;
 use serde::Serialize;
@@ -10,7 +11,7 @@ use trimtab_linux::output::Context;
 use trimtab_sim::analysis::compare::Options;
 use trimtab_sim::analysis::compare::runs::Row;
 use trimtab_study::document::{Document, Section};
-use trimtab_study::study::{Study, beside};
+use trimtab_study::study::Study;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -62,7 +63,7 @@ pub fn compare(studies: &[Kept], options: &Options, form: Form, context: &Contex
 /// compared with the study of the same target.
 fn paired(base: &[Study], other: &[Study], options: &Options) -> (Vec<(String, Row)>, Vec<String>) {
     if let ([a], [b]) = (base, other) {
-        return (beside::headlines(a, b, options), beside::only_in_one(a, b));
+        return (study_comparison::headlines(a, b, options), study_comparison::only_in_one(a, b));
     }
     let none = Study::default();
     let like = |study: &Study, all| <[Study]>::iter(all).find(|one| one.target == study.target);
@@ -71,15 +72,18 @@ fn paired(base: &[Study], other: &[Study], options: &Options) -> (Vec<(String, R
     let (mut rows, mut only) = (Vec::new(), Vec::new());
     for (a, b) in shared.chain(others) {
         let target = if a.target.is_empty() { &b.target } else { &a.target };
-        rows.extend(beside::headlines(a, b, options).into_iter().map(|(cell, row)| (format!("{target}, {cell}"), row)));
-        only.extend(beside::only_in_one(a, b).into_iter().map(|cell| format!("{target}, {cell}")));
+        rows.extend(study_comparison::headlines(a, b, options).into_iter().map(|(cell, row)| (format!("{target}, {cell}"), row)));
+        only.extend(study_comparison::only_in_one(a, b).into_iter().map(|cell| format!("{target}, {cell}")));
     }
     (rows, only)
 }
 
 fn section(base: RunId, id: RunId, rows: &[(String, Row)], only: &[String]) -> Section {
     let title = "The figure that matters of each run; compare two runs for all others.";
-    Section::new(format!("{} against {}", id.short(), base.short()), beside::blocks([&base.short(), &id.short()], title, rows, only, None))
+    Section::new(
+        format!("{} against {}", id.short(), base.short()),
+        study_comparison::blocks([&base.short(), &id.short()], title, rows, only, None),
+    )
 }
 
 fn shape(base: RunId, id: RunId, rows: &[(String, Row)], only_in_one: Vec<String>) -> Compared {

@@ -11,10 +11,10 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
 use trimtab_study::study::Study;
-use trimtab_study::study::asked::{Asked, Thoroughness};
 use trimtab_study::study::cells::Extent;
 use trimtab_study::study::modelled::{self, Setup};
-use trimtab_study::study::sensitivity::Breadth;
+use trimtab_study::study::request::{StudyRequest, Thoroughness};
+use trimtab_study::study::trials::Breadth;
 use trimtab_study::study::used::Used;
 
 /// Runs the study on the drive called `name`.
@@ -54,13 +54,13 @@ pub fn months(args: &Args, context: &Context, reference: &str, percent: u8) -> a
     run::modelled(context, vec![made])?.into_iter().next().context("no study was made")
 }
 
-fn asked(args: &Args) -> Asked {
+fn asked(args: &Args) -> StudyRequest {
     let thoroughness = match (args.quick, args.full) {
         (true, _) => Thoroughness::Quick,
         (_, true) => Thoroughness::Full,
         _ => Thoroughness::Usual,
     };
-    let mut asked = Asked::of_one(thoroughness);
+    let mut asked = StudyRequest::of_one(thoroughness);
     asked.deleting = args.asks(Question::Deleting);
     asked.scale.repeats = args.repeats.unwrap_or(asked.scale.repeats);
     let (aged, fills) = (args.aged(), args.fills(asked.extent.fills));
@@ -89,7 +89,7 @@ pub fn study<'a>(
     args: &Args,
     name: &str,
     target: &str,
-    asked: &Asked,
+    asked: &StudyRequest,
     used: &Used,
     checkpoints: &'a dyn Checkpoints,
 ) -> anyhow::Result<Modelled<'a>> {

@@ -10,10 +10,10 @@ use std::time::Instant;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
-use trimtab_study::study::asked::Asked;
 use trimtab_study::study::cells::Extent;
+use trimtab_study::study::request::StudyRequest;
 use trimtab_study::study::scale::{FULL, QUICK, Scale};
-use trimtab_study::study::sensitivity::Breadth;
+use trimtab_study::study::trials::Breadth;
 
 /// The SandForce drive of the articles, and two of today.
 const DRIVES: [&str; 3] = ["ocz-vertex-le-100gb", "sata-tlc-500gb", "nvme-tlc-500gb"];
@@ -38,7 +38,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// What half a minute is enough for; or what was asked for.
-fn asked(args: &Args) -> Asked {
+fn asked(args: &Args) -> StudyRequest {
     let (drive_writes, fills) = match (args.quick, args.full) {
         (true, _) => (1.0, vec![0.6]),
         (_, true) => (5.0, vec![0.6, 0.9]),
@@ -52,5 +52,5 @@ fn asked(args: &Args) -> Asked {
         (true, false, false) => Some(Breadth::Few),
         (false, ..) => args.questions.contains(&Question::Assumptions).then_some(Breadth::All),
     };
-    Asked { deleting: args.asks(Question::Deleting), scale, extent, only_tree: !args.full, assumptions }
+    StudyRequest { deleting: args.asks(Question::Deleting), scale, extent, only_tree: !args.full, assumptions }
 }

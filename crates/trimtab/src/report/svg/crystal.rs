@@ -1,6 +1,6 @@
 //! The figures of CrystalDiskMark's tests as reviewers print them: a pair of bars a test, in a file of its own.
 
-use super::super::html::escape;
+use super::super::escape::escape;
 use super::super::palette;
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
 //! The superblocks of two drives at one moment, as a picture that stands still: what is printed, and what is shown without scripts.
 
-use super::super::html::escape;
+use super::super::escape::escape;
 use super::super::palette;
 use std::fmt::Write as _;
 use trimtab_sim::run::pictures::{SHARE_MAX, SuperblockMap};

@@ -1,6 +1,6 @@
 //! Latencies over time as a picture that stands still.
 
-use super::super::html::escape;
+use super::super::escape::escape;
 use std::fmt::Write as _;
 use trimtab_drive::units::Nanos;
 use trimtab_sim::run::pictures::LatencyMap;

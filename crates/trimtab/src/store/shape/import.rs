@@ -91,7 +91,7 @@ struct StudyV2 {
     complete: bool,
     runs: Vec<PartV2>,
     #[serde(default)]
-    untried: Entries<String, String>,
+    notes: Entries<String, String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -115,7 +115,7 @@ impl RunsV1 {
             target: study.target.clone(),
             complete: study.complete,
             runs: study.runs.iter().map(|(part, run)| PartV2 { part: part.clone(), run: run.to_string() }).collect(),
-            untried: Entries(study.untried.iter().map(|field| (field.key.clone(), field.value.clone())).collect()),
+            notes: Entries(study.notes.iter().map(|field| (field.key.clone(), field.value.clone())).collect()),
         };
         Self {
             schema: None,
@@ -188,7 +188,7 @@ fn record(study: StudyV2, ids: &BTreeSet<RunId>) -> Result<StudyRecord, ImportEr
         target: study.target,
         complete: study.complete,
         runs: study.runs.into_iter().map(part).collect::<Result<_, _>>()?,
-        untried: study.untried.0.into_iter().map(|(key, value)| Field { key, value }).collect(),
+        notes: study.notes.0.into_iter().map(|(key, value)| Field { key, value }).collect(),
     })
 }
 
@@ -234,7 +234,7 @@ mod tests {
         let run = Run { series: Vec::new(), ..example() };
         let id = RunId::of(&run);
         let runs = vec![("runs".to_owned(), id)];
-        let study = StudyRecord { target: "/mnt".into(), complete: false, runs, untried: vec![Field::new("online", "needs root")] };
+        let study = StudyRecord { target: "/mnt".into(), complete: false, runs, notes: vec![Field::new("0", "{}")] };
         let results = Results { runs: vec![(run, Some("kernel 6.19".into()))], studies: vec![study] };
         let text = trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results)).unwrap();
         assert_eq!(read(text.as_bytes()).unwrap(), results);

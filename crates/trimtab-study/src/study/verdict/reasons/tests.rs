@@ -1,0 +1,175 @@
+//! The reasons never speak for another policy than the recommended one.
+
+use super::*;
+use crate::study::Study;
+use crate::study::ageing::{BEHIND, CYCLES_PER_TB, RATE_STEADY};
+use crate::study::light_work::SPARSE_WAIT;
+use crate::study::metrics::FOREGROUND;
+use crate::study::verdict::Verdict;
+use crate::study::verdict::tests::latency::met;
+use alloc::borrow::ToOwned as _;
+use alloc::string::String;
+use proptest::prelude::*;
+use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, Unit, metrics};
+use trimtab_sim::runner::header::Header;
+use trimtab_sim::runner::recorder::Recorded;
+
+/// What was found out of one policy.
+#[derive(Clone, Debug)]
+struct Found {
+    /// Seconds of deleting, of syncing after it, and of the whole work, each repeat.
+    times: Vec<[f64; 3]>,
+    /// Seconds that others wait at most (modelled), or how many of a hundred appends took so many milliseconds (measured).
+    wait: f64,
+    long: u64,
+    commands: f64,
+    /// Rate and cycles at two fills.
+    months: [[f64; 2]; 2],
+    behind: f64,
+}
+
+/// A whole study, of which every second part may be missing.
+#[derive(Clone, Debug)]
+struct Evidence {
+    measured: bool,
+    months: bool,
+    discard: &'static str,
+    policies: Vec<(&'static str, Found)>,
+}
+
+fn run(evidence: &Evidence, workload: &str, policy: &str, figures: &[(&str, Unit, Vec<f64>)]) -> Run {
+    let kind = if evidence.measured { TargetKind::Directory } else { TargetKind::ModelledVolume };
+    let mut run = Header::new(workload, Vec::new(), kind, "/mnt", policy, 1).into_run(Recorded::default(), true);
+    let discard = if policy == policy::ONLINE { evidence.discard } else { "nodiscard" };
+    run.policy_settings.push(Field::new(policy::DISCARD, discard));
+    run.metrics = figures
+        .iter()
+        .map(|(name, unit, samples)| Metric { name: (*name).into(), unit: *unit, better: Better::Lower, samples: samples.clone() })
+        .collect();
+    run
+}
+
+fn study(evidence: &Evidence) -> Study {
+    let tree = |(policy, found): &(&str, Found)| {
+        let column = |at: usize| found.times.iter().map(|times| times[at]).collect::<Vec<_>>();
+        let commands = if *policy == policy::NONE { 0.0 } else { found.commands };
+        let mut figures = vec![
+            ("delete.seconds", Unit::Seconds, column(0)),
+            ("delete-sync.seconds", Unit::Seconds, column(1)),
+            (FOREGROUND, Unit::Seconds, found.times.iter().map(|times| times.iter().sum()).collect()),
+            (metrics::DISCARD_COMMANDS, Unit::Count, vec![commands]),
+        ];
+        if !evidence.measured {
+            figures.push((SPARSE_WAIT, Unit::Seconds, vec![found.wait]));
+        }
+        let made = run(evidence, "tree", policy, &figures);
+        if evidence.measured { met(made, &[(100 - found.long, 5), (found.long, (found.wait * 1000.0) as u64 + 6)]) } else { made }
+    };
+    let aged = |(policy, found): &(&str, Found)| {
+        [("60%", 0), ("90%", 1)].map(|(fill, at)| {
+            let [rate, cycles] = found.months[at];
+            let figures = [
+                (RATE_STEADY, Unit::OpsPerSecond, vec![rate]),
+                (CYCLES_PER_TB, Unit::Count, vec![cycles]),
+                (BEHIND, Unit::Percent, vec![found.behind]),
+            ];
+            let mut run = run(evidence, "churn", policy, &figures);
+            run.settings.push(Field::new("fill", fill));
+            run
+        })
+    };
+    let ageing = evidence.policies.iter().filter(|_| evidence.months).flat_map(aged).collect();
+    Study { target: "/mnt".into(), runs: evidence.policies.iter().map(tree).collect(), ageing, complete: true, ..Study::default() }
+}
+
+fn evidence() -> impl Strategy<Value = Evidence> {
+    let time = || prop_oneof![0.001..0.05, 0.05..0.5, 0.5..15.0f64];
+    let times = move |repeats: usize| proptest::collection::vec([time(), time(), time()], repeats);
+    let found = move |repeats: usize| {
+        let month = || [prop_oneof![Just(30e3), 20e3..45e3], prop_oneof![Just(8.0), 6.0..12.0]];
+        let commands = prop_oneof![1 => Just(0.0), 5 => 1.0..1000.0f64];
+        let behind = prop_oneof![4 => Just(0.0), 1 => Just(100.0)];
+        (times(repeats), time(), 0..60u64, commands, [month(), month()], behind).prop_map(
+            |(mut times, wait, long, commands, months, behind)| {
+                // Repeats are alike, or nothing would ever be measurable.
+                let first = times[0];
+                times.iter_mut().enumerate().for_each(|(at, time)| *time = first.map(|seconds| seconds * (1.0 + 0.02 * at as f64)));
+                Found { times, wait, long, commands, months, behind }
+            },
+        )
+    };
+    let all = [policy::NONE, policy::ONLINE, policy::BATCHED, policy::ADAPTIVE, policy::IDLE];
+    let discard = prop_oneof![Just("discard"), Just("discard=sync"), Just("discard=async")];
+    (any::<bool>(), any::<bool>(), discard, 1..5usize, 1..32u8).prop_flat_map(move |(measured, months, discard, repeats, subset)| {
+        let repeats = if measured { repeats } else { 1 };
+        let tried: Vec<&'static str> =
+            all.into_iter().enumerate().filter(|(at, _)| subset & (1 << at) != 0).map(|(_, name)| name).collect();
+        // What is measured knows no months, no adaptive and no idle trims.
+        let tried: Vec<&'static str> =
+            tried.into_iter().filter(|name| !measured || ![policy::ADAPTIVE, policy::IDLE].contains(name)).collect();
+        proptest::collection::vec(found(repeats), tried.len()).prop_map(move |found| Evidence {
+            measured,
+            months: months && !measured,
+            discard,
+            policies: tried.iter().copied().zip(found).collect(),
+        })
+    })
+}
+
+/// Whether the first is so much longer that a reader takes it for a reason.
+fn is_reason(longer: f64, shorter: f64) -> bool {
+    longer > shorter * 1.5 && longer - shorter > 0.06
+}
+
+/// The times of one reason without those in doubt: of the recommended policy, and of others.
+fn times(reason: &Reason<'_>, mine: &'static str) -> (Option<f64>, Vec<(String, f64)>) {
+    match reason {
+        Reason::Latency(latency) if latency.aside.is_none() => {
+            let sure = |one: &PolicyLatency<'_>| one.doubt.is_none();
+            let others = latency.others.iter().filter(|one| sure(one)).map(|one| (one.policy.to_owned(), one.seconds));
+            (latency.chosen.filter(sure).map(|one| one.seconds), others.collect())
+        }
+        Reason::Deleting(deleting) => match (deleting.difference(), deleting.part) {
+            _ if deleting.doubt.is_some() => (None, vec![]),
+            (Some((none, online)), _) if mine == policy::ONLINE => (Some(online), vec![(policy::NONE.to_owned(), none)]),
+            (Some((none, online)), _) => (Some(none), vec![(policy::ONLINE.to_owned(), online)]),
+            (None, Some(cost)) if mine == policy::ONLINE => (Some(cost.online_seconds), vec![]),
+            (None, Some(cost)) => (Some(cost.none_seconds), vec![(policy::ONLINE.to_owned(), cost.online_seconds)]),
+            (None, None) => (None, vec![]),
+        },
+        _ => (None, vec![]),
+    }
+}
+
+/// What in the reasons speaks against the recommendation that they are the reasons for.
+fn contradiction(verdict: &Verdict<'_>) -> Option<String> {
+    let gain = verdict.reasons.iter().find_map(|reason| if let Reason::Gain { gain, .. } = reason { Some(*gain) } else { None });
+    let mine = verdict.policy()?;
+    if mine != policy::NONE && gain.is_some_and(|gain| !gain.counts()) {
+        return Some(alloc::format!("{mine} with {gain:?}"));
+    }
+    let (mut against, mut supporting) = (Vec::new(), Vec::new());
+    for (time, others) in verdict.reasons.iter().map(|reason| times(reason, mine)) {
+        let Some(time) = time else { continue };
+        for (other, seconds) in others {
+            // That trimming costs something is why it has to gain something, where that was looked at.
+            let excused = other == policy::NONE && mine != policy::NONE;
+            if is_reason(time, seconds) && !excused {
+                against.push(other);
+            } else if is_reason(seconds, time) {
+                supporting.push(other);
+            }
+        }
+    }
+    against.into_iter().find(|other| !supporting.contains(other)).map(|other| alloc::format!("{mine}: {other} is quicker"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+    #[test]
+    fn reasons_never_speak_for_another_policy(evidence in evidence()) {
+        let study = study(&evidence);
+        let verdict = Verdict::of(&study);
+        prop_assert_eq!(contradiction(&verdict), None, "{:?} {:?}", verdict.recommendation, verdict.reasons);
+    }
+}

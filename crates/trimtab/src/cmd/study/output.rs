@@ -1,0 +1,89 @@
+//! A study onto the screen, and as JSON.
+
+use crate::report;
+use crate::report::study::Surroundings;
+use crate::store::RunId;
+use crate::store::shape::run::RunV1;
+use serde::Serialize;
+use trimtab_linux::output::Context;
+use trimtab_sim::run::Run;
+use trimtab_study::study::sensitivity::Sensitivity;
+use trimtab_study::study::untried::Untried;
+use trimtab_study::study::verdict::Verdict;
+use trimtab_study::study::verdict::finding::{Finding, Reason};
+
+/// What `--json` prints; its shape is in docs/method/stored-results.md.
+#[derive(Debug, Serialize)]
+struct StudyV3<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    target: &'a str,
+    complete: bool,
+    /// The policy that is recommended; null where no single one is.
+    #[serde(rename = "use")]
+    recommended: Option<&'static str>,
+    verdict: &'a Verdict<'a>,
+    why: &'a [Reason<'a>],
+    evidence: &'a [Finding<'a>],
+    caveats: &'a [Finding<'a>],
+    untried: &'a [Untried],
+    runs: Vec<RunV1>,
+    ageing: Vec<RunV1>,
+    tuning: Vec<RunV1>,
+    /// Deleting with another generation of the filesystem.
+    kernels: Vec<RunV1>,
+    /// Which assumptions decide, if that was looked at.
+    sensitivity: Option<&'a Sensitivity>,
+    /// Months of use on the twin of the drive that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predicted: Option<Box<Self>>,
+}
+
+fn shape<'a>(id: Option<RunId>, verdict: &'a Verdict<'a>, months: Option<&'a Verdict<'a>>) -> StudyV3<'a> {
+    let study = verdict.study();
+    let shapes = |runs: &[Run]| -> Vec<RunV1> {
+        let shape = |run: &Run| {
+            let mut shape = RunV1::from(run);
+            shape.id = id.is_some().then(|| RunId::of(run).to_string());
+            shape
+        };
+        runs.iter().map(shape).collect()
+    };
+    StudyV3 {
+        id: id.map(|id| id.to_string()),
+        target: &study.target,
+        complete: study.complete,
+        recommended: verdict.policy(),
+        verdict,
+        why: &verdict.reasons,
+        evidence: &verdict.evidence,
+        caveats: &verdict.caveats,
+        untried: &study.untried,
+        runs: shapes(&study.runs),
+        ageing: shapes(&study.ageing),
+        tuning: shapes(&study.tuning),
+        kernels: shapes(&study.kernels),
+        sensitivity: study.sensitivity.as_ref(),
+        predicted: months.map(|months| Box::new(shape(None, months, None))),
+    }
+}
+
+/// Prints studies that were made together, with their id if they are kept: the answer, or with `details` everything.
+///
+/// # Errors
+/// Standard output that cannot be written.
+pub fn print(context: &Context, id: Option<RunId>, verdicts: &[Verdict<'_>], around: &Surroundings, details: bool) -> anyhow::Result<()> {
+    let shown = || match details {
+        true => report::text::render(&report::study::document(verdicts, around)),
+        false => report::text::answer(&report::study::answer(verdicts, around)),
+    };
+    let months = around.months.as_ref().map(|months| Verdict::of(&months.study));
+    match verdicts {
+        [verdict] => context.report_styled("study", 3, &shape(id, verdict, months.as_ref()), shown),
+        _ => {
+            let shapes: Vec<_> = verdicts.iter().map(|verdict| shape(id, verdict, None)).collect();
+            let all = serde_json::json!({ "id": id.map(|id| id.to_string()), "studies": shapes });
+            context.report_styled("study-overview", 2, &all, shown)
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! A study in words: its first screen and its report. The last stage of a study; what it says is decided before
+//! ([`trimtab_study::study::verdict`]).
+
+mod assumptions;
+mod first_screen;
+mod full_report;
+mod months;
+mod overview;
+mod phases;
+mod pictures;
+pub mod study_comparison;
+mod surroundings;
+#[cfg(test)]
+mod tests;
+mod twin;
+mod words;
+
+pub use surroundings::Surroundings;
+use trimtab_study::document::{Answer, Document};
+use trimtab_study::study::verdict::Verdict;
+pub use words::untried_reason;
+
+/// The first screen of studies that were made together.
+pub fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer {
+    match verdicts {
+        [verdict] => first_screen::answer(verdict, around),
+        several => overview::answer(several, around),
+    }
+}
+
+/// The report of studies that were made together: the answer, the pictures that carry it, and folded away all else.
+pub fn document(verdicts: &[Verdict<'_>], around: &Surroundings) -> Document {
+    match verdicts {
+        [verdict] => full_report::document(verdict, around),
+        several => overview::document(several, around),
+    }
+}

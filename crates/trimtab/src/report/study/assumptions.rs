@@ -1,0 +1,303 @@
+//! How far a recommendation depends on assumptions, and on which of the drives that fit a twin is: words and tables.
+
+use super::words::{NOT_TESTED, listed, name, percent};
+use trimtab_drive::units::three_digits;
+use trimtab_study::document::{Block, Section, Table};
+use trimtab_study::study::ensemble::{Ensemble, Range, Shown};
+use trimtab_study::study::policy;
+use trimtab_study::study::recommendation::Recommendation;
+use trimtab_study::study::sensitivity::{Assumption, Sensitivity};
+use trimtab_study::study::verdict::{Confidence, Verdict};
+
+/// An assumption, and what there can be several of: `TRIM costs`.
+const fn assumption(assumption: Assumption) -> (&'static str, &'static str) {
+    match assumption {
+        Assumption::FreeSuperblocks => ("superblocks kept free in idle time", "superblocks kept free in idle time"),
+        Assumption::IdleDelay => ("idle time before garbage is collected", "idle times before garbage is collected"),
+        Assumption::SpareSpace => ("spare space", "spare space"),
+        Assumption::TrimCost => ("the cost of a TRIM", "TRIM costs"),
+        Assumption::HostMemory => ("memory of the host", "memory of the host"),
+        Assumption::FileSize => ("median size of files", "file sizes"),
+        Assumption::DailyWrites => ("bytes written a day", "bytes written a day"),
+        Assumption::Filesystem => ("filesystem", "filesystems"),
+        Assumption::Fill => ("how full it is", "fills"),
+    }
+}
+
+/// How sure a modelled recommendation is, in a line.
+pub(super) fn short(verdict: &Verdict<'_>) -> String {
+    let Confidence::Assumptions { varied, decisive, otherwise } = &verdict.confidence else {
+        return super::words::confidence(&verdict.confidence);
+    };
+    let (varied, recommendation) = (*varied, verdict.recommendation);
+    let held = varied - decisive.len();
+    let close = otherwise.map(|otherwise| format!("close: smaller studies come to {}", name(otherwise)));
+    let ensemble = verdict.study().sensitivity.as_ref().and_then(|sensitivity| sensitivity.ensemble.as_ref());
+    if let Some(ensemble) = ensemble {
+        let gains = ranges(ensemble, recommendation).map(|gains| format!(": {gains}")).unwrap_or_default();
+        let drives = format!("{}{gains}", drives(ensemble, recommendation));
+        // Which assumptions decide stands with all details.
+        return match close {
+            _ if varied == 0 => drives,
+            Some(close) => format!("{drives}; {close}"),
+            None => format!("{drives}; holds under {held} of {varied} assumptions"),
+        };
+    }
+    match (close, &decisive[..]) {
+        (Some(close), _) => close,
+        (None, []) => format!("holds under {held} of {varied} assumptions, changed one at a time"),
+        (None, [only]) => format!("holds under {held} of {varied} assumptions; depends on {}", assumption(*only).0),
+        (None, [first, more @ ..]) => {
+            format!("holds under {held} of {varied} assumptions; depends on {} and {} more", assumption(*first).0, more.len())
+        }
+    }
+}
+
+/// How sure the recommendations for several drives are: what was assumed otherwise, and where that changes them.
+pub(super) fn of_several(verdicts: &[(String, &Verdict<'_>)]) -> String {
+    let looked: Vec<_> = verdicts
+        .iter()
+        .filter_map(|(short, verdict)| match &verdict.confidence {
+            Confidence::Assumptions { varied, decisive, otherwise } if *varied > 0 => Some((short, *varied, decisive, otherwise, verdict)),
+            _ => None,
+        })
+        .collect();
+    let Some((_, varied, .., first)) = looked.first() else { return format!("modelled; {NOT_TESTED}") };
+    let rows = first.study().sensitivity.iter().flat_map(|sensitivity| &sensitivity.rows);
+    let tried = match varied {
+        ..=2 => format!("other {}", listed(&rows.map(|row| assumption(row.assumption).1).collect::<Vec<_>>())),
+        many => format!("{many} other assumptions"),
+    };
+    let (mut hold, mut rest): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
+    for (short, varied, decisive, otherwise, _) in &looked {
+        match (otherwise, &decisive[..]) {
+            (Some(otherwise), _) => rest.push(format!("smaller studies of {short} come to {}", name(*otherwise))),
+            (None, []) => hold.push(short),
+            (None, [one]) => rest.push(format!("{short} depends on {}", assumption(*one).1)),
+            (None, both) if both.len() == *varied && both.len() == 2 => rest.push(format!("{short} depends on both")),
+            (None, all) => rest.push(format!("{short} depends on {} of them", all.len())),
+        }
+    }
+    let holds = match &hold[..] {
+        [] => format!("tried with {tried}"),
+        [one] => format!("{one} holds with {tried}"),
+        all => format!("{} hold with {tried}", all.join(", ")),
+    };
+    std::iter::once(holds).chain(rest).collect::<Vec<_>>().join("; ")
+}
+
+/// Sentences for the verdict on `recommended`, what the study itself came to.
+pub(super) fn sentences(sensitivity: &Sensitivity, recommended: Recommendation) -> String {
+    let assumptions = about_assumptions(sensitivity, recommended);
+    let ensemble = sensitivity.ensemble.as_ref().map(|ensemble| of_ensemble(ensemble, recommended));
+    assumptions.into_iter().chain(ensemble).collect::<Vec<_>>().join(" ")
+}
+
+fn about_assumptions(sensitivity: &Sensitivity, recommended: Recommendation) -> Option<String> {
+    let (all, decisive) = (sensitivity.rows.len(), sensitivity.decisive());
+    if all == 0 && sensitivity.ensemble.is_some() {
+        return None;
+    }
+    let otherwise = sensitivity.recommended.filter(|other| *other != recommended);
+    let aside =
+        otherwise.map(|other| format!(" (The smaller studies come to {} where nothing is changed.)", name(other))).unwrap_or_default();
+    if decisive.is_empty() {
+        return Some(format!("None of {all} assumptions, each changed within what is plausible, changes that.{aside}"));
+    }
+    let each = decisive.iter().map(|row| {
+        let values: Vec<String> =
+            sensitivity.changing(row).map(|tried| format!("{} with {}", name(tried.recommended), tried.value)).collect();
+        format!("{} ({})", assumption(row.assumption).0, values.join(", "))
+    });
+    let each = each.collect::<Vec<_>>().join("; ");
+    Some(format!("It holds under {} of {all} assumptions and depends on {each}.{aside}", all - decisive.len()))
+}
+
+/// The table of assumptions.
+pub(super) fn section(sensitivity: &Sensitivity) -> Option<Section> {
+    let unchanged = sensitivity.recommended.map_or("nothing", name);
+    let title = format!("One assumption changed at a time, each time a small study of its own. Nothing changed: {unchanged}.");
+    let mut table = Table::new(title, &["assumption", "assumed", "tried", "recommended then"]);
+    for row in &sensitivity.rows {
+        for (at, tried) in row.tried.iter().enumerate() {
+            let first = |text: &str| if at == 0 { text.to_owned() } else { String::new() };
+            let mark = if Some(tried.recommended) == sensitivity.recommended { "" } else { " (changes)" };
+            let recommended = format!("{}{mark}", name(tried.recommended));
+            table.row([first(assumption(row.assumption).0), first(&row.assumed), tried.value.clone(), recommended]);
+        }
+    }
+    (!table.rows.is_empty()).then(|| Section::new("Assumptions", vec![Block::Table(table)]))
+}
+
+/// On how many drives that fit a recommendation is best: "best on 15 of 16 drives that fit".
+pub(super) fn drives(ensemble: &Ensemble, recommended: Recommendation) -> String {
+    let all = ensemble.drives.len();
+    if ensemble.decides(recommended) {
+        let what = if recommended.trimming_policy().is_some() { "best" } else { "the same" };
+        return format!("{what} on {} of {all} drives that fit", ensemble.agree(recommended));
+    }
+    if ensemble.unexplained {
+        return format!("cannot be decided: no drive explains the measurements, and of the {all} nearest {}", counted(ensemble));
+    }
+    let itself = if ensemble.agrees_on_another(recommended) {
+        format!("the twin itself comes to {}, and ", name(recommended))
+    } else {
+        String::new()
+    };
+    format!("cannot be decided: {itself}of {all} drives that fit {}", counted(ensemble))
+}
+
+/// How many drives come to what: "idle on 5, batched on 2".
+fn counted(ensemble: &Ensemble) -> String {
+    ensemble.counts().iter().map(|(what, count)| format!("{} on {count}", name(*what))).collect::<Vec<_>>().join(", ")
+}
+
+/// "random writes +160 to +190 %, life +28 to +31 %".
+fn ranges(ensemble: &Ensemble, recommended: Recommendation) -> Option<String> {
+    let gains = ensemble.gains(recommended.policy()?)?;
+    let range = |range: Range| {
+        let (low, high) = (percent(range.low), percent(range.high));
+        if low == high { low } else { format!("{} to {high}", low.trim_end_matches(" %")) }
+    };
+    let rate = gains.rate.map(|rate| format!("random writes {}", range(rate)));
+    let life = gains.life.map(|life| format!("life {}", range(life)));
+    let all: Vec<String> = [rate, life].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// A sentence or two for the verdict.
+pub(super) fn of_ensemble(ensemble: &Ensemble, recommended: Recommendation) -> String {
+    let all = ensemble.drives.len();
+    if ensemble.unexplained {
+        return format!(
+            "No drive was found that explains the measurements, so months on the twin say little about the drive. Of the {all} nearest: {}.",
+            counted(ensemble)
+        );
+    }
+    let mut text = format!("Of {all} drives (the first of {}) that explain the measurements: {}.", ensemble.of, counted(ensemble));
+    if ensemble.agrees_on_another(recommended) {
+        text += &format!(" The twin itself comes to {}.", name(recommended));
+    }
+    if !ensemble.decides(recommended) {
+        text += " The measurements do not decide it.";
+    }
+    if let Some(on) = &ensemble.depends_on {
+        text += &format!(" They differ most in {}, known from {}.", on.field, on.source);
+    }
+    text += &format!(
+        " Of other drives that fit as well, {:.0} in 100 lie outside the least and the greatest of these.",
+        200.0 / (all + 1) as f64
+    );
+    if !ensemble.of_the_class.is_empty() {
+        text += &format!(
+            " No probe identified {}: these values are typical of the class, and a drive that differs from its class may differ from all of these.",
+            ensemble.of_the_class.join(", ")
+        );
+    }
+    text
+}
+
+/// The median of a figure of a policy on these drives, and where nine of ten lie.
+pub(super) fn range(ensemble: &Ensemble, policy: &str, what: fn(&Shown) -> Option<f64>) -> String {
+    ensemble.range(policy, what).map_or_else(
+        || "–".to_owned(),
+        |range| format!("{} ({} to {})", three_digits(range.median), three_digits(range.low), three_digits(range.high)),
+    )
+}
+
+/// What each policy comes to on these drives.
+pub(super) fn drives_section(ensemble: &Ensemble) -> Section {
+    let count = ensemble.drives.len();
+    let which =
+        if ensemble.unexplained { "are the nearest to the measurements, and do not explain them" } else { "explain the measurements" };
+    let ends = if count < 20 { "the least and the greatest" } else { "the range of nine in ten" };
+    let title = format!("The same months on each of {count} drives that {which}, and deleting a smaller tree: the median, and {ends}.");
+    let columns = [
+        "policy",
+        "recommended on",
+        "random writes/s in the end",
+        "write amplification",
+        "erase cycles/TB",
+        "worst foreground latency (ms)",
+    ];
+    let mut table = Table::new(title, &columns);
+    let mut names: Vec<&str> = ensemble.drives.iter().flat_map(|fit| &fit.policies).map(|shown| shown.policy.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let agree = ensemble.drives.iter().filter(|fit| fit.recommended.policy() == Some(name)).count();
+        let of = |what| range(ensemble, name, what);
+        let figures = [
+            of(|shown| shown.rate),
+            of(|shown| shown.waf),
+            of(|shown| shown.cycles_per_tb),
+            of(|shown| shown.wait_s.map(|wait| wait * 1e3)),
+        ];
+        table.row([name.to_owned(), agree.to_string()].into_iter().chain(figures));
+    }
+    Section::new("Drives that fit", vec![Block::Table(table)])
+}
+
+/// Random writes on the drives that fit, with the recommended policy and without: for a line.
+pub(super) fn rates(ensemble: &Ensemble, recommended: Recommendation) -> String {
+    let rate = |policy: &str| range(ensemble, policy, |shown| shown.rate);
+    match recommended.trimming_policy() {
+        Some(chosen) => format!("{} random writes/s with it, {} without", rate(chosen), rate(policy::NONE)),
+        None => format!("{} random writes/s without trimming", rate(policy::NONE)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_study::study::ensemble::{Fit, Separates};
+
+    const IDLE: Recommendation = Recommendation::Use(policy::IDLE);
+    const BATCHED: Recommendation = Recommendation::Use(policy::BATCHED);
+
+    fn ensemble(recommended: &[Recommendation]) -> Ensemble {
+        let shown =
+            |policy: &str, rate: f64| Shown { policy: policy.to_owned(), rate: Some(rate), waf: None, cycles_per_tb: None, wait_s: None };
+        let fit = |(nth, recommended): (usize, &Recommendation)| Fit {
+            recommended: *recommended,
+            policies: vec![shown("idle", 150.0 + 50.0 * nth as f64), shown("none", 100.0)],
+        };
+        Ensemble {
+            drives: recommended.iter().enumerate().map(fit).collect(),
+            of: 64,
+            depends_on: Some(Separates { field: "flash.trim.command_ns".to_owned(), source: "the class".to_owned() }),
+            of_the_class: vec!["flash.nand.erase_ns".to_owned()],
+            unexplained: false,
+        }
+    }
+
+    #[test]
+    fn drives_that_fit_are_counted() {
+        let most = ensemble(&[IDLE, IDLE, IDLE]);
+        assert_eq!(drives(&most, IDLE), "best on 3 of 3 drives that fit");
+        assert_eq!(ranges(&most, IDLE).as_deref(), Some("random writes +50 to +150 %"));
+        assert_eq!(
+            drives(&ensemble(&[Recommendation::NoDifference; 2]), Recommendation::NoDifference),
+            "the same on 2 of 2 drives that fit"
+        );
+        assert_eq!(drives(&most, BATCHED), "cannot be decided: the twin itself comes to batched, and of 3 drives that fit idle on 3");
+        let split = ensemble(&[IDLE, BATCHED, IDLE, BATCHED, IDLE, BATCHED, IDLE]);
+        assert_eq!(drives(&split, IDLE), "cannot be decided: of 7 drives that fit idle on 4, batched on 3");
+        let said = of_ensemble(&split, IDLE);
+        // A further one of as many is as likely at any place among 8: at either end in 2 of them.
+        for part in [
+            "Of 7 drives (the first of 64)",
+            "do not decide it",
+            "flash.trim.command_ns, known from the class",
+            "25 in 100",
+            "No probe identified flash.nand.erase_ns",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let Block::Table(table) = &drives_section(&split).blocks[0] else { panic!("no table") };
+        assert_eq!(table.rows[0], ["idle", "4", "300 (150 to 450)", "–", "–", "–"]);
+        let unexplained = Ensemble { unexplained: true, ..split };
+        assert!(drives(&unexplained, IDLE).starts_with("cannot be decided: no drive explains the measurements"));
+        assert!(of_ensemble(&unexplained, IDLE).starts_with("No drive was found that explains the measurements"));
+    }
+}

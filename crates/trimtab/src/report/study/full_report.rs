@@ -1,0 +1,204 @@
+//! A study as a report.
+
+use super::phases::policy_title;
+use super::surroundings::Surroundings;
+use super::words::{self, spaced};
+use super::{assumptions, first_screen, months, phases, pictures, twin};
+use trimtab_sim::run::shown::{health, readable, readable_place};
+use trimtab_sim::run::{Field, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Warning, metrics};
+use trimtab_study::document::{Block, Chart, ChartKind, Document, Findings, Section, Table};
+use trimtab_study::study::metrics::{FOREGROUND, distinct, jobs, mean, setting};
+use trimtab_study::study::verdict::Verdict;
+use trimtab_study::study::{Study, ageing, light_work};
+
+/// The report: the answer, the pictures that carry it, and folded away all else.
+pub(super) fn document(verdict: &Verdict<'_>, around: &Surroundings) -> Document {
+    let study = verdict.study();
+    Document {
+        title: format!("Trim policies on {}", study.target),
+        subtitle: subtitle(study),
+        answer: Some(first_screen::answer(verdict, around)),
+        sections: sections(verdict, around),
+    }
+}
+
+/// The report without its answer.
+pub(super) fn sections(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
+    sections.extend(pictures::cost_and_gain(verdict));
+    sections.extend(months::lines(verdict));
+    sections.extend(pictures::drive(verdict));
+    sections.extend(pictures::beside_a_trim(verdict));
+    if sections.is_empty() {
+        sections.extend(charts(verdict.study()));
+    }
+    sections.extend(around.months.iter().flat_map(|months| twin::sections(months)));
+    let all = |findings: &[_]| findings.iter().map(words::sentence).collect();
+    let sure = verdict.study().sensitivity.as_ref().filter(|_| verdict.recommendation.is_answer());
+    let sure = sure.map(|sensitivity| assumptions::sentences(sensitivity, verdict.recommendation));
+    let headline = std::iter::once(words::headline(verdict)).chain(sure).collect::<Vec<_>>().join(" ");
+    let findings = Findings { headline, evidence: all(&verdict.evidence), caveats: all(&verdict.caveats) };
+    sections.push(Section::new("Why, in full", vec![Block::Findings(findings)]).folded());
+    sections.extend(in_full(verdict, around.months.is_some()).into_iter().map(Section::folded));
+    sections
+}
+
+/// Every table, for those who want to know.
+fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
+    let study = verdict.study();
+    let mut sections = Vec::new();
+    if !study.runs.is_empty() {
+        sections.push(Section::new("Policies by phase", vec![Block::Table(phases::by_phase(study))]));
+    }
+    let measured = study.all().next().is_some_and(|run| run.provenance == Provenance::Measured);
+    let not_measured = |title: &str, why: &str| measured.then(|| Section::new(title, vec![Block::Text(format!("Not measured: {why}"))]));
+    sections.extend(months::ageing(verdict).or_else(|| {
+        if predicted {
+            return None;
+        }
+        not_measured("Ageing", "months of use write a drive several times over. 'trimtab bench age' ages it by an amount that you choose; 'trimtab study drive:NAME' ages a modelled drive of its class.")
+    }));
+    if !study.runs.is_empty() {
+        sections.extend(charts(study));
+        sections.push(Section::new("Latency by operation", vec![Block::Table(phases::latencies(study))]));
+    }
+    sections.extend(months::states(study, verdict.policy()).or_else(|| {
+        not_measured("State of the drive's blocks", "a real drive does not say which of its blocks are mapped, stale or free.")
+    }));
+    sections.extend(months::tuning(study).or_else(|| {
+        not_measured(
+            "Data and tuning",
+            "'trimtab bench crystal --compressible PERCENT' shows what data change; 'trimtab doctor' looks at alignment and access times.",
+        )
+    }));
+    sections.extend(months::generations(study));
+    if let Some(sensitivity) = &study.sensitivity {
+        sections.extend(assumptions::section(sensitivity));
+        sections.extend(sensitivity.ensemble.as_ref().map(assumptions::drives_section));
+    }
+    sections.extend(taken(study));
+    sections.extend(environment(study));
+    let warnings = warnings(study.all());
+    if !warnings.is_empty() {
+        sections.push(Section::new("Warnings", vec![Block::Warnings(warnings)]));
+    }
+    sections
+}
+
+/// Foreground times and latencies beside the trims, as bars.
+fn charts(study: &Study) -> Option<Section> {
+    let jobs = jobs(&study.runs);
+    let policies = distinct(study.runs.iter().map(|run| run.policy.as_str()));
+    let bars = |title: &str, metric: &str| {
+        let value = |job: &str, policy: &str| {
+            let run = study.runs.iter().find(|run| run.workload == job && run.policy == policy)?;
+            mean(run, metric)
+        };
+        let series: Vec<(String, Vec<Option<f64>>)> =
+            policies.iter().map(|policy| ((*policy).to_owned(), jobs.iter().map(|job| value(job, policy)).collect())).collect();
+        let categories = jobs.iter().map(|job| (*job).to_owned()).collect();
+        let any = series.iter().any(|(_, values)| values.iter().any(Option::is_some));
+        any.then(|| {
+            Block::Chart(Chart {
+                title: title.to_owned(),
+                x_label: String::new(),
+                y_label: "seconds".to_owned(),
+                kind: ChartKind::Bars { categories, series },
+            })
+        })
+    };
+    let blocks: Vec<Block> = [
+        bars("Foreground time by policy, mean of the repeats", FOREGROUND),
+        bars("Worst latency of one append beside the trims, one every 5 s, by policy", light_work::SPARSE_WAIT),
+        bars("Longest backlog of 50 appends a second beside the trims, by policy", light_work::BUSY_BACKLOG),
+        bars("Time spent trimming after the work, by policy, mean of the repeats", metrics::TRIM_SECONDS),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!blocks.is_empty()).then(|| Section::new("Pictures", blocks))
+}
+
+/// What it was made on, in a line. The rest is in the answer.
+fn subtitle(study: &Study) -> Vec<String> {
+    let Some(run) = study.all().next() else { return Vec::new() };
+    let value = |key: &str| Field::find(&run.environment, key);
+    let mut place: Vec<&str> = ["fs.type", "fs.options", "stack", "drive.model", "kernel.release"].into_iter().filter_map(value).collect();
+    place.dedup();
+    let health = health(run).unwrap_or_default();
+    let lines = vec![format!("{}; trimtab {}", run.provenance.name(), run.tool_version), place.join("; "), health];
+    lines.into_iter().filter(|line| !line.is_empty()).collect()
+}
+
+/// The settings of the workloads.
+fn workloads(study: &Study) -> Block {
+    let mut table = Table::new("The workloads.", &["workload", "settings", "seed"]);
+    for job in jobs(&study.runs) {
+        let Some(run) = study.runs.iter().find(|run| run.workload == job) else { continue };
+        let settings: Vec<String> = run.settings.iter().map(|f| format!("{} {}", f.key, readable(&f.key, &f.value))).collect();
+        table.row([job.to_owned(), settings.join(", "), run.seed.to_string()]);
+    }
+    Block::Table(table)
+}
+
+/// Runs that were taken from an interrupted study.
+fn taken(study: &Study) -> Option<Section> {
+    let mut table = Table::new("Measured earlier, on this filesystem at this fill.", &["workload", "policy", "taken"]);
+    let found = |run: &Run| Field::find(&run.environment, STUDY_TAKEN).map(String::from);
+    for (run, taken) in study.all().filter_map(|run| Some((run, found(run)?))) {
+        table.row([run.workload.clone(), run.policy.clone(), taken]);
+    }
+    (!table.rows.is_empty()).then(|| Section::new("Taken from an interrupted study", vec![Block::Table(table)]))
+}
+
+/// What the runs were made on; what they do not share is left out.
+fn environment(study: &Study) -> Option<Section> {
+    let first = study.all().next()?;
+    let shared = |field: &&Field| {
+        ![STUDY_CELL, STUDY_TAKEN].contains(&field.key.as_str())
+            && study.all().all(|run| run.environment.iter().all(|other| other.key != field.key || other.value == field.value))
+    };
+    let mut table = Table::new("The same for all runs.", &["what", "value"]);
+    first.environment.iter().filter(shared).for_each(|field| table.row([field.key.clone(), readable_place(&field.key, &field.value)]));
+    let mut blocks = vec![Block::Table(table)];
+    let mut policies = Table::new("Parameters of the policies.", &["policy", "parameters"]);
+    let mut seen: Vec<&str> = Vec::new();
+    for run in study.all() {
+        if !seen.contains(&run.policy.as_str()) {
+            seen.push(&run.policy);
+            let fields: Vec<String> = run
+                .policy_settings
+                .iter()
+                .map(|f| format!("{} {}", f.key.trim_start_matches("policy."), readable(&f.key, &f.value)))
+                .collect();
+            policies.row([run.policy.clone(), fields.join(", ")]);
+        }
+    }
+    blocks.push(Block::Table(policies));
+    if !study.runs.is_empty() {
+        blocks.push(workloads(study));
+    }
+    Some(Section::new("Environment", blocks))
+}
+
+/// The warnings of all runs, those with the same code and text once.
+fn warnings<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<Warning> {
+    let mut all: Vec<Warning> = Vec::new();
+    for run in runs {
+        for warning in &run.warnings {
+            if !all.iter().any(|w| w.code == warning.code) {
+                let text = match run.workload.as_str() {
+                    ageing::CHURN => format!(
+                        "churn under '{}', {} full: {}",
+                        policy_title(run),
+                        spaced(setting(run, "fill").unwrap_or("?")),
+                        warning.text
+                    ),
+                    other => format!("{other} under '{}': {}", policy_title(run), warning.text),
+                };
+                all.push(Warning { text, ..warning.clone() });
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,361 @@
+//! Tables and charts of months of use, of data and tuning, and of the generations of the filesystem.
+
+use super::words::{erase_cycles, percent, spaced, time_of_use};
+use trimtab_drive::units::three_digits;
+use trimtab_sim::analysis::change_points::{Options, knees};
+use trimtab_sim::run::shown::quantity;
+use trimtab_sim::run::{Field, Provenance, Run, Series, Unit, metrics};
+use trimtab_study::document::{Block, Chart, ChartKind, Line, Mark, Section, Table};
+use trimtab_study::study::ageing::{
+    BEHIND, BURST, BURST_BYTES, BURST_FIRST, BURST_SERIES, CYCLES_PER_TB, HOST_AMPLIFICATION, MAPPED, RATE_STEADY, RATE_STEADY_TRIMS,
+    RATE_STEADY_WAF, STATE_SERIES, SUPERBLOCK_SHARE, TRIM_TIME, WAF_SERIES, WAF_STEADY,
+};
+use trimtab_study::study::cells::{CHOICE, QUESTION};
+use trimtab_study::study::comparison::costs::{Part, generation_pair};
+use trimtab_study::study::job::Job;
+use trimtab_study::study::metrics::{FOREGROUND, fills, generation, is_steady, jobs, mean, setting};
+use trimtab_study::study::verdict::Verdict;
+use trimtab_study::study::{Study, policy};
+
+/// Bytes to GB.
+const GB: f64 = 1e-9;
+
+fn at<'a>(runs: &'a [Run], fill: &str) -> Vec<&'a Run> {
+    runs.iter().filter(|run| setting(run, "fill") == Some(fill)).collect()
+}
+
+fn shown(run: &Run, metric: &str, unit: Unit) -> String {
+    mean(run, metric).map_or_else(String::new, |value| quantity(value, unit))
+}
+
+/// The months as lines over bytes written, with the knees.
+pub(super) fn lines(verdict: &Verdict<'_>) -> Option<Section> {
+    let study = verdict.study();
+    let mut blocks = Vec::new();
+    for fill in fills(&study.ageing) {
+        let runs = at(&study.ageing, fill);
+        let title = format!("Burst of 4 KiB random writes after idle time, {} full", spaced(fill));
+        blocks.extend(over_written(&title, "writes/s", BURST_SERIES, &runs, true).map(|chart| text_if_flat(&title, chart)));
+        let title = format!("Write amplification, {} full", spaced(fill));
+        blocks.extend(over_written(&title, "bytes to flash per byte written", WAF_SERIES, &runs, false));
+    }
+    (!blocks.is_empty()).then(|| Section::new(format!("Over {}", time_of_use(verdict.comparison.metrics.days)), blocks))
+}
+
+/// The section on ageing: everything in figures.
+pub(super) fn ageing(verdict: &Verdict<'_>) -> Option<Section> {
+    let runs = &verdict.study().ageing;
+    if runs.is_empty() {
+        return None;
+    }
+    let mut blocks = vec![Block::Text(explanation(runs))];
+    for fill in fills(runs) {
+        blocks.push(Block::Table(table(&time_of_use(verdict.comparison.metrics.days), fill, &at(runs, fill))));
+    }
+    blocks.extend(bars(runs, "4 KiB random writes: burst after idle time, and under load", "writes/s", [BURST, RATE_STEADY]));
+    Some(Section::new("Ageing", blocks))
+}
+
+/// What was done.
+fn explanation(runs: &[Run]) -> String {
+    let Some(run) = runs.first() else { return String::new() };
+    let value = |key: &str| setting(run, key).unwrap_or("?");
+    let aged = Field::find(&run.environment, "drive.aged-size");
+    if run.provenance == Provenance::Measured {
+        return "Files come, grow and go on the filesystem, the same under each policy. Months of use would take months, and a \
+                drive's write amplification cannot be seen from outside: study a modelled drive ('trimtab study drive:NAME')."
+            .to_owned();
+    }
+    let burst = mean(run, BURST_BYTES).map_or_else(|| "?".to_owned(), |bytes| quantity(bytes, Unit::Bytes));
+    format!(
+        "Files come, grow and go at the stated fill until {} times the drive's capacity has been written, {} of it a day, the same under each policy. Contents are {}. \
+         4 KiB random writes go to a file of a twentieth of the drive, with as many in flight as the drive takes, on a copy of it: a burst of {burst} after hours of idle time, five times in each drive-write; and \
+         under load, three times near the end: after at least a twentieth of the drive has been written without a pause, rounds of churn and random writes follow each other until five rounds are steady (SNIA PTS: range within 20 %, slope within 10 %). \
+         Run on the same drive at a capacity of {}, {} times faster, everything in proportion; bytes, discards and times are those of the full size.{}",
+        value("drive-writes"),
+        value("drive-writes-a-day"),
+        value("data"),
+        aged.unwrap_or("its own"),
+        value("scale"),
+        smaller_superblocks(run).unwrap_or_default(),
+    )
+}
+
+/// What the figures then lack. Those of the full drives, and how they were taken, are in docs/method/study-modelled.md.
+fn smaller_superblocks(run: &Run) -> Option<String> {
+    let share: f64 = Field::find(&run.environment, SUPERBLOCK_SHARE)?.parse().ok()?;
+    Some(format!(
+        " Superblocks are made smaller there too, to {} % of their size. On four drives that were modelled large, with whole ones, as well, erase cycles were then between 15 % too few and 4 % too many, and random writes under load between 5 % too slow and 22 % too fast; \
+         the order of the policies was the same. '--aged-size' models another capacity, up to the full one, in as much more time.",
+        three_digits(share * 100.0)
+    ))
+}
+
+/// Policies down, figures across.
+fn table(after: &str, fill: &str, runs: &[&Run]) -> Table {
+    let mut table = Table::new(
+        format!(
+            "After {after} of churn, {} full; means of the last quarter. Under load: 4 KiB random writes when they are steady by SNIA's rule, or, where that is said, of the later rounds, with the write amplification there; that of the churn is another, and wear is the churn's. Burst: the same after hours of idle time. Life: erase cycles per TB without trimming over those under the policy.",
+            spaced(fill)
+        ),
+        &[
+            "policy",
+            "under load",
+            "WAF there",
+            "TRIM's part of that time",
+            "burst after idling",
+            "burst when filled",
+            "WAF of the churn",
+            "erase cycles per TB",
+            "life",
+            "believed in use",
+            "trims",
+            "discards",
+            "time trimming",
+            "not done in time",
+        ],
+    );
+    let none = runs.iter().find(|run| run.policy == policy::NONE).and_then(|run| mean(run, CYCLES_PER_TB));
+    for run in runs {
+        let life = none.zip(mean(run, CYCLES_PER_TB)).filter(|(_, mine)| *mine > 0.0);
+        let ratio = |metric: &str| mean(run, metric).map_or_else(String::new, three_digits);
+        let share = |metric: &str| mean(run, metric).map_or_else(String::new, |percent| format!("{percent:.0} %"));
+        table.row([
+            run.policy.clone(),
+            under_load(run),
+            ratio(RATE_STEADY_WAF),
+            mean(run, RATE_STEADY_TRIMS).map_or_else(String::new, |percent| quantity(percent, Unit::Percent)),
+            shown(run, BURST, Unit::OpsPerSecond),
+            shown(run, BURST_FIRST, Unit::OpsPerSecond),
+            ratio(WAF_STEADY),
+            mean(run, CYCLES_PER_TB).map_or_else(String::new, erase_cycles),
+            life.map_or_else(String::new, |(none, mine)| percent(none / mine)),
+            share(MAPPED),
+            shown(run, "trims", Unit::Count),
+            shown(run, metrics::DISCARD_COMMANDS, Unit::Count),
+            shown(run, TRIM_TIME, Unit::Seconds),
+            share(BEHIND),
+        ]);
+    }
+    table
+}
+
+/// Random writes under load, and whether they were not steady.
+fn under_load(run: &Run) -> String {
+    format!("{}{}", shown(run, RATE_STEADY, Unit::OpsPerSecond), if is_steady(run) { "" } else { " (not steady)" })
+}
+
+fn series<'a>(run: &'a Run, name: &str) -> Option<&'a Series> {
+    run.series.iter().find(|series| series.name == name && !series.x.is_empty())
+}
+
+fn line(name: &str, series: &Series, y_scale: f64) -> Line {
+    let points = series.x.iter().zip(&series.y).map(|(x, y)| (*x as f64 * GB, y * y_scale));
+    Line { name: name.to_owned(), points: points.collect() }
+}
+
+/// A series of a run as a line called `name`, over GB written; `None` if it has none.
+pub(super) fn line_of(name: &str, run: &Run, of: &str) -> Option<Line> {
+    Some(line(name, series(run, of)?, 1.0))
+}
+
+/// A line for each policy, with its knee.
+fn over_written(title: &str, unit: &str, name: &str, runs: &[&Run], marked: bool) -> Option<Block> {
+    let lines: Vec<Line> = runs.iter().filter_map(|run| Some(line(&run.policy, series(run, name)?, 1.0))).collect();
+    let mut marks = Vec::new();
+    if marked {
+        marks.extend(runs.iter().filter_map(|run| knee(run, name)));
+    }
+    (!lines.is_empty()).then(|| {
+        Block::Chart(Chart {
+            title: format!("{title}, over bytes written"),
+            x_label: "written since filled, GB (10^9 bytes)".to_owned(),
+            y_label: unit.to_owned(),
+            kind: ChartKind::Lines { lines, marks },
+        })
+    })
+}
+
+/// Lines that nobody could tell from one that does not move: less than this apart, as a share of the highest.
+const FLAT: f64 = 0.03;
+
+/// A sentence in place of a picture in which there is nothing to see.
+fn text_if_flat(title: &str, block: Block) -> Block {
+    let Block::Chart(Chart { kind: ChartKind::Lines { lines, marks }, y_label, .. }) = &block else { return block };
+    let values = || lines.iter().flat_map(|line| line.points.iter().map(|point| point.1)).filter(|value| value.is_finite());
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    if !marks.is_empty() || high <= 0.0 || high - low > FLAT * high {
+        return block;
+    }
+    let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+    Block::Text(format!("{title}: {} to {} {y_label} all the time, under {}.", three_digits(low), three_digits(high), names.join(", ")))
+}
+
+/// Where a rate falls most.
+fn knee(run: &Run, name: &str) -> Option<Mark> {
+    let series = series(run, name)?;
+    let found = knees(&series.y, &Options::default());
+    let deepest = found.iter().max_by(|a, b| (a.before - a.after).total_cmp(&(b.before - b.after)))?;
+    let x = series.begins_at(deepest.index) as f64 * GB;
+    Some(Mark { x, label: format!("{}: {} → {}", run.policy, three_digits(deepest.before), three_digits(deepest.after)) })
+}
+
+/// Two figures of each policy at each fill, beside each other.
+fn bars(runs: &[Run], title: &str, unit: &str, metrics: [&str; 2]) -> Option<Block> {
+    let categories: Vec<String> = runs.iter().map(|run| format!("{} {}", run.policy, setting(run, "fill").unwrap_or_default())).collect();
+    let values = |metric: &str| runs.iter().map(|run| mean(run, metric)).collect::<Vec<_>>();
+    let series: Vec<(String, Vec<Option<f64>>)> =
+        ["burst", "under load"].into_iter().zip(metrics).map(|(name, metric)| (name.to_owned(), values(metric))).collect();
+    series.iter().any(|(_, values)| values.iter().any(Option::is_some)).then(|| {
+        Block::Chart(Chart {
+            title: title.to_owned(),
+            x_label: String::new(),
+            y_label: unit.to_owned(),
+            kind: ChartKind::Bars { categories, series },
+        })
+    })
+}
+
+/// What the drive's blocks hold, over bytes written: of the first policy and of the recommended one.
+pub(super) fn states(study: &Study, recommended: Option<&str>) -> Option<Section> {
+    let fill = fills(&study.ageing).first().copied()?.to_owned();
+    let runs = at(&study.ageing, &fill);
+    let wanted = [Some(policy::NONE), recommended.filter(|name| *name != policy::NONE)];
+    let mut blocks = Vec::new();
+    for run in wanted.into_iter().flatten().filter_map(|name| runs.iter().find(|run| run.policy == name)) {
+        let lines: Vec<Line> = ["mapped", "stale", "free", "trimmed"]
+            .into_iter()
+            .filter_map(|state| Some(line(state, series(run, &format!("{STATE_SERIES}{state}"))?, GB)))
+            .collect();
+        if !lines.is_empty() {
+            blocks.push(Block::Chart(Chart {
+                title: format!("State of the drive under '{}', {} full", run.policy, spaced(&fill)),
+                x_label: "written since filled, GB (10^9 bytes)".to_owned(),
+                y_label: "GB (10^9 bytes)".to_owned(),
+                kind: ChartKind::Lines { lines, marks: Vec::new() },
+            }));
+        }
+    }
+    if blocks.is_empty() {
+        return None;
+    }
+    blocks.insert(0, Block::Text(
+        "Mapped: what the drive takes for data, whether the filesystem still needs it or not. Stale: overwritten copies that are not erased yet. \
+         Free: erased flash. Trimmed: addresses that were trimmed and not written since; mapped and trimmed add up to what was ever written."
+            .to_owned(),
+    ));
+    Some(Section::new("State of the drive's blocks", blocks))
+}
+
+/// The section on data and tuning.
+pub(super) fn tuning(study: &Study) -> Option<Section> {
+    if study.tuning.is_empty() {
+        return None;
+    }
+    let first = &study.tuning[0];
+    let mut table = Table::new(
+        format!("One thing changed at a time, under '{}', {} full.", first.policy, spaced(setting(first, "fill").unwrap_or_default())),
+        &[
+            "question",
+            "choice",
+            "4 KiB random writes under load",
+            "WAF of the churn",
+            "erase cycles per TB",
+            "written to the drive per byte of files",
+            "users wait",
+            "verdict",
+        ],
+    );
+    for run in &study.tuning {
+        let question = setting(run, QUESTION).unwrap_or_default();
+        table.row([
+            question.to_owned(),
+            setting(run, CHOICE).unwrap_or_default().to_owned(),
+            under_load(run),
+            mean(run, WAF_STEADY).map_or_else(String::new, three_digits),
+            mean(run, CYCLES_PER_TB).map_or_else(String::new, erase_cycles),
+            mean(run, HOST_AMPLIFICATION).map_or_else(String::new, three_digits),
+            shown(run, FOREGROUND, Unit::Seconds),
+            judged(study, question, run),
+        ]);
+    }
+    Some(Section::new("Data and tuning", vec![Block::Table(table)]))
+}
+
+/// A choice differs from the first of its question if one of these does by more than this.
+const DIFFERENCE: f64 = 0.05;
+
+/// What a choice changes against the first of its question.
+fn judged(study: &Study, question: &str, run: &Run) -> String {
+    let Some(first) = study.tuning.iter().find(|other| setting(other, QUESTION) == Some(question)) else { return String::new() };
+    if core::ptr::eq(first, run) {
+        return "compared with".to_owned();
+    }
+    let figures = [(RATE_STEADY, "random writes"), (WAF_STEADY, "WAF"), (HOST_AMPLIFICATION, "writes"), (FOREGROUND, "time")];
+    let changes: Vec<String> = figures
+        .into_iter()
+        .filter_map(|(metric, name)| {
+            let ratio = mean(run, metric)? / mean(first, metric).filter(|base| *base > 0.0)?;
+            ((ratio - 1.0).abs() > DIFFERENCE).then(|| format!("{name} {}×", three_digits(ratio)))
+        })
+        .collect();
+    if changes.is_empty() { "no difference above 5 %".to_owned() } else { changes.join(", ") }
+}
+
+/// Both generations side by side.
+pub(super) fn generations(study: &Study) -> Option<Section> {
+    let mut table = Table::new(
+        "Deleting with online discard, against none, by the generation of the filesystem. Today's sends the free space around what was freed again, after the commit; that of 2011 sent what was freed, inside the commit.",
+        &["work", "filesystem", "without", "with", "ratio", "discards"],
+    );
+    for job in jobs(&study.kernels) {
+        for phase in Job::deleting(job) {
+            for runs in [&study.runs, &study.kernels] {
+                let Some((none, online)) = generation_pair(runs, job, Part::Phase(phase)) else { continue };
+                let run = runs.iter().find(|run| run.workload == job && run.policy == policy::ONLINE);
+                let discards = run.and_then(|run| mean(run, metrics::DISCARD_COMMANDS)).map_or_else(String::new, |n| format!("{n:.0}"));
+                table.row([
+                    format!("{job}: {phase}"),
+                    run.map_or("", generation).to_owned(),
+                    quantity(none, Unit::Seconds),
+                    quantity(online, Unit::Seconds),
+                    format!("{}×", three_digits(online / none)),
+                    discards,
+                ]);
+            }
+        }
+    }
+    (!study.kernels.is_empty()).then(|| Section::new("Kernel generation", vec![Block::Table(table)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(values: &[f64], marks: usize) -> Block {
+        let points = values.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect();
+        let line = |name: &str| Line { name: name.to_owned(), points: Vec::clone(&points) };
+        let marks = (0..marks).map(|at| Mark { x: at as f64, label: String::new() }).collect();
+        let kind = ChartKind::Lines { lines: ["none", "idle"].map(line).to_vec(), marks };
+        text_if_flat("Burst", Block::Chart(Chart { title: String::new(), x_label: String::new(), y_label: "writes/s".to_owned(), kind }))
+    }
+
+    #[test]
+    fn flat_line_is_text_and_not_a_chart() {
+        let told = |block: Block| if let Block::Text(text) = block { Some(text) } else { None };
+        let text = told(drawn(&[36_000.0, 36_200.0, f64::NAN, 35_990.0], 0));
+        assert_eq!(text.as_deref(), Some("Burst: 36,000 to 36,200 writes/s all the time, under none, idle."));
+        // 4 % is seen, and so is a knee.
+        for block in [drawn(&[36_000.0, 34_500.0], 0), drawn(&[36_000.0; 3], 1), drawn(&[0.0; 3], 0), drawn(&[], 0)] {
+            assert_eq!(told(block), None);
+        }
+    }
+
+    #[test]
+    fn smaller_superblocks_are_said_where_they_are() {
+        let mut run = crate::store::shape::any_run::example();
+        assert_eq!(smaller_superblocks(&run), None);
+        run.environment.push(Field::new(SUPERBLOCK_SHARE, "0.199"));
+        assert!(smaller_superblocks(&run).unwrap().contains("to 19.9 % of their size"));
+    }
+}

@@ -1,0 +1,127 @@
+//! The pictures of a study: costs against gains of each policy, the drive itself over months, latencies beside a trim.
+
+use super::words::{seconds, spaced};
+use trimtab_sim::run::pictures::LatencyMap;
+use trimtab_sim::run::{Field, Run};
+use trimtab_study::document::{Block, Chart, ChartKind, Dot, Film, Heat, Section};
+use trimtab_study::study::light_work::BUSY;
+use trimtab_study::study::matrix::repeats;
+use trimtab_study::study::metrics::AppendLoad;
+use trimtab_study::study::policy;
+use trimtab_study::study::verdict::Verdict;
+
+/// One mark a policy: the worst foreground latency against what is gained over months.
+pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
+    let metrics = &verdict.comparison.metrics;
+    let fill = metrics.fills.first().copied()?;
+    let chosen = verdict.policy();
+    let dot = |name: &str| {
+        let gain = verdict.comparison.gains_of(name).find(|gain| gain.fill == fill)?;
+        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        Some(Dot {
+            name: name.to_owned(),
+            x: vec![gain.life.map(percent), Some(percent(gain.rate))],
+            y: metrics.worst_latency(name)?.seconds.max(1e-9),
+            chosen: chosen == Some(name),
+        })
+    };
+    let mut dots: Vec<Dot> = metrics.policies.iter().filter_map(|name| dot(name)).collect();
+    if dots.len() < 2 {
+        return None;
+    }
+    let mut axes = vec!["life gained, %".to_owned(), "random writes gained, %".to_owned()];
+    if dots.iter().any(|dot| dot.x[0].is_none()) {
+        // A medium that does not wear.
+        axes.remove(0);
+        for dot in &mut dots {
+            dot.x.remove(0);
+        }
+    }
+    let chart = Chart {
+        title: format!("What each policy costs and gains, {} full", spaced(fill)),
+        x_label: axes[0].clone(),
+        y_label: "worst foreground latency, s".to_owned(),
+        kind: ChartKind::Dots { axes, dots },
+    };
+    let text = "The worst latency of one durable foreground append beside the policy's trims, against the gain over no trimming.";
+    let caption = "Lower and further to the right is better. The recommended policy has a ring.";
+    let blocks = vec![Block::Chart(chart), Block::Text(text.to_owned()), Block::Caption(caption.to_owned())];
+    Some(Section::new("What it costs and what it gains", blocks))
+}
+
+/// Which two policies to look at beside each other: none, and the recommended one or else the last.
+fn two(names: &[&str], first: &str, second: Option<&str>) -> [usize; 2] {
+    let at = |name: &str| names.iter().position(|other| *other == name);
+    let left = at(first).unwrap_or(0);
+    let right =
+        second.and_then(at).filter(|right| *right != left).unwrap_or_else(|| (0..names.len()).rfind(|at| *at != left).unwrap_or(left));
+    [left, right]
+}
+
+/// The superblocks of the drive under each policy.
+pub(super) fn drive(verdict: &Verdict<'_>) -> Option<Section> {
+    let metrics = &verdict.comparison.metrics;
+    let fill = metrics.fills.first().copied()?;
+    let runs: Vec<&Run> = metrics.ageing.iter().filter(|figures| figures.fill == fill).map(|figures| figures.run).collect();
+    let drives: Vec<_> = runs.iter().filter_map(|run| Some((run.policy.clone(), run.pictures.superblocks.clone()?))).collect();
+    let names: Vec<&str> = drives.iter().map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let aged = runs.first().and_then(|run| Field::find(&run.environment, "drive.aged-size")).map(str::to_owned);
+    let film = Film {
+        title: format!("Content of the drive's superblocks in the end, {} full", spaced(fill)),
+        x_label: "GB written since filled".to_owned(),
+        x_scale: 1e-9,
+        shown: two(&names, policy::NONE, verdict.recommendation.trimming_policy()),
+        drives,
+    };
+    let text = format!(
+        "Without trimming the drive keeps data that the filesystem deleted long ago: it cannot know. It copies these data whenever \
+         it collects garbage, which causes write amplification and wear. The drive is modelled at {}.",
+        aged.unwrap_or_else(|| "its size".to_owned())
+    );
+    let caption = Block::Caption("Each square is a superblock, filled from below.".to_owned());
+    Some(Section::new("The drive itself", vec![Block::Film(film), caption, Block::Text(text)]))
+}
+
+/// How long 50 appends a second take while a trim is under way.
+pub(super) fn beside_a_trim(verdict: &Verdict<'_>) -> Option<Section> {
+    let (study, metrics) = (verdict.study(), &verdict.comparison.metrics);
+    let job = study.runs.first()?.workload.as_str();
+    let busy = |run: &&Run| run.pictures.latencies.iter().find(|map| map.phase == BUSY.phase).cloned().map(|map| (run.policy.clone(), map));
+    let maps: Vec<(String, LatencyMap)> = study.runs.iter().filter(|run| run.workload == job).filter_map(|run| busy(&run)).collect();
+    let names: Vec<&str> = maps.iter().map(|(name, _)| name.as_str()).collect();
+    let longest = |map: &LatencyMap| map.cells.iter().map(|cell| cell.1).max().unwrap_or(0);
+    let chosen = verdict.policy();
+    let worst = maps.iter().filter(|(name, _)| Some(name.as_str()) != chosen).max_by_key(|(_, map)| longest(map))?.0.clone();
+    let heat = Heat {
+        title: format!("50 appends a second beside a trim after '{job}': how long each took from when it was due"),
+        y_label: "from due to done".to_owned(),
+        shown: two(&names, &worst, chosen),
+        maps,
+    };
+    let text = "Each column is a moment, each row a latency, darker where there were more. A stall is a wall: every request that \
+                arrives during it waits until it ends, and so do those behind it.";
+    let mut blocks = vec![Block::Heat(heat), Block::Caption(text.to_owned())];
+    let repeats = study.runs.iter().filter(|run| run.workload == job).map(repeats).max().unwrap_or(1);
+    if repeats > 1 {
+        blocks
+            .push(Block::Text(format!("Shown is the first of {repeats} repeats; the first screen has the worst latency of all of them.")));
+    }
+    let worst =
+        metrics.policies.iter().filter_map(|policy| metrics.worst_latency(policy)).filter(|worst| worst.load == AppendLoad::FiftyPerSecond);
+    if let Some(worst) = worst.reduce(|a, b| if b.seconds > a.seconds { b } else { a }) {
+        blocks.push(Block::Text(format!(
+            "The first screen has the latency of one append from when it began: the longest is {}. Here each counts from when it was \
+             due: appends that queue behind a slow one are late, too.",
+            seconds(worst.seconds)
+        )));
+    }
+    if metrics.worst_latency(policy::NONE).is_some_and(|worst| worst.load == AppendLoad::EveryFiveSeconds) {
+        let other = "This is another load than that of the first screen, where one append comes every 5 s and finds the one before \
+                     done: here 50 a second queue up behind a stall, and their latencies are counted from when they were due.";
+        blocks.push(Block::Text(other.to_owned()));
+    }
+    Some(Section::new("Beside a trim", blocks))
+}

@@ -1,0 +1,280 @@
+//! Studies against each other: what each recommends, each run with its like, and pictures with all of them in one.
+
+use super::surroundings::Surroundings;
+use super::words::spaced;
+use super::{first_screen, full_report, months, pictures};
+use trimtab_drive::units::three_digits;
+use trimtab_sim::analysis::compare::Options;
+use trimtab_sim::analysis::compare::runs::{Row, Side, against};
+use trimtab_sim::run::Run;
+use trimtab_sim::run::shown::{headline, quantity, ratio};
+use trimtab_study::document::{Block, Chart, ChartKind, Document, Dot, Film, Heat, Section, Table, Use};
+use trimtab_study::study::ageing::{BURST_SERIES, CYCLES_PER_TB, RATE_STEADY, WAF_SERIES, WAF_STEADY};
+use trimtab_study::study::light_work::{BUSY_WAIT, SPARSE_WAIT};
+use trimtab_study::study::metrics::{FOREGROUND, distinct, fills, mean, setting};
+use trimtab_study::study::verdict::Verdict;
+use trimtab_study::study::{Study, policy};
+
+/// A study with its label and its id.
+#[derive(Debug, Clone, Copy)]
+pub struct Named<'a> {
+    /// A, B …
+    pub label: &'a str,
+    /// First digits of its id.
+    pub id: &'a str,
+    /// The verdict on the study.
+    pub verdict: &'a Verdict<'a>,
+}
+
+/// What tells a run apart from the others of its study.
+#[must_use]
+pub fn cell(run: &Run) -> String {
+    const SET: [&str; 3] = ["fill", "tuning.question", "tuning.choice"];
+    let set = SET.iter().filter_map(|key| setting(run, key));
+    let parts: Vec<&str> = [run.workload.as_str(), run.policy.as_str()].into_iter().chain(set).filter(|part| !part.is_empty()).collect();
+    parts.join(", ")
+}
+
+/// The figures on which verdicts stand.
+const DECIDING: [&str; 6] = [FOREGROUND, SPARSE_WAIT, BUSY_WAIT, RATE_STEADY, WAF_STEADY, CYCLES_PER_TB];
+
+/// All runs that both have, each with the figures that decide, or with the one that matters of its workload.
+#[must_use]
+pub fn deciding(base: &Study, other: &Study, options: &Options) -> Vec<(String, Row)> {
+    pairs(base, other, options, |run, row| {
+        let any = run.metrics.iter().any(|metric| DECIDING.contains(&metric.name.as_str()));
+        if any { DECIDING.contains(&row.name.as_str()) } else { is_headline(run, row) }
+    })
+}
+
+/// All runs that both have, each with the figure that matters.
+#[must_use]
+pub fn headlines(base: &Study, other: &Study, options: &Options) -> Vec<(String, Row)> {
+    pairs(base, other, options, is_headline)
+}
+
+fn is_headline(run: &Run, row: &Row) -> bool {
+    headline(run.metrics.clone()).is_some_and(|metric| metric.name == row.name)
+}
+
+fn pairs(base: &Study, other: &Study, options: &Options, shown: impl Fn(&Run, &Row) -> bool) -> Vec<(String, Row)> {
+    let mut pairs = Vec::new();
+    for a in base.all() {
+        let Some(b) = other.all().find(|b| cell(b) == cell(a)) else { continue };
+        let side = |label, run| Side { label, runs: std::slice::from_ref(run) };
+        let rows = against(side("A", a), side("B", b), options).figures;
+        pairs.extend(rows.into_iter().filter(|row| shown(a, row)).map(|row| (cell(a), row)));
+    }
+    pairs
+}
+
+/// The runs that only one of them has.
+#[must_use]
+pub fn only_in_one(base: &Study, other: &Study) -> Vec<String> {
+    let lacks = |of: &Study, run: &Run| !of.all().any(|other| cell(other) == cell(run));
+    base.all().filter(|run| lacks(other, run)).chain(other.all().filter(|run| lacks(base, run))).map(cell).collect()
+}
+
+/// The pairs of two studies as a table, with the interval if that is wanted, and the runs that only one of them has.
+#[must_use]
+pub fn blocks(labels: [&str; 2], title: &str, rows: &[(String, Row)], only: &[String], interval: Option<&Options>) -> Vec<Block> {
+    let mut blocks = vec![match rows {
+        [] => Block::Text("They share no run.".to_owned()),
+        _ => Block::Table(table(labels, title, rows, interval)),
+    }];
+    if !only.is_empty() {
+        blocks.push(Block::Text(format!("Only one of them has: {}", only.join("; "))));
+    }
+    blocks
+}
+
+fn table([base, other]: [&str; 2], title: &str, rows: &[(String, Row)], interval: Option<&Options>) -> Table {
+    let ratios = if interval.is_some() { format!("{other} / {base}") } else { "ratio".to_owned() };
+    let confidence = interval.map(|options| format!("{} % interval", three_digits(options.confidence * 100.0).trim_end_matches(".0")));
+    let mut header = vec!["run", "figure", base, other, &ratios];
+    header.extend(confidence.as_deref());
+    header.push("verdict");
+    let mut table = Table::new(title, &header);
+    for (cell, row) in rows {
+        let c = &row.comparison;
+        let mut shown = vec![cell.clone(), row.name.clone(), quantity(c.a, row.unit), quantity(c.b, row.unit)];
+        shown.push(c.ratio.map_or_else(String::new, ratio));
+        if interval.is_some() {
+            shown.push(c.interval.map_or_else(String::new, |i| {
+                if i.low == i.high { "exact".to_owned() } else { format!("{} to {}", ratio(i.low), ratio(i.high)) }
+            }));
+        }
+        shown.push(c.in_words(row.unit));
+        table.row(shown);
+    }
+    table
+}
+
+/// The report: what each recommends, the pictures with all in one, the others against the first, and folded away what is known of each.
+#[must_use]
+pub fn document(studies: &[Named<'_>], options: &Options) -> Document {
+    let mut sections = vec![Section::new("Recommendations", answers(studies))];
+    sections.extend(cost_and_gain(studies));
+    if let Some((base, others)) = studies.split_first() {
+        for other in others {
+            let rows = deciding(base.verdict.study(), other.verdict.study(), options);
+            let blocks =
+                blocks([base.label, other.label], "", &rows, &only_in_one(base.verdict.study(), other.verdict.study()), Some(options));
+            sections.push(Section::new(format!("{} against {}", other.label, base.label), blocks));
+        }
+    }
+    let drawn: Vec<Block> = deleting(studies).into_iter().chain(lines(studies)).collect();
+    if !drawn.is_empty() {
+        sections.push(Section::new("All in one picture", drawn));
+    }
+    sections.extend(film(studies));
+    sections.extend(heat(studies));
+    for named in studies {
+        // Their pictures are above.
+        let folded = full_report::sections(named.verdict, &Surroundings::default()).into_iter().filter(|section| section.folded);
+        sections.extend(folded.map(|section| Section { title: format!("{} = {}: {}", named.label, named.id, section.title), ..section }));
+    }
+    let labels: Vec<&str> = studies.iter().map(|named| named.label).collect();
+    let subtitle =
+        studies.iter().map(|named| format!("{} = {}: {}", named.label, named.id, first_screen::subject(named.verdict.study()))).collect();
+    Document { title: format!("Comparison of the studies {}", labels.join(", ")), subtitle, sections, ..Document::default() }
+}
+
+/// Use what, and why, of each.
+fn answers(studies: &[Named<'_>]) -> Vec<Block> {
+    let one = |named: &Named<'_>| {
+        let answer = first_screen::answer(named.verdict, &Surroundings::default());
+        let uses: Vec<String> = answer.uses.iter().map(Use::in_words).collect();
+        let why = if answer.why.is_empty() { String::new() } else { format!(". Why: {}", answer.why.join("; ")) };
+        Block::Text(format!("{}, {} ({}): use {}{why}.", named.label, answer.subject, answer.origin, uses.join("; ")))
+    };
+    studies.iter().map(one).collect()
+}
+
+/// `idle B`: the policy comes first, by which a mark has its look.
+fn labelled(policy: &str, label: &str) -> String {
+    format!("{policy} {label}")
+}
+
+/// All marks in one chart, on the axes that all of them have.
+fn cost_and_gain(studies: &[Named<'_>]) -> Option<Section> {
+    let mut together: Option<Chart> = None;
+    for named in studies {
+        let section = pictures::cost_and_gain(named.verdict)?;
+        let chart = section.blocks.into_iter().find_map(|block| if let Block::Chart(chart) = block { Some(chart) } else { None })?;
+        let ChartKind::Dots { axes, dots } = chart.kind else { return None };
+        let dots: Vec<_> = dots.into_iter().map(|dot| Dot { name: labelled(&dot.name, named.label), ..dot }).collect();
+        match &mut together {
+            None => together = Some(Chart { kind: ChartKind::Dots { axes, dots }, ..chart }),
+            Some(Chart { kind: ChartKind::Dots { axes: known, dots: all }, .. }) if *known == axes => all.extend(dots),
+            // One of them is about a medium that does not wear.
+            Some(_) => return None,
+        }
+    }
+    let text = "Lower and further to the right is better: the worst foreground latency beside the policy's trims, against the gain \
+                over months of use. Recommended policies have a ring.";
+    Some(Section::new("What it costs and what it gains", vec![Block::Chart(together?), Block::Caption(text.to_owned())]))
+}
+
+/// Which policies are looked at over time: none, and those that any of them recommends.
+fn looked_at<'a>(studies: &[Named<'a>]) -> Vec<&'a str> {
+    let mut wanted = vec![policy::NONE];
+    wanted.extend(studies.iter().filter_map(|named| named.verdict.policy()));
+    distinct(wanted)
+}
+
+/// What is waited for in each workload under each policy.
+fn deleting(studies: &[Named<'_>]) -> Option<Block> {
+    let cells = |study: &Study| study.runs.iter().filter(|run| mean(run, FOREGROUND).is_some()).map(cell).collect::<Vec<_>>();
+    let (base, others) = studies.split_first()?;
+    let shared: Vec<String> = cells(base.verdict.study())
+        .into_iter()
+        .filter(|cell| others.iter().any(|other| cells(other.verdict.study()).contains(cell)))
+        .collect();
+    let value = |study: &Study, wanted: &String| study.runs.iter().find(|run| cell(run) == *wanted).and_then(|run| mean(run, FOREGROUND));
+    let series = studies
+        .iter()
+        .map(|named| (named.label.to_owned(), shared.iter().map(|cell| value(named.verdict.study(), cell)).collect()))
+        .collect();
+    (!shared.is_empty()).then(|| {
+        Block::Chart(Chart {
+            title: "Foreground time".to_owned(),
+            x_label: String::new(),
+            y_label: "seconds".to_owned(),
+            // A word a line below the bars.
+            kind: ChartKind::Bars { categories: shared.iter().map(|cell| cell.replace(", ", " ")).collect(), series },
+        })
+    })
+}
+
+/// Rates and amplification over bytes written, at fills that they share.
+fn lines(studies: &[Named<'_>]) -> Vec<Block> {
+    let Some((base, others)) = studies.split_first() else { return Vec::new() };
+    let shared = fills(&base.verdict.study().ageing)
+        .into_iter()
+        .filter(|fill| others.iter().any(|other| fills(&other.verdict.study().ageing).contains(fill)));
+    let mut blocks = Vec::new();
+    for fill in shared {
+        let drawn = [
+            ("Burst of 4 KiB random writes after idle time", "writes/s", BURST_SERIES),
+            ("Write amplification", "bytes to flash per byte written", WAF_SERIES),
+        ];
+        for (title, unit, series) in drawn {
+            let of = |named: &Named<'_>, policy: &str| {
+                let run = named.verdict.study().ageing.iter().find(|run| run.policy == policy && setting(run, "fill") == Some(fill))?;
+                months::line_of(&labelled(policy, named.label), run, series)
+            };
+            let lines: Vec<_> =
+                looked_at(studies).into_iter().flat_map(|policy| studies.iter().filter_map(move |named| of(named, policy))).collect();
+            if lines.len() > 1 {
+                blocks.push(Block::Chart(Chart {
+                    title: format!("{title}, {} full, over bytes written", spaced(fill)),
+                    x_label: "written since filled, GB (10^9 bytes)".to_owned(),
+                    y_label: unit.to_owned(),
+                    kind: ChartKind::Lines { lines, marks: Vec::new() },
+                }));
+            }
+        }
+    }
+    blocks
+}
+
+/// The drives under what each of them recommends, or under no trimming.
+fn film(studies: &[Named<'_>]) -> Option<Section> {
+    let mut together: Option<Film> = None;
+    for named in studies {
+        let section = pictures::drive(named.verdict)?;
+        let film = section.blocks.into_iter().find_map(|block| if let Block::Film(film) = block { Some(film) } else { None })?;
+        let [left, right] = film.shown;
+        let drives = film.drives.iter().enumerate().filter(|(at, _)| film.shown.contains(at));
+        let drives: Vec<_> = drives.map(|(_, (name, map))| (labelled(name, named.label), map.clone())).collect();
+        match &mut together {
+            // The second of the two is the recommended one.
+            None => together = Some(Film { drives, shown: [usize::from(right > left), 0], ..film }),
+            Some(all) => all.drives.extend(drives),
+        }
+    }
+    let mut film = together?;
+    film.shown[1] = film.drives.len() - 1;
+    Some(Section::new("The drives themselves", vec![Block::Film(film)]))
+}
+
+/// Latencies beside a trim, of what each of them recommends and of the worst.
+fn heat(studies: &[Named<'_>]) -> Option<Section> {
+    let mut together: Option<Heat> = None;
+    for named in studies {
+        let section = pictures::beside_a_trim(named.verdict)?;
+        let heat = section.blocks.into_iter().find_map(|block| if let Block::Heat(heat) = block { Some(heat) } else { None })?;
+        let maps: Vec<_> = heat.maps.iter().map(|(name, map)| (labelled(name, named.label), map.clone())).collect();
+        // The second of the two is the one that is recommended, if one is.
+        let chosen = heat.shown[1];
+        match &mut together {
+            None => together = Some(Heat { maps, shown: [chosen, chosen], ..heat }),
+            Some(all) => {
+                all.shown[1] = all.maps.len() + chosen;
+                all.maps.extend(maps);
+            }
+        }
+    }
+    Some(Section::new("Beside a trim", vec![Block::Heat(together?)]))
+}

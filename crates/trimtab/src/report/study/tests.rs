@@ -1,0 +1,273 @@
+//! First screens and reports of studies with known figures.
+
+pub mod fixtures;
+#[path = "../../../../trimtab-study/src/study/verdict/tests/latency.rs"]
+mod latency;
+
+use super::study_comparison::{self, Named};
+use super::{Surroundings, answer, document};
+use crate::report::{html, text};
+use fixtures::{run, three, whole};
+use latency::met;
+use std::time::Duration;
+use trimtab_sim::analysis::compare::Options;
+use trimtab_sim::run::{Better, Field, Metric, Provenance, Severity, TargetKind, Unit, Warning, metrics};
+use trimtab_study::document::{Answer, Block, Chart, ChartKind, Document};
+use trimtab_study::study::ageing::RATE_STEADY;
+use trimtab_study::study::metrics::FOREGROUND;
+use trimtab_study::study::untried::{Part, Reason, Untried};
+use trimtab_study::study::verdict::Verdict;
+use trimtab_study::study::{Study, policy};
+
+fn around() -> Surroundings {
+    let report = "/home/user/.local/share/trimtab/trimtab-study.html";
+    Surroundings { took: Some(Duration::from_secs(29)), report: Some(report.into()), kept: Some("5b48c05a".into()), months: None }
+}
+
+/// What is measured on a filesystem: others wait for online discard more often than by chance, for a batched trim once.
+fn filesystem() -> Study {
+    let waits = [
+        ("as-mounted", "nodiscard", [(50, 1), (2, 8)]),
+        ("batched", "nodiscard", [(62, 1), (1, 410)]),
+        ("online", "discard", [(100, 1), (50, 1_900)]),
+    ];
+    let one = |job: &'static str, at: usize| {
+        let (policy, option, others) = waits[at];
+        let figures = [
+            (metrics::DELETE_SECONDS, Unit::Seconds, [0.045, 0.045, 3.1][at]),
+            (FOREGROUND, Unit::Seconds, [0.152, 0.155, 3.2][at]),
+            (metrics::DISCARD_COMMANDS, Unit::Count, [0.0, 6.0, 79.0][at]),
+        ];
+        let mut run = run(job, policy, &[("files", "3670")], &figures);
+        for metric in run.metrics.iter_mut().filter(|metric| metric.name.ends_with(".seconds")) {
+            metric.samples = [0.99, 1.0, 1.01].map(|share| metric.samples[0] * share).to_vec();
+        }
+        if policy == "batched" {
+            run.metrics.push(Metric {
+                name: metrics::TRIM_SECONDS.into(),
+                unit: Unit::Seconds,
+                better: Better::Lower,
+                samples: vec![0.48],
+            });
+        }
+        (run.provenance, run.target) = (Provenance::Measured, TargetKind::Directory);
+        run.target_label = "/mnt/ssd".into();
+        run.policy_settings = vec![Field::new(policy::DISCARD, option)];
+        run.environment =
+            [("fs.type", "ext4"), ("device", "sda2"), ("fs.fill", "61.3 %")].map(|(key, value)| Field::new(key, value)).to_vec();
+        if job == "tree" { met(run, &others) } else { run }
+    };
+    let untried = ["adaptive", "idle"].map(|policy| Untried { part: Part::policy(policy), reason: Reason::ModelledOnly });
+    Study {
+        target: "/mnt/ssd".into(),
+        runs: (0..3).flat_map(|at| [one("tree", at), one("postmark", at)]).collect(),
+        untried: untried.to_vec(),
+        complete: true,
+        ..Study::default()
+    }
+}
+
+#[test]
+fn the_first_screen_of_a_filesystem_at_three_widths() {
+    for width in [60, 80, 120] {
+        let shown = screen(&filesystem(), width);
+        assert!(shown.lines().all(|line| line.chars().count() <= width || line.starts_with("Report")), "{shown}");
+        assert!(shown.lines().count() <= 23, "one screen of 24 lines, with the prompt:\n{shown}");
+        insta::assert_snapshot!(format!("filesystem-{width}"), shown);
+    }
+    let shown = screen(&filesystem(), 80);
+    // One of 63 may be chance, 50 of 150 are not.
+    let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("410 ms (may be chance); online 1.90 s"), "{shown}");
+}
+
+fn screen(study: &Study, width: usize) -> String {
+    anstream::adapter::strip_str(&text::answer_at(&answer(&[Verdict::of(study)], &around()), Some(width))).to_string()
+}
+
+#[test]
+fn the_first_screen_at_three_widths() {
+    for width in [60, 80, 120] {
+        let shown = screen(&whole(), width);
+        assert!(shown.lines().all(|line| line.chars().count() <= width || line.starts_with("Report")), "{shown}");
+        assert!(shown.lines().count() <= 23, "one screen of 24 lines, with the prompt:\n{shown}");
+        insta::assert_snapshot!(format!("first-screen-{width}"), shown);
+    }
+}
+
+/// Marks of rates that are not steady take their room within the 24 lines.
+#[test]
+fn marks_fit_on_the_first_screen() {
+    let unsteady = |mut study: Study| {
+        for run in &mut study.ageing {
+            run.warnings.push(Warning {
+                code: "steady-state.not-reached".into(),
+                severity: Severity::Note,
+                text: String::new(),
+                facts: Vec::new(),
+            });
+        }
+        study
+    };
+    let three: Vec<Study> = three().into_iter().map(unsteady).collect();
+    for width in [60, 80, 120] {
+        let overview = text::answer_at(&answer(&Verdict::all(&three), &around()), Some(width));
+        for shown in [screen(&unsteady(whole()), width), anstream::adapter::strip_str(&overview).to_string()] {
+            assert!(shown.contains("~ not steady") && shown.contains("+30 %~") && shown.contains("36,200~"), "{shown}");
+            assert!(shown.lines().all(|line| line.chars().count() <= width || line.starts_with("Report")), "{shown}");
+            assert!(shown.lines().count() <= 23, "one screen of 24 lines, with the prompt:\n{shown}");
+        }
+    }
+}
+
+#[test]
+fn the_figures_on_the_screen_follow_from_the_runs() {
+    let shown = screen(&whole(), 80);
+    // 36,240 of 27,891 is 29.9 % more; 10.8 cycles instead of 7.35 last 46.9 % longer; 5 drive-writes of a tenth a day are 50 days.
+    assert!(shown.contains("random writes +30 %, life +47 % against no trimming (60 % full, 50 days)"), "{shown}");
+    assert!(shown.contains("worst foreground write latency: 153 ms; batched 680 ms, online 3.10 s"), "{shown}");
+    assert!(shown.contains("USE  idle: trim in idle time"), "{shown}");
+    assert!(shown.contains("holds under 8 of 9 assumptions; depends on the cost of a TRIM"), "{shown}");
+    // 34,600 of 3,800.
+    assert!(
+        shown.contains("9.11× slower") && shown.contains("Deleting 36,706 files: 53.0 ms; online 3.41 s (64.3×; 532× on Linux 2.6.39)"),
+        "{shown}"
+    );
+    let idle = shown.lines().find(|line| line.starts_with("idle <-")).unwrap();
+    assert_eq!(idle.split_whitespace().collect::<Vec<_>>()[2..], ["153", "ms", "36,200", "32,400", "1.02", "1.23", "+47", "%", "+21", "%"]);
+}
+
+/// The words of the answer of a report, without its markup.
+fn answer_of(html: &str) -> String {
+    let answer = html.split("<section class=\"answer\"").nth(1).and_then(|rest| rest.split("</section>").next()).unwrap();
+    let mut bare = String::new();
+    let mut tag = false;
+    for c in answer.chars() {
+        match c {
+            '<' => tag = true,
+            '>' => (tag, bare) = (false, bare + " "),
+            c if !tag => bare.push(c),
+            _ => {}
+        }
+    }
+    bare.replace("&lt;", "<").replace("&#39;", "'").replace("&gt;", ">")
+}
+
+/// The ten rows of a section of docs/first-reader.md are answered on the screen and in the answer of the report.
+fn answers_ten_questions(section: &str, answer: &Answer, document: &Document) {
+    let page = include_str!("../../../../../docs/first-reader.md");
+    let section = page.split("\n## ").find(|text| text.starts_with(section)).unwrap();
+    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ") && line.contains("? |")).collect();
+    assert_eq!(rows.len(), 10, "ten questions: {rows:?}");
+    let shown = anstream::adapter::strip_str(&text::answer_at(answer, Some(80))).to_string();
+    assert!(shown.lines().count() <= 23, "one screen of 24 lines, with the prompt:\n{shown}");
+    let bare = answer_of(&html::render(document));
+    for row in rows {
+        let pieces: Vec<&str> = row.rsplit('|').nth(1).unwrap().split('`').skip(1).step_by(2).collect();
+        assert!(!pieces.is_empty(), "{row}");
+        for piece in pieces {
+            assert!(shown.contains(piece), "'{piece}' is not on the first screen:\n{shown}");
+            // In the report colons after labels, brackets around asides, and the arrow, are drawn otherwise.
+            for word in piece.split_whitespace().map(|word| word.trim_end_matches(':')).filter(|word| *word != "<-") {
+                assert!(bare.contains(word), "'{word}' of '{piece}' is not in the answer of the report: {bare}");
+            }
+        }
+    }
+}
+
+/// What docs/first-reader.md says of the first screens is on them, and on the first screenful of the reports.
+#[test]
+fn first_reader() {
+    let one = whole();
+    answers_ten_questions("One drive", &answer(&[Verdict::of(&one)], &around()), &document(&[Verdict::of(&one)], &around()));
+    let real = filesystem();
+    answers_ten_questions("A filesystem", &answer(&[Verdict::of(&real)], &around()), &document(&[Verdict::of(&real)], &around()));
+    let three = three();
+    answers_ten_questions("Three drives", &answer(&Verdict::all(&three), &around()), &document(&Verdict::all(&three), &around()));
+}
+
+#[test]
+fn whatever_was_tried_there_is_an_answer() {
+    let empty = Study { target: "/mnt/x".into(), ..Study::default() };
+    assert!(screen(&empty, 80).contains("USE  no policy yet"), "{}", screen(&empty, 80));
+    let mut only = whole();
+    only.ageing.clear();
+    only.tuning.clear();
+    (only.kernels, only.sensitivity) = (Vec::new(), None);
+    only.untried = vec![Untried { part: Part::policy("online"), reason: Reason::Obstacle("no root".into()) }];
+    let shown = screen(&only, 80);
+    assert!(shown.contains("users wait") && shown.contains("USE  ") && shown.lines().count() <= 23, "{shown}");
+    for run in &mut only.runs {
+        run.provenance = Provenance::Measured;
+        run.environment = vec![Field::new("fs.type", "xfs"), Field::new("drive.model", "Samsung SSD 860")];
+    }
+    let shown = screen(&only, 80);
+    assert!(
+        shown.contains("MEASURED") && shown.contains("xfs, Samsung SSD 860") && shown.contains("one repeat cannot tell more"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn one_sees_where_it_matters_and_where_it_does_not() {
+    let shown =
+        |width| anstream::adapter::strip_str(&text::answer_at(&answer(&Verdict::all(&three()), &around()), Some(width))).to_string();
+    for width in [60, 80, 120] {
+        assert!(shown(width).lines().all(|line| line.chars().count() <= width || line.starts_with("Report")), "{}", shown(width));
+        assert!(shown(width).lines().count() <= 23, "one screen:\n{}", shown(width));
+        insta::assert_snapshot!(format!("three-drives-{width}"), shown(width));
+    }
+    let shown = shown(80);
+    assert!(shown.contains("USE  idle on OCZ Vertex LE 100 GB"), "{shown}");
+    assert!(shown.contains("what is set now on SATA and NVMe SSD of today: trimming makes no difference\n"), "{shown}");
+    assert!(shown.contains("life: OCZ +47 %, SATA no gain, NVMe no gain (60 % full, 50 days)"), "{shown}");
+    assert!(shown.contains("SATA, NVMe hold with other TRIM costs and fills; OCZ depends on both\n"), "{shown}");
+}
+
+#[test]
+fn ratios_are_those_of_the_runs_and_pictures_have_both() {
+    let (first, mut second) = (whole(), whole());
+    // On the second drive everything takes twice as long, and rates are half.
+    for run in second.runs.iter_mut().chain(&mut second.ageing) {
+        run.environment[0].value = "Another Drive".to_owned();
+        for metric in &mut run.metrics {
+            let factor = if metric.name == RATE_STEADY { 0.5 } else { 2.0 };
+            metric.samples.iter_mut().for_each(|sample| *sample *= factor);
+        }
+    }
+    second.runs.retain(|run| run.policy != "adaptive");
+    let named =
+        [Named { label: "A", id: "aaaa", verdict: &Verdict::of(&first) }, Named { label: "B", id: "bbbb", verdict: &Verdict::of(&second) }];
+    let document = study_comparison::document(&named, &Options::default());
+    let shown = anstream::adapter::strip_str(&text::render_at(&document, None)).to_string();
+    let row = |cell: &str, figure: &str| {
+        let line = shown
+            .lines()
+            .find(|line| line.starts_with(cell) && line.contains(figure))
+            .unwrap_or_else(|| panic!("{cell} {figure}\n{shown}"));
+        line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(row("churn, idle, 60%", RATE_STEADY)[2..6], ["36,200/s", "18,100/s", "0.500", "exact"]);
+    assert_eq!(row("tree, none", FOREGROUND)[4..], ["2.00", "exact", "slower"]);
+    assert!(shown.contains("Only one of them has: tree, adaptive"), "{shown}");
+    assert!(shown.contains("OCZ Vertex LE 100 GB, ext4") && shown.contains("Another Drive, ext4"));
+    let dots = document.sections.iter().flat_map(|section| &section.blocks).find_map(|block| match block {
+        Block::Chart(Chart { kind: ChartKind::Dots { dots, .. }, .. }) => {
+            Some(dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>())
+        }
+        _ => None,
+    });
+    let dots = dots.unwrap();
+    assert!(dots.contains(&"idle A") && dots.contains(&"idle B") && dots.len() == 9, "{dots:?}");
+    let page = html::render(&document);
+    assert!(page.contains("Foreground time") && page.len() < 1_500_000, "{}", page.len());
+}
+
+#[test]
+fn the_report_has_each_of_them_and_is_small() {
+    let page = html::render(&document(&Verdict::all(&three()), &around()));
+    for title in ["OCZ: what it costs and what it gains", "SATA: what it costs and what it gains", "NVMe: why, in full"] {
+        assert!(page.contains(title), "{title}");
+    }
+    assert!(page.len() < 1_500_000);
+}

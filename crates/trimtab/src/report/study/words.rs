@@ -1,0 +1,546 @@
+//! Every sentence about the findings of a study. A new policy needs a row in [`POLICIES`], and nothing else here.
+
+use crate::report::layout::NOT_STEADY;
+use trimtab_drive::units::{grouped, three_digits};
+use trimtab_sim::run::Unit;
+use trimtab_sim::run::shown::quantity;
+use trimtab_study::study::comparison::PolicyLatency;
+use trimtab_study::study::comparison::costs::{DeletingDoubt, OnlineCost, OtherGeneration, Part};
+use trimtab_study::study::comparison::gains::Gain;
+use trimtab_study::study::comparison::latency::{LatencyDoubt, TestResult};
+use trimtab_study::study::metrics::{AppendLoad, DiscardCount};
+use trimtab_study::study::policy;
+use trimtab_study::study::recommendation::Recommendation;
+use trimtab_study::study::untried::{self, Untried};
+use trimtab_study::study::verdict::finding::{DeletingReason, Finding, LatencyAside, LatencyReason, Reason, Untested};
+use trimtab_study::study::verdict::{Confidence, Rule, Verdict};
+
+/// The words for a policy.
+struct PolicyWords {
+    name: &'static str,
+    /// What to do, on the first screen.
+    meaning: &'static str,
+    /// The same where several drives share the screen.
+    short: &'static str,
+    /// When it trims.
+    when: &'static str,
+    /// What to do, as a sentence.
+    advice: &'static str,
+}
+
+const POLICIES: [PolicyWords; 5] = [
+    PolicyWords {
+        name: policy::NONE,
+        meaning: "do not trim: it costs something here and gains nothing",
+        short: "do not trim: it costs something here and gains nothing",
+        when: "never",
+        advice: "Do not trim: over months it makes no measurable difference to this drive.",
+    },
+    PolicyWords {
+        name: policy::ONLINE,
+        meaning: "let the filesystem discard as it frees (mount option discard)",
+        short: "as files go (mount option discard)",
+        when: "as files go",
+        advice: "Let the filesystem discard as it frees (mount option discard).",
+    },
+    PolicyWords {
+        name: policy::BATCHED,
+        meaning: "trim everything now and then, not as files go",
+        short: "now and then, not as files go",
+        when: "now and then",
+        advice: "Trim in batches, not as files go.",
+    },
+    PolicyWords {
+        name: policy::ADAPTIVE,
+        meaning: "trim when three quarters of the free space have been written",
+        short: "when enough has been written",
+        when: "when enough has been written",
+        advice: "Trim when three quarters of the free space have been written, not as files go and not by the calendar.",
+    },
+    PolicyWords {
+        name: policy::IDLE,
+        meaning: "trim in idle time, in small pieces",
+        short: "in idle time, in small pieces",
+        when: "in idle time",
+        advice: "Trim in idle time, paced.",
+    },
+];
+
+fn words(policy: &str) -> Option<&'static PolicyWords> {
+    POLICIES.iter().find(|words| words.name == policy)
+}
+
+/// `40.4 s`.
+pub(super) fn seconds(value: f64) -> String {
+    quantity(value, Unit::Seconds)
+}
+
+/// A gain in per cent: `+30 %`.
+pub(super) fn percent(ratio: f64) -> String {
+    format!("{:+.0} %", (ratio - 1.0) * 100.0)
+}
+
+/// `60%` and `61.3 %` as people write them.
+pub(super) fn spaced(fill: &str) -> String {
+    fill.strip_suffix('%').map_or_else(|| fill.to_owned(), |number| format!("{} %", number.trim_end()))
+}
+
+/// `a, b and c`.
+pub(super) fn listed(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}
+
+/// What stands where no assumption was changed.
+pub(super) const NOT_TESTED: &str = "sensitivity to assumptions not tested";
+/// What [`NOT_STEADY`] says.
+pub(super) const NOT_STEADY_LEGEND: &str = "~ not steady";
+
+/// [`NOT_STEADY`] behind a rate that is not.
+pub(super) const fn mark(steady: bool) -> &'static str {
+    if steady { "" } else { NOT_STEADY }
+}
+
+/// How long the drive was used: `50 days`; `months` where that is not known.
+pub(super) fn time_of_use(days: Option<f64>) -> String {
+    match days {
+        Some(days) if days >= 90.0 => format!("{:.0} months", days / 30.4),
+        Some(days) if days >= 0.5 => format!("{days:.0} day{}", if days < 1.5 { "" } else { "s" }),
+        Some(days) => format!("{:.0} hours", days * 24.0),
+        None => "months".to_owned(),
+    }
+}
+
+/// Erase cycles per TB; where nothing was erased so far that is no sign that nothing wears.
+pub(super) fn erase_cycles(per_tb: f64) -> String {
+    if per_tb == 0.0 { "none erased yet".to_owned() } else { three_digits(per_tb) }
+}
+
+/// `one repeat`.
+fn repeats(count: usize) -> String {
+    if count == 1 { "one repeat".to_owned() } else { format!("{count} repeats") }
+}
+
+/// A recommendation in a few words.
+pub(super) fn name(recommendation: Recommendation) -> &'static str {
+    match recommendation {
+        Recommendation::Use(policy::NONE) => "no trimming",
+        Recommendation::Use(policy) => policy,
+        Recommendation::NoDifference => "no difference",
+        Recommendation::NeverDone => "none finishes",
+        Recommendation::Blocked | Recommendation::NotTested | Recommendation::Unknown => "no answer",
+    }
+}
+
+/// What to use, and what that does.
+pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
+    let (choice, meaning) = match verdict.recommendation {
+        Recommendation::Use(policy) if verdict.rule == Rule::TooFewRepeats => (policy, "trim everything now and then: the safe choice"),
+        Recommendation::Use(policy) => (policy, words(policy).map_or("", |words| words.meaning)),
+        Recommendation::NoDifference if verdict.comparison.metrics.ageing.is_empty() => alike(verdict),
+        Recommendation::NoDifference => ("what is set now", "trimming makes no measurable difference here"),
+        Recommendation::NeverDone => {
+            ("no policy", "TRIM is so expensive here that not even a batched trim finishes before the next is due")
+        }
+        Recommendation::Blocked => ("no policy yet", "TRIM does not reach the drive; repair that first"),
+        Recommendation::NotTested => return ("no policy yet", untested(verdict.untested())),
+        Recommendation::Unknown if verdict.is_without_trim() => {
+            ("no policy", "the drive does not know TRIM, so there is nothing to choose")
+        }
+        Recommendation::Unknown if verdict.rule == Rule::NothingDeleted && !verdict.comparison.metrics.ageing.is_empty() => {
+            ("no policy yet", "the cost of trimming was not studied (--questions deleting)")
+        }
+        Recommendation::Unknown => ("no policy yet", "too little could be tried to compare anything"),
+    };
+    (choice, meaning.to_owned())
+}
+
+/// The meaning of a recommendation where several drives share the screen.
+pub(super) fn short_meaning(verdict: &Verdict<'_>) -> String {
+    let policy = verdict.policy().and_then(words);
+    match (policy, verdict.time_trimming) {
+        (Some(policy), Some(time)) => format!("{}, {} % of all time", policy.when, three_digits(time.percent())),
+        (Some(policy), None) => policy.short.to_owned(),
+        (None, _) if verdict.recommendation == Recommendation::NoDifference => "trimming makes no difference".to_owned(),
+        (None, _) => choice(verdict).1,
+    }
+}
+
+/// Where nothing takes measurably longer, of the policies that were tried.
+fn alike(verdict: &Verdict<'_>) -> (&'static str, &'static str) {
+    let tried = |policy| verdict.comparison.metrics.has(policy);
+    match (tried(policy::ONLINE), tried(policy::BATCHED)) {
+        (true, true) => ("online or batched", "nothing takes measurably longer with online discard"),
+        (true, false) => (policy::ONLINE, "nothing takes measurably longer with it; 'batched' was not tried"),
+        (false, true) => (policy::BATCHED, "nothing takes measurably longer with it; 'online' was not tried"),
+        (false, false) => ("what is set now", "nothing takes measurably longer with any policy that was tried"),
+    }
+}
+
+/// How sure that is.
+pub(super) fn confidence(confidence: &Confidence) -> String {
+    match confidence {
+        Confidence::None => String::new(),
+        Confidence::NotTried { policy } => format!("{policy} was not tried"),
+        Confidence::Repeats { repeats: count, enough: false } => format!("{} cannot tell more", repeats(*count)),
+        Confidence::Repeats { repeats: count, .. } => format!("{count} repeat{} each", if *count == 1 { "" } else { "s" }),
+        Confidence::NotVaried => NOT_TESTED.to_owned(),
+        Confidence::Assumptions { .. } => String::new(),
+    }
+}
+
+/// The recommendation with its figures, in sentences.
+pub(super) fn headline(verdict: &Verdict<'_>) -> String {
+    let study = verdict.study();
+    if study.is_empty() {
+        return "No run was finished, so there is nothing to say.".to_owned();
+    }
+    let advice = match (verdict.recommendation, verdict.rule) {
+        (Recommendation::Use(_), Rule::TooFewRepeats) => "Trim in batches: that is safe whatever the cost of a TRIM here.",
+        (Recommendation::Use(policy::BATCHED), Rule::OnlineUntried) => "Trim in batches: deleting then costs nothing more.",
+        (Recommendation::Use(policy), _) => words(policy).map_or("", |words| words.advice),
+        (Recommendation::Blocked, _) => "TRIM does not reach the device.",
+        (Recommendation::NoDifference, Rule::GainsNothing) => {
+            "Trimming makes no measurable difference here, neither to foreground latency nor to the drive over months. Leave it as it is."
+        }
+        (Recommendation::NoDifference, _) => {
+            "Online discard makes no measurable difference to foreground latency here: trim with it or in batches. Gains over months were not studied."
+        }
+        (Recommendation::NeverDone, _) => {
+            "No policy is recommended: TRIM is so expensive on this drive that not even a batched trim finishes before the next is due."
+        }
+        (Recommendation::Unknown, Rule::NothingDeleted) => "The cost of trimming was not studied, so no policy is recommended.",
+        (Recommendation::NotTested | Recommendation::Unknown, _) => "",
+    };
+    let online = match (verdict.recommendation, verdict.comparison.online_cost) {
+        (Recommendation::Use(policy::ONLINE), None) => "It makes no measurable difference to foreground latency.",
+        (Recommendation::Use(policy::ONLINE), Some(_)) => "No other policy that was tried gains anything.",
+        _ => "",
+    };
+    let blocked = verdict
+        .comparison
+        .blocked
+        .map(|policy| format!("{} 'trimtab doctor' says where it is blocked.", capital(&nothing_arrived(policy))));
+    let sentences = verdict.findings.iter().map(|finding| capital(&sentence(finding)));
+    let all = [advice.to_owned(), online.to_owned()].into_iter().chain(blocked).chain(sentences);
+    all.filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// A sentence: with a capital and a full stop.
+fn capital(clause: &str) -> String {
+    let mut chars = clause.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    let stop = if clause.is_empty() || clause.ends_with('.') { "" } else { "." };
+    format!("{first}{}{stop}", chars.as_str())
+}
+
+fn nothing_arrived(policy: &str) -> String {
+    format!("under '{policy}' files were deleted, and not one discard was counted")
+}
+
+fn untested(Untested { policy, discards }: Untested) -> String {
+    let what = if policy == policy::ONLINE { "online discard" } else { "batched trimming" };
+    let why = match discards {
+        DiscardCount::Queued => "the filesystem sends its discards minutes later, and none was counted until then",
+        DiscardCount::Zero => "not one discard was counted",
+        DiscardCount::Counted | DiscardCount::Unknown => "nothing here counts discards",
+    };
+    format!("{what} was not tested here: {why}")
+}
+
+/// A finding as a clause.
+pub(super) fn sentence(finding: &Finding<'_>) -> String {
+    match finding {
+        Finding::Months { days, gains, .. } => months(*days, gains),
+        Finding::Stall(stall) => format!(
+            "worst latency of one durable append every 5 s: {} beside a batched trim, {} beside an idle one",
+            seconds(stall.batched_seconds),
+            seconds(stall.idle_seconds)
+        ),
+        Finding::OnlineCost { cost, generation, other } => online_cost(cost, generation, other.as_ref()),
+        Finding::NotCompared { policy } => format!("'{policy}' was not tried, so it is not compared"),
+        Finding::TrimTime { trims, least_seconds, most_seconds, append_seconds } => {
+            let took = match trims {
+                0 => "an unknown time".to_owned(),
+                1 => seconds(*most_seconds),
+                _ if *most_seconds < least_seconds * 1.5 => format!("up to {}", seconds(*most_seconds)),
+                _ => format!("{} to {}", seconds(*least_seconds), seconds(*most_seconds)),
+            };
+            let append = append_seconds.map(|(with, without)| {
+                format!("; the longest foreground append beside it takes {} instead of {}", seconds(with), seconds(without))
+            });
+            format!("a batched trim takes {took}{}", append.unwrap_or_default())
+        }
+        Finding::TooFewRepeats { repeats: count, needed, seen } => {
+            let seen = seen.map(|cost| format!(" ({} took {})", subject(&cost), instead(&cost))).unwrap_or_default();
+            format!("{} cannot show whether online discard costs anything{seen}: run with --repeats {needed}", repeats(*count))
+        }
+        Finding::Untested(what) => untested(*what),
+        Finding::NoBaseline => "the filesystem was mounted with online discard, and no run without it could be made to compare".to_owned(),
+        Finding::OnlyPolicy { policy, discard } => {
+            format!("only '{}' could be tried, so there is nothing to compare it with", title(policy, *discard))
+        }
+        Finding::Latency(latency) => {
+            format!("worst latency of one durable append every 5 s under '{}': {}", latency.policy, seconds(latency.seconds))
+        }
+        Finding::LatencyTest { policy, result, limit_seconds, with, without, chance } => {
+            let ((long, of), (none_long, none_of)) = (with, without);
+            let limit = seconds(*limit_seconds);
+            let chance = match chance * 100.0 {
+                percent if percent < 0.01 => "chance of that: less than 0.01 %".to_owned(),
+                percent => format!("chance of that: {} %", three_digits(percent)),
+            };
+            let result = match result {
+                TestResult::Longer => format!("more than chance explains ({chance})"),
+                TestResult::Alike => "no more often".to_owned(),
+                TestResult::TooFew if *long == 0 => "too few to say".to_owned(),
+                TestResult::TooFew => format!("too few to say ({chance})"),
+            };
+            format!("under '{policy}' {long} of {of} foreground appends took longer than {limit}, without trimming {none_long} of {none_of}: {result}")
+        }
+        Finding::NeverDone(behind) => format!(
+            "'{}' never finishes at {} full: in {:.0} of 100 sessions its trimming was still running when the next began, hours later, so it is not recommended",
+            behind.policy,
+            spaced(behind.fill),
+            behind.percent
+        ),
+        Finding::BatchedWouldDo { seconds: worst, limit_seconds, gains_as_much } => format!(
+            "'batched' is enough where a latency of {} now and then is acceptable (limit here: {}){}; a drive with cheaper or queued TRIM has lower latencies",
+            seconds(*worst),
+            seconds(*limit_seconds),
+            if *gains_as_much { "; over months it gains as much" } else { "" }
+        ),
+        Finding::GainsNothing(gain) => format!(
+            "at {} full trimming makes no measurable difference to the drive (random writes {}×)",
+            spaced(gain.fill),
+            three_digits(gain.rate)
+        ),
+        Finding::Untried(one) => format!("{} {}", untried_part(one), untried_reason(&one.reason)),
+        Finding::Interrupted => "the study was interrupted: these are the runs that were finished".to_owned(),
+        Finding::DiscardsQueued { job } => {
+            format!("{job}: the filesystem queues its discards and sends them minutes later; they are not in these figures")
+        }
+        Finding::NothingToDiscard { job } => {
+            format!("{job}'s files were deleted before they were written out, so online discard had nothing to discard")
+        }
+        Finding::Noise { job, percent } => format!(
+            "{job} did the same work under 'batched' and without trimming, yet the times differ by {percent:.0} %: that much is noise or order here"
+        ),
+        Finding::Modelled => {
+            "modelled: 'trimtab drive show' says whether a figure of the drive is published, fitted or assumed; adaptive and idle trims were started with the foreground load and come less often by themselves".to_owned()
+        }
+        Finding::NoMonths => "this shows what trimming costs, not what a drive gains by it over months of use".to_owned(),
+    }
+}
+
+fn months(days: Option<f64>, gains: &[Gain<'_>]) -> String {
+    let whole = |rate: f64| three_digits(rate);
+    let at = |gain: &Gain<'_>| {
+        let faster = gain
+            .is_faster()
+            .then(|| format!("{} instead of {} 4 KiB random writes a second under load", whole(gain.rates.0), whole(gain.rates.1)));
+        let life = gain.longer_life().map(|life| format!("{}× the drive's life", three_digits(life)));
+        format!("{} at {} full", faster.into_iter().chain(life).collect::<Vec<_>>().join(" and "), spaced(gain.fill))
+    };
+    let time = time_of_use(days);
+    match gains {
+        [] => format!("over {time} it makes no measurable difference to the drive"),
+        gains => format!("after {time} of churn, against no trimming: {}", gains.iter().map(at).collect::<Vec<_>>().join("; ")),
+    }
+}
+
+/// "tree's 'delete-sync'".
+fn subject(cost: &OnlineCost<'_>) -> String {
+    let part = match cost.part {
+        Part::Phase(phase) => format!("'{phase}'"),
+        Part::WholeWork => "whole work".to_owned(),
+        Part::Deleting => "deleting".to_owned(),
+        Part::Append(AppendLoad::EveryFiveSeconds) => "longest foreground append, one every 5 s,".to_owned(),
+        Part::Append(AppendLoad::FiftyPerSecond) => "longest foreground append, 50 a second,".to_owned(),
+    };
+    format!("{}'s {part}", cost.job)
+}
+
+/// "40.4 s instead of 170 ms".
+fn instead(cost: &OnlineCost<'_>) -> String {
+    format!("{} instead of {}", seconds(cost.online_seconds), seconds(cost.none_seconds))
+}
+
+fn online_cost(cost: &OnlineCost<'_>, generation: &str, other: Option<&OtherGeneration>) -> String {
+    let other = other
+        .map(|other| format!(" with {generation}; {}, {}×, with {}", seconds(other.online_seconds), three_digits(other.times), other.name));
+    let times = three_digits(cost.times());
+    format!("with online discard {} takes {} ({times}×{})", subject(cost), instead(cost), other.unwrap_or_default())
+}
+
+/// A policy as it stands in tables: with the discard option of a filesystem as it was mounted.
+pub(super) fn title(policy: &str, discard: Option<&str>) -> String {
+    discard.map_or_else(|| policy.to_owned(), |discard| format!("{policy} ({discard})"))
+}
+
+/// The part that was not tried, in a word or two.
+pub(super) fn part_name(part: &untried::Part) -> String {
+    match part {
+        untried::Part::Policy { policy } => policy.clone(),
+        untried::Part::Workload { policy, workload } => format!("{policy}, {workload}"),
+        untried::Part::Ageing { policy } => format!("{policy}, ageing"),
+        untried::Part::Tuning { policy } => format!("{policy}, tuning"),
+        untried::Part::Generation => "the other generation of the filesystem".to_owned(),
+        untried::Part::Assumptions => "other assumptions".to_owned(),
+    }
+}
+
+fn untried_part(untried: &Untried) -> String {
+    match &untried.part {
+        untried::Part::Assumptions => "other assumptions were not tried:".to_owned(),
+        untried::Part::Generation => "the other generation of the filesystem was not tried:".to_owned(),
+        part => format!("'{}' was not tried:", part_name(part)),
+    }
+}
+
+/// Why a part was not tried.
+pub fn untried_reason(reason: &untried::Reason) -> &str {
+    match reason {
+        untried::Reason::NoTrim => "the drive does not know TRIM",
+        untried::Reason::NoTime => "there was no time left in a quick study",
+        untried::Reason::ModelledOnly => {
+            "it trims by need and in idle time, for which this does not wait ('trimtab trim --policy idle' does it now)"
+        }
+        untried::Reason::Obstacle(obstacle) => obstacle,
+    }
+}
+
+/// Why a latency does not stand for what discards cost.
+fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
+    match doubt {
+        None => "",
+        Some(LatencyDoubt::NoDiscardCounted) => " (no discard counted)",
+        Some(LatencyDoubt::TooFew) => " (too few to say)",
+        Some(LatencyDoubt::MayBeChance) => " (may be chance)",
+        Some(LatencyDoubt::LongNoMoreOften) => " (long no more often)",
+        Some(LatencyDoubt::LongMoreOften) => " (long more often)",
+    }
+}
+
+/// The reasons, each in a line. Where none is a gain, each is about the recommended policy, and says so.
+pub(super) fn reasons(verdict: &Verdict<'_>) -> Vec<String> {
+    let gain = verdict.reasons.iter().any(|reason| matches!(reason, Reason::Gain { .. } | Reason::LargestGain { .. }));
+    let policy = verdict.recommendation.trimming_policy().filter(|_| !gain);
+    let subject = policy.map(|policy| format!("{policy}: ")).unwrap_or_default();
+    let online_chosen = policy == Some(policy::ONLINE);
+    verdict.reasons.iter().map(|reason| format!("{subject}{}", self::reason(reason, online_chosen))).collect()
+}
+
+fn reason(reason: &Reason<'_>, online_chosen: bool) -> String {
+    let after = |fill: &str, days: Option<f64>| {
+        let days = days.map(|days| format!(", {days:.0} days")).unwrap_or_default();
+        format!("against no trimming ({} full{days})", spaced(fill))
+    };
+    match reason {
+        Reason::Blocked { policy } => nothing_arrived(policy),
+        Reason::Gain { gain, days } => {
+            let life = gain.life.map(|life| format!(", life {}", percent(life))).unwrap_or_default();
+            format!("random writes {}{}{life} {}", percent(gain.rate), mark(gain.steady), after(gain.fill, *days))
+        }
+        Reason::LargestGain { times, steady, fill, days } => {
+            format!("largest gain in random writes or life: {}{} {}", percent(*times), mark(*steady), after(fill, *days))
+        }
+        Reason::Latency(latency) => latency_reason(latency),
+        Reason::Deleting(deleting) => {
+            let (what, text) = deleting_reason(deleting, online_chosen);
+            lower_first(&format!("{what}: {text}"))
+        }
+    }
+}
+
+/// The same with a small first letter.
+pub(super) fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}
+
+fn latency_reason(reason: &LatencyReason<'_>) -> String {
+    let policy = |one: &PolicyLatency<'_>| {
+        let whose = if one.policy == policy::NONE { "without trimming" } else { one.policy };
+        format!("{whose} {}{}", seconds(one.seconds), latency_doubt(one.doubt))
+    };
+    let chosen = reason.chosen.map(|mine| format!("{}{}", seconds(mine.seconds), latency_doubt(mine.doubt)));
+    let online = reason.online_seconds.map(|online| format!("online {} on every delete", seconds(online)));
+    let others: Vec<String> = online.into_iter().chain(reason.others.iter().map(policy)).collect();
+    let others = if others.is_empty() { None } else { Some(others.join(", ")) };
+    let aside = match reason.aside {
+        None => "",
+        Some(LatencyAside::TooLittle) => " (too little to count)",
+        Some(LatencyAside::LongNoMoreOften) => " (long ones no more often)",
+    };
+    let all: Vec<String> = chosen.into_iter().chain(others).collect();
+    format!("worst foreground write latency: {}{aside}", all.join("; "))
+}
+
+/// What is deleted, and what that takes: of the recommended policy first.
+pub(super) fn deleting_reason(reason: &DeletingReason<'_>, online_chosen: bool) -> (String, String) {
+    let files = |digits: &str| digits.parse().map_or_else(|_| digits.to_owned(), grouped);
+    let what = reason.files.map_or_else(|| "Deleting".to_owned(), |digits| format!("Deleting {} files", files(digits)));
+    if let Some(cost) = &reason.part {
+        let few = match reason.doubt {
+            Some(DeletingDoubt::FewRepeats(few) | DeletingDoubt::CannotTell(few)) => format!(", {}", repeats(few)),
+            _ => String::new(),
+        };
+        let part = match cost.part {
+            Part::Phase(phase) => format!("The {phase} of {}", cost.job),
+            Part::WholeWork => format!("The whole work of {}", cost.job),
+            Part::Deleting | Part::Append(_) => format!("The deleting of {}", cost.job),
+        };
+        let (none, online) = (seconds(cost.none_seconds), seconds(cost.online_seconds));
+        return (part, format!("{none} otherwise; online {online} ({}×{few})", three_digits(cost.times())));
+    }
+    let (Some(none), Some(online)) = (reason.none_seconds, reason.online_seconds) else {
+        return (what, reason.none_seconds.or(reason.online_seconds).map(seconds).unwrap_or_default());
+    };
+    let other = reason.other.as_ref().map(|other| (three_digits(other.times), other.kernel.as_str()));
+    if reason.alike {
+        // Against what the ratio is has to be said where no other time stands beside it.
+        let other = other.map(|(times, linux)| format!(" ({linux}: {times}× none's time)")).unwrap_or_default();
+        let than = if online_chosen { "without trimming" } else { policy::ONLINE };
+        return (what, format!("{}; {than} as long{other}", seconds(none)));
+    }
+    let doubt = reason.doubt.map(|doubt| format!(", {}", deleting_doubt(doubt))).unwrap_or_default();
+    let here = (none > 0.0).then(|| format!("{}×{doubt}", three_digits(online / none)));
+    let ratios: Vec<String> = here.into_iter().chain(other.map(|(times, linux)| format!("{times}× on {linux}"))).collect();
+    let ratios = if ratios.is_empty() { String::new() } else { format!(" ({})", ratios.join("; ")) };
+    let (none, online) = (seconds(none), seconds(online));
+    (what, if online_chosen { format!("{online}; without trimming {none}{ratios}") } else { format!("{none}; online {online}{ratios}") })
+}
+
+fn deleting_doubt(doubt: DeletingDoubt) -> String {
+    match doubt {
+        DeletingDoubt::NoDiscardCounted => "no discard counted".to_owned(),
+        DeletingDoubt::FewRepeats(count) => repeats(count),
+        DeletingDoubt::CannotTell(count) => format!("{}: cannot tell", repeats(count)),
+        DeletingDoubt::TooShort => "too short to notice".to_owned(),
+        DeletingDoubt::TooLittle => "too little to count".to_owned(),
+        DeletingDoubt::Scatter => "within their scatter".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_people_write_them() {
+        assert_eq!([1.3, 1.474, 0.9, 1.0].map(percent), ["+30 %", "+47 %", "-10 %", "+0 %"]);
+        assert_eq!(["60%", "61.3 %", "?"].map(spaced), ["60 %", "61.3 %", "?"]);
+        assert_eq!([Some(365.0), Some(50.0), Some(0.1), None].map(time_of_use), ["12 months", "50 days", "2 hours", "months"]);
+    }
+
+    #[test]
+    fn every_policy_has_words() {
+        for name in trimtab_sim::policy::PolicySpec::NAMES {
+            assert!(words(name).is_some(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Studies in the store: the runs of studies that were made together, and what each knows besides them.
+
+use crate::store::{self, RunId, StudyRecord};
+use serde::{Deserialize, Serialize};
+use trimtab_linux::output::Context;
+use trimtab_sim::run::{Field, Run};
+use trimtab_study::study::Study;
+use trimtab_study::study::sensitivity::Sensitivity;
+use trimtab_study::study::twin_months::{TwinMonths, TwinOrigin};
+use trimtab_study::study::untried::Untried;
+
+/// The name of the note on a twin, and of the parts of its study.
+const TWIN: &str = "twin";
+/// Stands between the number of a further target, or [`TWIN`], and the name of a part.
+const OF_TARGET: char = '/';
+/// Stands between targets where they are listed.
+const BETWEEN_TARGETS: &str = ", ";
+
+/// What a study knows besides its runs.
+#[derive(Debug, Serialize, Deserialize)]
+struct StudyNote {
+    target: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    untried: Vec<Untried>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sensitivity: Option<Sensitivity>,
+}
+
+/// The same of a study of a twin, and of which drive that is.
+#[derive(Debug, Serialize, Deserialize)]
+struct TwinNote {
+    origin: TwinOrigin,
+    study: StudyNote,
+}
+
+impl StudyNote {
+    fn of(study: &Study) -> Self {
+        Self { target: study.target.clone(), untried: study.untried.clone(), sensitivity: study.sensitivity.clone() }
+    }
+
+    fn study(self, complete: bool) -> Study {
+        Study { target: self.target, complete, untried: self.untried, sensitivity: self.sensitivity, ..Study::default() }
+    }
+}
+
+/// The parts of a study, by the names that they have in the store.
+const PARTS: [&str; 4] = ["runs", "ageing", "tuning", "kernels"];
+
+const fn parts(study: &Study) -> [&Vec<Run>; 4] {
+    [&study.runs, &study.ageing, &study.tuning, &study.kernels]
+}
+
+const fn parts_mut(study: &mut Study) -> [&mut Vec<Run>; 4] {
+    [&mut study.runs, &mut study.ageing, &mut study.tuning, &mut study.kernels]
+}
+
+/// Studies out of the store, with months of use on the twin of the drive that was measured.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// One for each target.
+    pub studies: Vec<Study>,
+    /// Months of use on the twin of the drive that was measured.
+    pub months: Option<TwinMonths>,
+}
+
+impl Restored {
+    /// The studies of `record`; `load` reads a run.
+    ///
+    /// # Errors
+    /// The errors of `load`.
+    pub fn of<E>(record: &StudyRecord, load: impl Fn(RunId) -> Result<Run, E>) -> Result<Self, E> {
+        let mut restored = Self::default();
+        for note in &record.notes {
+            if note.key == TWIN {
+                restored.months =
+                    parsed::<TwinNote>(note).map(|twin| TwinMonths { origin: twin.origin, study: twin.study.study(record.complete) });
+            } else if let Some(study) = parsed::<StudyNote>(note) {
+                restored.studies.push(study.study(record.complete));
+            }
+        }
+        if restored.studies.is_empty() {
+            restored.studies.push(Study { target: record.target.clone(), complete: record.complete, ..Study::default() });
+        }
+        for (name, id) in &record.runs {
+            let (of, part) = name.split_once(OF_TARGET).unwrap_or(("0", name));
+            let study = match of {
+                TWIN => restored.months.as_mut().map(|months| &mut months.study),
+                number => number.parse::<usize>().ok().and_then(|at| restored.studies.get_mut(at)),
+            };
+            let Some(study) = study else { continue };
+            let at = PARTS.iter().position(|name| *name == part).unwrap_or(0);
+            parts_mut(study)[at].push(load(*id)?);
+        }
+        Ok(restored)
+    }
+}
+
+/// What a note says; `None` if another version of the program wrote it in another way.
+fn parsed<'a, T: Deserialize<'a>>(note: &'a Field) -> Option<T> {
+    serde_json::from_str(&note.value).ok()
+}
+
+fn note(name: String, value: &impl Serialize) -> Field {
+    Field::new(name, serde_json::to_string(value).expect("notes hold only what JSON can say"))
+}
+
+/// What the studies of `record` came to where assumptions were changed.
+pub fn sensitivities(record: &StudyRecord) -> impl Iterator<Item = Sensitivity> {
+    let of = |note: &Field| match note.key.as_str() {
+        TWIN => parsed::<TwinNote>(note)?.study.sensitivity,
+        _ => parsed::<StudyNote>(note)?.sensitivity,
+    };
+    record.notes.iter().filter_map(of)
+}
+
+/// Keeps the runs of studies that were made together, those that are kept already once, and that they belong together.
+/// Nothing is kept of studies without runs.
+///
+/// # Errors
+/// A store that cannot be written.
+pub fn keep(context: &Context, studies: &[Study], months: Option<&TwinMonths>) -> store::Result<Option<RunId>> {
+    if studies.iter().all(Study::is_empty) {
+        return Ok(None);
+    }
+    let mut runs = Vec::new();
+    let mut save = |of: &str, study: &Study| -> store::Result<()> {
+        for (part, all) in PARTS.iter().zip(parts(study)) {
+            for run in all {
+                let name = if of == "0" { (*part).to_owned() } else { format!("{of}{OF_TARGET}{part}") };
+                runs.push((name, store::save(context, run)?));
+            }
+        }
+        Ok(())
+    };
+    let mut notes = Vec::new();
+    for (at, study) in studies.iter().enumerate() {
+        save(&at.to_string(), study)?;
+        notes.push(note(at.to_string(), &StudyNote::of(study)));
+    }
+    if let Some(months) = months {
+        save(TWIN, &months.study)?;
+        notes.push(note(TWIN.to_owned(), &TwinNote { origin: months.origin.clone(), study: StudyNote::of(&months.study) }));
+    }
+    let targets: Vec<&str> = studies.iter().map(|study| study.target.as_str()).collect();
+    let complete = studies.iter().all(|study| study.complete);
+    let record = StudyRecord { target: targets.join(BETWEEN_TARGETS), complete, runs, notes };
+    store::open_to_write(context)?.save_study(&record).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_study::study::recommendation::Recommendation;
+    use trimtab_study::study::untried::{Part, Reason};
+
+    fn study(target: &str, untried: &[&str]) -> Study {
+        let untried = untried.iter().map(|policy| Untried { part: Part::policy(*policy), reason: Reason::Obstacle("no root".to_owned()) });
+        Study { target: target.to_owned(), complete: true, untried: untried.collect(), ..Study::default() }
+    }
+
+    #[test]
+    fn restored_studies_are_those_that_were_kept_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let context = Context { store: Some(dir.path().join("r.db")), ..Context::default() };
+        let run = |seed| Run { seed, ..crate::store::shape::any_run::example() };
+        let sensitivity = Sensitivity { cell: "c".to_owned(), recommended: Some(Recommendation::NoDifference), ..Sensitivity::default() };
+        let all = [
+            Study { runs: vec![run(1)], ageing: vec![run(2)], ..study("drive:/a, b/c.toml", &["online"]) },
+            study("drive:b", &["online"]),
+            Study { kernels: vec![run(3)], sensitivity: Some(sensitivity.clone()), ..study("drive:c", &[]) },
+        ];
+        let origin = TwinOrigin { model: "ACME 1".to_owned(), typical_trims: true, ..TwinOrigin::default() };
+        let months = TwinMonths { origin, study: Study { ageing: vec![run(4)], ..study("drive:twin", &[]) } };
+        for (studies, months) in [(&all[..], None), (&all[..1], Some(&months))] {
+            let id = keep(&context, studies, months).unwrap().unwrap();
+            let store = store::open_to_read(&context).unwrap().unwrap();
+            let record = store.studies().unwrap().into_iter().find(|(of, _)| *of == id).unwrap().1;
+            let restored = Restored::of(&record, |id| store.load(id)).unwrap();
+            // A series holds NaN, which equals nothing.
+            assert_eq!(format!("{:?}", restored.studies), format!("{studies:?}"));
+            assert_eq!(format!("{:?}", restored.months.as_ref()), format!("{months:?}"));
+            let expected = if months.is_some() { Vec::new() } else { vec![sensitivity.clone()] };
+            assert_eq!(sensitivities(&record).collect::<Vec<_>>(), expected);
+        }
+        assert!(keep(&context, &all[1..2], None).unwrap().is_none(), "there is no run");
+    }
+}

@@ -1,0 +1,111 @@
+//! Filesystems in use that several runs begin with: filled once, copied for each run but the last.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use trimtab_drive::units::Bytes;
+use trimtab_sim::simulate::Watcher;
+use trimtab_study::study::cells::Cell;
+use trimtab_study::study::modelled::{InUse, Setup};
+use trimtab_study::study::problem::Problem;
+
+/// A snapshot is kept where there is this many times the memory of its drive: for two drives at work, a copy of each, and
+/// the snapshot.
+const ROOM: u64 = 5;
+
+/// Snapshots by all that decides them.
+pub struct SnapshotCache {
+    known: BTreeMap<String, Mutex<Slot>>,
+    memory: Bytes,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// Runs that are still to begin with it.
+    left: usize,
+    made: Option<InUse>,
+}
+
+impl SnapshotCache {
+    /// For these runs, on a machine where all that is under way may take `memory`.
+    pub fn of<'a>(cells: impl Iterator<Item = &'a Cell>, memory: Bytes) -> Self {
+        let mut known: BTreeMap<String, Mutex<Slot>> = BTreeMap::new();
+        for beginning in cells.filter_map(Cell::beginning) {
+            known.entry(beginning).or_default().get_mut().unwrap_or_else(PoisonError::into_inner).left += 1;
+        }
+        Self { known, memory }
+    }
+
+    /// The filesystem that a run begins with. The first caller makes it, and others wait for that.
+    ///
+    /// # Errors
+    /// A drive or a filesystem that cannot be made.
+    pub fn take(&self, setup: &Setup, watcher: &mut dyn Watcher) -> Result<InUse, Problem> {
+        let room = setup.drive.spec.table_bytes() <= self.memory.0 / ROOM;
+        let Some(slot) = self.known.get(&setup.beginning()).filter(|_| room) else { return setup.in_use(watcher) };
+        // A thread that panicked here has made nothing.
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.left = slot.left.saturating_sub(1);
+        let made = match slot.made.take() {
+            Some(made) => made,
+            None => setup.in_use(watcher)?,
+        };
+        if slot.left > 0 {
+            slot.made = Some(made.clone());
+        }
+        Ok(made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::model::{self, Model};
+    use trimtab_drive::shipped;
+    use trimtab_drive::spec::{DriveSpec, SpecError};
+    use trimtab_sim::policy::PolicySpec;
+    use trimtab_sim::workload::tree::TreeList;
+    use trimtab_study::study::cells;
+    use trimtab_study::study::job::Job;
+    use trimtab_study::study::used::Used;
+    use trimtab_study::sweep::Value;
+    use trimtab_study::sweep::settings::changed_drive;
+
+    /// How many drives were made.
+    struct Counting(u32);
+
+    impl Watcher for Counting {
+        fn written(&mut self, _bytes: Bytes) {}
+
+        fn stopped(&self) -> bool {
+            false
+        }
+
+        fn build(&mut self, spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
+            self.0 += 1;
+            model::build(spec, seed)
+        }
+    }
+
+    #[test]
+    fn runs_from_a_snapshot_equal_runs_without() {
+        let capacity = Value::Text("4GiB".to_owned());
+        let drive = changed_drive(shipped::named("crucial-m4-128gb").unwrap(), &[("drive.capacity", &capacity)]).unwrap().drive;
+        let used = Used::by_churn(&trimtab_study::study::modelled::volume_named("ext4"), 0.6, 1).unwrap();
+        let setup = Setup::new(drive, "drive:x", "ext4", 0.6, used, 1).unwrap();
+        let list = TreeList::synthetic(300, Bytes(8 << 20), DataClass::Random, 1).unwrap();
+        let policies: Vec<PolicySpec> = PolicySpec::NAMES.iter().map(|name| name.parse().unwrap()).collect();
+        let all = cells::deleting(&setup, &[Job::Tree { list: Arc::new(list), seed: 1 }], &policies);
+        assert_eq!(all.len(), PolicySpec::NAMES.len());
+        for (memory, drives) in [(Bytes(1 << 40), 1), (Bytes(1 << 20), all.len() as u32)] {
+            let (shared, mut watcher) = (SnapshotCache::of(all.iter(), memory), Counting(0));
+            for cell in &all {
+                let mut beginning = |setup: &Setup, watcher: &mut dyn Watcher| shared.take(setup, watcher);
+                let (run, _) = cell.run_from(&mut beginning, &mut watcher).unwrap();
+                assert!(run == cell.run(&mut ()).unwrap().0, "{}", cell.title());
+            }
+            assert_eq!(watcher.0, drives, "a machine with {memory}");
+        }
+    }
+}
