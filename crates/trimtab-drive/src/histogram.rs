@@ -25,7 +25,7 @@ impl Counts {
         }
     }
 
-    fn to_record(&mut self) -> &mut hdrhistogram::Histogram<u64> {
+    fn recording(&mut self) -> &mut hdrhistogram::Histogram<u64> {
         if let Self::ReadBack(buckets) = self {
             *self = Self::Recording(recorded(buckets));
         }
@@ -101,12 +101,12 @@ impl Histogram {
     /// Counts `n` equal latencies.
     #[inline]
     pub fn record_n(&mut self, latency: Nanos, n: u64) {
-        record(self.0.to_record(), latency, n);
+        record(self.0.recording(), latency, n);
     }
 
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &Self) {
-        self.0.to_record().add(&*other.0.all()).expect("it resizes itself");
+        self.0.recording().add(&*other.0.all()).expect("it resizes itself");
     }
 
     /// How many were counted.
