@@ -1,12 +1,62 @@
 //! Latency histograms of bounded relative error.
 
 use crate::units::Nanos;
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// Latencies in nanoseconds, 1 ns to over an hour, to three significant digits:
 /// any reported value is within 0.1 % of a recorded one.
-#[derive(Clone, PartialEq)]
-pub struct Histogram(hdrhistogram::Histogram<u64>);
+#[derive(Clone)]
+pub struct Histogram(Counts);
+
+/// Counters of all buckets while latencies are recorded; only what was counted in one that was read back, of which a result may have thousands.
+#[derive(Clone)]
+enum Counts {
+    Recording(hdrhistogram::Histogram<u64>),
+    ReadBack(Vec<(Nanos, u64)>),
+}
+
+impl Counts {
+    fn all(&self) -> Cow<'_, hdrhistogram::Histogram<u64>> {
+        match self {
+            Self::Recording(all) => Cow::Borrowed(all),
+            Self::ReadBack(buckets) => Cow::Owned(recorded(buckets)),
+        }
+    }
+
+    fn recording(&mut self) -> &mut hdrhistogram::Histogram<u64> {
+        if let Self::ReadBack(buckets) = self {
+            *self = Self::Recording(recorded(buckets));
+        }
+        match self {
+            Self::Recording(all) => all,
+            Self::ReadBack(_) => unreachable!("it was replaced"),
+        }
+    }
+}
+
+fn recorded(buckets: &[(Nanos, u64)]) -> hdrhistogram::Histogram<u64> {
+    let mut all = empty();
+    buckets.iter().for_each(|(value, count)| record(&mut all, *value, *count));
+    all
+}
+
+fn empty() -> hdrhistogram::Histogram<u64> {
+    // Resizes itself: memory that is never looked at is neither cleared nor merged.
+    hdrhistogram::Histogram::new(3).expect("three digits are valid by the library's rules")
+}
+
+#[inline]
+fn record(all: &mut hdrhistogram::Histogram<u64>, latency: Nanos, n: u64) {
+    all.record_n(latency.0.min(Histogram::MAX.0), n).expect("it resizes itself, and the limit keeps its size small");
+}
+
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Self) -> bool {
+        self.buckets().eq(other.buckets())
+    }
+}
 
 impl fmt::Debug for Histogram {
     /// The buckets, not the tens of thousands of empty ones.
@@ -36,11 +86,10 @@ impl Histogram {
     /// Largest value told apart; longer ones count as this: 2 hours.
     pub const MAX: Nanos = Nanos::from_secs(7200);
 
-    /// An empty histogram. Grows with the longest value seen, from 16 kB to 280 kB.
+    /// An empty histogram. Grows with the longest value seen, from 16 kB to 280 kB; one that was read back takes 16 bytes a bucket.
     #[must_use]
     pub fn new() -> Self {
-        // Resizes itself: memory that is never looked at is neither cleared nor merged.
-        Self(hdrhistogram::Histogram::new(3).expect("three digits are valid by the library's rules"))
+        Self(Counts::Recording(empty()))
     }
 
     /// Counts one latency.
@@ -52,42 +101,42 @@ impl Histogram {
     /// Counts `n` equal latencies.
     #[inline]
     pub fn record_n(&mut self, latency: Nanos, n: u64) {
-        self.0.record_n(latency.0.min(Self::MAX.0), n).expect("it resizes itself, and the limit keeps its size small");
+        record(self.0.recording(), latency, n);
     }
 
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &Self) {
-        self.0.add(&other.0).expect("it resizes itself");
+        self.0.recording().add(&*other.0.all()).expect("it resizes itself");
     }
 
     /// How many were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.0.len()
+        self.0.all().len()
     }
 
     /// The latency that `percent` per cent (0 to 100) do not exceed; 0 if empty.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Nanos {
-        Nanos(self.0.value_at_quantile(percent / 100.0))
+        Nanos(self.0.all().value_at_quantile(percent / 100.0))
     }
 
     /// The largest; 0 if empty.
     #[must_use]
     pub fn max(&self) -> Nanos {
-        Nanos(self.0.max())
+        Nanos(self.0.all().max())
     }
 
     /// The smallest; 0 if empty.
     #[must_use]
     pub fn min(&self) -> Nanos {
-        Nanos(self.0.min())
+        Nanos(self.0.all().min())
     }
 
     /// The mean in nanoseconds; 0 if empty.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
-        self.0.mean()
+        self.0.all().mean()
     }
 
     /// The histogram with these buckets, as [`Self::buckets`] gives them: value, count. Gives back every histogram exactly.
@@ -95,28 +144,32 @@ impl Histogram {
     /// # Errors
     /// If counts are 0 or add up to more than 64 bits hold: no histogram has such buckets.
     pub fn from_buckets(buckets: impl IntoIterator<Item = (Nanos, u64)>) -> Result<Self, BucketError> {
-        let mut histogram = Self::new();
+        let mut all = empty();
         let mut total = 0_u64;
         for (value, count) in buckets {
             if count == 0 {
                 return Err(BucketError::Empty(value));
             }
             total = total.checked_add(count).ok_or(BucketError::TooMany)?;
-            histogram.record_n(value, count);
+            record(&mut all, value, count);
         }
-        Ok(histogram)
+        Ok(Self(Counts::ReadBack(Self(Counts::Recording(all)).buckets().collect())))
     }
 
     /// The non-empty buckets: largest value in the bucket, count.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
-        self.0.iter_recorded().map(|v| (Nanos(v.value_iterated_to()), v.count_at_value()))
+        let (recording, read_back) = match &self.0 {
+            Counts::Recording(all) => (Some(all), &[][..]),
+            Counts::ReadBack(buckets) => (None, &buckets[..]),
+        };
+        let of_all = recording.into_iter().flat_map(|all| all.iter_recorded());
+        of_all.map(|v| (Nanos(v.value_iterated_to()), v.count_at_value())).chain(read_back.iter().copied())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     proptest! {
@@ -131,6 +184,18 @@ mod tests {
             prop_assert_eq!(&back, &histogram);
             prop_assert_eq!((back.max(), back.min(), back.percentile(99.0)), (histogram.max(), histogram.min(), histogram.percentile(99.0)));
         }
+    }
+
+    #[test]
+    fn histogram_read_back_takes_its_buckets_and_records_on() {
+        let mut histogram = Histogram::new();
+        [5, 700, 3_600_000_000_000].into_iter().for_each(|ns| histogram.record(Nanos(ns)));
+        let mut back = Histogram::from_buckets(histogram.buckets()).unwrap();
+        assert!(matches!(&back.0, Counts::ReadBack(buckets) if buckets.len() == 3));
+        assert_eq!((back.count(), back.mean_ns()), (3, histogram.mean_ns()));
+        back.record(Nanos(9));
+        histogram.record(Nanos(9));
+        assert_eq!(back, histogram);
     }
 
     #[test]

@@ -55,11 +55,13 @@ pub struct Refused {
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.errno {
-            _ if self.cut_short => f.write_str("cut short again and again (process frozen or system suspended)"),
+            _ if self.cut_short => {
+                f.write_str("cut short again and again (process frozen or system suspended); repeat the trim once it runs freely")
+            }
             Errno::PERM | Errno::ACCESS => f.write_str("trimming (FITRIM) needs root; run it with sudo"),
             Errno::NOTTY | Errno::NOSYS => f.write_str("this kind of filesystem cannot trim (it has no FITRIM)"),
             Errno::OPNOTSUPP => f.write_str("the device below takes no discards (see trimtab doctor)"),
-            Errno::ROFS => f.write_str("refused: mounted without replaying the journal"),
+            Errno::ROFS => f.write_str("refused: mounted without replaying the journal (norecovery); mount it without that option"),
             _ if self.is_gone() => f.write_str("the filesystem or its device is gone; mount it again and repeat the trim"),
             errno => write!(f, "{}", std::io::Error::from(errno)),
         }
