@@ -66,7 +66,7 @@ fn is_unit(word: &str) -> bool {
         "x",
         "bytes",
     ];
-    UNITS.contains(&word.trim_end_matches([',', ';', '.', ':', ')', '(', '!', '?', '\'', '"']))
+    UNITS.contains(&word.trim_end_matches([',', '~', ';', '.', ':', ')', '(', '!', '?', '\'', '"']))
 }
 
 /// Lines of at most `width` columns, unless a single atom is longer.

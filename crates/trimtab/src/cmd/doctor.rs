@@ -212,7 +212,7 @@ fn examine_path(doctor: &Doctor<'_>, path: &Path, is_looked_at: bool, records: b
         no_character_device(path)?;
     }
     // Links in /dev are not in a recorded tree.
-    let real = if records && is_looked_at { real_path(path) } else { path.to_owned() };
+    let real = if records && is_looked_at { real_path(path)? } else { path.to_owned() };
     doctor.examine_path(&real).with_context(|| format!("cannot examine '{}'", path.display()))
 }
 
@@ -274,9 +274,12 @@ fn text(report: &Report, summary: bool) -> String {
     text
 }
 
-fn real_path(path: &Path) -> PathBuf {
-    // What is not there is reported when it is examined.
-    Named::look_up(path).and_then(|named| named.real_path()).unwrap_or_else(|_| path.to_owned())
+fn real_path(path: &Path) -> anyhow::Result<PathBuf> {
+    match Named::look_up(path).and_then(|named| named.real_path()) {
+        // Its examination reports that it is missing.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(path.to_owned()),
+        real => real.with_context(|| format!("cannot examine '{}'", path.display())),
+    }
 }
 
 /// A character device is neither a drive, nor is its directory what was asked about.

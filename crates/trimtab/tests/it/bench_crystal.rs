@@ -256,7 +256,7 @@ fn bad_input_is_one_clear_line() {
     let place = dir.path().to_str().unwrap();
     for (args, code, says) in [
         (vec!["/no/such/place"], 1, "there is no /no/such/place"),
-        (vec!["/dev/null"], 2, "neither a directory nor a file nor a block device"),
+        (vec!["/dev/null"], 1, "neither a directory nor a file nor a block device"),
         (vec!["--size", "1MiB", place], 2, "at least 16 MiB"),
         (vec!["--size", "900TB", "--yes", place], 1, "do not fit"),
         (vec!["--passes", "0", place], 2, "passes must be 1 to 10000"),

@@ -305,7 +305,7 @@ fn names_of_marks_stand_apart_and_inside_the_picture() {
         assert!(["none", "online", "batched"].iter().all(|name| listed.contains(name)), "{listed}");
     }
     let label = browser.text("document.querySelector('#s0 figure[data-chart]').chart.plot().axes[1].label");
-    assert_eq!(label, "longest wait of others", "the numbers beside it have units");
+    assert_eq!(label, "worst foreground latency", "the numbers beside it have units");
     check_quiet(&browser);
 }
 
