@@ -203,9 +203,9 @@ fn without_consent_nothing_is_remounted_and_the_result_says_so() {
 }
 
 #[test]
-fn what_cannot_be_studied_is_wrong_usage() {
+fn study_of_a_wrong_target_is_refused_in_one_line() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    trimtab().arg("study").arg(file.path()).assert().code(2).stderr(contains("needs a directory"));
+    trimtab().arg("study").arg(file.path()).assert().code(1).stderr(contains("needs a directory"));
     trimtab().args(["study", "/no/such/place"]).assert().code(1).stderr(contains("there is no"));
     trimtab().args(["study", "--policies", "sometimes", "."]).assert().code(2).stderr(contains("sometimes"));
 }
