@@ -117,7 +117,7 @@ pub fn life_is_no_amplification(metrics: &Metrics<'_>) -> bool {
     let apart = |mine: &AgeingFigures<'_>| {
         let none = metrics.aged(policy::NONE, mine.fill)?;
         let times = (none.waf? / mine.waf?) / (none.cycles? / mine.cycles?);
-        Some(times > APART || times < 1.0 / APART)
+        Some(!times.is_nan() && !(1.0 / APART..=APART).contains(&times))
     };
     metrics.ageing.iter().any(caches) && metrics.ageing.iter().any(|mine| apart(mine) == Some(true))
 }

@@ -307,13 +307,12 @@ fn gain_that_is_none_is_not_stated() {
         let ageing = vec![aged("none", rates[0], cycles[0]), aged("online", rates[1], cycles[1]), aged("batched", rates[1], cycles[1])];
         let study = Study { ageing, ..study(vec![none(), online(11.0), batched()]) };
         let verdict = Verdict::of(&study);
-        let months = verdict.findings.iter().find_map(|finding| match finding {
+        verdict.findings.iter().find_map(|finding| match finding {
             Finding::Months { gains, .. } => {
                 Some(gains.iter().map(|gain| (gain.is_faster(), gain.longer_life().is_some())).collect::<Vec<_>>())
             }
             _ => None,
-        });
-        months
+        })
     };
     assert_eq!(stated([555_417.0, 555_417.0], [11.0, 7.0]), Some(vec![(false, true)]));
     assert_eq!(stated([28_000.0, 36_000.0], [7.0, 7.0]), Some(vec![(true, false)]));
