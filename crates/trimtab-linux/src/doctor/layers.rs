@@ -333,6 +333,16 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         unique.dedup();
         report.evidence.add("targets", unique.join(", "));
     }
+    let keeps = |target: &Target| target.kind == "cache" && target.says("no_discard_passdown");
+    if report.gate == Gate::Passes && doctor.tables.table(&name).chain(doctor.tables.status(&name)).any(keeps) {
+        report.gate = Gate::Blocks;
+        report.why = "dm-cache takes discards and does not pass them down to its origin (no_discard_passdown)".to_owned();
+        let remedy = Remedy::by_hand(
+            "set the cache up without the feature no_discard_passdown, on an origin that takes discards at least as long as a cache block",
+        );
+        report.findings.push(Finding::new("cache.no-passdown", Severity::Serious, report.why.clone()).remedy(remedy));
+        return;
+    }
     if report.gate == Gate::Passes {
         report.why = "passes discards on".to_owned();
         if kinds.contains(&"vdo") || layer.kind == Kind::Mapper("VDO".into()) {

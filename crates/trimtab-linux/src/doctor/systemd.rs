@@ -1,6 +1,6 @@
 //! Units of systemd, from files alone: which file counts, what drop-ins add, which settings are in force.
 
-use crate::host::root::Root;
+use crate::host::root::{Root, TABLE_BYTES_MAX, printable};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -67,7 +67,7 @@ impl Unit {
             return Self { state: UnitState::Masked, ..Self::missing() };
         }
         let files = std::iter::once(file).chain(drop_ins(root, name));
-        let settings = files.flat_map(|file| parse(&root.read(&file).unwrap_or_default(), &file)).collect();
+        let settings = files.flat_map(|file| parse(&text_of(root, &file), &file)).collect();
         let (state, doubt) = match wanted_by(root, name) {
             None => (UnitState::Disabled, None),
             Some(target) if TARGETS.iter().any(|known| target == format!("{known}.target")) => (UnitState::Enabled, None),
@@ -163,6 +163,13 @@ fn wanted_by(root: &Root, name: &str) -> Option<String> {
     targets.into_iter().next()
 }
 
+/// The text of a unit file. A carriage return ends a line, as in systemd, alone or before a line feed.
+fn text_of(root: &Root, file: &Path) -> String {
+    let bytes = root.read_bytes(file, TABLE_BYTES_MAX).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes).replace("\r\n", "\n").replace('\r', "\n");
+    printable(text.trim_start_matches('\u{feff}').as_bytes())
+}
+
 /// Assignments with their section; a backslash continues a line, and what stands outside of a section counts for nothing.
 fn parse(text: &str, file: &Path) -> Vec<Setting> {
     let mut settings = Vec::new();
@@ -222,6 +229,16 @@ mod tests {
         assert_eq!(unit.list("Service", "ExecStart"), ["/bin/one  --two", "/bin/three"]);
         assert_eq!((unit.last("Service", "Nice"), unit.state), (Some("5"), UnitState::Disabled));
         assert_eq!(unit.vendor("Service", "ExecStart"), Some("/bin/one  --two"));
+    }
+
+    #[test]
+    fn unit_file_with_carriage_returns_is_read() {
+        let (_directory, root) = tree(&[
+            ("/usr/lib/systemd/system/a.service", "\u{feff}[Service]\r\nExecStart=/bin/one \\\r\n  --two\r\n"),
+            ("/etc/systemd/system/a.service.d/10.conf", "[Service]\r\nNice=5\r\n"),
+        ]);
+        let unit = Unit::read(&root, "a.service");
+        assert_eq!((unit.list("Service", "ExecStart"), unit.last("Service", "Nice")), (vec!["/bin/one  --two"], Some("5")));
     }
 
     #[test]

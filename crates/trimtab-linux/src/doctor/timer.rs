@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 /// Settings of a timer that each add a time to run; an empty one drops all of them.
 const TRIGGERS: [&str; 8] =
     ["OnCalendar", "OnBootSec", "OnStartupSec", "OnActiveSec", "OnUnitActiveSec", "OnUnitInactiveSec", "OnClockChange", "OnTimezoneChange"];
+/// Those of them that count from a run of the service, and never come before its first run.
+const AFTER_A_RUN: [&str; 2] = ["OnUnitActiveSec", "OnUnitInactiveSec"];
 /// Where packages install fstrim; a program of that name elsewhere may be anything.
 const DIRECTORIES: [&str; 6] = ["", "/sbin", "/usr/sbin", "/bin", "/usr/bin", "/run/current-system/sw/bin"];
 
@@ -138,6 +140,9 @@ fn starts(root: &Root, timer: &Unit) -> Answer {
     let certain = |(key, value): &(&str, &str)| *key != "OnCalendar" || recurs(value);
     let has_time = match triggers.as_slice() {
         [] => Answer::no(DOES_NOT_RUN, "fstrim.timer has no time to run (OnCalendar=)"),
+        some if some.iter().all(|(key, _)| AFTER_A_RUN.contains(key)) => {
+            Answer::maybe("fstrim.timer counts from the last run of its service, and nothing starts that first after a boot")
+        }
         some if some.iter().any(certain) => Answer::Yes,
         [(key, value), ..] => Answer::maybe(format!("it is open whether {key}={value} recurs")),
     };

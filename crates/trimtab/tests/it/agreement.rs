@@ -35,6 +35,10 @@ fn keeps(tree: &Sysroot, layer: &Layer) -> bool {
     let table = read("dmsetup-table") + &read("dmsetup-status");
     let label = layer.label.clone().unwrap_or_default();
     let name = label.replace("-tpool", "");
+    let is_cache = |line: &str| line.starts_with(&format!("{label}: ")) && line.contains(" cache ");
+    if table.lines().any(|line| is_cache(line) && line.contains("no_discard_passdown")) {
+        return true;
+    }
     let lines = table.lines().filter(|line| line.contains("thin-pool") && line.starts_with(&name));
     matches!(layer.kind, Kind::ThinPool)
         && lines.into_iter().any(|line| line.contains("no_discard_passdown") || line.contains("ignore_discard"))
