@@ -8,16 +8,22 @@ pub fn run(text: &str) {
     for (_, format, _) in Format::ALL {
         for events in [None, Some(Action::Issued)] {
             let mut lines = Lines::new(*format, &Reading { events, ..Reading::default() });
-            let mut records = 0;
-            for line in text.split_inclusive('\n') {
-                if let Ok(Some(record)) = lines.line(line, line.len() % 2 == 0) {
+            let (mut records, mut latest) = (0, 0);
+            let mut check = |lines: &mut Lines, is_over| {
+                while let Some((record, _)) = lines.next(is_over) {
                     records += 1;
+                    assert!(record.at.0 >= core::mem::replace(&mut latest, record.at.0));
                     assert!(record.offset.checked_add(record.len).is_some());
                     assert!(record.offset % 512 == 0 && record.len % 512 == 0);
                     assert!(record.len > 0 || record.kind == Kind::Flush);
                     assert!((1..=2).contains(&record.events().count()));
                 }
+            };
+            for line in text.split_inclusive('\n') {
+                let _ = lines.line(line, line.len() % 2 == 0);
+                check(&mut lines, false);
             }
+            check(&mut lines, true);
             assert!(records == 0 || lines.end().is_ok());
         }
     }

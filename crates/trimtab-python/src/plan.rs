@@ -62,7 +62,7 @@ impl Sources for Plan {
                 Some(given) => sent(given, path).and_then(|text| Trace::parse(Path::new(path), text, &asked.reading)),
                 None => Trace::read(&self.directory.join(path), &asked.reading),
             };
-            known.push((path.to_owned(), *asked, trace.clone()));
+            known.push((path.to_owned(), asked.clone(), trace.clone()));
             trace
         })?;
         Ok(trace.timed(asked.timing))

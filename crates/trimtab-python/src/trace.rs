@@ -115,8 +115,11 @@ impl Trace {
                 return Err(format!("{}: the line is longer than {LINE_BYTES_MAX} bytes", place()));
             }
             let is_last = input.fill_buf().map_err(|error| format!("{}: {error}", place()))?.is_empty();
-            let record = lines.line(&String::from_utf8_lossy(&line), is_last).map_err(|error| format!("{}: {error}", place()))?;
-            events.extend(record.into_iter().flat_map(|record| record.events()));
+            lines.line(&String::from_utf8_lossy(&line), is_last).map_err(|error| format!("{}: {error}", place()))?;
+            events.extend(lines.next(false).into_iter().flat_map(|(record, _)| record.events()));
+        }
+        while let Some((record, _)) = lines.next(true) {
+            events.extend(record.events());
         }
         lines.end().map_err(|error| format!("{shown}: {error}"))?;
         Ok(Self::of(events))

@@ -1,17 +1,20 @@
 //! Block traces, a line at a time: from the text formats in which they are published to one record.
 //!
-//! Reading is streaming: a [`Parser`] keeps only what a line may refer back to, [`Lines`] also which volume is read.
+//! Reading is streaming: a parser keeps only what a line may refer back to, [`Lines`] also which volume is read, and so many requests that they
+//! come in the order of their times.
 
 mod blkparse;
 mod fiu;
 mod format;
 mod iolog;
+mod left_out;
 mod lines;
 mod table;
 mod volume;
 
 pub use blkparse::Action;
 pub use format::{Format, Recognised};
+pub use left_out::Why;
 pub use lines::{Lines, TextError};
 pub use volume::Volume;
 
@@ -52,7 +55,7 @@ impl Kind {
 }
 
 /// How a text trace is to be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Its format; detected if `None`.
     pub format: Option<Format>,
@@ -63,9 +66,9 @@ pub struct Reading {
 }
 
 /// One request of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Time since the first record of the trace.
+    /// Time since the earliest record of the trace.
     pub at: Nanos,
     /// The volume, in traces of several; number 0 elsewhere.
     pub volume: Volume,
@@ -142,10 +145,8 @@ impl LineError {
 
 /// Reads lines of one format.
 #[derive(Clone, Debug)]
-pub struct Parser {
+struct Parser {
     format: Format,
-    /// Time of the first record, in nanoseconds on the trace's own clock.
-    first_ns: Option<u128>,
     /// A line came that is not blank.
     begun: bool,
     /// A line came that no other format has.
@@ -155,33 +156,34 @@ pub struct Parser {
 }
 
 /// What one line holds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Line {
     /// A request.
     Request(Raw),
+    /// A request of this volume that is not replayed.
+    LeftOut(Volume, Why),
     /// No request, in a form that only this format has: a header, another event.
     Characteristic,
-    /// Neither: a comment, a request that is not served by a block device.
+    /// Neither, such as a comment.
     Other,
 }
 
 impl Parser {
     /// A reader of `format`, before the first line.
-    #[must_use]
-    pub fn new(format: Format, events: Option<Action>) -> Self {
+    fn new(format: Format, events: Option<Action>) -> Self {
         let blkparse = blkparse::State::new(events.unwrap_or_default());
-        Self { format, first_ns: None, begun: false, certain: false, iolog: iolog::State::default(), blkparse }
+        Self { format, begun: false, certain: false, iolog: iolog::State::default(), blkparse }
     }
 
-    /// Reads one line. `None` for lines that are no request: headers, comments, other events.
+    /// Reads one line.
     ///
     /// # Errors
     /// A line that is not of the format, whose numbers are out of range, or whose range is not whole sectors.
-    pub fn line(&mut self, line: &str) -> Result<Option<Record>, LineError> {
+    fn line(&mut self, line: &str) -> Result<Line, LineError> {
         let line = line.trim_end_matches(['\r', '\n']);
         let line = if self.begun { line } else { line.trim_start_matches('\u{feff}') };
         if line.trim().is_empty() {
-            return Ok(None);
+            return Ok(Line::Other);
         }
         let first = !core::mem::replace(&mut self.begun, true);
         let line = match self.format {
@@ -190,44 +192,21 @@ impl Parser {
             Format::Fiu => fiu::line(line),
             Format::Table(table) => table.line(line, first),
         }?;
+        self.certain |= match line {
+            Line::Request(_) => self.format.has_letters(),
+            Line::Characteristic => true,
+            Line::LeftOut(..) => self.format == Format::Blkparse,
+            Line::Other => false,
+        };
         match line {
-            Line::Request(raw) => {
-                self.certain |= self.format.has_letters();
-                self.record(raw)
-            }
-            Line::Characteristic => {
-                self.certain = true;
-                Ok(None)
-            }
-            Line::Other => Ok(None),
+            Line::Request(raw) => raw.checked(),
+            line => Ok(line),
         }
-    }
-
-    fn record(&mut self, raw: Raw) -> Result<Option<Record>, LineError> {
-        let Raw { at_ns, volume, kind, offset, len, preflush, fua } = raw;
-        if offset.checked_add(len).is_none() {
-            return Err(LineError::new("the range ends beyond 2^64 bytes"));
-        }
-        if offset % SECTOR_BYTES != 0 || len % SECTOR_BYTES != 0 {
-            return Err(LineError::Wrong(format!(
-                "{len} bytes at byte {offset} are not whole sectors of 512 bytes: is it another format?"
-            )));
-        }
-        let kind = if len == 0 && preflush { Kind::Flush } else { kind };
-        if len == 0 && kind != Kind::Flush {
-            return Ok(None);
-        }
-        let first = *self.first_ns.get_or_insert(at_ns);
-        // Lines of a merged trace may be a little out of order; time does not run backwards for the device.
-        let at = u64::try_from(at_ns.saturating_sub(first)).map_err(|_| LineError::new("the time is out of range"))?;
-        let preflush = preflush && kind != Kind::Flush;
-        let (offset, len) = if kind == Kind::Flush { (0, 0) } else { (offset, len) };
-        Ok(Some(Record { at: Nanos(at), volume, kind, offset, len, preflush, fua: fua && kind == Kind::Write }))
     }
 }
 
 /// A record with its time on the trace's own clock.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Raw {
     at_ns: u128,
     volume: Volume,
@@ -242,6 +221,33 @@ impl Raw {
     /// A request without flags.
     const fn new(at_ns: u128, volume: Volume, kind: Kind, offset: u64, len: u64) -> Self {
         Self { at_ns, volume, kind, offset, len, preflush: false, fua: false }
+    }
+
+    /// The request, if its range is whole sectors and not empty.
+    fn checked(self) -> Result<Line, LineError> {
+        let Self { offset, len, preflush, fua, .. } = self;
+        if offset.checked_add(len).is_none() {
+            return Err(LineError::new("the range ends beyond 2^64 bytes"));
+        }
+        if offset % SECTOR_BYTES != 0 || len % SECTOR_BYTES != 0 {
+            return Err(LineError::Wrong(format!(
+                "{len} bytes at byte {offset} are not whole sectors of 512 bytes: is it another format?"
+            )));
+        }
+        let kind = if len == 0 && preflush { Kind::Flush } else { self.kind };
+        if kind == Kind::Flush {
+            return Ok(Line::Request(Self::new(self.at_ns, self.volume, kind, 0, 0)));
+        }
+        if len == 0 {
+            return Ok(Line::LeftOut(self.volume, Why::Empty));
+        }
+        Ok(Line::Request(Self { fua: fua && kind == Kind::Write, ..self }))
+    }
+
+    /// The record, at `at`.
+    fn record(self, at: Nanos) -> Record {
+        let Self { volume, kind, offset, len, preflush, fua, .. } = self;
+        Record { at, volume, kind, offset, len, preflush, fua }
     }
 }
 

@@ -383,7 +383,8 @@ fn remount(plan: &Plan, mounted: Option<&Discard>, wanted: Option<&str>) -> Opti
         "xfs" => format!("unmount {path} and mount it again (a remount changes nothing on XFS)"),
         _ => format!("mount -o remount,{wanted} {path}"),
     };
-    Some(format!("not in force yet, since it is mounted with {now}: {step}"))
+    let now = if now.is_on() { format!("with {now}") } else { "without discard".to_owned() };
+    Some(format!("not in force yet, since it is mounted {now}: {step}"))
 }
 
 /// Who has to run for the policy, and who is in its way.

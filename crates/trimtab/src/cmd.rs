@@ -20,9 +20,11 @@ use crate::drives::{self, twins};
 use clap::Subcommand;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::notes::Reach;
 use trimtab_linux::sys::mount_check;
+use trimtab_linux::trim::resume::state_directory;
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -71,12 +73,28 @@ impl Command {
             Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Completions(_) => Reach::Nothing,
         }
     }
+
+    /// An error if a store of results is named for a command that works with the history: that file stays in the state directory.
+    fn refuse_store(&self, context: &Context) -> Result<(), UsageError> {
+        let name = match self {
+            Self::Trim(_) => "trim",
+            Self::History(_) => "history",
+            _ => return Ok(()),
+        };
+        if context.store.is_none() {
+            return Ok(());
+        }
+        let history = state_directory().join(crate::history::FILE);
+        let what = format!("--store names a store of results, and 'trimtab {name}' works with the history, {}", history.display());
+        Err(UsageError::new(what).hint("leave --store out; TRIMTAB_STATE_DIR names another directory for the history"))
+    }
 }
 
 /// Runs the command and says with which status to exit. `whole` is all that can be said, for completion scripts.
 pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow::Result<ExitCode> {
     // What the doctor finds is part of its answer.
     let says_itself = matches!(command, Command::Doctor(_));
+    command.refuse_store(context)?;
     let reach = command.reach();
     let paths: Vec<&Path> = reach.paths().iter().map(PathBuf::as_path).collect();
     let reach = match &command {

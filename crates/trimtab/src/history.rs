@@ -21,6 +21,9 @@ pub const WORKLOAD: &str = "trim";
 /// Setting that says who trimmed: `daemon` or `hand`.
 pub const BY: &str = "by";
 
+/// What its environment calls the id of the filesystem.
+pub const FS_ID: &str = "fs.id";
+
 /// Code of the warning that the counts are a minimum.
 pub const MINIMUM: &str = "trim.minimum";
 
@@ -104,7 +107,7 @@ fn run(fs: &Filesystem, pass: &Pass<'_>) -> Run {
     let took = pass.took;
     let place = Place { mount: Some(fs.mount().clone()), stack: fs.stack().clone() };
     let mut environment = environment::capture(fs.root(), &place, &fs.mount().mount_point);
-    environment.push(Field::new("fs.id", fs.id()));
+    environment.push(Field::new(FS_ID, fs.id()));
     let phase = Phase {
         name: "trim".into(),
         started: Nanos::ZERO,

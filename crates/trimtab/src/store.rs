@@ -43,7 +43,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 pub enum StoreError {
     /// Made by another trimtab.
     #[error(
-        "store {path} has version {found}, and this trimtab reads version {known}; use the trimtab that made it, or name another file with --store"
+        "store {path} has version {found}, and this trimtab reads version {known}; use the trimtab that made it, or move it away and a new one is made"
     )]
     OtherVersion {
         /// The file.

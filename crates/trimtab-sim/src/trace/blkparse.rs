@@ -1,6 +1,6 @@
 //! blkparse's default output.
 
-use super::{Kind, Line, LineError, Raw, SECTOR_BYTES, Volume, bytes, decimal, number};
+use super::{Kind, Line, LineError, Raw, SECTOR_BYTES, Volume, Why, bytes, decimal, number};
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
@@ -76,12 +76,12 @@ impl State {
         };
         let at_ns = decimal(Some(time), "the time", 1_000_000_000)?;
         let Some(action) = Action::of(action) else { return Ok(Line::Characteristic) };
-        let Some(raw) = request(device, at_ns, fields)? else { return Ok(Line::Characteristic) };
+        let request = request(device, at_ns, fields)?;
         if action != self.wanted {
-            self.others[action as usize] += 1;
+            self.others[action as usize] += u64::from(matches!(request, Line::Request(_)));
             return Ok(Line::Characteristic);
         }
-        Ok(Line::Request(raw))
+        Ok(request)
     }
 
     /// A line that is no event.
@@ -100,33 +100,41 @@ fn device(field: &str) -> Option<Volume> {
     Some(Volume::Device(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The request of an event; `None` if no block device serves it.
-fn request<'a>(volume: Volume, at_ns: u128, mut fields: impl Iterator<Item = &'a str>) -> Result<Option<Raw>, LineError> {
+/// The request of an event, if it is replayed.
+fn request<'a>(volume: Volume, at_ns: u128, mut fields: impl Iterator<Item = &'a str>) -> Result<Line, LineError> {
     let flags = fields.next().ok_or_else(|| LineError::Short("the event has no RWBS field".into()))?;
     let (preflush, kind, fua) = rwbs(flags);
-    let flush = preflush.then(|| Raw::new(at_ns, volume, Kind::Flush, 0, 0));
-    let Some(kind) = kind else { return Ok(flush) };
-    let Some(sector) = fields.next().filter(|sector| !sector.starts_with('[')) else { return Ok(flush) };
+    let without_data = |volume: Volume, why| match preflush {
+        true => Line::Request(Raw::new(at_ns, volume, Kind::Flush, 0, 0)),
+        false => Line::LeftOut(volume, why),
+    };
+    let kind = match kind {
+        Ok(kind) => kind,
+        Err(why) => return Ok(without_data(volume, why)),
+    };
+    let Some(sector) = fields.next().filter(|sector| !sector.starts_with('[')) else { return Ok(without_data(volume, Why::PassedThrough)) };
     let offset = bytes(number(Some(sector), "the sector")?, SECTOR_BYTES, "the sector")?;
     match fields.next() {
         Some("+") => {}
         // No data: a flush, or the length of a passed-through command, whose bytes follow in parentheses.
-        Some(next) if next.starts_with(['(', '[']) => return Ok(flush),
+        Some(next) if next.starts_with(['(', '[']) => return Ok(without_data(volume, Why::PassedThrough)),
         _ => return Err(LineError::new("the event has no '+ sectors'")),
     }
     let len = bytes(number(fields.next(), "the number of sectors")?, SECTOR_BYTES, "the number of sectors")?;
-    Ok(Some(Raw { preflush, fua, ..Raw::new(at_ns, volume, kind, offset, len) }))
+    Ok(Line::Request(Raw { preflush, fua, ..Raw::new(at_ns, volume, kind, offset, len) }))
 }
 
 /// RWBS: an F for a flush before, the operation, an F for FUA and other flags. A second F in place of the operation is that of the flush itself.
-fn rwbs(flags: &str) -> (bool, Option<Kind>, bool) {
+fn rwbs(flags: &str) -> (bool, Result<Kind, Why>, bool) {
     let (preflush, rest) = flags.strip_prefix('F').map_or((false, flags), |rest| (true, rest));
-    let kind = match rest.as_bytes().first() {
-        Some(b'R') => Some(Kind::Read),
-        Some(b'W') => Some(Kind::Write),
-        Some(b'D') => Some(Kind::Trim),
+    let kind = match rest.as_bytes() {
+        [b'R', ..] => Ok(Kind::Read),
+        [b'W', b'Z', ..] => Err(Why::WriteZeroes),
+        [b'W', ..] => Ok(Kind::Write),
+        [b'D', ..] => Ok(Kind::Trim),
+        [b'Z', ..] => Err(Why::Zone),
         // N: neither read nor write, such as passed-through commands.
-        _ => None,
+        _ => Err(Why::PassedThrough),
     };
-    (preflush, kind, kind == Some(Kind::Write) && rest.contains('F'))
+    (preflush, kind, kind == Ok(Kind::Write) && rest.contains('F'))
 }

@@ -1,7 +1,7 @@
 //! The text formats, their names, and how one is recognised.
 
-use super::Parser;
 use super::table::{self, Table};
+use super::{Line, Parser};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -81,11 +81,11 @@ impl Format {
                     break;
                 }
                 match record {
-                    Ok(None) => {}
-                    Ok(Some(_)) => {
+                    Ok(Line::Request(_)) => {
                         possible.push(*format);
                         break;
                     }
+                    Ok(_) => {}
                     Err(_) => break,
                 }
             }

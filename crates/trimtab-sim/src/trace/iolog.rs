@@ -9,7 +9,7 @@ use alloc::string::{String, ToString};
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     version: u8,
-    files: BTreeMap<String, u64>,
+    files: BTreeMap<String, Volume>,
     waited_ns: u128,
 }
 
@@ -45,7 +45,7 @@ impl State {
             "sync" | "datasync" | "sync_file_range" | "syncfs" => Kind::Flush,
             other => return Err(LineError::Wrong(format!("'{}' is not an action of an iolog", shortened(other)))),
         };
-        let volume = Volume::Number(self.volume(file)?);
+        let volume = self.volume(file)?;
         if kind == Kind::Flush {
             return Ok(Line::Request(Raw::new(at_ns, volume, kind, 0, 0)));
         }
@@ -54,22 +54,17 @@ impl State {
         Ok(Line::Request(Raw::new(at_ns, volume, kind, offset, len)))
     }
 
-    fn volume(&mut self, file: &str) -> Result<u64, LineError> {
+    fn volume(&mut self, file: &str) -> Result<Volume, LineError> {
         /// Bounds what a hostile log can make us remember.
         const FILES_MAX: usize = 65_536;
-        /// fio reads no longer names.
-        const NAME_BYTES_MAX: usize = 256;
-        let next = self.files.len() as u64;
         if let Some(volume) = self.files.get(file) {
-            return Ok(*volume);
+            return Ok(volume.clone());
         }
         if self.files.len() == FILES_MAX {
             return Err(LineError::Wrong(format!("the log names more than {FILES_MAX} files")));
         }
-        if file.len() > NAME_BYTES_MAX {
-            return Err(LineError::Wrong(format!("a file name is longer than {NAME_BYTES_MAX} bytes")));
-        }
-        self.files.insert(file.to_string(), next);
-        Ok(next)
+        let volume = Volume::named(file, self.files.len() as u64)?;
+        self.files.insert(file.to_string(), volume.clone());
+        Ok(volume)
     }
 }

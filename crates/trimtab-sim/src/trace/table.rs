@@ -1,6 +1,6 @@
 //! Formats with one request a line in fixed columns.
 
-use super::{Kind, Line, LineError, Raw, SECTOR_BYTES, Volume, bytes, decimal, number, shortened};
+use super::{Kind, Line, LineError, Raw, SECTOR_BYTES, Volume, Why, bytes, decimal, number, shortened};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -33,6 +33,8 @@ enum Content {
     /// Whole number of units of so many nanoseconds.
     Ticks(u32),
     Volume,
+    /// Whose the volume is.
+    Host,
     /// What each word asks for; `None` for requests that were not served.
     Kind(&'static [(&'static str, Option<Kind>)]),
     /// In units of so many bytes.
@@ -65,7 +67,7 @@ pub(super) static MSR: Table = Table {
     separator: Some(','),
     columns: &[
         column("the timestamp", TIME, Content::Ticks(100)),
-        column("the host", &["hostname", "host"], Content::Text),
+        column("the host", &["hostname", "host"], Content::Host),
         column("the disk number", VOLUME, Content::Volume),
         column("the kind of request", KIND, Content::Kind(NAMED)),
         column("the offset", OFFSET, Content::Offset(1)),
@@ -192,13 +194,16 @@ impl Table {
         if first && fields.iter().all(|field| field.trim_matches('"').starts_with(|c: char| c.is_ascii_alphabetic())) {
             return self.header(&fields);
         }
+        if let Some(separator) = self.separator.filter(|separator| first && !line.contains(*separator)) {
+            return Err(LineError::Wrong(format!("there is no '{separator}' between its columns")));
+        }
         if let Some(missing) = self.columns[..self.least].get(fields.len()) {
             return Err(LineError::Short(format!("{} is missing", missing.name)));
         }
         if fields.len() > self.most {
             return Err(LineError::Wrong(format!("there are more than {} columns", self.most)));
         }
-        Ok(self.request(&fields)?.map_or(Line::Other, Line::Request))
+        self.request(&fields)
     }
 
     fn header(&self, fields: &[&str]) -> Result<Line, LineError> {
@@ -207,16 +212,21 @@ impl Table {
         if fits { Ok(Line::Characteristic) } else { Err(LineError::new("the header has other columns than the format")) }
     }
 
-    /// The request of a line; `None` if it was not served.
-    fn request(&self, fields: &[&str]) -> Result<Option<Raw>, LineError> {
+    /// The request of a line, if it was served.
+    fn request(&self, fields: &[&str]) -> Result<Line, LineError> {
         let mut raw = Raw::new(0, Volume::default(), Kind::Flush, 0, 0);
+        let mut host = "";
         let mut served = true;
         for (Column { name, content, .. }, text) in self.columns.iter().zip(fields.iter().copied()) {
             let field = Some(text);
             match *content {
                 Content::Decimal(unit_ns) => raw.at_ns = decimal(field, name, unit_ns)?,
                 Content::Ticks(ns) => raw.at_ns = u128::from(number::<u64>(field, name)?) * u128::from(ns),
-                Content::Volume => raw.volume = Volume::Number(number(field, name)?),
+                Content::Volume => {
+                    let number = number(field, name)?;
+                    raw.volume = if host.is_empty() { Volume::Number(number) } else { Volume::named(&format!("{host},{number}"), number)? };
+                }
+                Content::Host => host = text,
                 Content::Kind(words) => match kind(text, name, words)? {
                     Some(kind) => raw.kind = kind,
                     None => served = false,
@@ -227,7 +237,7 @@ impl Table {
                 Content::Text => {}
             }
         }
-        Ok(served.then_some(raw))
+        Ok(if served { Line::Request(raw) } else { Line::LeftOut(raw.volume, Why::NoResponse) })
     }
 }
 

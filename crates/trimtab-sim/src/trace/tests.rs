@@ -8,8 +8,15 @@ fn format(name: &str) -> Format {
 }
 
 fn parse_events(name: &str, events: Option<Action>, text: &str) -> Vec<Record> {
-    let mut parser = Parser::new(format(name), events);
-    text.lines().filter_map(|line| parser.line(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect()
+    let (mut parser, mut first_ns) = (Parser::new(format(name), events), None);
+    let record = |line| match parser.line(line).unwrap_or_else(|error| panic!("{line}: {error}")) {
+        Line::Request(raw) => {
+            let at_ns = raw.at_ns - *first_ns.get_or_insert(raw.at_ns);
+            Some(raw.record(Nanos(at_ns.try_into().unwrap())))
+        }
+        _ => None,
+    };
+    text.lines().filter_map(record).collect()
 }
 
 fn parse(name: &str, text: &str) -> Vec<Record> {
@@ -22,6 +29,10 @@ fn record(at_ns: u64, volume: Volume, kind: Kind, offset: u64, len: u64) -> Reco
 
 fn number(number: u64) -> Volume {
     Volume::Number(number)
+}
+
+fn named(name: &str, number: u64) -> Volume {
+    Volume::named(name, number).unwrap()
 }
 
 fn recognised(text: &str) -> Option<String> {
@@ -40,7 +51,8 @@ fn holds(name: &str, text: &str, expected: &[Record]) {
 #[test]
 fn msr_with_and_without_header_reads_file_times() {
     let text = "128166372003061629,hm,1,Read,383496192,32768,413\n128166372016382155,hm,1,Write,2822144,4096,1217\n";
-    let expected = [record(0, number(1), Kind::Read, 383_496_192, 32_768), record(1_332_052_600, number(1), Kind::Write, 2_822_144, 4096)];
+    let disk = named("hm,1", 1);
+    let expected = [record(0, disk.clone(), Kind::Read, 383_496_192, 32_768), record(1_332_052_600, disk, Kind::Write, 2_822_144, 4096)];
     holds("msr", text, &expected);
     holds("msr", &alloc::format!("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n{text}"), &expected);
     holds("msr", &text.replace('\n', "\r\n"), &expected);
@@ -136,10 +148,10 @@ fn iolog_waits_are_milliseconds_since_the_start() {
     let two = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda write 4096 8192\n/dev/sda wait 1000 0\n/dev/sda trim 0 4096\n\
                /dev/sda wait 1500 0\n/dev/sda sync 0 0\n/dev/sda wait 200 0\n/dev/sda read 0 512\n/dev/sda close\n";
     let expected = [
-        record(0, number(0), Kind::Write, 4096, 8192),
-        record(1_000_000_000, number(0), Kind::Trim, 0, 4096),
-        record(1_500_000_000, number(0), Kind::Flush, 0, 0),
-        record(1_500_000_000, number(0), Kind::Read, 0, 512),
+        record(0, named("/dev/sda", 0), Kind::Write, 4096, 8192),
+        record(1_000_000_000, named("/dev/sda", 0), Kind::Trim, 0, 4096),
+        record(1_500_000_000, named("/dev/sda", 0), Kind::Flush, 0, 0),
+        record(1_500_000_000, named("/dev/sda", 0), Kind::Read, 0, 512),
     ];
     holds("fio", two, &expected);
 }
@@ -149,11 +161,11 @@ fn iolog_version_3_has_microseconds_and_every_sync() {
     let three = "fio version 3 iolog\n0 /dev/sda add\n10 /dev/sda open\n20 /dev/sda read 512 512\n45 /dev/sdb write 0 4096\n\
                  50 /dev/sda datasync 0 0\n60 /dev/sda sync_file_range 512 0\n70 /dev/sda syncfs 0 0\n80 /dev/sda close\n";
     let expected = [
-        record(0, number(0), Kind::Read, 512, 512),
-        record(25_000, number(1), Kind::Write, 0, 4096),
-        record(30_000, number(0), Kind::Flush, 0, 0),
-        record(40_000, number(0), Kind::Flush, 0, 0),
-        record(50_000, number(0), Kind::Flush, 0, 0),
+        record(0, named("/dev/sda", 0), Kind::Read, 512, 512),
+        record(25_000, named("/dev/sdb", 1), Kind::Write, 0, 4096),
+        record(30_000, named("/dev/sda", 0), Kind::Flush, 0, 0),
+        record(40_000, named("/dev/sda", 0), Kind::Flush, 0, 0),
+        record(50_000, named("/dev/sda", 0), Kind::Flush, 0, 0),
     ];
     holds("fio", three, &expected);
     holds("fio", &alloc::format!("\u{feff}{}", three.replace('\n', "\r\n")), &expected);
@@ -221,12 +233,13 @@ fn blkparse_f_before_the_operation_is_flush_and_after_it_fua() {
 #[test]
 fn blkparse_other_events_are_counted_and_can_be_chosen() {
     let text = "202,16 7 50007 675.722691803 661 D W 95839968 + 80 [kswapd0]\n202,16 7 50008 675.822691803 661 C R 8 + 8 [0]\n";
-    let sdb = Volume::Device(202, 16);
+    const SDB: Volume = Volume::Device(202, 16);
     assert_eq!(recognised(text).as_deref(), Some("blkparse"));
-    assert_eq!(parse_events("blkparse", Some(Action::Issued), text), [record(0, sdb, Kind::Write, 95_839_968 * 512, 40_960)]);
-    assert_eq!(parse_events("blkparse", Some(Action::Completed), text), [record(0, sdb, Kind::Read, 4096, 4096)]);
+    assert_eq!(parse_events("blkparse", Some(Action::Issued), text), [record(0, SDB, Kind::Write, 95_839_968 * 512, 40_960)]);
+    assert_eq!(parse_events("blkparse", Some(Action::Completed), text), [record(0, SDB, Kind::Read, 4096, 4096)]);
     let mut lines = Lines::new(format("blkparse"), &Reading::default());
-    text.split_inclusive('\n').for_each(|line| assert_eq!(lines.line(line, false), Ok(None)));
+    text.split_inclusive('\n').for_each(|line| assert_eq!(lines.line(line, false), Ok(())));
+    assert!(lines.next(true).is_none());
     assert_eq!(lines.end(), Err(TextError::OtherEvents(Action::Queued, Action::Issued, 1)));
 }
 
@@ -241,34 +254,109 @@ fn blkparse_events_without_data_are_flushes_or_no_requests() {
   8,16   0       19     0.006000000   812  Q   R 36 [(null)]
   8,16   0       21     0.006050000   812  C   R [0]
 ";
-    let sdb = Volume::Device(8, 16);
-    assert_eq!(parse("blkparse", text), [record(0, sdb, Kind::Flush, 0, 0)]);
-    let fua = Record { fua: true, ..record(3_000_000, sdb, Kind::Write, 1 << 44, 512) };
-    let completed = [record(0, sdb, Kind::Flush, 0, 0), record(2_000_000, sdb, Kind::Trim, 16_384 * 512, 1 << 20), fua];
+    const SDB: Volume = Volume::Device(8, 16);
+    assert_eq!(parse("blkparse", text), [record(0, SDB, Kind::Flush, 0, 0)]);
+    let fua = Record { fua: true, ..record(3_000_000, SDB, Kind::Write, 1 << 44, 512) };
+    let completed = [record(0, SDB, Kind::Flush, 0, 0), record(2_000_000, SDB, Kind::Trim, 16_384 * 512, 1 << 20), fua];
     assert_eq!(parse_events("blkparse", Some(Action::Completed), text), completed);
 }
 
-fn read(name: &str, volume: Option<Volume>, text: &str) -> Result<(usize, bool), TextError> {
+fn read_all(name: &str, volume: Option<Volume>, text: &str) -> Result<(Vec<(u64, u64)>, Vec<String>), TextError> {
     let reading = Reading { volume, ..Reading::default() };
     let mut lines = Lines::new(format(name), &reading);
-    let mut records = 0;
     let last = text.lines().count();
     for (line, number) in text.split_inclusive('\n').zip(1..) {
-        records += usize::from(lines.line(line, number == last)?.is_some());
+        lines.line(line, number == last)?;
     }
     lines.end()?;
-    Ok((records, lines.is_cut()))
+    let given = core::iter::from_fn(|| lines.next(true)).map(|(record, line)| (record.at.0, line)).collect();
+    Ok((given, lines.warnings()))
+}
+
+/// How many requests there are, and whether the last line is cut off.
+fn read(name: &str, volume: Option<Volume>, text: &str) -> Result<(usize, bool), TextError> {
+    read_all(name, volume, text).map(|(given, warnings)| (given.len(), warnings.iter().any(|warning| warning.contains("cut off"))))
+}
+
+#[test]
+fn requests_that_are_left_out_are_counted_by_reason() {
+    for (name, text, expected) in [
+        ("msr", "1,hm,1,Write,0,512,1\n2,hm,1,Write,0,0,1\n3,hm,1,Read,0,0,1\n", "2 lines are left out: size 0 (2)"),
+        ("fio", "fio version 3 iolog\n1 x write 0 512\n2 x write 0 0\n3 x wait 1\n4 x close\n", "1 line is left out: size 0 (1)"),
+        ("systor17", "1.5,0.1,W,0,0,512\n1.6,,,0,0,512\n", "1 line is left out: no response (1)"),
+        (
+            "blkparse",
+            "8,0 1 1 0.1 1 Q W 8 + 8 [x]\n8,0 1 1 0.1 1 Q ZR 8 + 0 [x]\n8,0 1 1 0.1 1 D ZR 8 + 0 [x]\n8,0 1 1 0.1 1 Q ZAS 8 + 8 [x]\n\
+             8,0 1 1 0.1 1 Q WZS 8 + 8 [x]\n8,0 1 1 0.1 1 Q R 36 (12 00 ..) [x]\n8,0 1 1 0.1 1 Q N 0 [x]\n8,0 1 1 0.2 1 G W 8 + 8 [x]\n",
+            "5 lines are left out: passed-through command (2), zone command (2), write zeroes, which sends no data (1)",
+        ),
+    ] {
+        let (given, warnings) = read_all(name, None, text).unwrap();
+        assert_eq!((given.len(), warnings), (1, vec![expected.to_string()]), "{text}");
+    }
+    let none = read("msr", None, "1,hm,1,Write,0,0,1\n").unwrap_err().to_string();
+    assert_eq!(none, "it has no request; 1 line is left out: size 0 (1)");
+    let other = "1,hm,1,Write,0,512,1\n2,hm,2,Write,0,0,1\n";
+    assert_eq!(read_all("msr", Some(number(1)), other).unwrap().1, Vec::<String>::new());
+}
+
+#[test]
+fn times_that_go_back_are_put_in_order_and_counted() {
+    let merged = "8,0 1 1 0.2 1 Q W 8 + 8 [x]\n8,0 1 1 0.1 1 Q W 8 + 8 [x]\n8,0 1 1 0.3 1 Q W 8 + 8 [x]\n";
+    let warning = "1 line goes back in time; the requests are put in the order of their times".to_string();
+    assert_eq!(read_all("blkparse", None, merged), Ok((vec![(0, 2), (100_000_000, 1), (200_000_000, 3)], vec![warning])));
+    let reversed = "30000,hm,1,Write,0,512,1\n20000,hm,1,Write,0,512,1\n10000,hm,1,Write,0,512,1\n";
+    let (given, warnings) = read_all("msr", None, reversed).unwrap();
+    assert_eq!(given, [(0, 3), (1_000_000, 2), (2_000_000, 1)]);
+    assert!(warnings[0].starts_with("2 lines go back in time"), "{warnings:?}");
+}
+
+#[test]
+fn time_that_goes_back_too_far_is_refused() {
+    let mut lines = Lines::new(format("columns"), &Reading::default());
+    let mut latest = 0;
+    for at in 1..100_000_u64 {
+        lines.line(&alloc::format!("{at} 1 0 4096 0\n"), false).unwrap();
+        if let Some((record, _)) = lines.next(false) {
+            assert!(record.at.0 >= core::mem::replace(&mut latest, record.at.0));
+        }
+    }
+    assert!(latest > 0);
+    assert_eq!(lines.line("1 1 0 4096 0\n", true), Err(TextError::Late));
+}
+
+#[test]
+fn volumes_of_the_same_number_are_told_apart_by_name() {
+    let hosts = "1,hm,1,Write,0,512,1\n2,src,1,Write,0,512,1\n3,src,1,Write,0,512,1\n";
+    for volume in [None, Some(number(1))] {
+        assert_eq!(read("msr", volume, hosts), Err(TextError::Several(named("hm,1", 1), named("src,1", 1))));
+    }
+    assert_eq!(read("msr", Some("src,1".parse().unwrap()), hosts), Ok((2, false)));
+    let files = "fio version 3 iolog\n1 /dev/sdb write 0 512\n2 /dev/sdc write 0 512\n3 /dev/sdc write 0 512\n";
+    for volume in ["/dev/sdc", "1"] {
+        assert_eq!(read("fio", Some(volume.parse().unwrap()), files), Ok((2, false)), "{volume}");
+    }
+    let none = read("fio", Some("/dev/sdd".parse().unwrap()), files).unwrap_err();
+    assert_eq!(none.to_string(), "it has no request of volume /dev/sdd; it has /dev/sdb, /dev/sdc");
+}
+
+#[test]
+fn only_line_is_wrong_rather_than_cut_off() {
+    for text in ["1538323200\t87046144\t8\t1\t1283\n", "1538323200\t87046144\t8\t1\t1283"] {
+        assert_eq!(read("tencent", None, text).unwrap_err().to_string(), "there is no ',' between its columns");
+    }
+    assert_eq!(read("columns", None, "0.5 1 10\n").unwrap_err().to_string(), "the size is missing");
 }
 
 #[test]
 fn one_of_several_volumes_has_to_be_chosen() {
     let text = "8,0 1 1 0.5 1 Q W 8 + 8 [x]\n8,16 1 1 0.5 1 Q W 8 + 8 [x]\n8,16 1 1 0.6 1 Q W 8 + 8 [x]\n";
-    let sdb = "8,16".parse().unwrap();
-    assert_eq!(read("blkparse", None, text), Err(TextError::Several(SDA, sdb)));
+    let sdb: Volume = "8,16".parse().unwrap();
+    assert_eq!(read("blkparse", None, text), Err(TextError::Several(SDA, "8,16".parse().unwrap())));
     assert_eq!(read("blkparse", Some(sdb), text), Ok((2, false)));
     let none = read("blkparse", Some(number(7)), text).unwrap_err();
     assert_eq!(none.to_string(), "it has no request of volume 7; it has 8,0, 8,16");
-    assert!("8,".parse::<Volume>().is_err() && "sda".parse::<Volume>().is_err());
+    assert!("".parse::<Volume>().is_err());
 }
 
 #[test]
@@ -282,7 +370,7 @@ fn last_line_that_is_short_is_cut_but_others_are_wrong() {
     assert_eq!(read("fio", None, &alloc::format!("{head}961 x\n")), Ok((1, true)));
     assert!(read("fio", None, &alloc::format!("{head}961 x wri\n")).is_err());
     assert_eq!(read("fio", None, &alloc::format!("{head}961 x close")), Ok((1, false)));
-    assert_eq!(read("fio", None, "fio version 3 iolog\n"), Err(TextError::Empty));
+    assert_eq!(read("fio", None, "fio version 3 iolog\n"), Err(TextError::Empty(String::new())));
 }
 
 #[test]
@@ -307,7 +395,7 @@ fn wrong_lines_say_what_is_wrong() {
         ("blkparse", "8,0 1 1 0.5 1 Q W 8 8", "the event has no '+ sectors'"),
         ("fio", "0 /dev/sda read 0 1", "the log does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'"),
     ] {
-        assert_eq!(Parser::new(format(name), None).line(line).map_err(|error| error.to_string()), Err(expected.to_string()), "{line}");
+        assert_eq!(Parser::new(format(name), None).line(line).unwrap_err().to_string(), expected, "{line}");
     }
 }
 

@@ -1,17 +1,47 @@
 //! Names of volumes.
 
+use super::LineError;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use core::fmt;
 use core::str::FromStr;
 
-/// A volume of a trace: the number that the format gives it, or the device numbers of a block device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The longest name; fio reads no longer ones.
+const NAME_BYTES_MAX: usize = 256;
+
+/// A volume of a trace: the number that the format gives it, the device numbers of a block device, or a name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Volume {
-    /// A number: MSR's disk, Alibaba's device, the n-th file of an iolog.
+    /// A number, such as Alibaba's device.
     Number(u64),
     /// Major and minor number of a block device.
     Device(u32, u32),
+    /// A name, and the number that stands for it as well: host and disk of MSR with the disk's number, the file of an iolog with its place
+    /// among the files.
+    Named(Arc<str>, Option<u64>),
+}
+
+impl Volume {
+    /// A volume of this name.
+    ///
+    /// # Errors
+    /// A name that is too long.
+    pub(super) fn named(name: &str, number: u64) -> Result<Self, LineError> {
+        if name.len() > NAME_BYTES_MAX {
+            return Err(LineError::Wrong(format!("the name of a volume is longer than {NAME_BYTES_MAX} bytes")));
+        }
+        Ok(Self::Named(name.into(), Some(number)))
+    }
+
+    /// Whether `other`, as a user writes it, means this one.
+    pub(super) fn is_meant_by(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Named(_, number), Self::Number(other)) if *number == Some(*other) => true,
+            (Self::Named(name, _), other) => **name == *other.to_string(),
+            _ => self == other,
+        }
+    }
 }
 
 impl Default for Volume {
@@ -25,6 +55,7 @@ impl fmt::Display for Volume {
         match self {
             Self::Number(number) => f.pad(&format!("{number}")),
             Self::Device(major, minor) => f.pad(&format!("{major},{minor}")),
+            Self::Named(name, _) => f.pad(name),
         }
     }
 }
@@ -33,10 +64,13 @@ impl FromStr for Volume {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let volume = match text.split_once([',', ':']) {
+        if text.is_empty() {
+            return Err("write a number such as 1, device numbers such as 8,16, or a name such as /dev/sda".into());
+        }
+        let numbers = match text.split_once([',', ':']) {
             Some((major, minor)) => major.parse().ok().zip(minor.parse().ok()).map(|(major, minor)| Self::Device(major, minor)),
             None => text.parse().ok().map(Self::Number),
         };
-        volume.ok_or_else(|| format!("'{text}' is not a volume: write a number such as 1, or device numbers such as 8,16"))
+        Ok(numbers.unwrap_or_else(|| Self::Named(text.into(), None)))
     }
 }

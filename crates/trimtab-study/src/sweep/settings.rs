@@ -77,7 +77,7 @@ pub trait Sources {
 }
 
 /// How a trace is to be read and replayed.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
     /// How its text is read.
     pub reading: Reading,

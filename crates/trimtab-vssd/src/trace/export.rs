@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use trimtab_drive::data::DataClass;
     use trimtab_drive::units::Nanos;
-    use trimtab_sim::trace::{Format, Parser, Recognised, Volume};
+    use trimtab_sim::trace::{Format, Lines, Reading, Recognised};
 
     fn events() -> Vec<Event> {
         let event = |at_ms: u64, kind, offset, len| Event {
@@ -133,17 +133,17 @@ mod tests {
 
     #[test]
     fn exports_are_read_back_as_the_same_requests() {
-        let blkparse = (ExportFormat::Blkparse, Format::Blkparse, Volume::Device(7, 0));
-        for (export_format, format, volume) in [(ExportFormat::FioIolog, Format::Iolog, Volume::default()), blkparse] {
+        for (export_format, format, volume) in
+            [(ExportFormat::FioIolog, Format::Iolog, IOLOG_FILE), (ExportFormat::Blkparse, Format::Blkparse, "7,0")]
+        {
             let mut text = Vec::new();
             let records = export(events().into_iter().map(Ok), export_format, &mut text).unwrap();
             assert_eq!(records, 4);
             let text = String::from_utf8(text).unwrap();
             assert_eq!(Format::recognise(&text), Recognised::Certain(format), "{text}");
-            let mut parser = Parser::new(format, None);
-            let read: Vec<_> = text.lines().filter_map(|line| parser.line(line).unwrap()).collect();
-            assert!(read.iter().all(|record| record.volume == volume), "{text}");
-            let read: Vec<Event> = read.into_iter().flat_map(|record| record.events()).collect();
+            let mut lines = Lines::new(format, &Reading { volume: Some(volume.parse().unwrap()), ..Reading::default() });
+            text.lines().for_each(|line| lines.line(line, false).unwrap());
+            let read: Vec<Event> = std::iter::from_fn(|| lines.next(true)).flat_map(|(record, _)| record.events()).collect();
             let expected: Vec<Event> = events().into_iter().map(|event| Event { latency: Nanos::ZERO, ..event }).collect();
             assert_eq!(read, expected, "{text}");
         }

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use trimtab_drive::usage::UsageError;
+use trimtab_drive::usage::{UsageError, quoted};
 use trimtab_linux::sys::beneath::named::{self, Streams};
 use trimtab_sim::trace::{Format, Lines, Reading, Recognised, TextError, Volume};
 
@@ -35,10 +35,16 @@ pub struct TextTrace {
     format: Format,
     lines: Lines,
     line: Vec<u8>,
+    /// The line that was read last.
     number: u64,
+    /// The line of the event that was given last.
+    given: u64,
     /// The request that follows the flush which it carried.
     next: Option<Event>,
+    /// No line is read any more.
     ended: bool,
+    /// Why that is, if it is not the end of the text.
+    failed: Option<anyhow::Error>,
 }
 
 impl Source {
@@ -51,11 +57,17 @@ impl Source {
         file.seek(SeekFrom::Start(0)).with_context(|| format!("cannot read {shown}"))?;
         let mut input = BufReader::with_capacity(1 << 20, file);
         if magic == MAGIC {
-            if reading.volume.is_some_and(|volume| volume != Volume::default()) {
+            if reading.volume.as_ref().is_some_and(|volume| *volume != Volume::default()) {
                 return Err(UsageError::missing(format!("{shown} is a recording of one drive")).hint("leave --volume out").into());
             }
             let reader = Reader::new(input).with_context(|| shown.to_string())?;
             return Ok(Self::Recording { path: path.to_owned(), reader: Box::new(reader), number: 0 });
+        }
+        if let Some((name, program)) = compression(&magic) {
+            let what = format!("{shown} is compressed ({name})");
+            return Err(UsageError::missing(what)
+                .hint(format!("decompress it first: {program} {} > TEXT", quoted(&shown.to_string())))
+                .into());
         }
         let format = match reading.format {
             Some(format) => format,
@@ -73,8 +85,10 @@ impl Source {
             lines: Lines::new(format, reading),
             line: Vec::new(),
             number: 0,
+            given: 0,
             next: None,
             ended: false,
+            failed: None,
         })))
     }
 
@@ -86,13 +100,11 @@ impl Source {
         }
     }
 
-    /// What to warn of after the last event: a last line that was cut off.
-    pub fn warning(&self) -> Option<String> {
+    /// What to warn of after the last event: lines that are left out, times that go back.
+    pub fn warnings(&self) -> Vec<String> {
         match self {
-            Self::Text(trace) if trace.lines.is_cut() => {
-                Some(format!("{}: the last line, {}, is cut off and left out", trace.path.display(), trace.number))
-            }
-            _ => None,
+            Self::Text(trace) => trace.lines.warnings().iter().map(|warning| format!("{}: {warning}", trace.path.display())).collect(),
+            Self::Recording { .. } => Vec::new(),
         }
     }
 
@@ -100,7 +112,7 @@ impl Source {
     pub fn place(&self) -> String {
         match self {
             Self::Recording { path, number, .. } => format!("{}, record {number}", path.display()),
-            Self::Text(trace) => trace.place(),
+            Self::Text(trace) => trace.place(trace.given),
         }
     }
 
@@ -125,6 +137,17 @@ impl Iterator for Source {
             Self::Text(trace) => trace.next_event().transpose(),
         }
     }
+}
+
+/// What a file that begins with `bytes` is compressed with, and the program that prints what is in it.
+fn compression(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+    const KNOWN: [(&[u8], &str, &str); 4] = [
+        (b"\x1f\x8b", "gzip", "zcat"),
+        (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
+        (b"\xfd7zXZ\0", "xz", "xzcat"),
+        (b"BZh", "bzip2", "bzcat"),
+    ];
+    KNOWN.iter().find(|(begin, ..)| bytes.starts_with(begin)).map(|(_, name, program)| (*name, *program))
 }
 
 /// The format that the text beginning with `bytes` is recognised as.
@@ -152,46 +175,57 @@ impl TextTrace {
         if let Some(event) = self.next.take() {
             return Ok(Some(event));
         }
-        while !self.ended {
-            self.line.clear();
-            self.number += 1;
-            let read = self.input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line);
-            if read.with_context(|| self.place())? == 0 {
-                self.ended = true;
-                self.number -= 1;
-                self.lines.end().map_err(|error| self.refused(error))?;
-                break;
-            }
-            if self.line.len() as u64 == LINE_BYTES_MAX && !self.line.ends_with(b"\n") {
-                return Err(anyhow::anyhow!("{}: the line is longer than {LINE_BYTES_MAX} bytes", self.place()));
-            }
-            let is_last = self.input.fill_buf().map(<[u8]>::is_empty);
-            let is_last = is_last.with_context(|| self.place())?;
-            let record = self.lines.line(&String::from_utf8_lossy(&self.line), is_last);
-            if let Some(record) = record.map_err(|error| self.refused(error))? {
+        loop {
+            if let Some((record, line)) = self.lines.next(self.ended) {
+                self.given = line;
                 let mut events = record.events();
                 let event = events.next();
                 self.next = events.next();
                 return Ok(event);
             }
+            if self.ended {
+                return self.failed.take().map_or(Ok(None), Err);
+            }
+            // What was read before a wrong line comes first.
+            if let Err(error) = self.read_line() {
+                self.failed = Some(error);
+                self.ended = true;
+            }
         }
-        Ok(None)
     }
 
-    fn place(&self) -> String {
-        format!("{}, line {}", self.path.display(), self.number)
+    fn read_line(&mut self) -> anyhow::Result<()> {
+        self.line.clear();
+        self.number += 1;
+        let read = self.input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line);
+        if read.with_context(|| self.place(self.number))? == 0 {
+            self.ended = true;
+            return self.lines.end().map_err(|error| self.refused(error));
+        }
+        if self.line.len() as u64 == LINE_BYTES_MAX && !self.line.ends_with(b"\n") {
+            return Err(anyhow::anyhow!("{}: the line is longer than {LINE_BYTES_MAX} bytes", self.place(self.number)));
+        }
+        let is_last = self.input.fill_buf().map(<[u8]>::is_empty);
+        let is_last = is_last.with_context(|| self.place(self.number))?;
+        self.lines.line(&String::from_utf8_lossy(&self.line), is_last).map_err(|error| self.refused(error))
+    }
+
+    fn place(&self, line: u64) -> String {
+        format!("{}, line {line}", self.path.display())
     }
 
     fn refused(&self, error: TextError) -> anyhow::Error {
         let whole = |error: &TextError| UsageError::missing(format!("{}: {error} (read as {})", self.path.display(), self.format));
         match error {
-            TextError::Line(error) => anyhow::Error::new(error).context(self.place()),
-            TextError::Several(one, other) => {
+            TextError::Line(error) => anyhow::Error::new(error).context(self.place(self.number)),
+            TextError::Late => anyhow::anyhow!("{}: {error}", self.place(self.number)),
+            TextError::Several(ref one, ref other) => {
+                let [one, other] = [one, other].map(|volume| quoted(&volume.to_string()));
                 let hint = format!("choose one with --volume {one} or --volume {other}");
-                UsageError::new(format!("{}: {error}", self.place())).hint(hint).into()
+                UsageError::new(format!("{}: {error}", self.place(self.number))).hint(hint).into()
             }
             TextError::OtherEvents(_, other, _) => whole(&error).hint(format!("read those with --events {other}")).into(),
-            TextError::NoVolume(..) | TextError::Empty => whole(&error).into(),
+            TextError::NoVolume(..) | TextError::Empty(_) => whole(&error).into(),
         }
     }
 }
@@ -249,7 +283,7 @@ mod tests {
         assert_eq!(events.iter().map(|event| event.offset).collect::<Vec<_>>(), [8192]);
         let mut missing = Source::open(&path, &of_volume(7)).unwrap();
         let error = missing.next().unwrap().unwrap_err().to_string();
-        assert!(error.contains("has no request of volume 7; it has 1, 2"), "{error}");
+        assert!(error.contains("has no request of volume 7; it has hm,1, hm,2"), "{error}");
         assert!(missing.next().is_none());
     }
 

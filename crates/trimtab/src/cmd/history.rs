@@ -3,24 +3,26 @@
 use super::results::form::{Form, FormArgs};
 use super::results::instant_of;
 use crate::apply::{self, System, What};
-use crate::history::{BY, FILE, MINIMUM, WORKLOAD};
+use crate::history::{BY, FILE, FS_ID, MINIMUM, WORKLOAD};
 use crate::report::escape::clean;
 use crate::report::layout::on_screen;
 use crate::report::markdown;
 use crate::report::run::instant;
 use crate::report::terse::{Terse, number};
-use crate::store::{Filter, Store};
-use anyhow::Context as _;
+use crate::store::{Filter, Store, StoreError};
+use anyhow::{Context as _, bail};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::fstab;
+use trimtab_linux::host::mountinfo::{self, Mount};
 use trimtab_linux::host::root::Root;
-use trimtab_linux::host::{fstab, mountinfo};
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::beneath::Named;
 use trimtab_linux::sys::clock::unix_ms;
+use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_linux::trim::surface::at_least;
 use trimtab_sim::run::{Field, Run};
@@ -44,8 +46,8 @@ pub struct Args {
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Only the newest N.
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 30)]
-    limit: usize,
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
     /// Of the system below this directory instead of the running one.
     #[arg(long, value_name = "DIR")]
     sysroot: Option<PathBuf>,
@@ -71,6 +73,9 @@ struct Event {
     outcome: String,
     /// The run in the store of the history.
     id: Option<String>,
+    /// The filesystem that was trimmed.
+    #[serde(skip)]
+    fs_id: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -82,18 +87,19 @@ struct Events {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.of_list(context)?;
     let since = args.since.as_deref().map(|text| instant_of(text, unix_ms())).transpose()?;
-    let wanted = args.path.as_deref().map(|path| mount_point(path, context)).transpose()?;
+    let wanted = args.path.as_deref().map(|path| wanted(path, context)).transpose()?;
+    let limit = args.limit as usize;
     let mut events = applied(args.sysroot.as_deref())?;
     let store = args.sysroot.as_ref().map_or_else(state_directory, |base| base.join("var/lib/trimtab")).join(FILE);
     // Only those of one filesystem are looked for behind the newest.
-    events.extend(trimmed(&store, since, args.limit.saturating_mul(if wanted.is_some() { 20 } else { 1 }))?);
-    events.retain(|event| since.is_none_or(|since| event.unix_ms >= since) && wanted.as_ref().is_none_or(|wanted| *wanted == event.path));
+    events.extend(trimmed(&store, since, limit.saturating_mul(if wanted.is_some() { 20 } else { 1 }))?);
+    events.retain(|event| since.is_none_or(|since| event.unix_ms >= since) && wanted.as_ref().is_none_or(|wanted| wanted.is_of(event)));
     events.sort_by_key(|event| event.unix_ms);
     if let Some(path) = args.path.as_ref().filter(|path| events.is_empty() && path.symlink_metadata().is_err()) {
         let what = format!("there is no {}, and nothing was applied or trimmed there", path.display());
         return Err(UsageError::missing(what).hint("'trimtab history' without a path lists all").into());
     }
-    let events = Events { events: events.split_off(events.len().saturating_sub(args.limit)) };
+    let events = Events { events: events.split_off(events.len().saturating_sub(limit)) };
     if events.events.is_empty() && form != Form::Markdown && args.form.form != Some(Form::Tsv) && !context.json {
         context.remark("nothing has been applied or trimmed by trimtab here, as far as it is remembered");
         return Ok(ExitCode::SUCCESS);
@@ -106,26 +112,54 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where the filesystem that `path` stands for is mounted, or was: `path` itself if it is not there any more, its mount point in fstab if that is not mounted.
-fn mount_point(path: &Path, context: &Context) -> anyhow::Result<String> {
+/// A filesystem whose events are wanted.
+struct Wanted {
+    /// Where it is mounted, or was.
+    mount_points: Vec<String>,
+    /// Its id, if it is mounted and on a block device.
+    fs_id: Option<String>,
+}
+
+impl Wanted {
+    /// The id decides where both have one: a filesystem can be mounted elsewhere, and another one in its place.
+    fn is_of(&self, event: &Event) -> bool {
+        match (&self.fs_id, &event.fs_id) {
+            (Some(wanted), Some(id)) => wanted == id,
+            _ => self.mount_points.contains(&event.path),
+        }
+    }
+}
+
+impl From<&Path> for Wanted {
+    fn from(path: &Path) -> Self {
+        Self { mount_points: vec![path.display().to_string()], fs_id: None }
+    }
+}
+
+/// The filesystem that `path` stands for: what was mounted at `path` if it is not there any more, at its mount point in fstab if that is not mounted.
+fn wanted(path: &Path, context: &Context) -> anyhow::Result<Wanted> {
     let root = Root::live().context("cannot open /")?;
     let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
     let named = match Named::look_up(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(path.display().to_string()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(path.into()),
         named => named.with_context(|| format!("cannot look at '{}'", path.display()))?,
     };
     let mount = mountinfo::of_named(&mounts, &named).with_context(|| format!("cannot look at '{}'", path.display()))?;
     let real = named.real_path().with_context(|| format!("cannot find out where '{}' is", path.display()))?;
-    let Some(mount) = mount else { return Ok(path.display().to_string()) };
+    let Some(mount) = mount else { return Ok(path.into()) };
     if let Some(point) = fstab::unmounted(&root, mount, &real) {
         context.remark(&format!("{} is not mounted; this is what was done while it was", point.display()));
-        return Ok(point.display().to_string());
+        return Ok(point.as_path().into());
     }
     if mount.mount_point != real {
         let (path, point) = (path.display(), mount.mount_point.display());
         context.remark(&format!("{path} is on the filesystem mounted at {point}: this is the history of all of that"));
     }
-    Ok(mount.mount_point.display().to_string())
+    let mut same: Vec<&Mount> = mounts.iter().filter(|other| other.dev == mount.dev && other.fs_type == mount.fs_type).collect();
+    // The one that is named may be of a part of the filesystem only, and covered by another one.
+    same.sort_by_key(|other| other.id != mount.id);
+    let fs_id = same.iter().find_map(|mount| Filesystem::open(&mount.mount_point).ok()).map(|fs| fs.id().to_owned());
+    Ok(Wanted { mount_points: same.iter().map(|mount| mount.mount_point.display().to_string()).collect(), fs_id })
 }
 
 fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {
@@ -147,6 +181,7 @@ fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {
         seconds: None,
         outcome: event.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "),
         id: None,
+        fs_id: None,
     };
     Ok(apply::events(&system)?.into_iter().map(one).collect())
 }
@@ -156,7 +191,12 @@ fn trimmed(store: &Path, since_unix_ms: Option<u64>, limit: usize) -> anyhow::Re
     if !store.try_exists().with_context(|| format!("cannot look at {}", store.display()))? {
         return Ok(Vec::new());
     }
-    let store = Store::open(store)?;
+    let store = match Store::open(store) {
+        Err(StoreError::Foreign(path)) => {
+            bail!("{} is not a history of trimtab; move it away and a new history begins", path.display())
+        }
+        opened => opened?,
+    };
     let filter = Filter { workload: Some(WORKLOAD.to_owned()), since_unix_ms, limit: Some(limit), ..Filter::default() };
     store.list(&filter)?.into_iter().map(|summary| Ok(of_run(&store.load(summary.id)?, summary.id.short()))).collect()
 }
@@ -181,6 +221,7 @@ fn of_run(run: &Run, id: String) -> Event {
             (false, n) => format!("{n} refused"),
         },
         id: Some(id),
+        fs_id: Field::find(&run.environment, FS_ID).map(str::to_owned),
     }
 }
 

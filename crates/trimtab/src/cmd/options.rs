@@ -32,7 +32,7 @@ pub struct Global {
     /// A name for the stored results; 'results list --label' finds it.
     #[arg(long, global = true, value_name = "TEXT")]
     pub label: Option<String>,
-    /// The store of results [default: trimtab/results.db in the XDG data directory].
+    /// The store of results [default: trimtab/results.db in the XDG data directory]. trim and history use none.
     #[arg(long, global = true, value_name = "FILE")]
     pub store: Option<PathBuf>,
 }
@@ -74,13 +74,14 @@ impl DestroyArgs {
 }
 
 /// How the text of a trace is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct ReadingArgs {
     /// Format of a text trace: fio, blkparse, msr, alibaba, tencent, spc, fiu, systor17, mqsim, disksim or columns. Numbers alone do not
     /// say whether they are tencent, mqsim, disksim or columns; the others are recognised.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Volume of a trace of several: a number, or the device numbers in blkparse and FIU text, such as 8,16.
+    /// Volume of a trace of several: a number, the device numbers in blkparse and FIU text (8,16), host and disk in MSR text (hm,1), or a file
+    /// of an iolog (/dev/sda).
     #[arg(long, value_name = "VOLUME")]
     volume: Option<Volume>,
     /// Event of blkparse text that counts as a request: Q (queued), D (issued) or C (completed) [default: Q].
@@ -90,15 +91,15 @@ pub struct ReadingArgs {
 
 impl ReadingArgs {
     /// What was chosen.
-    pub fn reading(self) -> Reading {
-        Reading { format: self.format, volume: self.volume, events: self.events }
+    pub fn reading(&self) -> Reading {
+        Reading { format: self.format, volume: self.volume.clone(), events: self.events }
     }
 
     /// Says which format the trace at `path` was recognised as.
     ///
     /// # Errors
     /// A trace that cannot be opened or recognised.
-    pub fn announce(self, path: &Path, context: &Context) -> anyhow::Result<()> {
+    pub fn announce(&self, path: &Path, context: &Context) -> anyhow::Result<()> {
         if let Some(format) = Source::open(path, &self.reading())?.format().filter(|_| self.format.is_none()) {
             context.remark(&format!("{} is read as {format}: {}", path.display(), format.description()));
         }

@@ -64,7 +64,7 @@ impl Sources for Files {
 
     fn trace(&self, path: &str, asked: &Asked) -> Result<(Traced, String), String> {
         let path = self.path(path);
-        let Asked { reading, timing } = *asked;
+        let Asked { reading, timing } = asked.clone();
         let mut known = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
         let load = || {
             timing::check(timing, &path, &reading).map_err(|error| format!("{error:#}"))?;

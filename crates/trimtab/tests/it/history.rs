@@ -1,6 +1,6 @@
 //! `trimtab history`: what was applied, taken back and trimmed.
 
-use crate::support::{LoopMount, skip, trimtab};
+use crate::support::{LoopMount, run, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -96,4 +96,62 @@ fn what_was_applied_stays_known_after_it_is_taken_back() {
     let fstab = contains("/etc/fstab").and(contains("taken back"));
     trimtab().arg("history").arg("--sysroot").arg(sysroot).assert().success().stdout(fstab);
     trimtab().args(["history", "--sysroot", "/no/such/path"]).assert().code(1);
+}
+
+/// Unmounts when it goes.
+struct Bound(tempfile::TempDir);
+
+impl Bound {
+    fn to(path: &std::path::Path) -> Self {
+        let bound = Self(tempfile::tempdir().unwrap());
+        run("mount", &["--bind", path.to_str().unwrap(), bound.0.path().to_str().unwrap()]).unwrap();
+        bound
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = run("umount", &[self.0.path().to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn history_of_bind_mount_is_that_of_its_filesystem() {
+    let state = tempfile::tempdir().unwrap();
+    let history = |path: &std::path::Path| {
+        let mut command = trimtab();
+        events(command.env("TRIMTAB_STATE_DIR", state.path()).arg("history").arg(path)).len()
+    };
+    let (Some(mount), Some(other)) = (LoopMount::new("ext4", 64, "nodiscard"), LoopMount::new("ext4", 64, "nodiscard")) else {
+        return skip("root, loop devices and mkfs");
+    };
+    fs::create_dir(mount.path().join("below")).unwrap();
+    // Trimmed by a name that it does not have any more.
+    let gone = Bound::to(&mount.path().join("below"));
+    trimtab().env("TRIMTAB_STATE_DIR", state.path()).arg("trim").arg(gone.0.path()).assert().success();
+    drop(gone);
+    let bound = Bound::to(&mount.path().join("below"));
+    assert_eq!([history(bound.0.path()), history(&mount.path()), history(&other.path())], [1, 1, 0]);
+}
+
+#[test]
+fn store_and_zero_events_are_refused_by_history() {
+    for command in [&["history"][..], &["trim", "/"]] {
+        let refused = trimtab().env("TRIMTAB_STATE_DIR", "/nowhere").args(command).args(["--store", "/nowhere/x.db"]).assert().code(2);
+        refused.stderr(contains("/nowhere/history.db").and(contains("TRIMTAB_STATE_DIR names another directory")));
+    }
+    trimtab().args(["history", "-n", "0"]).assert().code(2).stderr(contains("a whole number from 1"));
+}
+
+#[test]
+fn history_that_cannot_be_read_is_to_be_moved_away() {
+    let state = tempfile::tempdir().unwrap();
+    let file = state.path().join("history.db");
+    let said = |expected: &str| {
+        let assert = trimtab().env("TRIMTAB_STATE_DIR", state.path()).arg("history").assert().code(1);
+        assert.stderr(contains(expected).and(contains("--store").not()));
+    };
+    fs::write(&file, "something else, and long enough for a header of a database, which has a hundred bytes: so it is read as one\n")
+        .unwrap();
+    said("is not a history of trimtab; move it away and a new history begins");
 }

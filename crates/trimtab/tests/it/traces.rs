@@ -1,6 +1,7 @@
 //! Text traces in the formats and variants in which they are published, as `drive trace` and `drive replay` read them.
 
 use crate::support::{have_tool, run, skip, trimtab};
+use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 use std::fs;
@@ -138,4 +139,38 @@ fn exported_iologs_name_no_file_of_the_trace() {
     let exported = trimtab().current_dir(scratch.path()).args(["drive", "trace", "log", "--to", "fio"]).output().unwrap().stdout;
     let exported = String::from_utf8(exported).unwrap();
     assert!(exported.lines().skip(1).all(|line| line.split(' ').nth(1) == Some("trimtab-replay")), "{exported}");
+}
+
+#[test]
+fn what_is_not_replayed_as_it_stands_is_said() {
+    let text = "20000,hm,1,Write,0,512,1\n10000,hm,1,Write,0,512,1\n30000,hm,1,Write,0,0,1\n40000,hm,1,Write,0,512,1\n";
+    let summary = summary(text, &[]);
+    assert_eq!((&summary["took_ns"], &summary["write"]["count"]), (&3_000_000.into(), &3.into()));
+    let warnings = summary["warnings"].to_string();
+    assert!(warnings.contains("1 line is left out: size 0 (1)") && warnings.contains("1 line goes back in time"), "{warnings}");
+    let scratch = tempfile::tempdir().unwrap();
+    fs::write(scratch.path().join("msr"), text).unwrap();
+    let exported = trimtab().current_dir(scratch.path()).args(["drive", "trace", "msr", "--to", "fio"]).assert().success();
+    exported
+        .stdout(contains("\n0 trimtab-replay write").and(contains("\n3000 trimtab-replay write")))
+        .stderr(contains("goes back in time"));
+    let store = scratch.path().join("store");
+    let mut replay = trimtab();
+    replay.current_dir(scratch.path()).args(["drive", "replay", "msr", "--drive", "ocz-vertex-le-100gb", "--store"]).arg(&store);
+    replay.assert().success().stderr(contains("size 0 (1)"));
+    trimtab().args(["results", "show", "last", "--store"]).arg(&store).assert().success().stdout(contains("size 0 (1)"));
+}
+
+#[test]
+fn hosts_files_and_compressed_traces_are_named() {
+    let hosts = "1,hm,1,Write,0,512,1\n2,src,1,Write,0,512,1\n";
+    refused(hosts, &[], 2, "choose one with --volume hm,1 or --volume src,1");
+    assert_eq!(shape(&summary(hosts, &["--volume", "src,1"])).1[1], (1, 512));
+    for (begin, expected) in [
+        (&b"\x1f\x8b\x08\0\0\0\0\0"[..], "is compressed (gzip); decompress it first: zcat trace > TEXT"),
+        (b"\x28\xb5\x2f\xfd\0\0\0\0", "zstdcat"),
+        (b"\xfd7zXZ\0\0\0", "xzcat"),
+    ] {
+        refused(begin, &[], 1, expected);
+    }
 }

@@ -113,9 +113,13 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mut kept = Vec::new();
     for trim in &args.policies {
         let header = kept::header(args, &drive, trim);
-        let (outcome, recorded) = replay(args, &spec, interface, trim, context)?;
+        let (outcome, recorded, of_trace) = replay(args, &spec, interface, trim, context)?;
         let mut run = kept::run(header, recorded, &outcome);
         run.warnings.extend(few.clone());
+        run.warnings.extend(of_trace.iter().map(|text| kept::warning(text)));
+        if outcomes.is_empty() {
+            of_trace.iter().for_each(|warning| context.remark(warning));
+        }
         kept.push(store::save(context, &run));
         outcomes.push((trim.to_string(), outcome));
     }
@@ -128,11 +132,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn replay(args: &Args, spec: &DriveSpec, interface: Interface, trim: &Trim, context: &Context) -> anyhow::Result<(Outcome, Recorded)> {
+/// What came of a policy, what was recorded, and what of the trace is not as it stands there.
+type Replayed = (Outcome, Recorded, Vec<String>);
+
+fn replay(args: &Args, spec: &DriveSpec, interface: Interface, trim: &Trim, context: &Context) -> anyhow::Result<Replayed> {
     let mut drive = model::build(spec, args.seed)?;
     let filled = fill(drive.as_mut(), &interface, args.fill)?;
     let mut progress = Progress::new(context, &format!("replaying, {trim}"), Counting::Items, 0);
-    let mut recorder = Recorder::new(filled.1);
+    let (mut recorder, mut warnings) = (Recorder::new(filled.1), Vec::new());
     recorder.begin_phase("replay", filled.1);
     let outcome = replay::outcome(drive, interface, trim.0.as_ref(), args.timing.timing(), filled, interrupt::requested, |replay| {
         let mut source = Source::open(&args.trace, &args.reading.reading())?;
@@ -153,9 +160,7 @@ fn replay(args: &Args, spec: &DriveSpec, interface: Interface, trim: &Trim, cont
         if n == 0 {
             return Err(UsageError::new(format!("{} has no request", args.trace.display())).into());
         }
-        if let Some(warning) = source.warning() {
-            context.remark(&warning);
-        }
+        warnings = source.warnings();
         if let Some(rest) = args.rest {
             replay.rest(rest);
             interrupt::check()?;
@@ -163,7 +168,7 @@ fn replay(args: &Args, spec: &DriveSpec, interface: Interface, trim: &Trim, cont
         Ok::<_, anyhow::Error>(())
     })?;
     let ended = filled.1.saturating_add(outcome.took);
-    Ok((outcome, recorder.finish(ended)))
+    Ok((outcome, recorder.finish(ended), warnings))
 }
 
 /// Writes that much of the drive once, in order; gives how much that was and when it was done.

@@ -56,6 +56,7 @@ struct Summary {
     write: Sum,
     trim: Sum,
     flush: Sum,
+    warnings: Vec<String>,
 }
 
 /// Says what is in a trace, or prints it in other words.
@@ -88,19 +89,13 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
                 out.flush()?;
             }
         }
-        warn(&source, context);
+        source.warnings().iter().for_each(|warning| context.remark(warning));
         return Ok(ExitCode::SUCCESS);
     }
     let summary = summed(&mut source)?;
-    warn(&source, context);
+    summary.warnings.iter().for_each(|warning| context.remark(warning));
     context.report("drive-trace", 1, &summary, || in_words(&summary))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn warn(source: &Source, context: &Context) {
-    if let Some(warning) = source.warning() {
-        context.remark(&warning);
-    }
 }
 
 fn summed(source: &mut Source) -> anyhow::Result<Summary> {
@@ -110,7 +105,7 @@ fn summed(source: &mut Source) -> anyhow::Result<Summary> {
         speed: source.header().map(|header| header.speed.clone()),
         ..Summary::default()
     };
-    for event in source {
+    for event in &mut *source {
         let event = event?;
         let sum = match event.kind {
             Kind::Read => &mut summary.read,
@@ -124,6 +119,7 @@ fn summed(source: &mut Source) -> anyhow::Result<Summary> {
         summary.took_ns = summary.took_ns.max(event.at.saturating_add(event.latency).0);
         summary.end_bytes = summary.end_bytes.max(event.offset.saturating_add(event.len));
     }
+    summary.warnings = source.warnings();
     Ok(summary)
 }
 

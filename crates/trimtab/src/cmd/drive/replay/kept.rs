@@ -6,7 +6,7 @@ use crate::store::recipe;
 use crate::store::recipe::starts_now;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::metrics;
-use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, Unit};
+use trimtab_sim::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_sim::runner::header::Header;
 use trimtab_sim::runner::recorder::Recorded;
 use trimtab_sim::simulate::replay::Outcome;
@@ -38,4 +38,9 @@ pub fn run(header: Header, recorded: Recorded, outcome: &Outcome) -> Run {
     run.metrics.push(metric("never-told.bytes", Unit::Bytes, Better::Neither, outcome.account.never_told.as_f64()));
     run.counters = outcome.model.iter().map(|(name, count)| (name.clone(), *count)).collect();
     run
+}
+
+/// What of the trace is not replayed as it stands there.
+pub fn warning(text: &str) -> Warning {
+    Warning { code: "trace.read".into(), severity: Severity::Note, facts: Vec::new(), text: text.to_owned() }
 }
