@@ -210,11 +210,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let _alone = Alone::on(&path)?;
     nobody_changes_it(&args.reach())?;
     let mut possibilities = Possibilities::find(&path)?;
-    possibilities.ask(context, &args.policies)?;
-    possibilities.lock(context, &path, &args.policies);
-    let tried = possibilities.offers().iter().filter(|o| o.obstacle.is_none() && wanted(args, &o.policy)).count();
+    let (policies, remarks) = possibilities.named(&args.policies);
+    remarks.iter().for_each(|remark| context.remark(remark));
+    possibilities.ask(context, &policies)?;
+    possibilities.lock(context, &path, &policies);
+    let is_wanted = |policy: &String| policies.is_empty() || policies.contains(policy);
+    let tried = possibilities.offers().iter().filter(|o| o.obstacle.is_none() && is_wanted(&o.policy)).count();
     if tried == 0 {
-        let obstacles = possibilities.offers().into_iter().filter(|o| wanted(args, &o.policy)).filter_map(|o| o.obstacle);
+        let obstacles = possibilities.offers().into_iter().filter(|o| is_wanted(&o.policy)).filter_map(|o| o.obstacle);
         let reasons: Vec<String> = obstacles.map(|reason| report::study::untried_reason(&reason).to_owned()).collect();
         return Err(UsageError::new(format!("none of these policies can be tried on {target}: {}", reasons.join("; "))).into());
     }
@@ -225,7 +228,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let asked = MeasuredRequest {
         target: target.to_owned(),
         jobs,
-        policies: args.policies.clone(),
+        policies,
         repeats: scale.repeats,
         only: args.cell.clone(),
         patience: (args.quick && args.repeats.is_none()).then_some(QUICK_PATIENCE),
@@ -275,11 +278,11 @@ fn found(kept: &twins::Kept) -> String {
 fn twin_below(context: &Context, path: &Path) -> Option<Result<(twins::Kept, Vec<String>), String>> {
     let below = Below::of_path(&Root::live().ok()?, path).ok()?;
     let learn = || {
-        let path = path.display();
-        format!(
-            "What months of use do to this drive ({}) is not known: 'trimtab drive learn {path}' learns a twin of it, which the next study uses.",
-            below.model
-        )
+        let (shown, unknown) = (path.display(), format!("What months of use do to this drive ({}) is not known", below.model));
+        match crate::twin::learn::command(&below, path) {
+            Ok(command) => format!("{unknown}: '{command}' learns a twin of it, which the next study uses."),
+            Err(why) => format!("{unknown}, and cannot be learned on {shown}: {why}."),
+        }
     };
     Some(twins::of(context, &below).ok_or_else(learn))
 }
@@ -303,10 +306,6 @@ fn each_once(policies: &[String]) -> Result<(), UsageError> {
         Some((_, twice)) => Err(UsageError::new(format!("the policy '{twice}' is named twice"))
             .hint("a study tries each policy once; try other settings of one in a study of their own")),
     }
-}
-
-fn wanted(args: &Args, policy: &str) -> bool {
-    args.policies.is_empty() || args.policies.iter().any(|p| p == policy)
 }
 
 /// What was asked for; without that the default, or less where even that would need consent that nobody can give.

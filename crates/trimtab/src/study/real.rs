@@ -72,6 +72,23 @@ impl Possibilities {
         workspace.require_on(Some(&self.mount))
     }
 
+    /// The policies of the list `asked`, with what the filesystem does as it is mounted under that name, and a remark of each that was asked for under another.
+    pub fn named(&self, asked: &[String]) -> (Vec<String>, Vec<String>) {
+        let same = if self.discard.is_on() { policy::ONLINE } else { policy::NONE };
+        let is_same = |name: &&String| name.as_str() == same && self.discard_under(same) == self.discard;
+        let remarks = asked.iter().filter(is_same).map(|name| {
+            format!("{} is mounted with {}: '{name}' is '{}' here.", self.mount.mount_point.display(), self.discard, policy::AS_MOUNTED)
+        });
+        let mut names: Vec<String> = Vec::new();
+        for name in asked {
+            let name = if is_same(&name) { policy::AS_MOUNTED.to_owned() } else { name.clone() };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        (names, remarks.collect())
+    }
+
     /// Whether a policy that trims is going to be tried. Only then is anything trimmed at all.
     fn trims(&self, wanted: &[String]) -> bool {
         let is_batched = |offer: &Offer| offer.policy == policy::BATCHED && offer.obstacle.is_none();

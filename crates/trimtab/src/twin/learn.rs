@@ -15,6 +15,7 @@ use crate::report::layout::on_screen;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use limit::WriteLimit;
+pub use real::command;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

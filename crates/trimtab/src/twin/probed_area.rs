@@ -84,6 +84,11 @@ impl ProbedArea {
     }
 }
 
+/// Bytes of the file in which an area is looked for.
+pub fn file_size(area: u64) -> u64 {
+    area + SLACK_MIN.max(area / 16).next_multiple_of(PIECE)
+}
+
 /// How the drive is accessed.
 pub struct AreaRequest<'a> {
     /// Which command asks.
@@ -146,7 +151,7 @@ impl AreaRequest<'_> {
 
     /// A file of our own, written once, so that its places are known and are its own.
     fn in_directory(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<ProbedArea> {
-        let size = self.area + SLACK_MIN.max(self.area / 16).next_multiple_of(PIECE);
+        let size = file_size(self.area);
         let amount = workload::Plan { written: Bytes(most), space: Bytes(size), ops: None };
         let workspace = self.workspace(context, path, &amount)?;
         let (dir, dir_path) = workspace.subdirectory("run")?;

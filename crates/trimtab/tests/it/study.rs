@@ -195,6 +195,14 @@ fn filesystem_without_trim_is_measured_as_is() {
     trimtab().args(none).arg(mount.path()).assert().code(2).stderr(contains("none of these policies can be tried"));
 }
 
+/// Seen: without discard 'none' was left out, and it said that none of no policies could be tried.
+#[test]
+fn none_on_a_mount_without_discard_is_as_mounted() {
+    let Some(mount) = LoopMount::tmpfs(512) else { return skip("root") };
+    let (ids, _, said) = Studies::new().study(&["--policies", "none,as-mounted"], &mount.path());
+    assert!(!ids.is_empty() && said.contains("'none' is 'as-mounted' here"), "{said}");
+}
+
 #[test]
 fn without_consent_nothing_is_remounted_and_the_result_says_so() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };

@@ -1,6 +1,6 @@
 //! Probing a drive that is there: where, how often, and what else was going on.
 
-use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed};
+use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed, file_size};
 use super::round::{Round, sentence};
 use super::{Request, Watching};
 use crate::drives::below::Below;
@@ -16,6 +16,7 @@ use trimtab_linux::host::cached::DirectWatch;
 use trimtab_linux::host::interference::{self, OwnIo, Sample};
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
+use trimtab_linux::session::safety::space;
 use trimtab_linux::sys::interrupt;
 use trimtab_study::learn::learned::{Measured, time, too_little};
 use trimtab_study::learn::probes::{AREA_MIN, AREA_WRITES, Findings, Plan, Reach};
@@ -28,6 +29,8 @@ use super::saved_rounds::{Before, Kept};
 const ROUNDS: u64 = 3;
 /// An area that is not too small for most write caches.
 const AREA_ENOUGH: u64 = 32 << 20;
+/// What has to be written at least: the area once, and one round.
+const LIMIT_LEAST: u64 = 2 * AREA_MIN * AREA_WRITES;
 /// Disturbed rounds that are made again.
 const AGAIN: u64 = 2;
 /// A median of all figures that is off by more between the first and the last round is said.
@@ -179,13 +182,31 @@ fn plan(request: &Request, below: &Below, budget: Budget, spec: &TargetSpec) -> 
         flushes: below.fs_type.as_deref() != Some("btrfs"),
         sends_flushes: below.volatile_cache,
     };
-    // A small area tells less than another round would; but one round alone does not tell how much it scatters.
-    let of = |rounds: u64| Plan::new(budget, below.reported, limit / (rounds + 1), request.seed);
-    let large = [ROUNDS, 2].into_iter().filter_map(of).find(|plan| plan.area >= AREA_ENOUGH);
-    let plan = large.or_else(|| of(2)).or_else(|| of(1)).ok_or_else(|| too_little(&request.target, limit, 2 * AREA_MIN * AREA_WRITES))?;
+    let plan = sized(budget, below, limit, request.seed).ok_or_else(|| too_little(&request.target, limit, LIMIT_LEAST))?;
     // Nobody is asked for more than can come of it.
     let each = AREA_WRITES * plan.area;
     Ok((Plan { reach, ..plan }, limit.min((ROUNDS + AGAIN) * each + AREA_WRITES * plan.area)))
+}
+
+/// The plan with the area that goes with so much to be written; `None` if that is too little.
+fn sized(budget: Budget, below: &Below, limit: u64, seed: u64) -> Option<Plan> {
+    // A small area tells less than another round would; but one round alone does not tell how much it scatters.
+    let of = |rounds: u64| Plan::new(budget, below.reported, limit / (rounds + 1), seed);
+    let large = [ROUNDS, 2].into_iter().filter_map(of).find(|plan| plan.area >= AREA_ENOUGH);
+    large.or_else(|| of(2)).or_else(|| of(1))
+}
+
+/// The command that learns a twin of the drive `below` through the directory `path`, or why none does.
+pub fn command(below: &Below, path: &Path) -> Result<String, String> {
+    let usual = sized(Budget::Small, below, Plan::usual_limit(Budget::Small, below.capacity().0), 1);
+    let option = if usual.is_some() { String::new() } else { format!(" --write-limit {}MiB", LIMIT_LEAST >> 20) };
+    let plan = usual.or_else(|| sized(Budget::Small, below, LIMIT_LEAST, 1));
+    let plan = plan.ok_or_else(|| format!("a drive of {} is too small for the probes", below.capacity()))?;
+    let (needs, usable) = (Bytes(file_size(plan.area)), space::usable(path, None).map_err(|error| format!("{error:#}"))?);
+    if usable < needs {
+        return Err(format!("the probes need {needs}, and {usable} are free there beside the reserve"));
+    }
+    Ok(format!("trimtab drive learn {}{option}", path.display()))
 }
 
 /// How often probes are run, and until when.
