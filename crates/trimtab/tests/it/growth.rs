@@ -99,6 +99,14 @@ fn ten_times_the_input_costs_ten_times_as_much_or_is_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Seen: 757 MB for 2,000 phases, each of which had the empty buckets of its latencies, too.
+#[test]
+fn imported_phases_take_the_memory_of_their_data() {
+    let import = |at: &Path, n| result(at, "phases", n).into_iter().take(1).collect();
+    let (cost, _) = cost("import of phases", import, 2000);
+    assert!(cost.mib < 150.0, "{cost:?}");
+}
+
 fn write(at: &Path, name: &str, text: impl AsRef<[u8]>) {
     fs::write(at.join(name), text).unwrap();
 }
