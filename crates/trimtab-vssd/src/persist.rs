@@ -3,14 +3,17 @@
 use crate::classify::classify;
 use crate::engine::{Drive, Engine, Settings};
 use crate::request::Powered as _;
-use crate::state::{self, Header, Leave, Saved};
+use crate::state::{self, DataFile, Header, Leave, Saved};
 use crate::store::Store;
+use crate::trace::bytes::crc32;
 use anyhow::Context as _;
+use rustix::io::Errno;
+use std::ops::Range;
 use std::path::Path;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::ledger::Ledger;
 use trimtab_drive::model;
-use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::spec::{DriveSpec, text};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 use trimtab_drive::{Command, Extent};
@@ -57,16 +60,21 @@ pub fn in_file(spec: &DriveSpec, settings: &Settings, seed: u64, data: &Path, ad
 }
 
 /// Keeps a drive beside its data file. One that is left in use is known to have crashed where it is found so.
-pub fn keep(engine: &Engine, drive: &str, data: &Path, leave: Leave) -> anyhow::Result<()> {
+pub fn keep(engine: &Engine, spec: &DriveSpec, data: &Path, leave: Leave) -> anyhow::Result<()> {
     anyhow::ensure!(!engine.is_broken(), "the drive model had failed: its state is not kept, the data are");
     engine.store().sync().with_context(|| format!("cannot write the data file {}", data.display()))?;
     let lasting = engine.lasting();
+    let store = engine.store();
+    let sample = sample(store, engine.settings().geometry.size, lasting.unit, &lasting.mapped)
+        .with_context(|| format!("cannot read the data file {}", data.display()))?;
     let header = Header {
-        drive: drive.to_owned(),
+        drive: spec.name.clone(),
         size: engine.settings().geometry.size,
         unit: lasting.unit,
         model_time_ns: lasting.now.0,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        spec: Some(checksum(spec)),
+        data: store.identity().map(|file| DataFile { file, sample }),
     };
     state::save(data, &header, lasting.mapped.into_iter(), &lasting.model, leave)
 }
@@ -86,13 +94,60 @@ fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: Saved) -> 
         .hint("attach it with the specification and size it was made with")
         .into());
     }
+    if is.spec.is_some_and(|checksum_then| checksum_then != checksum(spec)) {
+        let what = format!("it belongs to a drive '{}' of another specification", is.drive);
+        return Err(UsageError::new(what).hint("attach it with the specification that it was made with").into());
+    }
+    let (written_beside, clean) = (is.data.clone(), saved.clean);
     let mut drive = fresh(store, model::build(spec, 0)?, settings);
     anyhow::ensure!(is.unit == drive.ledger.unit(), "its map has units of {} bytes, not {}", is.unit, drive.ledger.unit());
     drive.now = saved.model_time();
     let (bytes_max, ledger) = (drive.model.snapshot_bytes_max(), &mut drive.ledger);
     let snapshot = saved.load(bytes_max, |run| ledger.resume(run))?;
+    if let Some(then) = written_beside.filter(|then| Some(&then.file) != drive.store.identity().as_ref()) {
+        // A copy of both files is another file with the same data; one that was in use has changed since.
+        let mapped: Vec<Range<u64>> = drive.ledger.map().runs().collect();
+        if !clean || sample(&drive.store, has.size, drive.ledger.unit(), &mapped).context("cannot read the data")? != then.sample {
+            return Err(UsageError::new("its state is that of another data file").hint(OTHER_DATA).into());
+        }
+    }
     drive.model = model::resume(spec, &snapshot)?;
     Ok(drive)
+}
+
+/// What to do where a state and data do not belong together.
+const OTHER_DATA: &str =
+    "copy the data and the state of a detached drive together, or remove the state and begin a new drive with these data (--adopt)";
+
+/// So many places of the data are sampled, ...
+const SAMPLES: u64 = 64;
+/// ... and so many bytes of each.
+const SAMPLE_BYTES: u64 = 4096;
+
+/// Of what the specification says of the drive, but for its words.
+fn checksum(spec: &DriveSpec) -> u32 {
+    crc32(text::figures(spec).as_bytes())
+}
+
+/// Checksum of a sample of the mapped data, and of whether there are data at all.
+fn sample(store: &Store, size: u64, unit: u64, mapped: &[Range<u64>]) -> Result<u32, Errno> {
+    let all: u64 = mapped.iter().map(|run| run.end - run.start).sum();
+    let has_data = store.data_extents().next().transpose()?.is_some();
+    let mut bytes = vec![u8::from(has_data)];
+    let (mut before, mut nth) = (0, 0);
+    for run in mapped {
+        let len = run.end - run.start;
+        // Every so many of all mapped units.
+        while nth < SAMPLES.min(all) && all / SAMPLES.min(all) * nth < before + len {
+            let index = run.start + (all / SAMPLES.min(all) * nth - before);
+            let mut piece = vec![0; SAMPLE_BYTES.min(unit).min(size - index * unit) as usize];
+            store.read(index * unit, &mut piece)?;
+            bytes.extend(piece);
+            nth += 1;
+        }
+        before += len;
+    }
+    Ok(crc32(&bytes))
 }
 
 /// Writes to the model what the data file holds and the ledger does not know, and trims what the ledger knows and the file does not
@@ -149,4 +204,48 @@ fn write_unknown(drive: &mut Drive, settings: &Settings, piece: Extent) -> anyho
         at = run_end;
     }
     Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pace::Speed;
+    use trimtab_drive::shipped;
+
+    /// A drive whose data file holds pieces of `byte`, detached.
+    fn detached(spec: &DriveSpec, data: &Path, byte: u8) {
+        let settings = Settings::of(spec, Speed::Unpaced);
+        std::fs::File::create(data).unwrap().set_len(settings.geometry.size).unwrap();
+        let file = std::fs::File::options().write(true).open(data).unwrap();
+        for at in [0, 5 << 20] {
+            std::os::unix::fs::FileExt::write_all_at(&file, &[byte; 64 << 10], at).unwrap();
+        }
+        drop(file);
+        let (drive, _) = in_file(spec, &settings, 1, data, true).unwrap();
+        keep(&Engine::new(drive, settings, None), spec, data, Leave::Detached).unwrap();
+    }
+
+    #[test]
+    fn state_of_another_data_file_or_specification_is_refused() {
+        let spec = model::sized(shipped::drive("sata-tlc-500gb").spec, Some(Bytes(1 << 30))).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let [one, other, copy] = ["one", "other", "copy"].map(|name| dir.path().join(name));
+        detached(&spec, &one, 1);
+        detached(&spec, &other, 2);
+        let settings = Settings::of(&spec, Speed::Unpaced);
+        let open = |spec: &DriveSpec, data: &Path| in_file(spec, &settings, 1, data, false).map(drop).map_err(|error| format!("{error:#}"));
+        assert_eq!(open(&spec, &one), Ok(()));
+        for path in [&copy, &state::path_of(&copy)] {
+            let from = if *path == copy { one.clone() } else { state::path_of(&one) };
+            std::fs::copy(from, path).unwrap();
+        }
+        assert_eq!(open(&spec, &copy), Ok(()), "both were copied");
+        std::fs::copy(state::path_of(&one), state::path_of(&other)).unwrap();
+        let said = open(&spec, &other).unwrap_err();
+        assert!(said.contains("that of another data file") && said.lines().count() == 1, "{said}");
+        let mut changed = spec.clone();
+        changed.interface.latency_ns += 1;
+        let said = open(&changed, &one).unwrap_err();
+        assert!(said.contains("of another specification"), "{said}");
+    }
 }

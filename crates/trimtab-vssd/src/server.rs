@@ -58,6 +58,7 @@ pub struct Options {
 pub struct Server {
     home: Home,
     record: Record,
+    spec: DriveSpec,
     engine: Arc<Engine>,
     detach_with: Option<u32>,
     /// Around the engine, if there are any.
@@ -118,7 +119,7 @@ impl Server {
         };
         let engine = Arc::new(Engine::new(drive, settings, recorder));
         if let Some(data) = &options.data {
-            persist::keep(&engine, &options.spec.name, data, Leave::InUse)?;
+            persist::keep(&engine, &options.spec, data, Leave::InUse)?;
         }
         let (id, home) = match &crashed {
             Some((home, record)) => (record.id.clone(), home.clone()),
@@ -127,7 +128,7 @@ impl Server {
         let (pid, pid_started, boot_id) = runtime::own_process();
         let record = Record {
             id,
-            drive: options.spec.name,
+            drive: options.spec.name.clone(),
             size: settings.geometry.size,
             pid,
             pid_started,
@@ -145,6 +146,7 @@ impl Server {
         let mut server = Self {
             home,
             record,
+            spec: options.spec,
             engine,
             detach_with: options.detach_with,
             faults,
@@ -298,7 +300,7 @@ impl Server {
             self.problems.push(format!("{error:#}"));
         }
         if let Some(data) = &self.record.data
-            && let Err(error) = persist::keep(&self.engine, &self.record.drive, data, Leave::Detached)
+            && let Err(error) = persist::keep(&self.engine, &self.spec, data, Leave::Detached)
         {
             self.problems.push(format!("{error:#}"));
         }

@@ -46,6 +46,21 @@ pub struct Header {
     pub model_time_ns: u64,
     /// Version of the program that wrote it.
     pub tool_version: String,
+    /// Checksum of what the specification says of the drive; absent in states of versions before 0.2.
+    #[serde(default)]
+    pub spec: Option<u32>,
+    /// The data file that it was written beside; absent in states of versions before 0.2.
+    #[serde(default)]
+    pub data: Option<DataFile>,
+}
+
+/// What tells a data file from others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataFile {
+    /// Which file it is, until it is copied: inode, and when that was made.
+    pub file: String,
+    /// Checksum of a sample of what it holds where the map says that there are data.
+    pub sample: u32,
 }
 
 impl Header {
@@ -295,7 +310,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn header() -> Header {
-        Header { drive: "x".into(), size: 1 << 30, unit: 512, model_time_ns: 99, tool_version: "0".into() }
+        Header { drive: "x".into(), size: 1 << 30, unit: 512, model_time_ns: 99, tool_version: "0".into(), spec: Some(7), data: None }
     }
 
     /// Whether it was detached cleanly, what is mapped, and the model.
@@ -367,6 +382,44 @@ mod tests {
         planted(&data, &vec![1; 2 << 20], b"");
         open(&data).unwrap().unwrap().load(100, |_| runs += 1).unwrap();
         assert_eq!(runs, 1 << 20);
+    }
+
+    /// A state of a drive of so many units, half of them mapped, and as many bytes of a model.
+    fn large(data: &Path, units: u64) {
+        let header = Header { size: units * 512, ..header() };
+        let model: Vec<u8> = (0..units).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+        save(data, &header, (0..units / 2).map(|n| n * 2..n * 2 + 1), &model, Leave::Detached).unwrap();
+    }
+
+    /// The child of the test below: loads the state that the environment names, and prints its peak memory in KiB.
+    #[test]
+    #[ignore = "run by state_takes_memory_in_proportion_to_its_drive"]
+    fn peak_memory_of_a_state() {
+        let Some(data) = std::env::var_os("TRIMTAB_TEST_STATE") else { return };
+        let saved = open(Path::new(&data)).unwrap().unwrap();
+        let units = saved.header.units();
+        assert_eq!(saved.load(units, |_| {}).unwrap().len() as u64, units);
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        println!("peak {}", line.trim());
+    }
+
+    #[test]
+    fn state_takes_memory_in_proportion_to_its_drive() {
+        let dir = tempfile::tempdir().unwrap();
+        let peak_kib = |units: u64| -> u64 {
+            let data = dir.path().join(units.to_string());
+            large(&data, units);
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", "state::tests::peak_memory_of_a_state", "--ignored", "--nocapture"]).env("TRIMTAB_TEST_STATE", &data);
+            let said = String::from_utf8(child.output().unwrap().stdout).unwrap();
+            let peak = said.lines().find_map(|line| line.split_once("peak ")).unwrap_or_else(|| panic!("{said}")).1;
+            peak.split_whitespace().next().unwrap().parse().unwrap()
+        };
+        let (none, small, large) = (peak_kib(0), peak_kib(4 << 20), peak_kib(40 << 20));
+        // The model is read into one buffer that doubles as it grows; the map is not kept here.
+        let (small, large) = (small.saturating_sub(none), large.saturating_sub(none));
+        assert!(small < 3 * (4 << 10) && large < 3 * (40 << 10), "{small} KiB, and {large} KiB for ten times as much");
     }
 
     #[test]
