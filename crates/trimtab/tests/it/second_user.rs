@@ -278,6 +278,30 @@ fn directories_swapped_during_postmark_lead_nowhere() {
 }
 
 #[test]
+fn directory_renamed_during_learn_leads_nowhere() {
+    let Some(mount) = crate::support::LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    for round in 0..3 {
+        let victim = directory_of(0, 0o755);
+        fs::write(victim.path().join("canary"), "precious").unwrap();
+        let open = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o777)).tempdir_in(mount.path()).unwrap();
+        let place = open.path().join("place");
+        fs::create_dir(&place).unwrap();
+        std::os::unix::fs::chown(&place, Some(ATTACKER), Some(ATTACKER)).unwrap();
+        let other = if round % 2 == 0 { "ln -s $2 $1/place" } else { "mkdir $1/place" };
+        let script = format!("mv -T $1/place $1/aside && {other} && sleep 0.0$(($$ % 5)); rm -d $1/place; mv -T $1/aside $1/place");
+        let attacker = attacker(&script, &[open.path(), victim.path()]);
+        let mut learn = Command::new("timeout");
+        learn.args(["--signal=INT", "6"]).arg(program()).args(["drive", "learn", "--write-limit", "48MiB", "--rest", "0s", "--time", "1s"]);
+        crate::support::at_home(learn.args(["--yes", "--reserve", "0", "--output", "/dev/null"]).arg(&place));
+        let _ = learn.stdin(Stdio::null()).output().unwrap();
+        drop(attacker);
+        let names: Vec<_> = fs::read_dir(victim.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["canary"], "round {round}");
+        assert_eq!(fs::read_to_string(victim.path().join("canary")).unwrap(), "precious", "round {round}");
+    }
+}
+
+#[test]
 fn what_takes_the_place_of_a_workspace_is_not_removed() {
     if !have_root() {
         return skip("root");
