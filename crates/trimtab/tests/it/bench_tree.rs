@@ -138,6 +138,16 @@ fn an_interrupt_ends_the_run_and_nothing_is_left() {
     }
 }
 
+/// As with `| head`: the workspace goes after the result is printed.
+#[test]
+fn bench_whose_output_is_closed_leaves_no_workspace() {
+    let dir = scratch();
+    let mut child = process().args(SMALL).arg(dir.path()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(child.stdout.take());
+    child.wait().unwrap();
+    assert!(entries(dir.path()).is_empty(), "{:?}", entries(dir.path()));
+}
+
 #[test]
 fn a_directory_that_vanishes_ends_the_run() {
     let dir = scratch();
