@@ -314,6 +314,14 @@ pub fn writable_limit(bytes: u64, granularity: u64) -> u64 {
     most - most.checked_rem(granularity).unwrap_or(0)
 }
 
+/// What to write to `discard_max_bytes` so that it is `bytes` again. The kernel takes the least of what is written and of what the `hardware` can: where that is
+/// `bytes`, the next multiple of the unit gives it back although it is none itself. Else it is the nearest that can be written.
+#[must_use]
+pub fn restoring_limit(bytes: u64, granularity: u64, hardware: Option<u64>) -> u64 {
+    let above = bytes.checked_next_multiple_of(granularity).filter(|above| *above <= u64::from(u32::MAX) && hardware == Some(bytes));
+    above.unwrap_or_else(|| writable_limit(bytes, granularity))
+}
+
 /// `/sys/devices/…` of a device number.
 #[must_use]
 pub fn device_directory(root: &Root, dev: DevNumber) -> Option<PathBuf> {
@@ -636,5 +644,15 @@ mod tests {
         assert_eq!(writable_limit(2_199_023_255_040, 512), 4_294_966_784);
         assert_eq!(writable_limit(4_294_966_784, 4096), 4_294_963_200);
         assert_eq!(writable_limit(65_536, 4096), 65_536);
+    }
+
+    #[test]
+    fn a_limit_of_the_hardware_is_restored_although_it_is_no_multiple() {
+        // 65,535 blocks of 512 bytes, as SCSI has them without a limit of its own.
+        assert_eq!(restoring_limit(33_553_920, 4096, Some(33_553_920)), 33_554_432);
+        assert_eq!(restoring_limit(33_553_920, 4096, Some(67_108_864)), 33_550_336);
+        // The next multiple cannot be written.
+        assert_eq!(restoring_limit(4_294_966_784, 4096, Some(4_294_966_784)), 4_294_963_200);
+        assert_eq!(restoring_limit(65_536, 0, Some(65_536)), 65_536);
     }
 }

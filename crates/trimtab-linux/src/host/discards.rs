@@ -214,6 +214,12 @@ impl Meter {
         counts
     }
 
+    /// No discards at any layer that counts.
+    #[must_use]
+    pub fn nothing(&self) -> Counts {
+        self.before.counts_since(&self.before)
+    }
+
     /// The lowest layers that count.
     #[must_use]
     pub fn ends(&self) -> &[usize] {

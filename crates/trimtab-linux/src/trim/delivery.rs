@@ -13,6 +13,11 @@ use crate::trim::verify::arrival::onward;
 use serde::Serialize;
 use trimtab_drive::units::Bytes;
 
+/// Why a trim of f2fs proves nothing.
+const SENDS_LATER: &str = "nothing is sent yet: mounted with discard, f2fs only takes note of free space and sends when the device is idle; mount -o remount,nodiscard makes a trim send at once";
+/// Why a trim proves nothing where nothing counts.
+const NOT_COUNTED: &str = "not proved: not every device below counts discards";
+
 /// Whether discards reached the drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -45,6 +50,28 @@ pub fn judge(fs: &Filesystem, layers: &[LayerDiscards], returned: Bytes) -> (Del
     judge_on(fs.root(), fs.mount(), fs.stack(), layers, returned, fs.diagnosis().ok().as_ref())
 }
 
+/// What is known of a trim's end before it begins, where that is not success; with what should be known about it.
+#[must_use]
+pub fn forecast(fs: &Filesystem) -> (Option<Delivery>, Vec<String>) {
+    let diagnosis = fs.diagnosis().ok();
+    if let Some(diagnosis) = diagnosis.filter(|diagnosis| diagnosis.verdict.kind == VerdictKind::Blocked) {
+        return (Some(Delivery::Blocked), in_doctors_words(&diagnosis));
+    }
+    if fs.sends_later() {
+        return (Some(Delivery::NotProved), vec![SENDS_LATER.to_owned()]);
+    }
+    match fs.counts() {
+        true => (None, Vec::new()),
+        false => (Some(Delivery::NotProved), vec![NOT_COUNTED.to_owned()]),
+    }
+}
+
+/// Why discards are lost, and what to do first.
+fn in_doctors_words(diagnosis: &Diagnosis) -> Vec<String> {
+    let step = diagnosis.first_remedy().map(|step| format!("to do: {step}"));
+    std::iter::once(diagnosis.verdict.text.clone()).chain(step).collect()
+}
+
 /// The same on any machine, also a recorded one.
 pub fn judge_on(
     root: &Root,
@@ -72,9 +99,8 @@ pub fn judge_on(
         doctor: verdict.filter(|v| !refuted(v)).map_or(VerdictKind::Unknown, |v| v.kind),
     };
     let (delivery, why) = seen.judge();
-    if let (Delivery::Blocked, VerdictKind::Blocked, Some(verdict)) = (delivery, seen.doctor, verdict) {
-        remarks.push(verdict.text.clone());
-        remarks.extend(diagnosis.and_then(Diagnosis::first_remedy).map(|step| format!("to do: {step}")));
+    if let (Delivery::Blocked, VerdictKind::Blocked, Some(diagnosis)) = (delivery, seen.doctor, diagnosis) {
+        remarks.extend(in_doctors_words(diagnosis));
     } else {
         remarks.extend(why);
     }
@@ -109,10 +135,7 @@ impl Seen {
             return (Delivery::Blocked, None);
         }
         match (self.reached, &self.lost) {
-            (Some(0), _) if self.sends_later => say(
-                Delivery::NotProved,
-                "nothing was sent: mounted with discard, f2fs only takes note of it and sends when the device is idle; mount -o remount,nodiscard makes a trim send at once",
-            ),
+            (Some(0), _) if self.sends_later => say(Delivery::NotProved, SENDS_LATER),
             (Some(0), _) if self.on_top && self.thin => say(
                 Delivery::NothingToSend,
                 "the pool had nothing to pass down: what was free had been given back to it before, or in less than chunks",
@@ -127,7 +150,7 @@ impl Seen {
             (Some(0), _) => (Delivery::NothingToSend, None),
             (Some(_), Some(lost)) => (Delivery::Blocked, Some(format!("no discard reached {lost}, though others below got theirs"))),
             (Some(_), None) => (Delivery::Reached, None),
-            (None, _) => say(Delivery::NotProved, "not proved: not every device below counts discards"),
+            (None, _) => say(Delivery::NotProved, NOT_COUNTED),
         }
     }
 }

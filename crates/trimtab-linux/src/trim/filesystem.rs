@@ -113,8 +113,10 @@ pub struct Filesystem {
     drain: Drain,
     /// Discards may be in flight although the request is over.
     pending: bool,
-    /// What was counted since, and during requests that failed.
+    /// What was counted since.
     late: Counts,
+    /// Discards of requests that failed were counted, and some of them may have arrived.
+    unsure: bool,
     watch: Watch,
     limit: CommandLimit,
     activity: Activity,
@@ -194,6 +196,7 @@ impl Filesystem {
             drain: Drain::of(&mount.fs_type),
             pending: false,
             late: Counts::default(),
+            unsure: false,
             watch: Watch::start(stat(&stack)).context("cannot start a thread")?,
             limit: CommandLimit::of_stack(&root, &stack),
             activity: Activity::new(Root::live().context("cannot open /")?, stat(&stack), OwnWrites::of(&mount, &stack)),
@@ -298,6 +301,12 @@ impl Filesystem {
         }
     }
 
+    /// Whether every device below counts discards.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.meter.count().is_some()
+    }
+
     /// What the doctor says about it now.
     pub fn diagnosis(&self) -> std::io::Result<Diagnosis> {
         Ok(Doctor::new(&self.root)?.examine_mount(&self.mount, &self.stack))
@@ -353,10 +362,11 @@ impl Filesystem {
         self.limit.set(most)
     }
 
-    /// Gives the devices back the limits that they had.
-    pub fn unlimit_commands(&mut self) {
+    /// Gives the devices back the limits that they had, and says which are not what they were.
+    pub fn unlimit_commands(&mut self) -> Vec<String> {
         // A device that is gone has no limit.
         let _ = self.limit.put_back();
+        self.limit.remarks().collect()
     }
 
     /// Gives the devices back the limits that other processes left lowered; see [`CommandLimit::recover`].
@@ -473,15 +483,16 @@ impl Filesystem {
         let took = nanos(started.elapsed());
         let seen = self.watch.end();
         self.activity.after_trim();
+        let failed = self.kernel_log.failed_discards();
         let returned = match result {
             Ok(returned) => returned,
             // The last ranges may lie behind the end, which only the kernel knows exactly.
             Err(Errno::INVAL) if window.start >= self.layout.sure_until => Bytes::ZERO,
-            Err(errno) => return Err(self.refuse(&counts, Refused { errno, cut_short: errno == Errno::INTR })),
+            Err(errno) => return Err(self.refuse(&counts, failed, Refused { errno, cut_short: errno == Errno::INTR })),
         };
         // The device said no, and the filesystem did not pass it on.
-        if self.kernel_log.failed_discards() > 0 {
-            return Err(self.refuse(&counts, Refused { errno: Errno::IO, cut_short: false }));
+        if failed > 0 {
+            return Err(self.refuse(&counts, failed, Refused { errno: Errno::IO, cut_short: false }));
         }
         let outcome = TrimOutcome { asked: Bytes(window.len), returned, counted: counts.at(self.meter.ends()), took };
         let excess = self.excess(returned, &counts);
@@ -506,9 +517,9 @@ impl Filesystem {
         }
     }
 
-    /// What a failed request sent all the same is added to the next counts.
-    fn refuse(&mut self, counts: &Counts, reason: Refused) -> Refused {
-        self.late.add(counts);
+    /// Devices count discards that failed like others: of a request that failed none counts, though some may have arrived where `failed` are fewer.
+    fn refuse(&mut self, counts: &Counts, failed: u64, reason: Refused) -> Refused {
+        self.unsure |= counts.at(self.meter.ends()).is_some_and(|counted| counted.count > failed);
         reason
     }
 
@@ -523,7 +534,9 @@ impl Filesystem {
             let since = self.meter.take();
             self.late.add(&since);
         }
-        (std::mem::take(&mut self.late), !self.pending)
+        // Also where no request was made what counts has counted nothing.
+        self.late.add(&self.meter.nothing());
+        (std::mem::take(&mut self.late), !self.pending && !std::mem::take(&mut self.unsure))
     }
 
     /// What the device counted above what ext4 returns, which is what it discarded without an error. Where ext4 discards by itself as well

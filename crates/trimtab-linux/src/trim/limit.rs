@@ -5,7 +5,7 @@
 //! the lock of the drive may put a limit back and take the note away; who left it sees that the note is not there any more, and begins
 //! anew. A limit that somebody else has set meanwhile stays.
 
-use crate::host::block::{Stack, writable_limit};
+use crate::host::block::Stack;
 use crate::host::root::Root;
 use crate::session::notes::{Change, Note, Notes, Undone};
 use crate::sys::beneath::set_attribute;
@@ -22,6 +22,8 @@ struct Queue {
     name: String,
     granularity: u64,
     lowered: Option<Lowered>,
+    /// What the limit was and is, where the kernel did not take what it was.
+    inexact: Option<(u64, u64)>,
 }
 
 /// A limit lowered from here.
@@ -54,7 +56,7 @@ impl CommandLimit {
             let disk = directory.parent().and_then(|d| d.file_name()?.to_str()).unwrap_or(&layer.name);
             let name = format!("limit-{disk}");
             if !queues.iter().any(|q| q.limit == limit) {
-                queues.push(Queue { limit, notes: notes.clone(), name, granularity, lowered: None });
+                queues.push(Queue { limit, notes: notes.clone(), name, granularity, lowered: None, inexact: None });
             }
         }
         Self { queues }
@@ -75,6 +77,17 @@ impl CommandLimit {
     /// Puts back what there was, wherever it was lowered from here. The drives' locks need not be held.
     pub fn put_back(&mut self) -> io::Result<()> {
         self.queues.iter_mut().map(Queue::put_back).fold(Ok(()), io::Result::and)
+    }
+
+    /// Limits that are not what they were, because the kernel did not take that; once.
+    pub fn remarks(&mut self) -> impl Iterator<Item = String> {
+        let one = |queue: &mut Queue| {
+            let ((before, now), file) = (queue.inexact.take()?, queue.limit.display());
+            Some(format!(
+                "{file} was {before} and is {now}, the nearest value that the kernel takes; it is {before} again once the device is attached again"
+            ))
+        };
+        self.queues.iter_mut().filter_map(one)
     }
 
     /// Puts back what others have lowered and not put back: who is gone, and who has let go of the drive in the middle of a pass.
@@ -112,7 +125,7 @@ impl Queue {
         // Whoever is killed between the note and the change leaves the one value or the other.
         let change = |set: Vec<u64>| Change::Attribute {
             file: self.limit.clone(),
-            before: writable_limit(before, self.granularity).to_string(),
+            before: before.to_string(),
             set: set.iter().map(u64::to_string).collect(),
         };
         match &mut self.lowered {
@@ -128,7 +141,11 @@ impl Queue {
     fn put_back(&mut self) -> io::Result<()> {
         self.look();
         // If the device is gone, or somebody else has set it meanwhile, there is nothing to put back.
-        self.lowered.take().map_or(Ok(()), |lowered| lowered.note.put_back().map(drop))
+        let Some(Lowered { before, note }) = self.lowered.take() else { return Ok(()) };
+        let undone = note.put_back()?;
+        let now = self.now().ok().filter(|now| undone == Undone::PutBack && *now != before);
+        self.inexact = now.map(|now| (before, now)).or(self.inexact);
+        Ok(())
     }
 
     /// True if a limit was put back that nobody stands by any more.
@@ -252,6 +269,20 @@ mod tests {
         assert_eq!(machine.limit().recover(), [machine.file()]);
         assert_eq!((machine.now(), machine.noted()), (4_294_963_200, false));
         assert!(machine.limit().recover().is_empty(), "once");
+    }
+
+    #[test]
+    fn a_limit_that_the_kernel_did_not_take_is_said() {
+        let machine = Machine::new();
+        let mut limit = machine.limit();
+        limit.set(Bytes(65_536)).unwrap();
+        limit.put_back().unwrap();
+        assert_eq!(limit.remarks().count(), 0, "exact");
+        limit.queues[0].inexact = Some((4_294_966_784, 4_294_963_200));
+        limit.set(Bytes(65_536)).unwrap();
+        limit.put_back().unwrap();
+        let said: Vec<String> = limit.remarks().collect();
+        assert!(said.len() == 1 && said[0].contains("was 4294966784 and is 4294963200"), "{said:?}");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Account {
     pub discards: Discards,
     /// What each layer counted: [`Discards::accepted`] is their sum over the lowest ones.
     pub layers: Counts,
-    /// Discards were still in flight when the pass ended: the counts are a minimum.
+    /// Discards were in flight when the pass ended, or belonged to requests that failed: the counts are a minimum.
     pub is_minimum: bool,
     /// Of the addresses of those that were carried out, all but trials', whose windows are asked for as a whole later.
     pub gone_over: Bytes,
@@ -80,7 +80,8 @@ impl Account {
     /// Why the counts are a minimum.
     #[must_use]
     pub fn minimum_remark(&self) -> String {
-        "discards were still in flight at the end: the drives may have got more than was counted".to_owned()
+        "discards that were in flight at the end, or belonged to requests that failed, are not counted: the drives may have got more"
+            .to_owned()
     }
 
     fn refuse(&mut self, window: TrimWindow, reason: Refused) {

@@ -199,6 +199,7 @@ enum One {
 /// Trims the filesystem of `path`, unless it is in `trimmed`: ids, and what they were trimmed as.
 fn one(args: &Args, policy: &How, path: &Path, trimmed: &mut Vec<(String, String)>, context: &Context) -> anyhow::Result<One> {
     refuse_files(path)?;
+    fstab::require_mounted(path)?;
     let mut fs = Filesystem::open(path)?;
     if let Some((_, other)) = trimmed.iter().find(|(id, _)| id == fs.id()) {
         return Ok(One::Again(format!("on the same filesystem as {other}, trimmed once")));
@@ -207,7 +208,11 @@ fn one(args: &Args, policy: &How, path: &Path, trimmed: &mut Vec<(String, String
     if fs.stack().layers.iter().any(|layer| layer.is_read_only(fs.root())) {
         return Err(delivery::obstructed(&fs, Obstacle::Device));
     }
-    let mut outcome = if args.dry_run { dry_run(args, policy, &mut fs)? } else { trim(args, policy, &mut fs, context)? };
+    let mut outcome = match obstructed(args, policy, &mut fs)? {
+        Some(outcome) => outcome,
+        None if args.dry_run => dry_run(args, policy, &mut fs)?,
+        None => trim(args, policy, &mut fs, context)?,
+    };
     trimmed.push((fs.id().to_owned(), path.display().to_string()));
     outcome.named = other_name(path, &fs);
     Ok(One::Done(Box::new(outcome)))
@@ -287,6 +292,17 @@ impl How {
     }
 }
 
+/// What comes of a filesystem on which FITRIM cannot work; `None` where it can. A dry run needs no right to trim.
+fn obstructed(args: &Args, policy: &How, fs: &mut Filesystem) -> anyhow::Result<Option<Outcome>> {
+    let Some(obstacle) = fs.obstacle().filter(|obstacle| !args.dry_run || *obstacle != Obstacle::Permission) else { return Ok(None) };
+    let why = delivery::not_needed(fs, obstacle).ok_or_else(|| delivery::obstructed(fs, obstacle))?;
+    let mut outcome = blank(args, policy, fs);
+    outcome.complete = true;
+    outcome.delivery = Some(Delivery::NothingToSend);
+    outcome.remarks.push(why);
+    Ok(Some(outcome))
+}
+
 /// Whether what is pending is written out first.
 fn syncs(args: &Args, policy: &How) -> bool {
     args.sync || (!args.no_sync && matches!(policy, How::AtOnce))
@@ -329,6 +345,9 @@ fn dry_run(args: &Args, policy: &How, fs: &mut Filesystem) -> anyhow::Result<Out
     let windows: Vec<TrimWindow> = chosen(args, fs).copied().collect();
     let would_send = fs.would_send(&windows, least(args, policy));
     outcome.would_send = would_send.map(|(s, at_most)| WouldSend { bytes: s.bytes, extents: s.extents, at_most });
+    let (delivery, remarks) = delivery::forecast(fs);
+    outcome.delivery = delivery;
+    outcome.remarks.extend(remarks);
     outcome.remarks.push("nothing was asked of the kernel; this proves nothing about what the device would do".to_owned());
     Ok(outcome)
 }
@@ -376,16 +395,6 @@ fn blank(args: &Args, policy: &How, fs: &Filesystem) -> Outcome {
 
 fn trim(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context) -> anyhow::Result<Outcome> {
     let shown = fs.mount().mount_point.display().to_string();
-    if let Some(obstacle) = fs.obstacle() {
-        if let Some(why) = delivery::not_needed(fs, obstacle) {
-            let mut outcome = blank(args, policy, fs);
-            outcome.complete = true;
-            outcome.delivery = Some(Delivery::NothingToSend);
-            outcome.remarks.push(why);
-            return Ok(outcome);
-        }
-        return Err(delivery::obstructed(fs, obstacle));
-    }
     require_possible(args, policy, fs)?;
     let locks = lock(args, fs, context).with_context(|| format!("cannot trim {shown}"))?;
     let mut outcome = blank(args, policy, fs);
@@ -406,7 +415,7 @@ fn trim(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context) -> an
         None => whole(args, policy, fs, context, &mut outcome)?,
     };
     // While the locks are held.
-    fs.unlimit_commands();
+    outcome.remarks.extend(fs.unlimit_commands());
     if account.discards.carried_out().count == 0 && account.refusals.first().is_some_and(|(_, r)| r.errno == Errno::OPNOTSUPP) {
         return Err(delivery::obstructed(fs, Obstacle::Device));
     }
@@ -442,6 +451,10 @@ fn remember(policy: &How, fs: &Filesystem, account: &Account, began: Nanos, outc
 /// How far the discards came, by what the layers counted.
 fn deliver(outcome: &mut Outcome, fs: &Filesystem, layers: Vec<LayerDiscards>) {
     outcome.layers = layers;
+    if outcome.requests == 0 && !outcome.complete {
+        // What arrives is judged by requests, and there was none.
+        return;
+    }
     if outcome.refused.is_empty() {
         let (delivery, remarks) = delivery::judge(fs, &outcome.layers, Bytes(outcome.returned_bytes));
         outcome.delivery = Some(delivery);

@@ -325,7 +325,13 @@ impl Task {
         let short = matches!(next, Next::Until(instant) if *instant <= soon);
         // Many short pauses in a row are a long one.
         if !short || self.trimmed.elapsed() > LONG_PAUSE {
-            self.fs.unlimit_commands();
+            self.unlimit();
+        }
+    }
+
+    fn unlimit(&mut self) {
+        for remark in self.fs.unlimit_commands() {
+            say(&format!("{}: {remark}", self.shown));
         }
     }
 
@@ -432,7 +438,7 @@ impl Task {
             self.note(&before);
         }
         // What others send now is not to be cut to the length that this pass needed.
-        self.fs.unlimit_commands();
+        self.unlimit();
         let ended = unix_now();
         let account = std::mem::take(&mut self.account);
         let started = self.started.take().unwrap_or(ended);

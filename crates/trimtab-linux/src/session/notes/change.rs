@@ -3,6 +3,7 @@
 use super::Left;
 use super::mount_option::MountOption;
 use super::mounted::Reach;
+use crate::host::block::{restoring_limit, writable_limit};
 use crate::host::mountinfo::Mount;
 use crate::session::discard_option::Discard;
 use crate::sys::beneath::set_attribute;
@@ -95,7 +96,7 @@ fn undo_attribute(file: &Path, before: &str, set: &[String]) -> Left {
     let shown = file.display();
     let (undone, text) = match attribute(file) {
         Ok(None) => (Undone::Nothing, format!("{shown} is not there any more")),
-        Ok(Some(now)) if now == before => (Undone::Nothing, format!("{shown} is {before}")),
+        Ok(Some(now)) if now == before || Some(&now) == nearest(file, before).as_ref() => (Undone::Nothing, format!("{shown} is {now}")),
         Ok(Some(now)) if !set.contains(&now) => (
             Undone::Changed,
             format!(
@@ -127,6 +128,11 @@ fn put_back_attribute(file: &Path, before: &str, now: &str) -> (Undone, String) 
     }
 }
 
+/// The nearest to a limit of discards that the kernel takes; `None` of anything else.
+fn nearest(file: &Path, before: &str) -> Option<String> {
+    Some(writable_limit(before.parse().ok()?, number_beside(file, "discard_granularity")?).to_string())
+}
+
 /// What it is; `None` if it is not there any more.
 fn attribute(file: &Path) -> io::Result<Option<String>> {
     match std::fs::read_to_string(file) {
@@ -146,13 +152,16 @@ fn set_known_attribute(file: &Path, value: &str) -> io::Result<()> {
     }
 }
 
-/// A limit of discards that is no multiple of their granularity: a drive's own may be that, and the kernel takes it from nobody. The nearest that it
-/// takes is less than one granule below. `None` if it is something else.
+/// A limit of discards that a drive had by itself, and that the kernel takes from nobody: see [`restoring_limit`]. `None` if it is something else.
 fn set_limit(file: &Path, value: &str) -> Option<io::Result<()>> {
     let bytes: u64 = value.parse().ok()?;
-    let granularity: u64 = std::fs::read_to_string(file.with_file_name("discard_granularity")).ok()?.trim().parse().ok()?;
-    let rounded = bytes - bytes.checked_rem(granularity)?;
-    (rounded != bytes && rounded > 0).then(|| set_attribute(file, &rounded.to_string()))
+    let granularity = number_beside(file, "discard_granularity")?;
+    let writable = restoring_limit(bytes, granularity, number_beside(file, "discard_max_hw_bytes"));
+    (writable != bytes && writable > 0).then(|| set_attribute(file, &writable.to_string()))
+}
+
+fn number_beside(file: &Path, name: &str) -> Option<u64> {
+    std::fs::read_to_string(file.with_file_name(name)).ok()?.trim().parse().ok()
 }
 
 impl fmt::Display for Change {

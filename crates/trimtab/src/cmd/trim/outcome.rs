@@ -51,13 +51,13 @@ pub struct Outcome {
     /// What the lowest of `layers` counted, all of them together; absent if they do not count.
     pub sent_bytes: Option<u64>,
     pub sent_commands: Option<u64>,
-    /// Discards were still in flight at the end, so that the counts are a minimum.
+    /// Discards were in flight at the end or belonged to requests that failed, so that the counts are a minimum.
     pub sent_is_minimum: bool,
     /// Of these bytes, what was sent twice: by itself, to learn what a command costs, and with its window.
     pub sent_twice_bytes: u64,
     /// For a dry run: what would be sent, where the filesystem says where its free space lies.
     pub would_send: Option<WouldSend>,
-    /// Whether that is all of it, on every leg; absent for a dry run.
+    /// Whether that is all of it, on every leg; for a dry run only where it is known that a trim would not prove that.
     pub delivery: Option<Delivery>,
     /// What each layer counted while requests ran.
     pub layers: Vec<LayerDiscards>,
