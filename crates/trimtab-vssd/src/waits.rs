@@ -62,7 +62,9 @@ impl Waits {
     pub fn now(&self, counts: &Counts) -> HostWait {
         let now = self.taken(counts);
         let running = if now.trims > self.last.trims || self.trimmed { self.last.waited(&now) } else { 0 };
-        HostWait { all_ns: self.first.waited(&now), beside_trims_ns: self.beside_trims + running }
+        // The drive counts a request before the kernel does, which shifts a little from one second to the next.
+        let all_ns = self.first.waited(&now);
+        HostWait { all_ns, beside_trims_ns: (self.beside_trims + running).min(all_ns) }
     }
 
     fn taken(&self, counts: &Counts) -> Taken {
