@@ -5,7 +5,7 @@ use crate::engine::{Drive, Engine, Settings};
 use crate::request::Powered as _;
 use crate::state::{self, DataFile, Header, Leave, Saved};
 use crate::store::Store;
-use crate::trace::bytes::crc32;
+use crate::trace::checksum::crc32;
 use anyhow::Context as _;
 use rustix::io::Errno;
 use std::ops::Range;

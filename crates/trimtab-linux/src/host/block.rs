@@ -647,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_the_hardware_is_restored_although_it_is_no_multiple() {
+    fn hardware_limit_is_restored_although_it_is_no_multiple() {
         // 65,535 blocks of 512 bytes, as SCSI has them without a limit of its own.
         assert_eq!(restoring_limit(33_553_920, 4096, Some(33_553_920)), 33_554_432);
         assert_eq!(restoring_limit(33_553_920, 4096, Some(67_108_864)), 33_550_336);

@@ -261,7 +261,10 @@ fn blkparse_events_without_data_are_flushes_or_no_requests() {
     assert_eq!(parse_events("blkparse", Some(Action::Completed), text), completed);
 }
 
-fn read_all(name: &str, volume: Option<Volume>, text: &str) -> Result<(Vec<(u64, u64)>, Vec<String>), TextError> {
+/// Times and offsets of requests, and warnings.
+type Requests = (Vec<(u64, u64)>, Vec<String>);
+
+fn read_all(name: &str, volume: Option<Volume>, text: &str) -> Result<Requests, TextError> {
     let reading = Reading { volume, ..Reading::default() };
     let mut lines = Lines::new(format(name), &reading);
     let last = text.lines().count();
