@@ -137,7 +137,7 @@ fn ata_quirks(root: &Root, layer: &Layer, trim: Option<&str>, report: &mut Layer
             Quirk::NoQueueOnAti => Finding::new(
                 "ata.quirk",
                 Severity::Note,
-                "behind an ATI or AMD controller the kernel uses no queued commands at all with this drive",
+                "behind an ATI controller (PCI vendor 1002) the kernel uses no queued commands at all with this drive",
             ),
             Quirk::NoTrim => Finding::new("ata.quirk", Severity::Note, "the drive's TRIM is known to do harm; the kernel does not use it"),
             Quirk::TrimLimited => {

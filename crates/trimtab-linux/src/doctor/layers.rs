@@ -538,6 +538,8 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         // With a new table, resuming is one step in the kernel: it suspends, swaps and resumes.
         let remedy = Remedy::run(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
         remedy.done_by(is_plain(&name).then(|| Action::ReloadTable { name: name.clone() }))
+    } else if doctor.tables.table(&name).any(|target| target.kind == "multipath") {
+        Remedy::run(format!("multipath -r {word}"))
     } else {
         let volume = quoted(&lvm_name(&name));
         Remedy::by_hand("reboot; or unmount what is on it, and continue here")

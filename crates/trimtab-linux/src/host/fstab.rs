@@ -27,8 +27,9 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Whether the option is set, with or without a value, as libmount matches it.
     pub(crate) fn has_option(&self, name: &str) -> bool {
-        self.options.split(',').any(|option| option == name)
+        self.options.split(',').any(|option| option.split_once('=').map_or(option, |(key, _)| key) == name)
     }
 
     /// Whether the source is a tag such as `UUID=…`, which is looked up.
@@ -150,6 +151,8 @@ mod tests {
 
     #[test]
     fn fstab_is_read_with_its_escapes() {
+        let notrim = parse(b"/dev/sda1 / ext4 rw,X-fstrim.notrim=1 0 1\n");
+        assert!(notrim[0].has_option("X-fstrim.notrim") && !notrim[0].has_option("X-fstrim"));
         let text = b"# /dev/sda9 /none ext4\n/dev/sda1\t/  ext4 defaults 0 1\nUUID=x /with\\040space xfs X-fstrim.notrim\n\
                      /dev/sda2 none swap sw\nshort line\n/dev/sda3 /bad ext4 defaults 0 one\n/dev/sda4 /worse ext4 # no options\n";
         let entries = parse(text);

@@ -98,7 +98,7 @@ impl Request {
             profile: self.profile,
             size: self.size,
             passes: self.passes,
-            pass: self.pass.clone(),
+            pass: self.pass,
             interval: self.interval,
             data: self.data,
             reads: self.reads,
