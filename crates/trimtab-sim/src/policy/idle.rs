@@ -203,8 +203,8 @@ impl Idle {
             if observation.requests.is_none() && sent.took.as_f64() > sent.commands as f64 * self.settings.budget.as_f64() {
                 self.quiet.rest(&self.settings, observation.now, sent.took);
             }
-            // Whoever lets more of them meet one counts each for less.
-            let met = met * f64::from(MET_PER_MILLE) / f64::from(self.settings.met_per_mille.max(1));
+            // Where the settings let more requests meet a command, each counts for less. A cheap command delays none for long.
+            let met = if self.at_once { 0.0 } else { met * f64::from(MET_PER_MILLE) / f64::from(self.settings.met_per_mille.max(1)) };
             // Trials are small, and say nothing of what others wait for a gigabyte.
             if !sent.trial {
                 self.gain.add(sent.commands, sent.bytes, met, sent.took.as_f64() / (sent.commands as f64).max(1.0));
