@@ -415,7 +415,7 @@ fn files_that_do_not_belong_to_the_drive_are_refused() {
     other_name.extend(fixed);
     refused(&other_name, 2, "it belongs to a drive 'ocz-vertex-le-100gb'");
     std::fs::write(&other, spec.replace("program_ns = 900_000", "program_ns = 800_000")).unwrap();
-    refused(&other_name, 1, "belongs to a drive of another specification");
+    refused(&other_name, 2, "of another specification");
 
     let state = scratch.path().join("disk.state");
     let whole = std::fs::read(&state).unwrap();
