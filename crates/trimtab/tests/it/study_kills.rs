@@ -356,7 +356,7 @@ fn killed_study_leftovers_are_reported_once() {
     assert_eq!(std::fs::read_dir(killed.runtime.path().join("changed")).unwrap().count(), 0);
     // Where nobody may look at all, nothing is in the way of a study.
     std::fs::set_permissions(killed.runtime.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
-    let text = nobody(&["study", "--quick", "--policies", "online"], nobodys.path());
+    let text = nobody(&["study", "--quick", "--policies", "batched"], nobodys.path());
     assert!(text.contains("none of these policies can be tried"), "{text}");
 }
 
