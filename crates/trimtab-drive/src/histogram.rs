@@ -10,7 +10,7 @@ use core::fmt;
 #[derive(Clone)]
 pub struct Histogram(Counts);
 
-/// Counters of all buckets while latencies are recorded; only what was counted in one that was read back, of which a result may have thousands.
+/// Counters: of all buckets while latencies are recorded, of the counted ones after reading back. A result may hold thousands of histograms.
 #[derive(Clone)]
 enum Counts {
     Recording(hdrhistogram::Histogram<u64>),

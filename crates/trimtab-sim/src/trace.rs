@@ -1,7 +1,7 @@
 //! Block traces, a line at a time: from the text formats in which they are published to one record.
 //!
-//! Reading is streaming: a parser keeps only what a line may refer back to, [`Lines`] also which volume is read, and so many requests that they
-//! come in the order of their times.
+//! Reading is streaming: a parser keeps only what a later line may refer to. [`Lines`] also keeps the volume, and a window of requests
+//! that it sorts by time.
 
 mod blkparse;
 mod fiu;

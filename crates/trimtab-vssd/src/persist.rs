@@ -115,16 +115,16 @@ fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: Saved) -> 
     Ok(drive)
 }
 
-/// What to do where a state and data do not belong together.
+/// Hint for a state and data that do not belong together.
 const OTHER_DATA: &str =
     "copy the data and the state of a detached drive together, or remove the state and begin a new drive with these data (--adopt)";
 
-/// So many places of the data are sampled, ...
+/// Number of sampled places of the data.
 const SAMPLES: u64 = 64;
-/// ... and so many bytes of each.
+/// Bytes read at each.
 const SAMPLE_BYTES: u64 = 4096;
 
-/// Of what the specification says of the drive, but for its words.
+/// Checksum of the figures of a specification, without its name and description.
 fn checksum(spec: &DriveSpec) -> u32 {
     crc32(text::figures(spec).as_bytes())
 }
@@ -137,7 +137,7 @@ fn sample(store: &Store, size: u64, unit: u64, mapped: &[Range<u64>]) -> Result<
     let (mut before, mut nth) = (0, 0);
     for run in mapped {
         let len = run.end - run.start;
-        // Every so many of all mapped units.
+        // Spread evenly over all mapped units.
         while nth < SAMPLES.min(all) && all / SAMPLES.min(all) * nth < before + len {
             let index = run.start + (all / SAMPLES.min(all) * nth - before);
             let mut piece = vec![0; SAMPLE_BYTES.min(unit).min(size - index * unit) as usize];

@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(runs, 1 << 20);
     }
 
-    /// A state of a drive of so many units, half of them mapped, and as many bytes of a model.
+    /// The state of a drive of `units` units, half of them mapped, with a model of as many bytes.
     fn large(data: &Path, units: u64) {
         let header = Header { size: units * 512, ..header() };
         let model: Vec<u8> = (0..units).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();

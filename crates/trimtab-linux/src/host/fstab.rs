@@ -1,4 +1,4 @@
-//! Tables in the format of fstab, read as libmount reads them; and which filesystems of `/etc/fstab` are to be trimmed: those that `fstrim --fstab` trims.
+//! Tables in the format of fstab, read as libmount reads them, and the filesystems that `fstrim --fstab` trims.
 
 use super::block::Stack;
 use super::mountinfo::{self, Mount, unescape};
@@ -95,7 +95,7 @@ pub fn to_trim(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<&'static str
     Ok(entries.map(|entry| (entry.target.clone(), passed(root, &mounts, &entry))).collect())
 }
 
-/// The mount point of fstab, at or above `path` but below the `mount` that this is on, where nothing is mounted: there `path` does not lead to the filesystem that it stands for.
+/// The unmounted mount point of fstab between `path` and `mount`, the mount that `path` is on. Its filesystem is the one that the user means.
 #[must_use]
 pub fn unmounted(root: &Root, mount: &Mount, path: &Path) -> Option<PathBuf> {
     let between = |point: &PathBuf| path.starts_with(point) && point.starts_with(&mount.mount_point) && *point != mount.mount_point;
@@ -103,10 +103,10 @@ pub fn unmounted(root: &Root, mount: &Mount, path: &Path) -> Option<PathBuf> {
     points.filter(between).max_by_key(|point| point.as_os_str().len())
 }
 
-/// An error if the filesystem that `path` stands for is not mounted: what is done there would be done to another one.
+/// Refuses a `path` below an unmounted mount point of fstab: it is on another filesystem than the user means.
 ///
 /// # Errors
-/// [`UsageError`]; a path that cannot be looked at is none, since whoever opens it says so.
+/// [`UsageError`]. A path that cannot be examined passes: the caller reports it when opening it.
 pub fn require_mounted(path: &Path) -> Result<(), UsageError> {
     let found = || {
         let root = Root::live().ok()?;

@@ -6,11 +6,11 @@ use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use anyhow::{Context as _, bail};
 
-/// A mount whose option was changed; put back when this is dropped.
+/// A changed mount option, restored on drop.
 #[derive(Debug)]
 pub struct DiscardChange {
     before: Mount,
-    /// Until it is put back.
+    /// The undo note, until the option is restored.
     note: Option<Note>,
 }
 
@@ -20,7 +20,7 @@ impl DiscardChange {
         let (name, point) = (format!("mount-{}", mount.dev), mount.mount_point.display());
         let note = Change::of_mount(mount, wanted).and_then(|change| Notes::here().leave(&name, change));
         let note = note.with_context(|| format!("cannot note how {point} is mounted, so its options are not changed"))?;
-        // If setting it half works, it is put back too.
+        // Restores the option also if setting it half succeeds.
         let changed = Self { before: mount.clone(), note: Some(note) };
         set(&changed.before, wanted)?;
         Ok(changed)

@@ -8,7 +8,7 @@ pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Time since 1970 UTC: the clock of policies that go on after a restart.
+/// Nanoseconds since 1970 UTC: the clock of policies that continue after a restart.
 #[must_use]
 pub fn unix_now() -> Nanos {
     Nanos(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))

@@ -19,7 +19,7 @@ use trimtab_sim::workload::synced::{self, Synced};
 use trimtab_sim::workload::tree::{self, Tree, TreeList};
 use trimtab_sim::workload::{FileWorkload as _, Plan};
 
-/// The phase in which a policy is left alone with an idle filesystem until the trim that goes on is done.
+/// The phase that leaves the filesystem idle until the running trim is done.
 pub const IDLE: &str = "idle";
 
 /// The tree beside which others work is smaller by this.

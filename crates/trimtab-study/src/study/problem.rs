@@ -25,7 +25,7 @@ pub enum Problem {
     /// PostMark cannot be run so.
     #[error(transparent)]
     Postmark(#[from] SettingsError),
-    /// The drive or the filesystem could not go on.
+    /// The drive or the filesystem failed.
     #[error(transparent)]
     Target(#[from] TargetError),
 }

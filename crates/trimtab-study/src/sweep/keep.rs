@@ -48,7 +48,7 @@ impl Keep {
         self.0.contains(SERIES) || self.0.iter().any(|word| word.strip_prefix("series:") == Some(series))
     }
 
-    /// The name of a cell of which this is kept: what was kept otherwise cannot stand for it.
+    /// The id of a cell together with what is kept of it: the same cell with other parts kept has another id.
     #[must_use]
     pub fn id(&self, of_cell: String) -> String {
         if self.0.is_empty() { of_cell } else { short_hash(format!("{of_cell} {:?}", self.0)) }

@@ -13,7 +13,7 @@ pub struct StudyRecord {
     pub complete: bool,
     /// Which part of it each run is (`runs`, `1/ageing`, `twin/ageing`), in order.
     pub runs: Vec<(String, RunId)>,
-    /// What it knows besides its runs: of which target or twin, and JSON.
+    /// Notes besides the runs: the target or twin that each is about, and JSON.
     pub notes: Vec<Field>,
 }
 

@@ -26,7 +26,7 @@ struct StudyNote {
     sensitivity: Option<Sensitivity>,
 }
 
-/// The same of a study of a twin, and of which drive that is.
+/// The note of a study of a twin, with the drive that the twin was learned from.
 #[derive(Debug, Serialize, Deserialize)]
 struct TwinNote {
     origin: TwinOrigin,

@@ -35,7 +35,7 @@ impl SnapshotCache {
         Self { known, memory }
     }
 
-    /// The filesystem that a run begins with. The first caller makes it, and others wait for that.
+    /// The filesystem that a run begins with. The first caller makes it; concurrent callers wait.
     ///
     /// # Errors
     /// A drive or a filesystem that cannot be made.

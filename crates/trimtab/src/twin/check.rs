@@ -102,7 +102,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Seen: "21 of 21 intervals hold" of a twin of which `drive learn` had said that it explains nothing.
+/// Warning about a twin that explains none of the figures it was learned from: intervals that hold prove nothing.
 fn unexplained_twin(origin: &Origin) -> Option<String> {
     (!origin.is_explained()).then(|| {
         "no drive explained what this twin was learned from, so that neither what it predicts nor that an interval holds says much"

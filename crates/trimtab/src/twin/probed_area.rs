@@ -227,15 +227,7 @@ impl AreaRequest<'_> {
     }
 
     fn announce(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<()> {
-        let announcement = format!("{} writes up to {} to {} and destroys what is on it", self.what, Bytes(most), path.display());
-        let Some(reason) = consent::reason(Bytes(most), Some(self.below.capacity())) else {
-            context.remark(&format!("{announcement}."));
-            return Ok(());
-        };
-        if consent::ask(context, &format!("{announcement}; {reason}. Continue?"))? {
-            return Ok(());
-        }
-        Err(UsageError::new(format!("{announcement}; {reason}")).hint("say --yes to allow it").into())
+        consent::to_destroy(context, self.what, path, Bytes(most), Some(self.below.capacity()))
     }
 }
 

@@ -99,7 +99,7 @@ fn ten_times_the_input_costs_ten_times_as_much_or_is_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Seen: 757 MB for 2,000 phases, each of which had the empty buckets of its latencies, too.
+/// Seen: 757 MB for 2,000 phases, because each kept the empty buckets of its histograms.
 #[test]
 fn imported_phases_take_the_memory_of_their_data() {
     let import = |at: &Path, n| result(at, "phases", n).into_iter().take(1).collect();

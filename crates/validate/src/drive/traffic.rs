@@ -96,7 +96,7 @@ pub struct Requests {
 const UNMAPPED: u32 = u32::MAX;
 
 impl Requests {
-    /// Requests for `pages` pages, all of which are mapped at the start.
+    /// Requests for `pages` pages, all mapped at the start.
     #[must_use]
     pub fn new(traffic: Traffic, pages: u32, rng: Stream) -> Self {
         let tracked = if matches!(traffic, Traffic::Trim { .. }) { pages } else { 0 };

@@ -56,7 +56,7 @@ impl Cell {
     }
 }
 
-/// The latency that so many of a thousand do not exceed, by nearest rank. `sorted` is not empty.
+/// The latency that a given number per thousand do not exceed, by nearest rank. `sorted` is not empty.
 fn percentile(sorted: &[Nanos], permille: usize) -> u64 {
     sorted[(sorted.len() * permille).div_ceil(1000).max(1) - 1].0
 }

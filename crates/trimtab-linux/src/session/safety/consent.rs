@@ -6,6 +6,7 @@ use crate::sys::interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::Path;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_sim::workload::Plan;
@@ -25,11 +26,27 @@ pub fn reason(written: Bytes, drive: Option<Bytes>) -> Option<String> {
     Some(format!("that is {:.1} % of the drive's {drive}", written.as_f64() / drive.as_f64() * 100.0))
 }
 
-/// Says what `what` will write where, and asks if it is much. Without consent it is wrong usage.
+/// Announces that the command `what` writes a plan below `ground`, and asks if that is much.
+///
+/// # Errors
+/// [`UsageError`] without consent.
 pub fn announce_and_ask(context: &Context, ground: &Ground, what: &str, plan: &Plan) -> anyhow::Result<()> {
     let most = if plan.space < plan.written { format!(", {} at a time", plan.space) } else { String::new() };
     let announcement = format!("{what} writes up to {}{most} in {} and removes it afterwards", plan.written, ground.path.display());
-    let Some(reason) = reason(plan.written, ground.drive) else {
+    require(context, &announcement, plan.written, ground.drive)
+}
+
+/// Announces that the command `what` writes over the file or device at `path`, on a drive of this size, and asks if that is much.
+///
+/// # Errors
+/// [`UsageError`] without consent.
+pub fn to_destroy(context: &Context, what: &str, path: &Path, written: Bytes, drive: Option<Bytes>) -> anyhow::Result<()> {
+    let announcement = format!("{what} writes up to {written} to {} and destroys what is on it", path.display());
+    require(context, &announcement, written, drive)
+}
+
+fn require(context: &Context, announcement: &str, written: Bytes, drive: Option<Bytes>) -> anyhow::Result<()> {
+    let Some(reason) = reason(written, drive) else {
         context.remark(&format!("{announcement}."));
         return Ok(());
     };

@@ -24,12 +24,12 @@ const WAITS_FOR_ALL: f64 = 0.5;
 /// After so many trials in a row that taught nothing, because hardly anything was free there, windows are tried at their own tails only.
 pub(super) const TRIALS_VAIN: u32 = MEMORY as u32;
 
-/// Commands are cheap where a quick one takes less than one part in so many of the budget, and the median no more than the budget. What a drive takes shows in the quick ones:
-/// other processes only ever delay one.
+/// Commands are cheap where a quick one takes less than the budget divided by this, and the median at most the budget.
+/// Quick commands show the drive's own time: other processes only delay a command.
 const CHEAP_PARTS: f64 = 5.0;
-/// How much of that one takes at most where bytes count.
+/// Largest share of that time for one command, where bytes count.
 const CHEAP_FILL: f64 = 0.75;
-/// So many of the last commands count, once there are enough.
+/// Number of recent commands that count, and the fewest that tell anything.
 const RECENT: usize = 7;
 const RECENT_MIN: usize = 4;
 
@@ -486,7 +486,7 @@ mod tests {
         assert_eq!([true, false].map(|others| having_seen(0.4e6).takes_ns(&settings(), Bytes(MIB), others)), [0.4e6, 3.2e6]);
     }
 
-    /// The pace after commands of so many bytes and nanoseconds.
+    /// The pace after `commands`: bytes and nanoseconds of each.
     fn after(commands: &[(f64, f64)]) -> Pace {
         let mut pace = fresh();
         commands.iter().for_each(|(bytes, nanos)| {

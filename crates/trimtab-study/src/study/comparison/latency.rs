@@ -18,7 +18,7 @@ use trimtab_sim::run::{LatencyPart, Provenance, Run};
 pub const BLINK_SECONDS: f64 = 0.05;
 /// What comes more often than this by chance proves nothing. Two policies are compared, so each gets half of the usual 5 %.
 const CHANCE_MAX: f64 = 0.025;
-/// Long appends of so many must be told from none, or there were too few to look at.
+/// Fewest appends that can tell long ones from none.
 const TENTH: u64 = 10;
 /// A longest time that is this many times another counts as longer.
 pub const WORSE: f64 = 1.5;
@@ -64,7 +64,7 @@ pub struct LatencyTest {
     pub limit: f64,
     /// The long ones under the policy, and without trimming.
     pub long: (Share, Share),
-    /// How often so many come under the policy by chance.
+    /// Probability of as many long appends under the policy by chance.
     pub chance: f64,
 }
 

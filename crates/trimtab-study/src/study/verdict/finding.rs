@@ -84,7 +84,7 @@ pub enum Finding<'a> {
         with: (u64, u64),
         /// Long ones of all, without trimming.
         without: (u64, u64),
-        /// How often so many come by chance.
+        /// Probability of as many by chance.
         chance: f64,
     },
     /// A policy whose trimming is never done.

@@ -183,7 +183,7 @@ fn without_counters_there_is_no_verdict() {
     assert_eq!(rule(&study(vec![none(), batched()])), take(policy::BATCHED, Rule::OnlineUntried));
 }
 
-/// No trimming, batched and online of the same speed, with foreground appends that took so many milliseconds so many times.
+/// No trimming, batched and online at the same speed; foreground appends as (milliseconds, count).
 fn waited(without: &[(u64, u64)], with_batched: &[(u64, u64)], with_online: &[(u64, u64)]) -> Study {
     study(vec![met(none(), without), met(batched(), with_batched), met(online(0.17), with_online)])
 }

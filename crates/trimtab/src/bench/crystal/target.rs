@@ -58,10 +58,11 @@ impl Target {
             engine: request.engine,
             direct: request.direct,
         };
+        let opening = Opening { request, context, settings, workload, options };
         let target = match spec {
-            TargetSpec::Directory(path) => on_directory(request, context, path, settings, workload, &options)?,
-            TargetSpec::File(path) => on_file(request, context, path, settings, workload, &options)?,
-            TargetSpec::Device(path) => on_device(request, context, path, settings, workload, &options)?,
+            TargetSpec::Directory(path) => opening.directory(path)?,
+            TargetSpec::File(path) => opening.file(path)?,
+            TargetSpec::Device(path) => opening.device(path)?,
             TargetSpec::Drive(name) => on_drive(request, name, queue_depth_max)?,
             TargetSpec::Null(size) => {
                 trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
@@ -208,82 +209,55 @@ fn observe(path: &Path) -> anyhow::Result<Box<Observer>> {
     Observer::start(path).map(Box::new).with_context(|| format!("cannot look at {}", path.display()))
 }
 
-fn on_directory(
-    request: &Request,
-    context: &Context,
-    path: &Path,
-    settings: &Settings,
-    workload: &Crystal,
-    options: &BlockOptions,
-) -> anyhow::Result<Target> {
-    let workspace = safety::prepare(context, request.reserve, path, &what(workload), &workload.plan())?;
-    let observer = observe(path)?;
-    workspace.require_on(observer.place().mount.as_ref())?;
-    let (dir, dir_path) = workspace.subdirectory("run")?;
-    let target = BlockFile::create(dir, &dir_path, FILE, settings.size, options)?;
-    Ok(Target::Real { target: Box::new(target), workspace: Some(workspace), observer, found: Vec::new() })
+/// How a real target is opened.
+struct Opening<'a> {
+    request: &'a Request,
+    context: &'a Context,
+    settings: &'a Settings,
+    workload: &'a Crystal,
+    options: BlockOptions,
 }
 
-fn on_file(
-    request: &Request,
-    context: &Context,
-    path: &Path,
-    settings: &Settings,
-    workload: &Crystal,
-    options: &BlockOptions,
-) -> anyhow::Result<Target> {
-    let observer = observe(path)?;
-    let claim = if settings.writes {
-        let claim = device::claim_file(path, &request.destroy, Some(own_data(request, settings)))?;
-        announce(context, path, workload, &observer)?;
-        Some(claim)
-    } else {
-        None
-    };
-    trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
-    let target = match claim {
-        Some(claim) => BlockFile::open_claim(claim, options)?,
-        None => BlockFile::open_file(path, false, options)?,
-    };
-    Ok(Target::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
-}
-
-fn on_device(
-    request: &Request,
-    context: &Context,
-    path: &Path,
-    settings: &Settings,
-    workload: &Crystal,
-    options: &BlockOptions,
-) -> anyhow::Result<Target> {
-    let claim = device::claim(path, settings.writes, &request.destroy, Some(own_data(request, settings)))?;
-    let observer = observe(path)?;
-    if settings.writes {
-        announce(context, path, workload, &observer)?;
+impl Opening<'_> {
+    /// A new file in a workspace.
+    fn directory(&self, path: &Path) -> anyhow::Result<Target> {
+        let workspace = safety::prepare(self.context, self.request.reserve, path, &what(self.workload), &self.workload.plan())?;
+        let observer = observe(path)?;
+        workspace.require_on(observer.place().mount.as_ref())?;
+        let (dir, dir_path) = workspace.subdirectory("run")?;
+        let target = BlockFile::create(dir, &dir_path, FILE, self.settings.size, &self.options)?;
+        Ok(Target::Real { target: Box::new(target), workspace: Some(workspace), observer, found: Vec::new() })
     }
-    trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
-    let target = BlockFile::open_claim(claim, options)?;
-    Ok(Target::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
-}
 
-/// What an earlier run of the same left there.
-fn own_data(request: &Request, settings: &Settings) -> device::OwnData {
-    device::OwnData { seed: request.seed, class: settings.data }
-}
-
-/// Says what will be written over what the user named, and asks if it is much.
-fn announce(context: &Context, path: &Path, workload: &Crystal, observer: &Observer) -> anyhow::Result<()> {
-    let written = workload.plan().written;
-    let drive = observer.place().stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min();
-    let announcement = format!("{} writes up to {written} to {} and destroys what is on it", what(workload), path.display());
-    let Some(reason) = consent::reason(written, drive) else {
-        context.remark(&format!("{announcement}."));
-        return Ok(());
-    };
-    if consent::ask(context, &format!("{announcement}; {reason}. Continue?"))? {
-        return Ok(());
+    fn file(&self, path: &Path) -> anyhow::Result<Target> {
+        let claim = self.settings.writes.then(|| device::claim_file(path, &self.request.destroy, Some(self.own_data()))).transpose()?;
+        self.claimed(path, claim)
     }
-    Err(UsageError::new(format!("{announcement}; {reason}")).hint("say --yes to allow it").into())
+
+    fn device(&self, path: &Path) -> anyhow::Result<Target> {
+        let claim = device::claim(path, self.settings.writes, &self.request.destroy, Some(self.own_data()))?;
+        self.claimed(path, Some(claim))
+    }
+
+    /// A file or device of the user, after consent to what is written over it. Without a claim it is only read.
+    fn claimed(&self, path: &Path, claim: Option<device::Claim>) -> anyhow::Result<Target> {
+        let observer = observe(path)?;
+        if self.settings.writes {
+            let drive = observer.place().stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min();
+            consent::to_destroy(self.context, &what(self.workload), path, self.workload.plan().written, drive)?;
+        }
+        trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
+        let target = match claim {
+            Some(claim) => BlockFile::open_claim(claim, &self.options)?,
+            None => BlockFile::open_file(path, false, &self.options)?,
+        };
+        Ok(Target::Real { target: Box::new(target), workspace: None, observer, found: Vec::new() })
+    }
+
+    /// Content that an earlier run of the same command may have left.
+    fn own_data(&self) -> device::OwnData {
+        device::OwnData { seed: self.request.seed, class: self.settings.data }
+    }
 }
 
 fn on_drive(request: &Request, name: &str, queue_depth_max: u32) -> anyhow::Result<Target> {

@@ -50,7 +50,7 @@ fn reason(diagnosis: &Diagnosis) -> String {
         .unwrap_or_default()
 }
 
-/// At most so many characters, with a mark where some are missing.
+/// The text cut to a number of characters, with a mark if some are missing.
 fn cut(text: &str, width: Option<usize>) -> String {
     let text = plain(text);
     match width {

@@ -61,7 +61,7 @@ pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, 
     Ok(pass.account)
 }
 
-/// What is to be said of a pass that goes on with other settings than it began with.
+/// Remark on a resumed pass with other settings than it began with.
 fn other_settings(began: &str, now: &str) -> Option<String> {
     (began != now).then(|| format!("the pass began with {began}; the rest of it was trimmed with {now} (--restart trims all of it so)"))
 }

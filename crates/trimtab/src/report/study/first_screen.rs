@@ -71,7 +71,7 @@ pub(super) fn subject(study: &Study) -> String {
     let parts = match (run.provenance, drive) {
         (Provenance::Modelled, Some(drive)) => vec![Some(drive.to_owned()), filesystem.map(str::to_owned)],
         (_, drive) => {
-            // "." says nothing to whoever reads it later.
+            // "." means nothing to a later reader.
             let place = Some(study.target.as_str()).filter(|target| target.starts_with('/')).or_else(|| value("mount.point"));
             let fill = value("fs.fill").map(|fill| format!("{} full", spaced(fill)));
             // Where the drive does not tell its name, the device has one.

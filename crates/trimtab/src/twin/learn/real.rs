@@ -188,7 +188,7 @@ fn plan(request: &Request, below: &Below, budget: Budget, spec: &TargetSpec) -> 
     Ok((Plan { reach, ..plan }, limit.min((ROUNDS + AGAIN) * each + AREA_WRITES * plan.area)))
 }
 
-/// The plan with the area that goes with so much to be written; `None` if that is too little.
+/// The plan for a write limit in bytes; `None` if the limit is too small.
 fn sized(budget: Budget, below: &Below, limit: u64, seed: u64) -> Option<Plan> {
     // A small area tells less than another round would; but one round alone does not tell how much it scatters.
     let of = |rounds: u64| Plan::new(budget, below.reported, limit / (rounds + 1), seed);

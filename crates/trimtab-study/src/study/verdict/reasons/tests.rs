@@ -19,7 +19,7 @@ use trimtab_sim::runner::recorder::Recorded;
 struct Found {
     /// Seconds of deleting, of syncing after it, and of the whole work, each repeat.
     times: Vec<[f64; 3]>,
-    /// Seconds that others wait at most (modelled), or how many of a hundred appends took so many milliseconds (measured).
+    /// Worst foreground latency in seconds (modelled), or the number of appends out of a hundred with their milliseconds (measured).
     wait: f64,
     long: u64,
     commands: f64,
@@ -28,7 +28,7 @@ struct Found {
     behind: f64,
 }
 
-/// A whole study, of which every second part may be missing.
+/// A whole study; every second part may be missing.
 #[derive(Clone, Debug)]
 struct Evidence {
     measured: bool,
@@ -116,7 +116,7 @@ fn evidence() -> impl Strategy<Value = Evidence> {
     })
 }
 
-/// Whether the first is so much longer that a reader takes it for a reason.
+/// Whether the first is long enough beside the second to count as a reason.
 fn is_reason(longer: f64, shorter: f64) -> bool {
     longer > shorter * 1.5 && longer - shorter > 0.06
 }

@@ -7,7 +7,7 @@ use trimtab_drive::units::Nanos;
 use trimtab_sim::run::{Better, Latency, LatencyPart, Metric, Phase, Run, Unit};
 use trimtab_study::study::light_work::{BUSY, BUSY_WAIT};
 
-/// Adds to a measured run what `waits` says of 50 appends a second: so many took so many milliseconds.
+/// Adds foreground appends, 50 a second, to a measured run: `waits` has (count, milliseconds).
 pub fn met(mut run: Run, waits: &[(u64, u64)]) -> Run {
     let mut histogram = Histogram::new();
     for (count, ms) in waits {
