@@ -5,6 +5,7 @@ mod accepted;
 mod answer;
 mod command;
 mod conditions;
+mod cron;
 mod crypt;
 mod disk;
 mod drives;

@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, Reason};
 use super::conditions;
+use super::cron::Script;
 use super::filesystem::{self, Online};
 use super::fstrim;
 use super::systemd::{self, Unit, UnitState};
@@ -14,9 +15,6 @@ use crate::host::root::{Root, TABLE_BYTES_MAX};
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::quoted;
 
-/// Places of scripts that some distributions install.
-const CRON_SCRIPTS: [&str; 4] = ["/etc/cron.daily/fstrim", "/etc/cron.weekly/fstrim", "/etc/cron.weekly/trim", "/etc/cron.monthly/fstrim"];
-
 /// fstrim has nothing to ask this type of filesystem for.
 const NO_FITRIM: &str = "fstrim.no-fitrim";
 
@@ -24,7 +22,7 @@ const NO_FITRIM: &str = "fstrim.no-fitrim";
 #[derive(Clone, Debug)]
 pub struct Configured {
     timer: Timer,
-    cron: Option<&'static str>,
+    cron: Vec<Script>,
     own: UnitState,
     fstab: Vec<Entry>,
 }
@@ -38,7 +36,7 @@ impl Configured {
     fn with(root: &Root, systemd: bool) -> Self {
         Self {
             timer: if systemd { Timer::read(root) } else { Timer::missing() },
-            cron: CRON_SCRIPTS.into_iter().find(|script| root.exists(script)),
+            cron: Script::all(root),
             own: if systemd { Unit::read(root, "trimtab.service").state } else { UnitState::Missing },
             fstab: fstab::read(root),
         }
@@ -123,8 +121,18 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
     if configured.own == UnitState::Enabled {
         by.push("trimtab.service, as far as its configuration names this filesystem".to_owned());
     }
-    if let Some(script) = configured.cron {
-        by.push(format!("cron: {script}"));
+    let mut open = false;
+    for script in &configured.cron {
+        let path = shown(&script.path);
+        match script.trims(doctor.root, &doctor.mounts, &|other| is_same(mount, other)) {
+            Answer::Yes => by.push(format!("cron: {path}")),
+            Answer::No(_) => {}
+            Answer::Maybe(doubt) => {
+                open = true;
+                let text = format!("{path} may trim this filesystem: {doubt}");
+                findings.push(Finding::new("fstrim.may-be", Severity::Note, text));
+            }
+        }
     }
     let timer = timer_trims(doctor, mount);
     let in_vain = verdict.kind == VerdictKind::Blocked && verdict.reaches.is_empty();
@@ -142,7 +150,7 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
             }
         }
     }
-    let open = configured.timer.state == UnitState::Enabled && matches!(timer, Answer::Maybe(_));
+    open |= configured.timer.state == UnitState::Enabled && matches!(timer, Answer::Maybe(_));
     if by.is_empty() && !open && filesystem::can_discard(&mount.fs_type) {
         let is_advised = findings.iter().any(|finding| finding.remedy.is_some());
         let finding = nothing_trims(doctor, &timer, writable(doctor, mount), verdict);
@@ -161,10 +169,14 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
     (by, findings)
 }
 
+/// Whether two mounts are of one filesystem.
+fn is_same(mount: &Mount, other: &Mount) -> bool {
+    other.dev == mount.dev || (other.fs_type == mount.fs_type && other.source == mount.source)
+}
+
 /// Whether fstrim.timer trims a filesystem, once it is enabled: any mount of it will do.
 fn timer_trims(doctor: &Doctor<'_>, mount: &Mount) -> Answer {
-    let is_same = |m: &Mount| m.dev == mount.dev || (m.fs_type == mount.fs_type && m.source == mount.source);
-    let visited = || doctor.mechanisms.timer.trims(doctor.root, &doctor.mounts, &is_same);
+    let visited = || doctor.mechanisms.timer.trims(doctor.root, &doctor.mounts, &|other| is_same(mount, other));
     match filesystem::takes_fitrim(&mount.fs_type) {
         Some(true) => visited(),
         Some(false) => Answer::no(NO_FITRIM, "its driver takes no FITRIM"),
