@@ -151,7 +151,7 @@ impl Pace {
     /// Takes what the last piece cost, and how long somebody waited meanwhile. Gives what came of it, if one was sent.
     pub(super) fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Sent> {
         let (sent, trial) = self.sent.take()?;
-        let piece = self.piece(settings);
+        let (piece, largest) = (self.piece(settings), self.commands.largest());
         if observation.put_off {
             return None;
         }
@@ -178,7 +178,8 @@ impl Pace {
         if trial {
             // A part of one may be free.
             let filled = discarded.is_some_and(|(_, bytes)| bytes >= trial_of(piece, observation).as_f64() / 2.0);
-            let larger = self.at_once.is_some() || self.piece(settings) > piece;
+            // The size of cheap commands goes up and down with the last ones; only a larger command teaches more.
+            let larger = if self.at_once.is_some() { self.commands.largest() > largest } else { self.piece(settings) > piece };
             self.search_on(filled, larger, self.piece(settings) >= settings.piece_max);
         } else if discarded.is_some() {
             // What windows cost is better than what trials would say.
@@ -519,6 +520,20 @@ mod tests {
         // 0.1 ms for 64 KiB: three quarters of the fifth of the budget are 480 KiB.
         let by_bytes: Vec<(f64, f64)> = [(65_536.0, 0.1e6); 3].into_iter().chain([(262_144.0, 0.4e6)]).collect();
         assert_eq!(piece(&by_bytes), Some(480 << 10));
+    }
+
+    /// A window with much free space, in small extents, is tried again and again.
+    #[test]
+    fn search_among_cheap_commands_ends_once_they_stop_growing() {
+        let mut pace = after(&[(65_536.0, 0.2e6); 4]);
+        pace.decide_at_once(&settings(), true);
+        let outcome = TrimOutcome { counted: Some(Amount::new(32, 32 * MIB)), took: Nanos(32 * 300_000), ..TrimOutcome::default() };
+        let trials = (0..100).take_while(|_| {
+            pace.sent(TrimWindow { start: 0, len: 128 * MIB }, Some(0));
+            pace.learn(&settings(), &Observation { last_trim: Some(&outcome), ..Observation::of(Nanos::ZERO, &[]) });
+            pace.search.is_some()
+        });
+        assert_eq!(trials.count(), 1, "the first was larger than those before");
     }
 
     #[test]
