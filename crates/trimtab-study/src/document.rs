@@ -66,6 +66,8 @@ pub enum NoteKind {
     Detail,
     /// What to check before anything is applied.
     CheckFirst,
+    /// Under what the figures hold.
+    Condition,
     /// Everything else.
     Other,
 }
@@ -213,10 +215,8 @@ pub struct Table {
 pub enum ColumnUse {
     /// Never.
     Needed,
-    /// The figure of the column before it at another place.
+    /// A figure that stands in another column for another condition.
     Repeated,
-    /// A figure that other columns come to.
-    Detail,
 }
 
 /// Whether a row may be left out where there is no room.

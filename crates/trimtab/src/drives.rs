@@ -3,6 +3,7 @@
 pub mod again;
 pub mod below;
 pub mod crew;
+pub mod fields;
 pub mod memory;
 pub mod probed;
 pub mod simulate;

@@ -86,14 +86,9 @@ impl<'a> Comparison<'a> {
         self.gains.iter().any(|gain| gain.policy != policy::NONE)
     }
 
-    /// Whether any policy gains anything that counts.
-    pub fn any_gain(&self) -> bool {
-        self.gains.iter().any(Gain::counts)
-    }
-
-    /// Whether `policy` gains anything that counts, or was not looked at over months.
-    pub fn is_worth_it(&self, policy: &str) -> bool {
-        self.main_gain(policy).is_none_or(Gain::counts)
+    /// Whether any policy costs foreground I/O anything.
+    pub const fn costs_something(&self) -> bool {
+        self.stall.is_some() || self.online_cost.is_some() || self.batched_costs
     }
 
     /// Whether `a` gains more than `b` by what counts, at some fill, and less at none.

@@ -56,6 +56,17 @@ pub enum Confidence {
     },
 }
 
+/// What the rule says at another fill.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OtherFill<'a> {
+    /// How full.
+    pub fill: &'a str,
+    /// What to do.
+    pub recommendation: Recommendation,
+    /// What that gains over batched trims, where both were aged.
+    pub gain: Option<Gain<'a>>,
+}
+
 /// The verdict on a study.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict<'a> {
@@ -74,6 +85,8 @@ pub struct Verdict<'a> {
     pub gains: Vec<Gain<'a>>,
     /// The same against batched trims, which most systems have.
     pub gains_over_batched: Vec<Gain<'a>>,
+    /// What the rule says at the other fills.
+    pub other_fills: Vec<OtherFill<'a>>,
     /// How much of the time the recommended policy trims, where that is more than a hundredth.
     pub time_trimming: Option<TimeTrimming>,
     /// The figures that belong to the recommendation itself.
@@ -98,6 +111,7 @@ impl<'a> Verdict<'a> {
         let of_chosen = |gains: &[Gain<'a>]| -> Vec<Gain<'a>> {
             gains.iter().copied().filter(|gain| Some(gain.policy) == recommendation.policy()).collect()
         };
+        let over_batched = gains::gains(&comparison.metrics, policy::BATCHED);
         let trimming = recommendation.policy().and_then(|policy| comparison.time_trimming(policy));
         Self {
             recommendation,
@@ -105,7 +119,8 @@ impl<'a> Verdict<'a> {
             confidence: confidence(&comparison, recommendation),
             latency: recommendation.policy().and_then(|policy| comparison.latency(policy)),
             gains: of_chosen(&comparison.gains),
-            gains_over_batched: of_chosen(&gains::gains(&comparison.metrics, policy::BATCHED)),
+            gains_over_batched: of_chosen(&over_batched),
+            other_fills: other_fills(&comparison, &over_batched),
             time_trimming: trimming.filter(|time| time.percent() > TRIMMING_TOLD_PERCENT),
             findings: findings(&comparison, recommendation),
             reasons: reasons::reasons(&comparison, recommendation),
@@ -151,6 +166,17 @@ impl<'a> Verdict<'a> {
         let untried = &self.study().untried;
         !untried.is_empty() && untried.iter().all(|untried| untried.reason == UntriedReason::NoTrim)
     }
+}
+
+/// What the rule says at each fill but the first.
+fn other_fills<'a>(comparison: &Comparison<'a>, over_batched: &[Gain<'a>]) -> Vec<OtherFill<'a>> {
+    let fills = comparison.metrics.fills.iter().skip(1).filter(|_| comparison.has_months() && !comparison.metrics.study.runs.is_empty());
+    let one = |fill: &&'a str| {
+        let (recommendation, _) = decision::by_months(comparison, fill);
+        let gain = over_batched.iter().find(|gain| gain.fill == *fill && Some(gain.policy) == recommendation.policy());
+        OtherFill { fill, recommendation, gain: gain.copied() }
+    };
+    fills.map(one).collect()
 }
 
 fn confidence(comparison: &Comparison<'_>, recommendation: Recommendation) -> Confidence {

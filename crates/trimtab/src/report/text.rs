@@ -15,7 +15,7 @@ use unicode_width::UnicodeWidthStr as _;
 /// Columns of the screen that an answer is laid out for; on wider ones what stands at its right edge stays there.
 const SCREEN: usize = 80;
 /// Lines of it that an answer may take; the prompt takes one more.
-pub const LINES: usize = 23;
+const LINES: usize = 23;
 /// Columns of a sparkline.
 const SPARK_WIDTH: usize = 60;
 /// A sparkline of fewer columns says nothing.
@@ -50,11 +50,6 @@ pub fn render_at(document: &Document, width: Option<usize>) -> String {
 /// The answer alone: the first screen.
 pub fn answer(answer: &Answer) -> String {
     answer_at(answer, output::width())
-}
-
-/// The lines that an answer takes on a screen that is as wide as the answers of several studies are made for.
-pub fn height(answer: &Answer) -> usize {
-    answer_at(answer, Some(SCREEN)).lines().count()
 }
 
 /// The answer at a width. Where lines are short it says less until it fits on a screen: the rest is behind --details.
@@ -109,17 +104,17 @@ type Less = fn(&mut Answer, &mut u8) -> bool;
 
 /// What is left out of an answer where there is no room, first what matters least.
 const LESS: [Less; 8] = [
-    |answer, _| answer.tables.iter_mut().any(|table| drop_columns(table, ColumnUse::Repeated)),
-    |answer, _| answer.tables.iter_mut().any(|table| drop_columns(table, ColumnUse::Detail)),
+    |_, tight| std::mem::replace(tight, ALL_TIGHT) < ALL_TIGHT,
     |answer, _| answer.more.as_mut().is_some_and(|more| !std::mem::take(&mut more.aside).is_empty()),
+    |answer, _| drop_notes(answer, NoteKind::Detail),
+    |answer, _| answer.tables.iter_mut().any(drop_repeated_columns),
     // What is to be typed says that itself.
     |answer, _| answer.undo.take().is_some(),
-    |answer, _| drop_notes(answer, NoteKind::Detail),
-    |_, tight| std::mem::replace(tight, ALL_TIGHT) < ALL_TIGHT,
     // Policies that are neither recommended nor the first, which others are compared with.
     |answer, _| answer.tables.iter_mut().any(drop_a_row),
     // Of several drives it is about none of them.
     |answer, _| answer.uses.iter().any(|what| !what.on.is_empty()) && drop_notes(answer, NoteKind::CheckFirst),
+    |answer, _| drop_notes(answer, NoteKind::Condition),
 ];
 
 fn drop_notes(answer: &mut Answer, kind: NoteKind) -> bool {
@@ -128,8 +123,9 @@ fn drop_notes(answer: &mut Answer, kind: NoteKind) -> bool {
     answer.notes.len() < before
 }
 
-/// Leaves columns of that use out; false if there are none.
-fn drop_columns(table: &mut Table, of: ColumnUse) -> bool {
+/// Leaves columns out that another condition repeats; false if there are none.
+fn drop_repeated_columns(table: &mut Table) -> bool {
+    let of = ColumnUse::Repeated;
     if !table.columns.contains(&of) {
         return false;
     }

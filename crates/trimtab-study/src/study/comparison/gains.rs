@@ -1,7 +1,6 @@
 //! What a policy gains over months of use, for the rate of random writes and for the life of the drive.
 
 use crate::study::metrics::{AgeingFigures, Metrics};
-use crate::study::policy;
 use alloc::vec::Vec;
 use serde::Serialize;
 
@@ -106,18 +105,4 @@ pub fn time_trimming(metrics: &Metrics<'_>, policy: &str) -> Option<TimeTrimming
     let of_seconds = metrics.days? * 86_400.0;
     let all = metrics.ageing.iter().filter(|figures| figures.policy == policy).filter_map(|figures| figures.trim_seconds);
     Some(TimeTrimming { seconds: all.reduce(f64::max)?, of_seconds })
-}
-
-/// The fills at which bytes and erases give different lives: of drives with an SLC cache, whose blocks hold a part of
-/// what they hold otherwise.
-pub fn life_is_no_amplification(metrics: &Metrics<'_>) -> bool {
-    /// From here on a reader who works out life from write amplification sees that it is another.
-    const APART: f64 = 1.05;
-    let caches = |figures: &AgeingFigures<'_>| figures.run.counters.iter().any(|(name, count)| name == "folded_superblocks" && *count > 0);
-    let apart = |mine: &AgeingFigures<'_>| {
-        let none = metrics.aged(policy::NONE, mine.fill)?;
-        let times = (none.waf? / mine.waf?) / (none.cycles? / mine.cycles?);
-        Some(!times.is_nan() && !(1.0 / APART..=APART).contains(&times))
-    };
-    metrics.ageing.iter().any(caches) && metrics.ageing.iter().any(|mine| apart(mine) == Some(true))
 }

@@ -1,111 +1,134 @@
 //! The rule that chooses a policy.
 
 use crate::study::comparison::Comparison;
+use crate::study::comparison::costs::STALL_SECONDS;
+use crate::study::comparison::gains::GAIN;
 use crate::study::comparison::latency::TestResult;
+use crate::study::metrics::AgeingFigures;
 use crate::study::policy;
 use crate::study::recommendation::Recommendation;
+use alloc::vec::Vec;
 use serde::Serialize;
 
-/// Why that is recommended: the rule that decided, of those that are tried in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// The policies from the simplest to the one that needs most, which decides where gains are alike.
+const SIMPLEST_FIRST: [&str; 5] = [policy::NONE, policy::BATCHED, policy::ONLINE, policy::ADAPTIVE, policy::IDLE];
+
+/// Why that is recommended.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
     /// No discard arrives.
     Blocked,
     /// Nothing was deleted under any policy.
     NothingDeleted,
+    /// Months of use: of the policies that slow no work down and under which no foreground append takes longer than `limit_seconds`,
+    /// the one with most random writes a second, then with least wear, then the simplest. Less than [`GAIN`] does not count.
+    MostWrites {
+        /// The longest that an append may take, seconds.
+        limit_seconds: f64,
+    },
     /// Over months no policy gains anything.
     GainsNothing,
     /// Too few repeats to tell what online discard costs: batches are safe.
     TooFewRepeats,
     /// Idle trimming avoids the stall of a batched trim.
     AvoidsStall,
-    /// Online discard costs, batches were not tried, and this policy gains.
-    GainsInstead,
-    /// Online discard costs nothing and gains.
-    OnlineIsFree,
+    /// Online discard costs, and batches were not tried.
+    CostsLess,
     /// Nothing costs anything, and what each gains was not looked at.
     CostsNothing,
     /// Online discard costs nothing, and a batched trim does.
     OnlyBatchedCosts,
-    /// It gains more than batches.
-    GainsMore,
-    /// Batches are never done in time.
+    /// No trim of any policy is done in time.
     NeverDone,
-    /// Batches gain nothing, and this policy does.
-    BatchedGainsNothing,
     /// Online discard costs, batches do not.
     OnlineCosts,
     /// Online discard could not be compared.
     OnlineUntried,
     /// No discard was counted.
     NotCounted,
-    /// It gains over months, and neither online discard nor batches were tried.
-    GainsOverMonths,
     /// Too little was tried.
     TooLittle,
 }
 
 /// What to do, and the rule that says so.
 pub(super) fn decide(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
+    if comparison.blocked.is_some() {
+        return (Recommendation::Blocked, Rule::Blocked);
+    }
+    // The costs of a policy are half of it.
+    if comparison.metrics.study.runs.is_empty() {
+        return (Recommendation::Unknown, Rule::NothingDeleted);
+    }
+    match comparison.metrics.fills.first().filter(|_| comparison.has_months()) {
+        Some(fill) => by_months(comparison, fill),
+        None => by_costs(comparison),
+    }
+}
+
+/// What that rule says where months of use were modelled at `fill`.
+pub(super) fn by_months(comparison: &Comparison<'_>, fill: &str) -> (Recommendation, Rule) {
+    let metrics = &comparison.metrics;
+    let aged = |name: &'static str| Some((name, metrics.aged(name, fill)?));
+    let candidates: Vec<(&'static str, &AgeingFigures<'_>)> = SIMPLEST_FIRST.into_iter().filter_map(aged).collect();
+    let trims = |name: &str| name != policy::NONE;
+    let counted = |name: &str| !metrics.has(name) || metrics.is_counted(name);
+    let slows = |name: &str| name == policy::ONLINE && comparison.online_cost.is_some();
+    let fits = |name: &str| !trims(name) || (counted(name) && comparison.finishes(name) && !slows(name));
+    let quick: Vec<_> = candidates.iter().filter(|(name, _)| fits(name)).collect();
+    let wait = |name: &str| metrics.worst_latency(name).map_or(0.0, |worst| worst.seconds);
+    let least = quick.iter().filter(|(name, _)| trims(name)).map(|(name, _)| wait(name)).reduce(f64::min);
+    // Where none keeps to the limit, those are as good that wait up to twice as long as the best.
+    let limit_seconds = least.map_or(STALL_SECONDS, |least| if least > STALL_SECONDS { 2.0 * least } else { STALL_SECONDS });
+    let quiet: Vec<_> = quick.into_iter().filter(|(name, _)| !trims(name) || wait(name) <= limit_seconds).collect();
+    let rate = |figures: &AgeingFigures<'_>| figures.rate.unwrap_or(0.0);
+    let wear = |figures: &AgeingFigures<'_>| figures.cycles.unwrap_or(0.0);
+    let fastest = quiet.iter().map(|(_, figures)| rate(figures)).fold(0.0, f64::max);
+    let fast: Vec<_> = quiet.iter().filter(|(_, figures)| rate(figures) * GAIN > fastest).collect();
+    let least_wear = fast.iter().map(|(_, figures)| wear(figures)).fold(f64::INFINITY, f64::min);
+    let chosen = fast.iter().find(|(_, figures)| wear(figures) < least_wear * GAIN || wear(figures) == 0.0).map(|(name, _)| *name);
+    match chosen {
+        Some(policy::NONE) if quiet.len() > 1 && comparison.costs_something() => (Recommendation::Use(policy::NONE), Rule::GainsNothing),
+        Some(policy::NONE) if quiet.len() > 1 => (Recommendation::NoDifference, Rule::GainsNothing),
+        Some(chosen) if trims(chosen) => (Recommendation::Use(chosen), Rule::MostWrites { limit_seconds }),
+        // No policy is left that trims.
+        _ if candidates.iter().any(|(name, _)| trims(name) && !counted(name)) => (Recommendation::NotTested, Rule::NotCounted),
+        _ if candidates.iter().any(|(name, _)| trims(name) && !comparison.finishes(name)) => (Recommendation::NeverDone, Rule::NeverDone),
+        // Online discard slows work down, and nothing else was tried.
+        _ => (Recommendation::Use(policy::BATCHED), Rule::OnlineCosts),
+    }
+}
+
+/// What the costs say where what a drive gains over months was not looked at.
+fn by_costs(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     use policy::{ADAPTIVE, BATCHED, IDLE, NONE, ONLINE};
     const fn take(policy: &'static str, rule: Rule) -> (Recommendation, Rule) {
         (Recommendation::Use(policy), rule)
     }
     let metrics = &comparison.metrics;
-    if comparison.blocked.is_some() {
-        return (Recommendation::Blocked, Rule::Blocked);
-    }
-    // The costs of a policy are half of it.
-    if metrics.study.runs.is_empty() {
-        return (Recommendation::Unknown, Rule::NothingDeleted);
-    }
-    let (months, stalls, online_costs) = (comparison.has_months(), comparison.stall.is_some(), comparison.online_cost.is_some());
-    if months && !comparison.any_gain() {
-        let costs = stalls || online_costs || comparison.batched_costs;
-        return if costs { take(NONE, Rule::GainsNothing) } else { (Recommendation::NoDifference, Rule::GainsNothing) };
-    }
-    let (none, online) = (metrics.has(NONE), metrics.is_counted(ONLINE));
-    if metrics.too_few_repeats().is_some() && !months && none && online {
+    let (none, online, online_costs) = (metrics.has(NONE), metrics.is_counted(ONLINE), comparison.online_cost.is_some());
+    if metrics.too_few_repeats().is_some() && none && online {
         return take(BATCHED, Rule::TooFewRepeats);
     }
-    // A policy that is never done is no choice, and neither is one that gains nothing where another does.
-    let fits = |policy: &str| comparison.finishes(policy) && comparison.is_worth_it(policy);
-    let seen = |policy: &str| metrics.is_counted(policy) && fits(policy);
-    if stalls && fits(IDLE) {
+    if comparison.stall.is_some() {
         return take(IDLE, Rule::AvoidsStall);
     }
     // A policy that was left out is not recommended where another was tried.
     if online_costs && !metrics.has(BATCHED) {
-        let instead = [IDLE, ADAPTIVE].into_iter().find(|policy| seen(policy));
+        let instead = [IDLE, ADAPTIVE].into_iter().find(|policy| metrics.is_counted(policy));
         if let Some(policy) = instead {
-            return take(policy, Rule::GainsInstead);
+            return take(policy, Rule::CostsLess);
         }
     }
-    if none && online && !online_costs && (!months || fits(ONLINE)) {
-        return if months { take(ONLINE, Rule::OnlineIsFree) } else { either(comparison) };
-    }
-    if comparison.beats(ADAPTIVE, BATCHED) && fits(ADAPTIVE) {
-        return take(ADAPTIVE, Rule::GainsMore);
-    }
-    if !comparison.finishes(BATCHED) {
-        return (Recommendation::NeverDone, Rule::NeverDone);
-    }
-    if !comparison.is_worth_it(BATCHED) {
-        let left = [IDLE, ADAPTIVE, ONLINE].into_iter().find(|policy| seen(policy));
-        return left.map_or((Recommendation::NotTested, Rule::NotCounted), |policy| take(policy, Rule::BatchedGainsNothing));
+    if none && online && !online_costs {
+        return either(comparison);
     }
     match (metrics.has(ONLINE), metrics.has(BATCHED), metrics.is_counted(BATCHED)) {
         _ if !none => (Recommendation::Unknown, Rule::TooLittle),
         _ if online => take(BATCHED, Rule::OnlineCosts),
         (false, _, true) => take(BATCHED, Rule::OnlineUntried),
         (true, ..) | (_, true, _) => (Recommendation::NotTested, Rule::NotCounted),
-        // Neither of the usual two was tried, but something that gains over months.
-        (false, false, false) => {
-            let gains = |policy: &&'static str| comparison.gains_of(policy).next().is_some() && fits(policy);
-            let found = [IDLE, ADAPTIVE].into_iter().find(gains);
-            found.map_or((Recommendation::Unknown, Rule::TooLittle), |policy| take(policy, Rule::GainsOverMonths))
-        }
+        (false, false, false) => (Recommendation::Unknown, Rule::TooLittle),
     }
 }
 

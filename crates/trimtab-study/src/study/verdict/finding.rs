@@ -150,7 +150,7 @@ impl From<&LatencyTest> for Finding<'_> {
     }
 }
 
-/// A reason for the recommendation: what it gains, what it costs. At most two stand on the first screen.
+/// A reason for the recommendation where months of use were not looked at: at most two.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Reason<'a> {
@@ -158,25 +158,6 @@ pub enum Reason<'a> {
     Blocked {
         /// The policy.
         policy: &'a str,
-    },
-    /// What the recommended policy gains.
-    Gain {
-        /// The gain.
-        #[serde(flatten)]
-        gain: Gain<'a>,
-        /// Days of use, where known.
-        days: Option<f64>,
-    },
-    /// Without a recommended policy, the largest gain of any, in rate or life.
-    LargestGain {
-        /// How many times.
-        times: f64,
-        /// Whether it is steady.
-        steady: bool,
-        /// How full.
-        fill: &'a str,
-        /// Days of use, where known.
-        days: Option<f64>,
     },
     /// Worst foreground latencies.
     Latency(LatencyReason<'a>),

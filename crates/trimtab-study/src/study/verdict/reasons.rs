@@ -1,4 +1,4 @@
-//! Why that is recommended: at most two reasons. They come from the same comparison as the recommendation: a difference that
+//! Why that is recommended where months of use were not looked at: at most two reasons. They come from the same comparison as the recommendation: a difference that
 //! does not count there has a doubt here that says why not.
 
 use super::finding::{DeletingReason, LatencyAside, LatencyReason, Reason};
@@ -11,20 +11,20 @@ use crate::study::recommendation::Recommendation;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Reasons on the first screen.
-const MOST: usize = 2;
 /// Times that differ by no more than this share are alike.
 const ALIKE: f64 = 0.02;
 
-/// What the choice gains, what it costs foreground I/O, what deleting costs otherwise.
+/// What the choice costs foreground I/O, and what deleting costs otherwise. With months the rule is the reason.
 pub(super) fn reasons<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<Reason<'a>> {
     if let Some(policy) = comparison.blocked {
         return vec![Reason::Blocked { policy }];
     }
+    if comparison.has_months() {
+        return Vec::new();
+    }
     let chosen = recommendation.policy();
-    let mut reasons: Vec<Reason<'a>> = gain(comparison, recommendation).into_iter().collect();
-    // Where nothing else names it, each reason is about the recommended policy.
-    let subject = recommendation.trimming_policy().filter(|_| reasons.is_empty());
+    let mut reasons: Vec<Reason<'a>> = Vec::new();
+    let subject = recommendation.trimming_policy();
     let latency = latency(comparison, recommendation);
     // Where it was the work that online discard slows down, and nothing else speaks against it, that is the reason.
     let slow_work = comparison.online_cost.is_some_and(|cost| cost.part.is_work());
@@ -42,20 +42,7 @@ pub(super) fn reasons<'a>(comparison: &Comparison<'a>, recommendation: Recommend
             reasons.extend(latency.map(|(latency, _)| Reason::Latency(latency)));
         }
     }
-    reasons.truncate(MOST);
     reasons
-}
-
-/// What the recommended policy gains over months; without one, what the best gains.
-fn gain<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Option<Reason<'a>> {
-    let days = comparison.metrics.days;
-    if let Some(policy) = recommendation.trimming_policy() {
-        return comparison.main_gain(policy).map(|gain| Reason::Gain { gain: *gain, days });
-    }
-    let trimming = comparison.gains.iter().filter(|gain| gain.policy != policy::NONE);
-    let all = trimming.flat_map(|gain| [(gain.rate, gain.steady, gain.fill), (gain.life.unwrap_or(1.0), true, gain.fill)]);
-    let (times, steady, fill) = all.reduce(|a, b| if b.0 > a.0 { b } else { a })?;
-    Some(Reason::LargestGain { times, steady, fill, days })
 }
 
 /// The worst foreground latency under the recommended policy, and under the worst of the rest; and whether that shows a

@@ -1,9 +1,13 @@
 //! How far a recommendation depends on assumptions, and on which of the drives that fit a twin is: words and tables.
 
-use super::words::{NOT_TESTED, listed, name, percent};
+use super::words::{NOT_TESTED, listed, name, percent, spaced};
+use crate::drives::fields;
+use crate::store::recipe;
 use trimtab_drive::units::three_digits;
+use trimtab_sim::run::{Field, Provenance, Run};
 use trimtab_study::document::{Block, Section, Table};
 use trimtab_study::study::ensemble::{Ensemble, Range, Shown};
+use trimtab_study::study::metrics::distinct;
 use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
 use trimtab_study::study::sensitivity::{Assumption, Sensitivity};
@@ -53,37 +57,61 @@ pub(super) fn short(verdict: &Verdict<'_>) -> String {
     }
 }
 
-/// How sure the recommendations for several drives are: what was assumed otherwise, and where that changes them.
-pub(super) fn of_several(verdicts: &[(String, &Verdict<'_>)]) -> String {
-    let looked: Vec<_> = verdicts
-        .iter()
-        .filter_map(|(short, verdict)| match &verdict.confidence {
-            Confidence::Assumptions { varied, decisive, otherwise } if *varied > 0 => Some((short, *varied, decisive, otherwise, verdict)),
-            _ => None,
-        })
-        .collect();
-    let Some((_, varied, .., first)) = looked.first() else { return format!("modelled; {NOT_TESTED}") };
-    let rows = first.study().sensitivity.iter().flat_map(|sensitivity| &sensitivity.rows);
-    let tried = match varied {
-        ..=2 => format!("other {}", listed(&rows.map(|row| assumption(row.assumption).1).collect::<Vec<_>>())),
-        many => format!("{many} other assumptions"),
+/// Figures of docs/published.md that the model predicts, and how many of them it meets.
+const PUBLISHED: (usize, usize) = (60, 28);
+
+/// How sure the recommendations are: where they change, what is assumed of the drives, how well the model predicts. `None` without an
+/// answer, or where something was measured. One drive needs no name.
+pub(super) fn how_sure(verdicts: &[(String, &Verdict<'_>)]) -> Option<String> {
+    let modelled = |verdict: &Verdict<'_>| verdict.study().runs.iter().any(|run| run.provenance == Provenance::Modelled);
+    let answers: Vec<_> = verdicts.iter().filter(|(_, verdict)| verdict.recommendation.is_answer() && modelled(verdict)).collect();
+    answers.first()?;
+    let varied = answers.iter().filter_map(|(_, verdict)| verdict.study().sensitivity.as_ref()).flat_map(|all| &all.rows);
+    let varied = distinct(varied.map(|row| assumption(row.assumption).1));
+    let flips: Vec<String> = answers.iter().flat_map(|(short, verdict)| flips(short, verdict)).collect();
+    let flips = flips.join(", ");
+    let tried = match varied.len() {
+        // Beside the recommendation of one drive stands how far it holds.
+        _ if verdicts.len() == 1 => String::new(),
+        0 => NOT_TESTED.to_owned(),
+        1..=2 => format!("same with other {}", listed(&varied)),
+        many => format!("same with {many} other assumptions"),
     };
-    let (mut hold, mut rest): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
-    for (short, varied, decisive, otherwise, _) in &looked {
-        match (otherwise, &decisive[..]) {
-            (Some(otherwise), _) => rest.push(format!("smaller studies of {short} come to {}", name(*otherwise))),
-            (None, []) => hold.push(short),
-            (None, [one]) => rest.push(format!("{short} depends on {}", assumption(*one).1)),
-            (None, both) if both.len() == *varied && both.len() == 2 => rest.push(format!("{short} depends on both")),
-            (None, all) => rest.push(format!("{short} depends on {} of them", all.len())),
+    let but = if tried.is_empty() || flips.is_empty() { "" } else { ", but " };
+    let values = values(answers.iter().filter_map(|(_, verdict)| verdict.study().all().next()));
+    let (figures, met) = PUBLISHED;
+    let parts = [format!("{tried}{but}{flips}"), values, format!("model: {met} of {figures} published figures within 25 %")];
+    Some(parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; "))
+}
+
+/// Under which other assumptions, and at which other fills, something else is recommended.
+fn flips(short: &str, verdict: &Verdict<'_>) -> Vec<String> {
+    let named = |recommended: Recommendation, when: &str| format!("{short} {} {when}", name(recommended)).trim_start().to_owned();
+    let mut all = Vec::new();
+    if let Confidence::Assumptions { otherwise: Some(otherwise), .. } = &verdict.confidence {
+        return vec![named(*otherwise, "on a smaller drive")];
+    }
+    for row in verdict.study().sensitivity.iter().flat_map(|sensitivity| sensitivity.decisive()) {
+        for tried in verdict.study().sensitivity.iter().flat_map(|sensitivity| sensitivity.changing(row)) {
+            all.push(match row.assumption {
+                Assumption::Fill => named(tried.recommended, &format!("at {} full", spaced(&tried.value))),
+                other => named(tried.recommended, &format!("with other {}", assumption(other).1)),
+            });
         }
     }
-    let holds = match &hold[..] {
-        [] => format!("tried with {tried}"),
-        [one] => format!("{one} holds with {tried}"),
-        all => format!("{} hold with {tried}", all.join(", ")),
-    };
-    std::iter::once(holds).chain(rest).collect::<Vec<_>>().join("; ")
+    let others = verdict.other_fills.iter().filter(|other| other.recommendation != verdict.recommendation);
+    all.extend(others.map(|other| named(other.recommendation, &format!("at {} full", spaced(other.fill)))));
+    distinct(all)
+}
+
+/// On what the values of the drives of these runs stand: `values: 3 published, 62 assumed`.
+fn values<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
+    let counts: Vec<_> = runs.filter_map(|run| fields::counts(Field::find(&run.specification, recipe::DRIVE)?)).collect();
+    let sum = |at: usize| counts.iter().map(|counts| counts[at].0).sum::<usize>();
+    let first = counts.first().into_iter().flatten().enumerate();
+    let shown = first.filter(|(at, _)| sum(*at) > 0).map(|(at, (_, kind))| format!("{} {}", sum(at), kind.name()));
+    let shown: Vec<String> = shown.collect();
+    if shown.is_empty() { String::new() } else { format!("values: {}", shown.join(", ")) }
 }
 
 /// Sentences for the verdict on `recommended`, what the study itself came to.

@@ -10,9 +10,8 @@ use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance, Run, Severity, TargetKind, Unit, Warning, metrics};
 use trimtab_study::document::{Answer, ColumnUse, More, Note, NoteKind, RowUse, Table, Use};
-use trimtab_study::study::comparison::gains::life_is_no_amplification;
 use trimtab_study::study::metrics::{
-    AgeingFigures, AppendLoad, FOREGROUND, Metrics, distinct, drive_name, effective_policy, mean, samples,
+    AgeingFigures, AppendLoad, FOREGROUND, Metrics, distinct, drive_name, effective_policy, mean, samples, setting,
 };
 use trimtab_study::study::recommendation::Recommendation;
 use trimtab_study::study::untried::Reason;
@@ -40,7 +39,7 @@ pub fn answer(verdict: &Verdict<'_>, around: &Surroundings) -> Answer {
         subject: subject(study),
         origin: origin(study, around),
         uses: vec![Use { choice: choice.to_owned(), on: String::new(), meaning, sure: assumptions::short(verdict) }],
-        why: words::reasons(verdict),
+        why: words::why(verdict),
         tables: if study.ageing.is_empty() { measured(verdict).into_iter().collect() } else { vec![months_table(verdict)] },
         notes: notice.into_iter().chain(months).chain(notes(verdict)).collect(),
         apply: command(verdict).into_iter().collect(),
@@ -96,92 +95,54 @@ pub(super) fn origin(study: &Study, around: &Surroundings) -> String {
     [Some(whence.to_owned()), Some(version), took, interrupted].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// A figure of months of use in the tables of first screens.
-#[derive(Clone, Copy)]
-pub(super) enum MonthsFigure {
-    Rate,
-    Waf,
-    Life,
-}
-
-impl MonthsFigure {
-    pub(super) const ALL: [Self; 3] = [Self::Rate, Self::Waf, Self::Life];
-
-    /// What stands above its columns. The amplification is that of the churn, not of the random writes beside it.
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Rate => "random writes/s",
-            Self::Waf => "WAF of churn",
-            Self::Life => "life",
-        }
-    }
-
-    const fn of(self, figures: &AgeingFigures<'_>) -> Option<f64> {
-        match self {
-            Self::Rate => figures.rate,
-            Self::Waf => figures.waf,
-            Self::Life => figures.cycles,
-        }
-    }
-
-    /// Under `policy` at `fill`, as it stands in a table: a rate, an amplification, or the life against no trimming.
-    fn cell(self, metrics: &Metrics<'_>, policy: &str, fill: &str) -> String {
-        let of = |policy: &str| metrics.aged(policy, fill).and_then(|figures| self.of(figures));
-        let steady = metrics.aged(policy, fill).is_none_or(|figures| figures.steady);
-        let shown = match self {
-            Self::Rate => of(policy).map(|rate| format!("{}{}", three_digits(rate), mark(steady))),
-            Self::Waf => of(policy).map(|waf| format!("{waf:.2}")),
-            Self::Life => {
-                let life = of(policy::NONE).zip(of(policy)).filter(|(_, mine)| *mine > 0.0 && policy != policy::NONE);
-                life.map(|(none, mine)| percent(none / mine))
-            }
-        };
-        shown.unwrap_or_else(|| "-".to_owned())
-    }
-}
-
-/// A table of policies under way: one row a policy, the worst latency, and each figure of months at each fill.
+/// A table of policies under way: one row a policy; its longest wait, and at each fill its random writes a second, and these and the wear
+/// against those under the baseline.
 pub(super) struct MonthsTable {
     table: Table,
     latency: bool,
-    figures: Vec<MonthsFigure>,
     steady: bool,
 }
 
+/// Headings of the figures at one fill.
+const MONTHS: [&str; 3] = ["writes/s", "speed", "wear"];
+
+/// What other policies are compared with: batched trims, which most systems have, or what comes nearest.
+pub(super) fn baseline(metrics: &Metrics<'_>) -> &'static str {
+    let aged = |policy: &str| metrics.ageing.iter().any(|figures| figures.policy == policy);
+    if aged(policy::BATCHED) { policy::BATCHED } else { policy::NONE }
+}
+
 impl MonthsTable {
-    pub(super) fn new(metrics: &Metrics<'_>, latency: bool, figures: Vec<MonthsFigure>) -> Self {
-        let (mut groups, mut header) = (vec![String::new()], vec!["policy".to_owned()]);
+    pub(super) fn new(metrics: &Metrics<'_>) -> Self {
+        let latency = metrics.policies.iter().any(|policy| metrics.worst_latency(policy).is_some());
+        let (mut groups, mut header) = (vec![String::new()], vec!["policy"]);
         let mut columns = vec![ColumnUse::Needed];
         if latency {
             groups.push(load(AppendLoad::EveryFiveSeconds).to_owned());
-            header.push(WORST.to_owned());
+            header.push(WORST);
             columns.push(ColumnUse::Needed);
         }
-        for figure in &figures {
-            for (at, fill) in metrics.fills.iter().enumerate() {
-                groups.push(figure.title().to_owned());
-                header.push(spaced(fill));
-                // Life is what the amplification comes to.
-                let once = if matches!(figure, MonthsFigure::Waf) { ColumnUse::Detail } else { ColumnUse::Needed };
-                columns.push(if at == 0 { once } else { ColumnUse::Repeated });
+        for (at, fill) in metrics.fills.iter().enumerate() {
+            for figure in MONTHS {
+                groups.push(format!("{} full", spaced(fill)));
+                header.push(figure);
+                columns.push(if at == 0 { ColumnUse::Needed } else { ColumnUse::Repeated });
             }
         }
-        let table = Table { groups, columns, ..Table::new("", &header.iter().map(String::as_str).collect::<Vec<_>>()) };
-        Self { table, latency, figures, steady: true }
+        Self { table: Table { groups, columns, ..Table::new("", &header) }, latency, steady: true }
     }
 
     /// A row of `policy`, the `drive`th of several.
     pub(super) fn row(&mut self, verdict: &Verdict<'_>, drive: usize, name: String, policy: &str, fills: &[&str]) {
         let metrics = &verdict.comparison.metrics;
         let latency = metrics.worst_latency(policy).map_or_else(|| "-".to_owned(), |worst| seconds(worst.seconds));
-        let figures = self.figures.iter().flat_map(|figure| fills.iter().map(|fill| figure.cell(metrics, policy, fill)));
-        let cells: Vec<String> = std::iter::once(name).chain(self.latency.then_some(latency)).chain(figures).collect();
-        self.table.row(cells);
+        let cells = std::iter::once(name).chain(self.latency.then_some(latency));
+        self.table.row(cells.chain(fills.iter().flat_map(|fill| months_cells(metrics, policy, fill))).collect::<Vec<_>>());
         let chosen = verdict.policy() == Some(policy);
         if chosen {
             self.table.chosen.push(self.table.rows.len() - 1);
         }
-        self.table.row_uses.push(RowUse { drive, needed: chosen || policy == policy::NONE });
+        self.table.row_uses.push(RowUse { drive, needed: chosen || policy == baseline(metrics) });
         self.steady &= fills.iter().filter_map(|fill| metrics.aged(policy, fill)).all(|figures| figures.steady || figures.rate.is_none());
     }
 
@@ -193,8 +154,26 @@ impl MonthsTable {
     }
 }
 
-/// Heading of the worst latency of a foreground append.
-const WORST: &str = "worst latency";
+/// What stands in a row at one fill.
+fn months_cells(metrics: &Metrics<'_>, policy: &str, fill: &str) -> [String; 3] {
+    let baseline = baseline(metrics);
+    let (mine, base) = (metrics.aged(policy, fill), metrics.aged(baseline, fill));
+    let pair = |of: fn(&AgeingFigures<'_>) -> Option<f64>| {
+        let pair = of(mine?).zip(of(base?))?;
+        (policy != baseline && pair.1 > 0.0).then_some(pair.0 / pair.1)
+    };
+    let rate = mine.and_then(|mine| Some(format!("{}{}", three_digits(mine.rate?), mark(mine.steady))));
+    let speed = pair(|figures| figures.rate).map(times);
+    [rate, speed, pair(|figures| figures.cycles).map(percent)].map(|cell| cell.unwrap_or_else(|| "-".to_owned()))
+}
+
+/// How many times as much: `1.67×`.
+pub(super) fn times(ratio: f64) -> String {
+    format!("{}×", three_digits(ratio))
+}
+
+/// Heading of the longest that a foreground append took.
+const WORST: &str = "longest wait";
 
 /// What stands above it: another load has another latency.
 const fn load(load: AppendLoad) -> &'static str {
@@ -204,12 +183,10 @@ const fn load(load: AppendLoad) -> &'static str {
     }
 }
 
-/// The policies by the worst latency, and by what months of use come to at each fill.
+/// The policies by their longest wait, and by what months of use come to at each fill.
 fn months_table(verdict: &Verdict<'_>) -> Table {
     let metrics = &verdict.comparison.metrics;
-    let latency = metrics.policies.iter().any(|policy| metrics.worst_latency(policy).is_some());
-    let has = |figure: &MonthsFigure| metrics.ageing.iter().any(|figures| figure.of(figures).is_some());
-    let mut table = MonthsTable::new(metrics, latency, MonthsFigure::ALL.into_iter().filter(has).collect());
+    let mut table = MonthsTable::new(metrics);
     for policy in &metrics.policies {
         table.row(verdict, 0, (*policy).to_owned(), policy, &metrics.fills);
     }
@@ -288,7 +265,8 @@ fn notes(verdict: &Verdict<'_>) -> Vec<Note> {
     {
         notes.push(Note { kind: NoteKind::Detail, label: what, text });
     }
-    notes.extend(life(verdict));
+    notes.extend(conditions(study));
+    notes.extend(assumptions::how_sure(&[(String::new(), verdict)]).map(|text| note(NoteKind::Other, "How sure", text)));
     let place = place(study).unwrap_or_else(|| "PATH".to_owned());
     // A path with quotes of its own stands without others.
     let doctor = if place.contains('\'') { format!("trimtab doctor {place}") } else { format!("'trimtab doctor {place}'") };
@@ -316,10 +294,16 @@ fn notes(verdict: &Verdict<'_>) -> Vec<Note> {
     notes
 }
 
-/// Why the life in the table does not follow from the write amplification beside it, where it does not.
-pub(super) fn life(verdict: &Verdict<'_>) -> Option<Note> {
-    let text = "counts erases, also of blocks used as SLC cache; WAF counts bytes";
-    life_is_no_amplification(&verdict.comparison.metrics).then(|| note(NoteKind::Detail, "Life", text.to_owned()))
+/// Under what the figures of months hold.
+pub(super) fn conditions(study: &Study) -> Option<Note> {
+    let run = study.ageing.first()?;
+    let number = |key: &str| setting(run, key)?.parse::<f64>().ok();
+    let (all, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
+    let days = words::time_of_use(Some(all / daily.max(1e-9)));
+    let aged = Field::find(&run.environment, "drive.aged-size").map(|size| format!("; aged at {size}")).unwrap_or_default();
+    let batched = if baseline(&Metrics::of(study)) == policy::BATCHED { "; batched: weekly fstrim" } else { "" };
+    let text = format!("{days}, {:.0} % written daily{batched}{aged}", daily * 100.0);
+    Some(note(NoteKind::Condition, "Figures", text))
 }
 
 /// Which policies were not tried; why, of the first that could have been.
@@ -427,7 +411,6 @@ mod tests {
         let warning = Warning { code: "steady-state.not-reached".into(), severity: Severity::Note, text: String::new(), facts: vec![] };
         run.warnings.push(warning);
         let answer = shown(&study);
-        assert!(answer.why[0].starts_with("random writes +30 %~, life +47 % against"), "{:?}", answer.why);
         let table = &answer.tables[0];
         assert_eq!(table.groups[0], "~ not steady");
         let marked: Vec<&String> = table.rows.iter().flatten().filter(|cell| cell.contains('~')).collect();
@@ -448,7 +431,7 @@ mod tests {
         // 153 ms × 1.05 is 160.65 ms, three digits of it 161 ms; the batched trim's 680 ms are beside the tree.
         let row = answer.tables[0].rows.iter().find(|row| row[0] == policy::IDLE).unwrap();
         assert_eq!(row[1], "161 ms");
-        assert!(answer.why.iter().any(|line| line.contains("latency: 161 ms; batched 680 ms")), "{:?}", answer.why);
+        assert!(answer.why[0].contains("of those up to 321 ms"), "twice as long: {:?}", answer.why);
         let headline = words::headline(&Verdict::of(&study));
         assert!(headline.contains("680 ms beside a batched trim, 161 ms beside an idle one"), "{headline}");
     }

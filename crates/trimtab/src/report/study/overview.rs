@@ -1,17 +1,12 @@
 //! Several modelled drives side by side: where TRIM policy matters, and where it does not.
 
-use super::first_screen::{self, MonthsFigure, MonthsTable, UNDO, drive, environment, note, origin};
+use super::first_screen::{self, MonthsTable, UNDO, drive, environment, note, origin};
 use super::surroundings::Surroundings;
-use super::words::{self, listed, lower_first, mark, percent, spaced};
+use super::words::{self, listed, lower_first, percent};
 use super::{assumptions, full_report};
-use crate::report::text::{self, LINES};
 use trimtab_study::document::{Answer, Document, More, NoteKind, Section, Table, Use};
-use trimtab_study::study::comparison::gains::Gain;
 use trimtab_study::study::policy;
 use trimtab_study::study::verdict::Verdict;
-
-/// Lines of a table with its groups that are no rows, and the empty one above it.
-const HEADER: usize = 4;
 
 /// The answer for all of them.
 pub(super) fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer {
@@ -24,31 +19,21 @@ pub(super) fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer 
     let named: Vec<(String, &Verdict<'_>)> = verdicts.iter().map(|verdict| (short_name(verdict), verdict)).collect();
     let filesystem = verdicts.first().and_then(|verdict| environment(verdict.study(), "volume.name")).unwrap_or_default();
     let check = "'trimtab doctor PATH' says whether TRIM reaches your drive at all".to_owned();
-    let sure = note(NoteKind::Other, "How sure", assumptions::of_several(&named));
-    let life = verdicts.iter().find_map(first_screen::life);
-    let mut answer = Answer {
+    let sure = assumptions::how_sure(&named).map(|text| note(NoteKind::Other, "How sure", text));
+    let untrimmed = without_trimming(verdicts).map(|text| note(NoteKind::Condition, "No TRIM", text));
+    let conditions = verdicts.first().and_then(|verdict| first_screen::conditions(verdict.study()));
+    Answer {
         subject: format!("{} modelled drives, {filesystem}", count(verdicts.len())),
         origin: shown.map(|verdict| origin(verdict.study(), around)).unwrap_or_default(),
         uses: uses(verdicts),
         why: why(verdicts),
-        tables: Vec::new(),
-        notes: std::iter::once(sure).chain(life).chain([note(NoteKind::CheckFirst, "Check first", check)]).collect(),
+        tables: vec![table(verdicts)],
+        notes: [untrimmed, conditions, sure, Some(note(NoteKind::CheckFirst, "Check first", check))].into_iter().flatten().collect(),
         apply: vec!["trimtab apply POLICY MOUNTPOINT --dry-run".to_owned()],
         undo: Some(UNDO.to_owned()),
         report: around.report.clone(),
         more: Some(More { label: more.0.to_owned(), command: more.1, aside: more.2, is_whole: false }),
-    };
-    // A study out of the store has no report, and the same table.
-    let taken = text::height(&answer) + usize::from(around.report.is_none());
-    let room = LINES.saturating_sub(taken + HEADER);
-    let table = table(verdicts, room);
-    // An empty line can go, too.
-    if table.rows.len() > room + 1 {
-        // The policy with the worst latency is worth more than what is true of every drive.
-        answer.notes.retain(|note| note.kind != NoteKind::CheckFirst);
     }
-    answer.tables.push(table);
-    answer
 }
 
 /// What to use on which drives; drives with the same answer share a line.
@@ -114,78 +99,54 @@ fn short_name(verdict: &Verdict<'_>) -> String {
     name(verdict).split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// What the recommended policies gain, drive by drive: a line for random writes, a line for life.
+/// The rule, once for drives with the same.
 fn why(verdicts: &[Verdict<'_>]) -> Vec<String> {
-    let Some(metrics) = verdicts.first().map(|verdict| &verdict.comparison.metrics) else { return Vec::new() };
-    let Some(fill) = metrics.fills.first().copied() else { return Vec::new() };
-    let days = metrics.days.map(|days| format!(", {days:.0} days")).unwrap_or_default();
-    let line = |shown: &dyn Fn(&Gain<'_>) -> Option<String>| {
-        let each = verdicts.iter().map(|verdict| {
-            let chosen = verdict.recommendation.trimming_policy();
-            let gain = chosen.and_then(|chosen| verdict.comparison.main_gain(chosen));
-            let gained = match (chosen, gain) {
-                (Some(_), None) => "not tried".to_owned(),
-                // Where it gains nothing at the fill that is named behind, it gains something at another.
-                (_, Some(gain)) if gain.fill != fill => {
-                    shown(gain).map_or_else(|| "no gain".to_owned(), |text| format!("{text} at {} full", spaced(gain.fill)))
-                }
-                (_, gain) => gain.and_then(shown).unwrap_or_else(|| "no gain".to_owned()),
-            };
-            format!("{} {gained}", short_name(verdict))
-        });
-        each.collect::<Vec<_>>().join(", ")
-    };
-    let rates = line(&|gain| Some(format!("{}{}", percent(gain.rate), mark(gain.steady))));
-    let lives = line(&|gain| gain.life.map(percent));
-    vec![format!("random writes: {rates} against no trimming"), format!("life: {lives} ({} full{days})", spaced(fill))]
+    let mut rules: Vec<(String, Vec<String>)> = Vec::new();
+    for verdict in verdicts {
+        for line in words::why(verdict) {
+            match rules.iter_mut().find(|(known, _)| *known == line) {
+                Some((_, names)) => names.push(short_name(verdict)),
+                None => rules.push((line, vec![short_name(verdict)])),
+            }
+        }
+    }
+    let named = rules.len() > 1;
+    rules.into_iter().map(|(line, names)| if named { format!("{}: {line}", names.join(", ")) } else { line }).collect()
 }
 
-/// Which policies of each drive to show in at most `most` rows: none and the recommended one of each, or where that is none
-/// the best; and as far as there is room, where the difference is largest, the one with the worst latency.
-fn shown<'a>(verdicts: &[Verdict<'a>], most: usize) -> Vec<Vec<&'a str>> {
-    let gain = |verdict: &Verdict<'_>, name: &str| verdict.comparison.gains_of(name).map(Gain::best).fold(1.0, f64::max);
-    let two = |verdict: &Verdict<'a>| {
-        let all = &verdict.comparison.metrics.policies;
-        let trimming = all.iter().copied().filter(|name| *name != policy::NONE);
-        let best = || trimming.max_by(|a, b| gain(verdict, a).total_cmp(&gain(verdict, b)));
-        let other = verdict.recommendation.trimming_policy().or_else(best);
-        all.iter().copied().filter(|name| *name == policy::NONE || other == Some(*name)).collect::<Vec<_>>()
+/// What it costs to trim nothing at all, against batched trims.
+fn without_trimming(verdicts: &[Verdict<'_>]) -> Option<String> {
+    let of = |verdict: &Verdict<'_>| {
+        let metrics = &verdict.comparison.metrics;
+        let fill = metrics.fills.first()?;
+        let (none, base) = (metrics.aged(policy::NONE, fill)?, metrics.aged(policy::BATCHED, fill)?);
+        Some((none.rate? / base.rate?, none.cycles.zip(base.cycles).map_or(1.0, |(none, base)| none / base)))
     };
-    let mut shown: Vec<Vec<&str>> = verdicts.iter().map(two).collect();
-    let latency = |at: usize, name: &str| verdicts[at].comparison.metrics.worst_latency(name).map_or(0.0, |worst| worst.seconds);
-    let mut worst: Vec<(usize, &str, f64)> = (0..verdicts.len())
-        .filter_map(|at| {
-            let others = verdicts[at].comparison.metrics.policies.iter().copied().filter(|name| !shown[at].contains(name));
-            let worst = others.max_by(|a, b| latency(at, a).total_cmp(&latency(at, b)))?;
-            let mine = shown[at].iter().map(|name| latency(at, name)).fold(f64::MIN_POSITIVE, f64::max);
-            Some((at, worst, latency(at, worst) / mine))
-        })
-        .collect();
-    worst.sort_by(|a, b| b.2.total_cmp(&a.2));
-    // The policy with the worst latency of all always stands there, and before all others.
-    let standing = shown.iter().enumerate().flat_map(|(at, names)| names.iter().map(move |name| latency(at, name))).fold(0.0, f64::max);
-    let first = (0..worst.len()).max_by(|a, b| latency(worst[*a].0, worst[*a].1).total_cmp(&latency(worst[*b].0, worst[*b].1)));
-    let first = first.filter(|nth| latency(worst[*nth].0, worst[*nth].1) > standing);
-    if let Some(nth) = first {
-        let longest_of_all = worst.remove(nth);
-        worst.insert(0, longest_of_all);
-    }
-    let room = most.saturating_sub(shown.iter().map(Vec::len).sum()).max(usize::from(first.is_some()));
-    for (at, name, _) in worst.into_iter().take(room) {
-        shown[at].push(name);
-    }
-    for (verdict, names) in verdicts.iter().zip(&mut shown) {
-        *names = verdict.comparison.metrics.policies.iter().copied().filter(|name| names.contains(name)).collect();
-    }
-    shown
+    let all: Vec<(f64, f64)> = verdicts.iter().filter_map(of).collect();
+    let range = |figures: Vec<f64>, shown: &dyn Fn(f64) -> String| {
+        let least = figures.iter().copied().reduce(f64::min).map(shown)?;
+        let most = figures.iter().copied().reduce(f64::max).map(shown)?;
+        Some(if least == most { least } else { format!("{least} to {most}") })
+    };
+    let speed = range(all.iter().map(|one| one.0).collect(), &first_screen::times)?;
+    let wear = range(all.iter().map(|one| one.1).collect(), &percent)?;
+    Some(format!("4K writes {speed}, wear {wear}, against batched"))
 }
 
-/// A row for each drive and policy that differs, as many as there is room for.
-fn table(verdicts: &[Verdict<'_>], most: usize) -> Table {
+/// The policies of a drive that are shown: the baseline, and the recommended one.
+fn shown<'a>(verdict: &Verdict<'a>) -> Vec<&'a str> {
+    let metrics = &verdict.comparison.metrics;
+    let baseline = first_screen::baseline(metrics);
+    let (first, rest): (Vec<&str>, Vec<&str>) = metrics.policies.iter().partition(|name| **name == baseline);
+    first.into_iter().chain(rest.into_iter().filter(|name| verdict.policy() == Some(*name))).collect()
+}
+
+/// Rows for each drive.
+fn table(verdicts: &[Verdict<'_>]) -> Table {
     let Some(first) = verdicts.first().map(|verdict| &verdict.comparison.metrics) else { return Table::default() };
-    let mut table = MonthsTable::new(first, true, MonthsFigure::ALL.to_vec());
-    for (drive, (verdict, names)) in verdicts.iter().zip(shown(verdicts, most)).enumerate() {
-        for policy in names {
+    let mut table = MonthsTable::new(first);
+    for (drive, verdict) in verdicts.iter().enumerate() {
+        for policy in shown(verdict) {
             table.row(verdict, drive, format!("{} {policy}", short_name(verdict)), policy, &first.fills);
         }
     }
@@ -195,47 +156,8 @@ fn table(verdicts: &[Verdict<'_>], most: usize) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::study::tests::fixtures::{IDLE, sensitivity, three, whole};
+    use crate::report::study::tests::fixtures::three;
     use trimtab_study::study::Study;
-    use trimtab_study::study::recommendation::Recommendation;
-    use trimtab_study::study::sensitivity::Assumption;
-
-    #[test]
-    fn confidence_follows_from_the_assumptions_that_were_changed() {
-        let said = |change: &dyn Fn(&mut Vec<Study>)| {
-            let mut studies = three();
-            change(&mut studies);
-            let verdicts = Verdict::all(&studies);
-            let named: Vec<_> = verdicts.iter().map(|verdict| (short_name(verdict), verdict)).collect();
-            assumptions::of_several(&named)
-        };
-        let online = Recommendation::Use(policy::ONLINE);
-        let assume = |recommended, then: [Recommendation; 2]| {
-            Some(sensitivity(recommended, &[(Assumption::TrimCost, then[0]), (Assumption::Fill, then[1])]))
-        };
-        assert_eq!(said(&|_| {}), "SATA, NVMe hold with other TRIM costs and fills; OCZ depends on both");
-        let one = said(&|studies| studies[0].sensitivity = assume(IDLE, [online, IDLE]));
-        assert_eq!(one, "SATA, NVMe hold with other TRIM costs and fills; OCZ depends on TRIM costs");
-        let none = said(&|studies| studies[0].sensitivity = assume(IDLE, [IDLE, IDLE]));
-        assert_eq!(none, "OCZ, SATA, NVMe hold with other TRIM costs and fills");
-        // What a small study varies is not what is recommended.
-        let other = said(&|studies| studies[0].sensitivity = assume(online, [IDLE, IDLE]));
-        assert_eq!(other, "SATA, NVMe hold with other TRIM costs and fills; smaller studies of OCZ come to online");
-        let untested = said(&|studies| studies.iter_mut().for_each(|study| study.sensitivity = None));
-        assert_eq!(untested, "modelled; sensitivity to assumptions not tested");
-        assert_eq!(said(&|studies| *studies = vec![whole()]), "tried with 9 other assumptions; OCZ depends on TRIM costs");
-    }
-
-    #[test]
-    fn rows_fill_the_room_of_the_screen() {
-        let studies = three();
-        let verdicts = Verdict::all(&studies);
-        let rows = |most| shown(&verdicts, most).iter().map(Vec::len).collect::<Vec<_>>();
-        assert_eq!(rows(0), [3, 2, 2], "none and another one of each, and always the one with the worst latency");
-        assert_eq!(rows(7), [3, 2, 2], "3.10 s instead of 153 ms is the largest difference");
-        assert_eq!(shown(&verdicts, 7)[0], ["none", "online", "idle"]);
-        assert_eq!(rows(100), [3, 3, 3]);
-    }
 
     #[test]
     fn drives_with_the_same_answer_share_a_line() {
@@ -258,7 +180,7 @@ mod tests {
         assert_eq!(Verdict::of(&studies[0]).policy(), Some("adaptive"));
         without(&mut studies, "adaptive");
         // Nothing but online discard is left, which costs too much: batches would be next.
-        let shown = why(&Verdict::all(&studies)).join("\n");
-        assert!(shown.contains("OCZ not tried") && !shown.contains("OCZ no gain"), "{shown}");
+        let verdict = Verdict::of(&studies[0]);
+        assert_eq!((verdict.policy(), words::short_meaning(&verdict)), (Some("batched"), "now and then, not as files go".to_owned()));
     }
 }

@@ -5,7 +5,7 @@ use trimtab_drive::units::{grouped, three_digits};
 use trimtab_sim::run::Unit;
 use trimtab_sim::run::shown::quantity;
 use trimtab_study::study::comparison::PolicyLatency;
-use trimtab_study::study::comparison::costs::{DeletingDoubt, OnlineCost, OtherGeneration, Part};
+use trimtab_study::study::comparison::costs::{DeletingDoubt, OnlineCost, OtherGeneration, Part, STALL_SECONDS};
 use trimtab_study::study::comparison::gains::Gain;
 use trimtab_study::study::comparison::latency::{LatencyDoubt, TestResult};
 use trimtab_study::study::metrics::{AppendLoad, DiscardCount};
@@ -217,7 +217,6 @@ pub(super) fn headline(verdict: &Verdict<'_>) -> String {
     };
     let online = match (verdict.recommendation, verdict.comparison.online_cost) {
         (Recommendation::Use(policy::ONLINE), None) => "It makes no measurable difference to foreground latency.",
-        (Recommendation::Use(policy::ONLINE), Some(_)) => "No other policy that was tried gains anything.",
         _ => "",
     };
     let blocked = verdict
@@ -425,29 +424,32 @@ fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
     }
 }
 
-/// The reasons, each in a line. Where none is a gain, each is about the recommended policy, and says so.
-pub(super) fn reasons(verdict: &Verdict<'_>) -> Vec<String> {
-    let gain = verdict.reasons.iter().any(|reason| matches!(reason, Reason::Gain { .. } | Reason::LargestGain { .. }));
-    let policy = verdict.recommendation.trimming_policy().filter(|_| !gain);
+/// Why, in a few lines: the rule where months of use were looked at, or else the costs of the recommended policy.
+pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
+    let fill = verdict.comparison.metrics.fills.first().map(|fill| spaced(fill)).unwrap_or_default();
+    let order = format!("most 4K writes/s ({fill} full), then least wear, by 5 % or more; then the simplest");
+    let line = match verdict.rule {
+        Rule::MostWrites { limit_seconds } if limit_seconds > STALL_SECONDS => {
+            format!("all wait over {}; of those up to {}: {order}", seconds(STALL_SECONDS), seconds(limit_seconds))
+        }
+        Rule::MostWrites { limit_seconds } => format!("of policies with waits up to {}: {order}", seconds(limit_seconds)),
+        Rule::GainsNothing => format!("no policy has 5 % more 4K writes/s or 5 % less wear than no trimming at {fill} full"),
+        _ => return reasons(verdict),
+    };
+    vec![line]
+}
+
+/// The reasons, each in a line, about the recommended policy.
+fn reasons(verdict: &Verdict<'_>) -> Vec<String> {
+    let policy = verdict.recommendation.trimming_policy();
     let subject = policy.map(|policy| format!("{policy}: ")).unwrap_or_default();
     let online_chosen = policy == Some(policy::ONLINE);
     verdict.reasons.iter().map(|reason| format!("{subject}{}", self::reason(reason, online_chosen))).collect()
 }
 
 fn reason(reason: &Reason<'_>, online_chosen: bool) -> String {
-    let after = |fill: &str, days: Option<f64>| {
-        let days = days.map(|days| format!(", {days:.0} days")).unwrap_or_default();
-        format!("against no trimming ({} full{days})", spaced(fill))
-    };
     match reason {
         Reason::Blocked { policy } => nothing_arrived(policy),
-        Reason::Gain { gain, days } => {
-            let life = gain.life.map(|life| format!(", life {}", percent(life))).unwrap_or_default();
-            format!("random writes {}{}{life} {}", percent(gain.rate), mark(gain.steady), after(gain.fill, *days))
-        }
-        Reason::LargestGain { times, steady, fill, days } => {
-            format!("largest gain in random writes or life: {}{} {}", percent(*times), mark(*steady), after(fill, *days))
-        }
         Reason::Latency(latency) => latency_reason(latency),
         Reason::Deleting(deleting) => {
             let (what, text) = deleting_reason(deleting, online_chosen);
