@@ -33,6 +33,7 @@ mod timer;
 pub use accepted::Accepted;
 pub use layers::with_allow_discards;
 pub use mapper::Tables;
+pub use fstrim::of_fstab as fstrim_of_fstab;
 pub use reach::{Verdict, VerdictKind};
 pub use remedy::{Action, Remedy, Step, kept_options};
 pub use survey::{NotJudged, Survey};

@@ -64,7 +64,7 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<Strin
         return nothing;
     }
     let device = top.node();
-    let device_of = |e: &Entry| device_of_source(doctor.root, &by_link(&e.source));
+    let device_of = |e: &Entry| device_of_source(doctor.root, &fstab::tag_link(&e.source).unwrap_or_else(|| e.source.clone()));
     let listed: Vec<&Entry> = doctor.mechanisms.fstab.iter().filter(|entry| entry.is_swap()).collect();
     let own = listed.iter().copied().find(|e| device_of(e).is_some_and(|sys| sys == top.sys));
     // The only line is most likely that of the only area; but nobody's line is changed on that.
@@ -78,18 +78,6 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<Strin
         _ => Finding::new("swap.no-discard", Severity::Caution, text).remedy(swap_remedy(&device, own)),
     };
     (Vec::new(), vec![finding])
-}
-
-/// The link that udev makes for what fstab calls `UUID=…` and the like.
-fn by_link(source: &Path) -> PathBuf {
-    const TAGS: [(&str, &str); 4] = [("UUID=", "uuid"), ("LABEL=", "label"), ("PARTUUID=", "partuuid"), ("PARTLABEL=", "partlabel")];
-    let text = source.to_str().unwrap_or_default();
-    let link = |(tag, kind): &(&str, &str)| {
-        Some(Path::new("/dev/disk").join(format!("by-{kind}")).join(text.strip_prefix(tag)?.trim_matches('"')))
-    };
-    // No value leads out of the directory of links.
-    let plain = |link: &PathBuf| link.parent().is_some_and(|directory| directory.parent() == Some(Path::new("/dev/disk")));
-    TAGS.iter().find_map(link).filter(plain).unwrap_or_else(|| source.to_owned())
 }
 
 /// Swap with the option, now and whenever fstab says so.
@@ -286,21 +274,6 @@ fn stacked(online: Online, configured: &Configured, by: &[String], findings: &mu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tags_are_looked_for_where_udev_links_them() {
-        for (source, expected) in [
-            ("UUID=5d0e-7a1c", "/dev/disk/by-uuid/5d0e-7a1c"),
-            ("LABEL=\"swap\"", "/dev/disk/by-label/swap"),
-            ("PARTUUID=1-2", "/dev/disk/by-partuuid/1-2"),
-            ("PARTLABEL=s", "/dev/disk/by-partlabel/s"),
-            ("LABEL=../../sda", "LABEL=../../sda"),
-            ("UUID=/dev/sda", "UUID=/dev/sda"),
-            ("/dev/sda2", "/dev/sda2"),
-        ] {
-            assert_eq!(by_link(Path::new(source)), Path::new(expected));
-        }
-    }
 
     #[test]
     fn without_systemd_its_timers_are_not_spoken_of() {
