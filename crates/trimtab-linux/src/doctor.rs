@@ -23,6 +23,7 @@ mod provider;
 mod provisioning;
 mod quirks;
 mod reach;
+mod refine;
 mod remedy;
 mod scsi;
 mod scsi_pages;
@@ -277,13 +278,21 @@ impl<'a> Doctor<'a> {
         self.diagnose(subject, place, filesystem)
     }
 
-    fn diagnose(&self, subject: String, place: &Place, filesystem: Option<LayerReport>) -> Diagnosis {
+    fn diagnose(&self, subject: String, place: &Place, mut filesystem: Option<LayerReport>) -> Diagnosis {
+        let place = &Place { mount: place.mount.clone(), stack: refine::refine(self, &place.stack) };
         let stack = &place.stack;
         let mut layers: Vec<LayerReport> = (0..stack.layers.len()).map(|i| layers::judge(self, stack, i)).collect();
         excuse(&mut layers);
         layers::beside_those_below(self, stack, &mut layers);
         let verdict = reach::verdict(place, filesystem.as_ref(), &layers);
         let (trimmed_by, mechanisms) = match &place.mount {
+        if verdict.kind == VerdictKind::NotNeeded {
+            let idle = layers.iter_mut().filter(|report| report.gate != Gate::Passes);
+            idle.for_each(|report| report.findings.retain(|finding| finding.severity < Severity::Serious));
+        }
+        if verdict.kind != VerdictKind::Unknown {
+            filesystem.iter_mut().for_each(|report| report.findings.retain(|finding| finding.code != filesystem::UNTRIED));
+        }
             Some(mount) if !stack.layers.is_empty() => mechanisms::judge(self, mount, stack, &verdict),
             _ => mechanisms::swap(self, stack, &verdict),
         };
