@@ -27,14 +27,15 @@ mod refine;
 mod remedy;
 mod scsi;
 mod scsi_pages;
+mod shell;
 mod survey;
 mod systemd;
 mod timer;
 
 pub use accepted::Accepted;
+pub use fstrim::of_fstab as fstrim_of_fstab;
 pub use layers::with_allow_discards;
 pub use mapper::Tables;
-pub use fstrim::of_fstab as fstrim_of_fstab;
 pub use reach::{Verdict, VerdictKind};
 pub use remedy::{Action, Remedy, Step, kept_options};
 pub use survey::{NotJudged, Survey};
@@ -285,7 +286,6 @@ impl<'a> Doctor<'a> {
         excuse(&mut layers);
         layers::beside_those_below(self, stack, &mut layers);
         let verdict = reach::verdict(place, filesystem.as_ref(), &layers);
-        let (trimmed_by, mechanisms) = match &place.mount {
         if verdict.kind == VerdictKind::NotNeeded {
             let idle = layers.iter_mut().filter(|report| report.gate != Gate::Passes);
             idle.for_each(|report| report.findings.retain(|finding| finding.severity < Severity::Serious));
@@ -293,6 +293,7 @@ impl<'a> Doctor<'a> {
         if verdict.kind != VerdictKind::Unknown {
             filesystem.iter_mut().for_each(|report| report.findings.retain(|finding| finding.code != filesystem::UNTRIED));
         }
+        let (trimmed_by, mechanisms) = match &place.mount {
             Some(mount) if !stack.layers.is_empty() => mechanisms::judge(self, mount, stack, &verdict),
             _ => mechanisms::swap(self, stack, &verdict),
         };
