@@ -507,6 +507,7 @@ fn apart(stack: &Stack, reports: &mut [LayerReport]) {
         if report.gate == Gate::Passes && reason.is_none() {
             continue;
         }
+        report.gate = if reason.is_some() { Gate::NotNeeded } else { report.gate };
         report.findings.retain(|finding| finding.severity != Severity::Serious);
         report.why =
             reason.unwrap_or("gets no discards: it is below a part that holds metadata or a cache, or that is not used").to_owned();

@@ -56,6 +56,7 @@ fn without_discards(layer: &Layer, report: &mut LayerReport) {
     report.why = "its driver takes no discards".to_owned();
     let step = match layer.kind {
         Kind::Drive(Bus::Nbd) => "let its server offer TRIM (qemu-nbd --discard=unmap; nbd-server: trim = true), and connect it again",
+        _ if layer.name.starts_with("drbd") => "run trimtab doctor on the backing devices of all nodes, and mend what it finds there",
         _ => "see the documentation of its driver; without discards leave 10 % to 20 % of the drive unused",
     };
     report.findings.push(Finding::new("device.no-discards", Severity::Serious, report.why.clone()).remedy(Remedy::by_hand(step)));
