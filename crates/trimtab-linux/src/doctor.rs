@@ -23,14 +23,17 @@ mod provider;
 mod provisioning;
 mod quirks;
 mod reach;
+mod refine;
 mod remedy;
 mod scsi;
 mod scsi_pages;
+mod shell;
 mod survey;
 mod systemd;
 mod timer;
 
 pub use accepted::Accepted;
+pub use fstrim::of_fstab as fstrim_of_fstab;
 pub use layers::with_allow_discards;
 pub use mapper::Tables;
 pub use reach::{Verdict, VerdictKind};
@@ -276,12 +279,20 @@ impl<'a> Doctor<'a> {
         self.diagnose(subject, place, filesystem)
     }
 
-    fn diagnose(&self, subject: String, place: &Place, filesystem: Option<LayerReport>) -> Diagnosis {
+    fn diagnose(&self, subject: String, place: &Place, mut filesystem: Option<LayerReport>) -> Diagnosis {
+        let place = &Place { mount: place.mount.clone(), stack: refine::refine(self, &place.stack) };
         let stack = &place.stack;
         let mut layers: Vec<LayerReport> = (0..stack.layers.len()).map(|i| layers::judge(self, stack, i)).collect();
         excuse(&mut layers);
         layers::beside_those_below(self, stack, &mut layers);
         let verdict = reach::verdict(place, filesystem.as_ref(), &layers);
+        if verdict.kind == VerdictKind::NotNeeded {
+            let idle = layers.iter_mut().filter(|report| report.gate != Gate::Passes);
+            idle.for_each(|report| report.findings.retain(|finding| finding.severity < Severity::Serious));
+        }
+        if verdict.kind != VerdictKind::Unknown {
+            filesystem.iter_mut().for_each(|report| report.findings.retain(|finding| finding.code != filesystem::UNTRIED));
+        }
         let (trimmed_by, mechanisms) = match &place.mount {
             Some(mount) if !stack.layers.is_empty() => mechanisms::judge(self, mount, stack, &verdict),
             _ => mechanisms::swap(self, stack, &verdict),

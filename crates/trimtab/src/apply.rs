@@ -209,7 +209,7 @@ struct Subject {
     is_zoned: bool,
 }
 
-/// Decides what has to change so that `policy` (as the user wrote it) is the one of the filesystem that `path` is on.
+/// Decides what has to change so that `policy` (as the user wrote it) is the one of the filesystem that is mounted at `path`.
 pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<Plan> {
     let spec: PolicySpec = policy.parse().map_err(|e| UsageError::new(format!("{e}")))?;
     let fstab = system.read(Path::new(FSTAB))?;
@@ -245,12 +245,17 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<Plan> 
     Ok(plan)
 }
 
-/// The filesystem that `path` is on.
+/// The filesystem that is mounted at `path`.
 fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<Subject> {
     let mounts = mountinfo::read(&system.root).unwrap_or_default();
     if system.root.is_live() || !mounts.is_empty() {
         let mount = mountinfo::of_path(&system.root, &mounts, path).with_context(|| format!("cannot find '{}'", path.display()))?;
         let mount = mount.with_context(|| format!("'{}' is on nothing that is mounted", path.display()))?;
+        if mountinfo::without_links(&system.root, path)? != mount.mount_point {
+            let (shown, point) = (path.display(), mount.mount_point.display());
+            let what = format!("'{shown}' is not a mount point: it is on the filesystem that is mounted at {point}");
+            return Err(UsageError::missing(what).hint(format!("give {point}")).into());
+        }
         let same = mounts.iter().filter(|other| other.dev == mount.dev && other.fs_type == mount.fs_type);
         let mounted_at: Vec<PathBuf> = same.map(|other| other.mount_point.clone()).collect();
         let stack = Stack::of_mount(&system.root, &mounts, mount);

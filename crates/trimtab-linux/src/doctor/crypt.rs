@@ -1,17 +1,17 @@
 //! dm-crypt: whether it passes discards on, and where its options come from.
 
 use super::initramfs;
-use super::mapper::Tables;
+use super::mapper::{Tables, Target};
 use super::opening::{Opening, Place};
 use super::remedy::{is_plain, kept_options};
 use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity};
-use crate::host::block::{Layer, Stack};
+use crate::host::block::{Kind, Layer, Stack};
 use crate::host::root::Root;
 use std::path::Path;
 use trimtab_drive::usage::quoted;
 
 /// Judges a crypt mapping.
-pub fn judge(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
+pub fn judge(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, report: &mut LayerReport) {
     let name = layer.label.clone().unwrap_or_else(|| layer.name.clone());
     let allowed = allowed_by_table(&doctor.tables, &name, report);
     match allowed {
@@ -30,6 +30,12 @@ pub fn judge(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         report.findings.push(Finding::new("crypt.leaks-free-space", Severity::Note, text));
         return;
     }
+    if has_integrity(doctor, stack, layer, &name) {
+        report.gate = Gate::Blocks;
+        report.why = "dm-crypt with integrity passes no discards: cryptsetup refuses --allow-discards for it".to_owned();
+        report.findings.push(Finding::new("crypt.integrity", Severity::Serious, report.why.clone()).remedy(without_integrity()));
+        return;
+    }
     if allowed == Some(true) {
         // The reason is below, or was when the mapping was opened.
         report.why = "allow_discards is set, and what is below takes none, or took none when it was opened".to_owned();
@@ -46,6 +52,28 @@ pub fn judge(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     let remedy = allowing(doctor, &name, &uuid, opening.as_ref());
     report.findings.push(Finding::new("crypt.no-allow-discards", Severity::Serious, text).remedy(remedy));
     wrong_parameter(doctor.root, stands.is_some(), report);
+}
+
+/// Whether the mapping keeps checksums: by its table, else by the dm-integrity device that cryptsetup puts below.
+fn has_integrity(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, name: &str) -> bool {
+    let is_its_own = |&below: &usize| {
+        let below = &stack.layers[below];
+        below.kind == Kind::Mapper("INTEGRITY".to_owned())
+            && below.label.as_deref().and_then(|label| label.strip_suffix("_dif")) == Some(name)
+    };
+    doctor.tables.table(name).any(keeps_checksums) || layer.below.iter().any(is_its_own)
+}
+
+fn keeps_checksums(target: &Target) -> bool {
+    target.arguments.contains(" integrity:")
+}
+
+/// What remains to be done where checksums keep discards away.
+pub fn without_integrity() -> Remedy {
+    Remedy::by_hand(
+        "no option changes that: leave 10 % to 20 % of the drive unused, or set the drive up anew without --integrity (dm-integrity by itself, \
+         below plain LUKS, can pass discards: integritysetup open --allow-discards)",
+    )
 }
 
 /// dracut documents `rd.luks.allow-discards`, which systemd's generator does not know.
@@ -71,6 +99,11 @@ fn allowed_by_table(tables: &Tables, name: &str, report: &mut LayerReport) -> Op
 /// How dm-crypt is told to pass discards on, now and whenever it is opened.
 fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Opening>) -> Remedy {
     let word = quoted(name);
+    if !uuid.starts_with("CRYPT-") {
+        return Remedy::by_hand(format!(
+            "{word} was not opened by cryptsetup: add allow_discards to its table where that is loaded (dmsetup)"
+        ));
+    }
     let luks2 = uuid.starts_with("CRYPT-LUKS2");
     let listed = opening.map(|opening| opening.discards);
     let persistent = luks2 && listed != Some(true);
@@ -137,7 +170,7 @@ fn luks_uuid(dm_uuid: &str) -> String {
 /// One target of dm-crypt, as far as the tables are known, and without checksums, below which discards make no sense.
 pub fn plain_crypt(tables: &Tables, name: &str) -> bool {
     let mut targets = tables.table(name);
-    let first = targets.next().is_some_and(|target| target.kind == "crypt" && !target.arguments.contains(" integrity:"));
+    let first = targets.next().is_some_and(|target| target.kind == "crypt" && !keeps_checksums(target));
     first && targets.next().is_none()
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Gate, LayerReport};
 use crate::host::block::Layer;
-use crate::host::drive::AtaIdentify;
+use crate::host::drive::{self, AtaIdentify};
 use crate::host::root::Root;
 
 pub fn hard_disk(report: &mut LayerReport) {
@@ -10,8 +10,9 @@ pub fn hard_disk(report: &mut LayerReport) {
     report.why = "a hard disk: it has no use for TRIM".to_owned();
 }
 
+/// By the drive's own word, else by the kernel's, which is yes where it does not know.
 pub fn is_rotational(root: &Root, layer: &Layer) -> bool {
-    root.read_u64(layer.queue().join("rotational")) == Some(1)
+    drive::says_rotates(root, layer).unwrap_or_else(|| root.read_u64(layer.queue().join("rotational")) == Some(1))
 }
 
 pub fn note_identify(identify: Option<&AtaIdentify>, report: &mut LayerReport) {

@@ -33,7 +33,7 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
         Bus::Zram => report.why = "discards free memory".to_owned(),
         Bus::Nbd | Bus::Other => {
             by_provider(root, layer, bus, report);
-            if bus == Bus::Other {
+            if bus == Bus::Other || report.gate == Gate::Blocks {
                 other::judge(layer, report);
             }
         }

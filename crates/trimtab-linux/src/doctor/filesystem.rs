@@ -110,6 +110,8 @@ fn blank(mount: &Mount, stack: &Stack) -> LayerReport {
     report
 }
 
+/// Name of the finding of a filesystem that only a trim tells about.
+pub const UNTRIED: &str = "fs.fuse-untried";
 /// Name of the finding of a filesystem that does not answer.
 pub const SILENT: &str = "fs.does-not-answer";
 
@@ -174,7 +176,7 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
             report.why = "a FUSE driver: only a trim shows whether it discards (ntfs-3g does, exfat-fuse does not)".to_owned();
             let remedy = Remedy::run(format!("trimtab trim {}", quoted(&shown(&mount.mount_point))));
             let text = "unknown until a trim is tried: trimtab trim counts what reaches the drive";
-            report.findings.push(Finding::new("fs.fuse-untried", Severity::Caution, text).remedy(remedy));
+            report.findings.push(Finding::new(UNTRIED, Severity::Caution, text).remedy(remedy));
         }
         None => report.why = "not known whether this filesystem discards what it frees".to_owned(),
     }

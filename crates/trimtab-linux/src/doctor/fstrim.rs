@@ -1,5 +1,8 @@
 //! Which mounts `fstrim` trims, by its arguments: `sys-utils/fstrim.c` of util-linux, from release 2.33 on.
 
+mod tags;
+mod types;
+
 use super::answer::{Answer, Reason};
 use super::shown;
 use crate::host::block::device_of_source;
@@ -8,17 +11,21 @@ use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use types::{is_network, is_pseudo, matches_type};
 
 /// Code of the finding about a filesystem that a table names and fstrim skips.
 const SKIPPED: &str = "fstrim.skipped";
 /// Code of the finding about a filesystem that is not the one whose directory fstrim is given.
 pub const OTHER_PATH: &str = "fstrim.other-path";
+/// Code of the finding about a line of fstab whose tag no device has.
+const NO_DEVICE: &str = "fstrim.no-device";
 /// Code of the finding about a filesystem that fstrim skips because of its device alone.
 pub const NO_DISCARDS: &str = "fstrim.no-discards";
 /// Where a recorded tree keeps the output of `fstrim --version`.
 const RECORDED_VERSION: &str = "/fstrim-version";
 /// Where fstrim is looked for: never along a PATH that another user may have set.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/fstrim", "/sbin/fstrim"];
+const FSTAB: &str = "/etc/fstab";
 /// Tables that say the same as `/proc/self/mountinfo`.
 const MOUNT_TABLES: [&str; 4] = ["/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts", "/etc/mtab"];
 
@@ -73,6 +80,19 @@ fn version_output(root: &Root) -> Option<String> {
     Some(String::from_utf8_lossy(&output).into_owned())
 }
 
+/// The mount points in fstab, each with the reason why `fstrim --fstab` skips it, if it does.
+///
+/// # Errors
+/// The mount table cannot be read.
+pub fn of_fstab(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<String>)>> {
+    let mounts = mountinfo::read(root)?;
+    let machine = Machine { root, mounts: &mounts, release: Release::V2_39 };
+    let files = [FSTAB.to_owned()];
+    let visits = machine.table(&files).ok().flatten().map(|(file, entries)| machine.fates(file, entries, None));
+    let visits = visits.into_iter().flatten().filter(|visit| visit.entry.target.is_absolute());
+    Ok(visits.map(|visit| (visit.entry.target, visit.skipped.map(|reason| reason.text))).collect())
+}
+
 /// A call of fstrim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Call {
@@ -82,6 +102,26 @@ pub struct Call {
     in_part: bool,
     /// Failures for lack of support are no failures.
     pub is_quiet: bool,
+}
+
+impl Call {
+    /// Of what is mounted at a directory.
+    pub fn of_directory(directory: &str) -> Self {
+        Self { subject: Subject::Directory(PathBuf::from(directory)), ..Self::default() }
+    }
+
+    /// Of what fstab lists.
+    pub fn of_fstab() -> Self {
+        Self { subject: Subject::Tables(vec![FSTAB.to_owned()]), ..Self::default() }
+    }
+
+    #[cfg(test)]
+    pub fn shown(&self) -> String {
+        match &self.subject {
+            Subject::Tables(files) => files.join(":"),
+            Subject::Directory(directory) => shown(directory),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,7 +200,7 @@ fn read(arguments: &[String], release: Release) -> Result<Parsed, String> {
         ([], _) => return Err("fstrim takes one mount point only, and refuses several".to_owned()),
         ([one], []) => Subject::Tables(match one {
             'a' => vec!["/proc/self/mountinfo".to_owned()],
-            'A' => vec!["/etc/fstab".to_owned()],
+            'A' => vec![FSTAB.to_owned()],
             _ => tables.pop().unwrap_or_default().1.split(':').filter(|f| !f.is_empty()).map(str::to_owned).collect(),
         }),
         ([_], _) => return Err("fstrim takes either a table or a mount point".to_owned()),
@@ -265,7 +305,7 @@ impl<'a> Machine<'a> {
         let visits = self.fates(file, entries, types);
         let mut ours = visits.iter().filter(|visit| visit.mount.is_some_and(is_same)).peekable();
         if ours.peek().is_none() {
-            let code = if file == "/etc/fstab" { "fstrim.not-in-fstab" } else { "fstrim.not-listed" };
+            let code = if file == FSTAB { "fstrim.not-in-fstab" } else { "fstrim.not-listed" };
             return Answer::no(code, format!("it is not in {file}"));
         }
         let reasons: Option<Vec<&Reason>> = ours.map(|visit| visit.skipped.as_ref()).collect();
@@ -312,7 +352,7 @@ impl<'a> Machine<'a> {
             }
         }
         unique.reverse();
-        if file == "/etc/fstab" && self.release >= Release::V2_34 && !unique.iter().any(|entry| entry.target == Path::new("/")) {
+        if file == FSTAB && self.release >= Release::V2_34 && !unique.iter().any(|entry| entry.target == Path::new("/")) {
             unique.extend(self.root_of_command_line());
         }
         let visit = |entry: Entry| Visit { mount: self.landing(&entry), entry, skipped: None };
@@ -351,7 +391,8 @@ impl<'a> Machine<'a> {
         // A device number needs no name here.
         let source = PathBuf::from(if named { spec } else { "/dev/root" });
         let entry = || Entry { source, target: PathBuf::from("/"), fs_type: "auto".to_owned(), options: String::new() };
-        (named || number(spec) || hexadecimal).then(entry)
+        let leads = || tags::leads_to_a_device(self.root, Path::new(spec)) != Some(false);
+        (named && leads() || number(spec) || hexadecimal).then(entry)
     }
 
     /// Filters by the line alone, and by what the target is.
@@ -376,7 +417,8 @@ impl<'a> Machine<'a> {
         if self.release >= Release::V2_39 && types.is_some_and(|types| !matches_type(&entry.fs_type, types)) {
             return skipped(format!("--types {} leaves out {}", types.unwrap_or_default(), entry.fs_type));
         }
-        None
+        (tags::leads_to_a_device(self.root, &entry.source) == Some(false))
+            .then(|| Reason::new(NO_DEVICE, format!("no device has {}, as its line for {target} says", shown(&entry.source))))
     }
 
     /// Filters by what the target and the device are now.
@@ -470,91 +512,6 @@ fn is_mountinfo(bytes: &[u8]) -> bool {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default();
     let mut words = first.split_ascii_whitespace();
     words.by_ref().take(2).filter(|word| word.parse::<u32>().is_ok()).count() == 2
-}
-
-/// A list of types: `no` in front inverts all of it, `no` in front of one leaves that one out.
-fn matches_type(fs_type: &str, pattern: &str) -> bool {
-    let (inverted, list) = pattern.strip_prefix("no").map_or((false, pattern), |list| (true, list));
-    for one in list.split(',') {
-        if one.strip_prefix("no").is_some_and(|one| one.eq_ignore_ascii_case(fs_type)) {
-            return false;
-        }
-        if one.eq_ignore_ascii_case(fs_type) {
-            return !inverted;
-        }
-    }
-    inverted
-}
-
-/// Types that libmount takes for filesystems without a device.
-fn is_pseudo(fs_type: &str) -> bool {
-    const TYPES: [&str; 58] = [
-        "anon_inodefs",
-        "apparmorfs",
-        "autofs",
-        "bdev",
-        "binder",
-        "binfmt_misc",
-        "bpf",
-        "cgroup",
-        "cgroup2",
-        "configfs",
-        "cpuset",
-        "debugfs",
-        "devfs",
-        "devpts",
-        "devtmpfs",
-        "dlmfs",
-        "dmabuf",
-        "drm",
-        "efivarfs",
-        "fuse",
-        "fuse.archivemount",
-        "fuse.avfsd",
-        "fuse.dumpfs",
-        "fuse.encfs",
-        "fuse.gvfs-fuse-daemon",
-        "fuse.gvfsd-fuse",
-        "fuse.lxcfs",
-        "fuse.portal",
-        "fuse.rofiles-fuse",
-        "fuse.vmware-vmblock",
-        "fuse.xwmfs",
-        "fusectl",
-        "hugetlbfs",
-        "ipathfs",
-        "mqueue",
-        "nfsd",
-        "none",
-        "nsfs",
-        "overlay",
-        "pipefs",
-        "proc",
-        "pstore",
-        "ramfs",
-        "resctrl",
-        "rootfs",
-        "rpc_pipefs",
-        "securityfs",
-        "selinuxfs",
-        "smackfs",
-        "sockfs",
-        "sysfs",
-        "tmpfs",
-        "tracefs",
-        "spufs",
-        "vboxsf",
-        "virtiofs",
-        "pidfs",
-        "fuse.kio-fuse",
-    ];
-    TYPES.contains(&fs_type)
-}
-
-/// Types that libmount takes for network filesystems.
-fn is_network(fs_type: &str) -> bool {
-    const TYPES: [&str; 8] = ["cifs", "smb3", "smbfs", "afs", "ncpfs", "glusterfs", "fuse.curlftpfs", "fuse.sshfs"];
-    TYPES.contains(&fs_type) || fs_type.starts_with("nfs") || fs_type.starts_with("9p")
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
         // That somebody switched it off has been said.
         Kind::Loop if limits.switched_off() => {}
         Kind::Loop => on_loop(stack, layer, &limits, &mut report),
-        Kind::Crypt => crypt::judge(doctor, layer, &mut report),
+        Kind::Crypt => crypt::judge(doctor, stack, layer, &mut report),
         Kind::ThinPool => thin_pool(doctor, stack, layer, &limits, &mut report),
         Kind::Thin => thin(&limits, &mut report),
         Kind::Lvm | Kind::Mapper(_) => mapper(doctor, layer, &mut report),
@@ -360,6 +360,11 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         _ => None,
     };
     let (code, text, remedy) = match kinds.first().copied().or(by_uuid) {
+        Some("integrity") if is_of_crypt(doctor.tables.table(&name), &name) => (
+            "integrity.of-crypt",
+            "dm-integrity below dm-crypt passes no discards: its checksums are those of the encryption",
+            crypt::without_integrity(),
+        ),
         Some("integrity") => (
             "integrity.no-allow-discards",
             "dm-integrity drops discards: allow_discards is not set",
@@ -402,6 +407,11 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     report.gate = Gate::Blocks;
     report.why = text.to_owned();
     report.findings.push(Finding::new(code, Severity::Serious, text).remedy(remedy));
+}
+
+/// Whether dm-crypt brings the checksums: the kernel then refuses `allow_discards`.
+fn is_of_crypt<'a>(mut targets: impl Iterator<Item = &'a Target>, name: &str) -> bool {
+    targets.next().map_or_else(|| name.ends_with("_dif"), |target| !target.arguments.contains("internal_hash:"))
 }
 
 /// How dm-integrity is told to pass discards on: the kernel takes this of a table that is loaded once more, and integritysetup has no word for it. By
@@ -454,7 +464,7 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
     let zeroes = stack.written_as_zeroes();
     for i in (0..reports.len()).rev() {
         let layer = &stack.layers[i];
-        if layer.gets_no_discards() || zeroes.contains(&i) {
+        if stack.is_aside(i) || zeroes.contains(&i) {
             // No discards go there.
             continue;
         }
@@ -463,12 +473,15 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
             continue;
         }
         let own_reason = reports[i].findings.iter().any(|f| f.severity == Severity::Serious);
-        if reports[i].gate != Gate::Blocks || own_reason || !matches!(layer.kind, Kind::Lvm | Kind::Mapper(_) | Kind::Thin | Kind::Crypt) {
+        let keeps_limits = matches!(layer.kind, Kind::Lvm | Kind::Mapper(_) | Kind::Thin | Kind::Crypt | Kind::Md(_));
+        if reports[i].gate != Gate::Blocks || own_reason || !keeps_limits {
             continue;
         }
         let legs: Vec<usize> = stack.legs_of(i).collect();
         let of = |gate: Gate| legs.iter().copied().filter(|&l| reports[l].gate == gate).collect::<Vec<_>>();
-        if !legs.is_empty() && of(Gate::Passes).len() == legs.len() {
+        // An array takes what any of its members takes.
+        let enough = if matches!(layer.kind, Kind::Md(_)) { 1 } else { legs.len().max(1) };
+        if of(Gate::Passes).len() >= enough {
             stale(doctor, layer, &mut reports[i]);
         } else if !of(Gate::NotNeeded).is_empty() && !of(Gate::Passes).is_empty() {
             let names: Vec<String> = of(Gate::NotNeeded).into_iter().map(|l| reports[l].name.clone()).collect();
@@ -489,9 +502,15 @@ fn apart(stack: &Stack, reports: &mut [LayerReport]) {
             todo.extend(stack.goes_to(index));
         }
     }
-    for (report, _) in reports.iter_mut().zip(on_the_way).filter(|(report, on_the_way)| !on_the_way && report.gate != Gate::Passes) {
+    for (index, report) in reports.iter_mut().enumerate().filter(|(index, _)| !on_the_way[*index]) {
+        let reason = stack.aside.iter().find(|(aside, _)| *aside == index).map(|(_, reason)| *reason);
+        if report.gate == Gate::Passes && reason.is_none() {
+            continue;
+        }
+        report.gate = if reason.is_some() { Gate::NotNeeded } else { report.gate };
         report.findings.retain(|finding| finding.severity != Severity::Serious);
-        report.why = "takes no discards, and none go there: it is part of a cache, or holds metadata".to_owned();
+        report.why =
+            reason.unwrap_or("gets no discards: it is below a part that holds metadata or a cache, or that is not used").to_owned();
     }
 }
 
@@ -538,6 +557,11 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         // With a new table, resuming is one step in the kernel: it suspends, swaps and resumes.
         let remedy = Remedy::run(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
         remedy.done_by(is_plain(&name).then(|| Action::ReloadTable { name: name.clone() }))
+    } else if matches!(layer.kind, Kind::Md(_)) {
+        let node = quoted(&layer.node());
+        Remedy::by_hand("reboot; or unmount what is on it, and continue here")
+            .then_run(format!("mdadm --stop {node}"))
+            .then_run("mdadm --assemble --scan")
     } else if doctor.tables.table(&name).any(|target| target.kind == "multipath") {
         Remedy::run(format!("multipath -r {word}"))
     } else {

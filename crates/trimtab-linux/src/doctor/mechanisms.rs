@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Reason};
 use super::conditions;
-use super::cron::Script;
+use super::cron::Job;
 use super::filesystem::{self, Online};
 use super::fstrim;
 use super::systemd::{self, Unit, UnitState};
@@ -22,7 +22,8 @@ const NO_FITRIM: &str = "fstrim.no-fitrim";
 #[derive(Clone, Debug)]
 pub struct Configured {
     timer: Timer,
-    cron: Vec<Script>,
+    others: Vec<Timer>,
+    cron: Vec<Job>,
     own: UnitState,
     fstab: Vec<Entry>,
 }
@@ -36,7 +37,8 @@ impl Configured {
     fn with(root: &Root, systemd: bool) -> Self {
         Self {
             timer: if systemd { Timer::read(root) } else { Timer::missing() },
-            cron: Script::all(root),
+            others: if systemd { Timer::others(root) } else { Vec::new() },
+            cron: Job::all(root),
             own: if systemd { Unit::read(root, "trimtab.service").state } else { UnitState::Missing },
             fstab: fstab::read(root),
         }
@@ -64,7 +66,7 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<Strin
         return nothing;
     }
     let device = top.node();
-    let device_of = |e: &Entry| device_of_source(doctor.root, &by_link(&e.source));
+    let device_of = |e: &Entry| device_of_source(doctor.root, &fstab::tag_link(&e.source).unwrap_or_else(|| e.source.clone()));
     let listed: Vec<&Entry> = doctor.mechanisms.fstab.iter().filter(|entry| entry.is_swap()).collect();
     let own = listed.iter().copied().find(|e| device_of(e).is_some_and(|sys| sys == top.sys));
     // The only line is most likely that of the only area; but nobody's line is changed on that.
@@ -78,18 +80,6 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<Strin
         _ => Finding::new("swap.no-discard", Severity::Caution, text).remedy(swap_remedy(&device, own)),
     };
     (Vec::new(), vec![finding])
-}
-
-/// The link that udev makes for what fstab calls `UUID=…` and the like.
-fn by_link(source: &Path) -> PathBuf {
-    const TAGS: [(&str, &str); 4] = [("UUID=", "uuid"), ("LABEL=", "label"), ("PARTUUID=", "partuuid"), ("PARTLABEL=", "partlabel")];
-    let text = source.to_str().unwrap_or_default();
-    let link = |(tag, kind): &(&str, &str)| {
-        Some(Path::new("/dev/disk").join(format!("by-{kind}")).join(text.strip_prefix(tag)?.trim_matches('"')))
-    };
-    // No value leads out of the directory of links.
-    let plain = |link: &PathBuf| link.parent().is_some_and(|directory| directory.parent() == Some(Path::new("/dev/disk")));
-    TAGS.iter().find_map(link).filter(plain).unwrap_or_else(|| source.to_owned())
 }
 
 /// Swap with the option, now and whenever fstab says so.
@@ -122,26 +112,26 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
         by.push("trimtab.service, as far as its configuration names this filesystem".to_owned());
     }
     let mut open = false;
-    for script in &configured.cron {
-        let path = shown(&script.path);
-        match script.trims(doctor.root, &doctor.mounts, &|other| is_same(mount, other)) {
-            Answer::Yes => by.push(format!("cron: {path}")),
+    let others = configured.others.iter().map(|timer| (timer.shown(), timer_trims(doctor, timer, mount)));
+    let cron = configured.cron.iter().map(|job| (format!("cron: {}", shown(&job.path)), job_trims(doctor, job, mount)));
+    for (name, answer) in others.chain(cron) {
+        match answer {
+            Answer::Yes => by.push(name),
             Answer::No(_) => {}
             Answer::Maybe(doubt) => {
                 open = true;
-                let text = format!("{path} may trim this filesystem: {doubt}");
+                let text = format!("{name} may trim this filesystem: {doubt}");
                 findings.push(Finding::new("fstrim.may-be", Severity::Note, text));
             }
         }
     }
-    let timer = timer_trims(doctor, mount);
-    let in_vain = verdict.kind == VerdictKind::Blocked && verdict.reaches.is_empty();
+    let timer = timer_trims(doctor, &configured.timer, mount);
+    let in_vain = verdict.is_in_vain;
     if configured.timer.state == UnitState::Enabled {
-        let scheduled = format!("fstrim.timer ({})", configured.timer.calendar.as_deref().unwrap_or("see systemctl cat fstrim.timer"));
         match &timer {
             // Once a layer that blocks is mended, the timer trims.
-            Answer::No(reason) if reason.code == fstrim::NO_DISCARDS && in_vain => by.push(scheduled),
-            Answer::Yes => by.push(scheduled),
+            Answer::No(reason) if reason.code == fstrim::NO_DISCARDS && in_vain => by.push(configured.timer.shown()),
+            Answer::Yes => by.push(configured.timer.shown()),
             Answer::No(reason) if reason.code == NO_FITRIM => {}
             Answer::No(reason) => findings.push(left_out(reason, doctor, mount, by.is_empty())),
             Answer::Maybe(doubt) => {
@@ -159,7 +149,7 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
     } else {
         stacked(online, configured, &by, &mut findings);
     }
-    if verdict.kind == VerdictKind::Blocked && configured.timer.is_quiet && configured.timer.state == UnitState::Enabled {
+    if in_vain && configured.timer.is_quiet && configured.timer.state == UnitState::Enabled {
         let text = "fstrim.service runs with --quiet-unsupported and does not report that this filesystem cannot be trimmed";
         findings.push(Finding::new("fstrim.quiet", Severity::Note, text));
     }
@@ -174,9 +164,18 @@ fn is_same(mount: &Mount, other: &Mount) -> bool {
     other.dev == mount.dev || (other.fs_type == mount.fs_type && other.source == mount.source)
 }
 
-/// Whether fstrim.timer trims a filesystem, once it is enabled: any mount of it will do.
-fn timer_trims(doctor: &Doctor<'_>, mount: &Mount) -> Answer {
-    let visited = || doctor.mechanisms.timer.trims(doctor.root, &doctor.mounts, &|other| is_same(mount, other));
+/// Whether a timer trims a filesystem, once it is enabled: any mount of it will do.
+fn timer_trims(doctor: &Doctor<'_>, timer: &Timer, mount: &Mount) -> Answer {
+    with_fitrim(mount, || timer.trims(doctor.root, &doctor.mounts, &|other| is_same(mount, other)))
+}
+
+/// The same of cron.
+fn job_trims(doctor: &Doctor<'_>, job: &Job, mount: &Mount) -> Answer {
+    with_fitrim(mount, || job.trims(doctor.root, &doctor.mounts, &|other| is_same(mount, other)))
+}
+
+/// Whether a visit trims, by what the filesystem takes.
+fn with_fitrim(mount: &Mount, visited: impl FnOnce() -> Answer) -> Answer {
     match filesystem::takes_fitrim(&mount.fs_type) {
         Some(true) => visited(),
         Some(false) => Answer::no(NO_FITRIM, "its driver takes no FITRIM"),
@@ -187,7 +186,8 @@ fn timer_trims(doctor: &Doctor<'_>, mount: &Mount) -> Answer {
 /// fstrim.timer is enabled and leaves the filesystem out, which matters where nothing else trims it.
 fn left_out(reason: &Reason, doctor: &Doctor<'_>, mount: &Mount, matters: bool) -> Finding {
     let text = format!("fstrim.timer skips this filesystem: {}", reason.text);
-    if !matters || reason.code == "fstrim.notrim" {
+    let is_vain = reason.code == fstrim::NO_DISCARDS || !writable(doctor, mount).is_writable();
+    if !matters || is_vain || reason.code == "fstrim.notrim" {
         return Finding::new(reason.code, Severity::Note, text);
     }
     let point = quoted(&shown(&mount.mount_point));
@@ -195,7 +195,7 @@ fn left_out(reason: &Reason, doctor: &Doctor<'_>, mount: &Mount, matters: bool) 
         ("fstrim.not-in-fstab", _) => Remedy::by_hand(format!("add {point} to /etc/fstab")),
         (fstrim::OTHER_PATH, Some(file)) => one_path_only(file, &point),
         (conditions::DOES_NOT_RUN, Some(file)) => unmet_condition(file, &reason.text),
-        _ => watched(doctor, mount),
+        _ => watched(doctor, writable(doctor, mount)),
     };
     Finding::new(reason.code, Severity::Caution, text).remedy(remedy)
 }
@@ -254,8 +254,11 @@ fn writable<'a>(doctor: &'a Doctor<'_>, mount: &'a Mount) -> &'a Mount {
 
 fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &Verdict) -> Finding {
     let text = "nothing trims this filesystem";
+    if !mount.is_writable() {
+        return Finding::new("nothing-trims", Severity::Note, format!("{text}, which is mounted read-only"));
+    }
     // Whatever is enabled now would be in vain, or might do damage.
-    if verdict.kind == VerdictKind::Unknown || verdict.kind == VerdictKind::Blocked && verdict.reaches.is_empty() {
+    if verdict.kind == VerdictKind::Unknown || verdict.is_in_vain {
         return Finding::new("nothing-trims", Severity::Note, text);
     }
     let enable = "systemctl enable --now fstrim.timer";
@@ -286,21 +289,6 @@ fn stacked(online: Online, configured: &Configured, by: &[String], findings: &mu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tags_are_looked_for_where_udev_links_them() {
-        for (source, expected) in [
-            ("UUID=5d0e-7a1c", "/dev/disk/by-uuid/5d0e-7a1c"),
-            ("LABEL=\"swap\"", "/dev/disk/by-label/swap"),
-            ("PARTUUID=1-2", "/dev/disk/by-partuuid/1-2"),
-            ("PARTLABEL=s", "/dev/disk/by-partlabel/s"),
-            ("LABEL=../../sda", "LABEL=../../sda"),
-            ("UUID=/dev/sda", "UUID=/dev/sda"),
-            ("/dev/sda2", "/dev/sda2"),
-        ] {
-            assert_eq!(by_link(Path::new(source)), Path::new(expected));
-        }
-    }
 
     #[test]
     fn without_systemd_its_timers_are_not_spoken_of() {

@@ -10,6 +10,9 @@ const CRYPTTAB_INITRAMFS: &str = "/etc/crypttab.initramfs";
 /// Options of crypttab by which a mapping is opened in the initramfs: of systemd, and of Debian.
 const IN_INITRAMFS: [&str; 2] = ["x-initrd.attach", "initramfs"];
 
+/// The mapping that Debian's `cryptopts=` is for where it names none.
+const CRYPTOPTS_TARGET: &str = "cryptroot";
+
 /// The place of the options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -43,9 +46,8 @@ impl Reader {
     /// The options that it takes for the one that passes discards on.
     const fn words(self) -> &'static [&'static str] {
         match self {
-            Self::Hook => &["allow-discards"],
             Self::Scripts => &["discard"],
-            Self::Systemd => &["discard", "allow-discards"],
+            Self::Hook | Self::Systemd => &["discard", "allow-discards"],
         }
     }
 
@@ -78,10 +80,14 @@ impl Opening {
                 (Place::parameter(Some(format!("cryptdevice={value}")), format!("cryptdevice={value}{mark}allow-discards")), discards)
             }
             (Reader::Scripts, _) => {
-                let of_mapping = |options: &&str| options.split(',').any(|option| option.strip_prefix("target=") == Some(name));
-                match words.iter().filter_map(|word| word.strip_prefix("cryptopts=")).find(of_mapping) {
+                let target = |options: &str| options.split(',').find_map(|option| option.strip_prefix("target=").map(str::to_owned));
+                let all: Vec<&str> =
+                    words.iter().filter_map(|word| word.strip_prefix("cryptopts=")).filter(|list| !list.is_empty()).collect();
+                match all.iter().find(|options| target(options).as_deref().unwrap_or(CRYPTOPTS_TARGET) == name) {
                     Some(options) => (Place::parameter_with("cryptopts=", Some(options)), reader.discards(options.split(','))),
-                    None => Place::line(CRYPTTAB, line?, reader),
+                    None if all.is_empty() => Place::line(CRYPTTAB, line?, reader),
+                    // The parameter takes the place of the whole crypttab in the initramfs: this mapping is opened later.
+                    None => Place::line(CRYPTTAB, line?, Reader::Systemd),
                 }
             }
             _ => {
@@ -238,8 +244,8 @@ mod tests {
             ("cryptdevice=UUID=ab-1:c", &[BUSYBOX][..], true, "cryptdevice=UUID=ab-1:c on the kernel command line", false),
             ("cryptdevice=UUID=ab-1:c:allow-discards", &[BUSYBOX], true, "cryptdevice=UUID=ab-1:c:allow-discards on the", true),
             ("cryptdevice=/dev/sda2:c:no-read-workqueue,allow-discards", &[], true, "cryptdevice=/dev/sda2:c:no-read", true),
-            // The hook knows no other word.
-            ("cryptdevice=UUID=ab-1:c:discard", &[BUSYBOX], true, "cryptdevice=UUID=ab-1:c:discard on the", false),
+            ("cryptdevice=UUID=ab-1:c:discard", &[BUSYBOX], true, "cryptdevice=UUID=ab-1:c:discard on the", true),
+            ("cryptdevice=UUID=ab-1:c:discards", &[BUSYBOX], true, "cryptdevice=UUID=ab-1:c:discards on the", false),
             // sd-encrypt does not read that parameter.
             ("cryptdevice=UUID=ab-1:c:allow-discards rd.luks.name=ab-1=c", &[ARCH], true, "rd.luks.options=ab-1=discard on the", false),
             ("rd.luks.name=ab-1=c rd.luks.options=discard", &[ARCH], true, "rd.luks.options=discard on the", true),
@@ -263,6 +269,9 @@ mod tests {
             ("quiet", &[line, DEBIAN], true, "/etc/crypttab", false),
             ("rd.luks.options=ab-1=discard cryptdevice=x:c:allow-discards", &[line, DEBIAN], true, "/etc/crypttab", false),
             ("cryptopts=target=c,source=/dev/sda2,discard", &[DEBIAN], true, "cryptopts=target=c,source=/dev/sda2,discard on", true),
+            ("cryptopts=target=c,source=/dev/sda2,allow-discards", &[DEBIAN], true, "cryptopts=target=c,source=/dev/sda2,allow", false),
+            ("cryptopts= quiet", &[line, DEBIAN], true, "/etc/crypttab", false),
+            ("cryptopts=target=d,source=x", &[DEBIAN, ("etc/crypttab", "c /dev/x none allow-discards\n")], true, "/etc/crypttab", true),
             ("quiet", &[DEBIAN, ("etc/crypttab", "c /dev/x none allow-discards\n")], true, "/etc/crypttab", false),
         ] {
             let (shown, says, _) = found(cmdline, files, root).unwrap_or_else(|| panic!("{cmdline}"));
@@ -270,6 +279,7 @@ mod tests {
             assert_eq!(says, discards, "{cmdline}");
         }
         assert_eq!(found("quiet", &[], true), None);
+        assert_eq!(found("cryptopts=source=/dev/sda2,discard", &[DEBIAN], true), None, "it is for the mapping cryptroot");
         assert_eq!(found("rd.luks.options=discard", &[], false), None, "nothing says that it opens this one");
     }
 

@@ -1,23 +1,37 @@
 //! Block devices that are neither drives on a known bus nor made of other block devices.
 
-use super::{Finding, Gate, LayerReport, Severity};
-use crate::host::block::Layer;
+use super::{Finding, Gate, LayerReport, Remedy, Severity};
+use crate::host::block::{Bus, Kind, Layer};
 
 /// Kinds by the beginning of the kernel's name: what discards come to, and whether that is known.
-const KINDS: [(&str, Gate, &str); 9] = [
+const KINDS: [(&str, Gate, &str); 8] = [
     ("xvd", Gate::Passes, "a virtual disk of Xen: the host decides what becomes of discards"),
     ("cciss!", Gate::Passes, "a logical volume of a RAID controller, which takes discards"),
     ("rbd", Gate::Passes, "a Ceph volume: discards free space in the cluster"),
     ("zd", Gate::Unknown, "a ZFS volume: discards free space in its pool; the drives get them by zpool trim or autotrim=on"),
     ("drbd", Gate::Unknown, "DRBD passes discards on if the backing devices of all nodes take them; run trimtab doctor on those"),
     ("ublkb", Gate::Unknown, "a server in user space decides what becomes of discards"),
-    ("pmem", Gate::Unknown, "persistent memory: it is not known whether discards free anything"),
     ("nullb", Gate::Unknown, "a test device of the kernel"),
     ("rssd", Gate::Passes, "a PCIe drive with a driver of its own, which takes discards"),
 ];
 
+/// Kinds that have no use for discards, and take none.
+const WITHOUT_USE: [(&str, &str); 2] = [
+    ("pmem", "persistent memory: nothing in it has to be erased before it is written, so it has no use for discards"),
+    ("ram", "a disk in memory: it has no use for discards"),
+];
+
 /// Judges a device whose limits are known.
 pub fn judge(layer: &Layer, report: &mut LayerReport) {
+    let without_use = WITHOUT_USE.iter().find(|(prefix, _)| is_numbered(&layer.name, prefix));
+    match (report.gate, without_use) {
+        (Gate::Blocks, Some((_, why))) => {
+            report.gate = Gate::NotNeeded;
+            report.why = (*why).to_owned();
+        }
+        (Gate::Blocks, None) => without_discards(layer, report),
+        _ => {}
+    }
     if report.gate != Gate::Passes {
         return;
     }
@@ -32,4 +46,23 @@ pub fn judge(layer: &Layer, report: &mut LayerReport) {
         let text = "trimtab trim and trimtab verify show what this device makes of discards";
         report.findings.push(Finding::new("device.kind-unknown", Severity::Note, text));
     }
+}
+
+/// A device that takes none, and of which nothing else is known.
+fn without_discards(layer: &Layer, report: &mut LayerReport) {
+    if !report.findings.is_empty() {
+        return;
+    }
+    report.why = "its driver takes no discards".to_owned();
+    let step = match layer.kind {
+        Kind::Drive(Bus::Nbd) => "let its server offer TRIM (qemu-nbd --discard=unmap; nbd-server: trim = true), and connect it again",
+        _ if layer.name.starts_with("drbd") => "run trimtab doctor on the backing devices of all nodes, and mend what it finds there",
+        _ => "see the documentation of its driver; without discards leave 10 % to 20 % of the drive unused",
+    };
+    report.findings.push(Finding::new("device.no-discards", Severity::Serious, report.why.clone()).remedy(Remedy::by_hand(step)));
+}
+
+/// `pmem0`, and `pmem0s` with a block translation table.
+fn is_numbered(name: &str, prefix: &str) -> bool {
+    name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }

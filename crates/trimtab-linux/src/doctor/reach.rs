@@ -43,11 +43,14 @@ pub struct Verdict {
     pub reaches: Vec<String>,
     /// The sentence.
     pub text: String,
+    /// A trim comes to nothing: no drive gets discards, and no thin pool gets chunks back.
+    #[serde(skip)]
+    pub is_in_vain: bool,
 }
 
 impl Verdict {
     fn new(kind: VerdictKind, at: Vec<String>, text: String) -> Self {
-        Self { kind, at, reaches: Vec::new(), text }
+        Self { kind, at, reaches: Vec::new(), text, is_in_vain: kind == VerdictKind::Blocked }
     }
 }
 
@@ -127,7 +130,17 @@ fn of_layers(place: &Place, layers: &[LayerReport]) -> Verdict {
     } else {
         Verdict::new(VerdictKind::Unknown, Vec::new(), "unknown: no device was found".to_owned())
     };
-    Verdict { reaches, ..verdict }
+    let frees = |&top: &usize| frees_chunks(place, layers, top, layers.len());
+    let is_in_vain = verdict.is_in_vain && reaches.is_empty() && !place.stack.tops.iter().any(frees);
+    Verdict { reaches, is_in_vain, ..verdict }
+}
+
+/// Whether discards at a layer get to a thin volume, which hands chunks back to its pool, whatever that passes down.
+fn frees_chunks(place: &Place, layers: &[LayerReport], index: usize, depth: usize) -> bool {
+    let passes = layers[index].gate == Gate::Passes && depth > 0;
+    passes
+        && (place.stack.layers[index].kind == Kind::Thin
+            || place.stack.goes_to(index).any(|below| frees_chunks(place, layers, below, depth - 1)))
 }
 
 /// What becomes of discards at layer `index` and below. `memo` holds what is known; a layer on its own way down (a recorded tree

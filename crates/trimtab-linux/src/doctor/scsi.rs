@@ -16,10 +16,16 @@ use trimtab_drive::usage::quoted;
 pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut LayerReport) {
     let mode = Mode::read(root, layer);
     report.evidence.add_some("provisioning_mode", mode.as_ref().map(|mode| &mode.word));
-    disk::note_identify(drive::ata_identify(root, layer).as_ref(), report);
+    let identify = drive::ata_identify(root, layer);
+    disk::note_identify(identify.as_ref(), report);
+    let turns = drive::says_rotates(root, layer);
+    report.evidence.add_some("rotation", turns.map(|turns| if turns { "a hard disk, as it says" } else { "none, as it says" }));
     let pages = ScsiPages::read(root, layer);
     report.evidence.add_some("VPD B0h and B2h", pages.words());
     let rotational = disk::is_rotational(root, layer);
+    // Of a USB disk the kernel knows only what a page says.
+    let is_hard_disk = rotational && (bus != Bus::Usb || turns.is_some());
+    let without_trim = identify.is_some_and(|identify| !identify.trim());
     match (mode, pages.offer()) {
         (mode, _) if report.gate != Gate::Blocks => {
             if let (Gate::Passes, Some(mode)) = (report.gate, mode) {
@@ -27,6 +33,8 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
                 contradictions(root, layer, limits, &mode, report);
             }
         }
+        // The bridge offers what its drive has not.
+        (_, Offer::Takes { .. }) if turns == Some(true) && without_trim => disk::hard_disk(report),
         (Some(mode), Offer::Takes { method, blocks }) => {
             let limit = longest(blocks, &pages, block_bytes(root, layer), limits);
             not_used(root, layer, bus, &mode, method, limit, report);
@@ -35,7 +43,7 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
         (Some(mode), Offer::Unknown) if mode.word == "disabled" => not_asked(root, layer, bus, Some(&mode), report),
         (mode, offer) => match Provider::of(root, layer, bus) {
             Some(provider) => provider.judge_without_discards(layer, bus, rotational, report),
-            None if rotational && bus != Bus::Usb => disk::hard_disk(report),
+            None if is_hard_disk => disk::hard_disk(report),
             None if offer == Offer::Nothing => nothing_offered(root, layer, bus, mode.as_ref(), &pages, report),
             None => not_asked(root, layer, bus, mode.as_ref(), report),
         },
@@ -84,7 +92,12 @@ fn nothing_offered(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, pa
     let mode = mode.map_or(String::new(), |mode| format!("; the kernel's provisioning mode is {}", mode.word));
     report.why = format!("{}{mode}", pages.why_nothing());
     let sata = root.read(drive::device_directory(layer).join("vendor")).as_deref() == Some("ATA");
+    let is_stick = bus == Bus::Usb && root.read_u64(layer.sys.join("removable")) == Some(1);
     let (text, remedy) = match (bus, pages.contradiction()) {
+        _ if is_stick => (
+            "the USB stick or card reader offers no command that discards".to_owned(),
+            "leave 10 % to 20 % of it unused; no setting changes what it offers",
+        ),
         (Bus::Usb, Some(contradiction)) => (
             format!("the USB bridge contradicts itself: {contradiction}; so the kernel sends no discards"),
             "update the bridge's firmware (the enclosure's maker has it), use an enclosure whose bridge states a limit (UASP with UNMAP), or attach \

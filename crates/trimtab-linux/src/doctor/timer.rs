@@ -1,10 +1,11 @@
-//! `fstrim.timer`: whether it runs its service, and which filesystems the service's commands trim.
+//! Timers of systemd whose services trim: whether a timer runs its service, and which filesystems the service's commands trim.
 
 use super::answer::{Answer, Reason};
 use super::command::{self, Command};
 use super::conditions::{self, DOES_NOT_RUN};
 use super::fstrim::{self, Machine, Parsed, Release};
-use super::systemd::{Unit, UnitState, is_true};
+use super::shell::{self, Lines};
+use super::systemd::{self, Unit, UnitState, is_true};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use std::path::{Path, PathBuf};
@@ -17,9 +18,13 @@ const AFTER_A_RUN: [&str; 2] = ["OnUnitActiveSec", "OnUnitInactiveSec"];
 /// Where packages install fstrim; a program of that name elsewhere may be anything.
 const DIRECTORIES: [&str; 6] = ["", "/sbin", "/usr/sbin", "/bin", "/usr/bin", "/run/current-system/sw/bin"];
 
-/// The timer and its service.
+/// The timer that util-linux brings.
+const OF_UTIL_LINUX: &str = "fstrim.timer";
+
+/// A timer and its service.
 #[derive(Clone, Debug)]
 pub struct Timer {
+    pub name: String,
     pub state: UnitState,
     /// When it runs, as the unit says.
     pub calendar: Option<String>,
@@ -58,29 +63,65 @@ struct Sandbox {
 }
 
 impl Timer {
+    /// There is no `fstrim.timer`.
     pub fn missing() -> Self {
-        let runs = Answer::no(DOES_NOT_RUN, "there is no fstrim.timer");
-        let (commands, sandbox, release) = (Vec::new(), Sandbox::default(), Release::V2_39);
-        Self { state: UnitState::Missing, calendar: None, runs, commands, sandbox, release, is_quiet: false }
+        Self::absent(OF_UTIL_LINUX, UnitState::Missing)
     }
 
+    fn absent(name: &str, state: UnitState) -> Self {
+        let runs = Answer::no(DOES_NOT_RUN, format!("there is no {name}"));
+        let (commands, sandbox, release) = (Vec::new(), Sandbox::default(), Release::V2_39);
+        Self { name: name.to_owned(), state, calendar: None, runs, commands, sandbox, release, is_quiet: false }
+    }
+
+    /// `fstrim.timer`.
     pub fn read(root: &Root) -> Self {
-        let timer = Unit::read(root, "fstrim.timer");
+        Self::named(root, OF_UTIL_LINUX)
+    }
+
+    /// Enabled timers that others brought, whose services name a trim. A recorded tree gets no other.
+    pub fn others(root: &Root) -> Vec<Self> {
+        let is_other = |name: &String| name != OF_UTIL_LINUX && !name.starts_with("trimtab");
+        let trims = |name: &String| root.unrecorded(|| Self::named(root, name)).names_trim();
+        systemd::timers(root).into_iter().filter(is_other).filter(trims).map(|name| Self::named(root, &name)).collect()
+    }
+
+    fn named(root: &Root, timer_name: &str) -> Self {
+        let timer = Unit::read(root, timer_name);
         if matches!(timer.state, UnitState::Missing | UnitState::Masked) {
-            return Self { state: timer.state, ..Self::missing() };
+            return Self::absent(timer_name, timer.state);
         }
-        let name = timer.last("Timer", "Unit").unwrap_or("fstrim.service");
+        let same = timer_name.strip_suffix(".timer").map(|stem| format!("{stem}.service")).unwrap_or_default();
+        let name = timer.last("Timer", "Unit").unwrap_or(&same);
         let service = Unit::read(root, name);
         let release = Release::read(root, service.vendor("Service", "ExecStart"));
         let values = service.list("Service", "ExecStart");
-        let file = |value: &str| service.file_of("Service", "ExecStart", value);
-        let of_value = |value: &&str| command::parse(value).into_iter().map(|c| step(c, release, file(value))).collect::<Vec<_>>();
+        let by = |value: &str| Step::reader(root, name, release, service.file_of("Service", "ExecStart", value));
+        let of_value = |value: &&str| command::parse(value).into_iter().flat_map(by(value)).collect::<Vec<_>>();
         let commands: Vec<Step> = values.iter().flat_map(of_value).collect();
         let is_quiet = commands.iter().any(|step| matches!(step, Step::Call { call, .. } if call.is_quiet));
-        let runs = starts(root, &timer).and(|| serves(root, name, &service, commands.len()));
+        let runs = starts(root, timer_name, &timer)
+            .and(|| serves(root, name, &service, values.iter().map(|value| command::parse(value).len()).sum()));
         let calendar = timer.lists("Timer", |key| TRIGGERS.contains(&key)).into_iter().find(|(key, _)| *key == "OnCalendar");
         let calendar = calendar.map(|(_, value)| value.to_owned());
-        Self { state: timer.state, calendar, runs, commands, sandbox: Sandbox::of(&service), release, is_quiet }
+        let sandbox = Sandbox::of(name, &service);
+        Self { name: timer_name.to_owned(), state: timer.state, calendar, runs, commands, sandbox, release, is_quiet }
+    }
+
+    /// It is enabled, and a command of its service is one that trims, or may be.
+    fn names_trim(&self) -> bool {
+        let names = |step: &Step| match step {
+            Step::Call { .. } => true,
+            Step::Open { text, .. } => shell::names_trim(text),
+            Step::Idle(_) | Step::Fails(_) => false,
+        };
+        self.state == UnitState::Enabled && self.commands.iter().any(names)
+    }
+
+    /// As it stands among the mechanisms.
+    pub fn shown(&self) -> String {
+        let when = self.calendar.as_deref().map_or_else(|| format!("see systemctl cat {}", self.name), str::to_owned);
+        format!("{} ({when})", self.name)
     }
 
     /// Whether it trims the filesystem whose mounts `is_same` recognises, once it is enabled.
@@ -130,24 +171,24 @@ impl Timer {
         let ours: Vec<&Mount> = mounts.iter().filter(|mount| is_same(mount)).collect();
         let setting = self.sandbox.closing(&ours.first()?.mount_point)?;
         let all = ours.iter().all(|mount| self.sandbox.closing(&mount.mount_point).is_some());
-        all.then(|| Answer::no(DOES_NOT_RUN, format!("fstrim.service cannot write there ({setting})")))
+        all.then(|| Answer::no(DOES_NOT_RUN, format!("its service cannot write there ({setting})")))
     }
 }
 
 /// Whether the timer runs.
-fn starts(root: &Root, timer: &Unit) -> Answer {
+fn starts(root: &Root, name: &str, timer: &Unit) -> Answer {
     let triggers = timer.lists("Timer", |key| TRIGGERS.contains(&key));
     let certain = |(key, value): &(&str, &str)| *key != "OnCalendar" || recurs(value);
     let has_time = match triggers.as_slice() {
-        [] => Answer::no(DOES_NOT_RUN, "fstrim.timer has no time to run (OnCalendar=)"),
+        [] => Answer::no(DOES_NOT_RUN, format!("{name} has no time to run (OnCalendar=)")),
         some if some.iter().all(|(key, _)| AFTER_A_RUN.contains(key)) => {
-            Answer::maybe("fstrim.timer counts from the last run of its service, and nothing starts that first after a boot")
+            Answer::maybe(format!("{name} counts from the last run of its service, and nothing starts that first after a boot"))
         }
         some if some.iter().any(certain) => Answer::Yes,
         [(key, value), ..] => Answer::maybe(format!("it is open whether {key}={value} recurs")),
     };
     let doubt = timer.doubt.clone().map_or(Answer::Yes, Answer::Maybe);
-    has_time.and(|| renamed(conditions::hold(root, timer), "fstrim.timer")).and(|| doubt)
+    has_time.and(|| renamed(conditions::hold(root, timer), name)).and(|| doubt)
 }
 
 /// A calendar expression with a star, a word, or a day of the week or time alone comes again.
@@ -200,28 +241,51 @@ fn name_of(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-fn step(command: Command, release: Release, file: Option<PathBuf>) -> Step {
-    let Command { program, arguments, may_fail, open } = command;
-    let directory = program.rsplit_once('/').map_or("", |(directory, _)| directory);
-    if let Some(word) = open {
-        return Step::Open { text: format!("fstrim.service runs {program} with {word}, which only systemd can expand"), may_fail };
+impl Step {
+    /// What makes steps of the commands in one value of a service.
+    fn reader(root: &Root, service: &str, release: Release, file: Option<PathBuf>) -> impl Fn(Command) -> Vec<Self> {
+        move |command| {
+            let Command { program, arguments, may_fail, open } = command;
+            let (directory, name) = program.rsplit_once('/').unwrap_or(("", &program));
+            if let Some(word) = open {
+                return vec![Self::Open { text: format!("{service} runs {program} with {word}, which only systemd can expand"), may_fail }];
+            }
+            let packaged = DIRECTORIES.contains(&directory) || directory.starts_with("/nix/store/");
+            let unknown = || vec![Self::Open { text: format!("{service} runs {program}, whose work is not known"), may_fail }];
+            let calls = |calls: Vec<fstrim::Call>| calls.into_iter().map(|call| Self::Call { call, may_fail, file: file.clone() });
+            match (name, arguments.as_slice()) {
+                ("fstrim", _) if packaged => match fstrim::parse(&arguments, release) {
+                    Parsed::Call(call) => calls(vec![call]).collect(),
+                    Parsed::Idle(text) => vec![Self::Idle(text)],
+                    Parsed::Fails(text) if may_fail => vec![Self::Idle(text)],
+                    Parsed::Fails(text) => vec![Self::Fails(text)],
+                },
+                ("trimtab", _) => shell::of_trimtab(&arguments).map_or_else(unknown, |found| calls(found).collect()),
+                ("true" | "sleep" | "echo", _) if packaged => vec![Self::Idle(format!("{service} runs {program} in place of fstrim"))],
+                ("false", _) if packaged && !may_fail => vec![Self::Fails(format!("{service} runs false"))],
+                ("sh" | "bash" | "dash", [flag, text, ..]) if flag.starts_with('-') && flag.ends_with('c') => {
+                    Self::of_lines(Lines::of(text), service, file.as_deref()).unwrap_or_else(unknown)
+                }
+                _ => Lines::of_script(root, Path::new(&program))
+                    .and_then(|lines| Self::of_lines(lines, service, file.as_deref()))
+                    .unwrap_or_else(unknown),
+            }
+        }
     }
-    let packaged = DIRECTORIES.contains(&directory) || directory.starts_with("/nix/store/");
-    match name_of(&program) {
-        "fstrim" if packaged => match fstrim::parse(&arguments, release) {
-            Parsed::Call(call) => Step::Call { call, may_fail, file },
-            Parsed::Idle(text) => Step::Idle(text),
-            Parsed::Fails(text) if may_fail => Step::Idle(text),
-            Parsed::Fails(text) => Step::Fails(text),
-        },
-        "true" | "sleep" | "echo" if packaged => Step::Idle(format!("fstrim.service runs {program} in place of fstrim")),
-        "false" if packaged && !may_fail => Step::Fails("fstrim.service runs false".to_owned()),
-        _ => Step::Open { text: format!("fstrim.service runs {program}, whose work is not known"), may_fail },
+
+    /// The steps of a shell. Whether one of its commands fails does not matter to the next.
+    fn of_lines(lines: Lines, service: &str, file: Option<&Path>) -> Option<Vec<Self>> {
+        if lines.is_empty() {
+            return None;
+        }
+        let call = |call| Self::Call { call, may_fail: true, file: file.map(Path::to_owned) };
+        let open = lines.doubt.map(|doubt| Self::Open { text: format!("{service} runs a shell: {doubt}"), may_fail: true });
+        Some(lines.calls.into_iter().map(call).chain(open).collect())
     }
 }
 
 impl Sandbox {
-    fn of(service: &Unit) -> Self {
+    fn of(name: &str, service: &Unit) -> Self {
         let mut sandbox = Self::default();
         let mut close = |paths: &[&str], setting: &str| {
             sandbox.closed.extend(paths.iter().map(|path| (PathBuf::from(path), setting.to_owned())));
@@ -251,7 +315,7 @@ impl Sandbox {
         let other = ["RootDirectory", "RootImage", "CapabilityBoundingSet", "ReadWritePaths"].into_iter().find(|key| !last(key).is_empty());
         let user = Some("User").filter(|_| !["", "root", "0"].contains(&last("User")));
         let key = truly.or(other).or(user);
-        sandbox.doubt = key.map(|key| format!("fstrim.service has {key}={}", last(key)));
+        sandbox.doubt = key.map(|key| format!("{name} has {key}={}", last(key)));
         sandbox
     }
 

@@ -58,7 +58,7 @@ mod tests {
             size: Bytes(0),
             below: if nth + 1 < last { vec![nth + 1] } else { Vec::new() },
         };
-        Place { mount: None, stack: Stack { layers: kinds.iter().enumerate().map(layer).collect(), tops: vec![0] } }
+        Place { mount: None, stack: Stack { layers: kinds.iter().enumerate().map(layer).collect(), tops: vec![0], ..Stack::default() } }
     }
 
     #[test]

@@ -193,6 +193,8 @@ pub struct Stack {
     pub layers: Vec<Layer>,
     /// The devices that the filesystem itself is on: one, or several with btrfs.
     pub tops: Vec<usize>,
+    /// Layers that get no discards from what stands on them, each with the reason, as far as their names do not say so.
+    pub aside: Vec<(usize, &'static str)>,
 }
 
 impl Stack {
@@ -248,7 +250,13 @@ impl Stack {
         let layer = self.layers.get(index);
         let below = layer.map(|l| l.below.as_slice()).unwrap_or_default();
         let most = if layer.is_some_and(|l| l.kind == Kind::Bcache) { 1 } else { below.len() };
-        below.iter().take(most).copied().filter(|&i| self.layers.get(i).is_some_and(|l| !l.gets_no_discards()))
+        below.iter().take(most).copied().filter(|&i| !self.is_aside(i))
+    }
+
+    /// Whether a layer gets no discards from what stands on it.
+    #[must_use]
+    pub fn is_aside(&self, index: usize) -> bool {
+        self.aside.iter().any(|(aside, _)| *aside == index) || self.layers.get(index).is_none_or(Layer::gets_no_discards)
     }
 
     /// The layers below a loop device that is on a block device: it writes zeroes to them in place of discards.
@@ -610,7 +618,8 @@ mod tests {
             size: Bytes::ZERO,
             below: Vec::new(),
         };
-        let stack = Stack { layers: vec![layer("/a/file", ""), layer("sda", "/sys/a"), layer("sdb", "/sys/b")], tops: vec![0] };
+        let stack =
+            Stack { layers: vec![layer("/a/file", ""), layer("sda", "/sys/a"), layer("sdb", "/sys/b")], tops: vec![0], ..Stack::default() };
         for there in ["sys/a", "sys/b"] {
             std::fs::create_dir_all(tree.path().join(there)).unwrap();
         }

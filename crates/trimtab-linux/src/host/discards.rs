@@ -322,7 +322,11 @@ mod tests {
     #[test]
     fn what_is_below_says_what_a_count_means() {
         use Fate::{Counted, NotCounted, Nothing, Swallowed};
-        let raid = Stack { layers: vec![layer("md0", Kind::Md("raid0".into()), &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0] };
+        let raid = Stack {
+            layers: vec![layer("md0", Kind::Md("raid0".into()), &[1, 2]), drive("sda"), drive("sdb")],
+            tops: vec![0],
+            ..Stack::default()
+        };
         assert_eq!(raid.ends(), [1, 2]);
         assert_eq!(judged(&raid, &[Some(0), Some(50), Some(50)]), [NotCounted, Counted, Counted]);
         assert_eq!(judged(&raid, &[Some(0), Some(50), Some(0)]), [NotCounted, Counted, Nothing]);
@@ -340,6 +344,7 @@ mod tests {
                 drive("sda"),
             ],
             tops: vec![0],
+            ..Stack::default()
         };
         assert_eq!(thin.ends(), [4], "a partition, not its disk");
         let swallowed = judged(&thin, &[Some(399), Some(399), Some(0), Some(0), Some(0), Some(7)]);
@@ -351,11 +356,15 @@ mod tests {
     #[test]
     fn loop_over_file_ends_stack_and_over_device_does_not() {
         let file = Kind::File { fs_type: "ext4".into(), mount_point: "/".into() };
-        let stack = Stack { layers: vec![layer("loop0", Kind::Loop, &[1]), layer("/image", file, &[2]), drive("sda")], tops: vec![0] };
+        let stack = Stack {
+            layers: vec![layer("loop0", Kind::Loop, &[1]), layer("/image", file, &[2]), drive("sda")],
+            tops: vec![0],
+            ..Stack::default()
+        };
         assert_eq!(stack.ends(), [0]);
-        let on_device = Stack { layers: vec![layer("loop0", Kind::Loop, &[1]), drive("sda")], tops: vec![0] };
+        let on_device = Stack { layers: vec![layer("loop0", Kind::Loop, &[1]), drive("sda")], tops: vec![0], ..Stack::default() };
         assert_eq!(on_device.ends(), [1]);
-        let circle = Stack { layers: vec![layer("a", Kind::Lvm, &[1]), layer("b", Kind::Lvm, &[0])], tops: vec![0] };
+        let circle = Stack { layers: vec![layer("a", Kind::Lvm, &[1]), layer("b", Kind::Lvm, &[0])], tops: vec![0], ..Stack::default() };
         assert!(circle.ends().is_empty());
     }
 }

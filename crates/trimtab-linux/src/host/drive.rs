@@ -62,6 +62,12 @@ impl AtaIdentify {
         self.word(169) & 1 != 0
     }
 
+    /// Whether something turns in the drive: word 217, where it says.
+    #[must_use]
+    pub fn rotates(&self) -> Option<bool> {
+        rotates(self.word(217))
+    }
+
     /// Reads after TRIM are the same every time (DRAT): word 69, bit 14.
     #[must_use]
     pub fn deterministic_after_trim(&self) -> bool {
@@ -73,6 +79,25 @@ impl AtaIdentify {
     pub fn zero_after_trim(&self) -> bool {
         self.deterministic_after_trim() && self.word(69) & (1 << 5) != 0
     }
+}
+
+/// A rotation rate of ATA and SCSI: 1 for none, then revolutions a minute.
+fn rotates(rate: u16) -> Option<bool> {
+    match rate {
+        1 => Some(false),
+        0x0401..=0xfffe => Some(true),
+        _ => None,
+    }
+}
+
+/// Whether something turns in a drive, as the drive itself says: Block Device Characteristics (VPD page B1h), else IDENTIFY DEVICE.
+#[must_use]
+pub fn says_rotates(root: &Root, layer: &Layer) -> Option<bool> {
+    let of_page = |page: Vec<u8>| match page.as_slice() {
+        [_, 0xb1, _, _, high, low, ..] => rotates(u16::from_be_bytes([*high, *low])),
+        _ => None,
+    };
+    vpd(root, layer, "pgb1").and_then(of_page).or_else(|| ata_identify(root, layer)?.rotates())
 }
 
 /// The SCSI (or NVMe, MMC, virtio) device directory of a drive, or of the drive that a partition is on.
@@ -132,10 +157,15 @@ mod tests {
             set(23 + i, u16::from_be_bytes([pair[0], pair[1]]));
         }
         set(169, 1);
+        set(217, 1);
         set(69, 1 << 14 | 1 << 5);
         let identify = AtaIdentify::from_vpd(&page).unwrap();
         assert_eq!(identify.model().as_deref(), Some("OCZ-VERTEX LE"));
         assert_eq!(identify.firmware().as_deref(), Some("1.05"));
+        assert_eq!(
+            [identify.rotates(), rotates(7200), rotates(0), rotates(0x400), rotates(0xffff)],
+            [Some(false), Some(true), None, None, None]
+        );
         assert!(identify.trim() && identify.deterministic_after_trim() && identify.zero_after_trim());
         assert_eq!(AtaIdentify::from_vpd(&page[..500]), None);
     }

@@ -1,6 +1,5 @@
-//! Tables in the format of fstab, read as libmount reads them, and the filesystems that `fstrim --fstab` trims.
+//! Tables in the format of fstab, read as libmount reads them.
 
-use super::block::Stack;
 use super::mountinfo::{self, Mount, unescape};
 use super::root::Root;
 use crate::sys::beneath::Named;
@@ -10,12 +9,16 @@ use std::path::{Path, PathBuf};
 use trimtab_drive::usage::UsageError;
 
 const FSTAB: &str = "/etc/fstab";
-/// The option of fstab that leaves a filesystem out.
-const NO_TRIM: &str = "X-fstrim.notrim";
 /// The most bytes read of a table.
 pub(crate) const BYTES_MAX: u64 = 1 << 20;
-/// Names of tags that libmount turns into devices.
-const TAGS: [&str; 5] = ["UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID"];
+/// Names of tags that libmount turns into devices, and the directory of udev's links for each.
+const TAGS: [(&str, &str); 5] = [
+    ("UUID", "/dev/disk/by-uuid"),
+    ("LABEL", "/dev/disk/by-label"),
+    ("PARTUUID", "/dev/disk/by-partuuid"),
+    ("PARTLABEL", "/dev/disk/by-partlabel"),
+    ("ID", "/dev/disk/by-id"),
+];
 
 /// One line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,8 +52,27 @@ impl Entry {
 
 /// Whether a source is a tag such as `UUID=…`.
 pub(crate) fn is_tagged(source: &Path) -> bool {
-    let text = source.to_string_lossy();
-    text.split_once('=').is_some_and(|(name, _)| TAGS.contains(&name))
+    tag_link(source).is_some()
+}
+
+/// The link that udev makes for a tag such as `UUID=…`; `None` for any other source.
+pub(crate) fn tag_link(source: &Path) -> Option<PathBuf> {
+    let text = source.to_str()?;
+    let (name, value) = text.split_once('=')?;
+    let (_, directory) = TAGS.iter().find(|(tag, _)| *tag == name)?;
+    Some(Path::new(directory).join(link_name(value.trim_matches(['"', '\'']))))
+}
+
+/// A value as udev writes it in the name of a link.
+fn link_name(value: &str) -> String {
+    let mut name = String::with_capacity(value.len());
+    for c in value.chars() {
+        match c {
+            c if !c.is_ascii() || c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c) => name.push(c),
+            c => name.push_str(&format!("\\x{:02x}", u32::from(c))),
+        }
+    }
+    name
 }
 
 /// The lines of `/etc/fstab`.
@@ -88,18 +110,11 @@ fn line(line: &[u8]) -> Option<Entry> {
     })
 }
 
-/// The mount points of fstab, each with the reason why it is passed by, if it is. The root filesystem is added where no line names it.
-pub fn to_trim(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<&'static str>)>> {
-    let mounts = mountinfo::read(root)?;
-    let entries = mounted(read(root)).into_iter();
-    Ok(entries.map(|entry| (entry.target.clone(), passed(root, &mounts, &entry))).collect())
-}
-
 /// The unmounted mount point of fstab between `path` and `mount`, the mount that `path` is on. Its filesystem is the one that the user means.
 #[must_use]
 pub fn unmounted(root: &Root, mount: &Mount, path: &Path) -> Option<PathBuf> {
     let between = |point: &PathBuf| path.starts_with(point) && point.starts_with(&mount.mount_point) && *point != mount.mount_point;
-    let points = mounted(read(root)).into_iter().map(|entry| entry.target);
+    let points = read(root).into_iter().map(|entry| entry.target);
     points.filter(between).max_by_key(|point| point.as_os_str().len())
 }
 
@@ -121,30 +136,6 @@ pub fn require_mounted(path: &Path) -> Result<(), UsageError> {
     Err(UsageError::missing(what).hint(format!("mount {point} first, or name {other}")))
 }
 
-/// The lines with a mount point.
-fn mounted(entries: Vec<Entry>) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = entries.into_iter().filter(|entry| entry.target.is_absolute()).collect();
-    if !entries.iter().any(|entry| entry.target == Path::new("/")) {
-        entries.insert(0, Entry { target: "/".into(), ..Entry::default() });
-    }
-    entries
-}
-
-/// Why a line is passed by; `None` if it is not.
-fn passed(root: &Root, mounts: &[Mount], entry: &Entry) -> Option<&'static str> {
-    if entry.has_option(NO_TRIM) {
-        return Some("fstab says X-fstrim.notrim");
-    }
-    let Some(mount) = mountinfo::of_path(root, mounts, &entry.target).ok().flatten() else { return Some("not mounted") };
-    if mount.mount_point != entry.target {
-        return Some("not mounted");
-    }
-    if entry.has_option("ro") || !mount.is_writable() {
-        return Some("mounted read-only");
-    }
-    Stack::of_mount(root, mounts, mount).tops.is_empty().then_some("not on a block device")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,11 +154,21 @@ mod tests {
     }
 
     #[test]
-    fn fstab_lines_name_mount_points_and_root_is_added() {
-        let points = |text: &str| mounted(parse(text.as_bytes())).into_iter().map(|entry| entry.target).collect::<Vec<_>>();
-        assert_eq!(points(""), [Path::new("/")]);
-        let text = "# /dev/a /none ext4\n/dev/a /with\\040space ext4\nUUID=x none swap sw\n/dev/b\t/\txfs defaults,X-fstrim.notrim 0 1\n";
-        assert_eq!(points(text), [Path::new("/with space"), Path::new("/")]);
+    fn tag_is_looked_up_by_the_name_of_its_link() {
+        for (source, expected) in [
+            ("UUID=5d0e-7a1c", Some("/dev/disk/by-uuid/5d0e-7a1c")),
+            ("LABEL=\"swap\"", Some("/dev/disk/by-label/swap")),
+            ("LABEL=my disk/1", Some("/dev/disk/by-label/my\\x20disk\\x2f1")),
+            ("LABEL=../../sda", Some("/dev/disk/by-label/..\\x2f..\\x2fsda")),
+            ("PARTUUID=1-2", Some("/dev/disk/by-partuuid/1-2")),
+            ("PARTLABEL=s", Some("/dev/disk/by-partlabel/s")),
+            ("ID=ata-x", Some("/dev/disk/by-id/ata-x")),
+            ("\u{feff}UUID=1", None),
+            ("ZFS=rpool/root", None),
+            ("/dev/sda2", None),
+        ] {
+            assert_eq!(tag_link(Path::new(source)).as_deref(), expected.map(Path::new), "{source}");
+        }
     }
 
     #[test]
@@ -185,23 +186,5 @@ mod tests {
         assert_eq!([on("/", "/srv"), on("/", "/srv/deep/er")], [found("/srv"), found("/srv")]);
         assert_eq!(on("/srv", "/srv/data x/y"), found("/srv/data x"));
         assert_eq!([on("/", "/"), on("/", "/home"), on("/", "/srvs"), on("/srv", "/srv/other")], [const { None }; 4]);
-    }
-
-    #[test]
-    fn lines_are_passed_by_as_fstrim_passes_them_by() {
-        let tree = tempfile::tempdir().unwrap();
-        let proc = tree.path().join("proc/self");
-        std::fs::create_dir_all(&proc).unwrap();
-        let table = "20 1 8:1 / / rw - ext4 /dev/sda1 rw\n21 20 8:2 / /ro ro - ext4 /dev/sda2 ro\n22 20 0:9 / /tmp rw - tmpfs none rw\n";
-        std::fs::write(proc.join("mountinfo"), table).unwrap();
-        let root = Root::recorded(tree.path()).unwrap();
-        let mounts = mountinfo::read(&root).unwrap();
-        let why = |mount_point: &str, options: &str| {
-            passed(&root, &mounts, &Entry { target: mount_point.into(), options: options.into(), ..Entry::default() }).unwrap_or("")
-        };
-        assert_eq!(why("/", "defaults,X-fstrim.notrim"), "fstab says X-fstrim.notrim");
-        assert_eq!(why("/away", "defaults"), "not mounted");
-        assert_eq!([why("/ro", ""), why("/", "noatime,ro")], ["mounted read-only"; 2]);
-        assert_eq!(why("/tmp", ""), "not on a block device");
     }
 }

@@ -62,7 +62,7 @@ mod tests {
             let dev = DevNumber { major: 8, minor: 0 };
             let kind = Kind::Drive(Bus::Ata);
             let layer = Layer { name: name.into(), label: None, kind, sys: "/sys/devices/a".into(), dev, size: Bytes(size), below: vec![] };
-            of_stack(&Root::recorded(tree.path()).unwrap(), &Stack { layers: vec![layer], tops: vec![0] })
+            of_stack(&Root::recorded(tree.path()).unwrap(), &Stack { layers: vec![layer], tops: vec![0], ..Stack::default() })
         };
         let one = of("m1\n", "s1\n", "sda", 1000);
         assert_eq!(one, of("m1\n", "s1\n", "sdb", 1000), "kernel names change at a boot");

@@ -296,10 +296,14 @@ fn stands_on(mounts: &[Mount], mount: &Mount, id: u32) -> bool {
 /// The mount that `path` is on. A link that another user can have put on the way is an error ([`Named`]).
 pub fn of_path<'a>(root: &Root, mounts: &'a [Mount], path: &Path) -> std::io::Result<Option<&'a Mount>> {
     if !root.is_live() {
-        let path = root.canonical(path).unwrap_or_else(|| lexical(path));
-        return Ok(containing(mounts, &path));
+        return Ok(containing(mounts, &without_links(root, path)?));
     }
     of_named(mounts, &Named::look_up(path)?)
+}
+
+/// An absolute path without links. A link that another user can have put on the way is an error ([`Named`]).
+pub fn without_links(root: &Root, path: &Path) -> std::io::Result<PathBuf> {
+    if root.is_live() { Named::look_up(path)?.real_path() } else { Ok(root.canonical(path).unwrap_or_else(|| lexical(path))) }
 }
 
 /// The mount that an object of the running machine is on: by the kernel's own answer (`statx`, since Linux 5.8), else by name. `None` also where that is a mount

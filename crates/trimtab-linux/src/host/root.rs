@@ -12,6 +12,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::record::Recorder;
 use crate::sys::beneath::Named;
@@ -33,6 +34,8 @@ pub struct Root {
     directory: OwnedFd,
     live: bool,
     recorder: Option<Mutex<Recorder>>,
+    /// Nothing that is read is recorded now.
+    paused: AtomicBool,
 }
 
 /// A name resolved: the object itself, and its path in the tree without links.
@@ -45,12 +48,12 @@ struct Found {
 impl Root {
     /// The running machine.
     pub fn live() -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(Path::new("/"))?, live: true, recorder: None })
+        Ok(Self { directory: open_root(Path::new("/"))?, live: true, recorder: None, paused: AtomicBool::new(false) })
     }
 
     /// A recorded tree.
     pub fn recorded(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(path)?, live: false, recorder: None })
+        Ok(Self { directory: open_root(path)?, live: false, recorder: None, paused: AtomicBool::new(false) })
     }
 
     /// Its directory, open as a place only.
@@ -61,7 +64,7 @@ impl Root {
     /// The running machine, read by files alone as a recorded tree is, with everything that is read kept for
     /// [`recording`](Self::recording).
     pub fn recording_live() -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(Path::new("/"))?, live: false, recorder: Some(Mutex::default()) })
+        Ok(Self { directory: open_root(Path::new("/"))?, live: false, recorder: Some(Mutex::default()), paused: AtomicBool::new(false) })
     }
 
     /// What has been read up to now, if it is kept.
@@ -81,7 +84,18 @@ impl Root {
         self.record(|recorder| recorder.file(path, bytes));
     }
 
+    /// Reads what is only worth recording if it turns out to matter: units and scripts may hold secrets.
+    pub fn unrecorded<T>(&self, read: impl FnOnce() -> T) -> T {
+        let before = self.paused.swap(true, Ordering::Relaxed);
+        let value = read();
+        self.paused.store(before, Ordering::Relaxed);
+        value
+    }
+
     fn record(&self, what: impl FnOnce(&mut Recorder)) {
+        if self.paused.load(Ordering::Relaxed) {
+            return;
+        }
         if let Some(recorder) = &self.recorder {
             what(&mut recorder.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         }

@@ -347,7 +347,7 @@ mod tests {
             layer("none", "0", "0"),
         ];
         let root = Root::recorded(tree.path()).unwrap();
-        let unit = |tops: &[usize]| cut_unit(&root, &Stack { layers: layers.clone(), tops: tops.to_vec() });
+        let unit = |tops: &[usize]| cut_unit(&root, &Stack { layers: layers.clone(), tops: tops.to_vec(), ..Stack::default() });
         assert_eq!([unit(&[0]), unit(&[1]), unit(&[0, 1]), unit(&[1, 0]), unit(&[4])], [64 << 10, 1 << 20, 1 << 20, 1 << 20, 64 << 10]);
         assert_eq!([unit(&[2]), unit(&[0, 3]), unit(&[3])], [u64::MAX; 3], "cuts would lose space");
     }

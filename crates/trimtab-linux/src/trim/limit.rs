@@ -187,7 +187,8 @@ mod tests {
             let dev = DevNumber { major: 8, minor: 0 };
             let kind = Kind::Drive(Bus::Other);
             let layer = Layer { name: "sda".into(), label: None, kind, sys, dev, size: Bytes(1 << 30), below: Vec::new() };
-            let machine = Self { directory, root: Root::live().unwrap(), stack: Stack { layers: vec![layer], tops: vec![0] } };
+            let machine =
+                Self { directory, root: Root::live().unwrap(), stack: Stack { layers: vec![layer], tops: vec![0], ..Stack::default() } };
             machine.change(1 << 20);
             machine
         }

@@ -121,7 +121,7 @@ mod tests {
             size: Bytes::ZERO,
             below: Vec::new(),
         };
-        Stack { layers: names.iter().map(layer).collect(), tops: vec![0] }
+        Stack { layers: names.iter().map(layer).collect(), tops: vec![0], ..Stack::default() }
     }
 
     #[test]

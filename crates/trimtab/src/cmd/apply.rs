@@ -34,7 +34,7 @@ pub struct Args {
     /// none, online, batched, adaptive or idle, with settings such as idle:budget=2ms.
     #[arg(required_unless_present = "undo", conflicts_with = "undo")]
     policy: Option<String>,
-    /// The filesystem: its mount point, or anything on it.
+    /// The filesystem: its mount point.
     #[arg(required_unless_present = "undo", conflicts_with = "undo")]
     path: Option<PathBuf>,
     /// Undo what was applied last.

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos, exact, grouped};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::doctor;
 use trimtab_linux::host::discards::{LayerDiscards, Meter};
 use trimtab_linux::host::fstab;
 use trimtab_linux::host::root::Root;
@@ -59,7 +60,7 @@ idle:complete=yes sends them too. Commands that take a small part of the budget 
 turn (--lock-wait), also beside the daemon.
 
 A path that fails does not stop the others. --all passes by what fstrim passes by: filesystems that are not mounted, read-only, marked
-X-fstrim.notrim, not on a block device, or on a device that takes no discards.
+X-fstrim.notrim, not on a block device, or on a device that takes no discards; bind mounts; tags (UUID=, LABEL=) that no device has.
 
 Exit status: 0 all windows trimmed, or no trim needed (hard disks), 1 something was refused or failed, 2 wrong usage, 3 a layer below is in the way (as trimtab doctor
 has it), for all of it or for one of several drives, 4 not proved (sent later, or not counted), 130 interrupted.";
@@ -74,7 +75,8 @@ pub struct Args {
     /// Mount points, or other directories on the filesystems.
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     paths: Vec<PathBuf>,
-    /// Trim what 'fstrim --fstab' trims: the filesystems of /etc/fstab that are mounted read-write, and the root filesystem.
+    /// Trim what 'fstrim --fstab' trims: the filesystems of /etc/fstab that are mounted read-write, and the root filesystem
+    /// where the kernel command line names it (root=).
     #[arg(long, conflicts_with = "window")]
     all: bool,
     /// now, or idle with settings such as idle:budget=2ms:quiet=50ms:patience=10s.
@@ -159,9 +161,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 fn in_fstab() -> anyhow::Result<(Vec<PathBuf>, Vec<PassedBy>)> {
     let root = Root::live().context("cannot open /")?;
     let (mut paths, mut passed_by) = (Vec::new(), Vec::new());
-    for (path, why) in fstab::to_trim(&root).context("cannot read the mount table")? {
+    for (path, why) in doctor::fstrim_of_fstab(&root).context("cannot read the mount table")? {
         match why {
-            Some(why) => passed_by.push(PassedBy { path: path.display().to_string(), why: why.to_owned() }),
+            Some(why) => passed_by.push(PassedBy { path: path.display().to_string(), why }),
             None => paths.push(path),
         }
     }

@@ -88,9 +88,8 @@ fn one_line_changes_and_undo_brings_every_byte_back() {
 fn apply_writes_daemon_policy_once() {
     let system = System::new();
     let before = system.files();
-    // In a directory below the mount point; the mount option goes.
-    fs::create_dir_all(system.0.path().join("home/user")).unwrap();
-    let done = system.json(&["idle:budget=2ms", "/home/user"]);
+    // The mount option goes.
+    let done = system.json(&["idle:budget=2ms", "/home"]);
     assert_eq!(done["path"], "/home");
     assert_eq!(system.text("etc/fstab"), FSTAB.replace("rw,discard\t", "rw\t"));
     let config = system.text("etc/trimtab/trimtab.toml");
@@ -298,6 +297,11 @@ fn bad_input_is_said_in_one_line_and_changes_nothing() {
     let one_line = || predicate::str::contains("\n").count(1);
     system.apply(&["idel", "/"]).code(2).stderr(predicate::str::contains("there is no trim policy 'idel'").and(one_line()));
     system.apply(&["idle:budget=x", "/"]).code(2).stderr(predicate::str::contains("budget").and(one_line()));
+    for (path, point) in [("/etc/fstab", "/"), ("/home/user", "/home")] {
+        let refused =
+            predicate::str::contains(format!("'{path}' is not a mount point")).and(predicate::str::contains(format!("give {point}")));
+        system.apply(&["idle", path]).code(1).stdout("").stderr(refused.and(one_line()));
+    }
     system.apply(&["idle", "/proc"]).code(1).stderr(predicate::str::contains("/proc (proc) cannot discard").and(one_line()));
     system.apply(&["online", "/loose"]).code(1).stderr(predicate::str::contains("tune2fs").and(one_line()));
     system.apply(&["idle"]).code(2);

@@ -43,6 +43,9 @@ fn every_recorded_machine_gets_its_verdict() {
         if !expected.at.is_empty() {
             assert_eq!(strings(&verdict["at"]), expected.at, "{name}");
         }
+        if !expected.reaches.is_empty() {
+            assert_eq!(strings(&verdict["reaches"]), expected.reaches, "{name}");
+        }
         let found = findings(&diagnosis);
         for code in &expected.findings {
             assert!(found.iter().any(|(c, _)| c == code), "{name}: {code} is not among {found:?}");

@@ -1,4 +1,4 @@
-//! What the doctor says `fstrim.timer` trims, on recorded trees (`tests/fixtures/timers`).
+//! What the doctor says timers of systemd and cron trim, on recorded trees (`tests/fixtures/timers`).
 //!
 //! `# base` puts the file `base` in front: a drive with three partitions, and the units of util-linux.
 //! `# trims PATH: yes|no|maybe` is the right answer.
@@ -13,7 +13,7 @@ use trimtab_linux::host::root::Root;
 
 fn answer(diagnosis: &Diagnosis) -> &'static str {
     let is_doubted = diagnosis.mechanisms.iter().any(|finding| finding.code == "fstrim.may-be");
-    match diagnosis.trimmed_by.iter().any(|by| by.starts_with("fstrim.timer")) {
+    match diagnosis.trimmed_by.iter().any(|by| !by.starts_with("online")) {
         true => "yes",
         false if is_doubted => "maybe",
         false => "no",

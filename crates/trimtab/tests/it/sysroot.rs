@@ -1,7 +1,7 @@
 //! Recorded `/sys`, `/proc` and `/etc` trees from a compact text form (`tests/fixtures/sysroots/*.txt`).
 //!
 //! ```text
-//! # expect verdict: blocked              what the doctor has to say; also: subject, at, finding, to do, action, trimmed by
+//! # expect verdict: blocked              what the doctor has to say; also: subject, at, reaches, finding, to do, action, trimmed by
 //! /path = text                           a file; \n is a line end
 //! /path -> target                        a symbolic link
 //! /path <<                               a file of several lines, up to a line with a single dot
@@ -29,6 +29,7 @@ pub struct Expected {
     pub to_do: Vec<String>,
     pub actions: Vec<String>,
     pub trimmed_by: Vec<String>,
+    pub reaches: Vec<String>,
 }
 
 /// A fixture unpacked.
@@ -128,6 +129,7 @@ impl Unpacker {
             "to do" => self.expected.to_do.push(value),
             "action" => self.expected.actions.push(value),
             "trimmed by" => self.expected.trimmed_by.push(value),
+            "reaches" => self.expected.reaches.push(value),
             _ => panic!("not understood: {what}"),
         }
     }

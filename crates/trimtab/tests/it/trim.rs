@@ -175,6 +175,46 @@ fn mount_point_of_fstab_that_is_not_mounted_is_refused() {
     with_fstab(fstab.path(), &["trim", "--dry-run", here.to_str().unwrap()]).success();
 }
 
+#[test]
+fn trim_all_visits_what_fstrim_of_fstab_visits() {
+    let mounts: Option<Vec<LoopMount>> = (0..3).map(|_| LoopMount::new("ext4", 16, "nodiscard")).collect();
+    let Some(mounts) = mounts else { return skip("root, loop devices and mkfs") };
+    if !have(&["unshare", "fstrim", "blkid"]) || !Path::new("/etc/fstab").is_file() {
+        return skip("util-linux and /etc/fstab");
+    }
+    let point = |at: usize| mounts[at].path().display().to_string();
+    let device = |at: usize| mounts[at].device();
+    let line = |at: usize, fs_type: &str, options: &str| format!("{} {} {fs_type} {options} 0 0\n", device(at), point(at));
+    let probed = Command::new("blkid").args(["--probe", "--match-tag", "UUID", "--output", "value", &device(0)]).output().unwrap();
+    let uuid = String::from_utf8(probed.stdout).unwrap();
+    let tagged = |tag: &str, at: usize| format!("{tag} {} ext4 defaults 0 0\n", point(at));
+    let fstab = tempfile::NamedTempFile::new().unwrap();
+    let text = fstab.path().to_str().unwrap().to_owned();
+    for table in [
+        String::new(),
+        line(0, "ext4", "defaults") + &line(1, "xfs", "noauto"),
+        "\u{feff}".to_owned() + &line(0, "ext4", "defaults") + &line(1, "ext4", "defaults"),
+        format!("{} {} none bind 0 0\n", point(0), point(1)) + &line(2, "ext4", "defaults"),
+        line(0, "ext4", "ro") + &line(1, "ext4", "X-fstrim.notrim") + &line(2, "auto", "errors=remount-ro"),
+        tagged(&format!("UUID={}", uuid.trim()), 0) + &tagged("UUID=no-such-uuid", 1) + &tagged("LABEL=no-such-label", 2),
+        format!("{} {} ext4\n", device(1), point(0)) + &line(1, "ext4", "defaults"),
+        format!("tmpfs {} tmpfs defaults 0 0\n{} none swap sw 0 0\n", point(0), device(1)),
+    ] {
+        fs::write(&text, &table).unwrap();
+        let mut fstrim = Command::new("unshare");
+        let script = "mount --bind \"$0\" /etc/fstab && fstrim --fstab --dry-run --verbose";
+        let output = fstrim.args(["--mount", "--propagation", "private", "sh", "-c", script, &text]).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let run = with_fstab(fstab.path(), &["trim", "--all", "--dry-run", "--json"]);
+        let document: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+        for at in 0..mounts.len() {
+            let is_visited = said.lines().any(|line| line.starts_with(&format!("{}: ", point(at))));
+            let mut filesystems = document["filesystems"].as_array().unwrap().iter();
+            assert_eq!(filesystems.any(|one| one["path"] == point(at).as_str()), is_visited, "{at}\n{table}\n{said}\n{document}");
+        }
+    }
+}
+
 /// Paths below a directory, without that.
 fn files(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };

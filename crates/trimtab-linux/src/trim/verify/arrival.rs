@@ -215,8 +215,11 @@ mod tests {
 
     #[test]
     fn the_layer_that_swallows_discards_is_found() {
-        let crypt =
-            Stack { layers: vec![layer("dm-0", Kind::Crypt, &[1]), layer("sda1", Kind::Partition, &[2]), drive("sda")], tops: vec![0] };
+        let crypt = Stack {
+            layers: vec![layer("dm-0", Kind::Crypt, &[1]), layer("sda1", Kind::Partition, &[2]), drive("sda")],
+            tops: vec![0],
+            ..Stack::default()
+        };
         assert_eq!(lost(&crypt, &[Some(100), Some(100), Some(100)], 100, ""), None);
         let swallowed = lost(&crypt, &[Some(100), Some(0), Some(0)], 100, "");
         assert_eq!(
@@ -232,8 +235,11 @@ mod tests {
 
     #[test]
     fn legs_are_judged_by_themselves() {
-        let md =
-            |level: &str| Stack { layers: vec![layer("md0", Kind::Md(level.into()), &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0] };
+        let md = |level: &str| Stack {
+            layers: vec![layer("md0", Kind::Md(level.into()), &[1, 2]), drive("sda"), drive("sdb")],
+            tops: vec![0],
+            ..Stack::default()
+        };
         // RAID 0 counts nothing itself.
         assert_eq!(lost(&md("raid0"), &[Some(0), Some(50), Some(50)], 100, ""), None);
         assert_eq!(short(lost(&md("raid0"), &[Some(0), Some(100), Some(0)], 100, "")), at("sdb (sdb)", true));
@@ -243,7 +249,7 @@ mod tests {
         assert_eq!(lost(&md("linear"), &[Some(100), Some(100), Some(0)], 100, ""), None, "what was freed may lie on one of them");
         assert_eq!(short(lost(&md("linear"), &[Some(100), Some(0), Some(0)], 100, "")), at("sda (sda), sdb (sdb)", false));
         // LVM says in its table what it is.
-        let lvm = Stack { layers: vec![layer("vg-l", Kind::Lvm, &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0] };
+        let lvm = Stack { layers: vec![layer("vg-l", Kind::Lvm, &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0], ..Stack::default() };
         let raid = "vg-l: 0 8 raid raid1 3 0 region_size 4096 2 252:0 252:1 252:2 252:3\n";
         assert_eq!(short(lost(&lvm, &[Some(200), Some(100), Some(0)], 100, raid)), at("sdb (sdb)", true));
         assert_eq!(lost(&lvm, &[Some(200), Some(100), Some(0)], 100, "vg-l: 0 8 linear 8:0 2048\n"), None);
@@ -255,8 +261,11 @@ mod tests {
 
     #[test]
     fn trim_of_free_space_must_reach_every_mirror_leg() {
-        let md =
-            |level: &str| Stack { layers: vec![layer("md0", Kind::Md(level.into()), &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0] };
+        let md = |level: &str| Stack {
+            layers: vec![layer("md0", Kind::Md(level.into()), &[1, 2]), drive("sda"), drive("sdb")],
+            tops: vec![0],
+            ..Stack::default()
+        };
         let mib = |n: u64| Some(n << 20);
         let lost = |stack: &Stack, bytes: &[Option<u64>], table: &str| {
             let discards = |b: &Option<u64>| b.map(|b| Amount::new(1, b));
@@ -268,18 +277,18 @@ mod tests {
         assert_eq!(lost(&md("raid0"), &[Some(0), mib(1), Some(0)], ""), None, "a small trim may lie on one of them");
         assert_eq!(lost(&md("raid1"), &[mib(500), mib(500), Some(0)], "").as_deref(), Some("sdb (sdb)"));
         // LVM RAID 1 counts more than was asked.
-        let lvm = Stack { layers: vec![layer("vg-l", Kind::Lvm, &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0] };
+        let lvm = Stack { layers: vec![layer("vg-l", Kind::Lvm, &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0], ..Stack::default() };
         let raid = "vg-l: 0 8 raid raid1 3 0 region_size 4096 2 252:0 252:1 252:2 252:3\n";
         assert_eq!(lost(&lvm, &[mib(2458), mib(973), mib(973)], raid), None);
         let pool = vec![layer("thin", Kind::Thin, &[1]), layer("pool", Kind::ThinPool, &[2]), drive("sda")];
-        let pool = Stack { layers: pool, tops: vec![0] };
+        let pool = Stack { layers: pool, tops: vec![0], ..Stack::default() };
         assert_eq!(lost(&pool, &[mib(399), Some(0), Some(0)], "").as_deref(), Some("sda (sda)"));
     }
 
     #[test]
     fn a_hard_disk_in_a_mirror_is_expected_to_get_none() {
         let legs = vec![layer("md0", Kind::Md("raid1".into()), &[1, 2]), drive("sda"), drive("sdb")];
-        let stack = Stack { layers: legs, tops: vec![0] };
+        let stack = Stack { layers: legs, tops: vec![0], ..Stack::default() };
         let bytes = [400_u64 << 20, 400 << 20, 0].map(|b| Some(Amount::new(1, b)));
         let counts = fates(&stack, &bytes);
         let tables = Tables::of_text("");
@@ -291,7 +300,7 @@ mod tests {
 
     #[test]
     fn several_devices_of_one_filesystem_are_told_apart() {
-        let btrfs = Stack { layers: vec![drive("sda"), drive("sdb")], tops: vec![0, 1] };
+        let btrfs = Stack { layers: vec![drive("sda"), drive("sdb")], tops: vec![0, 1], ..Stack::default() };
         assert_eq!(short(lost(&btrfs, &[Some(100), Some(0)], 100, "")), at("sdb (sdb)", true));
         assert_eq!(lost(&btrfs, &[Some(100), Some(60)], 100, ""), None);
     }

@@ -1,0 +1,86 @@
+//! Types of filesystems as libmount tells them apart.
+
+/// A list of types: `no` in front inverts all of it, `no` in front of one leaves that one out.
+pub fn matches_type(fs_type: &str, pattern: &str) -> bool {
+    let (inverted, list) = pattern.strip_prefix("no").map_or((false, pattern), |list| (true, list));
+    for one in list.split(',') {
+        if one.strip_prefix("no").is_some_and(|one| one.eq_ignore_ascii_case(fs_type)) {
+            return false;
+        }
+        if one.eq_ignore_ascii_case(fs_type) {
+            return !inverted;
+        }
+    }
+    inverted
+}
+
+/// Types that libmount takes for filesystems without a device.
+pub fn is_pseudo(fs_type: &str) -> bool {
+    const TYPES: [&str; 58] = [
+        "anon_inodefs",
+        "apparmorfs",
+        "autofs",
+        "bdev",
+        "binder",
+        "binfmt_misc",
+        "bpf",
+        "cgroup",
+        "cgroup2",
+        "configfs",
+        "cpuset",
+        "debugfs",
+        "devfs",
+        "devpts",
+        "devtmpfs",
+        "dlmfs",
+        "dmabuf",
+        "drm",
+        "efivarfs",
+        "fuse",
+        "fuse.archivemount",
+        "fuse.avfsd",
+        "fuse.dumpfs",
+        "fuse.encfs",
+        "fuse.gvfs-fuse-daemon",
+        "fuse.gvfsd-fuse",
+        "fuse.lxcfs",
+        "fuse.portal",
+        "fuse.rofiles-fuse",
+        "fuse.vmware-vmblock",
+        "fuse.xwmfs",
+        "fusectl",
+        "hugetlbfs",
+        "ipathfs",
+        "mqueue",
+        "nfsd",
+        "none",
+        "nsfs",
+        "overlay",
+        "pipefs",
+        "proc",
+        "pstore",
+        "ramfs",
+        "resctrl",
+        "rootfs",
+        "rpc_pipefs",
+        "securityfs",
+        "selinuxfs",
+        "smackfs",
+        "sockfs",
+        "sysfs",
+        "tmpfs",
+        "tracefs",
+        "spufs",
+        "vboxsf",
+        "virtiofs",
+        "pidfs",
+        "fuse.kio-fuse",
+    ];
+    TYPES.contains(&fs_type)
+}
+
+/// Types that libmount takes for network filesystems.
+pub fn is_network(fs_type: &str) -> bool {
+    const TYPES: [&str; 8] = ["cifs", "smb3", "smbfs", "afs", "ncpfs", "glusterfs", "fuse.curlftpfs", "fuse.sshfs"];
+    TYPES.contains(&fs_type) || fs_type.starts_with("nfs") || fs_type.starts_with("9p")
+}

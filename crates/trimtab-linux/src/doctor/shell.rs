@@ -1,0 +1,189 @@
+//! Lines of a shell that name `fstrim` or `trimtab trim`, as far as they need no shell to be understood.
+
+use super::answer::Answer;
+use super::fstrim::{self, Call, Machine, Parsed, Release};
+use crate::host::mountinfo::Mount;
+use crate::host::root::Root;
+use std::io::Read as _;
+use std::path::Path;
+
+/// Programs that run the command in their arguments.
+const WRAPPERS: [&str; 9] = ["exec", "nice", "ionice", "sudo", "chronic", "time", "timeout", "env", "command"];
+/// Options of `trimtab trim` with a value.
+const WITH_VALUE: [&str; 5] = ["--policy", "--min-extent", "--finish-within", "--lock-wait", "--store"];
+/// Options of `trimtab trim` without one.
+const FLAGS: [&str; 4] = ["--sync", "--no-sync", "--restart", "--json"];
+/// No script is longer.
+const SCRIPT_BYTES_MAX: u64 = 64 << 10;
+
+/// The trims in some lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    pub calls: Vec<Call>,
+    /// A line whose effect only a shell can tell.
+    pub doubt: Option<String>,
+    /// Open `if`, `for`, `while` and `case`.
+    depth: usize,
+    /// A condition may have ended the script.
+    may_have_ended: bool,
+    has_ended: bool,
+}
+
+/// Whether a text names a command that trims.
+pub fn names_trim(text: &str) -> bool {
+    text.contains("fstrim") || text.contains("trimtab")
+}
+
+impl Lines {
+    pub fn of(text: &str) -> Self {
+        let mut lines = Self::default();
+        text.lines().for_each(|line| lines.add(line));
+        lines
+    }
+
+    /// Of a script; `None` for any other file, and for a script that names no trim. A recorded tree gets no other script.
+    pub fn of_script(root: &Root, path: &Path) -> Option<Self> {
+        let mut bytes = Vec::new();
+        root.unrecorded(|| root.open(path)).ok()?.take(SCRIPT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        let lines = Self::of(std::str::from_utf8(&bytes).ok()?);
+        if lines.is_empty() {
+            return None;
+        }
+        root.keep(path, &bytes);
+        Some(lines)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.doubt.is_none()
+    }
+
+    pub fn add(&mut self, line: &str) {
+        let line = line.trim();
+        if !line.starts_with('#') {
+            line.split(';').for_each(|part| self.command(part.trim(), line));
+        }
+    }
+
+    fn command(&mut self, command: &str, line: &str) {
+        let words: Vec<&str> = command.split_whitespace().take_while(|word| !word.starts_with('#')).collect();
+        let first = words.first().copied().unwrap_or_default();
+        self.depth += usize::from(["if", "for", "while", "until", "case"].contains(&first));
+        if ["fi", "done", "esac"].contains(&first) {
+            self.depth = self.depth.saturating_sub(1);
+        }
+        if words.iter().any(|word| ["exit", "return"].contains(word)) {
+            self.has_ended |= self.depth == 0 && ["exit", "return"].contains(&first);
+            self.may_have_ended = true;
+        }
+        if !names_trim(command) || self.has_ended {
+            return;
+        }
+        match calls(&words) {
+            Some(calls) if self.depth == 0 && !self.may_have_ended => self.calls.extend(calls),
+            Some(calls) if calls.is_empty() => {}
+            _ => self.doubt = Some(format!("only a shell can tell what its line '{line}' does")),
+        }
+    }
+
+    /// Whether they trim the filesystem whose mounts `is_same` recognises.
+    pub fn trims(&self, root: &Root, mounts: &[Mount], is_same: &dyn Fn(&Mount) -> bool) -> Answer {
+        let machine = Machine { root, mounts, release: Release::V2_39 };
+        let open = self.doubt.clone().map_or_else(|| Answer::no("cron.other-path", "no command names it"), Answer::Maybe);
+        self.calls.iter().fold(open, |answer, call| answer.or(|| machine.trims(call, is_same)))
+    }
+}
+
+/// The trims of commands that `&&` joins; `None` where only a shell can tell. What follows a failure or a pipe trims nothing.
+fn calls(words: &[&str]) -> Option<Vec<Call>> {
+    let mut calls = Vec::new();
+    for command in words.split(|word| *word == "&&") {
+        let ends = |word: &&&str| !word.starts_with(['|', '&']) && !word.contains('>');
+        let command: Vec<&str> = command.iter().take_while(ends).copied().collect();
+        calls.extend(one(&command)?);
+    }
+    Some(calls)
+}
+
+/// The trims of one command.
+fn one(words: &[&str]) -> Option<Vec<Call>> {
+    let name = |word: &&str| Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let at = words.iter().position(|word| ["fstrim", "trimtab"].contains(&name(word).as_str()))?;
+    let (before, behind) = (&words[..at], &words[at + 1..]);
+    let is_wrapper = |word: &&str| WRAPPERS.contains(&name(word).as_str());
+    let is_setting = |word: &&str| word.starts_with('-') || word.contains('=') || word.starts_with(|c: char| c.is_ascii_digit());
+    let is_plain = |word: &&str| !word.contains(['$', '`', '*', '?', '"', '\'', '\\', '(', '<']);
+    if !before.iter().all(|word| is_wrapper(word) || is_setting(word)) || !behind.iter().all(is_plain) {
+        return None;
+    }
+    let arguments: Vec<String> = behind.iter().map(|word| (*word).to_owned()).collect();
+    if name(&words[at]) == "trimtab" {
+        return of_trimtab(&arguments);
+    }
+    Some(match fstrim::parse(&arguments, Release::V2_39) {
+        Parsed::Call(call) => vec![call],
+        // `--dry-run`, or refused.
+        Parsed::Idle(_) | Parsed::Fails(_) => Vec::new(),
+    })
+}
+
+/// The trims of `trimtab` with these arguments, as calls of fstrim; `None` where an option is not known here.
+pub fn of_trimtab(arguments: &[String]) -> Option<Vec<Call>> {
+    let (mut calls, mut verb) = (Vec::new(), None);
+    let mut words = arguments.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        match word {
+            "--all" => calls.push(Call::of_fstab()),
+            "--dry-run" => return Some(Vec::new()),
+            _ if WITH_VALUE.contains(&word) => drop(words.next()),
+            _ if FLAGS.contains(&word) || WITH_VALUE.contains(&word.split('=').next().unwrap_or_default()) => {}
+            _ if word.starts_with('-') => return None,
+            _ if verb.is_none() => verb = Some(word),
+            path => calls.push(Call::of_directory(path)),
+        }
+    }
+    Some(if verb == Some("trim") { calls } else { Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What lines trim, and whether a doubt is left.
+    fn trims(text: &str) -> (Vec<String>, bool) {
+        let lines = Lines::of(text);
+        (lines.calls.iter().map(Call::shown).collect(), lines.doubt.is_some())
+    }
+
+    #[test]
+    fn shell_lines_give_the_trims_that_need_no_shell() {
+        for (text, expected) in [
+            ("/sbin/fstrim -v / >/dev/null 2>&1", &["/"][..]),
+            ("fstrim --all || true", &["/proc/self/mountinfo"]),
+            ("fstrim -A | logger -t fstrim", &["/etc/fstab"]),
+            ("fstrim / && fstrim /home; fstrim /srv", &["/", "/home", "/srv"]),
+            ("PATH=/sbin nice -n 19 ionice -c 3 fstrim /", &["/"]),
+            ("timeout 3600 sudo /usr/bin/trimtab trim --policy idle /srv /home", &["/srv", "/home"]),
+            ("trimtab --json trim --all --lock-wait=0s", &["/etc/fstab"]),
+            ("fstrim --dry-run /\ntrimtab trim --dry-run /\ntrimtab doctor /\n# fstrim /", &[]),
+            ("fstrim /\nexit 0\nfstrim /home", &["/"]),
+            ("if [ -e /x ]; then\n  echo no\nfi\nfstrim /", &["/"]),
+        ] {
+            assert_eq!(trims(text), (expected.iter().map(|path| (*path).to_owned()).collect(), false), "{text}");
+        }
+    }
+
+    #[test]
+    fn shell_lines_under_a_condition_leave_a_doubt() {
+        for text in [
+            "[ -x /sbin/fstrim ] && fstrim /",
+            "if [ -e /x ]; then\n  fstrim /\nfi",
+            "for d in / /home; do fstrim $d; done",
+            "[ -d /run/systemd/system ] && exit 0\nfstrim /",
+            "exec fstrim-all",
+            "trimtab trim --window 0+1GiB /",
+            "fstrim \"$DIR\"",
+        ] {
+            assert_eq!(trims(text), (Vec::new(), true), "{text}");
+        }
+    }
+}
