@@ -325,15 +325,7 @@ impl Watcher for Reporter<'_> {
 /// Keeps all runs, then prints them: what was simulated is never lost to a failing store.
 fn report_runs(context: &Context, runs: &[Run]) -> anyhow::Result<()> {
     let kept: Vec<_> = runs.iter().map(|run| store::save(context, run)).collect();
-    let shapes: Vec<RunV1> = runs
-        .iter()
-        .zip(&kept)
-        .map(|(run, kept)| {
-            let mut shape = RunV1::from(run);
-            shape.id = kept.as_ref().ok().map(ToString::to_string);
-            shape
-        })
-        .collect();
+    let shapes: Vec<_> = runs.iter().zip(&kept).map(|(run, kept)| RunV1::new(run, kept.as_ref().ok().copied())).collect();
     let text = || {
         let texts: Vec<String> = runs.iter().map(|run| report::text::render(&report::run::document(run))).collect();
         texts.join("\n")

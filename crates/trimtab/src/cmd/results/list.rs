@@ -6,12 +6,12 @@ use crate::report::layout::on_screen;
 use crate::report::markdown;
 use crate::report::run::{instant, readable};
 use crate::report::terse::{Terse, number};
-use crate::store::shape::Entries;
 use crate::store::{self, Filter, Reference, Summary};
 use serde::Serialize;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::clock::unix_ms;
+use trimtab_sim::run::json::entries;
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance};
 use trimtab_study::document::{Narrow, Table};
@@ -72,7 +72,8 @@ struct Row {
     label: Option<String>,
     study: Option<String>,
     fill: Option<String>,
-    settings: Entries<String, String>,
+    #[serde(serialize_with = "entries::serialize")]
+    settings: Vec<Field>,
     metric: Option<Figure>,
 }
 
@@ -190,7 +191,7 @@ fn row(summary: &Summary) -> Row {
         label: summary.label.clone(),
         study: summary.study.map(|id| id.to_string()),
         fill: summary.fill.clone(),
-        settings: Entries(summary.settings.iter().map(|field| (field.key.clone(), field.value.clone())).collect()),
+        settings: summary.settings.clone(),
         metric: summary.metric.as_ref().map(|m| Figure {
             name: m.name.clone(),
             unit: m.unit.name(),
