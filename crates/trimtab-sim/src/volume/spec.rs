@@ -2,14 +2,12 @@
 
 mod set;
 
-use crate::run::Field;
 use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
+use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 use trimtab_drive::data::DataClass;
-use trimtab_drive::units::{Bytes, Nanos, exact};
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Bytes of a filesystem block.
 pub const BLOCK: u64 = 4096;
@@ -252,55 +250,6 @@ impl VolumeSpec {
     pub fn with_online_discard(mut self) -> Self {
         self.discard = if self.journal.converts_after_write { Discard::FreedAndFollowing } else { Discard::Freed };
         self
-    }
-
-    /// Everything that decides what the volume does, for reports and the store.
-    #[must_use]
-    pub fn fields(&self) -> Vec<Field> {
-        let yes_no = |flag: bool| if flag { "yes" } else { "no" }.to_string();
-        let size = self.size.map_or_else(|| "rest of the drive".to_string(), |size| size.0.to_string());
-        let blocks = |blocks: Option<u32>| blocks.map_or_else(|| "by size".to_string(), |blocks| blocks.to_string());
-        [
-            ("name", self.name.to_string()),
-            ("start", self.start.0.to_string()),
-            ("size", size),
-            ("bytes-per-inode", self.bytes_per_inode.to_string()),
-            ("journal-blocks", blocks(self.journal_blocks)),
-            ("mkfs-discard", yes_no(self.mkfs.discard)),
-            ("mkfs-lazy", yes_no(self.mkfs.lazy)),
-            ("atime", self.atime.to_string()),
-            ("discard", self.discard.to_string()),
-            ("discard-max", self.discard_max.0.to_string()),
-            ("discard-ranges", self.discard_ranges.to_string()),
-            ("commit-interval", exact(self.journal.commit_interval)),
-            ("transaction-blocks", blocks(self.journal.transaction_blocks)),
-            ("transaction-full-waits", yes_no(self.journal.full_waits)),
-            ("tags-per-descriptor", self.journal.tags_per_descriptor.to_string()),
-            ("converts-after-write", yes_no(self.journal.converts_after_write)),
-            ("memory", self.writeback.memory.0.to_string()),
-            ("dirty-background", format!("{}%", self.writeback.background_percent)),
-            ("dirty-limit", format!("{}%", self.writeback.limit_percent)),
-            ("dirty-expire", exact(self.writeback.expire)),
-            ("dirty-interval", exact(self.writeback.interval)),
-            ("delayed-allocation", yes_no(self.delayed_allocation)),
-            ("write-on-close", yes_no(self.write_on_close)),
-            ("catalogue", yes_no(self.catalogue)),
-            ("request-max", self.block_layer.request_max.to_string()),
-            ("queue-depth", self.block_layer.queue_depth.to_string()),
-            ("queue-max", self.block_layer.queue_max.to_string()),
-            ("write-cache", yes_no(self.block_layer.write_cache)),
-            ("host-create", exact(self.host.create)),
-            ("host-open", exact(self.host.open)),
-            ("host-delete", exact(self.host.delete)),
-            ("host-dir", exact(self.host.dir)),
-            ("host-write-block", exact(self.host.write_block)),
-            ("host-read-block", exact(self.host.read_block)),
-            ("host-extent", exact(self.host.extent)),
-            ("metadata-data", self.metadata_class.to_string()),
-        ]
-        .into_iter()
-        .map(|(key, value)| Field::new(format!("volume.{key}"), value))
-        .collect()
     }
 }
 
