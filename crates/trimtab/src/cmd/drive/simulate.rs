@@ -16,7 +16,7 @@ use std::str::FromStr;
 use std::sync::Mutex;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
-use trimtab_drive::spec::{DriveSpec, SpecError};
+use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
@@ -301,10 +301,6 @@ struct Reporter<'a> {
 impl Watcher for Reporter<'_> {
     fn stopped(&self) -> bool {
         interrupt::requested()
-    }
-
-    fn build(&mut self, spec: &DriveSpec, seed: u64) -> Result<Box<dyn model::Model>, SpecError> {
-        model::build(spec, seed)
     }
 
     fn written(&mut self, bytes: Bytes) {
