@@ -22,6 +22,12 @@ macro_rules! named {
             }
         }
 
+        impl core::fmt::Display for $type {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
         impl core::str::FromStr for $type {
             type Err = alloc::string::String;
 

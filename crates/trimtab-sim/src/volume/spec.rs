@@ -2,11 +2,8 @@
 
 mod set;
 
-use alloc::format;
-use alloc::string::String;
-use core::fmt;
-use core::str::FromStr;
 use trimtab_drive::data::DataClass;
+use trimtab_drive::named;
 use trimtab_drive::units::{Bytes, Nanos};
 
 /// Bytes of a filesystem block.
@@ -66,29 +63,35 @@ pub struct Mkfs {
     pub lazy: bool,
 }
 
-/// What reading a file does to its access time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Atime {
-    /// Every read updates it (`strictatime`).
-    Strict,
-    /// A read updates it if it is older than the last change, or than a day (`relatime`, the default since Linux 2.6.30).
-    Relative,
-    /// Never (`noatime`).
-    Never,
+named! {
+    "access time option"
+    /// What reading a file does to its access time.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Atime {
+        /// Every read updates it (`strictatime`).
+        Strict = "strictatime",
+        /// A read updates it if it is older than the last change, or than a day (`relatime`, the default since Linux 2.6.30).
+        Relative = "relatime",
+        /// Never (`noatime`).
+        Never = "noatime",
+    }
 }
 
-/// Which freed space is discarded as it is freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Discard {
-    /// None.
-    Off,
-    /// Exactly what was freed, one command for each merged extent, inside the commit: nobody's commit ends before the drive has done all
-    /// of them. Linux 2.6.39 to 5.14.
-    Freed,
-    /// What was freed and the free space that follows it, up to the next block in use or the end of the block group, by a worker after
-    /// the commit, one command after another. Freed extents merge only with the one that the tree of freed extents happens to hold above
-    /// their place. Measured on Linux 6.18.
-    FreedAndFollowing,
+named! {
+    "online discard"
+    /// Which freed space is discarded as it is freed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Discard {
+        /// None.
+        Off = "off",
+        /// Exactly what was freed, one command for each merged extent, inside the commit: nobody's commit ends before the drive has done all
+        /// of them. Linux 2.6.39 to 5.14.
+        Freed = "freed",
+        /// What was freed and the free space that follows it, up to the next block in use or the end of the block group, by a worker after
+        /// the commit, one command after another. Freed extents merge only with the one that the tree of freed extents happens to hold above
+        /// their place. Measured on Linux 6.18.
+        FreedAndFollowing = "freed-and-following",
+    }
 }
 
 /// When dirty metadata reach the journal.
@@ -250,52 +253,6 @@ impl VolumeSpec {
     pub fn with_online_discard(mut self) -> Self {
         self.discard = if self.journal.converts_after_write { Discard::FreedAndFollowing } else { Discard::Freed };
         self
-    }
-}
-
-impl fmt::Display for Atime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Strict => "strictatime",
-            Self::Relative => "relatime",
-            Self::Never => "noatime",
-        })
-    }
-}
-
-impl FromStr for Atime {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "strictatime" | "strict" => Ok(Self::Strict),
-            "relatime" => Ok(Self::Relative),
-            "noatime" => Ok(Self::Never),
-            _ => Err(format!("atime is strictatime, relatime or noatime, not {text}")),
-        }
-    }
-}
-
-impl fmt::Display for Discard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Off => "off",
-            Self::Freed => "freed",
-            Self::FreedAndFollowing => "freed-and-following",
-        })
-    }
-}
-
-impl FromStr for Discard {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "off" => Ok(Self::Off),
-            "freed" => Ok(Self::Freed),
-            "freed-and-following" => Ok(Self::FreedAndFollowing),
-            _ => Err(format!("online discard is off, freed or freed-and-following, not {text}")),
-        }
     }
 }
 
