@@ -19,6 +19,7 @@ pub mod histogram;
 pub mod interface;
 pub mod ledger;
 pub mod model;
+pub mod named;
 mod op_kind;
 #[allow(unsafe_code)]
 mod prefetch;

@@ -47,10 +47,10 @@ use crate::host::root::{Root, printable};
 use crate::host::{Place, drive};
 use crate::sys::mount_check;
 use serde::Serialize;
-use serde::ser::{SerializeMap as _, Serializer};
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::quoted;
+use trimtab_sim::run::json::entries;
 
 /// Whether discards get through one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -103,8 +103,9 @@ impl Finding {
 }
 
 /// Where a statement comes from: attribute and value, in the order in which they were looked at.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Evidence(pub Vec<(String, String)>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Evidence(#[serde(serialize_with = "entries::serialize")] pub Vec<(String, String)>);
 
 impl Evidence {
     fn add(&mut self, key: &str, value: impl Into<String>) {
@@ -115,16 +116,6 @@ impl Evidence {
         if let Some(value) = value {
             self.add(key, value.to_string());
         }
-    }
-}
-
-impl Serialize for Evidence {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (key, value) in &self.0 {
-            map.serialize_entry(key, value)?;
-        }
-        map.end()
     }
 }
 

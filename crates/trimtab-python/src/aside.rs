@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
-use trimtab_drive::units::Bytes;
 use trimtab_sim::simulate::Watcher;
 
 /// How often Python is asked whether Ctrl-C was pressed, and progress is told.
@@ -22,8 +21,6 @@ pub struct Signs {
 }
 
 impl Watcher for &Signs {
-    fn written(&mut self, _bytes: Bytes) {}
-
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

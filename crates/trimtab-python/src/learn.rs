@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use trimtab_study::learn::candidate::Candidate;
 use trimtab_study::learn::fit::{Show, Tries};
 use trimtab_study::learn::learned::Measured;
-use trimtab_study::learn::{Budget, Observation, Observer};
+use trimtab_study::learn::{Budget, Observer};
 
 /// Candidates on threads.
 struct OnThreads<'a> {
@@ -33,8 +33,6 @@ impl Observer for &Signs {
         self.done.store(candidates.into(), Ordering::Relaxed);
     }
 
-    fn probed(&mut self, _name: &str, _found: &[Observation]) {}
-
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -52,10 +50,7 @@ pub fn learn(
     progress: Option<Py<PyAny>>,
     seed: Whole,
 ) -> PyResult<Drive> {
-    let budget = Budget::ALL.into_iter().find(|one| one.name() == budget).ok_or_else(|| {
-        let names = Budget::ALL.map(Budget::name).join(", ");
-        error(format!("budget: there is no '{budget}', there are {names}"))
-    })?;
+    let budget: Budget = budget.parse().map_err(error)?;
     let clock = py.import("datetime")?;
     let today: String = clock
         .getattr("datetime")?

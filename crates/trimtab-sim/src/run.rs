@@ -1,43 +1,25 @@
-//! The result of a run: plain data. JSON and the store have explicit, versioned shapes of it at the boundary.
+//! The result of a run: plain data, as JSON and the store hold it. Names and order of the fields decide the JSON, and so the ids of stored runs: what was
+//! added later is left out where it is empty.
 
+pub mod json;
 pub mod metrics;
 pub mod pictures;
 pub mod shown;
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use json::{Check, checked, discards, entries, floats};
 use pictures::Pictures;
+use serde::{Deserialize, Serialize};
 use trimtab_drive::OpKind;
 use trimtab_drive::discards::Discards;
 use trimtab_drive::histogram::Histogram;
+use trimtab_drive::named;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// An enumeration whose values have names: the ones in JSON, CSV and the store.
-macro_rules! named {
-    ($(#[$attribute:meta])* pub enum $type:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)+ }) => {
-        $(#[$attribute])*
-        pub enum $type { $($(#[$doc])* $value),+ }
-
-        impl $type {
-            /// Every value.
-            pub const ALL: &'static [Self] = &[$(Self::$value),+];
-
-            /// The name in JSON, CSV and the store.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$value => $name),+ }
-            }
-
-            /// The value of that name.
-            #[must_use]
-            pub fn from_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|value| value.name() == name)
-            }
-        }
-    };
-}
-
 named! {
+    "provenance"
     /// Where a figure comes from. A fitted figure is never shown as a prediction.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Provenance {
@@ -51,6 +33,7 @@ named! {
 }
 
 named! {
+    "kind of target"
     /// What executed the workload.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum TargetKind {
@@ -100,6 +83,7 @@ impl Field {
 }
 
 named! {
+    "unit"
     /// The unit of a metric or a series.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Unit {
@@ -123,6 +107,7 @@ named! {
 }
 
 named! {
+    "direction"
     /// In which direction a metric is better.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Better {
@@ -136,7 +121,8 @@ named! {
 }
 
 /// A figure of a run, with its repeats.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Metric {
     /// Dotted name: `delete.seconds`, `seq1m-q1.write.rate`.
     pub name: String,
@@ -145,10 +131,12 @@ pub struct Metric {
     /// Which direction is better.
     pub better: Better,
     /// One per repeat, in order. Never empty.
+    #[serde(with = "floats")]
     pub samples: Vec<f64>,
 }
 
 named! {
+    "part of a latency"
     /// Which part of an operation's time a histogram holds.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum LatencyPart {
@@ -162,7 +150,8 @@ named! {
 }
 
 /// Latencies of one kind of operation in one phase.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "json::LatencyFigures")]
 pub struct Latency {
     /// Kind of operation.
     pub kind: OpKind,
@@ -173,6 +162,7 @@ pub struct Latency {
 }
 
 named! {
+    "axis"
     /// What a series is plotted over.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Axis {
@@ -184,17 +174,19 @@ named! {
 }
 
 /// Values over time or over bytes written.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Series {
     /// Dotted name.
     pub name: String,
     /// What `x` is.
     pub axis: Axis,
-    /// Increasing.
-    pub x: Vec<u64>,
     /// Unit of `y`.
     pub unit: Unit,
+    /// Increasing.
+    pub x: Vec<u64>,
     /// As long as `x`.
+    #[serde(with = "floats")]
     pub y: Vec<f64>,
 }
 
@@ -207,24 +199,32 @@ impl Series {
 }
 
 /// One phase of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Phase {
     /// Name.
     pub name: String,
     /// When it began, on the target's clock.
+    #[serde(rename = "started_ns")]
     pub started: Nanos,
     /// How long it took.
+    #[serde(rename = "took_ns")]
     pub took: Nanos,
     /// Operations done, by kind.
+    #[serde(default, with = "entries")]
     pub ops: Vec<(OpKind, u64)>,
     /// Bytes read.
+    #[serde(rename = "read_bytes", default)]
     pub read: Bytes,
     /// Bytes written.
+    #[serde(rename = "written_bytes", default)]
     pub written: Bytes,
-    /// Latencies.
-    pub latencies: Vec<Latency>,
     /// Discards meanwhile, if anybody looked.
+    #[serde(default, with = "discards")]
     pub discards: Option<Discards>,
+    /// Latencies.
+    #[serde(default)]
+    pub latencies: Vec<Latency>,
 }
 
 impl Phase {
@@ -236,6 +236,7 @@ impl Phase {
 }
 
 named! {
+    "severity"
     /// How much a warning matters.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Severity {
@@ -249,61 +250,80 @@ named! {
 }
 
 /// Something that may have distorted the result: data first, words later.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Warning {
     /// Stable name, such as `interference.other-io`.
     pub code: String,
     /// How much it matters.
     pub severity: Severity,
     /// The figures behind it.
+    #[serde(default, with = "entries")]
     pub facts: Vec<Field>,
     /// The sentence.
     pub text: String,
 }
 
 /// One workload on one target under one policy.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Run {
     /// Workload name: `postmark`, `tree`, `crystal` …
     pub workload: String,
-    /// Its settings.
-    pub settings: Vec<Field>,
     /// Kind of target.
     pub target: TargetKind,
     /// The target as the user named it.
     pub target_label: String,
     /// Trim policy: `as-mounted`, `none`, `online`, `batched`, `adaptive`, `idle`.
+    #[serde(default)]
     pub policy: String,
-    /// The policy's settings.
-    pub policy_settings: Vec<Field>,
     /// Seed.
+    #[serde(default)]
     pub seed: u64,
     /// Where the figures come from.
     pub provenance: Provenance,
     /// Independent systems whose figures are summed here; 1 for everything measured by this tool.
+    #[serde(default = "one", deserialize_with = "at_least_one")]
     pub systems: u32,
     /// When it began, milliseconds since 1970 UTC.
+    #[serde(default)]
     pub started_unix_ms: u64,
     /// Version of the tool.
+    #[serde(default)]
     pub tool_version: String,
     /// False if it was interrupted.
+    #[serde(default = "yes")]
     pub complete: bool,
+    /// Its settings.
+    #[serde(default, with = "entries")]
+    pub settings: Vec<Field>,
+    /// The policy's settings.
+    #[serde(default, with = "entries")]
+    pub policy_settings: Vec<Field>,
     /// Everything about the machine, the drive and the filesystem that could matter.
+    #[serde(default, with = "entries")]
     pub environment: Vec<Field>,
     /// What the run was made from, so that it can be cited and made again: `command`, the arguments; of modelled ones `drive`, the whole
     /// specification, and `drive.hash`. Empty for what was entered, and for runs of version 0.1.
+    #[serde(default, with = "entries", skip_serializing_if = "Vec::is_empty")]
     pub specification: Vec<Field>,
-    /// Phases in order.
-    pub phases: Vec<Phase>,
     /// Headline figures, with repeats.
+    #[serde(default)]
     pub metrics: Vec<Metric>,
-    /// Time series.
-    pub series: Vec<Series>,
+    /// Phases in order.
+    #[serde(default)]
+    pub phases: Vec<Phase>,
     /// Plain counts (of the model, of the device).
+    #[serde(default, with = "entries")]
     pub counters: Vec<(String, u64)>,
     /// What may have distorted the result.
+    #[serde(default)]
     pub warnings: Vec<Warning>,
+    /// Time series.
+    #[serde(default)]
+    pub series: Vec<Series>,
     /// What is drawn of it beyond series; empty for most.
+    #[serde(default, skip_serializing_if = "Pictures::is_empty")]
     pub pictures: Pictures,
 }
 
@@ -333,5 +353,41 @@ impl Run {
             warnings: Vec::new(),
             pictures: Pictures::default(),
         }
+    }
+}
+
+const fn one() -> u32 {
+    1
+}
+
+const fn yes() -> bool {
+    true
+}
+
+fn at_least_one<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    Ok(core::num::NonZeroU32::deserialize(deserializer)?.get())
+}
+
+checked!(Metric, Series);
+
+impl Check for Metric {
+    fn check(&self) -> Result<(), String> {
+        if self.samples.is_empty() {
+            return Err(format!("metric '{}' has no samples", self.name.escape_debug()));
+        }
+        Ok(())
+    }
+}
+
+impl Check for Series {
+    fn check(&self) -> Result<(), String> {
+        let shown = self.name.escape_debug();
+        if self.x.len() != self.y.len() {
+            return Err(format!("series '{shown}' has {} places and {} values", self.x.len(), self.y.len()));
+        }
+        if !self.x.is_sorted() {
+            return Err(format!("the places of series '{shown}' do not increase"));
+        }
+        Ok(())
     }
 }

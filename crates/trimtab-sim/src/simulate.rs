@@ -141,12 +141,12 @@ impl core::fmt::Display for Amount {
 /// Who wants to know how far a simulation is, and may stop it.
 pub trait Watcher {
     /// So much has been written.
-    fn written(&mut self, bytes: Bytes);
+    fn written(&mut self, _bytes: Bytes) {}
 
     /// Whether it is to end now.
     fn stopped(&self) -> bool;
 
-    /// Makes the drive: whoever has an operating system can ask it for large pages.
+    /// Makes the drive.
     ///
     /// # Errors
     /// A specification of no drive.
@@ -157,8 +157,6 @@ pub trait Watcher {
 
 /// Nobody wants to know, and nobody will stop it.
 impl Watcher for () {
-    fn written(&mut self, _bytes: Bytes) {}
-
     fn stopped(&self) -> bool {
         false
     }
@@ -200,15 +198,6 @@ pub trait Trace {
 }
 
 struct Forward<'a>(&'a mut dyn Watcher);
-
-/// Only whether it is to end.
-struct Until<'a>(&'a dyn Watcher);
-
-impl<T: ?Sized> Events<T> for Until<'_> {
-    fn stopped(&self) -> bool {
-        self.0.stopped()
-    }
-}
 
 impl<T: ?Sized> Events<T> for Forward<'_> {
     fn stopped(&self) -> bool {
@@ -423,7 +412,7 @@ fn fill<T>(spec: &DriveSpec, plan: &Plan<T>) -> Result<Option<(Synthetic, Bytes)
 fn filled(drive: Box<dyn Model>, fill: &mut Synthetic, watcher: &dyn Watcher) -> Result<(Box<dyn Model>, Nanos), Stopped> {
     const PAUSE: Nanos = Nanos::from_secs(60);
     let mut target = DriveTarget::new(drive, 64);
-    let outcome = blocks::run(fill, &mut target, &mut Until(watcher));
+    let outcome = blocks::run(fill, &mut target, &mut { watcher });
     worn_out::conclude(outcome, target.drive().as_ref()).complete()?;
     let now = target.now() + PAUSE;
     target.idle_until(now);

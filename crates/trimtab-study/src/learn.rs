@@ -20,6 +20,8 @@ pub mod summary;
 mod tests;
 
 use alloc::string::String;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use trimtab_drive::named;
 use trimtab_drive::spec::{DriveSpec, Medium};
 use trimtab_sim::target::TargetResult;
 
@@ -63,29 +65,17 @@ impl Reported {
     }
 }
 
-/// How much a drive is probed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Budget {
-    /// Nothing is written: reads of data that are there.
-    Reads,
-    /// Little is written, and only what was written is trimmed.
-    Small,
-    /// The same, and then as much of the drive is written over as may be.
-    Full,
-}
-
-impl Budget {
-    /// Every one, from the least.
-    pub const ALL: [Self; 3] = [Self::Reads, Self::Small, Self::Full];
-
-    /// As on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Reads => "reads",
-            Self::Small => "small",
-            Self::Full => "full",
-        }
+named! {
+    "budget"
+    /// How much a drive is probed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Budget {
+        /// Nothing is written: reads of data that are there.
+        Reads = "reads",
+        /// Little is written, and only what was written is trimmed.
+        Small = "small",
+        /// The same, and then as much of the drive is written over as may be.
+        Full = "full",
     }
 }
 
@@ -102,23 +92,34 @@ pub struct Observation {
     pub sigma: f64,
 }
 
+/// As the name, the probe, nanoseconds, and by how much the logarithm may be off.
+impl Serialize for Observation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (&self.name, self.probe, self.value_ns, self.sigma).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Observation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (name, by, value_ns, sigma) = <(String, String, f64, f64)>::deserialize(deserializer)?;
+        let probe = probes::every().map(|probe| probe.name()).find(|known| *known == by).unwrap_or("a probe");
+        Ok(Self { name, probe, value_ns, sigma })
+    }
+}
+
 /// Who wants to know how far learning is, and may stop it.
 pub trait Observer {
     /// So many candidates have been tried.
-    fn tried(&mut self, candidates: u32);
+    fn tried(&mut self, _candidates: u32) {}
 
     /// A probe has ended.
-    fn probed(&mut self, name: &str, found: &[Observation]);
+    fn probed(&mut self, _name: &str, _found: &[Observation]) {}
 
     /// Whether to end now.
     fn stopped(&self) -> bool;
 }
 
 impl Observer for () {
-    fn tried(&mut self, _candidates: u32) {}
-
-    fn probed(&mut self, _name: &str, _found: &[Observation]) {}
-
     fn stopped(&self) -> bool {
         false
     }

@@ -11,6 +11,7 @@ pub mod drives;
 pub mod history;
 pub mod mend;
 pub mod postmark;
+mod records;
 pub mod report;
 pub mod rerun;
 pub mod store;

@@ -19,6 +19,7 @@ use crate::store::{self, RunId};
 use anyhow::Context as _;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,7 +52,7 @@ struct RunShape {
     /// The reports that the original would have printed; none if files ran out.
     verbose: Option<String>,
     terse: Option<String>,
-    run: RunV1,
+    run: RunV1<'static>,
 }
 
 #[derive(Serialize)]
@@ -80,7 +81,7 @@ fn session(request: &Request, context: &Context, config: Config, shapes: &mut Ve
             let run = record.to_run();
             let id = if request.keep { Some(store::save(context, &run).context("cannot keep the run")?) } else { None };
             if context.json {
-                shapes.push(shape_of(&record, &run, id));
+                shapes.push(shape_of(&record, run, id));
             } else {
                 let kept = id.map(|id| format!("\nkept as {id}: trimtab results show {}", id.short())).unwrap_or_default();
                 context.remark_styled(&(report::text::render(&report::run::document(&run)).trim_end().to_owned() + &kept));
@@ -102,14 +103,12 @@ fn session(request: &Request, context: &Context, config: Config, shapes: &mut Ve
     }
 }
 
-fn shape_of(record: &Record, run: &Run, id: Option<RunId>) -> RunShape {
+fn shape_of(record: &Record, run: Run, id: Option<RunId>) -> RunShape {
     let reported = !record.out_of_files();
-    let mut shape = RunV1::from(run);
-    shape.id = id.map(|id| id.to_string());
     RunShape {
         verbose: reported.then(|| classic::verbose(&record.totals, record.stamps)),
         terse: reported.then(|| classic::terse(&record.totals, record.stamps)),
-        run: shape,
+        run: RunV1 { id: id.map(|id| id.to_string()), label: None, run: Cow::Owned(run) },
     }
 }
 

@@ -34,9 +34,7 @@ pub fn run(store: &Store, reference: &Reference, inputs: &[PathBuf], context: &C
     }
     let version = std::mem::replace(&mut again.tool_version, run.tool_version.clone());
     let differences = differences(&run, &again);
-    let mut shape = RunV1::from(&again);
-    shape.id = Some(RunId::of(&again).to_string());
-    context.report(SCHEMA, VERSION, &shape, || {
+    context.report(SCHEMA, VERSION, &RunV1::new(&again, Some(RunId::of(&again))), || {
         if differences.is_empty() {
             format!("{id}: made again, the same to the byte ({} figures, {} series)", again.metrics.len(), again.series.len())
         } else {
@@ -150,7 +148,7 @@ fn only_drive(command: &[String], reference: &str) -> Vec<String> {
 /// The places in which the two differ, as dotted names in their JSON; empty if every byte is the same.
 fn differences(run: &Run, again: &Run) -> Vec<String> {
     const MOST: usize = 8;
-    let value = |run: &Run| serde_json::to_value(RunV1::from(run)).unwrap_or(Value::Null);
+    let value = |run: &Run| serde_json::to_value(run).unwrap_or(Value::Null);
     let mut found = Vec::new();
     differ("", &value(run), &value(again), &mut found);
     if found.is_empty() && RunId::of(run) != RunId::of(again) {

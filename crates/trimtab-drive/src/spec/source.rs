@@ -1,5 +1,6 @@
 //! Sources of the figures of a drive.
 
+use crate::named;
 use alloc::format;
 use alloc::string::String;
 use serde::Serialize;
@@ -21,29 +22,18 @@ impl Source {
     }
 }
 
-/// Kind of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SourceKind {
-    /// The maker's or a reviewer's figure.
-    Published,
-    /// Chosen so that the model shows a published figure, which is therefore no prediction.
-    Fitted,
-    /// Typical of the class; not known for this drive.
-    Assumed,
-    /// Found by probes of this very drive.
-    Measured,
-}
-
-impl SourceKind {
-    /// The word that precedes the source in a drive file.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Published => "published",
-            Self::Fitted => "fitted",
-            Self::Assumed => "assumed",
-            Self::Measured => "measured",
-        }
+named! {
+    "kind of source"
+    /// Kind of a source.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum SourceKind {
+        /// The maker's or a reviewer's figure.
+        Published = "published",
+        /// Chosen so that the model shows a published figure, which is therefore no prediction.
+        Fitted = "fitted",
+        /// Typical of the class; not known for this drive.
+        Assumed = "assumed",
+        /// Found by probes of this very drive.
+        Measured = "measured",
     }
 }

@@ -4,6 +4,7 @@ pub mod text;
 
 use super::DriveSpec;
 use super::source::{Source, SourceKind};
+use crate::named;
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -234,27 +235,17 @@ pub struct Parameter {
     pub source: String,
 }
 
-/// How a figure is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Known {
-    /// Probes tell it.
-    Measured,
-    /// Probes bound it, and within the bounds it is typical of the class.
-    Bounded,
-    /// Probes say nothing of it: it is what such drives have.
-    Typical,
-}
-
-impl Known {
-    /// As it is shown.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Measured => "measured",
-            Self::Bounded => "bounded",
-            Self::Typical => "typical",
-        }
+named! {
+    "way of knowing"
+    /// How a figure is known.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Known {
+        /// Probes tell it.
+        Measured = "measured",
+        /// Probes bound it, and within the bounds it is typical of the class.
+        Bounded = "bounded",
+        /// Probes say nothing of it: it is what such drives have.
+        Typical = "typical",
     }
 }
 

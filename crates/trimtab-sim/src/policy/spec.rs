@@ -2,9 +2,11 @@
 
 use super::{Adaptive, AdaptiveSettings, Batched, BatchedSettings, ByHand, Idle, IdleSettings, Online, Policy, Schedule, State};
 use crate::run::Field;
+use crate::setting::{Named, Setting};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
@@ -35,6 +37,9 @@ const MET: RangeInclusive<u32> = 0..=1000;
 /// Free extents that are left alone.
 const MIN_EXTENT: (RangeInclusive<Bytes>, &str) = (Bytes::ZERO..=Bytes(1 << 50), "0 to 1PiB");
 
+/// The times of a batched trim, which exclude each other.
+const TIMES: [&str; 3] = ["every", "nightly", "shutdown"];
+
 /// Which policy, with which settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicySpec {
@@ -64,7 +69,7 @@ pub enum ParsePolicyError {
         /// What was given.
         key: String,
         /// What it has.
-        known: &'static str,
+        known: String,
     },
     /// The setting cannot have this value.
     #[error("{policy}:{key}: {reason}")]
@@ -133,145 +138,97 @@ impl PolicySpec {
         self.pairs().into_iter().map(|(key, value)| Field::new(format!("policy.{key}"), value)).collect()
     }
 
-    fn pairs(&self) -> Vec<(&'static str, String)> {
-        match self {
-            Self::None | Self::Online => Vec::new(),
-            Self::Batched(s) => {
-                let schedule = match s.schedule {
-                    Schedule::Every(period) => ("every", exact(period)),
-                    Schedule::Nightly(time) => ("nightly", exact(time)),
-                    Schedule::AtShutdown => ("shutdown", "yes".to_string()),
-                };
-                let mut pairs = alloc::vec![schedule];
-                pairs.extend(common(s.min_extent, s.on_battery));
-                pairs
-            }
-            Self::Adaptive(s) => {
-                let mut pairs = alloc::vec![
-                    ("share", format!("{}%", s.share_percent)),
-                    ("at-most", exact(s.at_most_every)),
-                    ("at-least", exact(s.at_least_every)),
-                    ("poll", exact(s.poll)),
-                ];
-                pairs.extend(common(s.min_extent, s.on_battery));
-                pairs
-            }
-            Self::Idle(s) => {
-                let mut pairs = alloc::vec![
-                    ("budget", exact(s.budget)),
-                    ("share", format!("{}%", s.share_percent)),
-                    ("at-least", exact(s.at_least_every)),
-                    ("quiet", exact(s.quiet)),
-                    ("patience", exact(s.patience)),
-                    ("piece-min", s.piece_min.0.to_string()),
-                    ("piece-max", s.piece_max.0.to_string()),
-                    ("poll", exact(s.poll)),
-                    ("met-per-mille", s.met_per_mille.to_string()),
-                    ("finish-within", exact(s.finish_within)),
-                    ("complete", yes_no(s.complete).to_string()),
-                ];
-                pairs.extend(common(s.min_extent, s.on_battery));
-                pairs
-            }
-        }
+    fn pairs(mut self) -> Vec<(&'static str, String)> {
+        let schedule = match self {
+            Self::Batched(s) => Some(match s.schedule {
+                Schedule::Every(period) => ("every", exact(period)),
+                Schedule::Nightly(time) => ("nightly", exact(time)),
+                Schedule::AtShutdown => ("shutdown", "yes".to_string()),
+            }),
+            _ => None,
+        };
+        schedule.into_iter().chain(self.table().into_iter().map(|(key, setting)| (key, setting.text()))).collect()
     }
 
-    /// What the policy's settings are called.
-    const fn known(&self) -> &'static str {
-        match self {
-            Self::None | Self::Online => "none",
-            Self::Batched(_) => "every, nightly, shutdown, min-extent, battery",
-            Self::Adaptive(_) => "share, at-most, at-least, poll, min-extent, battery",
-            Self::Idle(_) => {
-                "budget, share, at-least, quiet, patience, piece-min, piece-max, poll, met-per-mille, finish-within, complete, min-extent, battery"
-            }
-        }
+    /// The settings, without the times of a batched trim.
+    fn table(&mut self) -> Vec<Named<'_>> {
+        let (mut table, min_extent, on_battery) = match self {
+            Self::None | Self::Online => return Vec::new(),
+            Self::Batched(s) => (Vec::new(), &mut s.min_extent, &mut s.on_battery),
+            Self::Adaptive(s) => (
+                vec![
+                    ("share", Setting::Percent(&mut s.share_percent)),
+                    ("at-most", Setting::Time(&mut s.at_most_every, PAUSE)),
+                    ("at-least", Setting::Time(&mut s.at_least_every, PERIOD)),
+                    ("poll", Setting::Time(&mut s.poll, POLL)),
+                ],
+                &mut s.min_extent,
+                &mut s.on_battery,
+            ),
+            Self::Idle(s) => (
+                vec![
+                    ("budget", Setting::Time(&mut s.budget, BUDGET)),
+                    ("share", Setting::Percent(&mut s.share_percent)),
+                    ("at-least", Setting::Time(&mut s.at_least_every, PERIOD)),
+                    ("quiet", Setting::Time(&mut s.quiet, QUIET)),
+                    ("patience", Setting::Time(&mut s.patience, PATIENCE)),
+                    ("piece-min", Setting::Size(&mut s.piece_min, PIECE.0, PIECE.1)),
+                    ("piece-max", Setting::Size(&mut s.piece_max, PIECE.0, PIECE.1)),
+                    ("poll", Setting::Time(&mut s.poll, POLL)),
+                    ("met-per-mille", Setting::Number(&mut s.met_per_mille, MET)),
+                    ("finish-within", Setting::Time(&mut s.finish_within, PAUSE)),
+                    ("complete", Setting::Flag(&mut s.complete)),
+                ],
+                &mut s.min_extent,
+                &mut s.on_battery,
+            ),
+        };
+        table.push(("min-extent", Setting::Size(min_extent, MIN_EXTENT.0, MIN_EXTENT.1)));
+        table.push(("battery", Setting::Flag(on_battery)));
+        table
     }
 
     /// Changes one setting.
     fn set(&mut self, key: &str, value: &str) -> Result<(), ParsePolicyError> {
-        let (policy, known) = (self.name(), self.known());
-        let wrong = |reason: String| ParsePolicyError::Value { policy, key: key.to_string(), reason };
-        let unknown = || ParsePolicyError::Setting { policy, key: key.to_string(), known };
-        let nanos = |range: RangeInclusive<Nanos>| {
-            let nanos = value.parse::<Nanos>().map_err(|e| wrong(e.to_string()))?;
-            let outside = || wrong(format!("{value} is not from {} to {}", exact(*range.start()), exact(*range.end())));
-            range.contains(&nanos).then_some(nanos).ok_or_else(outside)
-        };
-        let bytes = |(range, said): (RangeInclusive<Bytes>, &str)| {
-            let bytes = value.parse::<Bytes>().map_err(|e| wrong(e.to_string()))?;
-            range.contains(&bytes).then_some(bytes).ok_or_else(|| wrong(format!("{value} is not from {said}")))
-        };
-        let flag = || yes_or_no(value).ok_or_else(|| wrong(format!("'{value}' is neither yes nor no")));
-        let share = || percent(value).ok_or_else(|| wrong(format!("'{value}' is not a share such as 75%, from 1% to 100%")));
-        match self {
-            Self::None | Self::Online => return Err(unknown()),
-            Self::Batched(s) => match key {
-                "every" => s.schedule = Schedule::Every(nanos(PERIOD)?),
-                "nightly" => s.schedule = Schedule::Nightly(nanos(TIME_OF_DAY)?),
-                "shutdown" if flag()? => s.schedule = Schedule::AtShutdown,
-                "shutdown" => {}
-                "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
-                "battery" => s.on_battery = flag()?,
-                _ => return Err(unknown()),
-            },
-            Self::Adaptive(s) => match key {
-                "share" => s.share_percent = share()?,
-                "at-most" => s.at_most_every = nanos(PAUSE)?,
-                "at-least" => s.at_least_every = nanos(PERIOD)?,
-                "poll" => s.poll = nanos(POLL)?,
-                "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
-                "battery" => s.on_battery = flag()?,
-                _ => return Err(unknown()),
-            },
-            Self::Idle(s) => match key {
-                "budget" => s.budget = nanos(BUDGET)?,
-                "share" => s.share_percent = share()?,
-                "at-least" => s.at_least_every = nanos(PERIOD)?,
-                "quiet" => s.quiet = nanos(QUIET)?,
-                "patience" => s.patience = nanos(PATIENCE)?,
-                "piece-min" => s.piece_min = bytes(PIECE)?,
-                "piece-max" => s.piece_max = bytes(PIECE)?,
-                "poll" => s.poll = nanos(POLL)?,
-                "met-per-mille" => {
-                    let count = value.parse().ok().filter(|count| MET.contains(count));
-                    s.met_per_mille =
-                        count.ok_or_else(|| wrong(format!("'{value}' is not a number from {} to {}", MET.start(), MET.end())))?;
-                }
-                "finish-within" => s.finish_within = nanos(PAUSE)?,
-                "complete" => s.complete = flag()?,
-                "min-extent" => s.min_extent = bytes(MIN_EXTENT)?,
-                "battery" => s.on_battery = flag()?,
-                _ => return Err(unknown()),
-            },
+        let policy = self.name();
+        let wrong = |reason| ParsePolicyError::Value { policy, key: key.to_string(), reason };
+        let mut known = Vec::new();
+        if let Self::Batched(s) = self {
+            if TIMES.contains(&key) {
+                return set_time(&mut s.schedule, key, value).map_err(wrong);
+            }
+            known.extend(TIMES);
         }
-        Ok(())
+        let table = self.table();
+        known.extend(table.iter().map(|(name, _)| *name));
+        match table.into_iter().find(|(name, _)| *name == key) {
+            Some((_, setting)) => setting.set(value).map_err(wrong),
+            None if known.is_empty() => Err(ParsePolicyError::Setting { policy, key: key.to_string(), known: "none".to_string() }),
+            None => Err(ParsePolicyError::Setting { policy, key: key.to_string(), known: known.join(", ") }),
+        }
     }
+}
+
+/// Sets one of [`TIMES`].
+fn set_time(schedule: &mut Schedule, key: &str, value: &str) -> Result<(), String> {
+    let (mut time, mut at_shutdown) = (Nanos::ZERO, false);
+    match key {
+        "every" => Setting::Time(&mut time, PERIOD).set(value)?,
+        "nightly" => Setting::Time(&mut time, TIME_OF_DAY).set(value)?,
+        _ => Setting::Flag(&mut at_shutdown).set(value)?,
+    }
+    match key {
+        "every" => *schedule = Schedule::Every(time),
+        "nightly" => *schedule = Schedule::Nightly(time),
+        _ if at_shutdown => *schedule = Schedule::AtShutdown,
+        _ => {}
+    }
+    Ok(())
 }
 
 /// `; did you mean 'idle'?`, if one of the policies is meant.
 fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map_or(String::new(), |known| format!("; did you mean '{known}'?"))
-}
-
-fn common(min_extent: Bytes, on_battery: bool) -> [(&'static str, String); 2] {
-    [("min-extent", min_extent.0.to_string()), ("battery", yes_no(on_battery).to_string())]
-}
-
-const fn yes_no(flag: bool) -> &'static str {
-    if flag { "yes" } else { "no" }
-}
-
-fn yes_or_no(text: &str) -> Option<bool> {
-    match text {
-        "yes" | "true" | "on" | "" => Some(true),
-        "no" | "false" | "off" => Some(false),
-        _ => None,
-    }
-}
-
-fn percent(text: &str) -> Option<u32> {
-    text.strip_suffix('%').unwrap_or(text).trim().parse().ok().filter(|percent| (1..=100).contains(percent))
 }
 
 impl fmt::Display for PolicySpec {
@@ -314,7 +271,7 @@ impl FromStr for PolicySpec {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             policy.set(key, value)?;
             // The times of a batched trim exclude each other.
-            let subject = if ["every", "nightly", "shutdown"].contains(&key) { "every, nightly, shutdown" } else { key };
+            let subject = if TIMES.contains(&key) { "every, nightly, shutdown" } else { key };
             if seen.contains(&subject) {
                 let reason = if subject == key { "is given twice".to_string() } else { format!("only one of {subject} can be given") };
                 return Err(ParsePolicyError::Value { policy: policy.name(), key: key.to_string(), reason });

@@ -1,19 +1,25 @@
 //! What is drawn of a run beyond lines: the superblocks of a drive over time, and latencies over time.
 
 use super::Axis;
+use super::json::{Check, checked};
+use alloc::borrow::ToOwned as _;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 use trimtab_drive::Superblock;
 use trimtab_drive::units::Nanos;
 
 /// Pictures of a run; most runs have none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Pictures {
     /// What the superblocks of the drive held at several moments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superblocks: Option<SuperblockMap>,
     /// Latencies of phases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<LatencyMap>,
 }
 
@@ -30,21 +36,26 @@ pub const SHARE_MAX: u8 = 63;
 
 /// What each superblock of a drive held at several moments. Of everything `x.len() × superblocks` values, moment after moment; shares in
 /// [`SHARE_MAX`]ths of what the superblock can hold. What is left of a superblock is erased.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct SuperblockMap {
     /// What `x` is.
     pub axis: Axis,
-    /// The moments; increasing.
-    pub x: Vec<u64>,
     /// Superblocks in a moment; several are one, where there are more than [`SuperblockMap::SUPERBLOCKS_MAX`].
     pub superblocks: u32,
+    /// The moments; increasing.
+    pub x: Vec<u64>,
     /// Data that the filesystem still needs.
+    #[serde(with = "shares")]
     pub needed: Vec<u8>,
     /// Data that nobody needs, but that the drive keeps.
+    #[serde(with = "shares")]
     pub unneeded: Vec<u8>,
     /// Stale.
+    #[serde(with = "shares")]
     pub stale: Vec<u8>,
     /// 1 in one-bit mode.
+    #[serde(with = "shares")]
     pub one_bit: Vec<u8>,
 }
 
@@ -79,17 +90,20 @@ impl SuperblockMap {
 }
 
 /// How many operations were asked for when and answered after how long. Time is counted from the beginning of the phase.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct LatencyMap {
     /// The phase.
     pub phase: String,
     /// Time that a column stands for.
+    #[serde(rename = "every_ns")]
     pub every: Nanos,
     /// Column, bucket ([`LatencyMap::bucket`]), operations: sorted, each place once, none with 0.
     pub cells: Vec<(u32, u32, u64)>,
     /// Columns in which a trim was under way; sorted.
     pub trimming: Vec<u32>,
     /// The longest of all; 0 in runs of versions that did not keep it.
+    #[serde(rename = "longest_ns", default, skip_serializing_if = "is_zero")]
     pub longest: Nanos,
 }
 
@@ -179,6 +193,72 @@ impl LatencyRecorder {
 impl Default for LatencyRecorder {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// The characters for 0 to 63.
+pub const ALPHABET: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
+
+/// Shares as a text of one character each, so that a drive over months stays small.
+pub mod shares {
+    use super::{ALPHABET, SHARE_MAX};
+    use alloc::format;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// One character each.
+    #[must_use]
+    pub fn text(values: &[u8]) -> String {
+        values.iter().map(|value| char::from(ALPHABET[usize::from(*value & SHARE_MAX)])).collect()
+    }
+
+    pub(super) fn serialize<S: Serializer>(values: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&text(values))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let value = |c: u8| ALPHABET.iter().position(|known| *known == c).map(|at| at as u8);
+        let refused = |c: u8| D::Error::custom(format!("{:?} is not a share of a superblock", char::from(c)));
+        String::deserialize(deserializer)?.bytes().map(|c| value(c).ok_or_else(|| refused(c))).collect()
+    }
+}
+
+fn is_zero(time: &Nanos) -> bool {
+    *time == Nanos::ZERO
+}
+
+checked!(SuperblockMap, LatencyMap);
+
+impl Check for SuperblockMap {
+    fn check(&self) -> Result<(), String> {
+        let Self { axis: _, superblocks, x, needed, unneeded, stale, one_bit } = self;
+        let all = u64::from(*superblocks) * x.len() as u64;
+        for layer in [needed, unneeded, stale, one_bit] {
+            if layer.len() as u64 != all {
+                return Err(format!("{superblocks} superblocks at {} moments are {all} values, not {}", x.len(), layer.len()));
+            }
+        }
+        if *superblocks as usize > Self::SUPERBLOCKS_MAX || !x.is_sorted() {
+            return Err(format!("more than {} superblocks, or moments that do not increase", Self::SUPERBLOCKS_MAX));
+        }
+        let overfull = |at: usize| needed[at] + unneeded[at] + stale[at] > SHARE_MAX || one_bit[at] > 1;
+        if (0..needed.len()).any(overfull) {
+            return Err("a superblock holds more than itself".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl Check for LatencyMap {
+    fn check(&self) -> Result<(), String> {
+        let Self { phase, every, cells, trimming, longest: _ } = self;
+        let increases = cells.windows(2).all(|pair| (pair[0].0, pair[0].1) < (pair[1].0, pair[1].1));
+        let possible = cells.iter().all(|(_, bucket, count)| *bucket <= Self::BUCKET_MAX && *count > 0);
+        if *every == Nanos::ZERO || !increases || !possible || trimming.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return Err(format!("the latencies of '{}' are in no order, or impossible", phase.escape_debug()));
+        }
+        Ok(())
     }
 }
 

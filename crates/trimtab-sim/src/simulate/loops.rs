@@ -68,8 +68,7 @@ impl FromStr for Loops {
             let bytes = || value.parse::<Bytes>().map_err(|error| format!("{key}: {error}"));
             match key {
                 "profile" => {
-                    let known = Profile::ALL.into_iter().find(|profile| profile.name() == value);
-                    loops.profile = known.ok_or_else(|| format!("the profiles are cdm3, cdm8 and nvme, not '{value}'"))?;
+                    loops.profile = value.parse().map_err(|_| format!("the profiles are cdm3, cdm8 and nvme, not '{value}'"))?;
                 }
                 "size" => loops.size = bytes()?,
                 "passes" => loops.passes = value.parse().map_err(|_| format!("'{value}' is not a number of passes"))?,
@@ -83,7 +82,9 @@ impl FromStr for Loops {
                         _ => return Err(format!("the tests are write or both, not '{value}'")),
                     }
                 }
-                "place" => loops.placement = value.parse()?,
+                "place" => {
+                    loops.placement = value.parse().map_err(|_| format!("a test file is placed same, next or scattered, not '{value}'"))?;
+                }
                 "space" => loops.space = Some(bytes()?),
                 _ => {
                     let known = "profile, size, passes, pass, small-pass, interval, tests, place and space";
@@ -98,11 +99,6 @@ impl FromStr for Loops {
 impl Loops {
     /// Settings of the run.
     pub fn fields(&self) -> Vec<Field> {
-        let placement = match self.placement {
-            Placement::Same => "same",
-            Placement::Next => "next",
-            Placement::Scattered => "scattered",
-        };
         let mut fields = vec![
             Field::new("profile", self.profile.name()),
             Field::new("size-bytes", self.size.0.to_string()),
@@ -111,7 +107,7 @@ impl Loops {
             Field::new("small-pass", self.small_pass.to_string()),
             Field::new("interval", self.interval.to_string()),
             Field::new("tests", if self.reads { "read and write" } else { "write" }),
-            Field::new("place", placement),
+            Field::new("place", self.placement.name()),
         ];
         fields.extend(self.space.map(|space| Field::new("space-bytes", space.0.to_string())));
         fields

@@ -2,14 +2,9 @@
 
 mod set;
 
-use crate::run::Field;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use core::fmt;
-use core::str::FromStr;
 use trimtab_drive::data::DataClass;
-use trimtab_drive::units::{Bytes, Nanos, exact};
+use trimtab_drive::named;
+use trimtab_drive::units::{Bytes, Nanos};
 
 /// Bytes of a filesystem block.
 pub const BLOCK: u64 = 4096;
@@ -68,29 +63,35 @@ pub struct Mkfs {
     pub lazy: bool,
 }
 
-/// What reading a file does to its access time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Atime {
-    /// Every read updates it (`strictatime`).
-    Strict,
-    /// A read updates it if it is older than the last change, or than a day (`relatime`, the default since Linux 2.6.30).
-    Relative,
-    /// Never (`noatime`).
-    Never,
+named! {
+    "access time option"
+    /// What reading a file does to its access time.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Atime {
+        /// Every read updates it (`strictatime`).
+        Strict = "strictatime",
+        /// A read updates it if it is older than the last change, or than a day (`relatime`, the default since Linux 2.6.30).
+        Relative = "relatime",
+        /// Never (`noatime`).
+        Never = "noatime",
+    }
 }
 
-/// Which freed space is discarded as it is freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Discard {
-    /// None.
-    Off,
-    /// Exactly what was freed, one command for each merged extent, inside the commit: nobody's commit ends before the drive has done all
-    /// of them. Linux 2.6.39 to 5.14.
-    Freed,
-    /// What was freed and the free space that follows it, up to the next block in use or the end of the block group, by a worker after
-    /// the commit, one command after another. Freed extents merge only with the one that the tree of freed extents happens to hold above
-    /// their place. Measured on Linux 6.18.
-    FreedAndFollowing,
+named! {
+    "online discard"
+    /// Which freed space is discarded as it is freed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Discard {
+        /// None.
+        Off = "off",
+        /// Exactly what was freed, one command for each merged extent, inside the commit: nobody's commit ends before the drive has done all
+        /// of them. Linux 2.6.39 to 5.14.
+        Freed = "freed",
+        /// What was freed and the free space that follows it, up to the next block in use or the end of the block group, by a worker after
+        /// the commit, one command after another. Freed extents merge only with the one that the tree of freed extents happens to hold above
+        /// their place. Measured on Linux 6.18.
+        FreedAndFollowing = "freed-and-following",
+    }
 }
 
 /// When dirty metadata reach the journal.
@@ -252,101 +253,6 @@ impl VolumeSpec {
     pub fn with_online_discard(mut self) -> Self {
         self.discard = if self.journal.converts_after_write { Discard::FreedAndFollowing } else { Discard::Freed };
         self
-    }
-
-    /// Everything that decides what the volume does, for reports and the store.
-    #[must_use]
-    pub fn fields(&self) -> Vec<Field> {
-        let yes_no = |flag: bool| if flag { "yes" } else { "no" }.to_string();
-        let size = self.size.map_or_else(|| "rest of the drive".to_string(), |size| size.0.to_string());
-        let blocks = |blocks: Option<u32>| blocks.map_or_else(|| "by size".to_string(), |blocks| blocks.to_string());
-        [
-            ("name", self.name.to_string()),
-            ("start", self.start.0.to_string()),
-            ("size", size),
-            ("bytes-per-inode", self.bytes_per_inode.to_string()),
-            ("journal-blocks", blocks(self.journal_blocks)),
-            ("mkfs-discard", yes_no(self.mkfs.discard)),
-            ("mkfs-lazy", yes_no(self.mkfs.lazy)),
-            ("atime", self.atime.to_string()),
-            ("discard", self.discard.to_string()),
-            ("discard-max", self.discard_max.0.to_string()),
-            ("discard-ranges", self.discard_ranges.to_string()),
-            ("commit-interval", exact(self.journal.commit_interval)),
-            ("transaction-blocks", blocks(self.journal.transaction_blocks)),
-            ("transaction-full-waits", yes_no(self.journal.full_waits)),
-            ("tags-per-descriptor", self.journal.tags_per_descriptor.to_string()),
-            ("converts-after-write", yes_no(self.journal.converts_after_write)),
-            ("memory", self.writeback.memory.0.to_string()),
-            ("dirty-background", format!("{}%", self.writeback.background_percent)),
-            ("dirty-limit", format!("{}%", self.writeback.limit_percent)),
-            ("dirty-expire", exact(self.writeback.expire)),
-            ("dirty-interval", exact(self.writeback.interval)),
-            ("delayed-allocation", yes_no(self.delayed_allocation)),
-            ("write-on-close", yes_no(self.write_on_close)),
-            ("catalogue", yes_no(self.catalogue)),
-            ("request-max", self.block_layer.request_max.to_string()),
-            ("queue-depth", self.block_layer.queue_depth.to_string()),
-            ("queue-max", self.block_layer.queue_max.to_string()),
-            ("write-cache", yes_no(self.block_layer.write_cache)),
-            ("host-create", exact(self.host.create)),
-            ("host-open", exact(self.host.open)),
-            ("host-delete", exact(self.host.delete)),
-            ("host-dir", exact(self.host.dir)),
-            ("host-write-block", exact(self.host.write_block)),
-            ("host-read-block", exact(self.host.read_block)),
-            ("host-extent", exact(self.host.extent)),
-            ("metadata-data", self.metadata_class.to_string()),
-        ]
-        .into_iter()
-        .map(|(key, value)| Field::new(format!("volume.{key}"), value))
-        .collect()
-    }
-}
-
-impl fmt::Display for Atime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Strict => "strictatime",
-            Self::Relative => "relatime",
-            Self::Never => "noatime",
-        })
-    }
-}
-
-impl FromStr for Atime {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "strictatime" | "strict" => Ok(Self::Strict),
-            "relatime" => Ok(Self::Relative),
-            "noatime" => Ok(Self::Never),
-            _ => Err(format!("atime is strictatime, relatime or noatime, not {text}")),
-        }
-    }
-}
-
-impl fmt::Display for Discard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Off => "off",
-            Self::Freed => "freed",
-            Self::FreedAndFollowing => "freed-and-following",
-        })
-    }
-}
-
-impl FromStr for Discard {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "off" => Ok(Self::Off),
-            "freed" => Ok(Self::Freed),
-            "freed-and-following" => Ok(Self::FreedAndFollowing),
-            _ => Err(format!("online discard is off, freed or freed-and-following, not {text}")),
-        }
     }
 }
 

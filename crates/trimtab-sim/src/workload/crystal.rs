@@ -13,6 +13,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
+use trimtab_drive::named;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent};
@@ -31,15 +32,18 @@ pub const ASSUMED_RATE: Bytes = Bytes(1_000_000_000);
 /// The longest pass.
 const PASS_MAX: Nanos = Nanos::from_secs(86_400);
 
-/// A set of tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Profile {
-    /// CrystalDiskMark 3: Seq 1 MiB, 512K random, 4K, 4K at depth 32; each read, then written.
-    Cdm3,
-    /// CrystalDiskMark 8 and 9, default; all reads, then all writes; a pass to warm up before each test.
-    Cdm8,
-    /// CrystalDiskMark 8 and 9 for NVMe.
-    Nvme,
+named! {
+    "profile"
+    /// A set of tests.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Profile {
+        /// CrystalDiskMark 3: Seq 1 MiB, 512K random, 4K, 4K at depth 32; each read, then written.
+        Cdm3 = "cdm3",
+        /// CrystalDiskMark 8 and 9, default; all reads, then all writes; a pass to warm up before each test.
+        Cdm8 = "cdm8",
+        /// CrystalDiskMark 8 and 9 for NVMe.
+        Nvme = "nvme",
+    }
 }
 
 /// One test of a profile.
@@ -64,19 +68,6 @@ const fn random(block: u32, queue: u32, threads: u32) -> Test {
 }
 
 impl Profile {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Cdm3, Self::Cdm8, Self::Nvme];
-
-    /// Name, as on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cdm3 => "cdm3",
-            Self::Cdm8 => "cdm8",
-            Self::Nvme => "nvme",
-        }
-    }
-
     /// Its tests in order.
     #[must_use]
     pub const fn tests(self) -> &'static [Test] {
@@ -522,7 +513,7 @@ mod tests {
     proptest! {
         #[test]
         fn operations_stay_in_the_file_and_are_aligned(
-            profile in prop::sample::select(&Profile::ALL[..]), size in (16_u64 << 20)..(80 << 20), seed in any::<u64>(),
+            profile in prop::sample::select(Profile::ALL), size in (16_u64 << 20)..(80 << 20), seed in any::<u64>(),
         ) {
             let settings = Settings { size: Bytes(size), passes: 1, pass: Limit::Bytes(Bytes(2 << 20)), ..settings(profile) };
             let mut workload = Crystal::new(settings, seed, Position::default()).unwrap();

@@ -13,6 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model::{self, Model};
+use trimtab_drive::named;
 use trimtab_drive::rng::Stream as Random;
 use trimtab_drive::spec::twin::Origin;
 use trimtab_drive::spec::{DriveSpec, Medium, SlcSize};
@@ -48,32 +49,21 @@ pub struct Figure {
     pub value: f64,
 }
 
-/// What a figure is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// Operations a second.
-    Rate,
-    /// Mean latency in nanoseconds.
-    Mean,
-    /// The latency that one in a hundred exceeds, in nanoseconds.
-    P99,
-    /// Seconds.
-    Time,
-    /// Bytes to flash for each byte of the host.
-    Ratio,
-}
-
-impl What {
-    /// As it is shown.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "operations/s",
-            Self::Mean => "mean latency",
-            Self::P99 => "p99 latency",
-            Self::Time => "time",
-            Self::Ratio => "write amplification",
-        }
+named! {
+    "kind of figure"
+    /// What a figure is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum What {
+        /// Operations a second.
+        Rate = "operations/s",
+        /// Mean latency in nanoseconds.
+        Mean = "mean latency",
+        /// The latency that one in a hundred exceeds, in nanoseconds.
+        P99 = "p99 latency",
+        /// Seconds.
+        Time = "time",
+        /// Bytes to flash for each byte of the host.
+        Ratio = "write amplification",
     }
 }
 

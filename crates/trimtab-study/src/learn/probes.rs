@@ -144,7 +144,7 @@ impl Plan {
 }
 
 /// What the probes found.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Findings {
     /// Figures.
     pub observations: Vec<Observation>,

@@ -365,8 +365,6 @@ fn flushes_that_are_not_sent_tell_no_times() {
 fn what_is_stopped_gives_no_twin() {
     struct Stopped;
     impl Observer for Stopped {
-        fn tried(&mut self, _candidates: u32) {}
-        fn probed(&mut self, _name: &str, _found: &[super::Observation]) {}
         fn stopped(&self) -> bool {
             true
         }

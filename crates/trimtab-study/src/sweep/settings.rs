@@ -557,8 +557,9 @@ fn volume(section: &mut Section<'_>) -> Result<VolumeSpec, Wrong> {
     let mut volume = volume_named(&name);
     for (key, value) in core::mem::take(&mut section.values) {
         let dashed = key.replace('_', "-");
-        if !VolumeSpec::SETTINGS.contains(&dashed.as_str()) {
-            return Err(Wrong::of(section.key(key), format!("a volume has no setting '{key}'{}", meant(&dashed, &VolumeSpec::SETTINGS))));
+        let known = VolumeSpec::setting_names();
+        if !known.contains(&dashed.as_str()) {
+            return Err(Wrong::of(section.key(key), format!("a volume has no setting '{key}'{}", meant(&dashed, &known))));
         }
         volume.set(&dashed, &value.to_string()).map_err(|text| Wrong::of(section.key(key), text))?;
     }

@@ -62,7 +62,7 @@ impl Outcome {
 }
 
 /// A row.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Row {
     /// Number of the cell.
     pub cell: u64,

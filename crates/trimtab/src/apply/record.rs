@@ -13,22 +13,19 @@
 //! whatever moment a process is killed at, what it leaves says what to do.
 
 use super::{Edit, Plan, SHIPPED, System, line_undo};
+use crate::records::{RECORD, Records, VERSION, absent, numbered, read};
 use anyhow::{Context as _, bail, ensure};
 use rustix::fs::{AtFlags, FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Seek as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 
-const VERSION: u32 = 1;
-const RECORD: &str = "record.json";
 const MAKING: &str = "making";
 const PENDING: &str = "pending";
 const LOG: &str = "log";
-/// No copy and no record is longer.
-const BYTES_MAX: u64 = 8 << 20;
 /// Mode of a new file of the system, and of a new directory on the way to it.
 const SYSTEM_FILE: u32 = 0o644;
 
@@ -89,25 +86,15 @@ pub fn events(system: &System) -> anyhow::Result<Vec<Event>> {
     Ok(text.unwrap_or_default().lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// The directory of records, locked: one at a time.
-struct Records(Dir);
-
 impl Records {
-    /// `None` if nothing has ever been applied, unless they are to be made.
-    fn open(system: &System, make: bool) -> anyhow::Result<Option<Self>> {
+    /// Those of `apply`, locked: one at a time. `None` if nothing has ever been applied, unless they are to be made.
+    fn of_system(system: &System, make: bool) -> anyhow::Result<Option<Self>> {
         let Some(dir) = system.directory(&system.records(), make).with_context(|| format!("cannot open {}", system.shown_records()))?
         else {
             return Ok(None);
         };
         flock(&dir, FlockOperation::LockExclusive).with_context(|| format!("cannot lock {}", system.shown_records()))?;
         Ok(Some(Self(dir)))
-    }
-
-    fn numbers(&self) -> anyhow::Result<Vec<u32>> {
-        let names = self.0.names().with_context(|| format!("cannot list {}", self.0.path().display()))?;
-        let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
-        numbers.sort_unstable();
-        Ok(numbers)
     }
 
     /// Adds a line to the log. What was done is done: one that cannot be written is said, and undoes nothing.
@@ -131,16 +118,6 @@ impl Records {
         }
     }
 
-    /// Removes a directory of records, the record first: without it the rest means nothing.
-    fn remove(&self, name: &str) -> anyhow::Result<()> {
-        let remove = || {
-            let Some(dir) = absent(self.0.open_dir(name))? else { return Ok(()) };
-            absent(rustix::fs::unlinkat(&dir, RECORD, AtFlags::empty()).map_err(io::Error::from))?;
-            self.0.remove_tree(name, &dir).map(drop)
-        };
-        remove().with_context(|| format!("cannot remove {}", self.0.path().join(name).display()))
-    }
-
     fn rename(&self, from: &str, to: &str) -> anyhow::Result<()> {
         let rename = || {
             self.0.rename(from, &self.0, to)?;
@@ -150,28 +127,17 @@ impl Records {
     }
 }
 
-fn absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        result => result.map(Some),
-    }
-}
-
-fn numbered(number: u32) -> String {
-    format!("{number:04}")
-}
-
 /// Writes what was planned. Gives the directory with the copies; `None` if there was nothing to do.
 pub fn carry_out(system: &System, plan: &Plan) -> anyhow::Result<Option<PathBuf>> {
     if plan.edits.is_empty() {
         return Ok(None);
     }
-    let records = Records::open(system, true)?.context("the directory of records is made where it is missing")?;
+    let records = Records::of_system(system, true)?.context("the directory of records is made where it is missing")?;
     ensure!(records.0.look(PENDING)?.is_none(), "another process that applied a policy was killed at this moment: say it again");
     for edit in &plan.edits {
         ensure!(system.read(&edit.file)? == edit.before, "{} was changed at this moment: say it again", edit.file.display());
     }
-    let number = numbered(records.numbers()?.last().copied().unwrap_or(0) + 1);
+    let number = numbered(records.last()? + 1);
     records.remove(MAKING)?;
     aside(&records.0, plan)?;
     records.rename(MAKING, PENDING)?;
@@ -256,7 +222,7 @@ fn parts(file: &Path) -> anyhow::Result<(&Path, &OsStr)> {
 
 /// What the last `apply` did, as edits that take it back. Done, unless `dry_run`.
 pub fn undo(system: &System, dry_run: bool) -> anyhow::Result<Plan> {
-    let Some(records) = Records::open(system, false)? else {
+    let Some(records) = Records::of_system(system, false)? else {
         bail!("nothing has been applied (there is no {})", system.shown_records());
     };
     let Some(number) = records.numbers()?.last().copied() else { bail!("nothing has been applied that is not undone yet") };
@@ -265,13 +231,12 @@ pub fn undo(system: &System, dry_run: bool) -> anyhow::Result<Plan> {
 
 /// The number that the next change gets.
 pub fn next_number(system: &System) -> anyhow::Result<u32> {
-    let last = Records::open(system, false)?.map(|records| records.numbers()).transpose()?.and_then(|numbers| numbers.last().copied());
-    Ok(last.unwrap_or(0) + 1)
+    Ok(Records::of_system(system, false)?.map_or(Ok(0), |records| records.last())? + 1)
 }
 
 /// Takes back what is kept under this number, the last or not, or only sees whether that can be done; `None` if that is not there.
 pub fn undo_one(system: &System, number: u32, dry_run: bool) -> anyhow::Result<Option<Plan>> {
-    let Some(records) = Records::open(system, false)? else { return Ok(None) };
+    let Some(records) = Records::of_system(system, false)? else { return Ok(None) };
     if !records.numbers()?.contains(&number) {
         return Ok(None);
     }
@@ -281,7 +246,8 @@ pub fn undo_one(system: &System, number: u32, dry_run: bool) -> anyhow::Result<O
 fn take_back(system: &System, records: &Records, number: u32, dry_run: bool) -> anyhow::Result<Plan> {
     let name = numbered(number);
     let directory = records.0.open_dir(&name).with_context(|| format!("cannot open {}", records.0.path().join(&name).display()))?;
-    let record = read_record(&directory)?;
+    let missing = || format!("{} has no {RECORD}", directory.path().display());
+    let record: Record = records.read(&name, |record: &Record| record.version)?.with_context(missing)?;
     let edits = record.files.iter().map(|changed| back(system, &directory, changed)).collect::<anyhow::Result<Vec<_>>>()?;
     if !dry_run {
         records.rename(&name, PENDING)?;
@@ -300,19 +266,6 @@ fn taken_back(record: Record, edits: Vec<Edit>) -> Plan {
     let remarks =
         vec![format!("what it was before '{} {}' was applied; mounts and services are not touched", record.policy, record.path.display())];
     Plan { mount_point: record.path, fs_type: String::new(), policy: record.policy, edits, remarks }
-}
-
-fn read_record(directory: &Dir) -> anyhow::Result<Record> {
-    let broken = || format!("{} cannot be used", directory.path().join(RECORD).display());
-    let record: Record = serde_json::from_str(&read(directory, RECORD).with_context(broken)?).with_context(broken)?;
-    ensure!(record.version == VERSION, "{}: version {} is of a newer trimtab", broken(), record.version);
-    Ok(record)
-}
-
-fn read(directory: &Dir, name: &str) -> io::Result<String> {
-    let mut text = String::new();
-    directory.open_read(name)?.take(BYTES_MAX).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// What a changed file was.
@@ -348,17 +301,16 @@ pub struct Unfinished {
 
 /// Puts back what such a process has changed, if there was one; what it was doing is as if it had been undone.
 pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<Unfinished>> {
-    let Some(records) = Records::open(system, false)? else { return Ok(None) };
+    let Some(records) = Records::of_system(system, false)? else { return Ok(None) };
     records.remove(MAKING)?;
     let Some(directory) = absent(records.0.open_dir(PENDING)).with_context(|| format!("cannot open {}", system.shown_records()))? else {
         return Ok(None);
     };
-    if directory.look(RECORD)?.is_none() {
+    let Some(record) = records.read(PENDING, |record: &Record| record.version)? else {
         // All has been put back; it was being removed.
         records.remove(PENDING)?;
         return Ok(None);
-    }
-    let record = read_record(&directory)?;
+    };
     let (mut edits, mut changed) = (Vec::new(), Vec::new());
     for file in &record.files {
         let (now, before) = (system.read(&file.file)?, before(&directory, file)?);
@@ -376,7 +328,7 @@ pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<Unfinished>
         records.remove(PENDING)?;
     } else {
         // The copies are the only ones.
-        let number = numbered(records.numbers()?.last().copied().unwrap_or(0) + 1);
+        let number = numbered(records.last()? + 1);
         records.rename(PENDING, &number)?;
     }
     records.note(What::PutBack, &record.policy, &record.path, edits.iter().map(|edit| edit.file.clone()));

@@ -3,8 +3,8 @@
 pub use trimtab_linux::session::{Watch, assemble};
 
 use crate::report;
+use crate::store;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
-use crate::store::{self, RunId};
 use anyhow::Context as _;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
@@ -54,8 +54,7 @@ pub fn keep_and_print_as(context: &Context, run: &Run, document: impl FnOnce(&Ru
         collected.add(run.clone());
         return Ok(());
     }
-    let mut shape = RunV1::from(run);
-    shape.id = kept.as_ref().ok().map(RunId::to_string);
+    let shape = RunV1::new(run, kept.as_ref().ok().copied());
     context.report_styled(SCHEMA, VERSION, &shape, || report::text::render(&document(run)))?;
     let id = kept.context("the result above could not be kept")?;
     context.remark(&format!("kept as {id}: trimtab results show {}", id.short()));

@@ -4,10 +4,7 @@ pub mod traced;
 
 use crate::store::recipe::starts_now;
 use traced::Traced;
-use trimtab_drive::model;
-use trimtab_drive::model::Model;
-use trimtab_drive::spec::{DriveSpec, SpecError};
-use trimtab_drive::units::Bytes;
+use trimtab_drive::spec::DriveSpec;
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::run::{Run, TargetKind};
 use trimtab_sim::runner::End;
@@ -23,14 +20,8 @@ pub type Load = trimtab_sim::simulate::Load<Traced>;
 pub struct Unwatched;
 
 impl Watcher for Unwatched {
-    fn written(&mut self, _bytes: Bytes) {}
-
     fn stopped(&self) -> bool {
         interrupt::requested()
-    }
-
-    fn build(&mut self, spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
-        model::build(spec, seed)
     }
 }
 
@@ -55,6 +46,8 @@ mod tests {
     use super::*;
     use crate::drives;
     use trimtab_drive::data::DataClass;
+    use trimtab_drive::model;
+    use trimtab_drive::units::Bytes;
     use trimtab_sim::trace::Reading;
     use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
     use trimtab_vssd::trace::timing::Timing;

@@ -12,22 +12,18 @@ use super::look::Machine;
 use super::setting_state::SettingState;
 use super::{is_absent, perform, revert, swap, words};
 use crate::apply::{self, System};
-use anyhow::{Context as _, bail, ensure};
+use crate::records::{RECORD, Records, VERSION, numbered};
+use anyhow::{Context as _, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, FdFlags};
 use serde::{Deserialize, Serialize};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimtab_linux::doctor::Action;
 use trimtab_linux::host::processes::boot_id;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 use trimtab_linux::trim::resume::state_directory;
-
-const VERSION: u32 = 1;
-const RECORD: &str = "record.json";
-/// No record is longer.
-const BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,17 +72,14 @@ impl Step {
 const LOCK_TRIES: u32 = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// The directory of records.
-struct Records(Dir);
-
 fn place() -> PathBuf {
     let state = state_directory();
     std::path::absolute(&state).unwrap_or(state).join("mended")
 }
 
 impl Records {
-    /// `None` if nothing has ever been mended, unless it is to be made; not locked.
-    fn open(make: bool) -> anyhow::Result<Option<Self>> {
+    /// Those of mendings. `None` if nothing has ever been mended, unless it is to be made; not locked.
+    fn of_mendings(make: bool) -> anyhow::Result<Option<Self>> {
         let place = place();
         let opened = Dir::guarded(&place, make).and_then(|dir| dir.require_private().map(|()| dir));
         let dir = match opened {
@@ -98,7 +91,7 @@ impl Records {
 
     /// The same, locked; who only looks holds the lock for a moment.
     fn locked(make: bool) -> anyhow::Result<Option<Self>> {
-        let Some(records) = Self::open(make)? else { return Ok(None) };
+        let Some(records) = Self::of_mendings(make)? else { return Ok(None) };
         for patience in (0..LOCK_TRIES).rev() {
             match records.lock() {
                 Ok(()) => return Ok(Some(records)),
@@ -120,27 +113,6 @@ impl Records {
         rustix::io::fcntl_setfd(&self.0, FdFlags::empty())
     }
 
-    fn numbers(&self) -> anyhow::Result<Vec<u32>> {
-        let names = self.0.names().with_context(|| format!("cannot list {}", self.0.path().display()))?;
-        let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
-        numbers.sort_unstable();
-        Ok(numbers)
-    }
-
-    /// `None` for a directory whose process was killed before it had written anything into it.
-    fn read(&self, number: u32) -> anyhow::Result<Option<Record>> {
-        let name = numbered(number);
-        let shown = || format!("{} cannot be used", self.0.path().join(&name).join(RECORD).display());
-        let mut text = String::new();
-        match self.0.open_dir(&name).and_then(|dir| dir.open_read(RECORD)) {
-            Err(error) if is_absent(&error) => return Ok(None),
-            file => file.with_context(shown)?.take(BYTES_MAX).read_to_string(&mut text).with_context(shown)?,
-        };
-        let record: Record = serde_json::from_str(&text).with_context(shown)?;
-        ensure!(record.version == VERSION, "{}: version {} is of a newer trimtab", shown(), record.version);
-        Ok(Some(record))
-    }
-
     fn write(&self, number: u32, record: &Record) -> anyhow::Result<()> {
         let name = numbered(number);
         let write = || {
@@ -154,19 +126,6 @@ impl Records {
         };
         io::Result::Ok(()).and_then(|()| write()).with_context(|| format!("cannot write {}", self.0.path().join(&name).display()))
     }
-
-    fn remove(&self, number: u32) -> anyhow::Result<()> {
-        let name = numbered(number);
-        let remove = || match self.0.open_dir(&name) {
-            Err(error) if is_absent(&error) => Ok(()),
-            opened => self.0.remove_tree(&name, &opened?).map(drop),
-        };
-        io::Result::Ok(()).and_then(|()| remove()).with_context(|| format!("cannot remove {}", self.0.path().join(&name).display()))
-    }
-}
-
-fn numbered(number: u32) -> String {
-    format!("{number:04}")
 }
 
 /// Another process mends.
@@ -192,7 +151,7 @@ impl Mending {
     /// Of this mount point or device; an error if another one is going on. Nothing is written before the first step.
     pub fn begin(subject: &str) -> anyhow::Result<Self> {
         let records = Records::locked(true)?.context("the directory of records is made where it is missing")?;
-        let number = records.numbers()?.last().copied().unwrap_or(0) + 1;
+        let number = records.last()? + 1;
         // Files that a killed process was about to replace.
         apply::put_back_unfinished(&System::mended()?)?;
         let record =
@@ -232,7 +191,7 @@ impl Mending {
 
     fn forget_last(&self) -> anyhow::Result<()> {
         match self.record.steps.is_empty() {
-            true => self.records.remove(self.number),
+            true => self.records.remove(&numbered(self.number)),
             false => self.records.write(self.number, &self.record),
         }
     }
@@ -252,9 +211,9 @@ pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<TakenBack>
     let records = Records::locked(false)?.context("nothing has been mended")?;
     let (number, mut record) = loop {
         let number = records.numbers()?.last().copied().context("nothing has been mended that is not taken back yet")?;
-        match records.read(number)? {
+        match records.read(&numbered(number), |record: &Record| record.version)? {
             Some(record) => break (number, record),
-            None => records.remove(number)?,
+            None => records.remove(&numbered(number))?,
         }
     };
     if !dry_run {
@@ -274,7 +233,7 @@ pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<TakenBack>
         }
     }
     if !dry_run {
-        records.remove(number)?;
+        records.remove(&numbered(number))?;
     }
     Ok(TakenBack { subject: record.subject, lines })
 }
@@ -348,10 +307,10 @@ fn not_ours(action: &Action, kept: &Path) -> Option<String> {
 pub fn unfinished() -> Vec<String> {
     let look = || -> anyhow::Result<Vec<String>> {
         // A living process holds the lock.
-        let Some(records) = Records::open(false)?.filter(|records| records.try_lock().is_ok()) else { return Ok(Vec::new()) };
+        let Some(records) = Records::of_mendings(false)?.filter(|records| records.try_lock().is_ok()) else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for number in records.numbers()? {
-            let Some(record) = records.read(number)? else { continue };
+            let Some(record) = records.read(&numbered(number), |record: &Record| record.version)? else { continue };
             all.extend(record.steps.iter().filter(|step| !step.done).map(|step| {
                 let what = words::told(&step.action).does;
                 format!("mending {} was killed at: {what}; trimtab doctor --undo takes back what it has done", record.subject)

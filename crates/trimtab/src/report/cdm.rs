@@ -9,7 +9,7 @@ use trimtab_sim::workload::crystal::{Profile, Test};
 
 /// The text. Tests that the run does not have are left out.
 pub fn text(run: &Run) -> anyhow::Result<String> {
-    let profile = setting(run, "profile").and_then(|name| Profile::ALL.into_iter().find(|profile| profile.name() == name));
+    let profile = setting(run, "profile").and_then(|name| name.parse::<Profile>().ok());
     let Some(profile) = profile.filter(|_| run.workload == "crystal") else {
         anyhow::bail!("only runs of 'bench crystal' have CrystalDiskMark's format, and this is one of '{}'", run.workload);
     };
@@ -19,7 +19,7 @@ pub fn text(run: &Run) -> anyhow::Result<String> {
 
 /// The same figures as a picture in SVG: a pair of bars a test.
 pub fn picture(run: &Run) -> anyhow::Result<String> {
-    let profile = setting(run, "profile").and_then(|name| Profile::ALL.into_iter().find(|profile| profile.name() == name));
+    let profile = setting(run, "profile").and_then(|name| name.parse::<Profile>().ok());
     let Some(profile) = profile.filter(|_| run.workload == "crystal") else {
         anyhow::bail!("only runs of 'bench crystal' have this picture, and this is one of '{}'", run.workload);
     };

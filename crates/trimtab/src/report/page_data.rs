@@ -1,9 +1,8 @@
 //! What the page's script draws from: charts as data in the page. Without the script nothing of it is missing, only still.
 
 use super::palette;
-use crate::store::shape::pictures::written;
 use serde_json::{Value, json};
-use trimtab_sim::run::pictures::{LatencyMap, SuperblockMap};
+use trimtab_sim::run::pictures::{LatencyMap, SuperblockMap, shares};
 use trimtab_study::document::{Chart, ChartKind, Film, Heat, Plane, PlaneCells};
 
 /// Characters of all superblocks of a film, at most: beyond that moments are left out.
@@ -63,7 +62,7 @@ fn drive(name: &str, map: &SuperblockMap, every: usize) -> Value {
     let each = map.superblocks as usize;
     let last = map.x.len().saturating_sub(1);
     let moments: Vec<usize> = (0..map.x.len()).filter(|at| at.is_multiple_of(every) || *at == last).collect();
-    let kept = |values: &[u8]| moments.iter().map(|at| written(&values[at * each..(at + 1) * each])).collect::<String>();
+    let kept = |values: &[u8]| moments.iter().map(|at| shares::text(&values[at * each..(at + 1) * each])).collect::<String>();
     let mut value = json!({
         "name": name, "superblocks": each, "x": moments.iter().map(|at| map.x[*at]).collect::<Vec<_>>(),
         "needed": kept(&map.needed), "unneeded": kept(&map.unneeded), "stale": kept(&map.stale),

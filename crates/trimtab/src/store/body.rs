@@ -1,6 +1,5 @@
 //! A run as the store keeps it: as in `trimtab.run`, in one piece, compressed.
 
-use crate::store::shape::run::RunV1;
 use std::io::Read as _;
 use trimtab_sim::run::Run;
 
@@ -11,7 +10,7 @@ const LARGEST_BYTES: u64 = 1 << 30;
 
 /// The JSON of a run.
 pub fn json(run: &Run) -> Vec<u8> {
-    serde_json::to_vec(&RunV1::from(run)).expect("the shape holds only what JSON can say")
+    serde_json::to_vec(run).expect("a run holds only what JSON can say")
 }
 
 /// The body of a run.
@@ -24,6 +23,5 @@ pub fn unpack(body: &[u8]) -> Result<Run, String> {
     let mut json = Vec::new();
     let decoder = zstd::Decoder::with_buffer(body).map_err(|error| error.to_string())?;
     decoder.take(LARGEST_BYTES).read_to_end(&mut json).map_err(|error| error.to_string())?;
-    let run: RunV1 = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
-    Ok(run.into())
+    serde_json::from_slice(&json).map_err(|error| error.to_string())
 }

@@ -1,6 +1,6 @@
 //! Names of stored runs.
 
-use crate::store::shape::run::RunV1;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 use trimtab_drive::histogram::Histogram;
@@ -26,7 +26,7 @@ impl RunId {
             hash.add(latency.part.name().as_bytes());
             hash.add(&buckets(&latency.histogram));
         }
-        let json = serde_json::to_vec(&RunV1::from(&bare)).expect("the shape holds only what JSON can say");
+        let json = serde_json::to_vec(&bare).expect("a run holds only what JSON can say");
         hash.add(&json);
         Self(hash.finish())
     }
@@ -69,6 +69,18 @@ impl Fnv {
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{:016x}", self.0))
+    }
+}
+
+impl Serialize for RunId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for RunId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

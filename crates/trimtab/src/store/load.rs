@@ -2,8 +2,10 @@
 
 use super::{Reference, Result, RunId, Store, StoreError, body};
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, Transaction, TransactionBehavior, params};
+use serde::{Serialize, Serializer};
+use trimtab_sim::run::json::entries;
 use trimtab_sim::run::shown::headline;
-use trimtab_sim::run::{Field, Metric, Provenance, Run, TargetKind};
+use trimtab_sim::run::{Field, Metric, Provenance, Run, TargetKind, Unit};
 
 /// Which runs to list. An empty filter lists all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub struct Filter {
 }
 
 /// A stored run in a line.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Its id.
     pub id: RunId,
@@ -45,22 +47,49 @@ pub struct Summary {
     pub systems: u32,
     /// False if it was interrupted.
     pub complete: bool,
+    /// It is not what was saved: its content does not have the hash that is its id, or cannot be read.
+    pub altered: bool,
+    /// How many warnings it has.
+    pub warnings: u64,
     /// What the user calls it.
     pub label: Option<String>,
     /// The study that it belongs to; of several the latest.
     pub study: Option<RunId>,
-    /// Its settings.
-    pub settings: Vec<Field>,
-    /// The generation of a modelled filesystem.
-    pub generation: Option<String>,
     /// How full the filesystem was, if that was set.
     pub fill: Option<String>,
+    /// Its settings.
+    #[serde(serialize_with = "entries::serialize")]
+    pub settings: Vec<Field>,
     /// The figure that matters, if it has any.
+    #[serde(serialize_with = "figure")]
     pub metric: Option<Metric>,
-    /// How many warnings it has.
-    pub warnings: u64,
-    /// It is not what was saved: its content does not have the hash that is its id, or cannot be read.
-    pub altered: bool,
+    /// The generation of a modelled filesystem.
+    #[serde(skip)]
+    pub generation: Option<String>,
+}
+
+impl Summary {
+    /// The mean of the figure that matters; `None` if it has none, or it is no number.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        self.metric.as_ref().and_then(mean)
+    }
+}
+
+fn mean(metric: &Metric) -> Option<f64> {
+    Some(metric.samples.iter().sum::<f64>() / metric.samples.len() as f64).filter(|mean| mean.is_finite())
+}
+
+fn figure<S: Serializer>(metric: &Option<Metric>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Figure<'a> {
+        name: &'a str,
+        unit: Unit,
+        mean: Option<f64>,
+        repeats: usize,
+    }
+    let figure = metric.as_ref().map(|m| Figure { name: &m.name, unit: m.unit, mean: mean(m), repeats: m.samples.len() });
+    figure.serialize(serializer)
 }
 
 impl Store {

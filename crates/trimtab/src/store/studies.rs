@@ -2,19 +2,44 @@
 
 use super::{Reference, Result, RunId, Store, StoreError};
 use rusqlite::{Transaction, TransactionBehavior, params};
-use trimtab_sim::run::Field;
+use serde::{Deserialize, Serialize};
+use trimtab_sim::run::{Field, json::entries};
 
 /// A study without its runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct StudyRecord {
     /// What was studied, as the user named it.
     pub target: String,
     /// False if it was interrupted.
     pub complete: bool,
     /// Which part of it each run is (`runs`, `1/ageing`, `twin/ageing`), in order.
+    #[serde(with = "parts")]
     pub runs: Vec<(String, RunId)>,
     /// Notes besides the runs: the target or twin that each is about, and JSON.
+    #[serde(default, with = "entries")]
     pub notes: Vec<Field>,
+}
+
+/// Each run of a study with its part, as an object.
+mod parts {
+    use crate::store::RunId;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Part {
+        part: String,
+        run: RunId,
+    }
+
+    pub fn serialize<S: Serializer>(runs: &[(String, RunId)], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(runs.iter().map(|(part, run)| Part { part: part.clone(), run: *run }))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, RunId)>, D::Error> {
+        Ok(Vec::<Part>::deserialize(deserializer)?.into_iter().map(|Part { part, run }| (part, run)).collect())
+    }
 }
 
 impl StudyRecord {

@@ -76,8 +76,6 @@ mod tests {
     struct Counting(u32);
 
     impl Watcher for Counting {
-        fn written(&mut self, _bytes: Bytes) {}
-
         fn stopped(&self) -> bool {
             false
         }

@@ -3,9 +3,6 @@
 use super::Checked;
 use crate::drives::simulate::traced::Traced;
 use std::time::{Duration, Instant};
-use trimtab_drive::model;
-use trimtab_drive::model::Model;
-use trimtab_drive::spec::{DriveSpec, SpecError};
 use trimtab_drive::units::Bytes;
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::runner::End;
@@ -49,10 +46,6 @@ impl Watcher for Stopwatch {
 
     fn stopped(&self) -> bool {
         self.began.elapsed() > self.patience || interrupt::requested()
-    }
-
-    fn build(&mut self, spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
-        model::build(spec, seed)
     }
 }
 

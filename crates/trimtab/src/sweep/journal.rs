@@ -2,27 +2,18 @@
 
 use anyhow::Context as _;
 use rustix::fs::FlockOperation;
-use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead as _, Read as _, Seek as _, SeekFrom, Write as _};
 use std::time::{Duration, Instant};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::sys::beneath::{Dir, umask};
-use trimtab_study::sweep::table::{Outcome, Row};
+use trimtab_study::sweep::table::Row;
 
 /// What was written is made durable this often: a power cut costs no more than that; a killed process costs nothing.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 
 /// No line is longer: figures, and what a plan keeps of a cell besides.
 const LINE_BYTES_MAX: u64 = 64 << 20;
-
-/// A line.
-#[derive(Serialize, Deserialize)]
-struct Line {
-    cell: u64,
-    id: String,
-    outcome: Outcome,
-}
 
 /// A journal that is written to. No other process writes to it meanwhile.
 #[derive(Debug)]
@@ -54,8 +45,7 @@ impl Journal {
 
     /// Adds a row. What cannot be written whole is not there.
     pub fn put(&mut self, row: &Row) -> io::Result<()> {
-        let line = Line { cell: row.cell, id: row.id.clone(), outcome: row.outcome.clone() };
-        let json = serde_json::to_string(&line)?;
+        let json = serde_json::to_string(row)?;
         let text = format!("{:08x} {json}\n", checksum(&json));
         if let Err(error) = self.file.write_all(text.as_bytes()) {
             // The first error is the one that counts; what is left of the line is cut away at the next start otherwise.
@@ -116,8 +106,7 @@ fn row(line: &[u8]) -> Option<Row> {
     if u32::from_str_radix(sum, 16).ok()? != checksum(json) {
         return None;
     }
-    let Line { cell, id, outcome } = serde_json::from_str(json).ok()?;
-    Some(Row { cell, id, outcome })
+    serde_json::from_str(json).ok()
 }
 
 fn checksum(json: &str) -> u32 {
@@ -131,6 +120,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use trimtab_study::sweep::keep::Detail;
+    use trimtab_study::sweep::table::Outcome;
 
     fn some(cell: u64) -> Row {
         let figures = BTreeMap::from([("waf_ratio".to_owned(), 1.0 / 3.0 + cell as f64), ("small".to_owned(), 5e-324)]);

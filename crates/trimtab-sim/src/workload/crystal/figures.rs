@@ -74,7 +74,8 @@ pub fn latency_mean_ns(phase: &Phase) -> Option<f64> {
 }
 
 /// One pass of a series of rounds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Pass {
     /// Name of its phase.
     pub phase: String,

@@ -3,10 +3,10 @@
 use super::{Crystal, PREPARE, SettingsError};
 use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::str::FromStr;
+use trimtab_drive::named;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::{Command, Extent, Ranges};
@@ -19,27 +19,17 @@ const SMALL_BYTES: u32 = 64 << 10;
 /// Pieces of a scattered file. A multiple of every block that the tests use.
 const PIECE_BYTES: u64 = 16 << 20;
 
-/// Where the file of a round lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// Always at the start of the drive.
-    Same,
-    /// Behind the file before it; from the start again when the drive ends. The whole drive fills with old versions, unless they are trimmed.
-    Next,
-    /// In pieces of 16 MiB at random places.
-    Scattered,
-}
-
-impl FromStr for Placement {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "same" => Ok(Self::Same),
-            "next" => Ok(Self::Next),
-            "scattered" => Ok(Self::Scattered),
-            _ => Err(format!("a test file is placed same, next or scattered, not '{text}'")),
-        }
+named! {
+    "place of a test file"
+    /// Where the file of a round lies.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Placement {
+        /// Always at the start of the drive.
+        Same = "same",
+        /// Behind the file before it; from the start again when the drive ends. The whole drive fills with old versions, unless they are trimmed.
+        Next = "next",
+        /// In pieces of 16 MiB at random places.
+        Scattered = "scattered",
     }
 }
 

@@ -3,7 +3,6 @@
 use super::Earlier;
 use crate::store;
 use crate::store::recipe::starts_now;
-use crate::store::shape::run::RunV1;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
@@ -52,18 +51,9 @@ struct Saved {
     version: u32,
     rounds: u64,
     written: u64,
-    passes: Vec<SavedPass>,
+    passes: Vec<Pass>,
     /// Phases with their histograms, and time series.
-    run: RunV1,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SavedPass {
-    phase: String,
-    round: u64,
-    written: u64,
-    rate: f64,
+    run: Run,
 }
 
 impl Rounds {
@@ -100,11 +90,11 @@ impl Rounds {
     }
 
     fn resume(self, saved: Saved) -> anyhow::Result<Self> {
-        let run = Run::from(saved.run);
+        let run = saved.run;
         Ok(Self {
             resumed: Position { rounds: saved.rounds, written: Bytes(saved.written) },
             written: Bytes(saved.written),
-            passes: Passes::after(saved.rounds, saved.passes.into_iter().map(Pass::from).collect()),
+            passes: Passes::after(saved.rounds, saved.passes),
             time_before: run.series.iter().filter_map(|s| s.x.last()).copied().max().unwrap_or(0),
             earlier: run.phases,
             earlier_series: run.series,
@@ -214,8 +204,8 @@ impl Rounds {
             version: VERSION,
             rounds: self.passes.rounds,
             written: written.0,
-            passes: self.passes.passes.iter().map(SavedPass::from).collect(),
-            run: RunV1::from(&run),
+            passes: self.passes.passes.clone(),
+            run,
         };
         let directory = self.file.parent().unwrap_or(Path::new("."));
         let text = serde_json::to_vec(&saved)?;
@@ -245,16 +235,4 @@ fn file_name(target: &Path, seed: u64, settings: &[Field]) -> String {
     let mut text = format!("{}\0{seed}", target.display());
     settings.iter().for_each(|field| text.push_str(&format!("\0{}={}", field.key, field.value)));
     format!("crystal-{:016x}.json", trimtab_drive::rng::derive_seed(0, &text))
-}
-
-impl From<SavedPass> for Pass {
-    fn from(pass: SavedPass) -> Self {
-        Self { phase: pass.phase, round: pass.round, written: Bytes(pass.written), rate: pass.rate }
-    }
-}
-
-impl From<&Pass> for SavedPass {
-    fn from(pass: &Pass) -> Self {
-        Self { phase: pass.phase.clone(), round: pass.round, written: pass.written.0, rate: pass.rate }
-    }
 }

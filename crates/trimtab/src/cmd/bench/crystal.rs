@@ -114,8 +114,7 @@ pub struct RoundsArgs {
 }
 
 fn parse_profile(text: &str) -> Result<Profile, String> {
-    let known = Profile::ALL.into_iter().find(|profile| profile.name() == text);
-    known.ok_or_else(|| "the profiles are cdm8, cdm3 and nvme".to_owned())
+    text.parse().map_err(|_| "the profiles are cdm8, cdm3 and nvme".to_owned())
 }
 
 impl Args {

@@ -16,7 +16,7 @@ use std::str::FromStr;
 use std::sync::Mutex;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
-use trimtab_drive::spec::{DriveSpec, SpecError};
+use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
@@ -303,10 +303,6 @@ impl Watcher for Reporter<'_> {
         interrupt::requested()
     }
 
-    fn build(&mut self, spec: &DriveSpec, seed: u64) -> Result<Box<dyn model::Model>, SpecError> {
-        model::build(spec, seed)
-    }
-
     fn written(&mut self, bytes: Bytes) {
         /// Threads meet at the bar once per so much.
         const STEP: u64 = 1 << 26;
@@ -325,15 +321,7 @@ impl Watcher for Reporter<'_> {
 /// Keeps all runs, then prints them: what was simulated is never lost to a failing store.
 fn report_runs(context: &Context, runs: &[Run]) -> anyhow::Result<()> {
     let kept: Vec<_> = runs.iter().map(|run| store::save(context, run)).collect();
-    let shapes: Vec<RunV1> = runs
-        .iter()
-        .zip(&kept)
-        .map(|(run, kept)| {
-            let mut shape = RunV1::from(run);
-            shape.id = kept.as_ref().ok().map(ToString::to_string);
-            shape
-        })
-        .collect();
+    let shapes: Vec<_> = runs.iter().zip(&kept).map(|(run, kept)| RunV1::new(run, kept.as_ref().ok().copied())).collect();
     let text = || {
         let texts: Vec<String> = runs.iter().map(|run| report::text::render(&report::run::document(run))).collect();
         texts.join("\n")

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::clock::unix_ms;
-use trimtab_sim::run::{Better, Field, Metric, Run, Unit};
+use trimtab_sim::run::{Field, Metric, Run, Unit};
 
 /// Enter a result that was measured elsewhere, to compare with.
 #[derive(Debug, clap::Args)]
@@ -66,8 +66,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     for (name, direction) in &args.better {
         let metric = metrics.iter_mut().find(|m| m.name == *name);
         let metric = metric.ok_or_else(|| UsageError::new(format!("--better names '{name}', and there is no --metric of that name")))?;
-        metric.better = Better::from_name(direction)
-            .ok_or_else(|| UsageError::new(format!("--better {name}: '{direction}' is not higher, lower or neither")))?;
+        metric.better =
+            direction.parse().map_err(|_| UsageError::new(format!("--better {name}: '{direction}' is not higher, lower or neither")))?;
     }
     let run = Run {
         workload: args.workload.clone(),
@@ -82,9 +82,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         ..Run::empty()
     };
     let id = store::save(context, &run)?;
-    let mut shape = RunV1::from(&run);
-    shape.id = Some(id.to_string());
-    context.report(SCHEMA, VERSION, &shape, || text::render(&report::run::everything(&run)))?;
+    context.report(SCHEMA, VERSION, &RunV1::new(&run, Some(id)), || text::render(&report::run::everything(&run)))?;
     context.remark(&format!("kept as {id}"));
     Ok(ExitCode::SUCCESS)
 }

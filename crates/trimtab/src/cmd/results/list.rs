@@ -6,8 +6,7 @@ use crate::report::layout::on_screen;
 use crate::report::markdown;
 use crate::report::run::{instant, readable};
 use crate::report::terse::{Terse, number};
-use crate::store::shape::Entries;
-use crate::store::{self, Filter, Reference, Summary};
+use crate::store::{self, Filter, Reference, RunId, Summary};
 use serde::Serialize;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
@@ -57,36 +56,8 @@ pub struct Args {
 }
 
 #[derive(Serialize)]
-struct Row {
-    id: String,
-    started_unix_ms: u64,
-    workload: String,
-    target: &'static str,
-    target_label: String,
-    policy: String,
-    provenance: &'static str,
-    systems: u32,
-    complete: bool,
-    altered: bool,
-    warnings: u64,
-    label: Option<String>,
-    study: Option<String>,
-    fill: Option<String>,
-    settings: Entries<String, String>,
-    metric: Option<Figure>,
-}
-
-#[derive(Serialize)]
-struct Figure {
-    name: String,
-    unit: &'static str,
-    mean: Option<f64>,
-    repeats: usize,
-}
-
-#[derive(Serialize)]
-struct List {
-    runs: Vec<Row>,
+struct List<'a> {
+    runs: &'a [Summary],
 }
 
 /// Lists.
@@ -112,22 +83,21 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Some(store) => store.list(&filter)?,
         None => Vec::new(),
     };
-    let list = List { runs: found.iter().map(row).collect() };
     // A program that asked for it gets a table without rows.
     if found.is_empty() && !context.json && args.form.form != Some(Form::Tsv) {
         let which = if filter == Filter::default() { "no runs are stored yet" } else { "no stored run fits" };
         context.remark(which);
         return Ok(ExitCode::SUCCESS);
     }
-    context.report("runs-list", 1, &list, || match form {
+    context.report("runs-list", 1, &List { runs: &found }, || match form {
         Form::Text => on_screen(&table(&found)),
         Form::Markdown => markdown::of_table(&table(&found)),
-        Form::Tsv => terse(&list, found.iter().map(|run| options(run, &found)).collect()),
+        Form::Tsv => terse(&found),
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn terse(list: &List, options: Vec<String>) -> String {
+fn terse(found: &[Summary]) -> String {
     let mut terse = Terse::new(&[
         "id",
         "label",
@@ -147,57 +117,30 @@ fn terse(list: &List, options: Vec<String>) -> String {
         "altered",
         "options",
     ]);
-    for (run, options) in list.runs.iter().zip(options) {
+    for run in found {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let figure = run.metric.as_ref();
         terse.row([
-            run.id.clone(),
+            run.id.to_string(),
             text(&run.label),
-            text(&run.study),
+            run.study.map_or_else(String::new, |id| id.to_string()),
             instant(run.started_unix_ms).replace(" UTC", "Z").replacen(' ', "T", 1),
             run.workload.clone(),
             run.target_label.clone(),
             run.policy.clone(),
             text(&run.fill),
-            run.provenance.to_owned(),
+            run.provenance.name().to_owned(),
             if run.complete { "yes" } else { "no" }.to_owned(),
             run.warnings.to_string(),
             figure.map_or_else(String::new, |f| f.name.clone()),
-            figure.map_or_else(String::new, |f| f.unit.to_owned()),
-            number(figure.and_then(|f| f.mean)),
-            figure.map_or_else(String::new, |f| f.repeats.to_string()),
+            figure.map_or_else(String::new, |f| f.unit.name().to_owned()),
+            number(run.mean()),
+            figure.map_or_else(String::new, |f| f.samples.len().to_string()),
             if run.altered { "yes" } else { "no" }.to_owned(),
-            options,
+            options(run, found),
         ]);
     }
     terse.into_text()
-}
-
-fn row(summary: &Summary) -> Row {
-    let mean = |samples: &[f64]| Some(samples.iter().sum::<f64>() / samples.len() as f64).filter(|mean| mean.is_finite());
-    Row {
-        id: summary.id.to_string(),
-        started_unix_ms: summary.started_unix_ms,
-        workload: summary.workload.clone(),
-        target: summary.target.name(),
-        target_label: summary.target_label.clone(),
-        policy: summary.policy.clone(),
-        provenance: summary.provenance.name(),
-        systems: summary.systems,
-        complete: summary.complete,
-        altered: summary.altered,
-        warnings: summary.warnings,
-        label: summary.label.clone(),
-        study: summary.study.map(|id| id.to_string()),
-        fill: summary.fill.clone(),
-        settings: Entries(summary.settings.iter().map(|field| (field.key.clone(), field.value.clone())).collect()),
-        metric: summary.metric.as_ref().map(|m| Figure {
-            name: m.name.clone(),
-            unit: m.unit.name(),
-            mean: mean(&m.samples),
-            repeats: m.samples.len(),
-        }),
-    }
 }
 
 /// A column of the list: its heading, and what it says of a run.
@@ -304,12 +247,12 @@ struct Studies {
 
 #[derive(Serialize)]
 struct StudyRow {
-    id: String,
+    id: RunId,
     target: String,
     complete: bool,
     began_unix_ms: u64,
     policies: Vec<String>,
-    runs: Vec<String>,
+    runs: Vec<RunId>,
 }
 
 /// Studies instead of runs.
@@ -322,12 +265,12 @@ fn studies(args: &Args, form: Form, context: &Context) -> anyhow::Result<ExitCod
             policies.sort();
             policies.dedup();
             rows.push(StudyRow {
-                id: id.to_string(),
+                id,
                 target: record.target,
                 complete: record.complete,
                 began_unix_ms: runs.iter().map(|run| run.started_unix_ms).min().unwrap_or(0),
                 policies,
-                runs: record.runs.iter().map(|(_, id)| id.to_string()).collect(),
+                runs: record.runs.iter().map(|(_, id)| *id).collect(),
             });
         }
     }
@@ -346,7 +289,7 @@ fn studies(args: &Args, form: Form, context: &Context) -> anyhow::Result<ExitCod
         for row in &list.studies {
             let remark = if row.complete { "" } else { "interrupted" };
             table.row([
-                row.id[..store::RunId::SHORT].to_owned(),
+                row.id.short(),
                 instant(row.began_unix_ms),
                 clean(&row.target),
                 row.runs.len().to_string(),
@@ -363,7 +306,7 @@ fn terse_studies(list: &Studies) -> String {
     let mut terse = Terse::new(&["id", "began", "target", "runs", "policies", "complete"]);
     for study in &list.studies {
         terse.row([
-            study.id.clone(),
+            study.id.to_string(),
             instant(study.began_unix_ms).replace(" UTC", "Z").replacen(' ', "T", 1),
             study.target.clone(),
             study.runs.len().to_string(),

@@ -51,9 +51,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
     let id = store.find(&args.run)?;
     let run = store.load(id)?;
-    let mut shape = RunV1::from(&run);
-    shape.id = Some(id.to_string());
-    context.report_styled(SCHEMA, VERSION, &shape, || {
+    context.report_styled(SCHEMA, VERSION, &RunV1::new(&run, Some(id)), || {
         let mut document = report::run::everything(&run);
         document.title = format!("{}: {}", id.short(), document.title);
         match form {

@@ -5,6 +5,7 @@ use super::form::Form;
 use crate::report::study::study_comparison;
 use crate::report::{self, markdown};
 use crate::store::RunId;
+use crate::store::shape::comparison::FiguresV1;
 use serde::Serialize;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
@@ -27,11 +28,8 @@ struct CellV1 {
     cell: String,
     figure: String,
     unit: &'static str,
-    baseline_value: f64,
-    value: f64,
-    ratio: Option<f64>,
-    interval: Option<[f64; 2]>,
-    verdict: &'static str,
+    #[serde(flatten)]
+    comparison: FiguresV1,
 }
 
 /// Compares studies with the first of them, prints that, and gives the figures that matter with their cells.
@@ -91,11 +89,7 @@ fn shape(base: RunId, id: RunId, rows: &[(String, Row)], only_in_one: Vec<String
         cell: cell.clone(),
         figure: row.name.clone(),
         unit: row.unit.name(),
-        baseline_value: row.comparison.a,
-        value: row.comparison.b,
-        ratio: row.comparison.ratio,
-        interval: row.comparison.interval.map(|interval| [interval.low, interval.high]),
-        verdict: row.comparison.verdict.words(row.unit),
+        comparison: FiguresV1::new(&row.comparison, row.unit),
     };
     Compared { baseline: base.to_string(), study: id.to_string(), cells: rows.iter().map(one).collect(), only_in_one }
 }

@@ -16,7 +16,7 @@ use trimtab_study::study::verdict::finding::{Finding, Reason};
 #[derive(Debug, Serialize)]
 struct StudyV3<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
+    id: Option<RunId>,
     target: &'a str,
     complete: bool,
     /// The policy that is recommended; null where no single one is.
@@ -27,11 +27,11 @@ struct StudyV3<'a> {
     evidence: &'a [Finding<'a>],
     caveats: &'a [Finding<'a>],
     untried: &'a [Untried],
-    runs: Vec<RunV1>,
-    ageing: Vec<RunV1>,
-    tuning: Vec<RunV1>,
+    runs: Vec<RunV1<'a>>,
+    ageing: Vec<RunV1<'a>>,
+    tuning: Vec<RunV1<'a>>,
     /// Deleting with another generation of the filesystem.
-    kernels: Vec<RunV1>,
+    kernels: Vec<RunV1<'a>>,
     /// Which assumptions decide, if that was looked at.
     sensitivity: Option<&'a Sensitivity>,
     /// Months of use on the twin of the drive that was measured.
@@ -41,16 +41,10 @@ struct StudyV3<'a> {
 
 fn shape<'a>(id: Option<RunId>, verdict: &'a Verdict<'a>, months: Option<&'a Verdict<'a>>) -> StudyV3<'a> {
     let study = verdict.study();
-    let shapes = |runs: &[Run]| -> Vec<RunV1> {
-        let shape = |run: &Run| {
-            let mut shape = RunV1::from(run);
-            shape.id = id.is_some().then(|| RunId::of(run).to_string());
-            shape
-        };
-        runs.iter().map(shape).collect()
-    };
+    let shape_of = |run: &'a Run| RunV1::new(run, id.map(|_| RunId::of(run)));
+    let shapes = |runs: &'a [Run]| -> Vec<RunV1<'a>> { runs.iter().map(shape_of).collect() };
     StudyV3 {
-        id: id.map(|id| id.to_string()),
+        id,
         target: &study.target,
         complete: study.complete,
         recommended: verdict.policy(),
@@ -82,7 +76,7 @@ pub fn print(context: &Context, id: Option<RunId>, verdicts: &[Verdict<'_>], aro
         [verdict] => context.report_styled("study", 3, &shape(id, verdict, months.as_ref()), shown),
         _ => {
             let shapes: Vec<_> = verdicts.iter().map(|verdict| shape(id, verdict, None)).collect();
-            let all = serde_json::json!({ "id": id.map(|id| id.to_string()), "studies": shapes });
+            let all = serde_json::json!({ "id": id, "studies": shapes });
             context.report_styled("study-overview", 2, &all, shown)
         }
     }

@@ -8,7 +8,6 @@
 //!
 //! Phases, latencies and series have no place in it; JSON has all.
 
-use super::Named;
 use crate::store::RunId;
 use csv::StringRecord;
 use std::collections::BTreeMap;
@@ -222,9 +221,9 @@ impl Row<'_> {
         cell.trim().parse().map_err(|_| self.fault(column, format!("'{}' is not {expected}", cell.escape_debug())))
     }
 
-    fn named<T: Named>(&self, column: &str, default: T) -> Result<T, CsvError> {
+    fn named<T: FromStr<Err = String>>(&self, column: &str, default: T) -> Result<T, CsvError> {
         let Some(cell) = self.cell(column) else { return Ok(default) };
-        T::from_name(cell.trim()).map_err(|what| self.fault(column, what))
+        cell.trim().parse().map_err(|what| self.fault(column, what))
     }
 
     fn required(&self, column: &str) -> Result<&str, CsvError> {

@@ -1,12 +1,12 @@
 //! Results from a text: JSON or CSV, told apart by their first character. All of it is right, or none of it comes back.
 
-use super::Entries;
 use super::csv;
 use super::run::{RunV1, VERSION};
 use crate::store::{RunId, StudyRecord};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use trimtab_sim::run::{Field, Run};
+use trimtab_sim::run::Run;
 
 /// Schema of a document of several runs; that of one run is `trimtab.run`.
 pub const RUNS_SCHEMA: &str = "runs";
@@ -53,7 +53,7 @@ pub enum ImportError {
     },
     /// A study of runs that are not in the text.
     #[error("a study has the run '{0}', which is not in it")]
-    NoSuchRun(String),
+    NoSuchRun(RunId),
     /// A study that has a run more than once.
     #[error("a study has the run '{0}' more than once as one of its '{1}'")]
     Twice(RunId, String),
@@ -71,58 +71,25 @@ struct Head {
 /// Several runs.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RunsV1 {
+pub struct RunsV1<'a> {
     #[serde(default, skip_serializing)]
     #[expect(dead_code, reason = "looked at before, in `Head`")]
     schema: Option<String>,
     #[serde(default, skip_serializing)]
     #[expect(dead_code, reason = "looked at before, in `Head`")]
     version: Option<u32>,
-    runs: Vec<RunV1>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    studies: Vec<StudyV2>,
+    runs: Vec<RunV1<'a>>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    studies: Cow<'a, [StudyRecord]>,
 }
 
-/// Which runs belong together.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StudyV2 {
-    target: String,
-    complete: bool,
-    runs: Vec<PartV2>,
-    #[serde(default)]
-    notes: Entries<String, String>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PartV2 {
-    part: String,
-    run: String,
-}
-
-impl RunsV1 {
+impl<'a> RunsV1<'a> {
     /// Of runs, with their ids, labels and studies.
     #[must_use]
-    pub fn new(results: &Results) -> Self {
-        let with_id = |(run, label): &(Run, Option<String>)| {
-            let mut shape = RunV1::from(run);
-            shape.id = Some(RunId::of(run).to_string());
-            shape.label.clone_from(label);
-            shape
-        };
-        let study = |study: &StudyRecord| StudyV2 {
-            target: study.target.clone(),
-            complete: study.complete,
-            runs: study.runs.iter().map(|(part, run)| PartV2 { part: part.clone(), run: run.to_string() }).collect(),
-            notes: Entries(study.notes.iter().map(|field| (field.key.clone(), field.value.clone())).collect()),
-        };
-        Self {
-            schema: None,
-            version: None,
-            runs: results.runs.iter().map(with_id).collect(),
-            studies: results.studies.iter().map(study).collect(),
-        }
+    pub fn new(results: &'a Results) -> Self {
+        let with_id = |(run, label): &'a (Run, Option<String>)| RunV1 { label: label.clone(), ..RunV1::new(run, Some(RunId::of(run))) };
+        let runs = results.runs.iter().map(with_id).collect();
+        Self { schema: None, version: None, runs, studies: Cow::Borrowed(&results.studies) }
     }
 }
 
@@ -158,42 +125,38 @@ fn json(text: &str) -> Result<Results, ImportError> {
         return Err(ImportError::Version { schema, found: version });
     }
     let (shapes, studies) = if schema == "trimtab.run" {
-        (vec![serde_json::from_str::<RunV1>(text).map_err(ImportError::Json)?], Vec::new())
+        (vec![serde_json::from_str::<RunV1<'_>>(text).map_err(ImportError::Json)?], Vec::new())
     } else {
-        let all = serde_json::from_str::<RunsV1>(text).map_err(ImportError::Json)?;
-        (all.runs, all.studies)
+        let all = serde_json::from_str::<RunsV1<'_>>(text).map_err(ImportError::Json)?;
+        (all.runs, all.studies.into_owned())
     };
     let of = shapes.len();
-    let labelled = |(i, mut shape): (usize, RunV1)| {
+    let labelled = |(i, mut shape): (usize, RunV1<'_>)| {
         let label = shape.label.take();
         Ok((checked(shape, i + 1, of)?, label))
     };
     let runs: Vec<(Run, Option<String>)> = shapes.into_iter().enumerate().map(labelled).collect::<Result<_, ImportError>>()?;
     let ids: BTreeSet<RunId> = if studies.is_empty() { BTreeSet::new() } else { runs.iter().map(|(run, _)| RunId::of(run)).collect() };
-    let studies = studies.into_iter().map(|study| record(study, &ids)).collect::<Result<_, _>>()?;
+    studies.iter().try_for_each(|study| check(study, &ids))?;
     Ok(Results { runs, studies })
 }
 
-/// A study, if all of its runs are there, once in each part.
-fn record(study: StudyV2, ids: &BTreeSet<RunId>) -> Result<StudyRecord, ImportError> {
+/// All runs of a study are there, once in each part.
+fn check(study: &StudyRecord, ids: &BTreeSet<RunId>) -> Result<(), ImportError> {
     let mut known = BTreeSet::new();
-    let part = |part: PartV2| match part.run.parse::<RunId>() {
-        Ok(id) if ids.contains(&id) && !known.insert((part.part.clone(), id)) => {
-            Err(ImportError::Twice(id, part.part.escape_debug().to_string()))
+    for (part, id) in &study.runs {
+        if !ids.contains(id) {
+            return Err(ImportError::NoSuchRun(*id));
         }
-        Ok(id) if ids.contains(&id) => Ok((part.part, id)),
-        _ => Err(ImportError::NoSuchRun(part.run.escape_debug().to_string())),
-    };
-    Ok(StudyRecord {
-        target: study.target,
-        complete: study.complete,
-        runs: study.runs.into_iter().map(part).collect::<Result<_, _>>()?,
-        notes: study.notes.0.into_iter().map(|(key, value)| Field { key, value }).collect(),
-    })
+        if !known.insert((part, id)) {
+            return Err(ImportError::Twice(*id, part.escape_debug().to_string()));
+        }
+    }
+    Ok(())
 }
 
 /// The run, if its content fits its id.
-fn checked(mut shape: RunV1, number: usize, of: usize) -> Result<Run, ImportError> {
+fn checked(mut shape: RunV1<'_>, number: usize, of: usize) -> Result<Run, ImportError> {
     let id = shape.id.take();
     let run = Run::from(shape);
     match id {
@@ -209,6 +172,7 @@ mod tests {
     use super::*;
     use crate::store::shape::any_run::{any_run, example};
     use proptest::prelude::*;
+    use trimtab_sim::run::Field;
 
     fn export(runs: &[Run]) -> String {
         let runs = runs.iter().map(|run| (run.clone(), None)).collect();
@@ -240,6 +204,8 @@ mod tests {
         assert_eq!(read(text.as_bytes()).unwrap(), results);
         let other = refusal(&text.replace(&format!("\"run\": \"{id}"), "\"run\": \"0000000000000000"));
         assert!(other.contains("a study has the run '0000000000000000'"), "{other}");
+        let no_id = refusal(&text.replace(&format!("\"run\": \"{id}"), "\"run\": \"x"));
+        assert!(no_id.contains("'x' is not an id of 16 hexadecimal digits at line "), "{no_id}");
         let twice = text.replacen("\"runs\": [\n        {", &format!("\"runs\": [{{\"part\":\"runs\",\"run\":\"{id}\"}},{{"), 1);
         assert_ne!(twice, text, "the shape of the file");
         assert_eq!(refusal(&twice), format!("a study has the run '{id}' more than once as one of its 'runs'"));

@@ -10,8 +10,7 @@ use std::io::{Read as _, Write as _};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
-use trimtab_study::learn::Observation;
-use trimtab_study::learn::probes::{self, Findings, SHORTEST_NS};
+use trimtab_study::learn::probes::{Findings, SHORTEST_NS};
 
 /// More than any rounds take.
 const BYTES_MAX: u64 = 16 << 20;
@@ -28,35 +27,18 @@ pub struct Kept {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
-    asked: Value,
+struct Written<A, R, W> {
+    asked: A,
     /// Bytes of the area that they were made on.
     area: u64,
-    rounds: Vec<WrittenRound>,
-    /// What the probes of the whole drive found, once they are through; its warnings are what was noticed.
-    #[serde(default)]
-    whole: Option<WrittenRound>,
+    rounds: R,
+    /// What the probes of the whole drive found, once they are through.
+    whole: Option<W>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct WrittenRound {
-    /// The name, the probe, nanoseconds, and by how much the logarithm may be off.
-    observations: Vec<(String, String, f64, f64)>,
-    trim_least: Option<(u64, u64)>,
-    trim_granularity: Option<u64>,
-    written: u64,
-    read: u64,
-    disturbed: Option<String>,
-    warnings: Vec<String>,
-}
-
-impl WrittenRound {
-    /// Whether all figures are times, each known to something.
-    fn is_possible(&self) -> bool {
-        self.observations
-            .iter()
-            .all(|(_, _, value_ns, sigma)| (SHORTEST_NS..VALUE_NS_MAX).contains(value_ns) && sigma.is_finite() && *sigma > 0.0)
-    }
+/// Whether all figures are times, each known to something.
+fn are_possible(found: &Findings) -> bool {
+    found.observations.iter().all(|one| (SHORTEST_NS..VALUE_NS_MAX).contains(&one.value_ns) && one.sigma.is_finite() && one.sigma > 0.0)
 }
 
 /// What was kept.
@@ -91,8 +73,9 @@ impl Kept {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none().into()),
             Err(error) => return Err(error).context("cannot open the rounds that were kept"),
         };
-        let written: Written = serde_json::from_str(&text).map_err(|_| none())?;
-        if !written.rounds.iter().chain(&written.whole).all(WrittenRound::is_possible) {
+        let written: Written<Value, Vec<Round>, WholeDrive> = serde_json::from_str(&text).map_err(|_| none())?;
+        let found = written.rounds.iter().map(|round| &round.found);
+        if !found.chain(written.whole.as_ref().map(|whole| &whole.found)).all(are_possible) {
             let what = "the rounds that were kept have a figure that no probe finds: they were changed or damaged";
             return Err(UsageError::new(what).hint("leave out --resume").into());
         }
@@ -100,15 +83,12 @@ impl Kept {
             let what = "the rounds that were kept are of another drive or of other probes, so there is nothing to continue from";
             return Err(UsageError::new(what).hint("give the same budget, limits, seed and rest as before, or leave out --resume").into());
         }
-        let whole = written.whole.map(round).map(|round| WholeDrive { found: round.found, notes: round.warnings });
-        Ok(Before { area: Some(written.area), rounds: written.rounds.into_iter().map(round).collect(), whole })
+        Ok(Before { area: Some(written.area), rounds: written.rounds, whole: written.whole })
     }
 
     /// Keeps them, in place of what was kept before.
     pub(super) fn save(&self, area: u64, rounds: &[Round], whole: Option<&WholeDrive>) -> anyhow::Result<()> {
-        let whole = whole.map(|whole| as_written(&whole.found, None, &whole.notes));
-        let rounds = rounds.iter().map(|round| as_written(&round.found, round.disturbed.as_ref(), &round.warnings)).collect();
-        let written = Written { asked: self.asked.clone(), area, rounds, whole };
+        let written = Written { asked: &self.asked, area, rounds, whole };
         let text = serde_json::to_string(&written)?;
         let content = |file: &mut std::fs::File| file.write_all(text.as_bytes());
         self.directory.write_atomically(&self.name, PRIVATE_FILE, content).context("cannot keep the rounds of probes that are finished")
@@ -120,36 +100,11 @@ impl Kept {
     }
 }
 
-fn as_written(found: &Findings, disturbed: Option<&String>, warnings: &[String]) -> WrittenRound {
-    let observations = found.observations.iter().map(|one| (one.name.clone(), one.probe.to_owned(), one.value_ns, one.sigma));
-    WrittenRound {
-        observations: observations.collect(),
-        trim_least: found.trim_least,
-        trim_granularity: found.trim_granularity,
-        written: found.written,
-        read: found.read,
-        disturbed: disturbed.cloned(),
-        warnings: warnings.to_vec(),
-    }
-}
-
-fn round(written: WrittenRound) -> Round {
-    let probe = |name: &str| probes::every().map(|probe| probe.name()).find(|known| *known == name).unwrap_or("a probe");
-    let one = |(name, by, value_ns, sigma): (String, String, f64, f64)| Observation { name, probe: probe(&by), value_ns, sigma };
-    let found = Findings {
-        observations: written.observations.into_iter().map(one).collect(),
-        trim_least: written.trim_least,
-        trim_granularity: written.trim_granularity,
-        written: written.written,
-        read: written.read,
-    };
-    Round { found, disturbed: written.disturbed, warnings: written.warnings }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+    use trimtab_study::learn::Observation;
 
     #[test]
     fn saved_rounds_load_only_for_same_drive_and_probes() {

@@ -1,0 +1,63 @@
+//! Enumerations whose values have names in JSON, CSV and the store.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// An enumeration that is written as the names of its values. The text before it is what messages call it.
+#[macro_export]
+macro_rules! named {
+    ($what:literal $(#[$attribute:meta])* pub enum $type:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)+ }) => {
+        $(#[$attribute])*
+        pub enum $type { $($(#[$doc])* $value),+ }
+
+        impl $type {
+            /// Every value, in the order in which reports list them.
+            pub const ALL: &'static [Self] = &[$(Self::$value),+];
+
+            /// The name in reports, JSON, CSV and the store.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$value => $name),+ }
+            }
+        }
+
+        impl core::fmt::Display for $type {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl core::str::FromStr for $type {
+            type Err = alloc::string::String;
+
+            fn from_str(name: &str) -> Result<Self, Self::Err> {
+                $crate::named::find($what, Self::ALL, Self::name, name)
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = alloc::string::String::deserialize(deserializer)?;
+                name.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+/// The value of that name.
+///
+/// # Errors
+/// A message that lists the names.
+pub fn find<T: Copy>(what: &str, all: &[T], name_of: fn(T) -> &'static str, name: &str) -> Result<T, String> {
+    all.iter().copied().find(|value| name_of(*value) == name).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|value| name_of(*value)).collect();
+        format!("unknown {what} '{}', expected one of {}", name.escape_debug(), names.join(", "))
+    })
+}
