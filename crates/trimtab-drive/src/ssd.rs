@@ -419,12 +419,4 @@ impl Ssd {
 }
 
 #[cfg(test)]
-mod arithmetic;
-#[cfg(test)]
-mod effects;
-#[cfg(test)]
-mod extremes;
-#[cfg(test)]
-mod reference;
-#[cfg(test)]
 mod tests;

@@ -11,8 +11,6 @@
 //! the foreground goes on, all events up to that instant have happened, in order.
 
 mod alloc;
-#[cfg(test)]
-mod check;
 mod commit;
 mod engine;
 mod file_blocks;

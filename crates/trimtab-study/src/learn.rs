@@ -12,8 +12,6 @@ pub mod lab;
 pub mod learned;
 pub mod predict;
 pub mod probes;
-#[cfg(test)]
-mod recovery;
 pub mod rounds;
 pub mod summary;
 #[cfg(test)]

@@ -1,5 +1,10 @@
 //! Properties that hold after every command, on drives of every kind.
 
+mod arithmetic;
+mod effects;
+mod extremes;
+mod reference;
+
 use super::*;
 use crate::data::DataClass;
 use crate::spec::*;

@@ -371,9 +371,9 @@ fn drop_small_steps(values: &[f64], cuts: &mut Vec<usize>, step_min: f64) {
 }
 
 #[cfg(test)]
-mod arithmetic;
-#[cfg(test)]
 mod tests {
+    mod arithmetic;
+
     use super::*;
     use proptest::prelude::*;
     use trimtab_drive::rng::Stream;

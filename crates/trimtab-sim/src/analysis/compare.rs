@@ -303,9 +303,9 @@ fn bootstrap(a: &[f64], b: &[f64], options: &Options) -> Option<Vec<f64>> {
 }
 
 #[cfg(test)]
-mod arithmetic;
-#[cfg(test)]
 mod tests {
+    mod arithmetic;
+
     use super::*;
     use proptest::prelude::*;
 

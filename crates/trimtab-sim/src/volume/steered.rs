@@ -327,10 +327,9 @@ impl<D: Device> FileTarget for Steered<D> {
 }
 
 #[cfg(test)]
-mod shipped;
-
-#[cfg(test)]
 mod tests {
+    mod shipped;
+
     use super::*;
     use crate::policy::{PolicySpec, State};
     use crate::volume::VolumeSpec;

@@ -1,5 +1,7 @@
 //! The whole volume, on a drive that remembers what was written where.
 
+mod check;
+
 use super::*;
 use crate::op::Payload;
 use crate::target::{Clock as _, FileTarget as _};

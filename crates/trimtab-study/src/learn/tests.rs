@@ -1,3 +1,5 @@
+mod recovery;
+
 use super::candidate::{Candidate, at};
 use super::fit::{self, Fitted, OneByOne};
 use super::lab::Lab;

@@ -5,11 +5,11 @@ mod collection;
 mod time;
 mod trims;
 
-use super::tests::small;
-use super::*;
+use super::small;
 use crate::data::DataClass;
 use crate::rng::Stream;
 use crate::spec::*;
+use crate::ssd::*;
 use alloc::vec::Vec;
 
 const KIB: u64 = 1024;

@@ -10,12 +10,12 @@ mod lone_reads;
 mod lone_writes;
 mod real_drives;
 
-use super::tests::small;
-use super::*;
+use super::small;
 use crate::data::DataClass;
 use crate::rng::Stream;
 use crate::spec::file;
 use crate::spec::*;
+use crate::ssd::*;
 use alloc::string::String;
 use alloc::vec::Vec;
 

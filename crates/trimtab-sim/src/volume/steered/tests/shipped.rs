@@ -1,7 +1,7 @@
 //! Idle trims of a filesystem in use, on every shipped drive that knows TRIM: what is learned, what others have of it, and how many commands it takes.
 
-use super::*;
 use crate::policy::{PolicySpec, State};
+use crate::volume::steered::*;
 use crate::volume::{Age, VolumeSpec};
 use alloc::format;
 use trimtab_drive::data::DataClass;

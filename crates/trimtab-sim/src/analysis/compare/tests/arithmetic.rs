@@ -1,6 +1,6 @@
 //! Intervals worked by hand.
 
-use super::*;
+use crate::analysis::compare::*;
 
 #[test]
 fn a_mean_or_a_median_stands_for_repeats() {

@@ -6,13 +6,13 @@
 //! `TRIMTAB_TWINS_STOP` no further drive is begun, and the figures are those of the drives that were. With `TRIMTAB_TWINS_ITSELF=1` nothing is learned: each
 //! drive predicts itself, begun with other seeds, which is the best that can be done.
 
-use super::candidate::{Candidate, Kind, at};
-use super::fit::{self, OneByOne};
-use super::lab::Lab;
-use super::predict::{Figure, Prediction, Unexplained, What, churn, figures, predictions};
-use super::probes::whole::{SIZE, Whole};
-use super::probes::{self, DEPTH_MAX, Findings, Plan};
-use super::{Budget, Reported, TrimLimits, classes};
+use crate::learn::candidate::{Candidate, Kind, at};
+use crate::learn::fit::{self, OneByOne};
+use crate::learn::lab::Lab;
+use crate::learn::predict::{Figure, Prediction, Unexplained, What, churn, figures, predictions};
+use crate::learn::probes::whole::{SIZE, Whole};
+use crate::learn::probes::{self, DEPTH_MAX, Findings, Plan};
+use crate::learn::{Budget, Reported, TrimLimits, classes};
 use crate::study::small::Small;
 use std::collections::BTreeMap;
 use std::string::String;

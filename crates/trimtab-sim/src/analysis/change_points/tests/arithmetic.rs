@@ -1,6 +1,6 @@
 //! The steps of the search, each worked by hand.
 
-use super::*;
+use crate::analysis::change_points::*;
 use core::f64::consts::PI;
 
 fn near(got: f64, expected: f64) {

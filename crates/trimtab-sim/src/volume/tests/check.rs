@@ -1,8 +1,8 @@
 //! What must hold whenever no operation is under way. Only for tests: it looks at every block.
 
-use super::Volume;
-use super::node::Node;
-use super::spec::BLOCK;
+use crate::volume::Volume;
+use crate::volume::node::Node;
+use crate::volume::spec::BLOCK;
 use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::{Device, Extent};
@@ -40,7 +40,7 @@ impl<D: Device> Volume<D> {
         for (number, group) in self.space.groups.iter().enumerate() {
             assert_eq!(*group, group.recounted(), "counts of group {number}");
             for at in 0..group.blocks() {
-                let block = number * super::group::GROUP_BLOCKS as usize + at as usize;
+                let block = number * crate::volume::group::GROUP_BLOCKS as usize + at as usize;
                 assert_eq!(group.is_free(at), !used[block], "block {block}");
                 let bytes = Extent { offset: self.start + block as u64 * BLOCK, len: BLOCK };
                 assert_eq!(self.needs(bytes), used[block], "block {block}");
@@ -74,7 +74,7 @@ impl<D: Device> Volume<D> {
             runs.extend(commit.freed());
         }
         runs.extend(self.discards.held());
-        runs.extend(self.trimming.as_ref().and_then(super::trim::Trimming::held));
+        runs.extend(self.trimming.as_ref().and_then(crate::volume::trim::Trimming::held));
         runs
     }
 }

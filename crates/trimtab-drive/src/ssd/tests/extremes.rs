@@ -1,11 +1,11 @@
 //! The most and the least that a specification may say: nothing that a drive goes through may panic, and time that its clock cannot hold is an error.
 
-use super::tests::small;
-use super::*;
+use super::small;
 use crate::data::DataClass;
 use crate::hdd::Hdd;
 use crate::rng::Stream;
 use crate::spec::*;
+use crate::ssd::*;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 const TIB: u64 = 1 << 40;

@@ -59,7 +59,7 @@ fn mean_under_way(seen: &[(u64, u64)]) -> f64 {
 }
 
 /// Time that the drive says it was busy on dies and channels, what it owes included.
-fn charged(lanes: &super::super::lane::Lanes) -> f64 {
+fn charged(lanes: &crate::ssd::lane::Lanes) -> f64 {
     lanes.each.iter().map(|lane| (lane.host_ns + lane.background_ns + lane.owed) as f64).sum()
 }
 
