@@ -32,6 +32,8 @@ pub struct Answer {
     pub origin: String,
     /// What to use: of one drive, or of several beside each other.
     pub uses: Vec<Use>,
+    /// Under what other conditions something else is to be used; empty if none is known.
+    pub except: String,
     /// Why: at most two lines with the figures that decide.
     pub why: Vec<String>,
     /// The policies beside each other; empty if there is nothing to compare.

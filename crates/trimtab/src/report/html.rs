@@ -213,6 +213,9 @@ fn write_answer(html: &mut String, answer: &Answer) {
             prose(&what.sure)
         );
     }
+    if !answer.except.is_empty() {
+        let _ = writeln!(html, "<p class=\"why\"><b>BUT</b> <span>{}</span></p>", prose(&answer.except));
+    }
     if !answer.why.is_empty() {
         let why: Vec<String> = answer.why.iter().map(|line| prose(line)).collect();
         let _ = writeln!(html, "<p class=\"why\"><b>WHY</b> <span>{}</span></p>", why.join("<br>"));

@@ -28,7 +28,8 @@ fn of_answer(answer: &Answer) -> String {
         let sure = if what.sure.is_empty() { String::new() } else { format!(" ({})", escaped(&what.sure)) };
         text += &format!("**USE {}**{sure}\n\n", escaped(&what.in_words()));
     }
-    answer.why.iter().for_each(|line| text += &format!("- {}\n", escaped(line)));
+    let except = (!answer.except.is_empty()).then(|| format!("but {}", answer.except));
+    except.iter().chain(&answer.why).for_each(|line| text += &format!("- {}\n", escaped(line)));
     answer.tables.iter().for_each(|table| text += &format!("\n{}", of_table(table)));
     text.push('\n');
     answer.notes.iter().for_each(|note| text += &format!("- {}: {}\n", escaped(&note.label), escaped(&note.text)));

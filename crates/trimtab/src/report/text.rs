@@ -213,6 +213,9 @@ impl Screen {
         for (nth, what) in answer.uses.iter().enumerate() {
             self.use_this(what, if nth == 0 { "USE  " } else { "     " });
         }
+        if !answer.except.is_empty() {
+            self.paragraph(&answer.except, "BUT  ", "     ");
+        }
         for (nth, line) in answer.why.iter().enumerate() {
             self.paragraph(line, if nth == 0 { "WHY  " } else { "     " }, "     ");
         }

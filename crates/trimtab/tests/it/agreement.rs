@@ -135,8 +135,15 @@ fn on_every_recorded_machine() {
     // The way to the drive is free; by hand nothing is sent, which is what trim and verify are asked about, and both say so.
     const SENDS_LATER: [&str; 1] = ["vm-f2fs-nvme"];
     // The doctor cannot tell: a FUSE driver, modes and limits that contradict the device, and a RAID volume that hides its drives. A trim finds out.
-    const UNTOLD: [&str; 6] =
-        ["fuse-ntfs", "perc-hard-disks", "public-deskpi-limit-reset", "sata-mode-forced", "usb-limit-above-device", "usb-unmap-forced"];
+    const UNTOLD: [&str; 7] = [
+        "fuse-ntfs",
+        "perc-hard-disks",
+        "perc-hard-disks-timer",
+        "public-deskpi-limit-reset",
+        "sata-mode-forced",
+        "usb-limit-above-device",
+        "usb-unmap-forced",
+    ];
     let mut tried = 0;
     let mut wrong = Vec::new();
     for (name, text) in fixtures() {

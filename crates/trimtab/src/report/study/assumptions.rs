@@ -47,46 +47,42 @@ pub(super) fn short(verdict: &Verdict<'_>) -> String {
             None => format!("{drives}; holds under {held} of {varied} assumptions"),
         };
     }
-    match (close, &decisive[..]) {
-        (Some(close), _) => close,
-        (None, []) => format!("holds under {held} of {varied} assumptions, changed one at a time"),
-        (None, [only]) => format!("holds under {held} of {varied} assumptions; depends on {}", assumption(*only).0),
-        (None, [first, more @ ..]) => {
-            format!("holds under {held} of {varied} assumptions; depends on {} and {} more", assumption(*first).0, more.len())
-        }
-    }
+    close.unwrap_or_else(|| format!("holds under {held} of {varied} assumptions, changed one at a time"))
 }
 
 /// Figures of docs/published.md that the model predicts, and how many of them it meets.
 const PUBLISHED: (usize, usize) = (60, 28);
 
-/// How sure the recommendations are: where they change, what is assumed of the drives, how well the model predicts. `None` without an
-/// answer, or where something was measured. One drive needs no name.
+/// How sure the recommendations are: on what the values of the drives stand, how well the model predicts, what was varied. `None` without an
+/// answer, or where something was measured.
 pub(super) fn how_sure(verdicts: &[(String, &Verdict<'_>)]) -> Option<String> {
     let modelled = |verdict: &Verdict<'_>| verdict.study().runs.iter().any(|run| run.provenance == Provenance::Modelled);
     let answers: Vec<_> = verdicts.iter().filter(|(_, verdict)| verdict.recommendation.is_answer() && modelled(verdict)).collect();
     answers.first()?;
     let varied = answers.iter().filter_map(|(_, verdict)| verdict.study().sensitivity.as_ref()).flat_map(|all| &all.rows);
     let varied = distinct(varied.map(|row| assumption(row.assumption).1));
-    let flips: Vec<String> = answers.iter().flat_map(|(short, verdict)| flips(short, verdict)).collect();
-    let flips = flips.join(", ");
     let tried = match varied.len() {
         // Beside the recommendation of one drive stands how far it holds.
         _ if verdicts.len() == 1 => String::new(),
         0 => NOT_TESTED.to_owned(),
-        1..=2 => format!("same with other {}", listed(&varied)),
-        many => format!("same with {many} other assumptions"),
+        1..=2 => format!("tried with other {}", listed(&varied)),
+        many => format!("tried with {many} other assumptions"),
     };
-    let but = if tried.is_empty() || flips.is_empty() { "" } else { ", but " };
     let values = values(answers.iter().filter_map(|(_, verdict)| verdict.study().all().next()));
     let (figures, met) = PUBLISHED;
-    let parts = [format!("{tried}{but}{flips}"), values, format!("model: {met} of {figures} published figures within 25 %")];
-    Some(parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; "))
+    let model = format!("the model is off by more than 25 % on {} of {figures} published figures", figures - met);
+    Some([values, model, tried].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; "))
+}
+
+/// Where the answer changes: `OCZ at 30 % full: no trimming`. One drive needs no name.
+pub(super) fn exceptions(verdicts: &[(String, &Verdict<'_>)]) -> String {
+    let answers = verdicts.iter().filter(|(_, verdict)| verdict.recommendation.is_answer());
+    answers.flat_map(|(short, verdict)| flips(short, verdict)).collect::<Vec<_>>().join("; ")
 }
 
 /// Under which other assumptions, and at which other fills, something else is recommended.
 fn flips(short: &str, verdict: &Verdict<'_>) -> Vec<String> {
-    let named = |recommended: Recommendation, when: &str| format!("{short} {} {when}", name(recommended)).trim_start().to_owned();
+    let named = |recommended: Recommendation, when: &str| format!("{short} {when}: {}", name(recommended)).trim_start().to_owned();
     let mut all = Vec::new();
     if let Confidence::Assumptions { otherwise: Some(otherwise), .. } = &verdict.confidence {
         return vec![named(*otherwise, "on a smaller drive")];
@@ -111,7 +107,7 @@ fn values<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
     let first = counts.first().into_iter().flatten().enumerate();
     let shown = first.filter(|(at, _)| sum(*at) > 0).map(|(at, (_, kind))| format!("{} {}", sum(at), kind.name()));
     let shown: Vec<String> = shown.collect();
-    if shown.is_empty() { String::new() } else { format!("values: {}", shown.join(", ")) }
+    if shown.is_empty() { String::new() } else { format!("inputs of the model: {}", shown.join(", ")) }
 }
 
 /// Sentences for the verdict on `recommended`, what the study itself came to.

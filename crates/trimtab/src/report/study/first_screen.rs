@@ -30,7 +30,7 @@ pub fn answer(verdict: &Verdict<'_>, around: &Surroundings) -> Answer {
     let study = verdict.study();
     let (choice, mut meaning) = words::choice(verdict);
     if let Some(time) = verdict.time_trimming {
-        meaning += &format!("; busy trimming {} % of the time", three_digits(time.percent()));
+        meaning += &format!("; trims {} % of the time", three_digits(time.percent()));
     }
     let absent = if environment(study, DRIVE_ABSENT).is_some() { "none: " } else { "" };
     let notice = environment(study, DRIVE_NOTICE).map(|text| note(NoteKind::Other, "Drive", format!("{absent}{text}")));
@@ -39,6 +39,7 @@ pub fn answer(verdict: &Verdict<'_>, around: &Surroundings) -> Answer {
         subject: subject(study),
         origin: origin(study, around),
         uses: vec![Use { choice: choice.to_owned(), on: String::new(), meaning, sure: assumptions::short(verdict) }],
+        except: assumptions::exceptions(&[(String::new(), verdict)]),
         why: words::why(verdict),
         tables: if study.ageing.is_empty() { measured(verdict).into_iter().collect() } else { vec![months_table(verdict)] },
         notes: notice.into_iter().chain(months).chain(notes(verdict)).collect(),
@@ -104,7 +105,7 @@ pub(super) struct MonthsTable {
 }
 
 /// Headings of the figures at one fill.
-const MONTHS: [&str; 3] = ["writes/s", "speed", "wear"];
+const MONTHS: [&str; 3] = ["writes/s", "times", "wear"];
 
 /// What other policies are compared with: batched trims, which most systems have, or what comes nearest.
 pub(super) fn baseline(metrics: &Metrics<'_>) -> &'static str {
@@ -117,14 +118,15 @@ impl MonthsTable {
         let latency = metrics.policies.iter().any(|policy| metrics.worst_latency(policy).is_some());
         let (mut groups, mut header) = (vec![String::new()], vec!["policy"]);
         let mut columns = vec![ColumnUse::Needed];
+        let against = if baseline(metrics) == policy::BATCHED { "weekly" } else { "none" };
         if latency {
-            groups.push(load(AppendLoad::EveryFiveSeconds).to_owned());
-            header.push(WORST);
+            groups.push(WORST.to_owned());
+            header.push(load(AppendLoad::EveryFiveSeconds));
             columns.push(ColumnUse::Needed);
         }
         for (at, fill) in metrics.fills.iter().enumerate() {
             for figure in MONTHS {
-                groups.push(format!("{} full", spaced(fill)));
+                groups.push(format!("{} full, vs {against}", spaced(fill)));
                 header.push(figure);
                 columns.push(if at == 0 { ColumnUse::Needed } else { ColumnUse::Repeated });
             }
@@ -160,7 +162,7 @@ fn months_cells(metrics: &Metrics<'_>, policy: &str, fill: &str) -> [String; 3] 
     let (mine, base) = (metrics.aged(policy, fill), metrics.aged(baseline, fill));
     let pair = |of: fn(&AgeingFigures<'_>) -> Option<f64>| {
         let pair = of(mine?).zip(of(base?))?;
-        (policy != baseline && pair.1 > 0.0).then_some(pair.0 / pair.1)
+        (pair.1 > 0.0).then_some(pair.0 / pair.1)
     };
     let rate = mine.and_then(|mine| Some(format!("{}{}", three_digits(mine.rate?), mark(mine.steady))));
     let speed = pair(|figures| figures.rate).map(times);
@@ -173,7 +175,7 @@ pub(super) fn times(ratio: f64) -> String {
 }
 
 /// Heading of the longest that a foreground append took.
-const WORST: &str = "longest wait";
+const WORST: &str = "longest wait of";
 
 /// What stands above it: another load has another latency.
 const fn load(load: AppendLoad) -> &'static str {
@@ -219,7 +221,7 @@ fn measured(verdict: &Verdict<'_>) -> Option<Table> {
         let policy = effective_policy(runs.first()?);
         metrics.worst_latency(policy).map(|worst| seconds(worst.seconds))
     };
-    columns.push((load(metrics.load()), WORST, Box::new(worst)));
+    columns.push((load(metrics.load()), "longest wait", Box::new(worst)));
     let longest = |runs: &[&Run]| {
         let all = runs.iter().filter_map(|run| samples(run, metrics::TRIM_SECONDS)).flatten();
         all.copied().reduce(f64::max).map(seconds)
@@ -273,8 +275,7 @@ fn notes(verdict: &Verdict<'_>) -> Vec<Note> {
     let check = match verdict.comparison.misaligned() {
         _ if environment(study, DRIVE_ABSENT).is_some() => "no drive answered here: these figures hold for none".to_owned(),
         Some(found) => {
-            let what = if found.most { "costs more than any policy" } else { "makes random writes slow" };
-            format!("a partition at sector 63 {what} ({}× slower)", three_digits(found.times))
+            format!("alignment: a partition at sector 63 makes writes {}× slower", three_digits(found.times))
         }
         None if verdict.is_without_trim() => "the drive takes no TRIM: no policy does anything for it".to_owned(),
         None => format!("{doctor} says whether TRIM reaches the drive"),
@@ -300,9 +301,9 @@ pub(super) fn conditions(study: &Study) -> Option<Note> {
     let number = |key: &str| setting(run, key)?.parse::<f64>().ok();
     let (all, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
     let days = words::time_of_use(Some(all / daily.max(1e-9)));
-    let aged = Field::find(&run.environment, "drive.aged-size").map(|size| format!("; aged at {size}")).unwrap_or_default();
-    let batched = if baseline(&Metrics::of(study)) == policy::BATCHED { "; batched: weekly fstrim" } else { "" };
-    let text = format!("{days}, {:.0} % written daily{batched}{aged}", daily * 100.0);
+    let aged = Field::find(&run.environment, "drive.aged-size").map(|size| format!(", scaled to {size}")).unwrap_or_default();
+    let batched = if baseline(&Metrics::of(study)) == policy::BATCHED { "; weekly: batched" } else { "" };
+    let text = format!("{days}, {:.0} % of capacity a day{aged}{batched}", daily * 100.0);
     Some(note(NoteKind::Condition, "Figures", text))
 }
 
@@ -396,7 +397,7 @@ mod tests {
         let check = |notes: &[Note]| notes.iter().find(|note| note.kind == NoteKind::CheckFirst).unwrap().text.clone();
         let notes = with(&[(DRIVE_NOTICE, "vda is a virtual disk")]);
         assert_eq!((notes[0].label.as_str(), notes[0].text.as_str()), ("Drive", "vda is a virtual disk"));
-        assert!(check(&notes).starts_with("a partition"));
+        assert!(check(&notes).starts_with("alignment: a partition"));
         let notes = with(&[(DRIVE_NOTICE, "tmpfs is a filesystem in memory"), (DRIVE_ABSENT, "yes")]);
         assert_eq!(notes[0].text, "none: tmpfs is a filesystem in memory");
         assert!(check(&notes).starts_with("no drive answered here"), "{notes:?}");
@@ -431,7 +432,7 @@ mod tests {
         // 153 ms × 1.05 is 160.65 ms, three digits of it 161 ms; the batched trim's 680 ms are beside the tree.
         let row = answer.tables[0].rows.iter().find(|row| row[0] == policy::IDLE).unwrap();
         assert_eq!(row[1], "161 ms");
-        assert!(answer.why[0].contains("of those up to 321 ms"), "twice as long: {:?}", answer.why);
+        assert!(answer.why[0].contains("no wait over 321 ms"), "twice as long: {:?}", answer.why);
         let headline = words::headline(&Verdict::of(&study));
         assert!(headline.contains("680 ms beside a batched trim, 161 ms beside an idle one"), "{headline}");
     }
@@ -475,7 +476,7 @@ mod tests {
             study.ageing.iter_mut().filter(|run| run.policy == policy::IDLE).for_each(|run| run.metrics.push(metric.clone()));
             shown(&study).uses.remove(0).meaning
         };
-        assert_eq!(with(301_536.0), "trim in idle time, in small pieces; busy trimming 6.98 % of the time");
+        assert_eq!(with(301_536.0), "trim in idle time, in small pieces; trims 6.98 % of the time");
         assert_eq!(with(43_200.0), "trim in idle time, in small pieces");
     }
 

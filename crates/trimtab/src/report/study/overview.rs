@@ -26,6 +26,7 @@ pub(super) fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer 
         subject: format!("{} modelled drives, {filesystem}", count(verdicts.len())),
         origin: shown.map(|verdict| origin(verdict.study(), around)).unwrap_or_default(),
         uses: uses(verdicts),
+        except: assumptions::exceptions(&named),
         why: why(verdicts),
         tables: vec![table(verdicts)],
         notes: [untrimmed, conditions, sure, Some(note(NoteKind::CheckFirst, "Check first", check))].into_iter().flatten().collect(),
@@ -130,7 +131,7 @@ fn without_trimming(verdicts: &[Verdict<'_>]) -> Option<String> {
     };
     let speed = range(all.iter().map(|one| one.0).collect(), &first_screen::times)?;
     let wear = range(all.iter().map(|one| one.1).collect(), &percent)?;
-    Some(format!("4K writes {speed}, wear {wear}, against batched"))
+    Some(format!("4K writes {speed}, wear {wear}, against weekly fstrim"))
 }
 
 /// The policies of a drive that are shown: the baseline, and the recommended one.

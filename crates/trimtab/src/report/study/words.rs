@@ -5,7 +5,7 @@ use trimtab_drive::units::{grouped, three_digits};
 use trimtab_sim::run::Unit;
 use trimtab_sim::run::shown::quantity;
 use trimtab_study::study::comparison::PolicyLatency;
-use trimtab_study::study::comparison::costs::{DeletingDoubt, OnlineCost, OtherGeneration, Part, STALL_SECONDS};
+use trimtab_study::study::comparison::costs::{DeletingDoubt, OnlineCost, OtherGeneration, Part};
 use trimtab_study::study::comparison::gains::Gain;
 use trimtab_study::study::comparison::latency::{LatencyDoubt, TestResult};
 use trimtab_study::study::metrics::{AppendLoad, DiscardCount};
@@ -22,8 +22,6 @@ struct PolicyWords {
     meaning: &'static str,
     /// The same where several drives share the screen.
     short: &'static str,
-    /// When it trims.
-    when: &'static str,
     /// What to do, as a sentence.
     advice: &'static str,
 }
@@ -33,35 +31,30 @@ const POLICIES: [PolicyWords; 5] = [
         name: policy::NONE,
         meaning: "do not trim: it costs something here and gains nothing",
         short: "do not trim: it costs something here and gains nothing",
-        when: "never",
         advice: "Do not trim: over months it makes no measurable difference to this drive.",
     },
     PolicyWords {
         name: policy::ONLINE,
         meaning: "let the filesystem discard as it frees (mount option discard)",
-        short: "as files go (mount option discard)",
-        when: "as files go",
+        short: "when files are deleted (mount option discard)",
         advice: "Let the filesystem discard as it frees (mount option discard).",
     },
     PolicyWords {
         name: policy::BATCHED,
         meaning: "trim everything now and then, not as files go",
         short: "now and then, not as files go",
-        when: "now and then",
         advice: "Trim in batches, not as files go.",
     },
     PolicyWords {
         name: policy::ADAPTIVE,
         meaning: "trim when three quarters of the free space have been written",
         short: "when enough has been written",
-        when: "when enough has been written",
         advice: "Trim when three quarters of the free space have been written, not as files go and not by the calendar.",
     },
     PolicyWords {
         name: policy::IDLE,
         meaning: "trim in idle time, in small pieces",
-        short: "in idle time, in small pieces",
-        when: "in idle time",
+        short: "in pieces when idle",
         advice: "Trim in idle time, paced.",
     },
 ];
@@ -162,7 +155,7 @@ pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
 pub(super) fn short_meaning(verdict: &Verdict<'_>) -> String {
     let policy = verdict.policy().and_then(words);
     match (policy, verdict.time_trimming) {
-        (Some(policy), Some(time)) => format!("{}, {} % of all time", policy.when, three_digits(time.percent())),
+        (Some(policy), Some(time)) => format!("{}, {} % of the time", policy.short, three_digits(time.percent())),
         (Some(policy), None) => policy.short.to_owned(),
         (None, _) if verdict.recommendation == Recommendation::NoDifference => "trimming makes no difference".to_owned(),
         (None, _) => choice(verdict).1,
@@ -427,12 +420,10 @@ fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
 /// Why, in a few lines: the rule where months of use were looked at, or else the costs of the recommended policy.
 pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
     let fill = verdict.comparison.metrics.fills.first().map(|fill| spaced(fill)).unwrap_or_default();
-    let order = format!("most 4K writes/s ({fill} full), then least wear, by 5 % or more; then the simplest");
     let line = match verdict.rule {
-        Rule::MostWrites { limit_seconds } if limit_seconds > STALL_SECONDS => {
-            format!("all wait over {}; of those up to {}: {order}", seconds(STALL_SECONDS), seconds(limit_seconds))
+        Rule::MostWrites { limit_seconds } => {
+            format!("no wait over {}, most 4K writes/s, least wear; within 5 % the simplest", seconds(limit_seconds))
         }
-        Rule::MostWrites { limit_seconds } => format!("of policies with waits up to {}: {order}", seconds(limit_seconds)),
         Rule::GainsNothing => format!("no policy has 5 % more 4K writes/s or 5 % less wear than no trimming at {fill} full"),
         _ => return reasons(verdict),
     };
@@ -505,7 +496,7 @@ pub(super) fn deleting_reason(reason: &DeletingReason<'_>, online_chosen: bool) 
     let other = reason.other.as_ref().map(|other| (three_digits(other.times), other.kernel.as_str()));
     if reason.alike {
         // Against what the ratio is has to be said where no other time stands beside it.
-        let other = other.map(|(times, linux)| format!(" ({linux}: {times}× none's time)")).unwrap_or_default();
+        let other = other.map(|(times, linux)| format!(" (on {linux} {times}×)")).unwrap_or_default();
         let than = if online_chosen { "without trimming" } else { policy::ONLINE };
         return (what, format!("{}; {than} as long{other}", seconds(none)));
     }
