@@ -242,6 +242,7 @@ fn probed_whole(spec: &DriveSpec, plan: &Plan) -> Findings {
 /// Spare space, which no probe of a small part tells, is found on a drive that is written over; it is said how each is known. Where another kind was taken for
 /// what the small probes show, four times the dies that take four times as long, the whole drive tells that it is not.
 #[test]
+#[ignore = "a minute of processor time: make soak"]
 fn full_budget_finds_spare_space_and_kind() {
     let spec = drive(|flash| flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 210));
     let mut plan = Plan::new(Budget::Full, Reported::of(&spec).unwrap(), 96 << 20, 1).unwrap();

@@ -55,11 +55,11 @@ fn options_without_effect_are_refused() {
 /// No command costs what a round on the real drive would, and the trim brings back what the rounds took.
 #[test]
 fn ageing_takes_its_parts_on_a_modelled_drive_too() {
-    let small = "bench age --total 60GB --rounds 20 --test-size 64MiB --fill 80".split(' ').collect::<Vec<_>>();
+    let small = "bench age --total 15GB --rounds 5 --test-size 64MiB --fill 80".split(' ').collect::<Vec<_>>();
     let run = json(&small);
     assert_eq!(run, json(&small), "the same every time");
     let phases: Vec<&str> = run["phases"].as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap()).collect();
-    assert_eq!((phases[0], phases.len()), ("random-write-before", 1 + 4 * 20 + 3));
+    assert_eq!((phases[0], phases.len()), ("random-write-before", 1 + 4 * 5 + 3));
     let metric =
         |name: &str| run["metrics"].as_array().unwrap().iter().find(|m| m["name"] == name).unwrap()["samples"][0].as_f64().unwrap();
     assert!(metric("random-write-before.rate") > 0.0 && metric("trim.seconds") > 1.0);
