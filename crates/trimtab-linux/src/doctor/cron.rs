@@ -62,17 +62,22 @@ impl Job {
     fn of_table(root: &Root, path: PathBuf, format: Format) -> Option<Self> {
         let bytes = root.unrecorded(|| root.read_bytes(&path, TABLE_BYTES_MAX)).ok()?;
         let text = String::from_utf8_lossy(&bytes);
-        let kept: Vec<&str> = text.lines().filter(|line| names_trim(line) || script_of(root, line).is_some()).collect();
         let owner = if format == Format::User { name(&path)? } else { "root" };
-        let mut lines = Lines::default();
-        for line in &kept {
+        let (mut lines, mut kept) = (Lines::default(), Vec::new());
+        for line in text.lines() {
             let Some((user, command)) = command(line.trim(), format, owner) else { continue };
-            if user != "root" && !command.contains("sudo") {
-                // fstrim is for root.
-                continue;
-            }
-            let script = script_of(root, line);
-            let calls = if names_trim(command) { Lines::of(command) } else { script.unwrap_or_default() };
+            let (is_root, trims) = (user == "root", names_trim(command));
+            // fstrim is for root, and no file is opened because another user names it.
+            let calls = match (is_root, trims) {
+                (true, true) => Some(Lines::of(command)),
+                (true, false) => script_of(root, command),
+                (false, true) if command.contains("sudo") => {
+                    Some(Lines::doubtful(format!("sudo decides whether {user} may run '{command}'")))
+                }
+                _ => None,
+            };
+            let Some(calls) = calls else { continue };
+            kept.push(line);
             let at_boot = line.trim().starts_with("@reboot") && !calls.is_empty();
             let once = at_boot.then(|| format!("its line '{}' runs when the machine starts only", line.trim()));
             lines.doubt = lines.doubt.or(calls.doubt).or(once);
@@ -113,10 +118,10 @@ fn command<'a>(line: &'a str, format: Format, owner: &'a str) -> Option<(&'a str
     Some((if format == Format::System { last } else { owner }, rest.get(..end)?))
 }
 
-/// The trims of the script that a line runs.
-fn script_of(root: &Root, line: &str) -> Option<Lines> {
+/// The trims of the script that a command runs.
+fn script_of(root: &Root, command: &str) -> Option<Lines> {
     let is_program = |word: &&str| word.starts_with('/') && !word.ends_with('/');
-    line.split_whitespace().find(is_program).and_then(|word| Lines::of_script(root, Path::new(word)))
+    command.split_whitespace().find(is_program).and_then(|word| Lines::of_script(root, Path::new(word)))
 }
 
 /// A file, or the files in a directory, without those that editors and packages leave.
@@ -191,7 +196,6 @@ mod tests {
             ("etc/cron.d/trim", "0 4 * * 1\troot\ttrimtab trim --policy idle /m/b"),
             ("etc/anacrontab", "7 25 trim nice fstrim /m/b"),
             ("var/spool/cron/crontabs/root", "0 4 * * mon fstrim /m/b"),
-            ("var/spool/cron/crontabs/ann", "0 4 * * mon sudo fstrim /m/b"),
             ("var/spool/cron/root", "*/5 4 * * * fstrim /m/b % / "),
             ("var/spool/cron/tabs/root", "-0 4 * * * fstrim /m/b"),
             ("etc/crontabs/root", "0 4 * * * /usr/sbin/fstrim /m/b"),
@@ -208,8 +212,12 @@ mod tests {
         ] {
             assert_eq!(answers(&[(path, line)]), [None, None], "{path} {line}");
         }
-        let [_, b] = answers(&[("etc/crontab", "@reboot root fstrim /m/b")]);
-        assert!(matches!(b, Some(Answer::Maybe(_))), "{b:?}");
+        let planted = [("var/spool/cron/crontabs/ann", "0 4 * * * sudo /home/ann/x"), ("home/ann/x", "#!/bin/sh\nfstrim /m/b\n")];
+        assert_eq!(answers(&planted), [None, None], "no file is read because another user names it");
+        for (path, line) in [("etc/crontab", "@reboot root fstrim /m/b"), ("var/spool/cron/crontabs/ann", "0 4 * * mon sudo fstrim /m/b")] {
+            let [_, b] = answers(&[(path, line)]);
+            assert!(matches!(b, Some(Answer::Maybe(_))), "{b:?}");
+        }
         let [root, b] = answers(&[
             ("etc/crontab", "0 4 * * 0 root /usr/local/sbin/weekly --quiet"),
             ("usr/local/sbin/weekly", "#!/bin/sh\nfstrim /m/b\n"),

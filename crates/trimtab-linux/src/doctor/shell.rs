@@ -41,8 +41,11 @@ impl Lines {
         lines
     }
 
-    /// Of a script; `None` for any other file, and for a script that names no trim. A recorded tree gets no other script.
+    /// Of a script; `None` for any other file, for one that others may write, and for a script that names no trim. A recorded tree gets no other script.
     pub fn of_script(root: &Root, path: &Path) -> Option<Self> {
+        if root.is_this_machine() && !is_roots(path) {
+            return None;
+        }
         let mut bytes = Vec::new();
         root.unrecorded(|| root.open(path)).ok()?.take(SCRIPT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
         let lines = Self::of(std::str::from_utf8(&bytes).ok()?);
@@ -51,6 +54,11 @@ impl Lines {
         }
         root.keep(path, &bytes);
         Some(lines)
+    }
+
+    /// Something of which only `why` is known.
+    pub fn doubtful(why: String) -> Self {
+        Self { doubt: Some(why), ..Self::default() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -91,6 +99,16 @@ impl Lines {
         let open = self.doubt.clone().map_or_else(|| Answer::no("cron.other-path", "no command names it"), Answer::Maybe);
         self.calls.iter().fold(open, |answer, call| answer.or(|| machine.trims(call, is_same)))
     }
+}
+
+/// Whether nobody but root can have put the file there, or a link on the way to it: what others wrote is not read for root, and not recorded.
+fn is_roots(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let only_root = |part: &Path| {
+        std::fs::symlink_metadata(part).is_ok_and(|found| found.uid() == 0 && (found.is_symlink() || found.mode() & 0o022 == 0))
+    };
+    let stands = |path: &Path| path.ancestors().all(only_root);
+    stands(path) && std::fs::canonicalize(path).is_ok_and(|leads_to| stands(&leads_to))
 }
 
 /// The trims of commands that `&&` joins; `None` where only a shell can tell. What follows a failure or a pipe trims nothing.
@@ -152,6 +170,20 @@ mod tests {
     fn trims(text: &str) -> (Vec<String>, bool) {
         let lines = Lines::of(text);
         (lines.calls.iter().map(Call::shown).collect(), lines.doubt.is_some())
+    }
+
+    #[test]
+    fn script_that_others_may_write_is_not_read_for_root() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("trim");
+        std::fs::write(&script, "fstrim /\n").unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let link = directory.path().join("link");
+        symlink("/bin/sh", &link).unwrap();
+        // Temporary files are where all may write.
+        assert_eq!([&script, &link].map(|path| is_roots(path)), [false; 2]);
+        assert!(is_roots(Path::new("/bin/sh")), "a link of root's to a file of root's");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
@@ -12,7 +13,6 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::record::Recorder;
 use crate::sys::beneath::Named;
@@ -28,14 +28,17 @@ pub const TABLE_BYTES_MAX: u64 = 16 << 20;
 /// The most names read of a directory.
 const ENTRIES_MAX: usize = 65_536;
 
+thread_local! {
+    /// Nothing that this thread reads is recorded now.
+    static PAUSED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// A tree to read from.
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
     live: bool,
     recorder: Option<Mutex<Recorder>>,
-    /// Nothing that is read is recorded now.
-    paused: AtomicBool,
 }
 
 /// A name resolved: the object itself, and its path in the tree without links.
@@ -48,12 +51,12 @@ struct Found {
 impl Root {
     /// The running machine.
     pub fn live() -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(Path::new("/"))?, live: true, recorder: None, paused: AtomicBool::new(false) })
+        Ok(Self { directory: open_root(Path::new("/"))?, live: true, recorder: None })
     }
 
     /// A recorded tree.
     pub fn recorded(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(path)?, live: false, recorder: None, paused: AtomicBool::new(false) })
+        Ok(Self { directory: open_root(path)?, live: false, recorder: None })
     }
 
     /// Its directory, open as a place only.
@@ -64,7 +67,7 @@ impl Root {
     /// The running machine, read by files alone as a recorded tree is, with everything that is read kept for
     /// [`recording`](Self::recording).
     pub fn recording_live() -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(Path::new("/"))?, live: false, recorder: Some(Mutex::default()), paused: AtomicBool::new(false) })
+        Ok(Self { directory: open_root(Path::new("/"))?, live: false, recorder: Some(Mutex::default()) })
     }
 
     /// What has been read up to now, if it is kept.
@@ -86,14 +89,14 @@ impl Root {
 
     /// Reads what is only worth recording if it turns out to matter: units and scripts may hold secrets.
     pub fn unrecorded<T>(&self, read: impl FnOnce() -> T) -> T {
-        let before = self.paused.swap(true, Ordering::Relaxed);
+        let before = PAUSED.replace(true);
         let value = read();
-        self.paused.store(before, Ordering::Relaxed);
+        PAUSED.set(before);
         value
     }
 
     fn record(&self, what: impl FnOnce(&mut Recorder)) {
-        if self.paused.load(Ordering::Relaxed) {
+        if PAUSED.get() {
             return;
         }
         if let Some(recorder) = &self.recorder {
