@@ -72,7 +72,8 @@ pub(super) fn by_months(comparison: &Comparison<'_>, fill: &str) -> (Recommendat
     let aged = |name: &'static str| Some((name, metrics.aged(name, fill)?));
     let candidates: Vec<(&'static str, &AgeingFigures<'_>)> = SIMPLEST_FIRST.into_iter().filter_map(aged).collect();
     let trims = |name: &str| name != policy::NONE;
-    let counted = |name: &str| !metrics.has(name) || metrics.is_counted(name);
+    // A modelled drive takes what it is sent, and small studies do not wait for it.
+    let counted = |name: &str| !metrics.is_measured() || !metrics.has(name) || metrics.is_counted(name);
     let slows = |name: &str| name == policy::ONLINE && comparison.online_cost.is_some();
     let fits = |name: &str| !trims(name) || (counted(name) && comparison.finishes(name) && !slows(name));
     let quick: Vec<_> = candidates.iter().filter(|(name, _)| fits(name)).collect();

@@ -169,7 +169,7 @@ fn beaten(evidence: &Evidence, verdict: &Verdict<'_>) -> Option<String> {
     let [rate, cycles] = of(mine)?.months[0];
     let keeps = |name: &str, found: &Found| {
         let slows = name == policy::ONLINE && verdict.comparison.online_cost.is_some();
-        name == policy::NONE || (found.wait <= limit_seconds && found.commands > 0.0 && found.behind < 90.0 && !slows)
+        name == policy::NONE || (found.wait <= limit_seconds && found.behind < 90.0 && !slows)
     };
     let mut others = evidence.policies.iter().filter(|(name, found)| *name != mine && keeps(name, found));
     if !keeps(mine, of(mine)?) {
