@@ -465,7 +465,7 @@ fn without_root_there_is_nbd_only() {
     std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     std::os::unix::fs::chown(scratch.path(), Some(65534), Some(65534)).unwrap();
     let program = scratch.path().join("trimtab");
-    std::fs::copy(support::program(), &program).unwrap();
+    support::copy_program(&support::program(), &program);
     let nobody = |args: &[&str]| {
         let mut command = Command::new("setpriv");
         at_home(&mut command);

@@ -7,9 +7,9 @@ use crate::support::process;
 const COMMANDS: [&str; 15] = [
     "bench postmark DIR --transactions 200000000 --yes",
     "bench tree DIR --tries 10000 --yes",
-    "bench age DIR --total 2GB --yes --reserve 1MiB",
+    "bench age DIR --total 20GB --yes --reserve 1MiB",
     "bench crystal DIR --size 64MiB --passes 9 --yes",
-    "bench nfs DIR --seconds 3600 --written 1GB --yes",
+    "bench nfs DIR --seconds 3600 --written 100GB --yes",
     "bench postmark null: --transactions 200000000",
     "bench postmark drive:ocz-vertex-le-100gb --transactions 20000000",
     "bench tree drive:ocz-vertex-le-100gb --tries 10000",

@@ -1,7 +1,7 @@
 //! `trimtab doctor --fix` and `--undo`: what is mended where, in which order, and what is taken back. What needs device-mapper, SCSI and NVMe is tried
 //! in the lab (`tests/lab`).
 
-use crate::support::{LoopMount, at_home, have_root, have_tool, program, run, skip, trimtab, unavailable};
+use crate::support::{LoopMount, at_home, copy_program, have_root, have_tool, program, run, skip, trimtab, unavailable};
 use crate::sysroot::{fixtures, unpack};
 use assert_cmd::Command;
 use predicates::prelude::*;
@@ -195,7 +195,7 @@ fn what_cannot_be_meant_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = directory.path().join("trimtab");
-    fs::copy(program(), &copy).unwrap();
+    copy_program(&program(), &copy);
     for args in [&["--fix", "/"][..], &["--undo"]] {
         use std::os::unix::process::CommandExt as _;
         let mut command = std::process::Command::new(&copy);

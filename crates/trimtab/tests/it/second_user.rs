@@ -2,7 +2,7 @@
 
 use crate::attached::{Attached, have, ok};
 use crate::support::skip::skip;
-use crate::support::{LoopDevice, at_home, have_root, program, run, trimtab};
+use crate::support::{LoopDevice, at_home, copy_program, have_root, program, run, trimtab};
 use predicates::prelude::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -19,7 +19,7 @@ const ATTACKER: u32 = 65_534;
 fn reachable() -> (tempfile::TempDir, PathBuf) {
     let directory = directory_of(0, 0o755);
     let copy = directory.path().join("trimtab");
-    fs::copy(program(), &copy).unwrap();
+    copy_program(&program(), &copy);
     (directory, copy)
 }
 

@@ -1,7 +1,7 @@
 //! Studies of real filesystems that are interrupted or killed: how it is mounted is put back, wherever it is mounted, and who may know it is told.
 
 use crate::study::{is_clean, options, signal};
-use crate::support::{LoopMount, at_home, process, program, run, skip, trimtab};
+use crate::support::{LoopMount, at_home, copy_program, process, program, run, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use rustix::process::Signal;
@@ -186,7 +186,12 @@ fn killed_study_foreign_mount_change_stays() {
     run("mount", &["-o", "discard", &device, path]).unwrap();
     stays(&killed, "the same filesystem", "mounted again since");
     clean(&mut killed);
-    run("mkfs", &["-t", "ext4", "-q", "-F", &device]).unwrap();
+    // Udev or another test may have the device open for a moment.
+    let made = (0..50).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        run("mkfs", &["-t", "ext4", "-q", "-F", &device]).is_some()
+    });
+    assert!(made, "mkfs on {device}");
     run("mount", &["-o", "discard", &device, path]).unwrap();
     stays(&killed, "another filesystem", "mounted again since");
     // No mount has the numbers that one of another boot had.
@@ -302,7 +307,12 @@ fn killed_study_option_on_other_mount_is_restored() {
     // Nothing of another filesystem is changed that got its place and its number.
     killed.again();
     run("umount", &[shown]).unwrap();
-    run("mkfs", &["-t", "ext4", "-q", "-F", &device]).unwrap();
+    // Udev or another test may have the device open for a moment.
+    let made = (0..50).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        run("mkfs", &["-t", "ext4", "-q", "-F", &device]).is_some()
+    });
+    assert!(made, "mkfs on {device}");
     run("mount", &["-o", "nodiscard", &device, shown]).unwrap();
     killed.doctor().stdout(contains("killed").not());
     assert_eq!(killed.notes().len(), 0);
@@ -313,7 +323,7 @@ fn killed_study_leftovers_are_reported_once() {
     let Some(killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
     let reachable = tempfile::tempdir().unwrap();
     std::fs::set_permissions(reachable.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::copy(program(), reachable.path().join("trimtab")).unwrap();
+    copy_program(&program(), &reachable.path().join("trimtab"));
     let nobodys = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(nobodys.path(), Some(65_534), Some(65_534)).unwrap();
     let nobody = |args: &[&str], path: &Path| {

@@ -36,6 +36,12 @@ pub fn program() -> std::path::PathBuf {
     assert_cmd::cargo::cargo_bin("trimtab")
 }
 
+/// Copies a program to be started from there. By another process: while this one has a file open for writing, so has every process that another
+/// test is just starting, and then the file cannot be started.
+pub fn copy_program(from: &std::path::Path, to: &std::path::Path) {
+    assert!(std::process::Command::new("cp").arg(from).arg(to).status().unwrap().success());
+}
+
 /// True if this process may mount and attach.
 pub fn have_root() -> bool {
     rustix::process::geteuid().is_root()

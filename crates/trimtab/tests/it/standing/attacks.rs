@@ -28,7 +28,7 @@ impl Canary {
         let before = state(directory.path());
         // Where another user cannot run the program of the tests, a copy can be.
         let copy = Path::new("/dev/shm").join(directory.path().file_name().unwrap()).with_extension("attacker");
-        fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        crate::support::copy_program(&std::env::current_exe().unwrap(), &copy);
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
         Self { directory, before, attacker: copy }
     }
