@@ -99,14 +99,26 @@ fn against_batched(study: &Value, policy: &str, fill: &str) -> (f64, f64) {
     (ratio("random-write.steady-state"), ratio("erase-cycles.per-tb"))
 }
 
+/// Whether deleting takes longer with online discard: half as long again, and more than anybody overlooks.
+fn online_slows(study: &Value) -> bool {
+    let deleting = |policy: &str| {
+        let phases = |run: &Value| Some(metric(run, "delete.seconds")? + metric(run, "delete-sync.seconds")?);
+        of(study, "runs", policy).filter_map(phases).collect::<Vec<f64>>()
+    };
+    deleting("none").iter().zip(deleting("online")).any(|(none, online)| online > none * 1.5 && online - none > 0.05)
+}
+
 /// Which policy the rule on the screen says: waits up to 50 ms, or up to twice the shortest; then most writes, then least wear, each by 5 % or more;
-/// then the simplest. `None` where that is not to trim.
-fn by_rule(study: &Value, fill: &str) -> Option<&'static str> {
-    let tried = |policy: &&'static str| aged(study, policy, fill).is_some();
+/// then the simplest. Not one that slows deleting down, and not one that is never done. `None` where that is not to trim.
+pub fn by_rule(study: &Value, fill: &str) -> Option<&'static str> {
+    let figure = |policy: &str, name: &str| metric(aged(study, policy, fill).unwrap(), name).unwrap();
+    let tried = |policy: &&'static str| {
+        let fits = || (*policy != "online" || !online_slows(study)) && figure(policy, "trim.behind") < 90.0;
+        aged(study, policy, fill).is_some() && (*policy == "none" || fits())
+    };
     let all: Vec<&'static str> = ["none", "batched", "online", "adaptive", "idle"].into_iter().filter(tried).collect();
     let shortest = all[1..].iter().map(|policy| wait(study, policy).unwrap()).fold(f64::INFINITY, f64::min);
     let limit = if shortest > 0.05 { 2.0 * shortest } else { 0.05 };
-    let figure = |policy: &str, name: &str| metric(aged(study, policy, fill).unwrap(), name).unwrap();
     let quiet: Vec<_> = all.into_iter().filter(|policy| *policy == "none" || wait(study, policy).unwrap() <= limit).collect();
     let rate = |policy: &str| figure(policy, "random-write.steady-state");
     let most = quiet.iter().map(|policy| rate(policy)).fold(0.0, f64::max);

@@ -1,6 +1,7 @@
 //! A study of every shipped drive: no panic, no nonsense. Quick ones in CI; `make soak` asks for full ones with TRIMTAB_STUDIES=full
 //! (full:ocz for those only whose names begin so).
 
+use crate::first_screens::by_rule;
 use crate::support::trimtab;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -113,6 +114,9 @@ fn every_shipped_drive_study_states_possible_figures() {
             let (rate, rates) = (gain["rate"].as_f64().unwrap(), [&gain["rates"][0], &gain["rates"][1]].map(|rate| rate.as_f64().unwrap()));
             assert!((rates[0] / rates[1] / rate - 1.0).abs() < 1e-9, "{name}: {gain}");
         }
+        let recommended = json["use"].as_str().filter(|used| *used != "none");
+        let trims = !json["untried"].as_array().unwrap().iter().any(|part| part["reason"] == "no_trim");
+        assert!(!trims || recommended == by_rule(&json, "60%"), "{name}: {recommended:?}, and the rule says {:?}", by_rule(&json, "60%"));
         let parts = ["runs", "ageing", "tuning", "kernels"];
         let runs = parts.iter().flat_map(|part| json[*part].as_array().unwrap().iter().map(move |run| (*part, run)));
         assert!(runs.clone().count() >= 2, "{name}: {} runs", runs.count());
