@@ -104,6 +104,9 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
             "{word} was not opened by cryptsetup: add allow_discards to its table where that is loaded (dmsetup)"
         ));
     }
+    if !uuid.starts_with("CRYPT-LUKS") {
+        return reopened(doctor, &word, uuid, opening);
+    }
     let luks2 = uuid.starts_with("CRYPT-LUKS2");
     let listed = opening.map(|opening| opening.discards);
     let persistent = luks2 && listed != Some(true);
@@ -122,9 +125,22 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
         }
         None => now.then("open it with cryptsetup --allow-discards from now on, or with the option discard where it is opened from"),
     };
-    // A refresh of others needs to be told what only their user knows.
-    let can = (luks2 || uuid.starts_with("CRYPT-LUKS1")) && is_plain(name) && plain_crypt(&doctor.tables, name);
+    let can = is_plain(name) && plain_crypt(&doctor.tables, name);
     remedy.done_by(actions.into_iter().filter(|_| can))
+}
+
+/// Mappings without a LUKS header: cryptsetup refreshes no BitLocker, TrueCrypt and FileVault, and plain ones only with all that they were opened with, which
+/// may be a random key.
+fn reopened(doctor: &Doctor<'_>, word: &str, uuid: &str, opening: Option<&Opening>) -> Remedy {
+    let again = format!("unmount what is on {word} (or swapoff), and close it");
+    let Some(opening) = opening else {
+        let kind = uuid.strip_prefix("CRYPT-").and_then(|rest| rest.split('-').next()).unwrap_or_default().to_lowercase();
+        return Remedy::by_hand(again).then(format!("open it as before, with cryptsetup open --type {kind} --allow-discards"));
+    };
+    let written = opening.instruction(doctor.root, word);
+    let remedy = if opening.discards { Remedy::by_hand(again) } else { Remedy::by_hand(written).then(again) };
+    let start = "open it as the start of the machine does: systemctl restart systemd-cryptsetup@NAME, or cryptdisks_start NAME (swap: mkswap is part of that)";
+    rebuilt(doctor, opening, remedy.then(start))
 }
 
 /// The initramfs has a copy of crypttab.

@@ -263,7 +263,13 @@ fn thin_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Limits,
     let told = |word: &str| tables.table(&name).any(|t| t.kind == "thin-pool" && t.says(word));
     let volume = quoted(&lvm_name(name.strip_suffix("-tpool").unwrap_or(&name)));
     let down = format!("lvchange --discards passdown {volume}");
-    if says("ignore_discard") || told("ignore_discard") {
+    if says("Fail") || says("ro") {
+        report.gate = Gate::Blocks;
+        let what = if says("Fail") { "has failed" } else { "is in read-only mode, in which it throws discards away" };
+        report.why = format!("the pool {what}");
+        let remedy = Remedy::by_hand(format!("save its data, deactivate its volumes, and repair it: lvconvert --repair {volume}"));
+        report.findings.push(Finding::new("thin-pool.broken", Severity::Serious, report.why.clone()).remedy(remedy));
+    } else if says("ignore_discard") || told("ignore_discard") {
         report.gate = Gate::Blocks;
         report.why = "the pool ignores discards".to_owned();
         let remedy = while_inactive(&doctor.mounts, stack, &volume, &down);
@@ -324,6 +330,51 @@ fn thin(limits: &Limits, report: &mut LayerReport) {
     }
 }
 
+/// Targets that take discards and pass them on to what is below, as far as that takes them.
+const PASSING: [&str; 17] = [
+    "linear",
+    "striped",
+    "raid",
+    "mirror",
+    "multipath",
+    "cache",
+    "writecache",
+    "clone",
+    "era",
+    "integrity",
+    "crypt",
+    "delay",
+    "flakey",
+    "switch",
+    "snapshot-origin",
+    "snapshot-merge",
+    "log-writes",
+];
+
+/// What becomes of discards that a target takes.
+fn passing(doctor: &Doctor<'_>, layer: &Layer, name: &str, kinds: &[&str], report: &mut LayerReport) {
+    let keeps = |target: &&Target| matches!(target.kind.as_str(), "cache" | "clone") && target.says("no_discard_passdown");
+    if let Some(target) = doctor.tables.table(name).chain(doctor.tables.status(name)).find(keeps) {
+        report.gate = Gate::Blocks;
+        report.why = format!("dm-{} takes discards and does not pass them down (no_discard_passdown)", target.kind);
+        let remedy = Remedy::by_hand(
+            "set it up without the feature no_discard_passdown, on a device that takes discards at least as long as one of its blocks",
+        );
+        report.findings.push(Finding::new("cache.no-passdown", Severity::Serious, report.why.clone()).remedy(remedy));
+    } else if kinds.contains(&"vdo") || layer.kind == Kind::Mapper("VDO".into()) {
+        report.gate = Gate::Blocks;
+        report.why = "VDO frees its own blocks by discards, and sends none to the device below".to_owned();
+        let remedy = Remedy::by_hand("nothing: VDO gets its space back; leave 10 % to 20 % of the drive below unused")
+            .then("trim it with pauses, since VDO works off discards block by block: trimtab trim --policy idle");
+        report.findings.push(Finding::new("vdo.keeps", Severity::Serious, report.why.clone()).remedy(remedy));
+    } else if let Some(unknown) = kinds.iter().find(|kind| !PASSING.contains(kind)) {
+        report.gate = Gate::Unknown;
+        report.why = format!("the device-mapper target {unknown} takes discards; whether it passes them on is not known");
+    } else {
+        report.why = "passes discards on".to_owned();
+    }
+}
+
 /// Device-mapper targets that need more than their limits.
 fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     let name = layer.label.clone().unwrap_or_default();
@@ -333,25 +384,8 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         unique.dedup();
         report.evidence.add("targets", unique.join(", "));
     }
-    let keeps = |target: &Target| target.kind == "cache" && target.says("no_discard_passdown");
-    if report.gate == Gate::Passes && doctor.tables.table(&name).chain(doctor.tables.status(&name)).any(keeps) {
-        report.gate = Gate::Blocks;
-        report.why = "dm-cache takes discards and does not pass them down to its origin (no_discard_passdown)".to_owned();
-        let remedy = Remedy::by_hand(
-            "set the cache up without the feature no_discard_passdown, on an origin that takes discards at least as long as a cache block",
-        );
-        report.findings.push(Finding::new("cache.no-passdown", Severity::Serious, report.why.clone()).remedy(remedy));
-        return;
-    }
     if report.gate == Gate::Passes {
-        report.why = "passes discards on".to_owned();
-        if kinds.contains(&"vdo") || layer.kind == Kind::Mapper("VDO".into()) {
-            let text = "VDO works off discards block by block: trim it with pauses, never all at once";
-            report.findings.push(
-                Finding::new("vdo.slow", Severity::Caution, text)
-                    .remedy(Remedy::by_hand("use trimtab trim --policy idle instead of fstrim")),
-            );
-        }
+        passing(doctor, layer, &name, &kinds, report);
         return;
     }
     let by_uuid = match &layer.kind {

@@ -17,9 +17,13 @@ pub fn refine(doctor: &Doctor<'_>, stack: &Stack) -> Stack {
     for (index, layer) in stack.layers.iter().enumerate() {
         let name = layer.label.as_deref().unwrap_or(&layer.name);
         let targets: Vec<&Target> = doctor.tables.table(name).collect();
-        if let (Kind::Mapper(_), Some(kind)) = (&layer.kind, kind_of(&targets)) {
-            refined.layers[index].kind = kind;
-        }
+        let kind = match (&layer.kind, kind_of(&targets)) {
+            (Kind::Mapper(_), Some(kind)) => Some(kind),
+            // cryptsetup made it, and another target does the work: hardware encryption (linear), or the checksums below dm-crypt.
+            (Kind::Crypt, None) => targets.first().map(|target| Kind::Mapper(target.kind.to_uppercase())),
+            _ => None,
+        };
+        refined.layers[index].kind = kind.unwrap_or_else(|| layer.kind.clone());
         for &below in &layer.below {
             let reason = match &layer.kind {
                 Kind::Md(_) => is_unused(doctor.root, layer, &stack.layers[below]).then_some(UNUSED),

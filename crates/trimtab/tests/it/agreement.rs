@@ -36,12 +36,13 @@ fn keeps(tree: &Sysroot, layer: &Layer) -> bool {
     let label = layer.label.clone().unwrap_or_default();
     let name = label.replace("-tpool", "");
     let is_cache = |line: &str| line.starts_with(&format!("{label}: ")) && line.contains(" cache ");
-    if table.lines().any(|line| is_cache(line) && line.contains("no_discard_passdown")) {
+    let is_vdo = |line: &str| line.starts_with(&format!("{label}: ")) && line.contains(" vdo ");
+    if table.lines().any(|line| is_cache(line) && line.contains("no_discard_passdown") || is_vdo(line)) {
         return true;
     }
     let lines = table.lines().filter(|line| line.contains("thin-pool") && line.starts_with(&name));
     matches!(layer.kind, Kind::ThinPool)
-        && lines.into_iter().any(|line| line.contains("no_discard_passdown") || line.contains("ignore_discard"))
+        && lines.into_iter().any(|line| [" no_discard_passdown", " ignore_discard", " ro "].iter().any(|word| line.contains(word)))
 }
 
 /// What each layer counts of a trim: `None` where it has no counter.
@@ -135,7 +136,8 @@ fn on_every_recorded_machine() {
     // The way to the drive is free; by hand nothing is sent, which is what trim and verify are asked about, and both say so.
     const SENDS_LATER: [&str; 1] = ["vm-f2fs-nvme"];
     // The doctor cannot tell: a FUSE driver, modes and limits that contradict the device, and a RAID volume that hides its drives. A trim finds out.
-    const UNTOLD: [&str; 7] = [
+    const UNTOLD: [&str; 8] = [
+        "dm-unknown-target",
         "fuse-ntfs",
         "perc-hard-disks",
         "perc-hard-disks-timer",
