@@ -364,7 +364,7 @@ fn passing(doctor: &Doctor<'_>, layer: &Layer, name: &str, kinds: &[&str], repor
     } else if kinds.contains(&"vdo") || layer.kind == Kind::Mapper("VDO".into()) {
         report.gate = Gate::Blocks;
         report.why = "VDO frees its own blocks by discards, and sends none to the device below".to_owned();
-        let remedy = Remedy::by_hand("nothing: VDO gets its space back; leave 10 % to 20 % of the drive below unused")
+        let remedy = Remedy::by_hand("leave 10 % to 20 % of the drive below unused; VDO itself gets its space back")
             .then("trim it with pauses, since VDO works off discards block by block: trimtab trim --policy idle");
         report.findings.push(Finding::new("vdo.keeps", Severity::Serious, report.why.clone()).remedy(remedy));
     } else if let Some(unknown) = kinds.iter().find(|kind| !PASSING.contains(kind)) {

@@ -76,11 +76,6 @@ impl<'a> Comparison<'a> {
         self.gains.iter().filter(move |gain| gain.policy == policy)
     }
 
-    /// What `policy` gains where it counts, or else at the first fill.
-    pub fn main_gain(&self, policy: &str) -> Option<&Gain<'a>> {
-        self.gains_of(policy).find(|gain| gain.counts()).or_else(|| self.gains_of(policy).next())
-    }
-
     /// Whether months of use were looked at under no policy and under another.
     pub fn has_months(&self) -> bool {
         self.gains.iter().any(|gain| gain.policy != policy::NONE)
@@ -130,12 +125,11 @@ impl<'a> Comparison<'a> {
         costs::other_generation(&self.metrics, job, part)
     }
 
-    /// What a partition that begins at sector 63 costs, if it costs something.
-    pub fn misaligned(&self) -> Option<Misaligned<'a>> {
+    /// How many times slower 4 KiB random writes are on a partition that begins at sector 63, if they are.
+    pub fn misaligned(&self) -> Option<f64> {
         let (aligned, moved) = (self.tuned("alignment", 0)?, self.tuned("alignment", 1)?);
         let times = aligned.rate? / moved.rate.filter(|rate| *rate > 0.0)?;
-        let most = self.gains.iter().all(|gain| gain.rate < times);
-        (times > GAIN).then_some(Misaligned { times, policy: moved.policy, most })
+        (times > GAIN).then_some(times)
     }
 
     /// The figures of a choice of a question of tuning.
@@ -143,17 +137,6 @@ impl<'a> Comparison<'a> {
         let asked = |run: &&Run| setting(run, QUESTION) == Some(question);
         self.study().tuning.iter().filter(asked).nth(at).map(AgeingFigures::of)
     }
-}
-
-/// What a partition that begins at sector 63 costs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Misaligned<'a> {
-    /// How many times slower 4 KiB random writes are.
-    pub times: f64,
-    /// The policy under which that was tried.
-    pub policy: &'a str,
-    /// That is more than any policy gains at any fill.
-    pub most: bool,
 }
 
 /// A policy that trims, if not one discard of any arrived. Discards that are queued for later prove nothing.

@@ -76,10 +76,4 @@ impl Sensitivity {
     pub fn decisive(&self) -> Vec<&Row> {
         self.rows.iter().filter(|row| self.changing(row).next().is_some()).collect()
     }
-
-    /// Whether the small study with nothing changed comes to the same as the study itself: otherwise it says nothing of
-    /// that.
-    pub fn is_about(&self, recommendation: Recommendation) -> bool {
-        self.recommended == Some(recommendation)
-    }
 }

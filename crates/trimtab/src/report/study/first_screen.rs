@@ -274,9 +274,7 @@ fn notes(verdict: &Verdict<'_>) -> Vec<Note> {
     let doctor = if place.contains('\'') { format!("trimtab doctor {place}") } else { format!("'trimtab doctor {place}'") };
     let check = match verdict.comparison.misaligned() {
         _ if environment(study, DRIVE_ABSENT).is_some() => "no drive answered here: these figures hold for none".to_owned(),
-        Some(found) => {
-            format!("alignment: a partition at sector 63 makes writes {}× slower", three_digits(found.times))
-        }
+        Some(times) => format!("alignment: a partition at sector 63 makes writes {}× slower", three_digits(times)),
         None if verdict.is_without_trim() => "the drive takes no TRIM: no policy does anything for it".to_owned(),
         None => format!("{doctor} says whether TRIM reaches the drive"),
     };
