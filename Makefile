@@ -33,7 +33,7 @@ test: packages lint deny
 # Property tests draw the same cases every time here; `make soak` draws others.
 tried:
 	@mkdir -p target && rm -f "$(SKIPS)"
-	RUST_TEST_THREADS=$(TEST_THREADS) PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
+	RUST_TEST_THREADS=$(TEST_THREADS) PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" .ci/within 2700 $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
 
 # The program is the one that was built for the tests: built by itself it would have other features, and be built once more.
 # Without Python's venv, or without a network for its packages, root fails and others are told.
@@ -49,7 +49,7 @@ python:
 
 check: lint
 	@mkdir -p target && rm -f "$(SKIPS)"
-	PROPTEST_RNG_SEED=1 TRIMTAB_SKIPS="$(SKIPS)" $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
+	PROPTEST_RNG_SEED=1 TRIMTAB_SKIPS="$(SKIPS)" .ci/within 2700 $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
 
 lint:
 	$(CARGO) fmt --all --check

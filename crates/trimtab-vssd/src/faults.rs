@@ -182,7 +182,8 @@ impl Faulty {
         match lie {
             TrimLie::Ignore => self.inner.serve(Request::Trim(extents, Effect::Nothing)),
             TrimLie::Half(share) => {
-                let (obeyed, ignored): (Vec<Extent>, Vec<Extent>) = extents.iter().partition(|_| armed.rng.chance(share));
+                let pieces = extents.iter().flat_map(|extent| pieces_of(*extent));
+                let (obeyed, ignored): (Vec<Extent>, Vec<Extent>) = pieces.partition(|_| armed.rng.chance(share));
                 let mut served = Served { result: Ok(()), due: None };
                 if !ignored.is_empty() {
                     served = self.inner.serve(Request::Trim(&ignored, Effect::Nothing));
@@ -394,6 +395,17 @@ fn blocks_of(extent: Extent, logical_block: u32) -> std::ops::Range<u64> {
     extent.offset / block..(extent.offset + extent.len).div_ceil(block)
 }
 
+/// A trim that is obeyed in part is cut at multiples of this.
+const PIECE: u64 = 64 << 10;
+
+fn pieces_of(extent: Extent) -> impl Iterator<Item = Extent> {
+    let end = extent.offset + extent.len;
+    (extent.offset / PIECE..end.div_ceil(PIECE)).map(move |piece| {
+        let (from, to) = ((piece * PIECE).max(extent.offset), ((piece + 1) * PIECE).min(end));
+        Extent { offset: from, len: to - from }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -472,6 +484,17 @@ mod tests {
             write(&faulty, 4096, 6).unwrap();
             assert_eq!(read(&faulty, 4096), Ok(6), "{fault}: written again");
         }
+    }
+
+    #[test]
+    fn half_of_one_long_trim_is_obeyed() {
+        let (engine, faulty) = drive(&["trim:half=0.5"]);
+        let (offset, len) = (4096, 8 << 20);
+        (0..len / 4096).for_each(|n| write(&faulty, offset + n * 4096, 5).unwrap());
+        faulty.serve(Request::Trim(&[Extent { offset, len }], Effect::Usual)).result.unwrap();
+        let left = engine.snapshot().mapped_bytes;
+        assert!((len / 4..len * 3 / 4).contains(&left), "{left} of {len}");
+        assert_eq!(engine.snapshot().discards.ranges.asked.bytes.0, len);
     }
 
     #[test]

@@ -345,6 +345,7 @@ fn server_crash_under_mount_is_cleaned_after_unmount() {
 
 #[test]
 fn what_the_kernel_lacks_is_said_in_one_line() {
+    let _guard = crate::support::makes_namespaces();
     if !have_root() || !have(&["unshare"]) {
         return skip("root and util-linux");
     }

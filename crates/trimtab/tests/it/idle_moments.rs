@@ -137,6 +137,7 @@ fn a_log_that_a_trim_of_xfs_makes_it_write_is_no_use_by_others() {
 /// Seen: a container without a writable /sys left a note of a limit that it had not lowered, and the next command took it for that of a killed process.
 #[test]
 fn who_cannot_limit_commands_leaves_no_note_of_it() {
+    let _guard = crate::support::makes_namespaces();
     let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let runtime = tempfile::tempdir().unwrap();
     let script = "mount -o remount,bind,ro /sys && exec \"$@\"";
@@ -150,6 +151,7 @@ fn who_cannot_limit_commands_leaves_no_note_of_it() {
 /// Seen: `/proc/PID/root/PATH` trimmed the filesystem that has that path here.
 #[test]
 fn a_path_into_another_mount_namespace_is_refused() {
+    let _guard = crate::support::makes_namespaces();
     let (Some(mount), Some(other)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard")) else {
         return skip("root, loop devices and mkfs");
     };

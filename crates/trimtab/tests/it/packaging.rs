@@ -105,6 +105,7 @@ fn systemd_takes_the_units_and_finds_them_safe() {
 /// The part of the hardening that could be in the way, without systemd: read-only mounts, few capabilities, none to be gained.
 #[test]
 fn the_rights_that_the_unit_leaves_are_enough() {
+    let _guard = crate::support::makes_namespaces();
     if !have_tool("unshare") || !have_tool("setpriv") {
         return skip("unshare and setpriv");
     }

@@ -189,6 +189,7 @@ fn a_foreign_loop_device_is_not_detached() {
 
 #[test]
 fn mount_in_other_namespace_blocks_and_arms_nothing() {
+    let _guard = crate::support::makes_namespaces();
     if !have_root() || !have(&["mkfs.ext4", "unshare"]) {
         return skip("root, e2fsprogs and util-linux");
     }
@@ -406,6 +407,7 @@ fn mounted_elsewhere(what: &Path) -> (Ends, tempfile::TempDir) {
 
 #[test]
 fn device_in_use_is_not_destroyed() {
+    let _guard = crate::support::makes_namespaces();
     let Some(device) = LoopDevice::new(16) else { return skip("root and loop devices") };
     let node = PathBuf::from(device.node());
     let sleeper = Command::new("sleep").arg("600").stdin(fs::File::open(&node).unwrap()).spawn().unwrap();
@@ -439,6 +441,7 @@ fn device_in_use_is_not_destroyed() {
 
 #[test]
 fn a_file_that_is_mounted_anywhere_is_not_taken() {
+    let _guard = crate::support::makes_namespaces();
     if !have_root() || !have(&["mkfs.ext4", "unshare"]) {
         return skip("root, e2fsprogs and util-linux");
     }

@@ -1,7 +1,7 @@
 //! Studies of real filesystems that are interrupted or killed: how it is mounted is put back, wherever it is mounted, and who may know it is told.
 
 use crate::study::{is_clean, options, signal};
-use crate::support::{LoopMount, at_home, copy_program, process, program, run, skip, trimtab};
+use crate::support::{LoopMount, at_home, copy_program, makes_namespaces, process, program, run, skip, trimtab, without_namespaces};
 use predicates::prelude::*;
 use predicates::str::contains;
 use rustix::process::Signal;
@@ -165,6 +165,7 @@ fn killed_study_other_command_names_the_restoring_one() {
 
 #[test]
 fn killed_study_foreign_mount_change_stays() {
+    let _guard = without_namespaces();
     let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
     let stays = |killed: &Killed, what: &str, why: &str| {
         let there = killed.now();
@@ -261,6 +262,7 @@ impl Drop for Holder {
 
 #[test]
 fn killed_study_in_namespace_is_restored_from_any_mount() {
+    let _guard = makes_namespaces();
     let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
     let path = killed.path();
     let shown = path.to_str().unwrap();
@@ -291,6 +293,7 @@ fn killed_study_in_namespace_is_restored_from_any_mount() {
 
 #[test]
 fn killed_study_option_on_other_mount_is_restored() {
+    let _guard = without_namespaces();
     let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
     let (path, device, second) = (killed.path(), killed.mount.device(), tempfile::tempdir().unwrap());
     let shown = path.to_str().unwrap();

@@ -4,8 +4,13 @@ use assert_cmd::Command;
 
 /// The binary under test, with a store of its own and no colours.
 pub fn trimtab() -> Command {
-    Command::from_std(process())
+    let mut command = Command::from_std(process());
+    command.timeout(HANGS);
+    command
 }
+
+/// A command that takes longer hangs: the test fails with what it said.
+const HANGS: std::time::Duration = std::time::Duration::from_secs(600);
 
 /// The same, to be run in the background.
 pub fn process() -> std::process::Command {
@@ -24,6 +29,21 @@ pub fn at_home(command: &mut std::process::Command) {
 fn data_directory() -> &'static std::path::Path {
     static DIRECTORY: std::sync::OnceLock<std::path::PathBuf> = std::sync::OnceLock::new();
     DIRECTORY.get_or_init(|| std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("data"))
+}
+
+/// A mount namespace keeps what is mounted when it is made: what another test unmounts meanwhile is still mounted there.
+static NAMESPACES: std::sync::RwLock<()> = std::sync::RwLock::new(());
+
+/// To be held while a test has a mount namespace.
+#[allow(dead_code, reason = "benchmarks share this file")]
+pub fn makes_namespaces() -> std::sync::RwLockReadGuard<'static, ()> {
+    NAMESPACES.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// To be held while a test needs its unmounts to be the last ones.
+#[allow(dead_code, reason = "benchmarks share this file")]
+pub fn without_namespaces() -> std::sync::RwLockWriteGuard<'static, ()> {
+    NAMESPACES.write().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[path = "skip.rs"]

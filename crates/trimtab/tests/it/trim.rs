@@ -156,6 +156,7 @@ fn with_fstab(fstab: &Path, args: &[&str]) -> assert_cmd::assert::Assert {
 
 #[test]
 fn mount_point_of_fstab_that_is_not_mounted_is_refused() {
+    let _guard = crate::support::makes_namespaces();
     let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
     if !have(&["unshare"]) || !Path::new("/etc/fstab").is_file() {
         return skip("util-linux and /etc/fstab");
@@ -177,6 +178,7 @@ fn mount_point_of_fstab_that_is_not_mounted_is_refused() {
 
 #[test]
 fn trim_all_visits_what_fstrim_of_fstab_visits() {
+    let _guard = crate::support::makes_namespaces();
     let mounts: Option<Vec<LoopMount>> = (0..3).map(|_| LoopMount::new("ext4", 16, "nodiscard")).collect();
     let Some(mounts) = mounts else { return skip("root, loop devices and mkfs") };
     if !have(&["unshare", "fstrim", "blkid"]) || !Path::new("/etc/fstab").is_file() {
