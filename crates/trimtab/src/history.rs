@@ -1,5 +1,7 @@
 //! Every pass as a run in a store, so that `trimtab history` and `trimtab results` show what was trimmed and what was not.
 
+pub(crate) mod events;
+
 use crate::store::{Store, StoreError};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};

@@ -18,6 +18,7 @@ pub mod store;
 pub mod study;
 pub mod sweep;
 pub mod target_spec;
+mod trim;
 pub mod twin;
 
 #[global_allocator]

@@ -2,31 +2,14 @@
 
 use super::results::form::{Form, FormArgs};
 use super::results::instant_of;
-use crate::apply::{self, System, What};
-use crate::history::{BY, FILE, FS_ID, MINIMUM, WORKLOAD};
-use crate::report::escape::clean;
+use crate::history::events::{Events, Wish};
+use crate::report::history::{table, terse};
 use crate::report::layout::on_screen;
 use crate::report::markdown;
-use crate::report::run::instant;
-use crate::report::terse::{Terse, number};
-use crate::store::{Filter, Store, StoreError};
-use anyhow::{Context as _, bail};
-use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab_drive::units::{Bytes, Nanos, grouped};
-use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::fstab;
-use trimtab_linux::host::mountinfo::{self, Mount};
-use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
-use trimtab_linux::sys::beneath::Named;
 use trimtab_linux::sys::clock::unix_ms;
-use trimtab_linux::trim::filesystem::Filesystem;
-use trimtab_linux::trim::resume::state_directory;
-use trimtab_linux::trim::surface::at_least;
-use trimtab_sim::run::{Field, Run};
-use trimtab_study::document::{Narrow, Table};
 
 /// What was applied, taken back and trimmed on this machine, by hand and by the daemon; newest last.
 #[derive(Debug, clap::Args)]
@@ -55,51 +38,12 @@ pub struct Args {
     form: FormArgs,
 }
 
-/// Something that was done.
-#[derive(Debug, Serialize)]
-struct Event {
-    unix_ms: u64,
-    what: &'static str,
-    path: String,
-    policy: String,
-    /// Who trimmed.
-    by: Option<String>,
-    /// What reached the drives, where they count.
-    sent_bytes: Option<u64>,
-    sent_commands: Option<u64>,
-    /// The drives may have got more.
-    sent_is_minimum: bool,
-    seconds: Option<f64>,
-    outcome: String,
-    /// The run in the store of the history.
-    id: Option<String>,
-    /// The filesystem that was trimmed.
-    #[serde(skip)]
-    fs_id: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Events {
-    events: Vec<Event>,
-}
-
 /// Lists.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.of_list(context)?;
     let since = args.since.as_deref().map(|text| instant_of(text, unix_ms())).transpose()?;
-    let wanted = args.path.as_deref().map(|path| wanted(path, context)).transpose()?;
-    let limit = args.limit as usize;
-    let mut events = applied(args.sysroot.as_deref())?;
-    let store = args.sysroot.as_ref().map_or_else(state_directory, |base| base.join("var/lib/trimtab")).join(FILE);
-    // Only those of one filesystem are looked for behind the newest.
-    events.extend(trimmed(&store, since, limit.saturating_mul(if wanted.is_some() { 20 } else { 1 }))?);
-    events.retain(|event| since.is_none_or(|since| event.unix_ms >= since) && wanted.as_ref().is_none_or(|wanted| wanted.is_of(event)));
-    events.sort_by_key(|event| event.unix_ms);
-    if let Some(path) = args.path.as_ref().filter(|path| events.is_empty() && path.symlink_metadata().is_err()) {
-        let what = format!("there is no {}, and nothing was applied or trimmed there", path.display());
-        return Err(UsageError::missing(what).hint("'trimtab history' without a path lists all").into());
-    }
-    let events = Events { events: events.split_off(events.len().saturating_sub(limit)) };
+    let wish = Wish { path: args.path.as_deref(), since_unix_ms: since, limit: args.limit as usize, sysroot: args.sysroot.as_deref() };
+    let events = Events::read(&wish, context)?;
     if events.events.is_empty() && form != Form::Markdown && args.form.form != Some(Form::Tsv) && !context.json {
         context.remark("nothing has been applied or trimmed by trimtab here, as far as it is remembered");
         return Ok(ExitCode::SUCCESS);
@@ -110,159 +54,4 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Form::Tsv => terse(&events),
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A filesystem whose events are wanted.
-struct Wanted {
-    /// Where it is mounted, or was.
-    mount_points: Vec<String>,
-    /// Its id, if it is mounted and on a block device.
-    fs_id: Option<String>,
-}
-
-impl Wanted {
-    /// The id decides where both have one: a filesystem can be mounted elsewhere, and another one in its place.
-    fn is_of(&self, event: &Event) -> bool {
-        match (&self.fs_id, &event.fs_id) {
-            (Some(wanted), Some(id)) => wanted == id,
-            _ => self.mount_points.contains(&event.path),
-        }
-    }
-}
-
-impl From<&Path> for Wanted {
-    fn from(path: &Path) -> Self {
-        Self { mount_points: vec![path.display().to_string()], fs_id: None }
-    }
-}
-
-/// The filesystem that `path` stands for: what was mounted at `path` if it is not there any more, at its mount point in fstab if that is not mounted.
-fn wanted(path: &Path, context: &Context) -> anyhow::Result<Wanted> {
-    let root = Root::live().context("cannot open /")?;
-    let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
-    let named = match Named::look_up(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(path.into()),
-        named => named.with_context(|| format!("cannot look at '{}'", path.display()))?,
-    };
-    let mount = mountinfo::of_named(&mounts, &named).with_context(|| format!("cannot look at '{}'", path.display()))?;
-    let real = named.real_path().with_context(|| format!("cannot find out where '{}' is", path.display()))?;
-    let Some(mount) = mount else { return Ok(path.into()) };
-    if let Some(point) = fstab::unmounted(&root, mount, &real) {
-        context.remark(&format!("{} is not mounted; this is what was done while it was", point.display()));
-        return Ok(point.as_path().into());
-    }
-    if mount.mount_point != real {
-        let (path, point) = (path.display(), mount.mount_point.display());
-        context.remark(&format!("{path} is on the filesystem mounted at {point}: this is the history of all of that"));
-    }
-    let mut same: Vec<&Mount> = mounts.iter().filter(|other| other.dev == mount.dev && other.fs_type == mount.fs_type).collect();
-    // The one that is named may be of a part of the filesystem only, and covered by another one.
-    same.sort_by_key(|other| other.id != mount.id);
-    let fs_id = same.iter().find_map(|mount| Filesystem::open(&mount.mount_point).ok()).map(|fs| fs.id().to_owned());
-    Ok(Wanted { mount_points: same.iter().map(|mount| mount.mount_point.display().to_string()).collect(), fs_id })
-}
-
-fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {
-    let shown = sysroot.map_or_else(|| "the system".to_owned(), |sysroot| format!("'{}'", sysroot.display()));
-    let system = System::new(sysroot, None).with_context(|| format!("cannot look at {shown}"))?;
-    let one = |event: apply::Event| Event {
-        unix_ms: event.unix_ms,
-        what: match event.what {
-            What::Applied => "applied",
-            What::Undone => "taken back",
-            What::PutBack => "put back",
-        },
-        path: event.path.display().to_string(),
-        policy: event.policy,
-        by: None,
-        sent_bytes: None,
-        sent_commands: None,
-        sent_is_minimum: false,
-        seconds: None,
-        outcome: event.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "),
-        id: None,
-        fs_id: None,
-    };
-    Ok(apply::events(&system)?.into_iter().map(one).collect())
-}
-
-/// The newest trims.
-fn trimmed(store: &Path, since_unix_ms: Option<u64>, limit: usize) -> anyhow::Result<Vec<Event>> {
-    if !store.try_exists().with_context(|| format!("cannot look at {}", store.display()))? {
-        return Ok(Vec::new());
-    }
-    let store = match Store::open(store) {
-        Err(StoreError::Foreign(path)) => {
-            bail!("{} is not a history of trimtab; move it away and a new history begins", path.display())
-        }
-        opened => opened?,
-    };
-    let filter = Filter { workload: Some(WORKLOAD.to_owned()), since_unix_ms, limit: Some(limit), ..Filter::default() };
-    store.list(&filter)?.into_iter().map(|summary| Ok(of_run(&store.load(summary.id)?, summary.id.short()))).collect()
-}
-
-fn of_run(run: &Run, id: String) -> Event {
-    let discards = run.phases.first().and_then(|phase| phase.discards.as_ref());
-    let refused = discards.map_or(0, |d| d.refused.count);
-    let by = Field::find(&run.settings, BY).unwrap_or("daemon");
-    Event {
-        unix_ms: run.started_unix_ms,
-        what: "trimmed",
-        path: run.target_label.clone(),
-        policy: run.policy.clone(),
-        by: Some(by.to_owned()),
-        sent_bytes: discards.and_then(|d| d.accepted).map(|a| a.bytes.0),
-        sent_commands: discards.and_then(|d| d.accepted).map(|a| a.count),
-        sent_is_minimum: run.warnings.iter().any(|warning| warning.code == MINIMUM),
-        seconds: run.phases.first().map(|phase| phase.took.as_secs_f64()),
-        outcome: match (run.complete, refused) {
-            (true, _) => "complete".to_owned(),
-            (false, 0) => "stopped".to_owned(),
-            (false, n) => format!("{n} refused"),
-        },
-        id: Some(id),
-        fs_id: Field::find(&run.environment, FS_ID).map(str::to_owned),
-    }
-}
-
-fn table(events: &Events) -> Table {
-    let header = ["began, UTC", "what", "filesystem", "policy", "by", "reached drives", "commands", "time", "outcome", "id"];
-    let mut table = Table::new("", &header).when_narrow(Narrow::Records);
-    for event in &events.events {
-        let text = |text: &Option<String>| text.as_deref().map(clean).unwrap_or_default();
-        // Only a trim could have been counted.
-        let not_counted = || if event.id.is_some() { "not counted".to_owned() } else { String::new() };
-        table.row([
-            instant(event.unix_ms).trim_end_matches(" UTC").to_owned(),
-            event.what.to_owned(),
-            clean(&event.path),
-            clean(&event.policy),
-            text(&event.by),
-            event.sent_bytes.map_or_else(not_counted, |bytes| at_least(event.sent_is_minimum, &Bytes(bytes).to_string())),
-            event.sent_commands.map(|n| at_least(event.sent_is_minimum, &grouped(n))).unwrap_or_default(),
-            event.seconds.map(|s| Nanos((s * 1e9) as u64).to_string()).unwrap_or_default(),
-            clean(&event.outcome),
-            text(&event.id),
-        ]);
-    }
-    table
-}
-
-fn terse(events: &Events) -> String {
-    let mut terse = Terse::new(&["unix_ms", "what", "path", "policy", "by", "sent_bytes", "sent_commands", "seconds", "outcome", "id"]);
-    for event in &events.events {
-        terse.row([
-            event.unix_ms.to_string(),
-            event.what.to_owned(),
-            event.path.clone(),
-            event.policy.clone(),
-            event.by.clone().unwrap_or_default(),
-            event.sent_bytes.map(|n| n.to_string()).unwrap_or_default(),
-            event.sent_commands.map(|n| n.to_string()).unwrap_or_default(),
-            number(event.seconds),
-            event.outcome.clone(),
-            event.id.clone().unwrap_or_default(),
-        ]);
-    }
-    terse.into_text()
 }

@@ -1,7 +1,8 @@
 //! A pass over a whole filesystem, which goes on where an interrupted one left off.
 
+use super::one::{least, show, view};
 use super::outcome::Outcome;
-use super::{Args, How, PATIENCE, show, view};
+use super::{How, Request};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
@@ -13,30 +14,36 @@ use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::free_space::Sendable;
 use trimtab_linux::trim::resume::{Interrupted, ResumeFile, state_directory};
 use trimtab_linux::trim::surface::{Account, Mounted, World};
-use trimtab_sim::policy::{Driver, IdleSettings, Then, Turn};
+use trimtab_sim::policy::{Driver, IdleSettings, Patience, Then, Turn};
+
+/// A window that is refused is left out. After this many in a row it is not a place on the drive that fails; the rest is left alone.
+const PATIENCE: Patience = Patience { tries: 1, windows: 8 };
 
 /// All windows, under the policy, from where an interrupted pass left off.
-pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
+pub fn whole(request: &Request, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
     let file = ResumeFile::new(&state_directory(), fs.id());
     let earlier = file
         .load(unix_now().0 / 1_000_000_000)
-        .filter(|e| !args.restart && e.min_extent == args.min_extent.0 && kind(&e.policy) == kind(&policy.to_string()));
+        .filter(|e| !request.restart && e.min_extent == request.min_extent.0 && kind(&e.policy) == kind(&request.how.to_string()));
     outcome.resumed = earlier.is_some();
     if let Some(earlier) = &earlier {
         context.remark(&format!("continues where an interrupted trim of {} left off; --restart begins again", outcome.path));
-        outcome.remarks.extend(other_settings(&earlier.policy, &policy.to_string()));
+        outcome.remarks.extend(other_settings(&earlier.policy, &request.how.to_string()));
         outcome.remarks.push(format!(
             "an interrupted pass had sent {} before; what has been freed since where that had been is left to the next trim (--restart begins again)",
             Bytes(earlier.sent_bytes)
         ));
     }
     let mut pass = WholePass {
-        forget: fs.prepare(args.min_extent, earlier.as_ref().is_some_and(|e| e.forget)),
-        spec: policy,
-        min_extent: args.min_extent,
+        forget: fs.prepare(request.min_extent, earlier.as_ref().is_some_and(|e| e.forget)),
+        spec: &request.how,
+        min_extent: request.min_extent,
         started_unix_s: earlier.as_ref().map_or(unix_now().0 / 1_000_000_000, |e| e.started_unix_s),
         sent_before: earlier.as_ref().map_or(0, |e| e.sent_bytes),
-        driver: Driver::new(policy.build(args.min_extent, &earlier.as_ref().map(Interrupted::policy_state).unwrap_or_default()), PATIENCE),
+        driver: Driver::new(
+            request.how.build(request.min_extent, &earlier.as_ref().map(Interrupted::policy_state).unwrap_or_default()),
+            PATIENCE,
+        ),
         account: Account::default(),
         file,
         saved: Instant::now(),
@@ -45,9 +52,9 @@ pub fn whole(args: &Args, policy: &How, fs: &mut Filesystem, context: &Context, 
     if !outcome.resumed {
         pass.driver.force();
     }
-    if let How::Idle(settings) = policy {
+    if let How::Idle(settings) = &request.how {
         let windows = fs.layout().windows.clone();
-        if let Some(remark) = fs.would_send(&windows, super::least(args, policy)).and_then(|(sendable, _)| duration(settings, &sendable)) {
+        if let Some(remark) = fs.would_send(&windows, least(request)).and_then(|(sendable, _)| duration(settings, &sendable)) {
             context.remark(&format!("{}: {remark}", outcome.path));
         }
     }

@@ -1,16 +1,13 @@
-//! What became of a trim: for programs, and in words.
+//! What became of a trim.
 
-use crate::report::layout;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Instant;
-use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::host::discards::LayerDiscards;
 use trimtab_linux::output::error::{BLOCKED, NOT_PROVED};
-use trimtab_linux::output::lines::prose;
 use trimtab_linux::trim::delivery::Delivery;
-use trimtab_linux::trim::surface::{Account, at_least};
-use trimtab_study::document::{Narrow, Table};
+use trimtab_linux::trim::surface::Account;
 
 #[derive(Debug, Serialize)]
 pub struct RefusedWindow {
@@ -84,7 +81,8 @@ pub struct Failed {
     pub why: String,
 }
 
-#[derive(Serialize)]
+/// What became of all of them.
+#[derive(Debug, Serialize)]
 pub struct Report {
     pub dry_run: bool,
     pub filesystems: Vec<Outcome>,
@@ -149,122 +147,5 @@ pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
             "the device counted {} more than was asked: another trim ran at the same time (fstrim), the filesystem's own discards were still draining, or a layer counts twice",
             account.excess
         ));
-    }
-}
-
-pub fn text(report: &Report) -> String {
-    let passed_by = report.passed_by.iter().map(|p| prose(&format!("{}: passed by: {}", p.path, p.why))).collect::<String>();
-    match (report.filesystems.is_empty(), report.dry_run) {
-        (true, _) => passed_by,
-        (_, true) => format!("{}\n{passed_by}", dry_text(report)),
-        _ => format!("{}{passed_by}", table_text(report)),
-    }
-}
-
-fn table_text(report: &Report) -> String {
-    let mut table =
-        Table::new("", &["filesystem", "reached the drives", "commands", "free", "requests", "refused", "time", "others waited"])
-            .when_narrow(Narrow::Records);
-    for f in &report.filesystems {
-        let wait = match (f.others_waited_during_ms, f.others_waited_otherwise_ms) {
-            (Some(during), Some(otherwise)) => format!("{} (else {})", of_ms(during), of_ms(otherwise)),
-            (Some(during), None) => of_ms(during),
-            _ => "-".to_owned(),
-        };
-        table.row([
-            format!("{} [{}]", f.path, f.fs_type),
-            f.sent_bytes.map_or("not counted".to_owned(), |b| at_least(f.sent_is_minimum, &Bytes(b).to_string())),
-            f.sent_commands.map_or("-".to_owned(), |n| at_least(f.sent_is_minimum, &grouped(n))),
-            Bytes(f.free_bytes).to_string(),
-            grouped(f.requests),
-            grouped(f.refused.len() as u64),
-            Nanos((f.seconds * 1e9) as u64).to_string(),
-            wait,
-        ]);
-    }
-    let mut lines = Vec::new();
-    for f in &report.filesystems {
-        lines.extend(sync_line(f));
-        lines.extend(f.refused.iter().take(10).map(|r| format!("{}: refused at {}+{}: {}", f.path, r.start, r.len, r.why)));
-        if f.refused.len() > 10 {
-            lines.push(format!("{}: and {} more refused", f.path, f.refused.len() - 10));
-        }
-        lines.extend(f.remarks.iter().map(|r| format!("{}: {r}", f.path)));
-    }
-    let first = report.filesystems.iter().filter_map(named_line).map(|line| prose(&line));
-    first.chain(std::iter::once(layout::on_screen(&table))).chain(lines.iter().map(|line| prose(line))).collect()
-}
-
-fn of_ms(ms: f64) -> String {
-    Nanos((ms * 1e6) as u64).to_string()
-}
-
-/// Whoever names a directory may take it for all that is trimmed.
-fn named_line(f: &Outcome) -> Option<String> {
-    let named = f.named.as_ref()?;
-    Some(format!("{named} is on the filesystem mounted at {}: all of that is trimmed", f.path))
-}
-
-/// A sync that somebody may have waited for.
-fn sync_line(f: &Outcome) -> Option<String> {
-    let seconds = f.sync_seconds.filter(|seconds| *seconds >= 0.1)?;
-    let took = Nanos((seconds * 1e9) as u64);
-    Some(format!("{}: what was pending was written out first, in {took} (--no-sync leaves that out)", f.path))
-}
-
-fn dry_text(report: &Report) -> String {
-    let line = |f: &Outcome| {
-        // More than any filesystem: one request without an end.
-        let asked = if f.asked_bytes >= 1 << 60 { "all".to_owned() } else { Bytes(f.asked_bytes).to_string() };
-        let mut text = format!(
-            "{} [{}]: {} {}, {}, over {asked} of addresses, {} free",
-            f.path,
-            f.fs_type,
-            f.windows,
-            if f.windows == 1 { "request" } else { "requests" },
-            f.unit,
-            Bytes(f.free_bytes)
-        );
-        text += &match &f.would_send {
-            Some(w) => format!(
-                "\n  would send {}{} in {} {}",
-                if w.at_most { "at most " } else { "" },
-                Bytes(w.bytes),
-                w.extents,
-                if w.extents == 1 { "extent" } else { "extents" }
-            ),
-            None => "\n  how much would be sent is not known: this filesystem does not say where its free space lies".to_owned(),
-        };
-        if f.would_send.as_ref().is_some_and(|w| w.at_most) {
-            text += " (less where it has been trimmed since it was mounted: ext4 does not show where)";
-        }
-        for remark in sync_line(f).iter().chain(&f.remarks) {
-            text += &format!("\n  {remark}");
-        }
-        named_line(f).map_or(text.clone(), |first| format!("{first}\n{text}"))
-    };
-    let text = report.filesystems.iter().map(line).collect::<Vec<_>>().join("\n");
-    on_screen(&text, trimtab_linux::output::width())
-}
-
-/// Lines that go on behind an indentation of their own.
-fn on_screen(text: &str, width: Option<usize>) -> String {
-    let line = |line: &str| {
-        let indent = &line[..line.len() - line.trim_start().len()];
-        trimtab_linux::output::lines::paragraph(line.trim_start(), width, indent, &format!("{indent}    "))
-    };
-    text.lines().map(line).collect::<String>().trim_end().to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_would_be_sent_breaks_between_words() {
-        let text = "/mnt/x [ext4]: 24 requests, block groups of 128 MiB\n  would send at most 3.09 GB in 24 extents";
-        let narrow = "/mnt/x [ext4]: 24\n    requests, block groups of\n    128 MiB\n  would send at most\n      3.09 GB in 24 extents";
-        assert_eq!(on_screen(text, Some(30)), narrow);
-        assert_eq!(on_screen(text, None), text);
     }
 }

@@ -1,0 +1,53 @@
+//! What was applied and trimmed, as a table.
+
+use super::escape::clean;
+use super::run::instant;
+use super::terse::{Terse, number};
+use crate::history::events::Events;
+use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_linux::trim::surface::at_least;
+use trimtab_study::document::{Narrow, Table};
+
+/// For people.
+pub fn table(events: &Events) -> Table {
+    let header = ["began, UTC", "what", "filesystem", "policy", "by", "reached drives", "commands", "time", "outcome", "id"];
+    let mut table = Table::new("", &header).when_narrow(Narrow::Records);
+    for event in &events.events {
+        let text = |text: &Option<String>| text.as_deref().map(clean).unwrap_or_default();
+        // Only a trim could have been counted.
+        let not_counted = || if event.id.is_some() { "not counted".to_owned() } else { String::new() };
+        table.row([
+            instant(event.unix_ms).trim_end_matches(" UTC").to_owned(),
+            event.what.to_owned(),
+            clean(&event.path),
+            clean(&event.policy),
+            text(&event.by),
+            event.sent_bytes.map_or_else(not_counted, |bytes| at_least(event.sent_is_minimum, &Bytes(bytes).to_string())),
+            event.sent_commands.map(|n| at_least(event.sent_is_minimum, &grouped(n))).unwrap_or_default(),
+            event.seconds.map(|s| Nanos((s * 1e9) as u64).to_string()).unwrap_or_default(),
+            clean(&event.outcome),
+            text(&event.id),
+        ]);
+    }
+    table
+}
+
+/// For programs.
+pub fn terse(events: &Events) -> String {
+    let mut terse = Terse::new(&["unix_ms", "what", "path", "policy", "by", "sent_bytes", "sent_commands", "seconds", "outcome", "id"]);
+    for event in &events.events {
+        terse.row([
+            event.unix_ms.to_string(),
+            event.what.to_owned(),
+            event.path.clone(),
+            event.policy.clone(),
+            event.by.clone().unwrap_or_default(),
+            event.sent_bytes.map(|n| n.to_string()).unwrap_or_default(),
+            event.sent_commands.map(|n| n.to_string()).unwrap_or_default(),
+            number(event.seconds),
+            event.outcome.clone(),
+            event.id.clone().unwrap_or_default(),
+        ]);
+    }
+    terse.into_text()
+}

@@ -1,0 +1,294 @@
+//! One filesystem: what is in the way, the locks, the windows, and what became of it.
+
+use super::outcome::{Outcome, WouldSend, finish};
+use super::whole::whole;
+use super::{How, Request};
+use crate::history::{Ending, History, Pass};
+use anyhow::Context as _;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::discards::{LayerDiscards, Meter};
+use trimtab_linux::host::fstab;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::{Counting, Progress};
+use trimtab_linux::session::directories::run_directory;
+use trimtab_linux::sys::beneath::Named;
+use trimtab_linux::sys::clock::unix_now;
+use trimtab_linux::sys::interrupt;
+use trimtab_linux::trim::delivery::{self, Delivery};
+use trimtab_linux::trim::filesystem::Filesystem;
+use trimtab_linux::trim::fitrim::Obstacle;
+use trimtab_linux::trim::lock::DriveLocks;
+use trimtab_linux::trim::resume::state_directory;
+use trimtab_linux::trim::surface::{Account, at_once};
+use trimtab_sim::target::TrimWindow;
+
+/// What became of one path.
+pub enum One {
+    Done(Box<Outcome>),
+    /// Its filesystem is another path's, too.
+    Again(String),
+}
+
+/// Trims the filesystem of `path`, unless it is in `trimmed`: ids, and what they were trimmed as.
+pub fn trim_one(request: &Request, path: &Path, trimmed: &mut Vec<(String, String)>, context: &Context) -> anyhow::Result<One> {
+    refuse_files(path)?;
+    fstab::require_mounted(path)?;
+    let mut fs = Filesystem::open(path)?;
+    if let Some((_, other)) = trimmed.iter().find(|(id, _)| id == fs.id()) {
+        return Ok(One::Again(format!("on the same filesystem as {other}, trimmed once")));
+    }
+    // The kernel refuses every discard of such a device, and a loop device counts them all the same.
+    if fs.stack().layers.iter().any(|layer| layer.is_read_only(fs.root())) {
+        return Err(delivery::obstructed(&fs, Obstacle::Device));
+    }
+    let mut outcome = match obstructed(request, &mut fs)? {
+        Some(outcome) => outcome,
+        None if request.dry_run => dry_run(request, &mut fs)?,
+        None => trim(request, &mut fs, context)?,
+    };
+    trimmed.push((fs.id().to_owned(), path.display().to_string()));
+    outcome.named = other_name(path, &fs);
+    Ok(One::Done(Box::new(outcome)))
+}
+
+/// Whoever names a file means the file; fstrim refuses it as well.
+fn refuse_files(path: &Path) -> anyhow::Result<()> {
+    // A path that leads nowhere is reported when it is opened.
+    if Named::look_up(path).is_ok_and(|found| found.kind() != FileType::Directory) {
+        let what = format!("cannot trim '{}': it is not a directory, and a trim is for a whole filesystem", path.display());
+        return Err(UsageError::missing(what).hint("name the directory where that is mounted").into());
+    }
+    Ok(())
+}
+
+/// What was named, if it is not where the filesystem is mounted.
+fn other_name(path: &Path, fs: &Filesystem) -> Option<String> {
+    let named = Named::look_up(path).ok()?.real_path().ok()?;
+    (named != fs.mount().mount_point).then(|| path.display().to_string())
+}
+
+/// What comes of a filesystem on which FITRIM cannot work; `None` where it can. A dry run needs no right to trim.
+fn obstructed(request: &Request, fs: &mut Filesystem) -> anyhow::Result<Option<Outcome>> {
+    let Some(obstacle) = fs.obstacle().filter(|obstacle| !request.dry_run || *obstacle != Obstacle::Permission) else { return Ok(None) };
+    let why = delivery::not_needed(fs, obstacle).ok_or_else(|| delivery::obstructed(fs, obstacle))?;
+    let mut outcome = blank(request, fs);
+    outcome.complete = true;
+    outcome.delivery = Some(Delivery::NothingToSend);
+    outcome.remarks.push(why);
+    Ok(Some(outcome))
+}
+
+/// Writes out what is pending, and says what that means for what was just deleted.
+fn sync(request: &Request, fs: &mut Filesystem, outcome: &mut Outcome) {
+    if !request.sync {
+        outcome.remarks.push("not synced first: what was deleted in the last seconds may be left for the next time (--sync)".to_owned());
+        return;
+    }
+    match fs.commit() {
+        Ok(took) => outcome.sync_seconds = Some(took.as_secs_f64()),
+        Err(errno) => {
+            let why = std::io::Error::from(errno);
+            outcome.remarks.push(format!("what was pending could not be written out: {why}; what was just deleted may be left"));
+        }
+    }
+}
+
+/// An error where the filesystem would refuse every request.
+fn require_possible(request: &Request, fs: &Filesystem) -> anyhow::Result<()> {
+    if let Some(why) = fs.refuses_min_extent(least(request)) {
+        let shown = fs.mount().mount_point.display();
+        return Err(UsageError::new(format!("cannot trim {shown}: {why}")).hint("give a smaller --min-extent").into());
+    }
+    if request.window.is_some() && chosen(request, fs).next().is_none() {
+        return Err(UsageError::new("the range given with --window lies outside the filesystem's addresses").into());
+    }
+    Ok(())
+}
+
+fn dry_run(request: &Request, fs: &mut Filesystem) -> anyhow::Result<Outcome> {
+    require_possible(request, fs)?;
+    let mut outcome = blank(request, fs);
+    sync(request, fs, &mut outcome);
+    outcome.free_bytes = fs.free().map_or(0, |b| b.0);
+    outcome.windows = chosen(request, fs).count() as u64;
+    outcome.asked_bytes = chosen(request, fs).fold(0, |sum, w| sum.saturating_add(w.len));
+    let windows: Vec<TrimWindow> = chosen(request, fs).copied().collect();
+    let would_send = fs.would_send(&windows, least(request));
+    outcome.would_send = would_send.map(|(s, at_most)| WouldSend { bytes: s.bytes, extents: s.extents, at_most });
+    let (delivery, remarks) = delivery::forecast(fs);
+    outcome.delivery = delivery;
+    outcome.remarks.extend(remarks);
+    outcome.remarks.push("nothing was asked of the kernel; this proves nothing about what the device would do".to_owned());
+    Ok(outcome)
+}
+
+/// The windows that are asked for.
+fn chosen<'a>(request: &'a Request, fs: &'a Filesystem) -> impl Iterator<Item = &'a TrimWindow> {
+    let touches = |w: &&TrimWindow| {
+        request.window.is_none_or(|range| w.start < range.start.saturating_add(range.len) && range.start < w.start.saturating_add(w.len))
+    };
+    fs.layout().windows.iter().filter(touches)
+}
+
+fn blank(request: &Request, fs: &Filesystem) -> Outcome {
+    Outcome {
+        path: fs.mount().mount_point.display().to_string(),
+        named: None,
+        fs_type: fs.mount().fs_type.clone(),
+        policy: request.how.to_string(),
+        min_extent: request.min_extent.0,
+        unit: fs.layout().unit.clone(),
+        windows: fs.layout().windows.len() as u64,
+        requests: 0,
+        complete: false,
+        resumed: false,
+        sync_seconds: None,
+        free_bytes: fs.free().map_or(0, |b| b.0),
+        asked_bytes: 0,
+        returned_bytes: 0,
+        sent_bytes: None,
+        sent_commands: None,
+        sent_is_minimum: false,
+        sent_twice_bytes: 0,
+        would_send: None,
+        delivery: None,
+        layers: Vec::new(),
+        refused: Vec::new(),
+        seconds: 0.0,
+        trimming_seconds: 0.0,
+        longest_request_seconds: 0.0,
+        others_waited_during_ms: None,
+        others_waited_otherwise_ms: None,
+        remarks: fs.layout().remark.iter().cloned().collect(),
+    }
+}
+
+fn trim(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Result<Outcome> {
+    let shown = fs.mount().mount_point.display().to_string();
+    require_possible(request, fs)?;
+    let locks = lock(request, fs, context).with_context(|| format!("cannot trim {shown}"))?;
+    let mut outcome = blank(request, fs);
+    let (began, started) = (unix_now(), Instant::now());
+    sync(request, fs, &mut outcome);
+    outcome.free_bytes = fs.free().map_or(0, |b| b.0);
+    for file in fs.recover_limits() {
+        outcome.remarks.push(format!("put back {}, which an interrupted trim had lowered", file.display()));
+    }
+    let meter = Meter::of_stack(Root::live().context("cannot open /")?, fs.stack().clone());
+    let account = match request.window {
+        Some(_) => {
+            let account = windows(request, fs, context, Path::new(&outcome.path))?;
+            outcome.windows = chosen(request, fs).count() as u64;
+            outcome.complete = account.discards.carried_out().count == outcome.windows;
+            account
+        }
+        None => whole(request, fs, context, &mut outcome)?,
+    };
+    // While the locks are held.
+    outcome.remarks.extend(fs.unlimit_commands());
+    if account.discards.carried_out().count == 0 && account.refusals.first().is_some_and(|(_, r)| r.errno == Errno::OPNOTSUPP) {
+        return Err(delivery::obstructed(fs, Obstacle::Device));
+    }
+    finish(&mut outcome, &account, started);
+    deliver(&mut outcome, fs, meter.judge(&account.layers));
+    remember(request, fs, &account, began, &mut outcome);
+    drop(locks);
+    Ok(outcome)
+}
+
+/// Keeps it for `trimtab history`.
+fn remember(request: &Request, fs: &Filesystem, account: &Account, began: Nanos, outcome: &mut Outcome) {
+    let ending = match (outcome.complete, interrupt::requested()) {
+        (false, true) => Ending::Stopped("interrupted".to_owned()),
+        _ => Ending::Complete,
+    };
+    let by_hand = outcome.policy.split(':').next().unwrap_or_default();
+    let pass = Pass {
+        by: "hand",
+        policy: by_hand,
+        policy_settings: request.how.settings(),
+        started: began,
+        took: Nanos((outcome.seconds * 1e9) as u64),
+        account,
+        ending,
+    };
+    match History::new(&state_directory()).save(fs, &pass) {
+        Ok(set_aside) => outcome.remarks.extend(set_aside),
+        Err(error) => outcome.remarks.push(format!("this trim is not in the history: {error:#}")),
+    }
+}
+
+/// How far the discards came, by what the layers counted.
+fn deliver(outcome: &mut Outcome, fs: &Filesystem, layers: Vec<LayerDiscards>) {
+    outcome.layers = layers;
+    if outcome.requests == 0 && !outcome.complete {
+        // What arrives is judged by requests, and there was none.
+        return;
+    }
+    if outcome.refused.is_empty() {
+        let (delivery, remarks) = delivery::judge(fs, &outcome.layers, Bytes(outcome.returned_bytes));
+        outcome.delivery = Some(delivery);
+        outcome.remarks.extend(remarks);
+    }
+}
+
+/// The least extent that is asked for in the end.
+pub fn least(request: &Request) -> Bytes {
+    match &request.how {
+        How::Idle(settings) => settings.min_extent,
+        How::AtOnce => request.min_extent,
+    }
+}
+
+/// The locks of the drives, once nobody else has them. Meanwhile the filesystem can be unmounted.
+fn lock(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Result<DriveLocks> {
+    fs.release();
+    let mut waited = false;
+    let patience = request.lock_wait;
+    let locks = DriveLocks::wait(fs.stack(), &run_directory(), Duration::from_nanos(patience.0), |busy| {
+        waited = true;
+        context.remark(&format!("{busy}; waiting for up to {patience} (--lock-wait)"));
+    })?;
+    if waited {
+        fs.refresh()?;
+    }
+    Ok(locks)
+}
+
+/// A view of a trim of `windows` of the filesystem that `path` is on: how much of its addresses has been gone over, and what the drives count.
+pub fn view<'a>(context: &Context, path: &Path, windows: impl Iterator<Item = &'a TrimWindow>) -> Progress {
+    let addresses = windows.map(|window| window.len).sum();
+    Progress::new(context, "trimming", Counting::Bytes, addresses).with_discards(|| Meter::start(path).ok())
+}
+
+/// Windows that were gone over, without what was tried of them before: the bar is not to pass its end.
+pub fn show(progress: &mut Progress, account: &Account, waits: bool) {
+    progress.set(account.gone_over.0);
+    progress.say(|| {
+        let wait = waits.then(|| "waiting for idle time".to_owned());
+        let others = account.wait_during.filter(|wait| *wait > Nanos::ZERO).map(|wait| format!("others waited {wait}"));
+        let said = [format!("requests {}", grouped(account.discards.carried_out().count)), format!("longest {}", account.longest)];
+        wait.into_iter().chain(said).chain(others).collect()
+    });
+}
+
+/// Some windows, at once.
+fn windows(request: &Request, fs: &mut Filesystem, context: &Context, path: &Path) -> anyhow::Result<Account> {
+    let windows: Vec<TrimWindow> = chosen(request, fs).copied().collect();
+    let before = fs.last_least();
+    fs.prepare(request.min_extent, false);
+    let mut progress = view(context, path, windows.iter());
+    let account = at_once(fs, &windows, request.min_extent, |account| {
+        show(&mut progress, account, false);
+        interrupt::requested()
+    });
+    // The other groups still are as the pass before left them.
+    fs.restore_least(before);
+    Ok(account)
+}
