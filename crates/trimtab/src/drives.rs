@@ -6,6 +6,7 @@ pub mod crew;
 pub mod fields;
 pub mod memory;
 pub mod probed;
+pub(crate) mod replay;
 pub mod simulate;
 pub mod twins;
 

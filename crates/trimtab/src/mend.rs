@@ -5,6 +5,7 @@
 //! once the machine shows it.
 
 mod commands;
+pub(crate) mod guided;
 mod look;
 mod mount;
 mod program;

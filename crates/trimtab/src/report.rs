@@ -8,6 +8,7 @@ pub(crate) mod history;
 pub mod html;
 pub mod layout;
 pub mod markdown;
+pub(crate) mod mended;
 pub mod nfs;
 pub mod page_data;
 pub mod palette;

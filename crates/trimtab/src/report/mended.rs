@@ -1,0 +1,33 @@
+//! What was mended, in words.
+
+use crate::mend::guided::{Outcome, Report};
+use trimtab_linux::output::lines::prose;
+
+/// The whole report.
+pub fn text(report: &Report) -> String {
+    let mut text = String::new();
+    let mut say = |line: String| text += &prose(&line);
+    for step in &report.steps {
+        let lead = match step.outcome {
+            Outcome::Done => "done",
+            Outcome::Declined => "left as it is",
+            Outcome::Planned => "would do",
+        };
+        say(format!("{lead}: {}", step.does.join("; then ")));
+    }
+    if report.steps.is_empty() {
+        say("nothing to mend that --fix may do".to_owned());
+    }
+    if let Some(proof) = &report.proof {
+        say(format!("proof: {}", proof.text));
+    }
+    say(format!("{}: {}", report.subject, report.diagnosis.verdict.text));
+    report.by_hand.iter().for_each(|step| say(format!("by hand: {}", step.text())));
+    if report.steps.iter().any(|step| step.outcome == Outcome::Done && step.can_be_taken_back) {
+        say("trimtab doctor --undo takes it back".to_owned());
+    }
+    if report.dry_run {
+        say("dry run: nothing has been changed".to_owned());
+    }
+    text
+}
