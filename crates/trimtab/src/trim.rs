@@ -2,6 +2,7 @@
 
 mod one;
 pub mod outcome;
+mod progress;
 mod whole;
 
 use self::one::One;
@@ -40,6 +41,16 @@ pub struct Request {
     pub lock_wait: Nanos,
     /// An interrupted trim is not continued.
     pub restart: bool,
+}
+
+impl Request {
+    /// The least extent that is asked for in the end.
+    fn least(&self) -> Bytes {
+        match &self.how {
+            How::Idle(settings) => settings.min_extent,
+            How::AtOnce => self.min_extent,
+        }
+    }
 }
 
 /// What became of a request.

@@ -1,21 +1,21 @@
 //! One filesystem: what is in the way, the locks, the windows, and what became of it.
 
+use super::Request;
 use super::outcome::{Outcome, WouldSend, finish};
+use super::progress::{show, view};
 use super::whole::whole;
-use super::{How, Request};
 use crate::history::{Ending, History, Pass};
 use anyhow::Context as _;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::discards::{LayerDiscards, Meter};
 use trimtab_linux::host::fstab;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::{Counting, Progress};
 use trimtab_linux::session::directories::run_directory;
 use trimtab_linux::sys::beneath::Named;
 use trimtab_linux::sys::clock::unix_now;
@@ -101,7 +101,7 @@ fn sync(request: &Request, fs: &mut Filesystem, outcome: &mut Outcome) {
 
 /// An error where the filesystem would refuse every request.
 fn require_possible(request: &Request, fs: &Filesystem) -> anyhow::Result<()> {
-    if let Some(why) = fs.refuses_min_extent(least(request)) {
+    if let Some(why) = fs.refuses_min_extent(request.least()) {
         let shown = fs.mount().mount_point.display();
         return Err(UsageError::new(format!("cannot trim {shown}: {why}")).hint("give a smaller --min-extent").into());
     }
@@ -119,7 +119,7 @@ fn dry_run(request: &Request, fs: &mut Filesystem) -> anyhow::Result<Outcome> {
     outcome.windows = chosen(request, fs).count() as u64;
     outcome.asked_bytes = chosen(request, fs).fold(0, |sum, w| sum.saturating_add(w.len));
     let windows: Vec<TrimWindow> = chosen(request, fs).copied().collect();
-    let would_send = fs.would_send(&windows, least(request));
+    let would_send = fs.would_send(&windows, request.least());
     outcome.would_send = would_send.map(|(s, at_most)| WouldSend { bytes: s.bytes, extents: s.extents, at_most });
     let (delivery, remarks) = delivery::forecast(fs);
     outcome.delivery = delivery;
@@ -238,14 +238,6 @@ fn deliver(outcome: &mut Outcome, fs: &Filesystem, layers: Vec<LayerDiscards>) {
     }
 }
 
-/// The least extent that is asked for in the end.
-pub fn least(request: &Request) -> Bytes {
-    match &request.how {
-        How::Idle(settings) => settings.min_extent,
-        How::AtOnce => request.min_extent,
-    }
-}
-
 /// The locks of the drives, once nobody else has them. Meanwhile the filesystem can be unmounted.
 fn lock(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Result<DriveLocks> {
     fs.release();
@@ -259,23 +251,6 @@ fn lock(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Re
         fs.refresh()?;
     }
     Ok(locks)
-}
-
-/// A view of a trim of `windows` of the filesystem that `path` is on: how much of its addresses has been gone over, and what the drives count.
-pub fn view<'a>(context: &Context, path: &Path, windows: impl Iterator<Item = &'a TrimWindow>) -> Progress {
-    let addresses = windows.map(|window| window.len).sum();
-    Progress::new(context, "trimming", Counting::Bytes, addresses).with_discards(|| Meter::start(path).ok())
-}
-
-/// Windows that were gone over, without what was tried of them before: the bar is not to pass its end.
-pub fn show(progress: &mut Progress, account: &Account, waits: bool) {
-    progress.set(account.gone_over.0);
-    progress.say(|| {
-        let wait = waits.then(|| "waiting for idle time".to_owned());
-        let others = account.wait_during.filter(|wait| *wait > Nanos::ZERO).map(|wait| format!("others waited {wait}"));
-        let said = [format!("requests {}", grouped(account.discards.carried_out().count)), format!("longest {}", account.longest)];
-        wait.into_iter().chain(said).chain(others).collect()
-    });
 }
 
 /// Some windows, at once.

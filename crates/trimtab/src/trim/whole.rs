@@ -1,7 +1,7 @@
 //! A pass over a whole filesystem, which goes on where an interrupted one left off.
 
-use super::one::{least, show, view};
 use super::outcome::Outcome;
+use super::progress::{show, view};
 use super::{How, Request};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ pub fn whole(request: &Request, fs: &mut Filesystem, context: &Context, outcome:
     }
     if let How::Idle(settings) = &request.how {
         let windows = fs.layout().windows.clone();
-        if let Some(remark) = fs.would_send(&windows, least(request)).and_then(|(sendable, _)| duration(settings, &sendable)) {
+        if let Some(remark) = fs.would_send(&windows, request.least()).and_then(|(sendable, _)| duration(settings, &sendable)) {
             context.remark(&format!("{}: {remark}", outcome.path));
         }
     }

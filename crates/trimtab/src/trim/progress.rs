@@ -1,0 +1,26 @@
+//! How far a trim is.
+
+use std::path::Path;
+use trimtab_drive::units::{Nanos, grouped};
+use trimtab_linux::host::discards::Meter;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::progress::{Counting, Progress};
+use trimtab_linux::trim::surface::Account;
+use trimtab_sim::target::TrimWindow;
+
+/// A view of a trim of `windows` of the filesystem that `path` is on: how much of its addresses has been gone over, and what the drives count.
+pub fn view<'a>(context: &Context, path: &Path, windows: impl Iterator<Item = &'a TrimWindow>) -> Progress {
+    let addresses = windows.map(|window| window.len).sum();
+    Progress::new(context, "trimming", Counting::Bytes, addresses).with_discards(|| Meter::start(path).ok())
+}
+
+/// Windows that were gone over, without what was tried of them before: the bar is not to pass its end.
+pub fn show(progress: &mut Progress, account: &Account, waits: bool) {
+    progress.set(account.gone_over.0);
+    progress.say(|| {
+        let wait = waits.then(|| "waiting for idle time".to_owned());
+        let others = account.wait_during.filter(|wait| *wait > Nanos::ZERO).map(|wait| format!("others waited {wait}"));
+        let said = [format!("requests {}", grouped(account.discards.carried_out().count)), format!("longest {}", account.longest)];
+        wait.into_iter().chain(said).chain(others).collect()
+    });
+}
