@@ -6,6 +6,8 @@
 # make validate  compare the models with theory, real ext4, published measurements and policies of other authors; COMPARISONS="drive peers" runs some
 # make catalogue  fit the drives of drives/measured to docs/real-drives.csv anew
 # make bench  performance claims, each against something else in the same run
+# make install  the release build, units, completions and configuration below PREFIX (/usr/local); DESTDIR= puts them into an image, BIN= takes another build
+# make uninstall  remove them; a changed configuration stays
 # make soak   what takes longer than CI may; its last figures are kept in docs/
 # make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them, and what mends them; STACKS="md0 thin-*" tries some, KERNEL=bookworm another kernel, DAEMON=1 the daemon
 # make transports  the virtual SSD over ublk and FUSE in that machine; PARTS="show recovery" tries some
@@ -14,7 +16,7 @@
 CARGO ?= cargo
 PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: test tried python check packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate
+.PHONY: install uninstall test tried python check packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate
 
 # Every test that is skipped is a line in this file, said at the end. As root a skip of what a package brings fails (TRIMTAB_TESTS=full).
 SKIPS := $(CURDIR)/target/skipped-tests
@@ -184,3 +186,23 @@ transports:
 	$(CARGO) build -p trimtab
 	$(CARGO) test -p trimtab --test it --no-run
 	crates/trimtab/tests/lab/transports $(PARTS)
+
+PREFIX ?= /usr/local
+BIN ?= target/release/trimtab
+ROOT = $(DESTDIR)$(PREFIX)
+CONFIG = $(DESTDIR)/etc/trimtab/trimtab.toml
+COMPLETIONS = bash:bash-completion/completions/trimtab zsh:zsh/site-functions/_trimtab fish:fish/vendor_completions.d/trimtab.fish
+
+# Enables and starts nothing. The units get the place of the program.
+install:
+	@test -x $(BIN) || $(CARGO) build --release --locked -p trimtab
+	install -D -m 755 $(BIN) $(ROOT)/bin/trimtab
+	install -d $(ROOT)/lib/systemd/system
+	for unit in packaging/systemd/*; do sed 's,/usr/bin/trimtab,$(PREFIX)/bin/trimtab,' $$unit > $(ROOT)/lib/systemd/system/$${unit##*/} || exit 1; done
+	for pair in $(COMPLETIONS); do install -d "$$(dirname $(ROOT)/share/$${pair#*:})" && $(BIN) completions $${pair%%:*} > $(ROOT)/share/$${pair#*:} || exit 1; done
+	test -e $(CONFIG) || install -D -m 644 packaging/trimtab.toml $(CONFIG)
+
+uninstall:
+	rm -f $(ROOT)/bin/trimtab $(addprefix $(ROOT)/lib/systemd/system/,$(notdir $(wildcard packaging/systemd/*)))
+	for pair in $(COMPLETIONS); do rm -f $(ROOT)/share/$${pair#*:}; done
+	if cmp -s packaging/trimtab.toml $(CONFIG); then rm -f $(CONFIG); fi

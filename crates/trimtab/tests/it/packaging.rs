@@ -52,6 +52,48 @@ fn commands_in_units_are_understood() {
     }
 }
 
+/// Files below a directory, by their paths in it.
+fn installed(root: &Path) -> BTreeSet<String> {
+    let listed = Command::new("find").arg(root).args(["-type", "f", "-printf", "%P\n"]).output().unwrap();
+    String::from_utf8(listed.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn make_uninstall_removes_what_make_install_made() {
+    let image = tempfile::tempdir().unwrap();
+    let make = |target: &str| {
+        let mut command = Command::new("make");
+        command.args(["-s", target, "PREFIX=/opt/t"]).arg(format!("DESTDIR={}", image.path().display()));
+        let done = command.arg(format!("BIN={}", program().display())).current_dir(packaging().join("..")).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    make("install");
+    let files = installed(image.path());
+    let expected = [
+        "etc/trimtab/trimtab.toml",
+        "opt/t/bin/trimtab",
+        "opt/t/lib/systemd/system/trimtab.service",
+        "opt/t/share/bash-completion/completions/trimtab",
+        "opt/t/share/zsh/site-functions/_trimtab",
+    ];
+    assert!(expected.iter().all(|path| files.contains(*path)), "{files:?}");
+    let unit = fs::read_to_string(image.path().join("opt/t/lib/systemd/system/trimtab.service")).unwrap();
+    assert!(unit.contains("ExecStart=/opt/t/bin/trimtab daemon") && !unit.contains("/usr/bin/trimtab"), "{unit}");
+    let version = Command::new(image.path().join("opt/t/bin/trimtab")).arg("--version").output().unwrap();
+    assert!(version.status.success());
+    // A configuration that was changed is neither replaced nor removed.
+    let config = image.path().join("etc/trimtab/trimtab.toml");
+    fs::write(&config, "# mine\n").unwrap();
+    make("install");
+    make("uninstall");
+    assert_eq!(fs::read_to_string(&config).unwrap(), "# mine\n");
+    assert_eq!(installed(image.path()), BTreeSet::from(["etc/trimtab/trimtab.toml".to_owned()]));
+    fs::remove_file(&config).unwrap();
+    make("install");
+    make("uninstall");
+    assert_eq!(installed(image.path()), BTreeSet::new());
+}
+
 #[test]
 fn the_script_for_openrc_is_one() {
     let script = packaging().join("openrc/trimtab");
