@@ -6,7 +6,7 @@
 # make validate  compare the models with theory, real ext4, published measurements and policies of other authors; COMPARISONS="drive peers" runs some
 # make catalogue  fit the drives of drives/measured to docs/real-drives.csv anew
 # make bench  performance claims, each against something else in the same run
-# make install  the release build, units, completions and configuration below PREFIX (/usr/local); DESTDIR= puts them into an image, BIN= takes another build
+# make install  the release build, units, man pages, completions and configuration below PREFIX (/usr/local); DESTDIR= puts them into an image, BIN= takes another build
 # make uninstall  remove them; a changed configuration stays
 # make soak   what takes longer than CI may; its last figures are kept in docs/
 # make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them, and what mends them; STACKS="md0 thin-*" tries some, KERNEL=bookworm another kernel, DAEMON=1 the daemon
@@ -200,9 +200,11 @@ install:
 	install -d $(ROOT)/lib/systemd/system
 	for unit in packaging/systemd/*; do sed 's,/usr/bin/trimtab,$(PREFIX)/bin/trimtab,' $$unit > $(ROOT)/lib/systemd/system/$${unit##*/} || exit 1; done
 	for pair in $(COMPLETIONS); do install -d "$$(dirname $(ROOT)/share/$${pair#*:})" && $(BIN) completions $${pair%%:*} > $(ROOT)/share/$${pair#*:} || exit 1; done
+	install -d $(ROOT)/share/man/man1 && $(BIN) manual $(ROOT)/share/man/man1
 	test -e $(CONFIG) || install -D -m 644 packaging/trimtab.toml $(CONFIG)
 
 uninstall:
 	rm -f $(ROOT)/bin/trimtab $(addprefix $(ROOT)/lib/systemd/system/,$(notdir $(wildcard packaging/systemd/*)))
 	for pair in $(COMPLETIONS); do rm -f $(ROOT)/share/$${pair#*:}; done
+	rm -f $(ROOT)/share/man/man1/trimtab.1 $(ROOT)/share/man/man1/trimtab-*.1
 	if cmp -s packaging/trimtab.toml $(CONFIG); then rm -f $(CONFIG); fi

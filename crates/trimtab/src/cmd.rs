@@ -8,6 +8,7 @@ pub mod daemon;
 pub mod doctor;
 pub mod drive;
 pub mod history;
+pub mod manual;
 pub mod options;
 pub mod postmark;
 pub mod results;
@@ -55,6 +56,9 @@ pub enum Command {
     History(history::Args),
     /// Print a completion script for a shell.
     Completions(completions::Args),
+    /// Write man pages into a directory.
+    #[command(hide = true)]
+    Manual(manual::Args),
 }
 
 impl Command {
@@ -70,7 +74,7 @@ impl Command {
             Self::Verify(args) => args.reach(),
             Self::Trim(args) => args.reach(),
             Self::Drive(args) => args.reach(),
-            Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Completions(_) => Reach::Nothing,
+            Self::Sweep(_) | Self::Results(_) | Self::History(_) | Self::Completions(_) | Self::Manual(_) => Reach::Nothing,
         }
     }
 
@@ -126,5 +130,6 @@ pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow:
         Command::Trim(args) => trim::run(&args, context),
         Command::History(args) => history::run(&args, context),
         Command::Completions(args) => completions::run(&args, whole),
+        Command::Manual(args) => manual::run(&args, whole),
     }
 }
