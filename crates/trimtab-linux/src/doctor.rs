@@ -14,6 +14,7 @@ mod fstrim;
 mod initramfs;
 mod layers;
 mod limits;
+mod lvm;
 mod mapper;
 mod md;
 mod mechanisms;
@@ -30,6 +31,7 @@ mod scsi_pages;
 mod shell;
 mod survey;
 mod systemd;
+mod thin_pool;
 mod timer;
 
 pub use accepted::Accepted;

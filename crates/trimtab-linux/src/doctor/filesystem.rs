@@ -89,10 +89,17 @@ impl Home {
     }
 }
 
-/// Filesystems that never free anything.
-fn is_image(fs_type: &str) -> bool {
-    matches!(fs_type, "squashfs" | "erofs" | "iso9660" | "cramfs" | "romfs")
+/// Why a type of filesystem has no use for discards.
+fn without_use(fs_type: &str) -> Option<&'static str> {
+    match fs_type {
+        "squashfs" | "erofs" | "iso9660" | "cramfs" | "romfs" => Some(READ_ONLY_IMAGE),
+        "jffs2" | "ubifs" | "yaffs" | "yaffs2" => Some("it is on raw flash memory, which it erases itself"),
+        _ => None,
+    }
 }
+
+/// Of an image nothing becomes free.
+const READ_ONLY_IMAGE: &str = "a read-only image: nothing becomes free";
 
 /// A report of which only the mount table is known.
 fn blank(mount: &Mount, stack: &Stack) -> LayerReport {
@@ -142,15 +149,20 @@ pub fn silent(mount: &Mount, stack: &Stack) -> LayerReport {
 /// Judges the filesystem itself.
 pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
     let mut report = blank(mount, stack);
+    if let Some(why) = without_use(&mount.fs_type) {
+        report.gate = Gate::NotNeeded;
+        report.why = why.to_owned();
+        return report;
+    }
     if stack.layers.is_empty() {
         on_no_device(mount, &mut report);
         return report;
     }
     let online = online(root, mount, stack);
+    let unrecovered = unrecovered(mount);
     match support(&mount.fs_type) {
-        _ if is_image(&mount.fs_type) => {
-            report.gate = Gate::NotNeeded;
-            report.why = "a read-only image: nothing becomes free".to_owned();
+        Some(Support { fitrim: true, .. }) if unrecovered.is_some() => {
+            not_recovered(root, mount, unrecovered.unwrap_or_default(), online, &mut report);
         }
         Some(Support { fitrim: true, .. }) if mount.fs_type == "ntfs3" && online == Online::Off => {
             report.gate = Gate::Blocks;
@@ -200,6 +212,46 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
     report
 }
 
+/// Types of filesystems, and the options that mount them without their journal or log: the kernel then refuses FITRIM with EROFS, since the map of free
+/// blocks may be older than the files (`ext4_ioctl`, `xfs_ioc_trim`, `btrfs_ioctl_fitrim`, `gfs2_fitrim`).
+const UNRECOVERED: [(&str, &[&str]); 5] = [
+    ("ext4", &["noload", "norecovery"]),
+    ("ext3", &["noload", "norecovery"]),
+    ("xfs", &["norecovery"]),
+    ("btrfs", &["nologreplay", "norecovery", "rescue=nologreplay", "rescue=all"]),
+    ("gfs2", &["norecovery", "spectator"]),
+];
+/// The first kernel in which all of them refuse.
+const REFUSES_UNRECOVERED: (u32, u32) = (5, 1);
+
+/// The option that keeps the filesystem from FITRIM. btrfs lists all that it rescues in one value.
+fn unrecovered(mount: &Mount) -> Option<&str> {
+    let (_, names) = UNRECOVERED.iter().find(|(fs_type, _)| *fs_type == mount.fs_type)?;
+    let is_one = |option: &&str| {
+        let listed = option.strip_prefix("rescue=").map(|list| list.split(':').map(|one| format!("rescue={one}")).collect());
+        listed.unwrap_or_else(|| vec![(*option).to_owned()]).iter().any(|one| names.contains(&one.as_str()))
+    };
+    mount.all_options().find(is_one)
+}
+
+/// Mounted without its journal or log. Online discard goes on where the filesystem can be written.
+fn not_recovered(root: &Root, mount: &Mount, option: &str, online: Online, report: &mut LayerReport) {
+    report.gate = match kernel_version(root) {
+        _ if online != Online::Off && mount.is_writable() => Gate::Passes,
+        Some(version) if version < REFUSES_UNRECOVERED => Gate::Unknown,
+        _ => Gate::Blocks,
+    };
+    report.why = match report.gate {
+        Gate::Unknown => format!(
+            "mounted with {option}, without its journal; Linux 5.1 and later refuse every trim (FITRIM) of it, and earlier ones may"
+        ),
+        _ => format!("mounted with {option}, without its journal: the kernel refuses every trim (FITRIM) of it"),
+    };
+    let severity = if report.gate == Gate::Blocks { Severity::Serious } else { Severity::Caution };
+    let remedy = Remedy::by_hand(format!("unmount it, and mount it again without {option} once its data are safe"));
+    report.findings.push(Finding::new("fs.no-recovery", severity, report.why.clone()).remedy(remedy));
+}
+
 /// ntfs3 with the option, now and whenever it is mounted by fstab.
 fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
     let shown = quoted(&shown(&mount.mount_point));
@@ -235,7 +287,7 @@ fn on_no_device(mount: &Mount, report: &mut LayerReport) {
         }
         Some(Home::Image) => {
             report.gate = Gate::NotNeeded;
-            "a read-only image: nothing becomes free"
+            READ_ONLY_IMAGE
         }
         Some(Home::Machine) => "on another machine: ask there",
         Some(Home::Overlay) => "an overlay: ask about the filesystem that holds its upper directory",
@@ -301,13 +353,6 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut 
                 .remedy(Remedy::by_hand("unmount it").then_run(format!("e2fsck -f {}", quoted(&block::node_of(&device))))),
         );
     }
-    if mount.has_option("noload") || mount.has_option("norecovery") {
-        let text = "mounted without replaying the journal: FITRIM is refused";
-        report.findings.push(
-            Finding::new("fs.no-recovery", Severity::Caution, text)
-                .remedy(Remedy::by_hand("unmount it, and mount it again without noload")),
-        );
-    }
     if online == Online::Sync && !mount.has_option("discard") {
         let text = "online discard is a default of this filesystem (tune2fs -o discard): mount shows nothing of it";
         report.findings.push(Finding::new("ext4.discard-by-default", Severity::Note, text));
@@ -323,12 +368,13 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut 
 }
 
 fn xfs(root: &Root, mount: &Mount, report: &mut LayerReport) {
-    if mount.has_option("norecovery") {
-        let text = "mounted without log recovery: FITRIM is refused";
-        report.findings.push(
-            Finding::new("fs.no-recovery", Severity::Caution, text)
-                .remedy(Remedy::by_hand("unmount it, and mount it again without norecovery")),
-        );
+    // `xfs_ioc_trim` and the freeing of realtime extents.
+    let skips_realtime = kernel_version(root).is_some_and(|version| version < (6, 11));
+    if report.gate == Gate::Passes && skips_realtime && mount.option_value("rtdev").is_some() {
+        report.gate = Gate::Blocks;
+        report.why = "this kernel's XFS sends no discards to the realtime device (rtdev)".to_owned();
+        let remedy = Remedy::by_hand("use Linux 6.11 or later, which trims both devices");
+        report.findings.push(Finding::new("xfs.realtime-not-trimmed", Severity::Serious, report.why.clone()).remedy(remedy));
     }
     if kernel_version(root).is_some_and(|v| v >= (6, 10)) {
         let text = "on this kernel a plain fstrim skips most small free extents; trimtab trim goes by allocation groups and sends them all";
@@ -358,13 +404,6 @@ fn btrfs(root: &Root, mount: &Mount, online: Online, report: &mut LayerReport) {
             }
         }
         _ => {}
-    }
-    if mount.has_option("nologreplay") || mount.has_option("rescue=nologreplay") {
-        let text = "mounted without log replay: FITRIM is refused";
-        report.findings.push(
-            Finding::new("fs.no-recovery", Severity::Caution, text)
-                .remedy(Remedy::by_hand("unmount it, and mount it again without nologreplay")),
-        );
     }
 }
 
