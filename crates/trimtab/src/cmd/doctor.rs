@@ -43,8 +43,8 @@ Without --fix and --undo nothing is changed, and no device is opened at all; as 
 
 --fix goes from the drive up: it mends the lowest layer that blocks, looks again, and continues until nothing is left that it may do.
 Each step is noted below /var/lib/trimtab/mended before it is done. A proof as of 'trimtab verify' stands at the end. cryptsetup asks for
-the passphrase itself. What needs a reboot, an unmounted filesystem or another drive is only said. --undo takes the steps back in reverse
-order where the thing still is what it was set to; a killed --fix leaves its note, which the doctor tells of and --undo takes back.
+the passphrase itself. What needs a reboot, an unmounted filesystem or another drive is only said. --undo undoes the steps in reverse
+order where the thing still is what it was set to; a killed --fix leaves its note, which the doctor reports and --undo undoes.
 
 A recorded tree (--sysroot) holds copies of what is read under /sys, /proc, /etc, /usr/lib/systemd and /run, links included,
 and the output of `dmsetup table` and `dmsetup status` as dmsetup-table and dmsetup-status. --record makes one: the mount table, fstab,

@@ -28,7 +28,7 @@ use trimtab_linux::trim::surface::at_least;
 use trimtab_sim::run::{Field, Run};
 use trimtab_study::document::{Narrow, Table};
 
-/// What was applied, taken back and trimmed on this machine, by hand and by the daemon; newest last.
+/// What was applied, undone and trimmed on this machine, by hand and by the daemon; newest last.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Each trim is a run: trimtab results show ID --store /var/lib/trimtab/history.db has all of it.
@@ -169,7 +169,7 @@ fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {
         unix_ms: event.unix_ms,
         what: match event.what {
             What::Applied => "applied",
-            What::Undone => "taken back",
+            What::Undone => "undone",
             What::PutBack => "put back",
         },
         path: event.path.display().to_string(),

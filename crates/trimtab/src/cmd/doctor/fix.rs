@@ -157,7 +157,7 @@ fn mended(path: &Path, context: &Context, steps: &mut Vec<Mended>) -> anyhow::Re
 fn failed(steps: &[Mended]) -> String {
     match steps.iter().filter(|step| step.outcome == Outcome::Done).count() {
         0 => "the step failed".to_owned(),
-        _ => "the step failed, and those before it hold (trimtab doctor --undo takes them back)".to_owned(),
+        _ => "the step failed, and those before it hold (trimtab doctor --undo undoes them)".to_owned(),
     }
 }
 
@@ -240,7 +240,7 @@ fn text(report: &Report) -> String {
     say(format!("{}: {}", report.subject, report.diagnosis.verdict.text));
     report.by_hand.iter().for_each(|step| say(format!("by hand: {}", step.text())));
     if report.steps.iter().any(|step| step.outcome == Outcome::Done && step.can_be_taken_back) {
-        say("trimtab doctor --undo takes it back".to_owned());
+        say("trimtab doctor --undo undoes it".to_owned());
     }
     if report.dry_run {
         say("dry run: nothing has been changed".to_owned());
