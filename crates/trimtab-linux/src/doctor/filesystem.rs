@@ -1,5 +1,6 @@
 //! What a filesystem does with the space that it frees.
 
+use super::keeper::Keeper;
 use super::{Action, Evidence, Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, shown};
 use crate::host::block::{self, Stack};
 use crate::host::fstab;
@@ -192,7 +193,7 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         }
         None => report.why = "not known whether this filesystem discards what it frees".to_owned(),
     }
-    access_time(mount, &mut report);
+    access_time(root, mount, &mut report);
     match mount.fs_type.as_str() {
         "ext4" | "ext3" | "ext2" => ext4(root, mount, stack, online, &mut report),
         "xfs" => xfs(root, mount, &mut report),
@@ -254,20 +255,20 @@ fn not_recovered(root: &Root, mount: &Mount, option: &str, online: Online, repor
 
 /// ntfs3 with the option, now and whenever it is mounted by fstab.
 fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
-    let shown = quoted(&shown(&mount.mount_point));
     let can = mount.mount_point.to_str().is_some();
     let mut actions = vec![Action::MountDiscard { mount_point: mount.mount_point.clone() }];
     if fstab::lacks_discard(root, &mount.mount_point) {
         actions.push(Action::Fstab { mount_point: mount.mount_point.clone() });
     }
-    let remedy = Remedy::run(format!("mount -o remount,discard {shown}")).then(format!("add the option discard to {shown} in /etc/fstab"));
+    let remedy = remounted(root, mount, "discard");
     remedy.done_by(actions.into_iter().filter(|_| can))
 }
 
-/// Mounted with an option, now and from fstab.
-fn remounted(mount: &Mount, option: &str) -> Remedy {
+/// Mounted with an option, now and from the next mount on.
+fn remounted(root: &Root, mount: &Mount, option: &str) -> Remedy {
     let point = quoted(&shown(&mount.mount_point));
-    Remedy::run(format!("mount -o remount,{option} {point}")).then(format!("write the option {option} to {point} in /etc/fstab"))
+    let kept = Keeper::of(root, mount).keeping(mount, option);
+    kept.after(Remedy::run(format!("mount -o remount,{option} {point}")))
 }
 
 fn online_words(online: Online) -> &'static str {
@@ -333,10 +334,10 @@ fn plain(mount: &Mount) -> Online {
     if mount.has_option("discard") { Online::Sync } else { Online::Off }
 }
 
-fn access_time(mount: &Mount, report: &mut LayerReport) {
+fn access_time(root: &Root, mount: &Mount, report: &mut LayerReport) {
     if mount.is_writable() && !mount.has_option("relatime") && !mount.has_option("noatime") {
         let text = "strict access times: every read of a file becomes a write";
-        let remedy = remounted(mount, "relatime");
+        let remedy = remounted(root, mount, "relatime");
         report.findings.push(Finding::new("fs.strictatime", Severity::Caution, text).remedy(remedy));
     }
 }
@@ -391,7 +392,7 @@ fn btrfs(root: &Root, mount: &Mount, online: Online, report: &mut LayerReport) {
     match online {
         Online::Sync => {
             let text = "discard without =async discards within each commit: deleting much can stall for minutes";
-            let remedy = remounted(mount, "discard=async");
+            let remedy = remounted(root, mount, "discard=async");
             report.findings.push(Finding::new("btrfs.sync-discard", Severity::Caution, text).remedy(remedy));
         }
         Online::Async => {

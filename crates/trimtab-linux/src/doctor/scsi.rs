@@ -79,8 +79,7 @@ fn perhaps_hard_disk(layer: &Layer, report: &mut LayerReport) {
         finding.severity = Severity::Caution;
         let ask = Remedy::run(format!("smartctl --info {}", quoted(&layer.node())))
             .then("continue only if its Rotation Rate is that of an SSD (Solid State Device): a hard disk has no use for TRIM");
-        let rest = finding.remedy.take().unwrap_or_default();
-        finding.remedy = Some(Remedy { steps: [ask.steps, rest.steps].concat(), actions: rest.actions });
+        finding.remedy = Some(finding.remedy.take().unwrap_or_default().after(ask));
     }
 }
 
