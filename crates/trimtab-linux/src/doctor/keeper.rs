@@ -41,7 +41,10 @@ impl Keeper {
     pub fn keeping(self, mount: &Mount, option: &str) -> Remedy {
         let point = quoted(&shown(&mount.mount_point));
         match self {
-            Self::Fstab => Remedy::by_hand(format!("write the option {option} to {point} in /etc/fstab")),
+            Self::Fstab => {
+                let verb = if option.contains('=') { "write" } else { "add" };
+                Remedy::by_hand(format!("{verb} the option {option} to {point} in /etc/fstab"))
+            }
             Self::Kubernetes => Remedy::by_hand(format!(
                 "write the option {option} to mountOptions of its StorageClass, for new volumes, and of its PersistentVolume; then start its pods again"
             )),

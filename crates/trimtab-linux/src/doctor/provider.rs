@@ -259,8 +259,8 @@ impl Hypervisor {
             }
             Parallels => "on the host: use an expanding disk and switch TRIM on for it (Hardware, Hard Disk, Advanced Settings)",
             Unnamed => {
-                "on the host: let the hypervisor offer discards for the disk, if it can, then stop and start the virtual machine (QEMU 4.0 or later: \
-                 -drive ...,discard=unmap; libvirt: discard='unmap' on the disk; Proxmox: discard=on)"
+                let first = "let the hypervisor offer discards for this disk, if it can; with QEMU, and with what is built on it:";
+                return Qemu.switch().after(Remedy::by_hand(first));
             }
             Bhyve => "on the host: attach the disk as virtio-blk or nvme, from a file or volume that takes discards",
         };

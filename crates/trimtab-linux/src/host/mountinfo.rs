@@ -3,6 +3,7 @@
 use super::root::{Root, TABLE_BYTES_MAX};
 use crate::sys::beneath::Named;
 use crate::sys::mount_check;
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -283,6 +284,8 @@ pub struct MountIndex {
     by_point: HashMap<PathBuf, Vec<usize>>,
     by_name: HashMap<OsString, Vec<usize>>,
     by_id: HashMap<u32, usize>,
+    /// Answers of [`MountIndex::reached`] about mount points: many mounts may be at one.
+    known: RefCell<HashMap<PathBuf, Option<usize>>>,
 }
 
 impl MountIndex {
@@ -314,6 +317,14 @@ impl MountIndex {
     /// Place in the table of the mount that `path` leads to now: as [`containing`], without mounts that a later one covers.
     #[must_use]
     pub fn reached(&self, mounts: &[Mount], path: &Path) -> Option<usize> {
+        if !self.is_mount_point(path) {
+            return self.look_up(mounts, path);
+        }
+        let known = self.known.borrow().get(path).copied();
+        known.unwrap_or_else(|| *self.known.borrow_mut().entry(path.to_owned()).or_insert_with(|| self.look_up(mounts, path)))
+    }
+
+    fn look_up(&self, mounts: &[Mount], path: &Path) -> Option<usize> {
         // The deepest mount points first, and the last mount of each.
         let over: Vec<usize> =
             path.ancestors().filter_map(|above| self.by_point.get(above)).flat_map(|all| all.iter().rev().copied()).collect();

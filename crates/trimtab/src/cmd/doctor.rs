@@ -37,7 +37,7 @@ Examples:
   trimtab doctor /home --fix        mend it: each step is shown and asked about
   trimtab doctor /home --fix --dry-run
                                     show the first steps, change nothing
-  trimtab doctor --undo             take the last mending back
+  trimtab doctor --undo             undo what --fix did last
 
 Without --fix and --undo nothing is changed, and no device is opened at all; as every command does, it puts back what a killed trim left lowered. Without root, device-mapper tables stay unseen; the answer says so.
 
@@ -80,7 +80,7 @@ pub struct Args {
     /// Mend what can be mended without a reboot and without risk to data; asks before each step (--yes: does not ask).
     #[arg(long, requires = "paths", conflicts_with_all = ["all", "sysroot", "record"])]
     fix: bool,
-    /// Take back what --fix did last.
+    /// Undo what --fix did last.
     #[arg(long, conflicts_with_all = ["fix", "paths", "all", "sysroot", "record"])]
     undo: bool,
     /// With --fix or --undo: show the steps without doing them.

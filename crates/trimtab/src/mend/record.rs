@@ -210,7 +210,7 @@ pub struct TakenBack {
 pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<TakenBack> {
     let records = Records::locked(false)?.context("nothing has been mended")?;
     let (number, mut record) = loop {
-        let number = records.numbers()?.last().copied().context("nothing to undo")?;
+        let number = records.numbers()?.last().copied().context("nothing to undo: nothing has been mended, or all of it is undone")?;
         match records.read(&numbered(number), |record: &Record| record.version)? {
             Some(record) => break (number, record),
             None => records.remove(&numbered(number))?,
