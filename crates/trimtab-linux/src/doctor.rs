@@ -12,8 +12,10 @@ mod drives;
 mod filesystem;
 mod fstrim;
 mod initramfs;
+mod keeper;
 mod layers;
 mod limits;
+mod lvm;
 mod mapper;
 mod md;
 mod mechanisms;
@@ -30,6 +32,7 @@ mod scsi_pages;
 mod shell;
 mod survey;
 mod systemd;
+mod thin_pool;
 mod timer;
 
 pub use accepted::Accepted;
@@ -221,6 +224,7 @@ impl Diagnosis {
 pub struct Doctor<'a> {
     root: &'a Root,
     mounts: Vec<Mount>,
+    visited: fstrim::Visited,
     tables: Tables,
     mechanisms: mechanisms::Configured,
 }
@@ -229,7 +233,18 @@ impl<'a> Doctor<'a> {
     /// Reads the mount table, the device-mapper tables and the configured mechanisms.
     pub fn new(root: &'a Root) -> std::io::Result<Self> {
         let mounts = mountinfo::read(root)?;
-        Ok(Self { root, mounts, tables: Tables::read(root), mechanisms: mechanisms::Configured::read(root) })
+        let visited = fstrim::Visited::new(&mounts);
+        Ok(Self { root, mounts, visited, tables: Tables::read(root), mechanisms: mechanisms::Configured::read(root) })
+    }
+
+    /// Whether its mount point leads to a later mount.
+    fn is_covered(&self, mount: &Mount) -> bool {
+        self.visited.reached(&self.mounts, &mount.mount_point).is_some_and(|found| found.id != mount.id)
+    }
+
+    /// The machine as fstrim sees it.
+    fn machine(&self) -> fstrim::Machine<'_> {
+        fstrim::Machine { root: self.root, mounts: &self.mounts, visited: &self.visited, release: fstrim::Release::V2_39 }
     }
 
     /// The filesystem that `path` is on, or the device that it is.
@@ -284,10 +299,19 @@ impl<'a> Doctor<'a> {
         if verdict.kind != VerdictKind::Unknown {
             filesystem.iter_mut().for_each(|report| report.findings.retain(|finding| finding.code != filesystem::UNTRIED));
         }
-        let (trimmed_by, mechanisms) = match &place.mount {
+        let (trimmed_by, mut mechanisms) = match &place.mount {
             Some(mount) if !stack.layers.is_empty() => mechanisms::judge(self, mount, stack, &verdict),
             _ => mechanisms::swap(self, stack, &verdict),
         };
+        if place.mount.as_ref().is_some_and(|mount| self.is_covered(mount)) {
+            let findings = filesystem.iter_mut().flat_map(|report| &mut report.findings).chain(&mut mechanisms);
+            findings.for_each(|finding| *finding = Finding::new(finding.code, Severity::Note, std::mem::take(&mut finding.text)));
+            mechanisms.push(Finding::new(
+                "fs.covered",
+                Severity::Note,
+                "a later mount covers this one, so nothing at its mount point reaches it",
+            ));
+        }
         let mut diagnosis = Diagnosis {
             subject,
             verdict,

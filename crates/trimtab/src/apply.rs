@@ -1,4 +1,4 @@
-//! `trimtab apply`: a trim policy written into the system's configuration, and taken back.
+//! `trimtab apply`: a trim policy written into the system's configuration, and undone.
 //!
 //! [`plan`] reads and decides, and changes nothing; [`carry_out`] writes what was planned, after it has put copies of the files
 //! aside; [`undo`] puts them back. Files are replaced as a whole, so that they are the old or the new ones whatever happens; what a killed
@@ -70,7 +70,7 @@ impl System {
         Ok(Self { root, base, directory, config, kept_in: "applied" })
     }
 
-    /// The running one, for who mends: what that replaces is taken back by itself.
+    /// The running one, for who mends: what that replaces is undone by itself.
     pub fn mended() -> io::Result<Self> {
         Ok(Self { kept_in: "mended/files", ..Self::new(None, None)? })
     }

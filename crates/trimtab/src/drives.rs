@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// A figure that is said to be "as" another shipped drive's is that drive's, also after that has been fitted anew.
+    /// A figure that is said to be "as" another shipped drive's is that drive's, also after that has been fitted again.
     #[test]
     fn what_is_said_to_be_as_another_drive_s_is() {
         let tables: Vec<(&Drive, toml::Table)> = FILES.iter().map(|text| (load_named(text), text.parse().unwrap())).collect();

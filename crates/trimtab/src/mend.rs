@@ -1,4 +1,4 @@
-//! What the doctor found, mended: one change at a time, each noted durably before it is made ([`record`]), and taken back in reverse order only where
+//! What the doctor found, mended: one change at a time, each noted durably before it is made ([`record`]), and undone in reverse order only where
 //! the thing still is what it was set to.
 //!
 //! [`commands`] says which programs are run with which words, [`words`] what people are told; [`look`] asks the machine. A step counts only
@@ -125,7 +125,7 @@ fn with_word(table: &str, allowed: bool) -> Option<String> {
     Some(format!("{start} {length} {kind} {arguments}\n"))
 }
 
-/// Gives a volume its table once more, changed by `change`, so that its limits are worked out anew. With a new table, resuming is one call of the kernel,
+/// Gives a volume its table once more, changed by `change`, so that its limits are worked out again. With a new table, resuming is one call of the kernel,
 /// which suspends, swaps and resumes; whoever is killed before it leaves a table that nobody uses.
 fn reload(root: &Root, name: &str, say: &dyn Fn(&str), change: impl Fn(&str) -> Option<String>) -> anyhow::Result<()> {
     let lines = commands::reload(name, look::is_read_only(root, name));

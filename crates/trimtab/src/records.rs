@@ -1,4 +1,4 @@
-//! Records of what was changed, so that it can be taken back: a directory each, with a number for a name. The last one is taken back first.
+//! Records of changes, so that they can be undone: a directory each, with a number for a name. The last one is undone first.
 
 use anyhow::{Context as _, ensure};
 use serde::de::DeserializeOwned;

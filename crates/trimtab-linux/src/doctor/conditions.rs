@@ -131,7 +131,7 @@ fn virtualization(root: &Root, wanted: &str) -> Option<bool> {
     }
 }
 
-fn container(root: &Root) -> Option<String> {
+pub fn container(root: &Root) -> Option<String> {
     if let Some(name) = root.read("/run/systemd/container") {
         return Some(name);
     }
@@ -159,6 +159,7 @@ fn virtual_machine(root: &Root) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::systemd::Wants;
 
     fn judged(files: &[(&str, &str)], conditions: &str) -> char {
         let directory = tempfile::tempdir().unwrap();
@@ -169,7 +170,7 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         let root = Root::recorded(directory.path()).unwrap();
-        match hold(&root, &Unit::read(&root, "a.service")) {
+        match hold(&root, &Unit::read(&root, &Wants::read(&root), "a.service")) {
             Answer::Yes => 'y',
             Answer::No(_) => 'n',
             Answer::Maybe(_) => '?',

@@ -1,6 +1,8 @@
 //! Cron: the filesystems that its scripts and the commands of its tables trim.
 
 use super::answer::Answer;
+use super::fstrim::Machine;
+use super::initramfs::distribution;
 use super::shell::{Lines, names_trim};
 use crate::host::mountinfo::Mount;
 use crate::host::root::{Root, TABLE_BYTES_MAX};
@@ -30,6 +32,89 @@ const TABLES: [(&str, Format); 7] = [
     ("/etc/crontabs", Format::User),
 ];
 
+/// Programs of packages that run tables and scripts.
+const PROGRAMS: [&str; 9] = [
+    "/usr/sbin/cron",
+    "/usr/sbin/crond",
+    "/usr/bin/crond",
+    "/usr/sbin/fcron",
+    "/usr/sbin/bcron-start",
+    "/usr/lib/systemd/system-generators/systemd-crontab-generator",
+    "/run/current-system/sw/bin/cron",
+    // These two run scripts and their own table alone.
+    "/usr/sbin/anacron",
+    "/usr/bin/anacron",
+];
+/// Runs scripts and the tables of users alone, where one of these is a link to it.
+const BUSYBOX: &str = "busybox";
+/// What only packages of such programs bring, in a recorded tree without programs.
+const BROUGHT: [&str; 8] = [
+    "/etc/crontab",
+    "/etc/anacrontab",
+    "/etc/crontabs",
+    "/etc/periodic",
+    "/var/spool/cron",
+    "/usr/lib/systemd/system/cron.service",
+    "/usr/lib/systemd/system/crond.service",
+    "/usr/lib/systemd/system/cronie.service",
+];
+/// Ends of names that cronie leaves out of `/etc/cron.d`.
+const LEFT: [&str; 6] = ["~", ".rpmsave", ".rpmnew", ".rpmorig", ".dpkg-old", ".dpkg-dist"];
+/// Distributions whose own script runs `/etc/cron.*`, and the ends of names that it leaves out.
+const OWN_SCRIPTS: [(&[&str], &[&str]); 2] = [
+    (&["fedora", "rhel", "centos"], &["~", ",", ".cfsaved", ".rpmsave", ".rpmorig", ".rpmnew", ".swp", ",v"]),
+    (&["suse", "opensuse"], &["~", ".rpmsave", ".rpmorig", ".rpmnew", ".swap", ".bak", ".orig"]),
+];
+
+/// What runs tables and scripts on this machine.
+#[derive(Clone, Debug)]
+struct Runner {
+    /// The one program found; `None` where a recorded tree does not say.
+    program: Option<&'static str>,
+    distribution: Vec<String>,
+    /// Nothing in the tree shows that any is installed.
+    is_doubtful: bool,
+}
+
+impl Runner {
+    /// `None` where no program is installed.
+    fn find(root: &Root) -> Option<Self> {
+        let runner = |program, is_doubtful| Self { program, distribution: distribution(root), is_doubtful };
+        let is_busybox = |program: &str| root.canonical(program).is_some_and(|real| real.ends_with(BUSYBOX));
+        let found: Vec<&str> = PROGRAMS.into_iter().filter(|program| root.exists(program)).collect();
+        if !found.is_empty() {
+            let own = found.into_iter().find(|program| !is_busybox(program));
+            return Some(runner(own.or(Some(BUSYBOX)), false));
+        }
+        let lists_programs = root.is_this_machine() || ["/usr/sbin", "/usr/bin"].iter().any(|directory| root.exists(directory));
+        (!lists_programs).then(|| runner(None, !BROUGHT.iter().any(|path| root.exists(path))))
+    }
+
+    fn is_of(&self, names: &[&str]) -> bool {
+        self.distribution.iter().any(|name| names.contains(&name.as_str()))
+    }
+
+    fn reads(&self, format: Format) -> bool {
+        match self.program {
+            Some(BUSYBOX) => format == Format::User,
+            Some(program) if program.ends_with("/anacron") => format == Format::Anacron,
+            _ => true,
+        }
+    }
+
+    /// Whether a script of this name is run.
+    fn runs_script(&self, directory: &str, name: &str) -> bool {
+        let own = OWN_SCRIPTS.iter().find(|(names, _)| directory.starts_with("/etc/cron.") && self.is_of(names));
+        own.map_or_else(|| is_run(name), |(_, left)| !name.starts_with(['.', '#']) && !left.iter().any(|end| name.ends_with(end)))
+    }
+
+    /// Whether a table of this name in a directory is read: Debian's cron takes the names of run-parts.
+    fn reads_table(&self, name: &str) -> bool {
+        let is_debian = self.program.is_none_or(|program| program == PROGRAMS[0]) && self.is_of(&["debian", "ubuntu"]);
+        if is_debian { is_run(name) } else { !name.starts_with(['.', '#']) && !LEFT.iter().any(|end| name.ends_with(end)) }
+    }
+}
+
 /// The fields in front of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
@@ -46,16 +131,26 @@ enum Format {
 pub struct Job {
     pub path: PathBuf,
     lines: Lines,
+    /// It is not known whether anything runs it.
+    is_doubtful: bool,
 }
 
 impl Job {
     /// Those of this machine.
     pub fn all(root: &Root) -> Vec<Self> {
-        let scripts = SCRIPTS.into_iter().flat_map(|directory| files(root, directory));
-        let scripts = scripts.filter(|path| name(path).is_some_and(is_run) && is_executable(root, path));
-        let scripts = scripts.filter_map(|path| Some(Self { lines: Lines::of_script(root, &path)?, path }));
-        let tables = TABLES.into_iter().flat_map(|(path, format)| files(root, path).into_iter().map(move |path| (path, format)));
-        scripts.chain(tables.filter_map(|(path, format)| Self::of_table(root, path, format))).collect()
+        let Some(runner) = Runner::find(root) else { return Vec::new() };
+        let is_doubtful = runner.is_doubtful;
+        let of_directory = |directory: &'static str| {
+            let runs = |path: &PathBuf| name(path).is_some_and(|name| runner.runs_script(directory, name)) && is_executable(root, path);
+            files(root, directory).into_iter().filter(runs).collect::<Vec<_>>()
+        };
+        let scripts = SCRIPTS.into_iter().flat_map(of_directory);
+        let scripts = scripts.filter_map(|path| Some(Self { lines: Lines::of_script(root, &path)?, path, is_doubtful }));
+        let tables = TABLES.into_iter().filter(|(_, format)| runner.reads(*format));
+        let tables = tables.flat_map(|(path, format)| files(root, path).into_iter().map(move |path| (path, format)));
+        let tables = tables.filter(|(path, format)| *format != Format::System || name(path).is_some_and(|name| runner.reads_table(name)));
+        let tables = tables.filter_map(|(path, format)| Self::of_table(root, path, format)).map(|job| Self { is_doubtful, ..job });
+        scripts.chain(tables).collect()
     }
 
     /// Of a table. A recorded tree gets the lines that name a trim, and no other.
@@ -87,12 +182,13 @@ impl Job {
             return None;
         }
         root.keep(&path, (kept.join("\n") + "\n").as_bytes());
-        Some(Self { path, lines })
+        Some(Self { path, lines, is_doubtful: false })
     }
 
     /// Whether it trims the filesystem whose mounts `is_same` recognises.
-    pub fn trims(&self, root: &Root, mounts: &[Mount], is_same: &dyn Fn(&Mount) -> bool) -> Answer {
-        self.lines.trims(root, mounts, is_same)
+    pub fn trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
+        let doubt = || Answer::maybe("nothing in the recorded tree shows whether a cron is installed");
+        self.lines.trims(machine, is_same).and(|| if self.is_doubtful { doubt() } else { Answer::Yes })
     }
 }
 
@@ -124,12 +220,11 @@ fn script_of(root: &Root, command: &str) -> Option<Lines> {
     command.split_whitespace().find(is_program).and_then(|word| Lines::of_script(root, Path::new(word)))
 }
 
-/// A file, or the files in a directory, without those that editors and packages leave.
+/// A file, or the files in a directory.
 fn files(root: &Root, path: &str) -> Vec<PathBuf> {
-    const LEFT: [&str; 6] = ["~", ".rpmsave", ".rpmnew", ".rpmorig", ".dpkg-old", ".dpkg-dist"];
     match root.is_directory(path) {
         Some(true) => {
-            let names = root.list(path).into_iter().filter(|name| !name.starts_with('.') && !LEFT.iter().any(|end| name.ends_with(end)));
+            let names = root.list(path).into_iter();
             names.map(|name| Path::new(path).join(name)).filter(|file| root.is_directory(file) == Some(false)).collect()
         }
         Some(false) => vec![PathBuf::from(path)],
@@ -155,10 +250,16 @@ fn is_executable(root: &Root, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::fstrim::{Release, Visited};
     use crate::host::mountinfo;
 
     /// Answers for the filesystems at `/` and `/m/b` in a tree with these files.
     fn answers(files: &[(&str, &str)]) -> [Option<Answer>; 2] {
+        answers_with(&[files, &[("usr/sbin/crond", "")]].concat())
+    }
+
+    /// The same without a cron of its own.
+    fn answers_with(files: &[(&str, &str)]) -> [Option<Answer>; 2] {
         let tree = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(tree.path().join("m/b")).unwrap();
         for (path, text) in files {
@@ -169,7 +270,8 @@ mod tests {
         let root = Root::recorded(tree.path()).unwrap();
         let mounts = mountinfo::parse(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /m/b rw - ext4 /dev/sda2 rw\n");
         let jobs = Job::all(&root);
-        ["/", "/m/b"].map(|point| jobs.first().map(|job| job.trims(&root, &mounts, &|mount| mount.mount_point == Path::new(point))))
+        let machine = Machine { root: &root, mounts: &mounts, visited: &Visited::new(&mounts), release: Release::V2_39 };
+        ["/", "/m/b"].map(|point| jobs.first().map(|job| job.trims(machine, &|mount| mount.mount_point == Path::new(point))))
     }
 
     #[test]
@@ -185,6 +287,42 @@ mod tests {
         for shell in ["for d in / /m/b; do fstrim $d; done\n", "exec fstrim-all\n", "[ -e /x ] && fstrim /m/b\n"] {
             let [root, b] = answers(&[("etc/cron.weekly/fstrim", shell)]);
             assert!(matches!(root, Some(Answer::Maybe(_))) && matches!(b, Some(Answer::Maybe(_))), "{shell}: {root:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn cron_job_counts_where_a_cron_that_reads_it_is_installed() {
+        const SCRIPT: &str = "etc/cron.weekly/trim.sh";
+        const TABLE: &str = "etc/cron.d/trim.tab";
+        let (cron, crond, anacron) = ("usr/sbin/cron", "usr/sbin/crond", "usr/sbin/anacron");
+        for (job, installed, release, expected) in [
+            ("etc/cron.weekly/trim", cron, "ID=debian", "yes"),
+            ("etc/cron.weekly/trim", "usr/sbin/other", "ID=debian", "no"),
+            ("etc/cron.weekly/trim", "etc/other", "ID=debian", "maybe"),
+            ("etc/cron.weekly/trim", "etc/anacrontab", "ID=debian", "yes"),
+            ("etc/cron.weekly/trim", anacron, "ID=debian", "yes"),
+            ("etc/crontab", anacron, "ID=debian", "no"),
+            ("etc/crontab", cron, "ID=debian", "yes"),
+            (SCRIPT, cron, "ID=ubuntu\nID_LIKE=debian", "no"),
+            (SCRIPT, crond, "ID=rocky\nID_LIKE=\"rhel centos fedora\"", "yes"),
+            (SCRIPT, crond, "ID=arch", "no"),
+            (SCRIPT, cron, "ID=opensuse-leap\nID_LIKE=\"suse opensuse\"", "yes"),
+            ("etc/cron.weekly/trim.rpmsave", crond, "ID=fedora", "no"),
+            ("etc/cron.weekly/trim.swp", crond, "ID=fedora", "no"),
+            ("etc/cron.weekly/trim,v", crond, "ID=fedora", "no"),
+            (TABLE, cron, "ID=debian", "no"),
+            (TABLE, crond, "ID=fedora", "yes"),
+            (TABLE, cron, "ID=sles\nID_LIKE=suse", "yes"),
+            ("etc/cron.d/trim", cron, "ID=debian", "yes"),
+        ] {
+            let text = if job.contains("cron.weekly") { "#!/bin/sh\nfstrim /m/b\n" } else { "0 4 * * 0 root fstrim /m/b\n" };
+            let [_, found] = answers_with(&[(job, text), (installed, ""), ("etc/os-release", release)]);
+            let said = match found {
+                Some(Answer::Yes) => "yes",
+                Some(Answer::Maybe(_)) => "maybe",
+                _ => "no",
+            };
+            assert_eq!(said, expected, "{job} with {installed} on {release}");
         }
     }
 

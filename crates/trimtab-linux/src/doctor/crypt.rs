@@ -2,7 +2,7 @@
 
 use super::initramfs;
 use super::mapper::{Tables, Target};
-use super::opening::{Opening, Place};
+use super::opening::{Elsewhere, Opening, Place};
 use super::remedy::{is_plain, kept_options};
 use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity};
 use crate::host::block::{Kind, Layer, Stack};
@@ -71,7 +71,7 @@ fn keeps_checksums(target: &Target) -> bool {
 /// What remains to be done where checksums keep discards away.
 pub fn without_integrity() -> Remedy {
     Remedy::by_hand(
-        "no option changes that: leave 10 % to 20 % of the drive unused, or set the drive up anew without --integrity (dm-integrity by itself, \
+        "no option changes that: leave 10 % to 20 % of the drive unused, or format the drive again without --integrity (dm-integrity by itself, \
          below plain LUKS, can pass discards: integritysetup open --allow-discards)",
     )
 }
@@ -112,8 +112,13 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
     let persistent = luks2 && listed != Some(true);
     let flag = if persistent { "--allow-discards --persistent" } else { "--allow-discards" };
     let keep = kept_options(&doctor.tables, name);
-    let options: String = keep.iter().map(|option| format!(" {option}")).collect();
-    let now = Remedy::run(format!("cryptsetup {flag}{options} refresh {word}"));
+    let elsewhere = opening.map(Opening::elsewhere).unwrap_or_default();
+    let options: String = keep.iter().chain(&elsewhere.options).map(|option| format!(" {option}")).collect();
+    let command = format!("cryptsetup {flag}{options} refresh {word}");
+    let now = match &elsewhere.by_hand {
+        Some(first) => Remedy::by_hand(first.clone()).then_run(command),
+        None => Remedy::run(command),
+    };
     let mut actions = vec![Action::AllowDiscards { name: name.to_owned(), persistent, keep }];
     let remedy = match opening {
         // The header remembers it, whatever opens the mapping.
@@ -125,7 +130,7 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
         }
         None => now.then("open it with cryptsetup --allow-discards from now on, or with the option discard where it is opened from"),
     };
-    let can = is_plain(name) && plain_crypt(&doctor.tables, name);
+    let can = is_plain(name) && plain_crypt(&doctor.tables, name) && elsewhere == Elsewhere::default();
     remedy.done_by(actions.into_iter().filter(|_| can))
 }
 
@@ -167,8 +172,8 @@ fn stale(doctor: &Doctor<'_>, word: &str, opening: &Opening, now: Remedy) -> Rem
     initramfs::rebuilt(doctor.root, now, &why)
 }
 
-/// Whether the root filesystem, or `/usr`, is on the mapping.
-fn carries_root(doctor: &Doctor<'_>, layer: &Layer) -> bool {
+/// Whether the root filesystem, or `/usr`, is on the layer.
+pub fn carries_root(doctor: &Doctor<'_>, layer: &Layer) -> bool {
     let early = |point: &Path| point == Path::new("/") || point == Path::new("/usr");
     let carries = |mount: &_| Stack::of_mount(doctor.root, &doctor.mounts, mount).layers.iter().any(|below| below.sys == layer.sys);
     doctor.mounts.iter().filter(|mount| early(&mount.mount_point)).any(carries)

@@ -2,7 +2,7 @@
 
 use super::disk::{hard_disk, is_rotational, note_identify};
 use super::limits::Limits;
-use super::provider::Provider;
+use super::provider::{Provider, machine_without_discards};
 use super::provisioning::Mode;
 use super::quirks::{self, Quirk};
 use super::scsi;
@@ -85,12 +85,23 @@ fn ata(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
             }
             mode.iter().for_each(|mode| scsi::contradictions(root, layer, limits, mode, report));
         }
+        // What is disabled was offered once.
+        (_, Gate::Blocks) if supported.is_none() && mode.as_ref().is_none_or(|mode| mode.word != "disabled") => trim_unknown(layer, report),
         (_, Gate::Blocks) => {
             report.why = "the drive supports TRIM, but the kernel sends none".to_owned();
             scsi::ata_switched_off(mode, report);
         }
         _ => {}
     }
+}
+
+/// A solid-state drive that is sent no TRIM by a kernel that does not show whether the drive supports it: one before 4.2 has no attribute `trim`.
+fn trim_unknown(layer: &Layer, report: &mut LayerReport) {
+    report.why = "the kernel sends no TRIM, and does not show whether the drive supports it".to_owned();
+    let remedy = Remedy::run(format!("hdparm -I {}", quoted(&layer.node())))
+        .then("if it does not list Data Set Management TRIM, leave 10 % to 20 % of the drive unused; if it does, the kernel's log says why none is sent:")
+        .then_run("journalctl --dmesg --grep 'DISCARD|UNMAP|WRITE SAME|TRIM'");
+    report.findings.push(Finding::new("ata.trim-unknown", Severity::Serious, report.why.clone()).remedy(remedy));
 }
 
 /// A drive without TRIM: a hard disk has no use for it, a solid-state drive would; of a virtual disk `rotational` says neither.
@@ -172,6 +183,14 @@ fn virtio(root: &Root, layer: &Layer, report: &mut LayerReport) {
     let offered = features.and_then(|bits| bits.as_bytes().get(DISCARD_BIT).map(|b| *b == b'1'));
     report.evidence.add_some("VIRTIO_BLK_F_DISCARD", offered.map(|yes| if yes { "offered" } else { "not offered" }));
     by_provider(root, layer, Bus::Virtio, report);
+    let is_of_machine = report.findings.iter().any(|finding| finding.code == "virtio.no-discard");
+    if let Some(machine) = machine_without_discards(root).filter(|_| is_of_machine) {
+        let remedy = Remedy::by_hand(format!(
+            "on the host: give the virtual machine a machine type of QEMU 4.0 or later, since {machine} switches discards off for virtio-blk \
+             (or set discard=on on its device virtio-blk-pci), and discard='unmap' on the disk; then stop and start it"
+        ));
+        report.findings.iter_mut().for_each(|finding| finding.remedy = Some(remedy.clone()));
+    }
 }
 
 /// A guest sees no further than its virtual disk, an initiator no further than its LUN.

@@ -1,5 +1,6 @@
 //! What a filesystem does with the space that it frees.
 
+use super::keeper::Keeper;
 use super::{Action, Evidence, Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, shown};
 use crate::host::block::{self, Stack};
 use crate::host::fstab;
@@ -89,10 +90,17 @@ impl Home {
     }
 }
 
-/// Filesystems that never free anything.
-fn is_image(fs_type: &str) -> bool {
-    matches!(fs_type, "squashfs" | "erofs" | "iso9660" | "cramfs" | "romfs")
+/// Why a type of filesystem has no use for discards.
+fn without_use(fs_type: &str) -> Option<&'static str> {
+    match fs_type {
+        "squashfs" | "erofs" | "iso9660" | "cramfs" | "romfs" => Some(READ_ONLY_IMAGE),
+        "jffs2" | "ubifs" | "yaffs" | "yaffs2" => Some("it is on raw flash memory, which it erases itself"),
+        _ => None,
+    }
 }
+
+/// Of an image nothing becomes free.
+const READ_ONLY_IMAGE: &str = "a read-only image: nothing becomes free";
 
 /// A report of which only the mount table is known.
 fn blank(mount: &Mount, stack: &Stack) -> LayerReport {
@@ -142,15 +150,20 @@ pub fn silent(mount: &Mount, stack: &Stack) -> LayerReport {
 /// Judges the filesystem itself.
 pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
     let mut report = blank(mount, stack);
+    if let Some(why) = without_use(&mount.fs_type) {
+        report.gate = Gate::NotNeeded;
+        report.why = why.to_owned();
+        return report;
+    }
     if stack.layers.is_empty() {
         on_no_device(mount, &mut report);
         return report;
     }
     let online = online(root, mount, stack);
+    let unrecovered = unrecovered(mount);
     match support(&mount.fs_type) {
-        _ if is_image(&mount.fs_type) => {
-            report.gate = Gate::NotNeeded;
-            report.why = "a read-only image: nothing becomes free".to_owned();
+        Some(Support { fitrim: true, .. }) if unrecovered.is_some() => {
+            not_recovered(root, mount, unrecovered.unwrap_or_default(), online, &mut report);
         }
         Some(Support { fitrim: true, .. }) if mount.fs_type == "ntfs3" && online == Online::Off => {
             report.gate = Gate::Blocks;
@@ -180,7 +193,7 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         }
         None => report.why = "not known whether this filesystem discards what it frees".to_owned(),
     }
-    access_time(mount, &mut report);
+    access_time(root, mount, &mut report);
     match mount.fs_type.as_str() {
         "ext4" | "ext3" | "ext2" => ext4(root, mount, stack, online, &mut report),
         "xfs" => xfs(root, mount, &mut report),
@@ -200,22 +213,62 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
     report
 }
 
+/// Types of filesystems, and the options that mount them without their journal or log: the kernel then refuses FITRIM with EROFS, since the map of free
+/// blocks may be older than the files (`ext4_ioctl`, `xfs_ioc_trim`, `btrfs_ioctl_fitrim`, `gfs2_fitrim`).
+const UNRECOVERED: [(&str, &[&str]); 5] = [
+    ("ext4", &["noload", "norecovery"]),
+    ("ext3", &["noload", "norecovery"]),
+    ("xfs", &["norecovery"]),
+    ("btrfs", &["nologreplay", "norecovery", "rescue=nologreplay", "rescue=all"]),
+    ("gfs2", &["norecovery", "spectator"]),
+];
+/// The first kernel in which all of them refuse.
+const REFUSES_UNRECOVERED: (u32, u32) = (5, 1);
+
+/// The option that keeps the filesystem from FITRIM. btrfs lists all that it rescues in one value.
+fn unrecovered(mount: &Mount) -> Option<&str> {
+    let (_, names) = UNRECOVERED.iter().find(|(fs_type, _)| *fs_type == mount.fs_type)?;
+    let is_one = |option: &&str| {
+        let listed = option.strip_prefix("rescue=").map(|list| list.split(':').map(|one| format!("rescue={one}")).collect());
+        listed.unwrap_or_else(|| vec![(*option).to_owned()]).iter().any(|one| names.contains(&one.as_str()))
+    };
+    mount.all_options().find(is_one)
+}
+
+/// Mounted without its journal or log. Online discard goes on where the filesystem can be written.
+fn not_recovered(root: &Root, mount: &Mount, option: &str, online: Online, report: &mut LayerReport) {
+    report.gate = match kernel_version(root) {
+        _ if online != Online::Off && mount.is_writable() => Gate::Passes,
+        Some(version) if version < REFUSES_UNRECOVERED => Gate::Unknown,
+        _ => Gate::Blocks,
+    };
+    report.why = match report.gate {
+        Gate::Unknown => format!(
+            "mounted with {option}, without its journal; Linux 5.1 and later refuse every trim (FITRIM) of it, and earlier ones may"
+        ),
+        _ => format!("mounted with {option}, without its journal: the kernel refuses every trim (FITRIM) of it"),
+    };
+    let severity = if report.gate == Gate::Blocks { Severity::Serious } else { Severity::Caution };
+    let remedy = Remedy::by_hand(format!("unmount it, and mount it again without {option} once its data are safe"));
+    report.findings.push(Finding::new("fs.no-recovery", severity, report.why.clone()).remedy(remedy));
+}
+
 /// ntfs3 with the option, now and whenever it is mounted by fstab.
 fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
-    let shown = quoted(&shown(&mount.mount_point));
     let can = mount.mount_point.to_str().is_some();
     let mut actions = vec![Action::MountDiscard { mount_point: mount.mount_point.clone() }];
     if fstab::lacks_discard(root, &mount.mount_point) {
         actions.push(Action::Fstab { mount_point: mount.mount_point.clone() });
     }
-    let remedy = Remedy::run(format!("mount -o remount,discard {shown}")).then(format!("add the option discard to {shown} in /etc/fstab"));
+    let remedy = remounted(root, mount, "discard");
     remedy.done_by(actions.into_iter().filter(|_| can))
 }
 
-/// Mounted with an option, now and from fstab.
-fn remounted(mount: &Mount, option: &str) -> Remedy {
+/// Mounted with an option, now and from the next mount on.
+fn remounted(root: &Root, mount: &Mount, option: &str) -> Remedy {
     let point = quoted(&shown(&mount.mount_point));
-    Remedy::run(format!("mount -o remount,{option} {point}")).then(format!("write the option {option} to {point} in /etc/fstab"))
+    let kept = Keeper::of(root, mount).keeping(mount, option);
+    kept.after(Remedy::run(format!("mount -o remount,{option} {point}")))
 }
 
 fn online_words(online: Online) -> &'static str {
@@ -235,7 +288,7 @@ fn on_no_device(mount: &Mount, report: &mut LayerReport) {
         }
         Some(Home::Image) => {
             report.gate = Gate::NotNeeded;
-            "a read-only image: nothing becomes free"
+            READ_ONLY_IMAGE
         }
         Some(Home::Machine) => "on another machine: ask there",
         Some(Home::Overlay) => "an overlay: ask about the filesystem that holds its upper directory",
@@ -281,10 +334,10 @@ fn plain(mount: &Mount) -> Online {
     if mount.has_option("discard") { Online::Sync } else { Online::Off }
 }
 
-fn access_time(mount: &Mount, report: &mut LayerReport) {
+fn access_time(root: &Root, mount: &Mount, report: &mut LayerReport) {
     if mount.is_writable() && !mount.has_option("relatime") && !mount.has_option("noatime") {
         let text = "strict access times: every read of a file becomes a write";
-        let remedy = remounted(mount, "relatime");
+        let remedy = remounted(root, mount, "relatime");
         report.findings.push(Finding::new("fs.strictatime", Severity::Caution, text).remedy(remedy));
     }
 }
@@ -299,13 +352,6 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut 
         report.findings.push(
             Finding::new("ext4.errors", Severity::Caution, text)
                 .remedy(Remedy::by_hand("unmount it").then_run(format!("e2fsck -f {}", quoted(&block::node_of(&device))))),
-        );
-    }
-    if mount.has_option("noload") || mount.has_option("norecovery") {
-        let text = "mounted without replaying the journal: FITRIM is refused";
-        report.findings.push(
-            Finding::new("fs.no-recovery", Severity::Caution, text)
-                .remedy(Remedy::by_hand("unmount it, and mount it again without noload")),
         );
     }
     if online == Online::Sync && !mount.has_option("discard") {
@@ -323,12 +369,13 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut 
 }
 
 fn xfs(root: &Root, mount: &Mount, report: &mut LayerReport) {
-    if mount.has_option("norecovery") {
-        let text = "mounted without log recovery: FITRIM is refused";
-        report.findings.push(
-            Finding::new("fs.no-recovery", Severity::Caution, text)
-                .remedy(Remedy::by_hand("unmount it, and mount it again without norecovery")),
-        );
+    // `xfs_ioc_trim` and the freeing of realtime extents.
+    let skips_realtime = kernel_version(root).is_some_and(|version| version < (6, 11));
+    if report.gate == Gate::Passes && skips_realtime && mount.option_value("rtdev").is_some() {
+        report.gate = Gate::Blocks;
+        report.why = "this kernel's XFS sends no discards to the realtime device (rtdev)".to_owned();
+        let remedy = Remedy::by_hand("use Linux 6.11 or later, which trims both devices");
+        report.findings.push(Finding::new("xfs.realtime-not-trimmed", Severity::Serious, report.why.clone()).remedy(remedy));
     }
     if kernel_version(root).is_some_and(|v| v >= (6, 10)) {
         let text = "on this kernel a plain fstrim skips most small free extents; trimtab trim goes by allocation groups and sends them all";
@@ -345,7 +392,7 @@ fn btrfs(root: &Root, mount: &Mount, online: Online, report: &mut LayerReport) {
     match online {
         Online::Sync => {
             let text = "discard without =async discards within each commit: deleting much can stall for minutes";
-            let remedy = remounted(mount, "discard=async");
+            let remedy = remounted(root, mount, "discard=async");
             report.findings.push(Finding::new("btrfs.sync-discard", Severity::Caution, text).remedy(remedy));
         }
         Online::Async => {
@@ -358,13 +405,6 @@ fn btrfs(root: &Root, mount: &Mount, online: Online, report: &mut LayerReport) {
             }
         }
         _ => {}
-    }
-    if mount.has_option("nologreplay") || mount.has_option("rescue=nologreplay") {
-        let text = "mounted without log replay: FITRIM is refused";
-        report.findings.push(
-            Finding::new("fs.no-recovery", Severity::Caution, text)
-                .remedy(Remedy::by_hand("unmount it, and mount it again without nologreplay")),
-        );
     }
 }
 

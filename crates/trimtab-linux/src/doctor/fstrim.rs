@@ -7,10 +7,14 @@ use super::answer::{Answer, Reason};
 use super::shown;
 use crate::host::block::device_of_source;
 use crate::host::fstab::{self, Entry};
-use crate::host::mountinfo::{self, Mount};
+use crate::host::mountinfo::{self, Mount, MountIndex};
 use crate::host::root::Root;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
+use std::sync::OnceLock;
 use types::{is_network, is_pseudo, matches_type};
 
 /// Code of the finding about a filesystem that a table names and fstrim skips.
@@ -30,7 +34,7 @@ const FSTAB: &str = "/etc/fstab";
 const MOUNT_TABLES: [&str; 4] = ["/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts", "/etc/mtab"];
 
 /// Releases of util-linux, by the first that behaves so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Release {
     /// Duplicates go first; the root filesystem is not added.
     V2_33,
@@ -75,9 +79,12 @@ impl Release {
 
 fn version_output(root: &Root) -> Option<String> {
     let program = PROGRAMS.iter().find(|program| Path::new(program).exists())?;
-    let output = Command::new(program).arg("--version").env_clear().env("LC_ALL", "C").output().ok()?.stdout;
-    root.keep(Path::new(RECORDED_VERSION), &output);
-    Some(String::from_utf8_lossy(&output).into_owned())
+    // However many timers there are, the program is started once.
+    static OUTPUT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+    let start = || Command::new(program).arg("--version").env_clear().env("LC_ALL", "C").output().ok().map(|output| output.stdout);
+    let output = OUTPUT.get_or_init(start).as_ref()?;
+    root.keep(Path::new(RECORDED_VERSION), output);
+    Some(String::from_utf8_lossy(output).into_owned())
 }
 
 /// The mount points in fstab, each with the reason why `fstrim --fstab` skips it, if it does.
@@ -86,7 +93,8 @@ fn version_output(root: &Root) -> Option<String> {
 /// The mount table cannot be read.
 pub fn of_fstab(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<String>)>> {
     let mounts = mountinfo::read(root)?;
-    let machine = Machine { root, mounts: &mounts, release: Release::V2_39 };
+    let visited = Visited::new(&mounts);
+    let machine = Machine { root, mounts: &mounts, visited: &visited, release: Release::V2_39 };
     let files = [FSTAB.to_owned()];
     let visits = machine.table(&files).ok().flatten().map(|(file, entries)| machine.fates(file, entries, None));
     let visits = visits.into_iter().flatten().filter(|visit| visit.entry.target.is_absolute());
@@ -94,7 +102,7 @@ pub fn of_fstab(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<String>)>> 
 }
 
 /// A call of fstrim.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Call {
     subject: Subject,
     types: Option<String>,
@@ -124,7 +132,7 @@ impl Call {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Subject {
     /// The first of these tables with a line.
     Tables(Vec<String>),
@@ -253,14 +261,50 @@ fn options<'a>(
 pub struct Machine<'a> {
     pub root: &'a Root,
     pub mounts: &'a [Mount],
+    pub visited: &'a Visited,
     pub release: Release,
 }
 
+/// What calls visit, worked out once for each call, whichever filesystem is asked about.
+#[derive(Debug)]
+pub struct Visited {
+    index: MountIndex,
+    calls: RefCell<HashMap<(Call, Release), Rc<Visits>>>,
+}
+
+impl Visited {
+    pub fn new(mounts: &[Mount]) -> Self {
+        Self { index: MountIndex::new(mounts), calls: RefCell::default() }
+    }
+
+    /// The mount that a path leads to now.
+    pub fn reached<'m>(&self, mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
+        self.index.reached(mounts, path).map(|at| &mounts[at])
+    }
+}
+
+/// Places in the mount table, each with the reason why it is skipped.
+type Places = Vec<(usize, Option<Reason>)>;
+
+/// What one call visits.
+#[derive(Debug)]
+enum Visits {
+    Directory(Option<usize>),
+    Listed {
+        file: String,
+        places: Places,
+    },
+    /// No table has a line.
+    Nothing,
+    /// A table that is not known.
+    Unknown(String),
+}
+
 /// A line of a table and what becomes of it.
-struct Visit<'a> {
+struct Visit {
     entry: Entry,
-    /// Where its target leads.
-    mount: Option<&'a Mount>,
+    /// Place in the mount table of where its target leads.
+    mount: Option<usize>,
     /// Why it is skipped.
     skipped: Option<Reason>,
 }
@@ -268,9 +312,16 @@ struct Visit<'a> {
 impl<'a> Machine<'a> {
     /// Whether a call trims the filesystem whose mounts `is_same` recognises.
     pub fn trims(&self, call: &Call, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
-        let answer = match &call.subject {
-            Subject::Directory(directory) => self.trims_directory(directory, is_same),
-            Subject::Tables(files) => self.trims_listed(files, call.types.as_deref(), is_same),
+        let is_ours = |at: &usize| is_same(&self.mounts[*at]);
+        let answer = match (&*self.visits(call), &call.subject) {
+            (Visits::Directory(Some(at)), _) if is_ours(at) => Answer::Yes,
+            (Visits::Directory(_), Subject::Directory(directory)) => {
+                Answer::no(OTHER_PATH, format!("fstrim.service trims {} only", shown(directory)))
+            }
+            (Visits::Listed { file, places }, _) => listed(file, places, is_ours),
+            (Visits::Unknown(file), _) => Answer::maybe(format!("fstrim reads {file}, which is not in the recorded tree")),
+            (_, Subject::Tables(files)) => Answer::no("fstrim.not-listed", format!("none of {} has a line", files.join(", "))),
+            (Visits::Nothing, Subject::Directory(_)) => Answer::no(OTHER_PATH, "fstrim is given another directory"),
         };
         match answer {
             Answer::Yes if call.in_part => Answer::maybe("fstrim is given --offset or --length, and trims a part only"),
@@ -278,40 +329,38 @@ impl<'a> Machine<'a> {
         }
     }
 
+    fn visits(&self, call: &Call) -> Rc<Visits> {
+        let key = (call.clone(), self.release);
+        if let Some(known) = self.visited.calls.borrow().get(&key) {
+            return Rc::clone(known);
+        }
+        let visits = match &call.subject {
+            Subject::Directory(directory) => Visits::Directory(self.reached(&self.canonical(directory))),
+            Subject::Tables(files) => match self.table(files) {
+                Err(file) => Visits::Unknown(file.to_owned()),
+                Ok(None) => Visits::Nothing,
+                Ok(Some((file, entries))) => {
+                    let visits = self.fates(file, entries, call.types.as_deref());
+                    let places = visits.into_iter().filter_map(|visit| Some((visit.mount?, visit.skipped))).collect();
+                    Visits::Listed { file: file.to_owned(), places }
+                }
+            },
+        };
+        Rc::clone(self.visited.calls.borrow_mut().entry(key).or_insert(Rc::new(visits)))
+    }
+
+    fn reached(&self, path: &Path) -> Option<usize> {
+        self.visited.index.reached(self.mounts, path)
+    }
+
     /// Whether a call fails as a whole, as far as that is known.
     pub fn fails(&self, call: &Call) -> bool {
         match &call.subject {
             Subject::Directory(directory) => {
-                let mount = mountinfo::reached(self.mounts, &self.canonical(directory));
-                !call.is_quiet && mount.is_none_or(|mount| !self.discards(&mount.source))
+                let mount = self.reached(&self.canonical(directory));
+                !call.is_quiet && mount.is_none_or(|at| !self.discards(&self.mounts[at].source))
             }
             Subject::Tables(files) => matches!(self.table(files), Ok(None)),
-        }
-    }
-
-    fn trims_directory(&self, directory: &Path, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
-        match mountinfo::reached(self.mounts, &self.canonical(directory)) {
-            Some(mount) if is_same(mount) => Answer::Yes,
-            _ => Answer::no(OTHER_PATH, format!("fstrim.service trims {} only", shown(directory))),
-        }
-    }
-
-    fn trims_listed(&self, files: &[String], types: Option<&str>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
-        let (file, entries) = match self.table(files) {
-            Err(file) => return Answer::maybe(format!("fstrim reads {file}, which is not in the recorded tree")),
-            Ok(None) => return Answer::no("fstrim.not-listed", format!("none of {} has a line", files.join(", "))),
-            Ok(Some(table)) => table,
-        };
-        let visits = self.fates(file, entries, types);
-        let mut ours = visits.iter().filter(|visit| visit.mount.is_some_and(is_same)).peekable();
-        if ours.peek().is_none() {
-            let code = if file == FSTAB { "fstrim.not-in-fstab" } else { "fstrim.not-listed" };
-            return Answer::no(code, format!("it is not in {file}"));
-        }
-        let reasons: Option<Vec<&Reason>> = ours.map(|visit| visit.skipped.as_ref()).collect();
-        match reasons.as_deref() {
-            Some([first, ..]) => Answer::No((*first).clone()),
-            _ => Answer::Yes,
         }
     }
 
@@ -344,21 +393,17 @@ impl<'a> Machine<'a> {
 
     /// What becomes of each line: one line for each target, the root filesystem added to fstab, then the tests and one line for each source in
     /// the release's order.
-    fn fates(&self, file: &str, entries: Vec<Entry>, types: Option<&str>) -> Vec<Visit<'a>> {
-        let mut unique: Vec<Entry> = Vec::new();
-        for entry in entries.into_iter().rev() {
-            if !unique.iter().any(|known| known.target == entry.target) {
-                unique.push(entry);
-            }
-        }
+    fn fates(&self, file: &str, entries: Vec<Entry>, types: Option<&str>) -> Vec<Visit> {
+        let mut targets = HashSet::new();
+        let mut unique: Vec<Entry> = entries.into_iter().rev().filter(|entry| targets.insert(entry.target.clone())).collect();
         unique.reverse();
-        if file == FSTAB && self.release >= Release::V2_34 && !unique.iter().any(|entry| entry.target == Path::new("/")) {
+        if file == FSTAB && self.release >= Release::V2_34 && !targets.contains(Path::new("/")) {
             unique.extend(self.root_of_command_line());
         }
         let visit = |entry: Entry| Visit { mount: self.landing(&entry), entry, skipped: None };
-        let mut visits: Vec<Visit<'a>> = unique.into_iter().map(visit).collect();
-        let unwanted = |visit: &Visit<'_>| self.unwanted(visit, types);
-        let unreachable = |visit: &Visit<'_>| self.unreachable(visit);
+        let mut visits: Vec<Visit> = unique.into_iter().map(visit).collect();
+        let unwanted = |visit: &Visit| self.unwanted(visit, types);
+        let unreachable = |visit: &Visit| self.unreachable(visit);
         match self.release {
             Release::V2_38_1 | Release::V2_39 => {
                 each(&mut visits, unwanted);
@@ -396,7 +441,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Filters by the line alone, and by what the target is.
-    fn unwanted(&self, visit: &Visit<'_>, types: Option<&str>) -> Option<Reason> {
+    fn unwanted(&self, visit: &Visit, types: Option<&str>) -> Option<Reason> {
         let entry = &visit.entry;
         let skipped = |text: String| Some(Reason::new(SKIPPED, text));
         let target = shown(&entry.target);
@@ -422,10 +467,10 @@ impl<'a> Machine<'a> {
     }
 
     /// Filters by what the target and the device are now.
-    fn unreachable(&self, visit: &Visit<'_>) -> Option<Reason> {
+    fn unreachable(&self, visit: &Visit) -> Option<Reason> {
         let skipped = |text: String| Some(Reason::new(SKIPPED, text));
         let target = shown(&visit.entry.target);
-        let Some(mount) = visit.mount else { return skipped(format!("{target} is not mounted")) };
+        let Some(mount) = visit.mount.map(|at| &self.mounts[at]) else { return skipped(format!("{target} is not mounted")) };
         if mount.fs_type == "autofs" {
             return skipped(format!("{target} is an automount that nothing has used"));
         }
@@ -440,9 +485,9 @@ impl<'a> Machine<'a> {
     }
 
     /// The mount at a line's target.
-    fn landing(&self, entry: &Entry) -> Option<&'a Mount> {
+    fn landing(&self, entry: &Entry) -> Option<usize> {
         let path = self.canonical(&entry.target);
-        mountinfo::reached(self.mounts, &path).filter(|mount| mount.mount_point == path)
+        self.reached(&path).filter(|at| self.mounts[*at].mount_point == path)
     }
 
     /// Links resolved. A recorded tree lacks most directories: there a target that no mount has is taken for a link to the mount whose path ends so.
@@ -451,17 +496,16 @@ impl<'a> Machine<'a> {
             return canonical;
         }
         let relative = path.strip_prefix("/").unwrap_or(path);
-        let is_mounted = |path: &Path| self.mounts.iter().any(|mount| mount.mount_point == path);
-        let linked = || self.mounts.iter().map(|mount| &mount.mount_point).find(|point| point.ends_with(relative));
-        match relative.as_os_str().is_empty() || self.root.is_this_machine() || is_mounted(path) {
+        let index = &self.visited.index;
+        match relative.as_os_str().is_empty() || self.root.is_this_machine() || index.is_mount_point(path) {
             true => path.to_owned(),
-            false => linked().cloned().unwrap_or_else(|| path.to_owned()),
+            false => index.ending_in(self.mounts, relative).unwrap_or(path).to_owned(),
         }
     }
 
     /// As libmount finds out: the device number of the directory above is another one.
     fn is_mount_point(&self, target: &Path) -> bool {
-        let number = |path: &Path| mountinfo::reached(self.mounts, &self.canonical(path)).map(device_number);
+        let number = |path: &Path| self.reached(&self.canonical(path)).map(|at| device_number(&self.mounts[at]));
         target == Path::new("/") || target.parent().is_some_and(|above| number(above) != number(target))
     }
 
@@ -474,27 +518,39 @@ impl<'a> Machine<'a> {
     }
 
     /// Of the lines that are left, the first for each source stays.
-    fn one_for_each_source(&self, visits: &mut [Visit<'a>]) {
-        let mut known: Vec<PathBuf> = Vec::new();
+    fn one_for_each_source(&self, visits: &mut [Visit]) {
+        let mut known: HashSet<PathBuf> = HashSet::new();
         for visit in visits.iter_mut().filter(|visit| visit.skipped.is_none()) {
             let entry = &visit.entry;
             if is_pseudo(&entry.fs_type) || is_network(&entry.fs_type) {
                 continue;
             }
-            let source = match visit.mount {
+            let source = match visit.mount.map(|at| &self.mounts[at]) {
                 Some(mount) if entry.is_tagged() => &mount.source,
                 _ => &entry.source,
             };
-            if known.contains(source) {
+            if !known.insert(source.clone()) {
                 visit.skipped = Some(Reason::new(SKIPPED, "another line with its source comes first, and is skipped"));
-            } else {
-                known.push(source.clone());
             }
         }
     }
 }
 
-fn each<'a>(visits: &mut [Visit<'a>], why: impl Fn(&Visit<'a>) -> Option<Reason>) {
+/// Whether a table's line for the filesystem is left.
+fn listed(file: &str, places: &Places, is_ours: impl Fn(&usize) -> bool) -> Answer {
+    let mut ours = places.iter().filter(|(at, _)| is_ours(at)).peekable();
+    if ours.peek().is_none() {
+        let code = if file == FSTAB { "fstrim.not-in-fstab" } else { "fstrim.not-listed" };
+        return Answer::no(code, format!("it is not in {file}"));
+    }
+    let reasons: Option<Vec<&Reason>> = ours.map(|(_, skipped)| skipped.as_ref()).collect();
+    match reasons.as_deref() {
+        Some([first, ..]) => Answer::No((*first).clone()),
+        _ => Answer::Yes,
+    }
+}
+
+fn each(visits: &mut [Visit], why: impl Fn(&Visit) -> Option<Reason>) {
     for visit in visits.iter_mut().filter(|visit| visit.skipped.is_none()) {
         visit.skipped = why(visit);
     }

@@ -3,12 +3,12 @@
 use super::crypt::{self, plain_crypt};
 use super::filesystem::Home;
 use super::limits::Limits;
+use super::lvm::lvm_name;
 use super::mapper::Target;
 use super::remedy::{is_plain, kept_options};
 use super::survey::is_boot_area;
-use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity, blank, drives, md};
+use super::{Action, Doctor, Finding, Gate, LayerReport, Remedy, Severity, blank, drives, md, thin_pool};
 use crate::host::block::{self, Bus, Kind, Layer, Stack, node_of};
-use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::host::stat::SECTOR_BYTES;
 use trimtab_drive::units::Bytes;
@@ -33,8 +33,8 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
         Kind::Loop if limits.switched_off() => {}
         Kind::Loop => on_loop(stack, layer, &limits, &mut report),
         Kind::Crypt => crypt::judge(doctor, stack, layer, &mut report),
-        Kind::ThinPool => thin_pool(doctor, stack, layer, &limits, &mut report),
-        Kind::Thin => thin(&limits, &mut report),
+        Kind::ThinPool => thin_pool::judge_pool(doctor, stack, layer, &limits, &mut report),
+        Kind::Thin => thin_pool::judge_volume(&limits, &mut report),
         Kind::Lvm | Kind::Mapper(_) => mapper(doctor, layer, &mut report),
         Kind::Md(level) => md::judge(doctor.root, layer, level, &mut report),
         Kind::Drive(bus) => drives::judge(doctor.root, layer, *bus, &limits, &mut report),
@@ -106,7 +106,7 @@ fn lowered(limits: &Limits, layer: &Layer, report: &mut LayerReport) {
         report.why = text.to_owned();
         let remedy = match limits.granularity {
             // Linux 6.11 and later take no other value then.
-            Some(0) => begin_anew(layer),
+            Some(0) => from_scratch(layer),
             _ => limits.set(layer, highest),
         };
         report.findings.push(Finding::new("limits.switched-off", Severity::Serious, text).remedy(remedy));
@@ -118,7 +118,7 @@ fn lowered(limits: &Limits, layer: &Layer, report: &mut LayerReport) {
 }
 
 /// How a device gets its limits from scratch, once nothing on it is in use.
-fn begin_anew(layer: &Layer) -> Remedy {
+fn from_scratch(layer: &Layer) -> Remedy {
     let disk = match layer.kind {
         Kind::Partition => layer.sys.parent().unwrap_or(&layer.sys),
         _ => &layer.sys,
@@ -255,81 +255,6 @@ fn on_loop(stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerRepo
     }
 }
 
-fn thin_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
-    let tables = &doctor.tables;
-    let name = layer.label.clone().unwrap_or_default();
-    // The state counts: a pool that was told to pass down stops silently if its data device cannot.
-    let says = |word: &str| tables.status(&name).any(|t| t.kind == "thin-pool" && t.says(word));
-    let told = |word: &str| tables.table(&name).any(|t| t.kind == "thin-pool" && t.says(word));
-    let volume = quoted(&lvm_name(name.strip_suffix("-tpool").unwrap_or(&name)));
-    let down = format!("lvchange --discards passdown {volume}");
-    if says("Fail") || says("ro") {
-        report.gate = Gate::Blocks;
-        let what = if says("Fail") { "has failed" } else { "is in read-only mode, in which it throws discards away" };
-        report.why = format!("the pool {what}");
-        let remedy = Remedy::by_hand(format!("save its data, deactivate its volumes, and repair it: lvconvert --repair {volume}"));
-        report.findings.push(Finding::new("thin-pool.broken", Severity::Serious, report.why.clone()).remedy(remedy));
-    } else if says("ignore_discard") || told("ignore_discard") {
-        report.gate = Gate::Blocks;
-        report.why = "the pool ignores discards".to_owned();
-        let remedy = while_inactive(&doctor.mounts, stack, &volume, &down);
-        report.findings.push(Finding::new("thin-pool.ignores", Severity::Serious, report.why.clone()).remedy(remedy));
-    } else if says("no_discard_passdown") || told("no_discard_passdown") {
-        let asked = !told("no_discard_passdown") && tables.table(&name).next().is_some();
-        report.gate = Gate::Blocks;
-        report.why = if asked {
-            "the pool was told to pass discards down, but does not: its data device takes none, or none as long as a chunk".to_owned()
-        } else {
-            "the pool takes discards back into itself and does not pass them down".to_owned()
-        };
-        let pool = lvm_name(name.strip_suffix("-tpool").unwrap_or(&name));
-        let can = name.ends_with("-tpool") && is_plain(&name) && pool.split('/').all(is_plain) && pool.contains('/');
-        let remedy = match asked {
-            // What is below decides that; where it takes them now, the pool has not heard of it (stale_pool).
-            true => Remedy::by_hand(
-                "give the pool a data device that takes discards at least as long as a chunk (chunks are as long as when it was made)",
-            ),
-            false => Remedy::run(down).done_by(can.then(|| Action::Passdown { name: name.clone(), pool })),
-        };
-        report.findings.push(Finding::new("thin-pool.no-passdown", Severity::Serious, report.why.clone()).remedy(remedy));
-    } else if says("discard_passdown") {
-        report.evidence.add("state", "discard_passdown");
-        report.why = format!("passes down whole chunks: {}", limits.words());
-    } else if report.gate == Gate::Passes {
-        report.gate = Gate::Unknown;
-        report.why = "takes discards; whether it passes them down stands in `dmsetup status`, which needs root".to_owned();
-    }
-}
-
-/// A pool that ignores discards takes another word only while nothing uses it.
-fn while_inactive(mounts: &[Mount], stack: &Stack, pool: &str, down: &str) -> Remedy {
-    let volumes: Vec<&Layer> = stack.layers.iter().filter(|l| l.kind == Kind::Thin).collect();
-    let names = volumes.iter().filter_map(|l| l.label.as_deref()).map(|label| quoted(&lvm_name(label)));
-    let names = names.collect::<Vec<_>>().join(" ");
-    let on = |mount: &&Mount| volumes.iter().any(|volume| volume.dev == mount.dev);
-    let mounted: Vec<(String, String)> =
-        mounts.iter().filter(on).map(|m| (quoted(&super::shown(&m.source)), quoted(&super::shown(&m.mount_point)))).collect();
-    let again: String = mounted.iter().map(|(source, point)| format!(" && mount {source} {point}")).collect();
-    let points: Vec<&str> = mounted.iter().rev().map(|(_, point)| point.as_str()).collect();
-    let inactive = Remedy::by_hand("unmount and deactivate every other volume of the pool, too");
-    let unmounted = if points.is_empty() { inactive } else { inactive.then_run(format!("umount {}", points.join(" "))) };
-    unmounted.then_run(format!("lvchange -an {names} {pool}")).then_run(down).then_run(format!("lvchange -ay {pool} {names}{again}"))
-}
-
-/// `vg-lv` of device-mapper as `vg/lv` of LVM: hyphens inside the names are doubled.
-fn lvm_name(mapped: &str) -> String {
-    let marked = mapped.replace("--", "\0");
-    let (group, volume) = marked.split_once('-').unwrap_or((&marked, ""));
-    format!("{}/{}", group.replace('\0', "-"), volume.replace('\0', "-")).trim_end_matches('/').to_owned()
-}
-
-fn thin(limits: &Limits, report: &mut LayerReport) {
-    if report.gate == Gate::Passes && limits.granularity.unwrap_or(0) > 1 << 20 {
-        let text = format!("discards smaller than a chunk of {} do nothing", Bytes(limits.granularity.unwrap_or(0)));
-        report.findings.push(Finding::new("thin.large-chunks", Severity::Note, text));
-    }
-}
-
 /// Targets that take discards and pass them on to what is below, as far as that takes them.
 const PASSING: [&str; 17] = [
     "linear",
@@ -351,6 +276,9 @@ const PASSING: [&str; 17] = [
     "log-writes",
 ];
 
+/// Code of the finding about a volume of VDO, which a trim gives its space back.
+pub const VDO_KEEPS: &str = "vdo.keeps";
+
 /// What becomes of discards that a target takes.
 fn passing(doctor: &Doctor<'_>, layer: &Layer, name: &str, kinds: &[&str], report: &mut LayerReport) {
     let keeps = |target: &&Target| matches!(target.kind.as_str(), "cache" | "clone") && target.says("no_discard_passdown");
@@ -363,10 +291,10 @@ fn passing(doctor: &Doctor<'_>, layer: &Layer, name: &str, kinds: &[&str], repor
         report.findings.push(Finding::new("cache.no-passdown", Severity::Serious, report.why.clone()).remedy(remedy));
     } else if kinds.contains(&"vdo") || layer.kind == Kind::Mapper("VDO".into()) {
         report.gate = Gate::Blocks;
-        report.why = "VDO frees its own blocks by discards, and sends none to the device below".to_owned();
-        let remedy = Remedy::by_hand("leave 10 % to 20 % of the drive below unused; VDO itself gets its space back")
+        report.why = "VDO takes discards back into itself and does not pass them down".to_owned();
+        let remedy = Remedy::by_hand("leave 10 % to 20 % of the drive below unused; a trim gives VDO its space back")
             .then("trim it with pauses, since VDO works off discards block by block: trimtab trim --policy idle");
-        report.findings.push(Finding::new("vdo.keeps", Severity::Serious, report.why.clone()).remedy(remedy));
+        report.findings.push(Finding::new(VDO_KEEPS, Severity::Serious, report.why.clone()).remedy(remedy));
     } else if let Some(unknown) = kinds.iter().find(|kind| !PASSING.contains(kind)) {
         report.gate = Gate::Unknown;
         report.why = format!("the device-mapper target {unknown} takes discards; whether it passes them on is not known");
@@ -388,6 +316,7 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         passing(doctor, layer, &name, &kinds, report);
         return;
     }
+    let is_lvm = layer.kind == Kind::Lvm;
     let by_uuid = match &layer.kind {
         Kind::Mapper(tool) if tool == "INTEGRITY" => Some("integrity"),
         Kind::Mapper(tool) if tool == "VERITY" => Some("verity"),
@@ -403,6 +332,11 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
             "integrity.no-allow-discards",
             "dm-integrity drops discards: allow_discards is not set",
             integrity(doctor.tables.table(&name), &name),
+        ),
+        Some("snapshot" | "snapshot-origin") if !is_lvm => (
+            "snapshot.of-this-volume",
+            "a volume takes no discards while it has an old-style snapshot",
+            Remedy::by_hand("remove the snapshot with the tool that set it up, when it has served its purpose"),
         ),
         Some("snapshot") => (
             "snapshot.no-discards",
@@ -420,6 +354,11 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
             report.why = "read-only: nothing becomes free".to_owned();
             return;
         }
+        Some("raid") if is_parity(doctor.tables.table(&name)) && !is_lvm => (
+            "raid.parity",
+            "dm-raid with parity takes no discards unless its members are known to read zeroes afterwards",
+            Remedy::by_hand("leave 10 % to 20 % of each member unused"),
+        ),
         Some("raid") if is_parity(doctor.tables.table(&name)) => (
             "raid.parity",
             "dm-raid with parity takes no discards unless its members are known to read zeroes afterwards",
@@ -427,7 +366,7 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
                 .then_run(format!("lvs -o raid_mismatch_count {}", quoted(&lvm_name(&name))))
                 .then(
                     "only if the count is 0 after the check and all members read zeroes after TRIM: put \
-                     dm_raid.devices_handle_discard_safely=Y on the kernel command line",
+                     dm_raid.devices_handle_discard_safely=Y on the kernel command line, and reboot: it counts only when the volume is activated",
                 ),
         ),
         Some("raid" | "mirror" | "cache" | "era" | "clone" | "multipath" | "linear" | "striped" | "writecache") | None => {
@@ -503,7 +442,7 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
             continue;
         }
         if layer.kind == Kind::ThinPool {
-            stale_pool(doctor, stack, i, reports);
+            thin_pool::stale_pool(doctor, stack, i, reports);
             continue;
         }
         let own_reason = reports[i].findings.iter().any(|f| f.severity == Severity::Serious);
@@ -522,7 +461,8 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
             let text = format!("takes no discards, because {} takes none", names.join(", "));
             reports[i].why.clone_from(&text);
             let names = names.join(", ");
-            let remedy = Remedy::by_hand(format!("move what lies on {names} to another drive (pvmove), and activate the volume again"));
+            let how = if layer.kind == Kind::Lvm { " (pvmove)" } else { "" };
+            let remedy = Remedy::by_hand(format!("move what lies on {names} to another drive{how}, and activate the volume again"));
             reports[i].findings.push(Finding::new("dm.member-without-discards", Severity::Serious, text).remedy(remedy));
         }
     }
@@ -546,32 +486,6 @@ fn apart(stack: &Stack, reports: &mut [LayerReport]) {
         report.why =
             reason.unwrap_or("gets no discards: it is below a part that holds metadata or a cache, or that is not used").to_owned();
     }
-}
-
-/// A pool that was told to pass discards down, and looked for a data device that takes them when it was activated only.
-fn stale_pool(doctor: &Doctor<'_>, stack: &Stack, index: usize, reports: &mut [LayerReport]) {
-    let name = stack.layers[index].label.clone().unwrap_or_default();
-    let Some(target) = doctor.tables.table(&name).find(|t| t.kind == "thin-pool" && !t.says("no_discard_passdown")) else { return };
-    let stopped = doctor.tables.status(&name).any(|t| t.kind == "thin-pool" && t.says("no_discard_passdown"));
-    let chunk: Option<u64> = target.arguments.split_ascii_whitespace().nth(2).and_then(|sectors| sectors.parse().ok());
-    let legs: Vec<usize> = stack.legs_of(index).collect();
-    let takes = |leg: usize| {
-        let most = doctor.root.read_u64(stack.layers[leg].queue().join("discard_max_bytes")).unwrap_or(0);
-        let unit = doctor.root.read_u64(stack.layers[leg].queue().join("discard_granularity")).unwrap_or(0);
-        let fits = |chunk: u64| most >= chunk && chunk.checked_rem(unit) == Some(0);
-        reports[leg].gate == Gate::Passes && chunk.is_some_and(|sectors| fits(sectors.saturating_mul(SECTOR_BYTES)))
-    };
-    if !stopped || legs.is_empty() || !legs.iter().all(|&leg| takes(leg)) {
-        return;
-    }
-    let text = "the pool was told to pass discards down, and found none to take them when it was activated; what is below takes them now";
-    let word = quoted(&name);
-    let remedy = Remedy::run(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
-    let remedy = remedy.done_by(is_plain(&name).then(|| Action::ReloadTable { name: name.clone() }));
-    let report = &mut reports[index];
-    report.why = text.to_owned();
-    report.findings.retain(|finding| finding.code != "thin-pool.no-passdown");
-    report.findings.push(Finding::new("dm.stale-limits", Severity::Serious, text).remedy(remedy));
 }
 
 /// The limits of a device-mapper volume are those of the day when its table was loaded.
@@ -598,6 +512,12 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
             .then_run("mdadm --assemble --scan")
     } else if doctor.tables.table(&name).any(|target| target.kind == "multipath") {
         Remedy::run(format!("multipath -r {word}"))
+    } else if let Kind::Mapper(tool) = &layer.kind {
+        let first = Remedy::by_hand("reboot; or unmount what is on it, and continue here");
+        match tool.as_str() {
+            "DMRAID" => first.then_run(format!("dmraid -an {word}")).then_run(format!("dmraid -ay {word}")),
+            _ => first.then(format!("deactivate and activate {word} with the tool that set it up")),
+        }
     } else {
         let volume = quoted(&lvm_name(&name));
         Remedy::by_hand("reboot; or unmount what is on it, and continue here")
@@ -629,12 +549,5 @@ mod tests {
         ] {
             assert_eq!(with_allow_discards(&other, true), None, "{other}");
         }
-    }
-
-    #[test]
-    fn lvm_names_undo_doubled_hyphens() {
-        assert_eq!(lvm_name("vg-root"), "vg/root");
-        assert_eq!(lvm_name("my--vg-my--lv"), "my-vg/my-lv");
-        assert_eq!(lvm_name("plain"), "plain");
     }
 }

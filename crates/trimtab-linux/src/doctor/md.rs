@@ -39,19 +39,29 @@ pub fn judge(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) 
 fn with_parity(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
     let safe = root.read("/sys/module/raid456/parameters/devices_handle_discard_safely");
     report.evidence.add_some("devices_handle_discard_safely", safe.clone());
+    let allowed = safe.as_deref() == Some("Y");
     if report.gate == Gate::Passes {
         report.why = "passes discards of whole stripes".to_owned();
-        let text = "raid456.devices_handle_discard_safely=Y: parity is right only if every member reads zeroes after a discard, each time; check the \
-                    array before the first trim: mismatch_cnt has to be 0";
+        let until = if allowed { "" } else { " (it is N by now, which counts when the array is next assembled)" };
+        let text = format!(
+            "assembled with raid456.devices_handle_discard_safely=Y{until}: parity is right only if every member reads zeroes after a discard, each \
+             time; check the array before the first trim: mismatch_cnt has to be 0"
+        );
         report.findings.push(Finding::new("md.parity-trusts-members", Severity::Note, text));
         return;
     }
-    if safe.as_deref() == Some("Y") {
-        report.why = "discards are allowed, but a member takes none, or none as long as a stripe".to_owned();
-        report.findings.push(
-            Finding::new("md.parity-stripe", Severity::Serious, report.why.clone())
-                .remedy(Remedy::by_hand("look at the discard limits of the members")),
-        );
+    if allowed {
+        report.why =
+            "takes no discards: devices_handle_discard_safely was set after the array was assembled, or a member takes none, or none as \
+                      long as a stripe"
+                .to_owned();
+        let remedy = Remedy::by_hand(
+            "the switch counts only when the array is assembled: reboot; or unmount what is on the array, and continue here",
+        )
+        .then_run(format!("mdadm --stop {}", quoted(&layer.node())))
+        .then_run("mdadm --assemble --scan")
+        .then("if the array takes none even then, compare the discard limits of its members with its stripe (lsblk --discard)");
+        report.findings.push(Finding::new("md.parity-stripe", Severity::Serious, report.why.clone()).remedy(remedy));
     } else {
         report.why = format!("{level} takes no discards, because a member that does not read zeroes afterwards would spoil the parity");
         let md = quoted(&format!("/sys/block/{}/md", layer.name));
@@ -59,7 +69,7 @@ fn with_parity(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport
             .then_run(format!("cat {md}/mismatch_cnt"))
             .then(
                 "only if the count is 0 after the check and all members read zeroes after TRIM: put \
-                 raid456.devices_handle_discard_safely=Y on the kernel command line",
+                 raid456.devices_handle_discard_safely=Y on the kernel command line, and reboot: it counts only when the array is assembled",
             )
             .then("otherwise leave 10 % to 20 % of each member unused");
         report.findings.push(Finding::new("md.parity", Severity::Serious, report.why.clone()).remedy(remedy));

@@ -5,7 +5,8 @@ use super::conditions;
 use super::cron::Job;
 use super::filesystem::{self, Online};
 use super::fstrim;
-use super::systemd::{self, Unit, UnitState};
+use super::keeper::Keeper;
+use super::systemd::{self, Unit, UnitState, Wants};
 use super::timer::Timer;
 use super::{Action, Doctor, Finding, Remedy, Severity, Verdict, VerdictKind, shown};
 use crate::host::block::{Bus, Stack, bus, device_of_source};
@@ -35,11 +36,12 @@ impl Configured {
 
     /// Where no systemd runs, its units do nothing, whatever files say.
     fn with(root: &Root, systemd: bool) -> Self {
+        let wants = Wants::read(root);
         Self {
-            timer: if systemd { Timer::read(root) } else { Timer::missing() },
-            others: if systemd { Timer::others(root) } else { Vec::new() },
+            timer: if systemd { Timer::read(root, &wants) } else { Timer::missing() },
+            others: if systemd { Timer::others(root, &wants) } else { Vec::new() },
             cron: Job::all(root),
-            own: if systemd { Unit::read(root, "trimtab.service").state } else { UnitState::Missing },
+            own: if systemd { Unit::read(root, &wants, "trimtab.service").state } else { UnitState::Missing },
             fstab: fstab::read(root),
         }
     }
@@ -166,12 +168,12 @@ fn is_same(mount: &Mount, other: &Mount) -> bool {
 
 /// Whether a timer trims a filesystem, once it is enabled: any mount of it will do.
 fn timer_trims(doctor: &Doctor<'_>, timer: &Timer, mount: &Mount) -> Answer {
-    with_fitrim(mount, || timer.trims(doctor.root, &doctor.mounts, &|other| is_same(mount, other)))
+    with_fitrim(mount, || timer.trims(doctor.machine(), &|other| is_same(mount, other)))
 }
 
 /// The same of cron.
 fn job_trims(doctor: &Doctor<'_>, job: &Job, mount: &Mount) -> Answer {
-    with_fitrim(mount, || job.trims(doctor.root, &doctor.mounts, &|other| is_same(mount, other)))
+    with_fitrim(mount, || job.trims(doctor.machine(), &|other| is_same(mount, other)))
 }
 
 /// Whether a visit trims, by what the filesystem takes.
@@ -192,7 +194,9 @@ fn left_out(reason: &Reason, doctor: &Doctor<'_>, mount: &Mount, matters: bool) 
     }
     let point = quoted(&shown(&mount.mount_point));
     let remedy = match (reason.code, &reason.file) {
-        ("fstrim.not-in-fstab", _) => Remedy::by_hand(format!("add {point} to /etc/fstab")),
+        ("fstrim.not-in-fstab", _) if Keeper::of(doctor.root, mount) == Keeper::Fstab && !is_in_container(doctor.root) => {
+            Remedy::by_hand(format!("add {point} to /etc/fstab"))
+        }
         (fstrim::OTHER_PATH, Some(file)) => one_path_only(file, &point),
         (conditions::DOES_NOT_RUN, Some(file)) => unmet_condition(file, &reason.text),
         _ => watched(doctor, writable(doctor, mount)),
@@ -217,7 +221,7 @@ fn unmet_condition(file: &Path, reason: &str) -> Remedy {
     let (unit, condition) = reason.split_once(" does not start: ").unwrap_or(("fstrim.timer", reason));
     let condition = condition.trim_end_matches(" is not met");
     if condition.ends_with("ConditionVirtualization=!container") {
-        return Remedy::by_hand("trim on the host of the container, where the filesystem is mounted, too");
+        return on_the_host();
     }
     let remedy = match systemd::is_vendor(file) {
         true => Remedy::by_hand(format!(
@@ -231,11 +235,29 @@ fn unmet_condition(file: &Path, reason: &str) -> Remedy {
     remedy.then_run("systemctl daemon-reload").then_run("systemctl restart fstrim.timer")
 }
 
+/// Of a filesystem that a container sees: its host can trim it, and the container usually may not.
+fn on_the_host() -> Remedy {
+    Remedy::by_hand("trim on the host of the container, where the filesystem is mounted, too")
+}
+
+/// WSL is a machine of its own as far as drives go.
+fn is_in_container(root: &Root) -> bool {
+    conditions::container(root).is_some_and(|name| name != "wsl")
+}
+
 /// The daemon trims the filesystem from now on, or a person does now and then.
 fn watched(doctor: &Doctor<'_>, mount: &Mount) -> Remedy {
     let point = quoted(&shown(&mount.mount_point));
     if !filesystem::can_discard(&mount.fs_type) {
         return Remedy::run(format!("trimtab trim {point}"));
+    }
+    if is_in_container(doctor.root) {
+        return on_the_host();
+    }
+    let keeper = Keeper::of(doctor.root, mount);
+    if keeper != Keeper::Fstab {
+        return Remedy::run(format!("trimtab trim {point}"))
+            .then(format!("or let it discard online: {}", keeper.keeping(mount, "discard").line()));
     }
     let remedy = Remedy::run(format!("trimtab apply idle {point}"));
     let remedy = match doctor.mechanisms.own {
@@ -263,6 +285,7 @@ fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &V
     }
     let enable = "systemctl enable --now fstrim.timer";
     let remedy = match doctor.mechanisms.timer.state {
+        _ if is_in_container(doctor.root) => on_the_host(),
         UnitState::Disabled if *timer == Answer::Yes => Remedy::run(enable).done_by([Action::Timer]),
         UnitState::Masked => Remedy::run("systemctl unmask fstrim.timer").then_run(enable),
         _ => watched(doctor, mount),
@@ -303,5 +326,29 @@ mod tests {
         assert_eq!(Configured::with(&root, true).enabled(), (false, true));
         let without = Configured::with(&root, false);
         assert_eq!((without.enabled(), without.timer.state), ((false, false), UnitState::Missing));
+    }
+
+    /// Names looked up and listed to read the timers of a machine with so many.
+    fn work(timers: usize) -> usize {
+        use crate::host::root::WORK;
+        let tree = tempfile::tempdir().unwrap();
+        let units = tree.path().join("etc/systemd/system");
+        let wants = units.join("timers.target.wants");
+        std::fs::create_dir_all(&wants).unwrap();
+        for number in 0..timers {
+            std::fs::write(units.join(format!("t{number}.timer")), "[Timer]\nOnCalendar=weekly\n").unwrap();
+            std::fs::write(units.join(format!("t{number}.service")), "[Service]\nExecStart=/sbin/fstrim -A\n").unwrap();
+            std::os::unix::fs::symlink(format!("../t{number}.timer"), wants.join(format!("t{number}.timer"))).unwrap();
+        }
+        let root = Root::recorded(tree.path()).unwrap();
+        let before = WORK.get();
+        assert_eq!(Configured::with(&root, true).others.len(), timers);
+        WORK.get() - before
+    }
+
+    #[test]
+    fn four_times_the_timers_cost_four_times_the_reads() {
+        let (few, many) = (work(50), work(200));
+        assert!(many < 5 * few, "{few} reads for 50 timers, {many} for 200");
     }
 }

@@ -3,6 +3,7 @@
 
 use super::initramfs;
 use crate::host::root::Root;
+use trimtab_drive::usage::quoted;
 
 const CRYPTTAB: &str = "/etc/crypttab";
 /// The crypttab that mkinitcpio puts into the initramfs.
@@ -26,11 +27,33 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     pub place: Place,
+    /// Its line in crypttab, where it has one.
+    line: Option<Line>,
     /// Its options pass discards on.
     pub discards: bool,
     /// The initramfs opens it.
     pub early: bool,
 }
+
+/// A line of crypttab.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    key: String,
+    options: Vec<String>,
+}
+
+/// What cryptsetup needs besides the device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// As options of cryptsetup.
+    pub options: Vec<String>,
+    /// To do first.
+    pub by_hand: Option<String>,
+}
+
+/// Options of crypttab, and those of cryptsetup that mean the same.
+const ELSEWHERE: [(&str, &str); 4] =
+    [("header=", "--header"), ("keyfile-offset=", "--keyfile-offset"), ("keyfile-size=", "--keyfile-size"), ("key-slot=", "--key-slot")];
 
 /// What reads the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +84,9 @@ impl Opening {
     pub fn find(root: &Root, name: &str, uuid: &str, carries_root: bool) -> Option<Self> {
         let cmdline = root.read("/proc/cmdline").unwrap_or_default();
         let words: Vec<&str> = cmdline.split_ascii_whitespace().map(|word| word.trim_matches('"')).collect();
-        let (line, early_line) = (options_in(root, CRYPTTAB, name), options_in(root, CRYPTTAB_INITRAMFS, name));
+        let (main, early_main) = (line_in(root, CRYPTTAB, name), line_in(root, CRYPTTAB_INITRAMFS, name));
+        let options = |line: &Option<Line>| line.as_ref().map(|line| line.options.clone());
+        let (line, early_line) = (options(&main), options(&early_main));
         let said = line.iter().flatten().any(|option| IN_INITRAMFS.contains(&option.as_str()));
         let hook = last(&words, "cryptdevice=").filter(|value| value.split(':').nth(1) == Some(name));
         let luks = Luks::read(&words, name, uuid, &["rd.luks.", "luks."]);
@@ -99,7 +124,31 @@ impl Opening {
                 luks.place(early, file, line)?
             }
         };
-        Some(Self { place, discards, early })
+        Some(Self { place, line: early_main.filter(|_| early).or(main), discards, early })
+    }
+
+    /// A header and a key that are not on the device, as its line in crypttab names them.
+    pub fn elsewhere(&self) -> Elsewhere {
+        let Some(line) = &self.line else { return Elsewhere::default() };
+        let mut elsewhere = Elsewhere::default();
+        let value_of = |key: &str| line.options.iter().find_map(|option| option.strip_prefix(key));
+        for (key, option) in ELSEWHERE {
+            elsewhere
+                .options
+                .extend(value_of(key).map(|value| format!("{option} {}", quoted(value.split(":UUID=").next().unwrap_or(value)))));
+        }
+        let script = value_of("keyscript=");
+        let file = line.key.split([':', '=']).next().filter(|file| file.starts_with('/') && script.is_none());
+        elsewhere.options.extend(file.map(|file| format!("--key-file {}", quoted(file))));
+        let on_other = |text: &str| text.starts_with('/') && text.contains([':', '=']);
+        elsewhere.by_hand = match script {
+            Some(script) => Some(format!("get the passphrase from the key script {script}, which cryptsetup does not run")),
+            None if on_other(&line.key) || value_of("header=").is_some_and(on_other) => {
+                Some("mount the device that holds the header or the key file, and put its mount point in front of their paths".to_owned())
+            }
+            None => None,
+        };
+        elsewhere
     }
 
     /// The option added, as an instruction.
@@ -208,12 +257,13 @@ fn last<'a>(words: &[&'a str], prefix: &str) -> Option<&'a str> {
     words.iter().filter_map(|word| word.strip_prefix(prefix)).next_back()
 }
 
-/// The options of a line `name device key options`; `None` without a line.
-fn options_in(root: &Root, file: &str, name: &str) -> Option<Vec<String>> {
+/// A line `name device key options`; `None` without one.
+fn line_in(root: &Root, file: &str, name: &str) -> Option<Line> {
     let text = root.read(file)?;
     let mut lines = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
     let fields = lines.find(|fields| fields.first() == Some(&name) && fields.len() > 1)?;
-    Some(fields.get(3).map_or(Vec::new(), |options| options.split(',').map(str::to_owned).collect()))
+    let options = fields.get(3).map_or(Vec::new(), |options| options.split(',').map(str::to_owned).collect());
+    Some(Line { key: fields.get(2).copied().unwrap_or_default().to_owned(), options })
 }
 
 #[cfg(test)]
@@ -281,6 +331,33 @@ mod tests {
         assert_eq!(found("quiet", &[], true), None);
         assert_eq!(found("cryptopts=source=/dev/sda2,discard", &[DEBIAN], true), None, "it is for the mapping cryptroot");
         assert_eq!(found("rd.luks.options=discard", &[], false), None, "nothing says that it opens this one");
+    }
+
+    #[test]
+    fn detached_header_and_key_file_become_options() {
+        for (line, options, by_hand) in [
+            ("c /dev/x none luks", &[][..], None),
+            ("c /dev/x - luks", &[], None),
+            ("c /dev/x", &[], None),
+            ("c /dev/x /etc/keys/c.key luks", &["--key-file /etc/keys/c.key"], None),
+            ("c /dev/x none luks,header=/boot/c.header", &["--header /boot/c.header"], None),
+            (
+                "c /dev/x /k luks,header=/h,keyfile-offset=512,keyfile-size=64",
+                &["--header /h", "--keyfile-offset 512", "--keyfile-size 64", "--key-file /k"],
+                None,
+            ),
+            ("c /dev/x /k:LABEL=stick luks", &["--key-file /k"], Some("mount the device that holds the header or the key file")),
+            ("c /dev/x none luks,header=/h:UUID=12", &["--header /h"], Some("mount the device that holds")),
+            ("c /dev/x a luks,keyscript=/lib/cryptsetup/scripts/decrypt_derived", &[], Some("get the passphrase from the key script")),
+        ] {
+            let tree = tempfile::tempdir().unwrap();
+            std::fs::create_dir(tree.path().join("etc")).unwrap();
+            std::fs::write(tree.path().join("etc/crypttab"), line).unwrap();
+            let found = Opening::find(&Root::recorded(tree.path()).unwrap(), "c", "ab-1", false).unwrap().elsewhere();
+            assert_eq!(found.options, options, "{line}");
+            let starts = by_hand.is_none_or(|start| found.by_hand.as_ref().is_some_and(|text| text.starts_with(start)));
+            assert!(starts && found.by_hand.is_some() == by_hand.is_some(), "{line}: {:?}", found.by_hand);
+        }
     }
 
     #[test]

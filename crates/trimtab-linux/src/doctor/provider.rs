@@ -29,6 +29,8 @@ pub enum Hypervisor {
     Xen,
     Parallels,
     Bhyve,
+    /// A virtio disk of something that does not say its name: QEMU, Firecracker, Cloud Hypervisor …
+    Unnamed,
 }
 
 /// A family of RAID controllers with one way to hand a drive through.
@@ -42,7 +44,7 @@ pub enum Controller {
 }
 
 use Controller::{Adaptec, MegaRaid, Other, Perc, SmartArray};
-use Hypervisor::{Bhyve, HyperV, Parallels, Qemu, VirtualBox, VmWare, Xen};
+use Hypervisor::{Bhyve, HyperV, Parallels, Qemu, Unnamed, VirtualBox, VmWare, Xen};
 use Provider::{Array, Cloud, RaidController};
 
 /// Vendor and model of INQUIRY (or the model of ATA and NVMe alone) in small letters, and what presents it.
@@ -177,7 +179,7 @@ impl Provider {
         let found = by_name(root, layer)
             .or_else(|| by_controller(root, layer).map(RaidController))
             .or_else(|| by_transport(root, layer, bus))
-            .or_else(|| by_bus(layer, bus));
+            .or_else(|| by_bus(root, layer, bus));
         match found {
             Some(Self::Hypervisor(_)) => cloud(root).map(Cloud).or(found),
             found => found,
@@ -227,6 +229,7 @@ impl Hypervisor {
             Xen => "the Xen host",
             Parallels => "Parallels",
             Bhyve => "bhyve",
+            Unnamed => "the hypervisor",
         }
     }
 
@@ -255,6 +258,10 @@ impl Hypervisor {
                  a VHD on LVM"
             }
             Parallels => "on the host: use an expanding disk and switch TRIM on for it (Hardware, Hard Disk, Advanced Settings)",
+            Unnamed => {
+                let first = "let the hypervisor offer discards for this disk, if it can; with QEMU, and with what is built on it:";
+                return Qemu.switch().after(Remedy::by_hand(first));
+            }
             Bhyve => "on the host: attach the disk as virtio-blk or nvme, from a file or volume that takes discards",
         };
         Remedy::by_hand(by_hand)
@@ -312,17 +319,34 @@ fn by_transport(root: &Root, layer: &Layer, bus: Bus) -> Option<Provider> {
     }
 }
 
-fn by_bus(layer: &Layer, bus: Bus) -> Option<Provider> {
+fn by_bus(root: &Root, layer: &Layer, bus: Bus) -> Option<Provider> {
+    // Only the firmware's tables name what serves a virtio disk.
+    let names_qemu = || firmware(root, "sys_vendor").is_some_and(|vendor| matches("*QEMU*", &vendor));
     match bus {
-        Bus::Virtio | Bus::VirtioScsi => Some(Provider::Hypervisor(Qemu)),
+        Bus::Virtio | Bus::VirtioScsi => Some(Provider::Hypervisor(if names_qemu() { Qemu } else { Unnamed })),
         _ if layer.sys.ancestors().any(|dir| is_numbered(dir, "vbd-")) => Some(Provider::Hypervisor(Xen)),
         _ => None,
     }
 }
 
+/// A name in the firmware's tables.
+fn firmware(root: &Root, file: &str) -> Option<String> {
+    root.read(Path::new("/sys/class/dmi/id").join(file))
+}
+
+/// The machine type of QEMU where that switches discards off for virtio-blk: all up to 3.1 (`pc-i440fx-3.1`), and those of RHEL that stand for them.
+pub fn machine_without_discards(root: &Root) -> Option<String> {
+    let machine = firmware(root, "product_version")?;
+    let is_type = ["pc-", "virt-", "s390-ccw-virtio-", "pseries-"].iter().any(|family| machine.starts_with(family));
+    let version = machine.rsplit_once('-')?.1;
+    let (of, first) = version.strip_prefix("rhel").map_or((version, (4, 0)), |of| (of, (8, 1)));
+    let mut numbers = of.split('.').map_while(|number| number.parse::<u32>().ok());
+    (is_type && (numbers.next()?, numbers.next().unwrap_or(0)) < first).then_some(machine)
+}
+
 /// The service that the machine is of.
 fn cloud(root: &Root) -> Option<&'static str> {
-    let says = |file: &str, pattern: &str| root.read(Path::new("/sys/class/dmi/id").join(file)).is_some_and(|text| matches(pattern, &text));
+    let says = |file: &str, pattern: &str| firmware(root, file).is_some_and(|text| matches(pattern, &text));
     CLOUDS.iter().find(|(file, pattern, _)| says(file, pattern)).map(|(.., service)| *service)
 }
 

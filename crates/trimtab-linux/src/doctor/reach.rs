@@ -1,5 +1,6 @@
 //! From the layers to one verdict.
 
+use super::layers::VDO_KEEPS;
 use super::{Gate, LayerReport, Severity};
 use crate::host::Place;
 use crate::host::block::Kind;
@@ -43,7 +44,7 @@ pub struct Verdict {
     pub reaches: Vec<String>,
     /// The sentence.
     pub text: String,
-    /// A trim comes to nothing: no drive gets discards, and no thin pool gets chunks back.
+    /// A trim comes to nothing: no drive gets discards, and neither a thin pool nor VDO gets space back.
     #[serde(skip)]
     pub is_in_vain: bool,
 }
@@ -130,17 +131,26 @@ fn of_layers(place: &Place, layers: &[LayerReport]) -> Verdict {
     } else {
         Verdict::new(VerdictKind::Unknown, Vec::new(), "unknown: no device was found".to_owned())
     };
-    let frees = |&top: &usize| frees_chunks(place, layers, top, layers.len());
-    let is_in_vain = verdict.is_in_vain && reaches.is_empty() && !place.stack.tops.iter().any(frees);
-    Verdict { reaches, is_in_vain, ..verdict }
+    let freed = place.stack.tops.iter().find_map(|&top| frees(place, layers, top, layers.len()));
+    let is_in_vain = verdict.is_in_vain && reaches.is_empty() && freed.is_none();
+    let text = match freed.filter(|_| verdict.kind == VerdictKind::Blocked) {
+        Some(freed) => format!("{}; a trim gives space back to {freed}", verdict.text),
+        None => verdict.text,
+    };
+    Verdict { reaches, is_in_vain, text, ..verdict }
 }
 
-/// Whether discards at a layer get to a thin volume, which hands chunks back to its pool, whatever that passes down.
-fn frees_chunks(place: &Place, layers: &[LayerReport], index: usize, depth: usize) -> bool {
-    let passes = layers[index].gate == Gate::Passes && depth > 0;
-    passes
-        && (place.stack.layers[index].kind == Kind::Thin
-            || place.stack.goes_to(index).any(|below| frees_chunks(place, layers, below, depth - 1)))
+/// What a trim gives space back to, whatever that passes down: the pool of a thin volume, or VDO.
+fn frees(place: &Place, layers: &[LayerReport], index: usize, depth: usize) -> Option<&'static str> {
+    let report = &layers[index];
+    if depth == 0 || report.findings.iter().any(|finding| finding.code == VDO_KEEPS) {
+        return (depth > 0).then_some("VDO");
+    }
+    let is_thin = place.stack.layers[index].kind == Kind::Thin;
+    let below = || {
+        is_thin.then_some("the thin pool").or_else(|| place.stack.goes_to(index).find_map(|below| frees(place, layers, below, depth - 1)))
+    };
+    (report.gate == Gate::Passes).then(below).flatten()
 }
 
 /// What becomes of discards at layer `index` and below. `memo` holds what is known; a layer on its own way down (a recorded tree

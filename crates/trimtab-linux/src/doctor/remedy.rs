@@ -74,6 +74,12 @@ impl Remedy {
         self
     }
 
+    /// The steps of another remedy, and then these.
+    #[must_use]
+    pub fn after(self, first: Self) -> Self {
+        Self { steps: [first.steps, self.steps].concat(), actions: [first.actions, self.actions].concat() }
+    }
+
     /// The same, which these do.
     #[must_use]
     pub fn done_by(self, actions: impl IntoIterator<Item = Action>) -> Self {

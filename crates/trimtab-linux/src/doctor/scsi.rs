@@ -44,9 +44,42 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
         (mode, offer) => match Provider::of(root, layer, bus) {
             Some(provider) => provider.judge_without_discards(layer, bus, rotational, report),
             None if is_hard_disk => disk::hard_disk(report),
-            None if offer == Offer::Nothing => nothing_offered(root, layer, bus, mode.as_ref(), &pages, report),
-            None => not_asked(root, layer, bus, mode.as_ref(), report),
+            None => {
+                match offer {
+                    Offer::Nothing => nothing_offered(root, layer, bus, mode.as_ref(), &pages, report),
+                    _ => not_asked(root, layer, bus, mode.as_ref(), report),
+                }
+                if rotational && pages.contradiction().is_none() && !is_flash(root, layer) {
+                    perhaps_hard_disk(layer, report);
+                }
+            }
         },
+    }
+}
+
+/// A stick or card reader, or a disk whose name says that it is an SSD.
+fn is_flash(root: &Root, layer: &Layer) -> bool {
+    const NAMES: [&str; 3] = ["SSD", "NVME", "MTFD"];
+    let directory = drive::device_directory(layer);
+    // INQUIRY cuts a name between vendor and model.
+    let name: String = ["vendor", "model"].iter().filter_map(|part| root.read(directory.join(part))).collect();
+    let name = name.to_ascii_uppercase();
+    is_removable(root, layer) || NAMES.iter().any(|known| name.contains(known))
+}
+
+fn is_removable(root: &Root, layer: &Layer) -> bool {
+    root.read_u64(layer.sys.join("removable")) == Some(1)
+}
+
+/// A disk that does not say whether something turns in it: the kernel then calls it rotational.
+fn perhaps_hard_disk(layer: &Layer, report: &mut LayerReport) {
+    report.gate = Gate::Unknown;
+    report.why = format!("{}; it does not say whether it is an SSD or a hard disk, which has no use for TRIM", report.why);
+    for finding in report.findings.iter_mut().filter(|finding| finding.severity == Severity::Serious) {
+        finding.severity = Severity::Caution;
+        let ask = Remedy::run(format!("smartctl --info {}", quoted(&layer.node())))
+            .then("continue only if its Rotation Rate is that of an SSD (Solid State Device): a hard disk has no use for TRIM");
+        finding.remedy = Some(finding.remedy.take().unwrap_or_default().after(ask));
     }
 }
 
@@ -92,7 +125,7 @@ fn nothing_offered(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, pa
     let mode = mode.map_or(String::new(), |mode| format!("; the kernel's provisioning mode is {}", mode.word));
     report.why = format!("{}{mode}", pages.why_nothing());
     let sata = root.read(drive::device_directory(layer).join("vendor")).as_deref() == Some("ATA");
-    let is_stick = bus == Bus::Usb && root.read_u64(layer.sys.join("removable")) == Some(1);
+    let is_stick = bus == Bus::Usb && is_removable(root, layer);
     let (text, remedy) = match (bus, pages.contradiction()) {
         _ if is_stick => (
             "the USB stick or card reader offers no command that discards".to_owned(),
@@ -129,7 +162,7 @@ fn not_asked(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, report: 
     report.why = format!("takes no discards (provisioning mode {})", mode.word);
     let text = match mode.word.as_str() {
         "disabled" => "provisioning_mode is disabled: the kernel stops after the device refuses a discard, or the mode was set by hand",
-        _ => "the kernel asks this device for no page that says whether it offers UNMAP",
+        _ => "the kernel sends no discards, and shows no page that says whether this device offers UNMAP",
     };
     let node = quoted(&layer.node());
     let block = block_bytes(root, layer);

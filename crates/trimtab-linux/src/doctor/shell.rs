@@ -94,8 +94,7 @@ impl Lines {
     }
 
     /// Whether they trim the filesystem whose mounts `is_same` recognises.
-    pub fn trims(&self, root: &Root, mounts: &[Mount], is_same: &dyn Fn(&Mount) -> bool) -> Answer {
-        let machine = Machine { root, mounts, release: Release::V2_39 };
+    pub fn trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
         let open = self.doubt.clone().map_or_else(|| Answer::no("cron.other-path", "no command names it"), Answer::Maybe);
         self.calls.iter().fold(open, |answer, call| answer.or(|| machine.trims(call, is_same)))
     }

@@ -6,6 +6,7 @@ use crate::host::Place;
 use crate::host::block::{Stack, shown_name};
 use crate::host::mountinfo::{self, DevNumber, Mount};
 use serde::Serialize;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// Storage that is not judged.
@@ -42,6 +43,7 @@ fn class(name: &str) -> Class {
         _ if MADE_OF_OTHERS.iter().any(|prefix| name.starts_with(prefix) && (prefix.ends_with('-') || numbered(prefix))) => Class::Volume,
         _ if numbered("loop") => Class::LeftOut("a loop device that nothing is mounted from"),
         _ if numbered("zram") || numbered("ram") => Class::LeftOut("memory, not a drive"),
+        _ if numbered("mtdblock") || numbered("ubiblock") => Class::LeftOut("raw flash memory, which its filesystem erases itself"),
         _ if numbered("sr") || numbered("fd") => Class::LeftOut("an optical or floppy drive"),
         _ if is_boot_area(name) => Class::LeftOut("a boot or replay-protected area of an eMMC device"),
         _ => Class::Drive,
@@ -74,7 +76,7 @@ impl Doctor<'_> {
     #[must_use]
     pub fn survey(&self) -> Survey {
         let mut survey = Survey::default();
-        let mut used: Vec<PathBuf> = Vec::new();
+        let mut used: HashSet<PathBuf> = HashSet::new();
         self.survey_mounts(&mut survey, &mut used);
         for sys in self.swaps() {
             used.extend(self.device(&sys, &mut survey.diagnoses));
@@ -85,7 +87,7 @@ impl Doctor<'_> {
             (self.root.read_u64(sys.join("size")).unwrap_or(0) > 0).then(|| (name.clone(), sys))
         };
         let devices: Vec<(String, PathBuf)> = names.iter().filter_map(sizes).collect();
-        let below: Vec<PathBuf> = devices.iter().flat_map(|(_, sys)| self.slaves(sys)).collect();
+        let below: HashSet<PathBuf> = devices.iter().flat_map(|(_, sys)| self.slaves(sys)).collect();
         // A volume that another stands on is judged with that one.
         let (inner, outer): (Vec<_>, Vec<_>) = devices.into_iter().partition(|(_, sys)| below.contains(sys));
         let (volumes, others): (Vec<_>, Vec<_>) = outer.into_iter().partition(|(name, _)| matches!(class(name), Class::Volume));
@@ -101,13 +103,19 @@ impl Doctor<'_> {
         survey
     }
 
-    fn survey_mounts(&self, survey: &mut Survey, used: &mut Vec<PathBuf>) {
-        let mut seen: Vec<Vec<PathBuf>> = Vec::new();
-        let mut sources: Vec<PathBuf> = Vec::new();
+    fn survey_mounts(&self, survey: &mut Survey, used: &mut HashSet<PathBuf>) {
+        let mut seen: HashSet<Vec<PathBuf>> = HashSet::new();
+        let mut sources: HashSet<PathBuf> = HashSet::new();
+        // Many mounts may be of one filesystem.
+        let mut stacks: HashMap<(DevNumber, &Path, Option<&str>), Stack> = HashMap::new();
         let silent = mountinfo::silent(self.root, &self.mounts);
         let mut seen_silent: Vec<DevNumber> = Vec::new();
-        for mount in &self.mounts {
-            let stack = Stack::of_mount(self.root, &self.mounts, mount);
+        // Of several mounts of one filesystem, one that can be reached.
+        let (covered, open): (Vec<&Mount>, Vec<&Mount>) = self.mounts.iter().partition(|mount| self.is_covered(mount));
+        for mount in open.into_iter().chain(covered) {
+            let key = (mount.dev, mount.source.as_path(), mount.option_value("rtdev"));
+            let stack = &*stacks.entry(key).or_insert_with(|| Stack::of_mount(self.root, &self.mounts, mount));
+            let place = || Place { mount: Some(mount.clone()), stack: stack.clone() };
             if silent.contains(&mount.dev) {
                 if !seen_silent.contains(&mount.dev) {
                     seen_silent.push(mount.dev);
@@ -121,17 +129,14 @@ impl Doctor<'_> {
                 // Datasets of one pool are one answer.
                 let pool = mount.source.iter().next().map(PathBuf::from).filter(|_| mount.fs_type == "zfs");
                 let source = pool.unwrap_or_else(|| mount.source.clone());
-                let is_first = !sources.contains(&source);
-                if has_hidden_drives(mount) && is_first {
-                    sources.push(source);
-                    survey.diagnoses.push(self.examine(shown(&mount.mount_point), &Place { mount: Some(mount.clone()), stack }));
+                if has_hidden_drives(mount) && sources.insert(source) {
+                    survey.diagnoses.push(self.examine(shown(&mount.mount_point), &place()));
                 } else if let Some(why) = elsewhere(mount) {
                     survey.not_judged.push(NotJudged { name: shown(&mount.mount_point), why });
                 }
-            } else if !seen.contains(&tops) {
+            } else if seen.insert(tops) {
                 used.extend(stack.layers.iter().map(|l| l.sys.clone()));
-                seen.push(tops);
-                survey.diagnoses.push(self.examine(shown(&mount.mount_point), &Place { mount: Some(mount.clone()), stack }));
+                survey.diagnoses.push(self.examine(shown(&mount.mount_point), &place()));
             }
         }
     }
@@ -180,6 +185,8 @@ mod tests {
             ("mmcblk1boot1", '-'),
             ("mmcblk0rpmb", '-'),
             ("mmcblk0gp0", 'd'),
+            ("mtdblock3", '-'),
+            ("ubiblock0_0", '-'),
             ("zram3", '-'),
             ("ram0", '-'),
             ("loop7", '-'),

@@ -77,7 +77,7 @@ impl Unit {
         Self { state: UnitState::Missing, doubt: None, settings: Vec::new() }
     }
 
-    pub fn read(root: &Root, name: &str) -> Self {
+    pub fn read(root: &Root, wants: &Wants, name: &str) -> Self {
         let exists = |file: &PathBuf| root.link(file).is_some() || root.exists(file);
         let find = |name: &str| DIRECTORIES.iter().map(|directory| Path::new(directory).join(name)).find(exists);
         let Some(file) = find(name).or_else(|| find(&template(name)?)) else { return Self::missing() };
@@ -86,7 +86,7 @@ impl Unit {
         }
         let files = std::iter::once(file).chain(drop_ins(root, name));
         let settings = files.flat_map(|file| parse(&text_of(root, &file), &file)).collect();
-        let (state, doubt) = match wanted_by(root, name) {
+        let (state, doubt) = match wants.target_of(root, name) {
             None => (UnitState::Disabled, None),
             Some(target) if TARGETS.iter().any(|known| target == format!("{known}.target")) => (UnitState::Enabled, None),
             Some(target) => (UnitState::Enabled, Some(format!("only {target} starts {name}"))),
@@ -164,21 +164,36 @@ fn drop_ins(root: &Root, name: &str) -> Vec<PathBuf> {
     by_name.into_values().filter(|file| !is_masked(root, file)).collect()
 }
 
-/// The target whose `.wants` or `.requires` names the unit; a link to `/dev/null` there masks weaker ones.
-fn wanted_by(root: &Root, name: &str) -> Option<String> {
-    let mut by_target: BTreeMap<String, bool> = BTreeMap::new();
-    for directory in DIRECTORIES.map(Path::new) {
-        for wants in root.list(directory).into_iter().filter(|w| w.ends_with(".wants") || w.ends_with(".requires")) {
-            if let Some(target) = root.link(directory.join(&wants).join(name)) {
+/// The directories of links by which targets want units, the strongest first. Read once, however many units there are.
+#[derive(Debug)]
+pub struct Wants(Vec<(PathBuf, String)>);
+
+impl Wants {
+    pub fn read(root: &Root) -> Self {
+        let of = |directory: &&'static str| {
+            let names = root.list(directory).into_iter().filter(|name| name.ends_with(".wants") || name.ends_with(".requires"));
+            names.map(|name| (Path::new(directory).join(&name), name)).collect::<Vec<_>>()
+        };
+        Self(DIRECTORIES.iter().flat_map(of).collect())
+    }
+
+    /// The target whose `.wants` or `.requires` names the unit; a link to `/dev/null` there masks weaker ones.
+    fn target_of(&self, root: &Root, name: &str) -> Option<String> {
+        let mut by_target: BTreeMap<&str, bool> = BTreeMap::new();
+        for (directory, wants) in &self.0 {
+            if let Some(target) = root.link(directory.join(name)) {
                 by_target.entry(wants).or_insert(target != Path::new("/dev/null"));
             }
         }
+        let mut targets: Vec<String> = by_target
+            .into_iter()
+            .filter(|(_, wanted)| *wanted)
+            .filter_map(|(wants, _)| Some(wants.rsplit_once('.')?.0.to_owned()))
+            .collect();
+        // A target that every boot reaches decides.
+        targets.sort_by_key(|target| !TARGETS.iter().any(|known| *target == format!("{known}.target")));
+        targets.into_iter().next()
     }
-    let mut targets: Vec<String> =
-        by_target.into_iter().filter(|(_, wanted)| *wanted).filter_map(|(wants, _)| Some(wants.rsplit_once('.')?.0.to_owned())).collect();
-    // A target that every boot reaches decides.
-    targets.sort_by_key(|target| !TARGETS.iter().any(|known| *target == format!("{known}.target")));
-    targets.into_iter().next()
 }
 
 /// The text of a unit file. A carriage return ends a line, as in systemd, alone or before a line feed.
@@ -243,7 +258,7 @@ mod tests {
             ("/etc/systemd/system/a.service.d/30.conf", "ExecStart=/bin/outside\n[Unit]\nExecStart=/bin/elsewhere\n"),
             ("/etc/systemd/system/service.d/05.conf", "[Service]\nNice=5\n"),
         ]);
-        let unit = Unit::read(&root, "a.service");
+        let unit = Unit::read(&root, &Wants::read(&root), "a.service");
         assert_eq!(unit.list("Service", "ExecStart"), ["/bin/one  --two", "/bin/three"]);
         assert_eq!((unit.last("Service", "Nice"), unit.state), (Some("5"), UnitState::Disabled));
         assert_eq!(unit.vendor("Service", "ExecStart"), Some("/bin/one  --two"));
@@ -255,7 +270,7 @@ mod tests {
             ("/usr/lib/systemd/system/a.service", "\u{feff}[Service]\r\nExecStart=/bin/one \\\r\n  --two\r\n"),
             ("/etc/systemd/system/a.service.d/10.conf", "[Service]\r\nNice=5\r\n"),
         ]);
-        let unit = Unit::read(&root, "a.service");
+        let unit = Unit::read(&root, &Wants::read(&root), "a.service");
         assert_eq!((unit.list("Service", "ExecStart"), unit.last("Service", "Nice")), (vec!["/bin/one  --two"], Some("5")));
     }
 
@@ -274,9 +289,9 @@ mod tests {
             ("/etc/systemd/system/rescue.target.wants/d.timer", "-> /usr/lib/systemd/system/d.timer"),
             ("/etc/systemd/system/e.timer", ""),
         ]);
-        let state = |name: &str| Unit::read(&root, name).state;
+        let state = |name: &str| Unit::read(&root, &Wants::read(&root), name).state;
         assert_eq!((state("a.timer"), state("b.timer"), state("c.timer")), (UnitState::Masked, UnitState::Disabled, UnitState::Enabled));
         assert_eq!((state("e.timer"), state("f.timer")), (UnitState::Masked, UnitState::Missing));
-        assert!(Unit::read(&root, "d.timer").doubt.is_some(), "no boot reaches rescue.target");
+        assert!(Unit::read(&root, &Wants::read(&root), "d.timer").doubt.is_some(), "no boot reaches rescue.target");
     }
 }

@@ -5,7 +5,7 @@ use super::command::{self, Command};
 use super::conditions::{self, DOES_NOT_RUN};
 use super::fstrim::{self, Machine, Parsed, Release};
 use super::shell::{self, Lines};
-use super::systemd::{self, Unit, UnitState, is_true};
+use super::systemd::{self, Unit, UnitState, Wants, is_true};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use std::path::{Path, PathBuf};
@@ -75,25 +75,25 @@ impl Timer {
     }
 
     /// `fstrim.timer`.
-    pub fn read(root: &Root) -> Self {
-        Self::named(root, OF_UTIL_LINUX)
+    pub fn read(root: &Root, wants: &Wants) -> Self {
+        Self::named(root, wants, OF_UTIL_LINUX)
     }
 
     /// Enabled timers that others brought, whose services name a trim. A recorded tree gets no other.
-    pub fn others(root: &Root) -> Vec<Self> {
+    pub fn others(root: &Root, wants: &Wants) -> Vec<Self> {
         let is_other = |name: &String| name != OF_UTIL_LINUX && !name.starts_with("trimtab");
-        let trims = |name: &String| root.unrecorded(|| Self::named(root, name)).names_trim();
-        systemd::timers(root).into_iter().filter(is_other).filter(trims).map(|name| Self::named(root, &name)).collect()
+        let trims = |name: &String| root.unrecorded(|| Self::named(root, wants, name)).names_trim();
+        systemd::timers(root).into_iter().filter(is_other).filter(trims).map(|name| Self::named(root, wants, &name)).collect()
     }
 
-    fn named(root: &Root, timer_name: &str) -> Self {
-        let timer = Unit::read(root, timer_name);
+    fn named(root: &Root, wants: &Wants, timer_name: &str) -> Self {
+        let timer = Unit::read(root, wants, timer_name);
         if matches!(timer.state, UnitState::Missing | UnitState::Masked) {
             return Self::absent(timer_name, timer.state);
         }
         let same = timer_name.strip_suffix(".timer").map(|stem| format!("{stem}.service")).unwrap_or_default();
         let name = timer.last("Timer", "Unit").unwrap_or(&same);
-        let service = Unit::read(root, name);
+        let service = Unit::read(root, wants, name);
         let release = Release::read(root, service.vendor("Service", "ExecStart"));
         let values = service.list("Service", "ExecStart");
         let by = |value: &str| Step::reader(root, name, release, service.file_of("Service", "ExecStart", value));
@@ -125,8 +125,8 @@ impl Timer {
     }
 
     /// Whether it trims the filesystem whose mounts `is_same` recognises, once it is enabled.
-    pub fn trims(&self, root: &Root, mounts: &[Mount], is_same: &dyn Fn(&Mount) -> bool) -> Answer {
-        let machine = Machine { root, mounts, release: self.release };
+    pub fn trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
+        let machine = Machine { release: self.release, ..machine };
         self.runs.clone().and(|| self.service_trims(machine, is_same))
     }
 

@@ -368,7 +368,14 @@ fn mount_devices(root: &Root, mount: &Mount) -> Vec<PathBuf> {
     if mount.fs_type == "bcachefs" {
         return bcachefs_devices(root, &mount.source);
     }
-    device_directory(root, mount.dev).or_else(|| device_of_source(root, &mount.source)).into_iter().collect()
+    let main = device_directory(root, mount.dev).or_else(|| device_of_source(root, &mount.source));
+    main.into_iter().chain(realtime_device(root, mount)).collect()
+}
+
+/// The device that holds the realtime files of an XFS.
+#[must_use]
+pub fn realtime_device(root: &Root, mount: &Mount) -> Option<PathBuf> {
+    device_of_source(root, Path::new(mount.option_value("rtdev").filter(|_| mount.fs_type == "xfs")?))
 }
 
 /// The devices of a bcachefs: those that its directory in sysfs links, else those that the source names, separated by colons.

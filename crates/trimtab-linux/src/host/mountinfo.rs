@@ -3,6 +3,8 @@
 use super::root::{Root, TABLE_BYTES_MAX};
 use crate::sys::beneath::Named;
 use crate::sys::mount_check;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -249,10 +251,11 @@ pub fn silent(root: &Root, mounts: &[Mount]) -> Vec<DevNumber> {
         return Vec::new();
     }
     let mut asked: Vec<&Mount> = Vec::new();
-    for (at, mount) in mounts.iter().enumerate() {
-        let covered = mounts[at + 1..].iter().any(|later| later.mount_point == mount.mount_point);
-        let known = asked.iter().any(|earlier| earlier.dev == mount.dev);
-        if !covered && !known && !IN_KERNEL.contains(&mount.fs_type.as_str()) {
+    let mut known: HashSet<DevNumber> = HashSet::new();
+    let last: HashMap<&Path, u32> = mounts.iter().map(|mount| (mount.mount_point.as_path(), mount.id)).collect();
+    for mount in mounts {
+        let covered = last.get(mount.mount_point.as_path()) != Some(&mount.id);
+        if !covered && !IN_KERNEL.contains(&mount.fs_type.as_str()) && known.insert(mount.dev) {
             asked.push(mount);
         }
     }
@@ -275,22 +278,69 @@ pub fn containing<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     best
 }
 
-/// The mount that `path` leads to now: as [`containing`], without mounts that a later one covers.
-#[must_use]
-pub fn reached<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
-    let mut over: Vec<(usize, &Mount)> = mounts.iter().enumerate().filter(|(_, mount)| path.starts_with(&mount.mount_point)).collect();
-    over.sort_by_key(|(at, mount)| (mount.mount_point.as_os_str().len(), *at));
-    let covers = |at: usize, mount: &Mount, later: &(usize, &Mount)| {
-        later.0 > at && mount.mount_point.starts_with(&later.1.mount_point) && !stands_on(mounts, mount, later.1.id)
-    };
-    over.iter().rev().find(|(at, mount)| !over.iter().any(|later| covers(*at, mount, later))).map(|(_, mount)| *mount)
+/// Finds mounts by their place and number without going through the whole table.
+#[derive(Debug, Default)]
+pub struct MountIndex {
+    by_point: HashMap<PathBuf, Vec<usize>>,
+    by_name: HashMap<OsString, Vec<usize>>,
+    by_id: HashMap<u32, usize>,
+    /// Answers of [`MountIndex::reached`] about mount points: many mounts may be at one.
+    known: RefCell<HashMap<PathBuf, Option<usize>>>,
 }
 
-/// Whether a mount is on the mount `id`, or on one that is.
-fn stands_on(mounts: &[Mount], mount: &Mount, id: u32) -> bool {
-    const DEPTH_MAX: usize = 64;
-    let parent = |mount: &&Mount| mounts.iter().find(|one| one.id == mount.parent && one.id != mount.id);
-    std::iter::successors(Some(mount), parent).take(DEPTH_MAX).any(|one| one.parent == id)
+impl MountIndex {
+    /// Of a table; every method takes that table again.
+    #[must_use]
+    pub fn new(mounts: &[Mount]) -> Self {
+        let mut index = Self::default();
+        for (at, mount) in mounts.iter().enumerate() {
+            index.by_point.entry(mount.mount_point.clone()).or_default().push(at);
+            index.by_name.entry(mount.mount_point.file_name().unwrap_or_default().to_owned()).or_default().push(at);
+            index.by_id.entry(mount.id).or_insert(at);
+        }
+        index
+    }
+
+    /// Whether something is mounted exactly there.
+    #[must_use]
+    pub fn is_mount_point(&self, path: &Path) -> bool {
+        self.by_point.contains_key(path)
+    }
+
+    /// The first mount point that ends in these components.
+    #[must_use]
+    pub fn ending_in<'a>(&self, mounts: &'a [Mount], end: &Path) -> Option<&'a Path> {
+        let same_name = self.by_name.get(end.file_name()?)?;
+        same_name.iter().map(|at| mounts[*at].mount_point.as_path()).find(|point| point.ends_with(end))
+    }
+
+    /// Place in the table of the mount that `path` leads to now: as [`containing`], without mounts that a later one covers.
+    #[must_use]
+    pub fn reached(&self, mounts: &[Mount], path: &Path) -> Option<usize> {
+        if !self.is_mount_point(path) {
+            return self.look_up(mounts, path);
+        }
+        let known = self.known.borrow().get(path).copied();
+        known.unwrap_or_else(|| *self.known.borrow_mut().entry(path.to_owned()).or_insert_with(|| self.look_up(mounts, path)))
+    }
+
+    fn look_up(&self, mounts: &[Mount], path: &Path) -> Option<usize> {
+        // The deepest mount points first, and the last mount of each.
+        let over: Vec<usize> =
+            path.ancestors().filter_map(|above| self.by_point.get(above)).flat_map(|all| all.iter().rev().copied()).collect();
+        let covers = |at: usize, later: usize| {
+            let (mount, over) = (&mounts[at], &mounts[later]);
+            later > at && mount.mount_point.starts_with(&over.mount_point) && !self.stands_on(mounts, mount, over.id)
+        };
+        over.iter().find(|at| !over.iter().any(|later| covers(**at, *later))).copied()
+    }
+
+    /// Whether a mount is on the mount `id`, or on one that is.
+    fn stands_on(&self, mounts: &[Mount], mount: &Mount, id: u32) -> bool {
+        const DEPTH_MAX: usize = 64;
+        let parent = |mount: &u32| Some(mounts[*self.by_id.get(mount)?].parent).filter(|parent| parent != mount);
+        std::iter::successors(Some(mount.parent), parent).take(DEPTH_MAX).any(|one| one == id)
+    }
 }
 
 /// The mount that `path` is on. A link that another user can have put on the way is an error ([`Named`]).

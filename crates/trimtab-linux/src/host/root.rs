@@ -33,6 +33,12 @@ thread_local! {
     static PAUSED: Cell<bool> = const { Cell::new(false) };
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Names looked up and names listed by this thread.
+    pub static WORK: Cell<usize> = const { Cell::new(0) };
+}
+
 /// A tree to read from.
 #[derive(Debug)]
 pub struct Root {
@@ -203,6 +209,8 @@ impl Root {
             }
         }
         names.sort_unstable();
+        #[cfg(test)]
+        WORK.set(WORK.get() + names.len());
         if self.recorder.is_some() && found.path.starts_with("/sys") {
             // Each one is there, whatever it is.
             names.iter().for_each(|name| drop((self.link(found.path.join(name)), self.find(&found.path.join(name)))));
@@ -213,6 +221,8 @@ impl Root {
     /// Walks `path` one component at a time below the root, holding a descriptor of each directory on the way, so that neither
     /// a link nor a rename meanwhile can lead outside.
     fn find(&self, path: &Path) -> Result<Found, Errno> {
+        #[cfg(test)]
+        WORK.set(WORK.get() + 1);
         let mut todo: Vec<OsString> = components_reversed(path);
         let mut above: Vec<(OwnedFd, OsString, FileType)> = Vec::new();
         let mut links = 0;

@@ -2,8 +2,8 @@
 //! commands, so this bounds how long they wait for a trim. What was there before is put back, also after a crash.
 //!
 //! What is in force is always read from the kernel. Who lowers a limit leaves a note of what was there ([`crate::session::notes`]). Whoever holds
-//! the lock of the drive may put a limit back and take the note away; who left it sees that the note is not there any more, and begins
-//! anew. A limit that somebody else has set meanwhile stays.
+//! the lock of the drive may put a limit back and take the note away; who left it sees that the note is not there any more, and starts
+//! over. A limit that somebody else has set meanwhile stays.
 
 use crate::host::block::Stack;
 use crate::host::root::Root;

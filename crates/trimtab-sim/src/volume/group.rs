@@ -246,7 +246,7 @@ impl Group {
         })
     }
 
-    /// What the counts must be, counted anew.
+    /// What the counts must be, counted again.
     #[cfg(test)]
     pub fn recounted(&self) -> Self {
         let mut fresh = Self { free: 0, runs: 0, orders: [0; ORDERS], ..self.clone() };

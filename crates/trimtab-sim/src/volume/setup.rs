@@ -162,7 +162,7 @@ impl<D: Device> Volume<D> {
     }
 
     /// Unmounts and mounts again: everything is written, preallocations and the page cache are gone, and which groups were trimmed is forgotten.
-    /// What is free is worked out anew from the files, as if read from the drive.
+    /// What is free is worked out again from the files, as if read from the drive.
     pub fn remount(&mut self) {
         while !self.dirty.is_empty() || self.journal.anything_running() || self.commit.is_some() || self.contents_under_way() {
             let _ = self.op_sync();

@@ -76,7 +76,7 @@ pub enum What {
     PutBack,
 }
 
-/// What was applied and taken back, oldest first. Lines that are none are left out.
+/// Applied and undone changes, oldest first. Lines that are none are left out.
 pub fn events(system: &System) -> anyhow::Result<Vec<Event>> {
     let Some(directory) = system.directory(&system.records(), false).with_context(|| format!("cannot open {}", system.shown_records()))?
     else {

@@ -184,11 +184,11 @@ fn without_comments(diff: &str) -> String {
 fn text(report: &Report) -> String {
     let mut lines: Vec<String> = report.changes.iter().map(|c| without_comments(&c.diff)).collect();
     lines.push(match (report.changes.len(), report.dry_run, report.undo) {
-        (0, _, true) => format!("{}: the files are as they were before '{}': there is nothing to take back", report.path, report.policy),
+        (0, _, true) => format!("{}: the files are as they were before '{}': there is nothing to undo", report.path, report.policy),
         (0, ..) => format!("{}: nothing to change, {} is configured already", report.path, report.policy),
         (_, true, _) => "dry run: nothing has been changed".to_owned(),
-        (_, _, true) => "taken back".to_owned(),
-        _ => format!("{}: {} is configured; trimtab apply --undo takes it back", report.path, report.policy),
+        (_, _, true) => "undone".to_owned(),
+        _ => format!("{}: {} is configured; trimtab apply --undo undoes it", report.path, report.policy),
     });
     if let Some(kept) = &report.kept {
         lines.push(format!("the files as they were are kept in {kept}"));

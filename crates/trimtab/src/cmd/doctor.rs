@@ -37,14 +37,14 @@ Examples:
   trimtab doctor /home --fix        mend it: each step is shown and asked about
   trimtab doctor /home --fix --dry-run
                                     show the first steps, change nothing
-  trimtab doctor --undo             take the last mending back
+  trimtab doctor --undo             undo what --fix did last
 
 Without --fix and --undo nothing is changed, and no device is opened at all; as every command does, it puts back what a killed trim left lowered. Without root, device-mapper tables stay unseen; the answer says so.
 
 --fix goes from the drive up: it mends the lowest layer that blocks, looks again, and continues until nothing is left that it may do.
 Each step is noted below /var/lib/trimtab/mended before it is done. A proof as of 'trimtab verify' stands at the end. cryptsetup asks for
-the passphrase itself. What needs a reboot, an unmounted filesystem or another drive is only said. --undo takes the steps back in reverse
-order where the thing still is what it was set to; a killed --fix leaves its note, which the doctor tells of and --undo takes back.
+the passphrase itself. What needs a reboot, an unmounted filesystem or another drive is only said. --undo undoes the steps in reverse
+order where the thing still is what it was set to; a killed --fix leaves its note, which the doctor reports and --undo undoes.
 
 A recorded tree (--sysroot) holds copies of what is read under /sys, /proc, /etc, /usr/lib/systemd and /run, links included,
 and the output of `dmsetup table` and `dmsetup status` as dmsetup-table and dmsetup-status. --record makes one: the mount table, fstab,
@@ -80,7 +80,7 @@ pub struct Args {
     /// Mend what can be mended without a reboot and without risk to data; asks before each step (--yes: does not ask).
     #[arg(long, requires = "paths", conflicts_with_all = ["all", "sysroot", "record"])]
     fix: bool,
-    /// Take back what --fix did last.
+    /// Undo what --fix did last.
     #[arg(long, conflicts_with_all = ["fix", "paths", "all", "sysroot", "record"])]
     undo: bool,
     /// With --fix or --undo: show the steps without doing them.

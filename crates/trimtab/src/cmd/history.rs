@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::clock::unix_ms;
 
-/// What was applied, taken back and trimmed on this machine, by hand and by the daemon; newest last.
+/// What was applied, undone and trimmed on this machine, by hand and by the daemon; newest last.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Each trim is a run: trimtab results show ID --store /var/lib/trimtab/history.db has all of it.

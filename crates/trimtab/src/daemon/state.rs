@@ -15,7 +15,7 @@ const STATE_BYTES_MAX: u64 = 1 << 20;
 pub struct Remembered {
     /// Shape of the file.
     pub version: u32,
-    /// Name of the policy that it is of; another one begins anew, but a pass under way goes on.
+    /// Name of the policy that it is of; another one starts over, but a pass under way continues.
     pub policy: String,
     /// Numbers of the policy.
     pub numbers: Vec<(String, u64)>,

@@ -136,7 +136,7 @@ fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {
         unix_ms: event.unix_ms,
         what: match event.what {
             What::Applied => "applied",
-            What::Undone => "taken back",
+            What::Undone => "undone",
             What::PutBack => "put back",
         },
         path: event.path.display().to_string(),

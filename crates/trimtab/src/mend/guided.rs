@@ -142,7 +142,7 @@ fn mended(path: &Path, context: &Context, steps: &mut Vec<Mended>) -> anyhow::Re
 fn failed(steps: &[Mended]) -> String {
     match steps.iter().filter(|step| step.outcome == Outcome::Done).count() {
         0 => "the step failed".to_owned(),
-        _ => "the step failed, and those before it hold (trimtab doctor --undo takes them back)".to_owned(),
+        _ => "the step failed, and those before it hold (trimtab doctor --undo undoes them)".to_owned(),
     }
 }
 

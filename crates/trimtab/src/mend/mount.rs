@@ -1,4 +1,4 @@
-//! The option `discard` of a mounted filesystem that takes all its options anew with every remount (ntfs3): what is not said again is lost.
+//! The option `discard` of a mounted filesystem that drops all options that a remount does not repeat (ntfs3).
 
 use super::setting_state::SettingState;
 use anyhow::{Context as _, ensure};
@@ -54,7 +54,7 @@ pub fn remount(mount_point: &Path, discard: bool) -> anyhow::Result<()> {
     change().map_err(std::io::Error::from).with_context(|| format!("cannot remount {shown}"))?;
     let now = mounted(mount_point)?;
     let what = if discard { "takes" } else { "gives up" };
-    ensure!(Discard::of(&now).is_on() == discard, "{shown} {what} the option discard only when it is mounted anew");
+    ensure!(Discard::of(&now).is_on() == discard, "{shown} {what} the option discard only when it is unmounted and mounted again");
     ensure!(others(&now).eq(others(&mount)), "the options of {shown} were '{}' and are now '{}'", mount.fs_options, now.fs_options);
     Ok(())
 }

@@ -5,7 +5,7 @@
 //!     /var/lib/trimtab/mended/files/             files of the system as they were ([`crate::apply`])
 //! ```
 //!
-//! The directory is root's alone, and locked by whoever mends or takes back: one at a time. A step that is noted and not known to be done was
+//! The directory is root's alone, and locked by the process that mends or undoes: one at a time. A step that is noted and not known to be done was
 //! under way when its process was killed; what the machine shows says which it is.
 
 use super::look::Machine;
@@ -134,7 +134,7 @@ struct Busy;
 
 impl std::fmt::Display for Busy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("another process of trimtab, or a program that one has started, mends something or takes it back: wait for it")
+        f.write_str("another process of trimtab, or a program that one has started, is mending or undoing: wait for it")
     }
 }
 
@@ -210,7 +210,7 @@ pub struct TakenBack {
 pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<TakenBack> {
     let records = Records::locked(false)?.context("nothing has been mended")?;
     let (number, mut record) = loop {
-        let number = records.numbers()?.last().copied().context("nothing has been mended that is not taken back yet")?;
+        let number = records.numbers()?.last().copied().context("nothing to undo: nothing has been mended, or all of it is undone")?;
         match records.read(&numbered(number), |record: &Record| record.version)? {
             Some(record) => break (number, record),
             None => records.remove(&numbered(number))?,
@@ -246,24 +246,24 @@ fn take_back_step(step: &Step, dry_run: bool, begin: impl FnOnce() -> anyhow::Re
         return Ok(format!("{what}: {why}"));
     }
     if dry_run {
-        return Ok(format!("{what}: would be taken back"));
+        return Ok(format!("{what}: would be undone"));
     }
     begin()?;
     match step.lost_area(&machine.look(&step.action)) {
         Some((device, priority)) => swap::restore(device, priority, say),
         None => revert(&step.action, step.files, say),
     }
-    .with_context(|| format!("cannot take back: {what}"))?;
+    .with_context(|| format!("cannot undo: {what}"))?;
     match Machine::read()?.look(&step.action) {
-        SettingState::Set => bail!("cannot take back: {what}: the machine shows nothing of it"),
-        _ => Ok(format!("{what}: taken back")),
+        SettingState::Set => bail!("cannot undo: {what}: the machine shows nothing of it"),
+        _ => Ok(format!("{what}: undone")),
     }
 }
 
-/// Why a step is not taken back.
+/// Why a step is not undone.
 fn why_not(step: &Step, machine: &Machine) -> Option<String> {
     if !words::can_be_taken_back(&step.action) {
-        return Some("nothing to take back, since only limits were worked out again".to_owned());
+        return Some("nothing to undo, since only limits were worked out again".to_owned());
     }
     // Of the rest the machine shows whether it still holds.
     let of_this_boot = matches!(step.action, Action::Attribute { .. } | Action::Provisioning { .. } | Action::SwapDiscard { .. });
@@ -313,7 +313,7 @@ pub fn unfinished() -> Vec<String> {
             let Some(record) = records.read(&numbered(number), |record: &Record| record.version)? else { continue };
             all.extend(record.steps.iter().filter(|step| !step.done).map(|step| {
                 let what = words::told(&step.action).does;
-                format!("mending {} was killed at: {what}; trimtab doctor --undo takes back what it has done", record.subject)
+                format!("mending {} was killed at: {what}; trimtab doctor --undo undoes what it has done", record.subject)
             }));
         }
         Ok(all)
@@ -345,7 +345,7 @@ mod tests {
         assert!(why_not(&another, &machine).unwrap().contains("another one of that name"));
         let gone = step(Action::Attribute { file: "/sys/no-such/discard_max_bytes".into(), from: "0".into(), to: "1".into() });
         assert!(why_not(&gone, &machine).unwrap().contains("not there any more"));
-        assert!(why_not(&step(Action::ReloadTable { name: "x".into() }), &machine).unwrap().contains("nothing to take back"));
+        assert!(why_not(&step(Action::ReloadTable { name: "x".into() }), &machine).unwrap().contains("nothing to undo"));
     }
 
     #[test]

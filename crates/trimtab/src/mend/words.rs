@@ -13,7 +13,7 @@ pub struct Told {
     pub does: String,
     /// What it costs, or what is at stake.
     pub costs: Option<&'static str>,
-    /// How long it holds, and how it is taken back.
+    /// How long it holds, and how it is undone.
     pub lasts: &'static str,
 }
 
@@ -61,9 +61,9 @@ fn costs(action: &Action) -> Option<&'static str> {
 
 fn lasts(action: &Action) -> &'static str {
     match action {
-        _ if !can_be_taken_back(action) => "there is nothing to take back",
+        _ if !can_be_taken_back(action) => "there is nothing to undo",
         _ if is_lost_on_reboot(action) => "it holds until the machine or the device is started again",
-        _ => "it holds until it is taken back",
+        _ => "it holds until it is undone",
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
     fn fix_states_action_cost_and_duration() {
         let home = told(&Action::AllowDiscards { name: "home".into(), persistent: true, keep: Vec::new() });
         assert_eq!(home.does, "cryptsetup --allow-discards --persistent refresh home");
-        assert!(home.costs.unwrap().contains("which blocks are free") && home.lasts.contains("taken back"));
+        assert!(home.costs.unwrap().contains("which blocks are free") && home.lasts.contains("undone"));
         let limit = told(&Action::Attribute { file: "/sys/block/sda/queue/discard_max_bytes".into(), from: "0".into(), to: "512".into() });
         assert_eq!(limit.does, "echo 512 > /sys/block/sda/queue/discard_max_bytes (it is 0)");
         assert!(limit.costs.is_none() && limit.lasts.contains("started again"));
@@ -109,6 +109,6 @@ mod tests {
         assert!(mode.costs.unwrap().contains("backup") && mode.lasts.contains("started again"));
         let point = told(&Action::MountDiscard { mount_point: "/my disk".into() });
         assert_eq!(point.does, "remount '/my disk' with discard");
-        assert_eq!(told(&Action::ReloadTable { name: "vg-l".into() }).lasts, "there is nothing to take back");
+        assert_eq!(told(&Action::ReloadTable { name: "vg-l".into() }).lasts, "there is nothing to undo");
     }
 }

@@ -24,7 +24,7 @@ pub fn text(report: &Report) -> String {
     say(format!("{}: {}", report.subject, report.diagnosis.verdict.text));
     report.by_hand.iter().for_each(|step| say(format!("by hand: {}", step.text())));
     if report.steps.iter().any(|step| step.outcome == Outcome::Done && step.can_be_taken_back) {
-        say("trimtab doctor --undo takes it back".to_owned());
+        say("trimtab doctor --undo undoes it".to_owned());
     }
     if report.dry_run {
         say("dry run: nothing has been changed".to_owned());

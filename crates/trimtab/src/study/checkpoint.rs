@@ -101,7 +101,7 @@ impl Checkpoints for StoreCheckpoints {
         // A thread that panicked left no half-done transaction behind: the lock is as good as before.
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let saved = store.save(run)?;
-        // The run that this one goes on from is contained in it. What was measured anew began later, and takes nothing away.
+        // The run that this one goes on from is contained in it. What was measured again began later, and takes nothing away.
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let goes_on = |known: &&mut (RunId, Run)| known.1.started_unix_ms == run.started_unix_ms;
         if let Some(known) = cell_of(run).and_then(|cell| found.get_mut(cell)).filter(goes_on) {

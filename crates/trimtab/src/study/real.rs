@@ -157,7 +157,7 @@ impl Possibilities {
     }
 }
 
-/// Type, UUID, size, options and drives of the filesystem that is mounted there, and when and as what its root was made: `mkfs` makes it anew,
+/// Type, UUID, size, options and drives of the filesystem that is mounted there, and when and as what its root was made: `mkfs` makes a new one,
 /// whichever UUID it is told to give.
 fn identity(mount: &Mount, path: &Path, dir: &trimtab_linux::sys::beneath::Dir) -> anyhow::Result<String> {
     let stat = statvfs(path).with_context(|| format!("cannot look at {}", path.display()))?;

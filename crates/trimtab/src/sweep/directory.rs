@@ -212,7 +212,7 @@ impl Directory {
         let plan = Plan::parse(&text).with_context(|| format!("cannot read {}", shown(&dir, PLAN)))?;
         if about.plan != short_hash(&text) || about.cells != plan.cells() {
             let what = format!("{} and {} are not of the same sweep", shown(&dir, ABOUT), PLAN);
-            return Err(UsageError::missing(what).hint("'trimtab sweep run' with the plan writes both anew").into());
+            return Err(UsageError::missing(what).hint("'trimtab sweep run' with the plan writes both again").into());
         }
         Ok(Self { dir, about, plan })
     }

@@ -135,8 +135,8 @@ fn on_every_recorded_machine() {
     const LEFT_OUT: [&str; 6] = ["vm-swap", "vm-swap-fstab", "vm-swap-uuid", "vm-overlay", "sata-harmful-trim", "thin-pool-unprivileged"];
     // The way to the drive is free; by hand nothing is sent, which is what trim and verify are asked about, and both say so.
     const SENDS_LATER: [&str; 1] = ["vm-f2fs-nvme"];
-    // The doctor cannot tell: a FUSE driver, modes and limits that contradict the device, and a RAID volume that hides its drives. A trim finds out.
-    const UNTOLD: [&str; 8] = [
+    // The doctor cannot tell: a FUSE driver, modes and limits that contradict the device, a RAID volume that hides its drives, and a USB bridge that does. A trim finds out.
+    const UNTOLD: [&str; 10] = [
         "dm-unknown-target",
         "fuse-ntfs",
         "perc-hard-disks",
@@ -144,7 +144,9 @@ fn on_every_recorded_machine() {
         "public-deskpi-limit-reset",
         "sata-mode-forced",
         "usb-limit-above-device",
+        "usb-no-unmap",
         "usb-unmap-forced",
+        "vm-usb-bot",
     ];
     let mut tried = 0;
     let mut wrong = Vec::new();

@@ -56,7 +56,7 @@ impl System {
         }
         let mut found = BTreeMap::new();
         walk(self.0.path(), &mut found);
-        // What was done is remembered, also when it was taken back.
+        // What was done is remembered, also when it was undone.
         found.remove(&self.0.path().join("var/lib/trimtab/applied/log").display().to_string());
         found
     }
@@ -79,7 +79,7 @@ fn one_line_changes_and_undo_brings_every_byte_back() {
     assert_eq!(system.files(), after);
     system.json(&["--undo", "--dry-run"]);
     assert_eq!(system.files(), after);
-    system.apply(&["--undo"]).success().stdout(predicate::str::contains("taken back"));
+    system.apply(&["--undo"]).success().stdout(predicate::str::contains("undone"));
     assert_eq!(system.files(), before);
     system.apply(&["--undo"]).code(1).stderr(predicate::str::contains("nothing has been applied"));
 }
@@ -188,7 +188,7 @@ fn undo_after_early_killed_apply_has_nothing_to_undo() {
     fs::rename(applied.join("0001"), applied.join("pending")).unwrap();
     fs::write(system.0.path().join("etc/fstab"), FSTAB).unwrap();
     fs::remove_file(system.0.path().join("etc/trimtab/trimtab.toml")).unwrap();
-    let none = predicate::str::contains("there is nothing to take back").and(predicate::str::contains("configured already").not());
+    let none = predicate::str::contains("there is nothing to undo").and(predicate::str::contains("configured already").not());
     system.apply(&["--undo"]).success().stdout(none);
     assert_eq!(system.files(), before);
 }

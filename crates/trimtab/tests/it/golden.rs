@@ -1,4 +1,4 @@
-//! Fingerprints of what the model says: of how each shipped drive ages. A change of any figure changes one of them, so that no model changes unnoticed. Where a change is meant, `make golden` writes them anew, and the commit that does says why.
+//! Fingerprints of what the model says: of how each shipped drive ages. A change of any figure changes one of them, so that no model changes unnoticed. Where a change is meant, `make golden` writes them again, and the commit that does says why.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

@@ -1,4 +1,4 @@
-//! `trimtab history`: what was applied, taken back and trimmed.
+//! `trimtab history`: what was applied, undone and trimmed.
 
 use crate::support::{LoopMount, run, skip, trimtab};
 use predicates::prelude::*;
@@ -92,8 +92,8 @@ fn what_was_applied_stays_known_after_it_is_taken_back() {
     let all = all();
     let shown: Vec<(&str, &str, &str)> =
         all.iter().map(|e| (e["what"].as_str().unwrap(), e["policy"].as_str().unwrap(), e["path"].as_str().unwrap())).collect();
-    assert_eq!(shown, [("applied", "online", "/srv"), ("taken back", "online", "/srv")]);
-    let fstab = contains("/etc/fstab").and(contains("taken back"));
+    assert_eq!(shown, [("applied", "online", "/srv"), ("undone", "online", "/srv")]);
+    let fstab = contains("/etc/fstab").and(contains("undone"));
     trimtab().arg("history").arg("--sysroot").arg(sysroot).assert().success().stdout(fstab);
     trimtab().args(["history", "--sysroot", "/no/such/path"]).assert().code(1);
 }

@@ -22,7 +22,7 @@ fn kernel(mount: &LoopMount) -> DiskStat {
     DiskStat::read(&root, &stack.top_layers().next().unwrap().sys).unwrap()
 }
 
-/// Mounted anew, so that nothing of it is in memory.
+/// Mounted again, so that nothing of it is in memory.
 fn cold(fs_type: &str, options: &str) -> Option<LoopMount> {
     let mount = LoopMount::new(fs_type, 1024, "nodiscard")?;
     let path = mount.path();

@@ -16,6 +16,7 @@ mod daemon;
 mod devtools;
 mod doctor;
 mod doctor_all;
+mod doctor_kinds;
 mod doctor_timer;
 mod errors;
 mod first_screens;

@@ -1,4 +1,4 @@
-//! `trimtab doctor --fix` and `--undo`: what is mended where, in which order, and what is taken back. What needs device-mapper, SCSI and NVMe is tried
+//! `trimtab doctor --fix` and `--undo`: what is mended where, in which order, and what is undone. What needs device-mapper, SCSI and NVMe is tried
 //! in the lab (`tests/lab`).
 
 use crate::support::{LoopMount, at_home, copy_program, have_root, have_tool, program, run, skip, trimtab, unavailable};
@@ -107,9 +107,9 @@ fn a_limit_is_mended_proved_and_taken_back() {
     // There is nothing left to do.
     lowered.fix(&["--yes"]).assert().code(0).stdout(predicate::str::contains("nothing to mend"));
 
-    lowered.doctor(&["--undo", "--dry-run"]).assert().code(0).stdout(predicate::str::contains("would be taken back"));
+    lowered.doctor(&["--undo", "--dry-run"]).assert().code(0).stdout(predicate::str::contains("would be undone"));
     assert_ne!(lowered.now(), LOW);
-    lowered.doctor(&["--undo"]).assert().code(0).stdout(predicate::str::contains("taken back"));
+    lowered.doctor(&["--undo"]).assert().code(0).stdout(predicate::str::contains("undone"));
     assert_eq!(lowered.now(), LOW);
     assert!(!lowered.record().exists());
     lowered.doctor(&["--undo"]).assert().code(1).stderr(predicate::str::contains("nothing has been mended"));

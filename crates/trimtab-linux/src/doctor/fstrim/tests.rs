@@ -94,7 +94,7 @@ fn trimmed(release: Release, fstab: &str, mounts: &str, arguments: &str) -> Vec<
     std::fs::write(tree.path().join("proc/cmdline"), "quiet root=/dev/sda2\n").unwrap();
     let root = Root::recorded(tree.path()).unwrap();
     let mounts = mountinfo::parse(mounts.as_bytes());
-    let machine = Machine { root: &root, mounts: &mounts, release };
+    let machine = Machine { root: &root, mounts: &mounts, visited: &Visited::new(&mounts), release };
     let Parsed::Call(call) = parse(&words(arguments), release) else { panic!("{arguments}") };
     visited(machine, &call)
 }
@@ -139,4 +139,33 @@ fn a_covered_or_nested_mount_is_not_visited() {
     let btrfs = "27 1 0:25 /@ / rw - btrfs /dev/sda2 rw,subvolid=256\n36 27 0:25 /@home /home rw - btrfs /dev/sda2 rw,subvolid=257\n";
     // The root filesystem has the same source, and comes behind.
     assert_eq!(trimmed(Release::V2_39, "UUID=1 /home btrfs subvol=@home\n", btrfs, "-A"), ["/home"]);
+}
+
+#[test]
+fn call_is_worked_out_once_for_all_filesystems() {
+    let tree = tempfile::tempdir().unwrap();
+    let root = Root::recorded(tree.path()).unwrap();
+    let mounts =
+        mountinfo::parse(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /a rw - ext4 /dev/sda2 rw\n3 1 8:2 / /b rw - ext4 /dev/sda2 rw\n");
+    let visited = Visited::new(&mounts);
+    let machine = Machine { root: &root, mounts: &mounts, visited: &visited, release: Release::V2_39 };
+    let Parsed::Call(all) = parse(&words("--all"), Release::V2_39) else { panic!() };
+    let first = machine.visits(&all);
+    assert_eq!(machine.trims(&all, &|mount| mount.id == 2), Answer::Yes);
+    assert!(matches!(machine.trims(&all, &|mount| mount.id == 3), Answer::No(_)), "the first of its source counts");
+    assert!(Rc::ptr_eq(&first, &machine.visits(&all)));
+    let other = machine.visits(&Call::of_directory("/a"));
+    assert!(matches!(*other, Visits::Directory(Some(1))), "{other:?}");
+}
+
+#[test]
+fn covered_mount_is_not_reached() {
+    let mounts = mountinfo::parse(
+        b"1 0 8:1 / / rw - ext4 x rw\n2 1 8:2 / /a rw - ext4 x rw\n3 2 8:3 / /a/b rw - ext4 x rw\n4 2 8:4 / /a rw - ext4 x rw\n5 1 8:5 / /c rw - ext4 x rw\n",
+    );
+    let index = MountIndex::new(&mounts);
+    let reached = |path: &str| index.reached(&mounts, Path::new(path)).map(|at| mounts[at].id);
+    for (path, expected) in [("/a", 4), ("/a/b", 4), ("/c/x", 5), ("/d", 1)] {
+        assert_eq!(reached(path), Some(expected), "{path}");
+    }
 }

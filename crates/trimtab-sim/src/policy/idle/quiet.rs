@@ -140,7 +140,7 @@ mod tests {
         let mut quiet = Quiet::new(&settings());
         wait(&mut quiet, START, Some(99 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(49 * MS + MS / 2));
-        // What is sent begins the count anew, and forgets the gaps.
+        // What is sent restarts the count, and forgets the gaps.
         let mut quiet = Quiet::new(&settings());
         wait(&mut quiet, START, Some(60 * MS));
         quiet.sent(Nanos(START + 300 * MS));

@@ -33,7 +33,7 @@ named! {
     }
 }
 
-/// [`Crystal`] on a file that is deleted after each round and made anew for the next.
+/// [`Crystal`] on a file that is deleted after each round and made again for the next.
 #[derive(Clone, Debug)]
 pub struct Looped {
     rounds: Crystal,

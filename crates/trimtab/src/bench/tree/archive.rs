@@ -151,7 +151,7 @@ fn parse(stream: impl Read, most: Bytes) -> anyhow::Result<Archive> {
     Ok(Archive { list: builder.finish(class), skipped })
 }
 
-/// Reads no more than what is left, which the other holder of it sets anew: the tar library keeps headers in memory, however long they are.
+/// Reads no more than what is left, which the other holder of it resets: the tar library keeps headers in memory, however long they are.
 struct Metered<R> {
     inner: R,
     left: Rc<Cell<u64>>,

@@ -37,7 +37,7 @@ pub fn render(diagnosis: &Diagnosis) -> String {
         screen.step(step);
     }
     if let Some(fix) = &diagnosis.fix {
-        screen.plain(&format!("{fix} shows each step, asks, and can take it back"), 1, "mended by  ");
+        screen.plain(&format!("{fix} shows each step, asks, and can undo it"), 1, "mended by  ");
     }
     screen.text
 }

@@ -1,0 +1,65 @@
+//! What mounts a filesystem, and so keeps the options that hold from the next mount on: fstab, Kubernetes, or udisks.
+
+use super::{Remedy, shown};
+use crate::host::fstab;
+use crate::host::mountinfo::Mount;
+use crate::host::root::Root;
+use std::path::Path;
+use trimtab_drive::usage::quoted;
+
+/// Where libmount notes what called it for a mount.
+const UTAB: &str = "/run/mount/utab";
+/// Parts of mount points that the kubelet and its storage drivers make, wherever its directory is.
+const OF_KUBELET: [&str; 2] = ["/kubelet/pods/", "/kubelet/plugins/"];
+/// Where udisks mounts; below the second, administrators do too.
+const OF_UDISKS: [&str; 2] = ["/run/media", "/media"];
+
+/// What mounts a filesystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    Fstab,
+    Kubernetes,
+    Udisks,
+}
+
+impl Keeper {
+    pub fn of(root: &Root, mount: &Mount) -> Self {
+        let point = mount.mount_point.as_path();
+        let text = shown(point);
+        if fstab::read(root).iter().any(|entry| entry.target == point) {
+            return Self::Fstab;
+        }
+        let [run_media, media] = OF_UDISKS.map(|directory| point.strip_prefix(directory).is_ok_and(|rest| rest.components().count() > 1));
+        match () {
+            () if OF_KUBELET.iter().any(|part| text.contains(part)) => Self::Kubernetes,
+            () if run_media || media || of_udisks(root, point) => Self::Udisks,
+            () => Self::Fstab,
+        }
+    }
+
+    /// How an option is kept.
+    pub fn keeping(self, mount: &Mount, option: &str) -> Remedy {
+        let point = quoted(&shown(&mount.mount_point));
+        match self {
+            Self::Fstab => {
+                let verb = if option.contains('=') { "write" } else { "add" };
+                Remedy::by_hand(format!("{verb} the option {option} to {point} in /etc/fstab"))
+            }
+            Self::Kubernetes => Remedy::by_hand(format!(
+                "write the option {option} to mountOptions of its StorageClass, for new volumes, and of its PersistentVolume; then start its pods again"
+            )),
+            Self::Udisks => Remedy::by_hand(format!(
+                "to keep it, write the option {option} to /etc/udisks2/mount_options.conf, or give it with each mount: udisksctl mount --options \
+                 {option} --block-device {}",
+                quoted(&shown(&mount.source))
+            )),
+        }
+    }
+}
+
+/// Whether libmount's notes name udisks for the mount.
+fn of_udisks(root: &Root, point: &Path) -> bool {
+    let target = format!("TARGET={}", shown(point).replace(' ', "\\040"));
+    let is_ours = |line: &str| line.split(' ').any(|field| field == target) && line.contains("uhelper=udisks2");
+    root.read(UTAB).is_some_and(|text| text.lines().any(is_ours))
+}

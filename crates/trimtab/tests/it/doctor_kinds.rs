@@ -1,0 +1,220 @@
+//! What the doctor says of kinds of storage that are easily misjudged: verdict and remedy, on recorded trees.
+
+use crate::sysroot::unpack;
+use std::path::Path;
+use trimtab_linux::doctor::{Diagnosis, Doctor};
+use trimtab_linux::host::root::Root;
+
+const NVME: &str = "/sys/devices/pci0000:00/0000:00:1d.0/0000:03:00.0/nvme/nvme0/nvme0n1";
+const SATA: &str = "/sys/devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda";
+const USB: &str = "/sys/devices/pci0000:00/0000:00:14.0/usb2/2-1/2-1:1.0/host4/target4:0:0/4:0:0:0/block/sdb";
+const VIRTIO: &str = "/sys/devices/pci0000:00/0000:00:02.0/virtio1/block/vda";
+const TAKES: &str = "discard_granularity=512 discard_max_bytes=1073741824 discard_max_hw_bytes=1073741824";
+const TAKES_NONE: &str = "discard_granularity=0 discard_max_bytes=0 discard_max_hw_bytes=0";
+
+fn drive(directory: &str, dev: &str, queue: &str, more: &str) -> String {
+    format!("disk {directory} {dev} 1000215216\nqueue {directory} {queue}\n{more}\n")
+}
+
+fn mounted(line: &str) -> String {
+    format!("/proc/self/mountinfo = {line}\n/proc/sys/kernel/osrelease = 6.12.1\n")
+}
+
+fn nvme() -> String {
+    drive(NVME, "259:0", &format!("{TAKES} rotational=0"), "/etc/fstab = /dev/nvme0n1 / ext4 defaults 0 1")
+}
+
+fn diagnose(tree: &str, subject: &str) -> Diagnosis {
+    let tree = unpack(tree);
+    let root = Root::recorded(tree.path()).unwrap();
+    Doctor::new(&root).unwrap().examine_path(Path::new(subject)).unwrap()
+}
+
+fn verdict(diagnosis: &Diagnosis) -> String {
+    serde_json::to_value(diagnosis.verdict.kind).unwrap().as_str().unwrap().to_owned()
+}
+
+/// All steps of all remedies.
+fn to_do(diagnosis: &Diagnosis) -> String {
+    diagnosis.to_do.iter().map(|step| step.text().to_owned() + "\n").collect()
+}
+
+#[test]
+fn fitrim_without_the_journal_is_blocked() {
+    for (fs_type, options, release, expected) in [
+        ("ext4", "ro,norecovery", "6.12.1", "blocked"),
+        ("ext4", "ro,noload", "5.4.0", "blocked"),
+        ("ext4", "ro,norecovery", "4.19.0", "unknown"),
+        ("ext4", "rw,norecovery,discard", "6.12.1", "reaches"),
+        ("xfs", "ro,norecovery", "6.12.1", "blocked"),
+        ("btrfs", "ro,rescue=usebackuproot:nologreplay", "6.12.1", "blocked"),
+        ("btrfs", "ro,rescue=usebackuproot", "6.12.1", "reaches"),
+        ("gfs2", "ro,spectator", "6.12.1", "blocked"),
+        ("ext4", "rw", "6.12.1", "reaches"),
+    ] {
+        let access = &options[..2];
+        let tree = mounted(&format!("27 1 259:0 / / {access},relatime - {fs_type} /dev/nvme0n1 {options}"));
+        let diagnosis = diagnose(&format!("{tree}/proc/sys/kernel/osrelease = {release}\n{}", nvme()), "/");
+        assert_eq!(verdict(&diagnosis), expected, "{fs_type} {options} {release}: {}", diagnosis.verdict.text);
+        let is_told = to_do(&diagnosis).contains("mount it again without");
+        assert_eq!(is_told, expected != "reaches" || options.contains("norecovery"), "{options}");
+    }
+}
+
+#[test]
+fn usb_disk_that_hides_its_rotation_is_unknown() {
+    let tree = |rotational: u8, name: [&str; 2], more: &str| {
+        let device = format!(
+            "{USB}/device/vendor = {}\n{USB}/device/model = {}\n{USB}/device/scsi_disk/4:0:0:0/provisioning_mode = full\n{more}",
+            name[0], name[1]
+        );
+        let line = mounted("27 1 8:16 / /media/d rw,relatime - ext4 /dev/sdb rw");
+        line + &drive(USB, "8:16", &format!("{TAKES_NONE} rotational={rotational}"), &device)
+    };
+    for (rotational, name, more, expected) in [
+        (1, ["WD", "Elements 25A2"], String::new(), "unknown"),
+        (1, ["JMicron", "Generic"], format!("vpd {USB} none"), "unknown"),
+        (1, ["CT500MX5", "00SSD1"], String::new(), "blocked"),
+        (1, ["SanDisk", "Ultra"], format!("{USB}/removable = 1"), "blocked"),
+        (0, ["JMicron", "Generic"], String::new(), "blocked"),
+    ] {
+        let diagnosis = diagnose(&tree(rotational, name, &more), "/media/d");
+        assert_eq!(verdict(&diagnosis), expected, "{name:?}: {}", diagnosis.verdict.text);
+        assert_eq!(to_do(&diagnosis).contains("smartctl --info /dev/sdb"), expected == "unknown", "{name:?}: {}", to_do(&diagnosis));
+        assert!(!to_do(&diagnosis).contains("asks this device for no page"));
+    }
+}
+
+#[test]
+fn ata_drive_without_the_attribute_trim_is_judged_by_limits() {
+    let line = mounted("27 1 8:0 / / rw,relatime - ext4 /dev/sda rw");
+    let tree = |queue: &str, mode: &str| {
+        let mode = format!("{SATA}/device/scsi_disk/0:0:0:0/provisioning_mode = {mode}\n/etc/fstab = /dev/sda / ext4 defaults 0 1");
+        line.clone() + &drive(SATA, "8:0", &format!("{queue} rotational=0"), &mode)
+    };
+    let none = diagnose(&tree(TAKES_NONE, "full"), "/");
+    assert_eq!(verdict(&none), "blocked");
+    assert!(!none.verdict.text.contains("supports TRIM, but") && to_do(&none).contains("hdparm -I /dev/sda"), "{}", none.verdict.text);
+    let stopped = diagnose(&tree(TAKES_NONE, "disabled"), "/");
+    assert!(to_do(&stopped).contains("echo writesame_16"), "{}", to_do(&stopped));
+    assert_eq!(verdict(&diagnose(&tree(TAKES, "writesame_16"), "/")), "reaches");
+}
+
+#[test]
+fn pool_below_the_root_filesystem_is_changed_from_a_rescue_system() {
+    let text = include_str!("../fixtures/sysroots/vm-thin-ignore.txt");
+    let diagnosis = diagnose(&text.replace(" / /mnt/s rw", " / / rw"), "/");
+    let todo = to_do(&diagnosis);
+    assert!(todo.contains("rescue system") && todo.contains("vgchange -an vg\nlvchange --discards passdown vg/p"), "{todo}");
+    assert!(!todo.contains("umount"), "{todo}");
+}
+
+#[test]
+fn parity_switch_that_was_set_late_asks_for_assembly() {
+    let text = include_str!("../fixtures/sysroots/md-raid5.txt");
+    let late = format!("{text}\n/sys/module/raid456/parameters/devices_handle_discard_safely = Y\n");
+    let subject = text.lines().find_map(|line| line.strip_prefix("# expect subject: ")).unwrap();
+    let diagnosis = diagnose(&late, subject);
+    assert_eq!(verdict(&diagnosis), "blocked");
+    assert!(to_do(&diagnosis).contains("mdadm --assemble --scan"), "{}", to_do(&diagnosis));
+}
+
+#[test]
+fn option_is_kept_by_what_mounts_the_filesystem() {
+    for (point, more, expected, not) in [
+        ("/srv", "", "/srv in /etc/fstab", "StorageClass"),
+        ("/var/lib/kubelet/pods/a1/volumes/kubernetes.io~csi/pvc-2/mount", "", "StorageClass", "/etc/fstab"),
+        ("/run/media/ann/stick", "", "mount_options.conf", "/etc/fstab"),
+        ("/media/ann/stick", "", "mount_options.conf", "/etc/fstab"),
+        ("/media/disk", "/run/mount/utab = SRC=/dev/nvme0n1 TARGET=/media/disk OPTS=uhelper=udisks2", "mount_options.conf", "/etc/fstab"),
+        ("/media/disk", "", "/etc/fstab", "udisks"),
+        ("/run/media/ann/stick", "/etc/fstab = /dev/nvme0n1 /run/media/ann/stick ext4 defaults 0 2", "/etc/fstab", "udisks"),
+    ] {
+        let line = mounted(&format!("27 1 259:0 / {point} rw - ext4 /dev/nvme0n1 rw"));
+        let todo = to_do(&diagnose(&format!("{line}{}{more}\n", nvme()), point));
+        assert!(todo.contains(expected) && !todo.contains(not), "{point}: {todo}");
+    }
+}
+
+#[test]
+fn covered_mount_gets_no_advice() {
+    let line = mounted(
+        "27 1 8:1 / / rw,relatime - ext4 /dev/x rw\\n28 27 259:0 / /srv rw - ext4 /dev/nvme0n1 rw\\n29 28 0:40 / /srv rw - tmpfs tmpfs rw",
+    );
+    let tree = unpack(&(line + &nvme()));
+    let root = Root::recorded(tree.path()).unwrap();
+    let survey = Doctor::new(&root).unwrap().survey();
+    let covered = survey.diagnoses.iter().find(|one| one.subject == "/srv").unwrap();
+    assert!(covered.to_do.is_empty() && covered.fix.is_none(), "{}", to_do(covered));
+    assert!(covered.mechanisms.iter().any(|finding| finding.code == "fs.covered"));
+}
+
+#[test]
+fn detached_header_and_key_file_are_in_the_refresh() {
+    let text = include_str!("../fixtures/sysroots/luks-without-discards.txt");
+    let subject = text.lines().find_map(|line| line.strip_prefix("# expect subject: ")).unwrap();
+    let name = text.lines().find_map(|line| line.split("/dm/name = ").nth(1)).unwrap();
+    let tree = format!("{text}\n/etc/crypttab = {name} /dev/x /etc/keys/k luks,header=/boot/header\n");
+    let diagnosis = diagnose(&tree, subject);
+    let todo = to_do(&diagnosis);
+    assert!(todo.contains(&format!("--header /boot/header --key-file /etc/keys/k refresh {name}")), "{todo}");
+    assert_eq!(diagnosis.fix, None, "nobody can be asked for what the header holds");
+}
+
+#[test]
+fn virtio_disk_is_of_the_hypervisor_that_the_firmware_names() {
+    for (more, expected) in [
+        ("", "the hypervisor does not offer"),
+        ("/sys/class/dmi/id/sys_vendor = Cloud Hypervisor", "let the hypervisor offer discards for this disk"),
+        ("/sys/class/dmi/id/sys_vendor = QEMU", "the host (QEMU) does not offer"),
+        (
+            "/sys/class/dmi/id/sys_vendor = QEMU\n/sys/class/dmi/id/product_version = pc-i440fx-3.1",
+            "since pc-i440fx-3.1 switches discards off",
+        ),
+        ("/sys/class/dmi/id/sys_vendor = QEMU\n/sys/class/dmi/id/product_version = pc-q35-9.0", "discard='unmap' on the disk (QEMU 4.0"),
+    ] {
+        let line = mounted("27 1 254:0 / / rw,relatime - ext4 /dev/vda rw");
+        let diagnosis = diagnose(&(line + &drive(VIRTIO, "254:0", &format!("{TAKES_NONE} rotational=1"), more)), "/");
+        assert_eq!(verdict(&diagnosis), "blocked");
+        let said = format!("{}\n{}", diagnosis.verdict.text, to_do(&diagnosis));
+        assert!(said.contains(expected), "{more}: {said}");
+    }
+}
+
+#[test]
+fn xfs_is_judged_with_its_realtime_device() {
+    let usb = |queue: &str| drive(USB, "8:16", &format!("{queue} rotational=0"), "");
+    let line = "27 1 259:0 / / rw,relatime - xfs /dev/nvme0n1 rw,rtdev=/dev/sdb";
+    for (queue, release, expected) in [(TAKES_NONE, "6.12.1", "blocked"), (TAKES, "6.12.1", "reaches"), (TAKES, "6.6.0", "blocked")] {
+        let tree = format!("{}/proc/sys/kernel/osrelease = {release}\n{}{}", mounted(line), nvme(), usb(queue));
+        let diagnosis = diagnose(&tree, "/");
+        assert_eq!(verdict(&diagnosis), expected, "{release}: {}", diagnosis.verdict.text);
+        assert!(expected == "blocked" || diagnosis.verdict.reaches.len() == 2, "{}", diagnosis.verdict.text);
+    }
+}
+
+#[test]
+fn filesystem_on_raw_flash_needs_no_trim() {
+    for (fs_type, source, dev) in [("ubifs", "ubi0:data", "0:20"), ("jffs2", "/dev/mtdblock3", "31:3")] {
+        let line = mounted(&format!("27 1 {dev} / /data rw,relatime - {fs_type} {source} rw"));
+        let flash = drive("/sys/devices/virtual/mtd/mtd3/mtdblock3", "31:3", TAKES_NONE, "");
+        let diagnosis = diagnose(&(line + &flash), "/data");
+        assert_eq!(verdict(&diagnosis), "not-needed", "{fs_type}: {}", diagnosis.verdict.text);
+    }
+}
+
+#[test]
+fn container_is_not_told_to_run_the_daemon() {
+    let line = mounted("27 1 259:0 / / rw,relatime - ext4 /dev/nvme0n1 rw");
+    let todo = to_do(&diagnose(&format!("{line}{}\n/run/.containerenv = engine\n", nvme()), "/"));
+    assert!(todo.contains("on the host of the container") && !todo.contains("trimtab apply") && !todo.contains("systemctl"), "{todo}");
+}
+
+#[test]
+fn trim_of_vdo_is_blocked_but_gives_space_back() {
+    let text = include_str!("../fixtures/sysroots/dm-vdo.txt");
+    let diagnosis = diagnose(text, "/");
+    assert_eq!(verdict(&diagnosis), "blocked");
+    assert!(diagnosis.verdict.text.ends_with("a trim gives space back to VDO"), "{}", diagnosis.verdict.text);
+    assert!(to_do(&diagnosis).contains("trimtab apply idle /"), "what trims it is not in vain: {}", to_do(&diagnosis));
+}
