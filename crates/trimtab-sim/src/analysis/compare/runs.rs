@@ -233,12 +233,15 @@ fn by_key(sides: &[Side<'_>], fields: fn(&Run) -> &[Field]) -> Vec<(String, Vec<
     }
     let mut ordered: Vec<(&str, usize)> = keys.into_iter().collect();
     ordered.sort_by_key(|(_, order)| *order);
-    let value = |run: &Run, key: &str| Field::find(fields(run), key).map(str::to_owned);
+    // Of two fields with one key the first counts.
+    let of_run = |run| fields(run).iter().rev().map(|field| (field.key.as_str(), field.value.as_str())).collect::<BTreeMap<_, _>>();
+    let of_sides: Vec<Vec<BTreeMap<&str, &str>>> = sides.iter().map(|side| side.runs.iter().map(of_run).collect()).collect();
+    let values = |key: &str, runs: &Vec<BTreeMap<&str, &str>>| runs.iter().map(|run| run.get(key).map(|&value| value.to_owned())).collect();
     ordered
         .into_iter()
         // Two runs of a study are two cells by their settings, which differ beside it.
         .filter(|(key, _)| *key != STUDY_CELL && *key != STUDY_TAKEN)
-        .map(|(key, _)| (key.to_owned(), sides.iter().map(|side| side.runs.iter().map(|run| value(run, key)).collect()).collect()))
+        .map(|(key, _)| (key.to_owned(), of_sides.iter().map(|runs| values(key, runs)).collect()))
         .collect()
 }
 

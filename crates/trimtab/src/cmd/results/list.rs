@@ -8,6 +8,7 @@ use crate::report::run::{instant, readable};
 use crate::report::terse::{Terse, number};
 use crate::store::{self, Filter, Reference, RunId, Summary};
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::clock::unix_ms;
@@ -117,7 +118,7 @@ fn terse(found: &[Summary]) -> String {
         "altered",
         "options",
     ]);
-    for run in found {
+    for (run, options) in found.iter().zip(all_options(found)) {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let figure = run.metric.as_ref();
         terse.row([
@@ -137,36 +138,31 @@ fn terse(found: &[Summary]) -> String {
             number(run.mean()),
             figure.map_or_else(String::new, |f| f.samples.len().to_string()),
             if run.altered { "yes" } else { "no" }.to_owned(),
-            options(run, found),
+            options,
         ]);
     }
     terse.into_text()
 }
 
-/// A column of the list: its heading, and what it says of a run.
-type Column<'a> = (&'static str, Box<dyn Fn(&Summary) -> String + 'a>);
+/// What a column of the list says of a run.
+type Cell = fn(&Summary) -> String;
 
 fn table(found: &[Summary]) -> Table {
-    let short = |id: Option<store::RunId>| id.map_or_else(String::new, store::RunId::short);
-    let columns: [Column<'_>; 10] = [
-        ("id", Box::new(|run| run.id.short())),
-        ("label", Box::new(|run| run.label.as_deref().map(clean).unwrap_or_default())),
-        ("study", Box::new(move |run| short(run.study))),
-        ("began, UTC", Box::new(|run| instant(run.started_unix_ms).trim_end_matches(":00 UTC").trim_end_matches(" UTC").to_owned())),
-        ("workload", Box::new(|run| clean(&run.workload))),
-        ("target", Box::new(|run| clean(&run.target_label))),
-        ("policy", Box::new(|run| clean(&run.policy))),
-        ("fill", Box::new(|run| run.fill.as_deref().map(clean).unwrap_or_default())),
-        ("options", Box::new(|run| options(run, found))),
-        ("figure", Box::new(figure)),
+    let columns: [(&str, Cell); 10] = [
+        ("id", |run| run.id.short()),
+        ("label", |run| run.label.as_deref().map(clean).unwrap_or_default()),
+        ("study", |run| run.study.map_or_else(String::new, store::RunId::short)),
+        ("began, UTC", |run| instant(run.started_unix_ms).trim_end_matches(":00 UTC").trim_end_matches(" UTC").to_owned()),
+        ("workload", |run| clean(&run.workload)),
+        ("target", |run| clean(&run.target_label)),
+        ("policy", |run| clean(&run.policy)),
+        ("fill", |run| run.fill.as_deref().map(clean).unwrap_or_default()),
+        ("figure", figure),
+        ("remarks", remarks),
     ];
+    let mut cells: Vec<(&str, Vec<String>)> = columns.iter().map(|(name, cell)| (*name, found.iter().map(cell).collect())).collect();
+    cells.insert(8, ("options", all_options(found)));
     // A column that says nothing of any run is left out.
-    let mut cells: Vec<(&str, Vec<String>)> = columns
-        .iter()
-        .map(|(name, cell)| (*name, found.iter().map(cell).collect()))
-        .filter(|(_, cells): &(_, Vec<String>)| said(cells))
-        .collect();
-    cells.push(("remarks", found.iter().map(remarks).collect()));
     cells.retain(|(_, cells)| said(cells));
     let header: Vec<&str> = cells.iter().map(|(name, _)| *name).collect();
     let mut table = Table::new("", &header).when_narrow(Narrow::Records);
@@ -180,30 +176,64 @@ fn said(cells: &[String]) -> bool {
     cells.iter().any(|cell| !cell.is_empty())
 }
 
-/// The settings in which a run differs from others of its workload on the same target in the list.
-fn options(run: &Summary, all: &[Summary]) -> String {
+/// The runs of one workload on one target, except those that a study tries.
+#[derive(Default)]
+struct Alike<'a> {
+    runs: usize,
+    /// Of each setting how many of the runs have it, and which values.
+    settings: BTreeMap<&'a str, (usize, BTreeSet<&'a str>)>,
+    generations: BTreeSet<Option<&'a str>>,
+}
+
+impl<'a> Alike<'a> {
+    fn groups(all: &'a [Summary]) -> BTreeMap<(&'a str, &'a str), Self> {
+        let mut groups = BTreeMap::<_, Self>::new();
+        for run in all.iter().filter(|run| Field::find(&run.settings, "tuning.question").is_none()) {
+            let group = groups.entry((run.workload.as_str(), run.target_label.as_str())).or_default();
+            group.runs += 1;
+            group.generations.insert(run.generation.as_deref());
+            let mut known = BTreeSet::new();
+            for field in run.settings.iter().filter(|field| known.insert(&field.key)) {
+                let (runs, values) = group.settings.entry(&field.key).or_default();
+                *runs += 1;
+                values.insert(&field.value);
+            }
+        }
+        groups
+    }
+
+    /// Whether one of the runs has another value.
+    fn differs(&self, field: &Field) -> bool {
+        let value = field.value.as_str();
+        let without = (field.key == "repeats").then_some("1");
+        let (runs, values) = self.settings.get(field.key.as_str()).map_or((0, None), |(runs, values)| (*runs, Some(values)));
+        values.is_some_and(|values| values.iter().any(|other| *other != value)) || runs < self.runs && without != Some(value)
+    }
+}
+
+/// The settings in which a run differs from those that are alike.
+fn options(run: &Summary, alike: Option<&Alike<'_>>) -> String {
     // What a study tries stands for the settings that follow from it.
     if let (Some(question), Some(choice)) = (Field::find(&run.settings, "tuning.question"), Field::find(&run.settings, "tuning.choice")) {
         return clean(&format!("{question}: {choice}"));
     }
-    let like = |other: &&Summary| {
-        (&other.workload, &other.target_label) == (&run.workload, &run.target_label)
-            && Field::find(&other.settings, "tuning.question").is_none()
-    };
-    let value = |of: &Summary, key: &str| match Field::find(&of.settings, key) {
-        None if key == "repeats" => Some("1".to_owned()),
-        found => found.map(str::to_owned),
-    };
-    let differs = |key: &str| all.iter().filter(like).any(|other| value(other, key) != value(run, key));
+    let differs = |field: &Field| alike.is_some_and(|alike| alike.differs(field));
     // How much data there is follows from how full it is.
     let implied = |key: &str| key == "fill" || (key == "live" && run.fill.is_some());
-    let shown = run.settings.iter().filter(|field| !implied(&field.key) && (is_structured(field) || differs(&field.key)));
+    let shown = run.settings.iter().filter(|field| !implied(&field.key) && (is_structured(field) || differs(field)));
     let settings = shown.map(|field| {
         let value = readable(&field.key, &field.value);
         if is_structured(field) { value } else { format!("{} {value}", field.key) }
     });
-    let generation = run.generation.clone().filter(|_| all.iter().filter(like).any(|other| other.generation != run.generation));
+    let others = alike.is_some_and(|alike| alike.generations.iter().any(|other| *other != run.generation.as_deref()));
+    let generation = run.generation.clone().filter(|_| others);
     clean(&settings.chain(generation).collect::<Vec<_>>().join(", "))
+}
+
+/// What [`options`] says of each run.
+fn all_options(all: &[Summary]) -> Vec<String> {
+    let groups = Alike::groups(all);
+    all.iter().map(|run| options(run, groups.get(&(run.workload.as_str(), run.target_label.as_str())))).collect()
 }
 
 /// Kept as JSON: a run that is a study of its own.
