@@ -198,6 +198,17 @@ fn check_header(header: &StringRecord) -> Result<(), CsvError> {
     }
 }
 
+/// A measured value: neither NaN nor infinite, also not by being too large.
+struct Finite(f64);
+
+impl FromStr for Finite {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        text.parse().ok().filter(|value: &f64| value.is_finite()).map(Self).ok_or(())
+    }
+}
+
 /// One row, with its place for messages.
 struct Row<'a> {
     header: &'a StringRecord,
@@ -269,7 +280,7 @@ impl Row<'_> {
         let unit = self.named("unit", Unit::Count)?;
         let better = self.named("better", usual_direction(unit))?;
         self.required("value")?;
-        let value = self.parse("value", 0.0, "a number")?;
+        let Finite(value) = self.parse("value", Finite(0.0), "a finite number")?;
         match run.metrics.iter_mut().find(|m| m.name == name) {
             None => run.metrics.push(Metric { name: name.to_owned(), unit, better, samples: vec![value] }),
             Some(metric) if metric.unit == unit && metric.better == better => metric.samples.push(value),
@@ -321,7 +332,10 @@ mod tests {
             ("workload,target_label,metric,unit,value,colour\n", "line 1, column colour: not known"),
             ("workload,target_label,metric,unit,value,value\n", "line 1, column value: there twice"),
             ("w,l,m,s,1,1\n", "line 1, column w: not known"),
-            (&format!("{head}w,l,m,s,1,1\nw,l,m,s,x,1\n"), "line 3, column value: 'x' is not a number"),
+            (&format!("{head}w,l,m,s,1,1\nw,l,m,s,x,1\n"), "line 3, column value: 'x' is not a finite number"),
+            (&format!("{head}w,l,m,s,1,1\nw,l,m,s,nan,1\n"), "line 3, column value: 'nan' is not a finite number"),
+            (&format!("{head}w,l,m,s,-inf,1\n"), "line 2, column value: '-inf' is not a finite number"),
+            (&format!("{head}w,l,m,s,1e999,1\n"), "line 2, column value: '1e999' is not a finite number"),
             (&format!("{head}w,l,m,parsec,1,1\n"), "line 2, column unit: unknown unit 'parsec'"),
             (&format!("{head}w,l,m,s,1,0\n"), "line 2, column systems: a result is of at least one"),
             (&format!("{head}w,l,m,s\n"), "line 2: 4 columns, and the header has 6"),
