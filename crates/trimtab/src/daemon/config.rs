@@ -109,7 +109,6 @@ impl Config {
     }
 
     fn text(path: &Path) -> Result<String, ConfigError> {
-        use std::io::Read as _;
         use std::os::unix::fs::MetadataExt as _;
         let whole = |what: String| ConfigError { path: path.to_owned(), line: 0, what };
         let file = named::open_to_read(path, Streams::Pipes).map_err(|e| {
@@ -126,9 +125,8 @@ impl Config {
         if meta.mode() & 0o022 != 0 {
             return Err(whole(format!("may be written to by others (mode {:o}); chmod go-w {}", meta.mode() & 0o777, path.display())));
         }
-        let mut text = String::new();
-        file.take(BYTES_MAX).read_to_string(&mut text).map_err(|e| whole(format!("cannot be read: {e}")))?;
-        Ok(text)
+        let bytes = named::read_all(file, BYTES_MAX).map_err(|e| whole(format!("cannot be read: {e}")))?;
+        String::from_utf8(bytes).map_err(|_| whole("is not UTF-8".into()))
     }
 
     /// Parses the text; `path` only serves to name it.

@@ -1,12 +1,11 @@
 //! A run as the store keeps it: as in `trimtab.run`, in one piece, compressed.
 
+use super::shape::import::TEXT_MAX;
 use std::io::Read as _;
 use trimtab_sim::run::Run;
 
 /// Quick, and a quarter of the size of the text.
 const LEVEL: i32 = 3;
-/// No body that trimtab wrote is larger; one that says it is was not written by it.
-const LARGEST_BYTES: u64 = 1 << 30;
 
 /// The JSON of a run.
 pub fn json(run: &Run) -> Vec<u8> {
@@ -22,6 +21,6 @@ pub fn pack(run: &Run) -> Vec<u8> {
 pub fn unpack(body: &[u8]) -> Result<Run, String> {
     let mut json = Vec::new();
     let decoder = zstd::Decoder::with_buffer(body).map_err(|error| error.to_string())?;
-    decoder.take(LARGEST_BYTES).read_to_end(&mut json).map_err(|error| error.to_string())?;
+    decoder.take(TEXT_MAX).read_to_end(&mut json).map_err(|error| error.to_string())?;
     serde_json::from_slice(&json).map_err(|error| error.to_string())
 }

@@ -278,11 +278,17 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_all(open_to_read(path, Streams::Pipes)?, bytes_max)
 }
 
-fn read_all(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {bytes_max} bytes")));
+/// The same of what is open. A file that is longer is not read at all.
+pub fn read_all(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let too_long = || io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {bytes_max} bytes"));
+    let expected = file.metadata().map(|metadata| if metadata.is_file() { metadata.len() } else { bytes_max })?;
+    if expected > bytes_max {
+        return Err(too_long());
+    }
+    // A buffer that doubles as it grows would take a multiple.
+    let mut bytes = Vec::with_capacity(usize::try_from(expected + 1).map_err(|_| too_long())?);
+    if file.take(bytes_max + 1).read_to_end(&mut bytes)? as u64 > bytes_max {
+        return Err(too_long());
     }
     Ok(bytes)
 }

@@ -23,7 +23,7 @@ use trimtab_sim::workload::crystal::figures::{self, Pass};
 const SCHEMA: &str = "trimtab.crystal-rounds";
 const VERSION: u32 = 1;
 /// No series is longer.
-const SAVED_BYTES_MAX: u64 = 1 << 30;
+const SAVED_BYTES_MAX: u64 = 256 << 20;
 
 /// A series of rounds, and where it is kept.
 #[derive(Debug)]

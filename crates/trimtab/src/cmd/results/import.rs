@@ -5,11 +5,11 @@ use crate::store;
 use crate::store::shape::import::{Results, TEXT_MAX, read};
 use anyhow::Context as _;
 use serde::Serialize;
-use std::io::Read as _;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
-use trimtab_linux::sys::beneath::named::{self, Streams};
+use trimtab_linux::sys::beneath::named;
 
 /// Store runs from files that export made (JSON or CSV), or figures from elsewhere (CSV).
 #[derive(Debug, clap::Args)]
@@ -66,13 +66,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read = if path == Path::new("-") {
-        std::io::stdin().lock().take(TEXT_MAX + 1).read_to_end(&mut bytes)?
-    } else {
-        named::open_to_read(path, Streams::Pipes)?.take(TEXT_MAX + 1).read_to_end(&mut bytes)?
-    };
-    anyhow::ensure!(read as u64 <= TEXT_MAX, "it is larger than 1 GiB, which no export of results is");
-    Ok(bytes)
+fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    if path == Path::new("-") {
+        return named::read_all(std::io::stdin().as_fd().try_clone_to_owned()?.into(), TEXT_MAX);
+    }
+    named::read(path, TEXT_MAX)
 }
