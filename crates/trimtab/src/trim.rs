@@ -15,7 +15,7 @@ use trimtab_linux::doctor;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::error::{Blocked, one_line};
-use trimtab_linux::sys::{interrupt, priority};
+use trimtab_linux::sys::{interrupt, mount_check, priority};
 use trimtab_sim::policy::{IdleSettings, Now, ParsePolicyError, Policy, PolicySpec, State};
 use trimtab_sim::run::Field;
 use trimtab_sim::target::TrimWindow;
@@ -68,7 +68,6 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<Done> {
         priority::yield_to_others();
     }
     interrupt::install().context("cannot handle signals")?;
-    interrupt::must_finish();
     let (paths, passed_by) = if request.all { in_fstab()? } else { (request.paths.clone(), Vec::new()) };
     let mut report = Report { dry_run: request.dry_run, filesystems: Vec::new(), passed_by, failed: Vec::new() };
     let mut trimmed: Vec<(String, String)> = Vec::new();
@@ -92,9 +91,10 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<Done> {
 
 /// The mount points of fstab to trim, and those that are passed by.
 fn in_fstab() -> anyhow::Result<(Vec<PathBuf>, Vec<PassedBy>)> {
-    let root = Root::live().context("cannot open /")?;
     let (mut paths, mut passed_by) = (Vec::new(), Vec::new());
-    for (path, why) in doctor::fstrim_of_fstab(&root).context("cannot read the mount table")? {
+    let listed = mount_check::in_time(|| doctor::fstrim_of_fstab(&Root::live()?)).and_then(|listed| listed);
+    interrupt::check()?;
+    for (path, why) in listed.context("cannot read the mount table")? {
         match why {
             Some(why) => passed_by.push(PassedBy { path: path.display().to_string(), why }),
             None => paths.push(path),

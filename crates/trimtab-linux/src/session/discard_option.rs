@@ -6,7 +6,7 @@
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use crate::sys::beneath::Named;
-use crate::sys::mount_check;
+use crate::sys::mount_check::{DoesNotAnswer, MountCheck, PATIENCE};
 use anyhow::{Context as _, bail};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -89,7 +89,10 @@ pub fn of_path(path: &Path) -> Option<Discard> {
 
 /// The mount point, if what stands there is still this mount: who owns a directory on the way could have put another in its place.
 pub fn open(mount: &Mount) -> io::Result<OwnedFd> {
-    mount_check::require_answers(&[&mount.mount_point]).map_err(|error| io::Error::new(io::ErrorKind::TimedOut, error.to_string()))?;
+    // An interrupt does not shorten this: the option may have to be restored because of it.
+    if MountCheck::start(&mount.mount_point).is_ok_and(|mut check| !check.answers_within(PATIENCE)) {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, DoesNotAnswer(mount.mount_point.clone()).to_string()));
+    }
     let found = Named::look_up(&mount.mount_point)?.into_object();
     let seen = statx(&found, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     if StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID) && seen.stx_mnt_id != u64::from(mount.id) {

@@ -1,17 +1,23 @@
 //! Whether a path answers. A filesystem whose server hangs keeps a process that looks at it in the kernel, where no signal reaches it. A child
 //! process looks instead: it holds no file, lock or terminal of this process, so leaving it behind holds up nothing.
 
+use super::interrupt;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// How long a path has to answer. A healthy one takes microseconds, over a slow network milliseconds.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Children at the same time.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 512;
+/// How long a look at mounts and devices may take that asks files for what it needs, beside mounts that hang.
+const SCAN_PATIENCE: Duration = Duration::from_secs(10);
+/// Of a scan that is under way when an interrupt comes.
+const INTERRUPTED_SCAN: Duration = Duration::from_millis(500);
 /// Between two looks at the children.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -49,9 +55,12 @@ impl MountCheck {
 
     /// The same, within `patience`. A signal does not shorten it: a mount option may have to be restored on the way out.
     pub fn answers_within(&mut self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+        self.answers_until(Instant::now() + patience, || false)
+    }
+
+    fn answers_until(&mut self, until: Instant, stopped: impl Fn() -> bool) -> bool {
         while !self.has_answered() {
-            if Instant::now() >= until {
+            if Instant::now() >= until || stopped() {
                 return false;
             }
             std::thread::sleep(PAUSE);
@@ -90,16 +99,20 @@ fn look(path: &CStr) -> ! {
     }
 }
 
-/// Those of `paths` that do not answer within [`PATIENCE`], all asked at the same time.
+/// Those of `paths` that do not answer within [`PATIENCE`], all asked at the same time; after an interrupt all that have not answered yet.
 #[must_use]
 pub fn silent<'a>(paths: &[&'a Path]) -> Vec<&'a Path> {
     let mut silent = Vec::new();
     for some in paths.chunks(AT_ONCE) {
+        if interrupt::requested() {
+            silent.extend(some);
+            continue;
+        }
         let until = Instant::now() + PATIENCE;
         // What cannot be checked counts as answering: nothing speaks against it.
         let checks: Vec<(&Path, MountCheck)> = some.iter().filter_map(|path| Some((*path, MountCheck::start(path).ok()?))).collect();
         for (path, mut check) in checks {
-            if !check.answers_within(until.saturating_duration_since(Instant::now())) {
+            if !check.answers_until(until, interrupt::requested) {
                 silent.push(path);
             }
         }
@@ -122,12 +135,37 @@ impl std::error::Error for DoesNotAnswer {}
 /// An error if one of `paths` does not answer.
 ///
 /// # Errors
-/// That.
+/// That, or an interrupt.
 pub fn require_answers(paths: &[&Path]) -> anyhow::Result<()> {
     let silent = silent(paths);
+    interrupt::check()?;
     match silent.first() {
         Some(path) => Err(DoesNotAnswer((*path).to_owned()).into()),
         None => Ok(()),
+    }
+}
+
+/// The result of `scan`, which runs in a thread of its own: a file that it asks for may be on a mount that hangs.
+///
+/// # Errors
+/// It takes too long, or an interrupt came. The thread ends with the process.
+pub fn in_time<T: Send + 'static>(scan: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::Builder::new().name("scan".into()).spawn(move || send.send(scan()))?;
+    let until = Instant::now() + SCAN_PATIENCE;
+    loop {
+        match receive.recv_timeout(10 * PAUSE) {
+            Ok(found) => return Ok(found),
+            Err(RecvTimeoutError::Disconnected) => return Err(io::Error::other("the scan of mounts and devices failed")),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if interrupt::requested_for().is_some_and(|since| since >= INTERRUPTED_SCAN) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        if Instant::now() >= until {
+            let what = format!("a scan of mounts and devices takes longer than {} s: a mount hangs", SCAN_PATIENCE.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+        }
     }
 }
 

@@ -309,7 +309,8 @@ impl Filesystem {
 
     /// What the doctor says about it now.
     pub fn diagnosis(&self) -> std::io::Result<Diagnosis> {
-        Ok(Doctor::new(&self.root)?.examine_mount(&self.mount, &self.stack))
+        let (mount, stack) = (self.mount.clone(), self.stack.clone());
+        mount_check::in_time(move || Ok(Doctor::new(&Root::live()?)?.examine_mount(&mount, &stack)))?
     }
 
     /// Its FITRIM only takes note of what is free; a thread of its own sends it later, when the device is idle (f2fs with its discard

@@ -19,7 +19,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::session::directories::run_directory;
 use trimtab_linux::sys::beneath::Named;
 use trimtab_linux::sys::clock::unix_now;
-use trimtab_linux::sys::interrupt;
+use trimtab_linux::sys::{interrupt, mount_check};
 use trimtab_linux::trim::delivery::{self, Delivery};
 use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::fitrim::Obstacle;
@@ -37,6 +37,8 @@ pub enum One {
 
 /// Trims the filesystem of `path`, unless it is in `trimmed`: ids, and what they were trimmed as.
 pub fn trim_one(request: &Request, path: &Path, trimmed: &mut Vec<(String, String)>, context: &Context) -> anyhow::Result<One> {
+    // Those of fstab have not been asked yet.
+    mount_check::require_answers(&[path])?;
     refuse_files(path)?;
     fstab::require_mounted(path)?;
     let mut fs = Filesystem::open(path)?;
@@ -172,6 +174,7 @@ fn blank(request: &Request, fs: &Filesystem) -> Outcome {
 fn trim(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Result<Outcome> {
     let shown = fs.mount().mount_point.display().to_string();
     require_possible(request, fs)?;
+    interrupt::must_finish();
     let locks = lock(request, fs, context).with_context(|| format!("cannot trim {shown}"))?;
     let mut outcome = blank(request, fs);
     let (began, started) = (unix_now(), Instant::now());

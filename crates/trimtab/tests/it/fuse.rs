@@ -1,6 +1,6 @@
 //! Filesystems in user space: they keep open files that are removed, and their servers can hang.
 
-use crate::support::{LoopDevice, have_root, have_tool, process, run, skip, trimtab};
+use crate::support::{LoopDevice, LoopMount, at_home, have_root, have_tool, process, program, run, skip, trimtab};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -229,6 +229,65 @@ fn doctor_reports_a_mount_that_does_not_answer() {
     let refused = trimtab().args(["bench", "postmark", "--yes"]).arg(&mount.path).timeout(PATIENCE).output().unwrap();
     let stderr = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(1) && stderr.contains("does not answer"), "{stderr}");
+}
+
+/// The program where `/etc` is a copy in which fstab lists `target`, and cron trims what fstab lists.
+fn with_fstab(mount: &FuseMount, target: &Path, args: &[&str]) -> Command {
+    let etc = mount.scratch.path().join("etc");
+    run("cp", &["--archive", "/etc", etc.to_str().unwrap()]).unwrap();
+    fs::write(etc.join("fstab"), format!("/dev/none {} ext4 defaults 0 0\n", target.display())).unwrap();
+    fs::write(etc.join("crontab"), "0 3 * * 0 root fstrim --fstab\n").unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", "mount --bind \"$0\" /etc && exec \"$@\""]).arg(etc);
+    command.arg(program()).args(args).env("TRIMTAB_RUNTIME_DIR", mount.scratch.path().join("run")).stdin(Stdio::null());
+    at_home(&mut command);
+    command
+}
+
+#[test]
+fn trim_all_passes_by_a_mount_that_does_not_answer() {
+    if !have_root() {
+        return skip("root");
+    }
+    let _guard = crate::support::makes_namespaces();
+    let Some(mount) = FuseMount::bindfs() else { return skip("bindfs") };
+    let mut command = with_fstab(&mount, &mount.path, &["trim", "--all", "--dry-run"]);
+    mount.signal(Signal::STOP);
+    let mut trim = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    wait_until("trim --all ends", || trim.0.try_wait().unwrap().is_some());
+}
+
+/// A scan that looks below such a mount: no signal reaches its thread.
+#[test]
+fn interrupt_ends_a_scan_beside_a_mount_that_hangs() {
+    let _guard = crate::support::makes_namespaces();
+    let Some(ext4) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let at = ext4.path();
+    let path = at.to_str().unwrap();
+    let commands: [&[&str]; 3] =
+        [&["trim", "--all", "--dry-run"], &["trim", path], &["verify", "--size", "2MiB", "--reserve", "8MiB", "--yes", path]];
+    for args in commands {
+        let Some(mount) = FuseMount::bindfs() else { return skip("bindfs") };
+        fs::create_dir(mount.path.join("below")).unwrap();
+        let mut command = with_fstab(&mount, &mount.path.join("below/it"), args);
+        mount.signal(Signal::STOP);
+        let mut child = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let tasks = PathBuf::from(format!("/proc/{}/task", child.0.id()));
+        let scans = |task: &Path| fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "scan\n");
+        wait_until("the scan begins", || {
+            assert!(child.0.try_wait().unwrap().is_none(), "{args:?} ended before its scan");
+            fs::read_dir(&tasks).is_ok_and(|tasks| tasks.flatten().any(|task| scans(&task.path())))
+        });
+        kill_process(Pid::from_child(&child.0), Signal::TERM).unwrap();
+        let mut status = None;
+        wait_until("the command ends", || {
+            status = child.0.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(args[0] != "trim" || status.unwrap().code() == Some(130), "{args:?}: {status:?}");
+        let left = fs::read_dir(ext4.path()).unwrap().filter(|entry| entry.as_ref().unwrap().file_name() != "lost+found");
+        assert_eq!(left.count(), 0, "{args:?} leaves nothing");
+    }
 }
 
 #[test]
