@@ -353,23 +353,65 @@ fn output_goes_to_files_and_streams_and_never_over_a_device() {
     assert_eq!(fs::read(at("a/f")).unwrap(), b"xy");
 }
 
+/// Gives user 65534 all rights by an access list, as far as the mask lets it. False where there are no such lists.
+fn grant(path: &Path, list: &std::ffi::CStr, mask: u16) -> bool {
+    // Version 2; tag, permissions and id of: owner, user 65534, group, mask, others.
+    let entries: [(u16, u16, u32); 5] = [(1, 7, u32::MAX), (2, 7, 65_534), (4, 5, u32::MAX), (16, mask, u32::MAX), (32, 5, u32::MAX)];
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        bytes.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
+        bytes.extend(id.to_le_bytes());
+    }
+    match rustix::fs::setxattr(path, list, &bytes, rustix::fs::XattrFlags::empty()) {
+        Err(Errno::OPNOTSUPP) => false,
+        set => set.is_ok() || panic!("{set:?}"),
+    }
+}
+
+#[test]
+fn access_list_that_lets_another_user_write_is_shared() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path();
+    for (mask, shared) in [(7, true), (5, false), (3, true)] {
+        if !grant(path, c"system.posix_acl_access", mask) {
+            return crate::skip::skip("access lists on /dev/shm");
+        }
+        assert_eq!(Dir::sheltered_file(&path.join("f")).is_err(), shared, "mask {mask}");
+        assert_eq!(Dir::guarded(path, false).is_err(), shared, "mask {mask}");
+        assert!(Dir::private(path).is_err(), "mask {mask}");
+    }
+    // Sticky: another user can add files, and take none away.
+    set_mode(fs::File::open(path).unwrap().as_fd(), 0o1777).unwrap();
+    assert!(Dir::sheltered_directory(path).is_ok() && Dir::sheltered_file(&path.join("f")).is_err());
+}
+
+#[test]
+fn access_list_that_files_inherit_lets_nobody_write() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    if !grant(directory.path(), c"system.posix_acl_default", 7) {
+        return crate::skip::skip("access lists on /dev/shm");
+    }
+    let dir = Dir::open(directory.path()).unwrap();
+    dir.require_unshared().unwrap();
+    dir.mkdir("d").unwrap().require_private().unwrap();
+    let file = |name: &str| fs::File::open(directory.path().join(name)).unwrap();
+    dir.write_atomically("atomic", 0o644, |file| file.write_all(b"x")).unwrap();
+    drop((dir.create_new("new", PRIVATE_FILE).unwrap(), dir.open_or_create("opened", PRIVATE_FILE).unwrap()));
+    for name in ["atomic", "new", "opened"] {
+        assert!(named::has_access_list(file(name)), "{name} inherits the list, and its mask takes the rights away");
+        assert!(!named::is_open_to_others(&file(name)) && mode(&directory.path().join(name)) & 0o020 == 0, "{name}");
+    }
+}
+
 /// The bits of the group look like those of a user's own group, and another user may write.
 #[test]
 fn access_list_of_another_user_is_seen() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let open = || fs::File::open(directory.path()).unwrap();
     assert!(!named::has_access_list(open()));
-    // Version 2; tag, permissions and id of: owner, user 65534, group, mask, others.
-    let entries: [(u16, u16, u32); 5] = [(1, 7, u32::MAX), (2, 7, 65_534), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 5, u32::MAX)];
-    let mut list = 2_u32.to_le_bytes().to_vec();
-    for (tag, permissions, id) in entries {
-        list.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
-        list.extend(id.to_le_bytes());
-    }
     let path = directory.path();
-    match rustix::fs::setxattr(path, c"system.posix_acl_access", &list, rustix::fs::XattrFlags::empty()) {
-        Err(Errno::OPNOTSUPP) => return crate::skip::skip("access lists on /dev/shm"),
-        set => set.unwrap(),
+    if !grant(path, c"system.posix_acl_access", 7) {
+        return crate::skip::skip("access lists on /dev/shm");
     }
     assert_eq!(mode(path) & 0o020, 0o020, "the mask");
     assert!(named::has_access_list(open()));
