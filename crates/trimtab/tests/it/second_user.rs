@@ -620,6 +620,65 @@ fn nobody_else_can_hold_what_a_killed_command_left() {
     assert!(difference < 65536 && after != "65536", "{before}, {after}: put back whatever another user holds: {said}");
 }
 
+#[test]
+fn undo_of_records_that_others_can_write_is_refused() {
+    if !have_root() {
+        return skip("root");
+    }
+    let record = r#"{"version":1,"subject":"/","unix_ms":1,"steps":[]}"#;
+    for (owner, mode, of_records, why) in [
+        (ATTACKER, 0o755, 0, "it belongs to another user"),
+        (0, 0o777, 0, "others may write to it"),
+        (0, 0o770, 0, "others may write to it"),
+        (0, 0o755, ATTACKER, "it belongs to another user"),
+    ] {
+        let state = directory_of(owner, mode);
+        let records = state.path().join("mended");
+        fs::create_dir_all(records.join("0001")).unwrap();
+        fs::write(records.join("0001/record.json"), record).unwrap();
+        fs::set_permissions(&records, fs::Permissions::from_mode(0o700)).unwrap();
+        chown(&records, Some(of_records), Some(of_records)).unwrap();
+        let mut undo = trimtab();
+        let undo = undo.env("TRIMTAB_STATE_DIR", state.path()).args(["doctor", "--undo"]).assert().failure();
+        let said = String::from_utf8_lossy(&undo.get_output().stderr).into_owned();
+        assert!(said.contains("cannot be trusted") && said.contains(why), "{owner} {mode:o} {of_records}: {said}");
+        assert_eq!(fs::read_to_string(records.join("0001/record.json")).unwrap(), record);
+    }
+}
+
+/// Neither the socket through which a drive is controlled nor the daemon's lock: who holds that keeps every daemon from starting.
+#[test]
+fn other_user_opens_nothing_of_the_runtime_directory() {
+    if !have_root() || !have(&["python3"]) {
+        return skip("root and python3");
+    }
+    let runtime = directory_of(0, 0o755);
+    let held = trimtab_linux::trim::lock::directory_of_locks(runtime.path()).unwrap();
+    drop(held.open_or_create("daemon.lock", 0o600).unwrap());
+    let scratch = tempfile::tempdir().unwrap();
+    let socket = scratch.path().join("nbd").display().to_string();
+    let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off", "--no-block", "--nbd", &socket]);
+    let script = "import os, socket, sys\n\
+        def opens(path):\n    \
+            try:\n        \
+                if os.path.isdir(path): return bool(os.listdir(path))\n        \
+                if path.endswith('control'): socket.socket(socket.AF_UNIX).connect(path)\n        \
+                else: os.close(os.open(path, os.O_RDONLY))\n        \
+                return True\n    \
+            except OSError: return False\n\
+        print('tried', [path for path in sys.argv[1:] if opens(path)])";
+    let mut all = Vec::new();
+    for place in [runtime.path(), drive.runtime()] {
+        let found = Command::new("find").arg(place).args(["-mindepth", "1", "(", "-type", "f", "-o", "-type", "s", ")"]).output().unwrap();
+        all.extend(String::from_utf8(found.stdout).unwrap().lines().map(PathBuf::from));
+    }
+    assert!(all.iter().any(|path| path.ends_with("daemon.lock")) && all.iter().any(|path| path.ends_with("control")), "{all:?}");
+    let mut other = Command::new("python3");
+    let output = other.args(["-c", script]).args(&all).uid(ATTACKER).gid(ATTACKER).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "tried []\n", "{output:?}");
+    drive.detach();
+}
+
 /// Seen: the store was refused there, but not before directories had been made, to which their owner had no access.
 #[test]
 fn in_the_home_of_another_user_root_makes_nothing() {
