@@ -3,7 +3,7 @@
 //! Nothing in a tree is trusted. Symbolic links, absolute ones too, are resolved inside the tree and never leave it; loops end;
 //! only regular files are opened, never a device or a pipe; what is read has a limit.
 
-use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, StatxFlags, openat, readlinkat, statx};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use super::record::Recorder;
 use crate::sys::beneath::Named;
@@ -45,6 +45,7 @@ pub struct Root {
     directory: OwnedFd,
     live: bool,
     recorder: Option<Mutex<Recorder>>,
+    wants: OnceLock<Vec<PathBuf>>,
 }
 
 /// A name resolved: the object itself, and its path in the tree without links.
@@ -57,12 +58,12 @@ struct Found {
 impl Root {
     /// The running machine.
     pub fn live() -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(Path::new("/"))?, live: true, recorder: None })
+        Ok(Self { directory: open_root(Path::new("/"))?, live: true, recorder: None, wants: OnceLock::new() })
     }
 
     /// A recorded tree.
     pub fn recorded(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(path)?, live: false, recorder: None })
+        Ok(Self { directory: open_root(path)?, live: false, recorder: None, wants: OnceLock::new() })
     }
 
     /// Its directory, open as a place only.
@@ -73,7 +74,7 @@ impl Root {
     /// The running machine, read by files alone as a recorded tree is, with everything that is read kept for
     /// [`recording`](Self::recording).
     pub fn recording_live() -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(Path::new("/"))?, live: false, recorder: Some(Mutex::default()) })
+        Ok(Self { directory: open_root(Path::new("/"))?, live: false, recorder: Some(Mutex::default()), wants: OnceLock::new() })
     }
 
     /// What has been read up to now, if it is kept.
@@ -108,6 +109,11 @@ impl Root {
         if let Some(recorder) = &self.recorder {
             what(&mut recorder.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         }
+    }
+
+    /// The directories whose links start units, found by `find` once.
+    pub fn wants(&self, find: impl FnOnce() -> Vec<PathBuf>) -> &[PathBuf] {
+        self.wants.get_or_init(find)
     }
 
     /// Whether this is the running machine, so that system calls describe the same thing as the files do.
@@ -233,7 +239,7 @@ impl Root {
             }
             let parent: BorrowedFd<'_> = above.last().map_or(self.directory.as_fd(), |(fd, ..)| fd.as_fd());
             let object = openat(parent, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-            let kind = FileType::from_raw_mode(fstat(&object)?.st_mode);
+            let kind = kind_of(&object)?;
             if kind == FileType::Symlink {
                 links += 1;
                 let target = readlinkat(&object, c"", Vec::new())?;
@@ -260,6 +266,12 @@ impl Root {
             }
         }
     }
+}
+
+/// Asks nothing of a server that may hang: the look-up has found the type.
+fn kind_of(object: &OwnedFd) -> Result<FileType, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    Ok(FileType::from_raw_mode(statx(object, c"", flags, StatxFlags::TYPE)?.stx_mode.into()))
 }
 
 /// The path of a walk.

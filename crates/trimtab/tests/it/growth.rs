@@ -29,11 +29,16 @@ const PARSERS: &[(&str, Make, usize)] = &[
     ("result, counters", |at, n| result(at, "counters", n), 2000),
     ("result, settings", |at, n| result(at, "settings", n), 2000),
     ("result, points of a series", |at, n| result(at, "series", n), 10_000),
+    ("result, settings in a list", |at, n| settings(at, n, &["list", "--as", "text"]), 2000),
+    ("results compared, settings", |at, n| settings(at, n, &["compare", "last", "last~1"]), 2000),
     ("results in CSV", csv, 500),
     ("archive, files", archive, 2000),
     ("postmark commands", postmark, 10000),
     ("recorded tree, mounts", mounts, 200),
     ("recorded tree, devices", devices, 200),
+    ("recorded tree, mounts that fstrim visits", visits, 3000),
+    ("recorded tree, mounts that fstab lists", listed, 2000),
+    ("recorded tree, timers", timers, 200),
     ("journal of a sweep", journal, 1),
 ];
 
@@ -109,6 +114,18 @@ fn imported_phases_take_the_memory_of_their_data() {
     let peak_kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).and_then(|rest| rest.trim().strip_suffix(" kB"));
     let own_mib = peak_kib.unwrap().trim().parse::<f64>().unwrap() / 1024.0;
     assert!(cost.mib <= own_mib.max(150.0), "{cost:?}, {own_mib} MiB here");
+}
+
+/// Seen: 2.86 GB for a file that is refused.
+#[test]
+fn import_of_a_sparse_file_is_refused_unread() {
+    let sparse = |at: &Path, gib: usize| {
+        fs::File::create(at.join("sparse")).unwrap().set_len((gib as u64) << 30).unwrap();
+        vec![vec!["results", "import", "sparse"]]
+    };
+    let (small, large) = (cost("sparse file", sparse, 1), cost("sparse file", sparse, 1000));
+    assert!(small.1 && large.1, "refused");
+    assert!(large.0.mib <= 1.5 * cost("small file", csv, 1).0.mib, "{large:?}");
 }
 
 fn write(at: &Path, name: &str, text: impl AsRef<[u8]>) {
@@ -196,6 +213,14 @@ fn result(at: &Path, part: &str, n: usize) -> Vec<Vec<&'static str>> {
     vec![vec!["results", "import", "run.json"], vec!["results", "show", "last"]]
 }
 
+/// Two stored runs of so many settings, and what is done with them.
+fn settings(at: &Path, n: usize, last: &[&'static str]) -> Vec<Vec<&'static str>> {
+    let import = result(at, "settings", n).swap_remove(0);
+    let other = fs::read_to_string(at.join("run.json")).unwrap().replacen("\"seed\":", "\"seed\":1", 1);
+    write(at, "other.json", other);
+    vec![import, vec!["results", "import", "other.json"], [&["results"], last].concat()]
+}
+
 fn csv(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     let rows: String = (0..n).map(|n| format!("w{},t,m{n},s,{n}\n", n % 7)).collect();
     write(at, "runs.csv", format!("workload,target_label,metric,unit,value\n{rows}"));
@@ -222,6 +247,42 @@ fn postmark(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
 /// A filesystem on each disk.
 fn mounts(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     machine(at, n, n, |_, _| {})
+}
+
+/// One disk, mounted at so many places, and a timer that calls fstrim with `arguments`.
+fn timed(at: &Path, n: usize, arguments: &str) -> Vec<Vec<&'static str>> {
+    let doctor = machine(at, 1, 1, |_, _| {});
+    let more: String = (0..n).map(|n| format!("{} 10 8:0 / /m{n} rw - ext4 /dev/d0 rw\n", n + 11)).collect();
+    write(at, "root/proc/self/mountinfo", format!("10 1 8:0 / / rw - ext4 /dev/d0 rw\n{more}"));
+    let units = "root/usr/lib/systemd/system";
+    fs::create_dir_all(at.join(units).join("timers.target.wants")).unwrap();
+    write(at, &format!("{units}/fstrim.timer"), "[Timer]\nOnCalendar=weekly\n");
+    write(at, &format!("{units}/fstrim.service"), format!("[Service]\nExecStart=/sbin/fstrim {arguments}\n"));
+    std::os::unix::fs::symlink("../fstrim.timer", at.join(units).join("timers.target.wants/fstrim.timer")).unwrap();
+    doctor
+}
+
+fn visits(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    timed(at, n, "--all")
+}
+
+/// Half of what fstab lists is mounted.
+fn listed(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    let doctor = timed(at, n / 2, "--fstab");
+    fs::create_dir(at.join("root/etc")).unwrap();
+    write(at, "root/etc/fstab", (0..n).map(|n| format!("/dev/d0 /m{n} ext4 rw 0 0\n")).collect::<String>());
+    doctor
+}
+
+fn timers(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
+    let doctor = timed(at, 0, "--all");
+    let units = "root/usr/lib/systemd/system";
+    for n in 0..n {
+        write(at, &format!("{units}/t{n}.timer"), "[Timer]\nOnCalendar=weekly\n");
+        write(at, &format!("{units}/t{n}.service"), "[Service]\nExecStart=/sbin/fstrim /\n");
+        std::os::unix::fs::symlink(format!("../t{n}.timer"), at.join(units).join(format!("timers.target.wants/t{n}.timer"))).unwrap();
+    }
+    doctor
 }
 
 /// Each disk stands on itself and on the one before.
