@@ -1,4 +1,4 @@
-//! The policies against a small filesystem of their own, whose trim costs they do not know.
+//! Policies against a small simulated filesystem whose trim cost is unknown to them.
 
 mod every;
 mod idle;

@@ -1,4 +1,4 @@
-//! Dirty files on their way to the drive: the flusher, allocation when contents are written out, throttling of writers, the page cache.
+//! Writeback: the flusher, delayed allocation, throttling of writers, the page cache.
 
 use super::alloc::Use;
 use super::layout::FLEX;
@@ -10,15 +10,15 @@ use trimtab_drive::Device;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Files whose end of writing is noticed together.
+/// Files whose completion is tracked together.
 const BATCH_FILES: usize = 256;
 
-/// Why a file could not be written out now.
+/// Reason why a file cannot be written out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
     /// The journal has no room.
     Journal,
-    /// All free blocks wait for a commit, or are being discarded.
+    /// All free blocks await a commit or a discard.
     Blocks,
 }
 
@@ -30,12 +30,12 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Where a block is on the drive.
+    /// Drive offset of a block.
     pub(super) fn offset(&self, block: u32) -> u64 {
         self.start + u64::from(block) * BLOCK
     }
 
-    /// Lets a file grow to `size`: its last block, if that was not full, and all new ones are dirty.
+    /// Grows a file to `size`: a partial last block and all new blocks become dirty.
     pub(super) fn grow(&mut self, node: u32, size: u64) {
         let now = self.now;
         let file = &mut self.nodes[node as usize];
@@ -51,7 +51,7 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Writes out what is dirty of a file, and gives it the blocks that it has not yet.
+    /// Allocates and writes the dirty blocks of a file.
     pub(super) fn write_out(&mut self, node: u32, urgency: Urgency) -> Result<(), Held> {
         self.allocate(node)?;
         let file = &mut self.nodes[node as usize];
@@ -71,7 +71,7 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// The ticket of the batch that this file joins.
+    /// Ticket of the batch that this file joins.
     fn batch_ticket(&mut self, node: u32) -> Ticket {
         let file = (self.nodes[node as usize].generation, self.inode_block(node));
         if let Some(batch) = self.batches.back_mut()
@@ -89,13 +89,13 @@ impl<D: Device> Volume<D> {
         ticket
     }
 
-    /// When the first batch will be on the drive of which that is known, and which one it is.
+    /// Completion time and index of the first batch to complete, if known.
     pub(super) fn next_batch_done(&self) -> Option<(Nanos, usize)> {
         let done = |(at, batch): (usize, &Batch)| self.queue.done(batch.ticket).map(|done| (done, at));
         self.batches.iter().enumerate().filter_map(done).min()
     }
 
-    /// The contents of a batch are on the drive: its extents become written ones.
+    /// Marks the extents of a completed batch as written.
     pub(super) fn batch_done(&mut self) {
         let Some(batch) = self.next_batch_done().and_then(|(_, at)| self.batches.remove(at)) else { return };
         self.queue.finish(batch.ticket);
@@ -105,12 +105,12 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Whether contents are on their way to the drive, or have arrived and their extents do not say so yet.
+    /// True while contents are being written or their extents await conversion.
     pub(super) fn contents_under_way(&self) -> bool {
         !self.batches.is_empty() || !self.conversions.is_empty()
     }
 
-    /// Marks extents whose contents are on the drive as written, as far as the journal has room. The rest goes on when it has.
+    /// Marks extents with completed writes as written, as long as the journal has room.
     pub(super) fn convert(&mut self) {
         while !self.conversions.is_empty() && self.journal_ready() {
             let Some(block) = self.conversions.pop_front() else { break };
@@ -118,7 +118,7 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Gives a file the blocks that it has not yet.
+    /// Allocates the missing blocks of a file.
     pub(super) fn allocate(&mut self, node: u32) -> Result<(), Held> {
         while self.nodes[node as usize].unallocated() > 0 {
             if !self.journal_ready() {
@@ -138,7 +138,7 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Adds blocks that have just been allocated to a file or directory.
+    /// Adds newly allocated blocks to a file or directory.
     pub(super) fn add_run(&mut self, node: u32, start: u32, len: u32) {
         self.free_blocks -= u64::from(len);
         self.touch_bitmaps(start, len);
@@ -147,7 +147,7 @@ impl<D: Device> Volume<D> {
         self.touch_inode(node);
         while self.nodes[node as usize].tree_blocks.len() < self.nodes[node as usize].tree_blocks_needed() {
             let goal = self.goal(self.nodes[node as usize].inode, Some(start), false);
-            // A full volume keeps blocks back for this; see `RESERVE`.
+            // A full volume reserves blocks for this; see `RESERVE`.
             let Some((block, _)) = self.space.allocate(goal, 1, Use::Metadata) else { break };
             self.free_blocks -= 1;
             self.touch_bitmaps(block, 1);
@@ -158,8 +158,8 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Where blocks for an inode are looked for first: behind those it has, else in its flexible group, files in its second group so that
-    /// the first is left to directories.
+    /// Preferred block for an inode: after its last block, otherwise in its flexible group. Files
+    /// use the second group, because the first is reserved for directories.
     pub(super) fn goal(&self, inode: u32, behind: Option<u32>, data: bool) -> u32 {
         if let Some(behind) = behind {
             return behind.min(self.layout.blocks - 1);
@@ -173,7 +173,7 @@ impl<D: Device> Volume<D> {
 
     // The flusher.
 
-    /// When the flusher has something to do that it does not know of yet.
+    /// Next wake-up of the flusher; `None` if nothing is dirty.
     pub(super) fn flusher_due(&self) -> Option<Nanos> {
         let expire = self.spec.writeback.expire;
         let oldest = self.dirty.front().map(|(_, _, since)| *since);
@@ -181,18 +181,18 @@ impl<D: Device> Volume<D> {
             (Some(a), Some(b)) => a.min(b),
             (a, b) => a.or(b)?,
         };
-        // It looks at multiples of its interval.
+        // It wakes at multiples of its interval.
         let interval = self.spec.writeback.interval.0.max(1);
         let due = first.saturating_add(expire);
         Some(Nanos(due.0.div_ceil(interval).saturating_mul(interval)))
     }
 
-    /// The flusher looks what has expired.
+    /// Wakes the flusher for expired data.
     pub(super) fn wake_flusher(&mut self) {
         self.flushing = Some(Flushing::Expired(self.now.saturating_sub(self.spec.writeback.expire)));
     }
 
-    /// The flusher writes out one file, or all metadata, or is done.
+    /// Step of the flusher: writes one file or all metadata, or stops.
     pub(super) fn flusher_step(&mut self) {
         let Some(goal) = self.flushing else { return };
         let wanted = match goal {
@@ -213,7 +213,7 @@ impl<D: Device> Volume<D> {
         {
             let blocks = self.journal.take_home(false);
             if blocks.is_empty() {
-                // All of them have been changed again; they are young as of now.
+                // All were changed again, so their age restarts.
                 self.journal.home_since = self.journal.home_since.map(|_| self.now);
             }
             let ticket = self.queue.ticket();
@@ -223,14 +223,14 @@ impl<D: Device> Volume<D> {
         self.flushing = None;
     }
 
-    /// Begins what frees blocks and room in the journal, unless it is under way.
+    /// Starts a commit or checkpoint that frees blocks and journal space, unless one is running.
     pub(super) fn make_way(&mut self) {
         if self.commit.is_none() && self.journal.anything_running() {
             self.start_commit();
         }
     }
 
-    /// Writes out the file that has been dirty for longest. Entries that are out of date are passed over.
+    /// Writes the file that has been dirty longest. Skips stale entries.
     pub(super) fn write_oldest(&mut self, urgency: Urgency) -> Result<(), Held> {
         while let Some((node, generation, since)) = self.dirty.front().copied() {
             let file = &self.nodes[node as usize];
@@ -244,7 +244,7 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Bytes that are dirty or queued to be written.
+    /// Bytes dirty or queued for writing.
     pub(super) fn dirty_bytes(&self) -> u64 {
         self.dirty_blocks * BLOCK + self.queue.write_backlog()
     }
@@ -253,7 +253,7 @@ impl<D: Device> Volume<D> {
         self.spec.writeback.memory.0 / 100 * u64::from(self.spec.writeback.background_percent)
     }
 
-    /// Makes a writer wait while too much is dirty, and wakes the flusher when it is enough.
+    /// Makes a writer wait above the dirty limit; wakes the flusher above the background limit.
     pub(super) fn throttle(&mut self) {
         let background = self.dirty_background();
         if self.dirty_bytes() <= background {
@@ -277,7 +277,7 @@ impl<D: Device> Volume<D> {
 
     // The page cache.
 
-    /// The first `blocks` blocks of a file are in the page cache, and have just been used.
+    /// Marks the first `blocks` blocks of a file as cached and just used.
     pub(super) fn cache(&mut self, node: u32, blocks: u32) {
         self.uses += 1;
         let file = &mut self.nodes[node as usize];
@@ -290,7 +290,7 @@ impl<D: Device> Volume<D> {
         self.shrink_cache();
     }
 
-    /// Lets go of what has not been used for longest, dirty files excepted.
+    /// Evicts the least recently used files, except dirty ones.
     fn shrink_cache(&mut self) {
         let most = self.spec.writeback.memory.0 / BLOCK;
         let mut kept = 0;
@@ -308,7 +308,7 @@ impl<D: Device> Volume<D> {
             self.cached_blocks -= u64::from(file.cached);
             file.cached = 0;
         }
-        // Most entries are out of date where files are used again and again: sweep them out now and then.
+        // Repeated use leaves many stale entries; remove them now and then.
         if self.cache_order.len() > 64 + 4 * self.nodes.len() {
             let nodes = &self.nodes;
             self.cache_order.retain(|(node, generation, used)| {
