@@ -1,5 +1,4 @@
-//! Simulation core: a filesystem model, workloads, trim policies and the runner that joins
-//! them.
+//! Simulation core: a filesystem model, workloads, trim policies and their runner.
 //!
 //! A [`workload`] emits operations, a [`target`] executes them and owns the clock, a
 //! [`policy`] decides when to trim, and a [`runner`] records a [`run::Run`]. Modelled and

@@ -1,6 +1,5 @@
 //! Trim policies: step functions that decide when and which window to trim. A policy does no
-//! I/O, never sleeps and has no clock, so the same code controls a modelled drive and a
-//! mounted filesystem.
+//! I/O, never sleeps and has no clock, so modelled and real targets share its code.
 //!
 //! Contract between a policy and the [`Driver`] that calls it:
 //!
@@ -43,8 +42,8 @@ use trimtab_drive::units::{Bytes, Nanos};
 pub struct Observation<'a> {
     /// Current time on the target's clock.
     pub now: Nanos,
-    /// Bytes written so far by the best available counter; `None` without a counter. May advance
-    /// in coarse steps and restart from 0.
+    /// Bytes written so far by the best available counter; `None` without a counter. May be
+    /// coarse and restart from 0.
     pub written: Option<Bytes>,
     /// Resolution of that counter.
     pub written_step: Bytes,
@@ -73,8 +72,7 @@ pub struct Observation<'a> {
     pub idle_unsure: Nanos,
     /// Longest foreground wait since the last call; `None` without a foreground request.
     pub foreground_wait_max: Option<Nanos>,
-    /// Result of the window trimmed last, on the first call after it; `None` on that call if it
-    /// failed.
+    /// Result of the last trim, on the first call after it; `None` on that call if it failed.
     pub last_trim: Option<&'a TrimOutcome>,
     /// The last request was postponed without effect; the policy chooses when to send it again.
     pub put_off: bool,
@@ -131,8 +129,7 @@ pub struct TrimRequest {
     pub window: TrimWindow,
     /// Skip smaller free extents.
     pub min_extent: Bytes,
-    /// Select free extents by size; `None` for all of at least `min_extent`. Requires
-    /// [`Observation::by_size`].
+    /// Select extents by size; `None` for all. Requires [`Observation::by_size`].
     pub sizes: Option<Sizes>,
     /// Largest single discard command ([`Bytes::MAX`] for no limit). Other requests can be served
     /// between two commands, so this bounds their wait. Linux: `queue/discard_max_bytes`.
@@ -146,12 +143,10 @@ pub struct TrimRequest {
 }
 
 /// Size classes of free extents, in addition to the minimum extent. The length of an extent
-/// does not depend on window boundaries. An extent in progress is sent to its end regardless
-/// of its length.
+/// does not depend on window boundaries. An extent in progress is sent to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Extents of at least this length were sent in earlier rounds; [`Bytes::MAX`] in the first
-    /// round.
+    /// Earlier rounds sent extents from this length; [`Bytes::MAX`] in the first round.
     pub below: Bytes,
     /// Index of this round over all windows, with extents decreasing in size.
     pub round: u32,
@@ -206,8 +201,7 @@ pub trait Policy: Send {
         self.pass().running()
     }
 
-    /// True if the user requested another pass during the current one; it starts immediately
-    /// after.
+    /// True if the user requested another pass to follow the current one.
     fn another_follows(&self) -> bool {
         self.pass().another_follows()
     }

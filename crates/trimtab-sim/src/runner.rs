@@ -1,5 +1,5 @@
-//! Runs workloads on targets and records the results. Never prints: [`Events`] reports
-//! progress and requests stops.
+//! Runs workloads on targets and records the results. [`Events`] reports progress and stops
+//! runs.
 
 pub mod blocks;
 pub mod files;

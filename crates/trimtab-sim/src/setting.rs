@@ -1,5 +1,4 @@
-//! Named settings. Each owner has one table that defines how every setting is written and
-//! parsed.
+//! Named settings. Each owner has one table that defines their text forms.
 
 use alloc::format;
 use alloc::string::{String, ToString};

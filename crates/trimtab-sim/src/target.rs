@@ -123,8 +123,7 @@ pub trait BlockTarget: Clock {
     /// Announces an `op` to be submitted soon, so that a simulator can prefetch. No side effects.
     fn expect(&self, _op: &Command<'static>) {}
 
-    /// Waits until at least `min` operations have completed since the last call, and appends all
-    /// completions to `done`.
+    /// Waits for at least `min` completions since the last call; appends all to `done`.
     fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult;
 }
 

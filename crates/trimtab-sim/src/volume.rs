@@ -226,8 +226,7 @@ impl<D: Device> Volume<D> {
         self.queue.foreground(self.now)
     }
 
-    /// Bytes written by the filesystem, including journal and metadata, as in
-    /// `lifetime_write_kbytes`.
+    /// Bytes written including journal and metadata, as in `lifetime_write_kbytes`.
     #[must_use]
     pub const fn written(&self) -> Bytes {
         self.queue.traffic.writes.bytes

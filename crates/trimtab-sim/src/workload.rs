@@ -1,5 +1,4 @@
-//! Workloads: deterministic streams of operations from settings and a seed, independent of
-//! targets and clocks.
+//! Workloads: deterministic streams of operations, independent of targets and clocks.
 
 pub mod age;
 pub mod churn;

@@ -14,8 +14,7 @@ pub struct AdaptiveSettings {
     pub share_percent: u32,
     /// Minimum time between the starts of two passes. Default 1 min.
     pub at_most_every: Nanos,
-    /// Maximum time between the starts of two passes, in case the counter does not advance.
-    /// Default 7 days.
+    /// Maximum time between starts, in case the counter does not advance. Default 7 days.
     pub at_least_every: Nanos,
     /// Poll interval of the counter. Default 10 s.
     pub poll: Nanos,
@@ -38,11 +37,9 @@ impl Default for AdaptiveSettings {
     }
 }
 
-/// Trims all windows without pause when the bytes written since the last pass reach a share
-/// of the free space.
+/// Trims all windows when the bytes written reach a share of the free space.
 ///
-/// With a counter that advances in steps it triggers within one step of the threshold, either
-/// side.
+/// With a stepping counter it triggers within one step of the threshold, either side.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
     settings: AdaptiveSettings,
@@ -122,8 +119,7 @@ impl Trigger {
 
     pub(super) fn observe(&mut self, observation: &Observation<'_>) {
         self.written.observe(observation.written);
-        // A clock that went back (state restored on another machine) must not postpone the next
-        // pass forever.
+        // A clock that went back (restored elsewhere) must not postpone passes forever.
         self.started = Some(self.started.map_or(observation.now, |started| started.min(observation.now)));
     }
 
@@ -142,8 +138,7 @@ impl Trigger {
         self.written.since().is_some_and(|since| since > Bytes::ZERO && u128::from(since.0) >= threshold)
     }
 
-    /// Bytes written since the last pass began; `None` before the first pass or without a
-    /// counter.
+    /// Bytes written since the last pass began; `None` without a pass or a counter.
     pub(super) fn written_since_a_pass(&self) -> Option<Bytes> {
         self.written.since().filter(|_| self.fired)
     }
@@ -180,17 +175,20 @@ mod tests {
     #[test]
     fn trigger_is_due_by_bytes_written_and_by_time() {
         let mut trigger = Trigger::default();
-        assert!(!trigger.due(&at(500, 5000), 75, Nanos(10), Nanos(100)), "before the first look");
+        assert!(!trigger.due(&at(500, 5000), 75, Nanos(10), Nanos(100)), "before the first observation");
         assert!(!due(&mut trigger, 500, 5000));
         assert!(
             !due(&mut trigger, 501, 5749) && due(&mut trigger, 502, 5750),
             "750 of 1,000, and no minimum interval before the first pass"
         );
         trigger.fired(Nanos(510));
-        assert!(!due(&mut trigger, 515, 6400) && !due(&mut trigger, 519, 6500), "ten apart, though enough was written");
+        assert!(!due(&mut trigger, 515, 6400) && !due(&mut trigger, 519, 6500), "minimum interval of ten, although enough was written");
         assert!(due(&mut trigger, 520, 6500), "just ten");
         trigger.fired(Nanos(530));
-        assert!(!due(&mut trigger, 629, 6500) && due(&mut trigger, 630, 6500), "a hundred, though nothing was written");
+        assert!(
+            !due(&mut trigger, 629, 6500) && due(&mut trigger, 630, 6500),
+            "maximum interval of a hundred, although nothing was written"
+        );
         // A clock that went back counts from there.
         assert!(!due(&mut trigger, 200, 6500) && !due(&mut trigger, 299, 6500) && due(&mut trigger, 300, 6500));
     }

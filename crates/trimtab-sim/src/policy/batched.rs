@@ -7,8 +7,7 @@ use trimtab_drive::units::{Bytes, Nanos};
 /// Schedule of a batched trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// This long after the start of the previous pass. The first is due this long after the first
-    /// call.
+    /// This long after the start of the previous pass, or after the first call.
     Every(Nanos),
     /// Every 24 h at this time of day (clock modulo 24 h).
     Nightly(Nanos),
@@ -37,8 +36,7 @@ impl Default for BatchedSettings {
 const DAY_S: u64 = 86_400;
 const DAY: Nanos = Nanos::from_secs(DAY_S);
 
-/// Trims all windows without pause on a schedule. A missed time (machine off or on battery)
-/// is made up at the next opportunity.
+/// Trims all windows on a schedule. Makes up for a missed time (off or on battery).
 #[derive(Clone, Debug)]
 pub struct Batched {
     settings: BatchedSettings,
@@ -56,7 +54,6 @@ impl Batched {
         Self { settings, pass: Pass::restore(state), due: state.nanos("batched.due"), at_shutdown: false }
     }
 
-    /// First due instant after `now`.
     fn due_after(&self, now: Nanos) -> Nanos {
         match self.settings.schedule {
             Schedule::Every(period) => now.saturating_add(period),
@@ -68,7 +65,6 @@ impl Batched {
         }
     }
 
-    /// True if a pass must begin now.
     fn must_start(&mut self, observation: &Observation<'_>) -> bool {
         let due = *self.due.get_or_insert(self.due_after(observation.now));
         let last_chance = observation.shutting_down && self.settings.schedule == Schedule::AtShutdown && !self.at_shutdown;

@@ -1,13 +1,11 @@
-//! Bytes written since a point in time, from a counter that may be coarse, missing or restart
-//! from 0.
+//! Bytes written, from a counter that may be coarse, missing or restart from 0.
 
 use super::State;
 use trimtab_drive::units::Bytes;
 
 /// Sums the advances of a counter.
 ///
-/// The sum is within one counter step of the true value, on either side: both ends of the
-/// interval lie anywhere within a step.
+/// The sum is within one counter step of the true value, on either side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Written {
     /// Last counter value.

@@ -183,8 +183,7 @@ impl Driver {
         }
     }
 
-    /// Observes and returns the decision. Pass [`Action::Trim`] to [`carry_out`](Self::carry_out)
-    /// next.
+    /// Observes and returns the decision. Pass [`Action::Trim`] to [`Self::carry_out`].
     pub fn decide(&mut self, surface: &mut impl Surface) -> Action {
         let seen = surface.look();
         let now = seen.now;

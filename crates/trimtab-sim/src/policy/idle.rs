@@ -21,12 +21,10 @@ use pace::{Pace, TRIALS_VAIN, trial_of};
 use quiet::Quiet;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Minimum extents of each round but the last, which takes all. Most space is in large
-/// extents.
+/// Minimum extents of each round but the last. Most space is in large extents.
 const ROUNDS: [Bytes; 4] = [Bytes(16 << 20), Bytes(2 << 20), Bytes(256 << 10), Bytes(32 << 10)];
 
-/// Validity of an observation of foreground I/O; windows with nothing to send are skipped
-/// meantime.
+/// Validity of an observation of foreground I/O while windows without work are skipped.
 const GOES_ON: Nanos = Nanos::from_millis(10);
 /// Default permille of foreground requests that may meet a command.
 const MET_PER_MILLE: u32 = 5;
@@ -43,8 +41,7 @@ pub struct IdleSettings {
     pub share_percent: u32,
     /// Maximum time between the starts of two passes. Default 1 day.
     pub at_least_every: Nanos,
-    /// Initial idle time required before a piece; shortened if the device is never idle. Default
-    /// 100 ms.
+    /// Initial idle time before a piece; shortened if the device is never idle. Default 100 ms.
     pub quiet: Nanos,
     /// Longest wait of a piece for idle time; it is then sent anyway, within the budget, so that
     /// a busy device gets trimmed too. Default 1 min.
@@ -61,8 +58,7 @@ pub struct IdleSettings {
     /// enables selection of extents by size. Default 5, half of what is noticeable, since a short
     /// pass may exceed it by chance. 0 disables both: idle time alone decides.
     pub met_per_mille: u32,
-    /// Finish a pass within this time even if foreground I/O slows down; 0 for no limit. Default
-    /// 0.
+    /// Finish a pass within this time even if foreground I/O slows down. Default 0: no limit.
     pub finish_within: Nanos,
     /// Trim everything, even if the foreground waits longer than the drive gains. Default no.
     pub complete: bool,
@@ -204,8 +200,7 @@ impl Idle {
     /// Processes the result of the last request and the observed foreground I/O.
     fn learn(&mut self, observation: &Observation<'_>) {
         if observation.put_off {
-            // A better moment exists only with foreground I/O, and an urgent request cannot wait
-            // for it.
+            // Without foreground I/O no moment is better; urgent requests cannot wait.
             let at_once = !self.gaps.foreground_active(observation.now) || self.gaps.sent_urgently();
             self.goes_on_until = at_once.then(|| observation.now.saturating_add(GOES_ON));
         }
@@ -218,8 +213,7 @@ impl Idle {
             if observation.requests.is_none() && sent.took.as_f64() > sent.commands as f64 * self.settings.budget.as_f64() {
                 self.quiet.rest(&self.settings, observation.now, sent.took);
             }
-            // With a higher permitted share each collision counts for less. A cheap command delays
-            // none for long.
+            // A higher permitted share lowers the weight. Cheap commands delay none for long.
             let met = if self.at_once { 0.0 } else { met * f64::from(MET_PER_MILLE) / f64::from(self.settings.met_per_mille.max(1)) };
             // Trials are small and say nothing about the wait per gigabyte.
             if !sent.trial {
@@ -230,8 +224,7 @@ impl Idle {
 
     /// Trims the next piece if the device is idle, or returns the time of the next check.
     fn next_piece(&mut self, observation: &Observation<'_>) -> Option<Action> {
-        // Computing the piece size is more expensive than checking for work, and a busy device is
-        // checked often.
+        // Checking for work is cheaper than computing the piece size.
         let round = self.pass.round();
         self.pass.set_rounds(self.rounds(observation.by_size).count() as u32);
         let step = self.pass.step(observation, Bytes::MAX);
@@ -347,8 +340,7 @@ impl Idle {
         self.pace.sent(trial.map_or(window, |trial| trial.window), trial.map(|_| window.start));
         self.quiet.sent(observation.now);
         self.gaps.sent(&self.settings, observation.now, self.at_once);
-        // One command suffices before the cost is known, and during foreground I/O no request
-        // should wait for two.
+        // One command before the cost is known, and during foreground I/O.
         let known = self.pace.commands_max(&self.settings);
         let commands_max = if foreground || (known == 0 && by_size) { 1 } else { known };
         if let Some(trial) = trial {
@@ -374,8 +366,7 @@ impl Idle {
         if whole_units(piece, observation.granule).is_some() || (observation.by_size && self.pace.tried_most()) {
             return None;
         }
-        // Alternates: an extent of that size costs only a second transmission, but tails work where
-        // all extents are larger.
+        // Alternates: extents of that size are cheapest, but only tails work if all are larger.
         if observation.by_size && search.tried.is_multiple_of(2) {
             let chosen = self.pass.scattered(observation, search.tried, Bytes::ZERO).filter(|_| search.vain < TRIALS_VAIN)?;
             // The first trial has no estimate, and a small extent tells most.

@@ -12,8 +12,7 @@ const RETRY_LAST: Nanos = Nanos::from_secs(86_400);
 /// A pass. Everything that starts below `next` is done.
 ///
 /// Stores a position instead of a list, so it survives restarts and windows that appear or
-/// disappear (btrfs chunks). Visits windows in address order, whatever order the observation
-/// gives.
+/// disappear (btrfs chunks). Visits windows in address order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
     /// Current position; `None` without a pass.
@@ -105,8 +104,7 @@ impl Pass {
         (self.next, self.round, self.rounds_more) = (Some(0), 0, 0);
     }
 
-    /// Starts a pass for the user, or queues another after the current one. No effect if `asked`
-    /// is false.
+    /// If `asked`, starts a pass for the user or queues another after the current one.
     pub(super) fn request(&mut self, asked: bool) {
         if asked && self.running() {
             self.again = true;

@@ -78,8 +78,7 @@ impl Policy for Now {
     }
 }
 
-/// `online`: the filesystem discards what it frees (`mount -o discard`); otherwise as
-/// [`ByHand`].
+/// `online`: the filesystem discards on free (`mount -o discard`); otherwise [`ByHand`].
 #[derive(Clone, Debug, Default)]
 pub struct Online(ByHand);
 

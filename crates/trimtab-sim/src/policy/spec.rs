@@ -14,8 +14,7 @@ use core::str::FromStr;
 use trimtab_drive::units::{Bytes, Nanos, exact};
 use trimtab_drive::usage::nearest;
 
-// Accepted ranges. Simulations use short periods; values outside are typing errors such as a
-// wrong unit.
+// Accepted ranges. Simulations use short periods; values outside are typing errors.
 const DAY: Nanos = Nanos::from_secs(86_400);
 /// Time between the starts of two passes: up to ten years.
 const PERIOD: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos(3660 * DAY.0);

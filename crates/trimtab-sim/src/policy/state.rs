@@ -4,9 +4,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Named numbers that a policy keeps across restarts; the driver stores them. A policy
-/// ignores unknown names and tolerates missing ones, so the state of another version or
-/// policy is harmless.
+/// Named numbers that a policy keeps across restarts; the driver stores them. Unknown and
+/// missing names are harmless: the state may be of another version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Names and values, sorted by name.

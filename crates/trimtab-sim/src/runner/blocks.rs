@@ -104,8 +104,7 @@ fn check_depth<T: BlockTarget + ?Sized>(phase: &BlockPhase, target: &T) -> Targe
     })
 }
 
-/// Operations in flight, with buffers reused by all phases so that operations do not
-/// allocate.
+/// Operations in flight; buffers are reused, so that operations do not allocate.
 #[derive(Debug, Default)]
 struct Window {
     /// Kind and bytes of the operation with each tag.
@@ -143,8 +142,7 @@ impl Budget {
         }
     }
 
-    /// Next operation of the phase, if one may be issued. Also draws those certain to follow and
-    /// announces them to `expected`.
+    /// Next operation, if one may be issued. Announces those certain to follow.
     #[inline]
     fn draw<W: BlockWorkload + ?Sized>(&mut self, workload: &mut W, expected: impl Fn(&Command<'static>)) -> Option<&Command<'static>> {
         let most = if self.until == Nanos::MAX { AHEAD } else { 1 };

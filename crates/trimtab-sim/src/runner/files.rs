@@ -16,8 +16,7 @@ const PROGRESS_OPS: u64 = 256;
 ///
 /// Reads the clock once per operation. An operation lasts from the end of the previous one to
 /// its own end, so it includes the time to generate it; the null target measures that. A
-/// paced operation counts from its due time, so that a slow one is charged for those it
-/// delays.
+/// paced operation counts from its due time, so a slow one is charged for delaying others.
 pub fn run<W, T, E>(workload: &mut W, target: &mut T, events: &mut E) -> Outcome
 where
     W: FileWorkload + ?Sized,
@@ -42,7 +41,6 @@ struct State {
     last: Nanos,
     /// End of the previous operation, always.
     ended: Nanos,
-    /// Start of the phase.
     phase: Nanos,
     progress_at: Nanos,
 }

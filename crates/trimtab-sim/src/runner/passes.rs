@@ -27,8 +27,7 @@ impl Passes {
         self.seen
     }
 
-    /// Processes a phase that may have ended with `written` bytes: notes its rate and merges it
-    /// with earlier phases of its name.
+    /// Merges a phase that may have ended into its name, and notes its rate.
     pub fn phase_ended(&mut self, recorder: &mut Recorder, written: Bytes) {
         if recorder.phases().len() == self.seen {
             return;

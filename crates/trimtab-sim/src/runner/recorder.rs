@@ -1,5 +1,4 @@
-//! Records the measurements of a run: phases, latency histograms, and series of bounded
-//! length.
+//! Records a run: phases, latency histograms, and series of bounded length.
 
 use super::Progress;
 use crate::run::metrics;
@@ -234,8 +233,7 @@ impl Recorder {
 
     #[inline]
     fn count_bytes(&mut self, kind: OpKind, bytes: u64) -> (u64, u64) {
-        // Wrapping is safe: 64-bit byte counts of one run never overflow. This is the measured
-        // inner loop.
+        // 64-bit byte counts of one run never overflow. This is the measured inner loop.
         self.ops = self.ops.wrapping_add(1);
         let (read, written) = match kind {
             OpKind::Read => (bytes, 0),

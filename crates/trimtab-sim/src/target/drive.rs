@@ -22,8 +22,7 @@ pub struct DriveTarget<D> {
     submitted: u64,
 }
 
-/// Operations in flight by completion time; the sequence number breaks ties in submission
-/// order.
+/// Operations in flight by completion time; sequence numbers break ties.
 #[derive(Debug, Default)]
 struct Pending {
     /// Sorted. Nearly all writes complete in submission order.

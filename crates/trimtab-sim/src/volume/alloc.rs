@@ -1,5 +1,4 @@
-//! The block allocator of ext4 (`mballoc`): goals, preallocation for small files, and
-//! criteria.
+//! The block allocator of ext4 (`mballoc`): goals, preallocations and criteria.
 
 use super::group::{GROUP_BLOCKS, Group};
 use super::layout::{FLEX, Layout};
@@ -9,8 +8,7 @@ use alloc::vec::Vec;
 pub const SMALL_BLOCKS: u32 = 16;
 /// Blocks of that preallocation (`mb_group_prealloc`).
 const SHARED_BLOCKS: u32 = 512;
-/// Lists of shared preallocations by the order of their remaining length
-/// (`PREALLOC_TB_SIZE`).
+/// Lists of shared preallocations by order of length (`PREALLOC_TB_SIZE`).
 const SHARED_LISTS: usize = 10;
 /// Maximum length of a list …
 const SHARED_LIST_MAX: usize = 8;
@@ -39,7 +37,6 @@ pub enum Use {
     },
 }
 
-/// A run of blocks.
 pub type Run = (u32, u32);
 
 /// Part of a group reserved for small files.
@@ -52,7 +49,6 @@ struct Shared {
 /// Free space of a volume.
 #[derive(Clone, Debug)]
 pub struct Allocator {
-    /// The groups.
     pub groups: Vec<Group>,
     /// Shared preallocations by order of length; each list is sorted by length.
     shared: [Vec<Shared>; SHARED_LISTS],
@@ -141,8 +137,7 @@ impl Allocator {
         Some((start, used))
     }
 
-    /// Stores a shared preallocation by its length, and frees the shortest of a list that is too
-    /// long.
+    /// Stores a shared preallocation by length; frees the shortest of an overlong list.
     fn keep(&mut self, shared: Shared) {
         if shared.len == 0 {
             return;
@@ -159,8 +154,7 @@ impl Allocator {
         }
     }
 
-    /// A run of up to `len` blocks: at the goal if free, otherwise by the criteria of `mballoc`,
-    /// starting in the goal's group.
+    /// A run of up to `len` blocks at the goal, or by the criteria of `mballoc`.
     fn search(&mut self, goal: u32, len: u32, data: bool) -> Option<Run> {
         let (group, at) = ((goal / GROUP_BLOCKS) as usize, goal % GROUP_BLOCKS);
         // For metadata the goal only selects the group (`EXT4_MB_HINT_TRY_GOAL` is not set).
@@ -170,8 +164,7 @@ impl Allocator {
         Some(run)
     }
 
-    /// Applies [`Criterion::LongRuns`] to a range of groups, shortest sufficient mean run first,
-    /// then by number.
+    /// Applies [`Criterion::LongRuns`] to groups, shortest sufficient mean run first.
     fn search_lists(&mut self, range: core::ops::Range<usize>, len: u32) -> Option<Run> {
         let mut tried = None;
         loop {
@@ -250,8 +243,7 @@ impl Criterion {
             Self::WholeBuddy if data && number.is_multiple_of(FLEX as usize) => false,
             Self::WholeBuddy => group.largest_order().is_some_and(|largest| largest >= len.ilog2() as usize),
             Self::LongRuns => group.run_mean() >= len && group.may_hold(len),
-            // A run contains a buddy of at least a quarter of its length, so a smaller largest
-            // buddy rules it out.
+            // A run contains a buddy of at least a quarter of its length.
             Self::EnoughFree => {
                 group.free() >= len && group.may_hold(len) && group.largest_order().is_some_and(|largest| len >> largest < 4)
             }
@@ -259,8 +251,7 @@ impl Criterion {
         }
     }
 
-    /// True if only free runs of the full length qualify. All are found, as each consists of
-    /// enough consecutive buddies.
+    /// True if only free runs of the full length qualify. Finds all of them.
     fn wants_whole_runs(self) -> bool {
         matches!(self, Self::LongRuns | Self::EnoughFree)
     }

@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 use trimtab_drive::Device;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// A transaction being committed.
 #[derive(Clone, Debug)]
 pub(super) struct Commit {
     transaction: Committing,
@@ -18,7 +17,6 @@ pub(super) struct Commit {
 }
 
 impl Commit {
-    /// Blocks freed by the transaction.
     #[cfg(test)]
     pub(super) fn freed(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.transaction.freed.iter()
@@ -57,8 +55,7 @@ impl<D: Device> Volume<D> {
         self.batches.front().is_some_and(|batch| batch.number <= up_to)
     }
 
-    /// Closes the running transaction, which must not be empty, and starts its commit. No other
-    /// commit may be running.
+    /// Commits the running, non-empty transaction; no other commit may be running.
     pub(super) fn start_commit(&mut self) {
         debug_assert!(self.commit.is_none() && self.journal.anything_running());
         let transaction = self.journal.close();
@@ -148,8 +145,7 @@ impl<D: Device> Volume<D> {
         self.durable = transaction.id;
         self.counters.commits += 1;
         self.release(transaction.freed);
-        // An operation may be waiting for room in a full transaction: commit at once, not after 5
-        // s.
+        // An operation may be waiting for room: commit a full transaction at once.
         if self.journal.running_blocks() >= self.journal.transaction_max {
             self.start_commit();
         }
@@ -179,8 +175,7 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// True if transaction and journal have room for another change; otherwise starts making
-    /// room.
+    /// True if another change has room; otherwise starts making room.
     pub(super) fn journal_ready(&mut self) -> bool {
         if self.journal.running_blocks() >= self.journal.transaction_max {
             if self.commit.is_some() {
@@ -234,14 +229,12 @@ impl<D: Device> Volume<D> {
         self.queue.forget(ticket);
     }
 
-    /// Flushes the drive's write cache.
     pub(super) fn flush_cache(&mut self) -> Ticket {
         let ticket = self.queue.ticket();
         self.queue.flush(self.now, ticket);
         ticket
     }
 
-    /// Writes metadata blocks in place.
     pub(super) fn write_home(&mut self, blocks: &[u32], ticket: Ticket, urgency: Urgency) {
         self.queue.unplug();
         for block in blocks {

@@ -4,7 +4,6 @@ use super::Volume;
 use trimtab_drive::Device;
 use trimtab_drive::units::Nanos;
 
-/// A background event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     /// The block layer sends a request.
@@ -49,7 +48,6 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Lets the foreground work for `time`.
     pub(super) fn work(&mut self, time: Nanos) {
         self.run_until(self.now.saturating_add(time));
     }

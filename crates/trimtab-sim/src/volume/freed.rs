@@ -28,7 +28,6 @@ pub struct Freed {
 }
 
 impl Freed {
-    /// Total blocks.
     pub const fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -75,14 +74,12 @@ impl Freed {
         self.extents.insert(extent.0, (extent.1, extent.2));
     }
 
-    /// All extents in order of insertion.
     pub fn into_order(self) -> Vec<(u32, u32)> {
         let mut extents: Vec<(u32, u32, u32)> = self.extents.into_iter().map(|(start, (len, stamp))| (stamp, start, len)).collect();
         extents.sort_unstable();
         extents.into_iter().map(|(_, start, len)| (start, len)).collect()
     }
 
-    /// All extents by start.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.extents.iter().map(|(start, (len, _))| (*start, *len))
     }

@@ -12,14 +12,12 @@ pub const GROUP_BLOCKS: u32 = 32_768;
 /// Buddy orders: 1 to 8192 blocks (`MB_NUM_ORDERS` for blocks of 4 KiB).
 pub const ORDERS: usize = 14;
 
-/// In-memory state of a group. A set bit is a block in use or reserved: preallocated, freed
-/// but not committed, being discarded.
+/// In-memory state of a group. A set bit is a block in use, preallocated or being freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     words: Vec<u64>,
     blocks: u32,
     free: u32,
-    /// Free runs.
     runs: u32,
     /// Free buddies of each order.
     orders: [u32; ORDERS],
@@ -27,8 +25,7 @@ pub struct Group {
     first_free: u32,
     /// Upper bound on the longest free run, from the last search and later frees.
     run_max: u32,
-    /// All free space was trimmed since mount and nothing freed since
-    /// (`EXT4_GROUP_INFO_WAS_TRIMMED`).
+    /// All free space is trimmed since mount (`EXT4_GROUP_INFO_WAS_TRIMMED`).
     pub trimmed: bool,
     /// Something was freed since a trim by size began here.
     pub touched: bool,
@@ -64,13 +61,11 @@ impl Group {
         (self.trimmed, self.touched) = (false, true);
     }
 
-    /// Blocks in the group.
     #[cfg(test)]
     pub const fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// Free blocks.
     #[must_use]
     pub const fn free(&self) -> u32 {
         self.free
@@ -103,7 +98,6 @@ impl Group {
         self.orders.iter().rposition(|n| *n > 0)
     }
 
-    /// True if the block is free.
     #[must_use]
     pub fn is_free(&self, block: u32) -> bool {
         self.words[block as usize / 64] >> (block % 64) & 1 == 0
@@ -133,7 +127,6 @@ impl Group {
         Some(at as u32 * 64 + word.trailing_zeros())
     }
 
-    /// Bounds of the free run around a free block.
     fn run_around(&self, block: u32) -> (u32, u32) {
         let mut at = block as usize / 64;
         let mut word = self.words[at] & ((1 << (block % 64)) - 1);
@@ -238,8 +231,7 @@ impl Group {
         }
     }
 
-    /// Free runs that overlap `from..to`, cut at `from` but not at `to`: the extents of a trim of
-    /// that range.
+    /// Free runs in `from..to`, cut at `from` but not at `to`: the extents of a trim.
     pub fn runs_from(&self, from: u32, to: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         let mut at = from;
         core::iter::from_fn(move || {

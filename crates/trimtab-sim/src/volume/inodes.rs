@@ -6,7 +6,6 @@ use super::node::ROOT;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// All inodes of a volume.
 #[derive(Clone, Debug)]
 pub struct Inodes {
     per_group: u32,
@@ -56,7 +55,6 @@ impl Inodes {
         })
     }
 
-    /// Frees an inode.
     pub(super) fn give(&mut self, inode: u32, dir: bool) {
         let (group, at) = ((inode / self.per_group) as usize, inode % self.per_group);
         let bit = 1 << (at % 64);
@@ -66,12 +64,10 @@ impl Inodes {
         self.dirs[group] -= u32::from(dir);
     }
 
-    /// Free inodes.
     pub fn free(&self) -> u64 {
         self.free.iter().map(|n| u64::from(*n)).sum()
     }
 
-    /// Group of an inode.
     pub const fn group(&self, inode: u32) -> u32 {
         inode / self.per_group
     }
@@ -132,8 +128,7 @@ impl Inodes {
         (0..n).map(move |i| (start + i) % n)
     }
 
-    /// First group of the flexible group with the fewest directories among those not above
-    /// average usage.
+    /// First group of the flexible group with the fewest directories and average usage or less.
     fn emptiest(&self, start: u32, space: &Allocator) -> Option<u32> {
         let n = u64::from(self.flexes());
         let (inodes, blocks) = (self.free() / n, space.free() / n);

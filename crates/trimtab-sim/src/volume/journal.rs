@@ -1,5 +1,4 @@
-//! The journal: transactions of metadata blocks, their size in the log, and blocks still to
-//! be written in place.
+//! The journal: transactions of metadata blocks, and blocks to be written in place.
 
 use super::freed::Freed;
 use super::spec::BLOCK;
@@ -62,7 +61,6 @@ impl BlockSet {
 /// A transaction being written.
 #[derive(Clone, Debug)]
 pub struct Committing {
-    /// Transaction number.
     pub id: u64,
     /// Blocks in the journal: descriptors, revocations, metadata, commit record.
     pub log_blocks: u32,
@@ -78,7 +76,6 @@ struct Logged {
     left: u32,
 }
 
-/// The journal of a volume.
 #[derive(Clone, Debug)]
 pub struct Journal {
     /// First block on the volume, and number of blocks.
@@ -87,7 +84,6 @@ pub struct Journal {
     tags_per_descriptor: u32,
     /// Blocks at which a transaction is full.
     pub transaction_max: u32,
-    /// The running transaction.
     pub id: u64,
     running: BlockSet,
     running_blocks: u32,
@@ -96,7 +92,6 @@ pub struct Journal {
     pub since: Option<Nanos>,
     /// Blocks it frees.
     pub freed: Freed,
-    /// The blocks of the committing transaction.
     committing: BlockSet,
     /// Position of the next log block.
     head: u32,
@@ -151,7 +146,6 @@ impl Journal {
         self.in_place(block);
     }
 
-    /// Blocks in the running transaction.
     pub const fn running_blocks(&self) -> u32 {
         self.running_blocks
     }
@@ -161,7 +155,6 @@ impl Journal {
         self.since.is_some()
     }
 
-    /// Log blocks for a transaction of `blocks` blocks.
     fn log_blocks(&self, blocks: u32, revokes: u32) -> u32 {
         blocks + blocks.div_ceil(self.tags_per_descriptor) + revokes.div_ceil(REVOKES_PER_BLOCK) + 1
     }
@@ -197,7 +190,6 @@ impl Journal {
         runs
     }
 
-    /// The journal's superblock.
     pub const fn superblock(&self) -> u32 {
         self.start
     }

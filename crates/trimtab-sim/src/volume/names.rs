@@ -1,10 +1,8 @@
-//! Lookup of nodes by directory and name: an open-addressing hash table without its own copy
-//! of the names.
+//! Lookup of nodes by directory and name: an open-addressing hash table without names.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// No node.
 pub const NONE: u32 = u32::MAX;
 
 /// A table of node numbers. The caller owns the nodes; it passes hashes and compares.

@@ -14,14 +14,11 @@ const EXTENTS_INLINE: usize = 4;
 /// Extents in an extent block.
 const EXTENTS_PER_BLOCK: usize = 340;
 
-/// A file or a directory.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Inode number, from 0.
     pub inode: u32,
-    /// Parent directory.
     pub parent: u32,
-    /// Name in the parent.
     pub name: Box<str>,
     /// Changes when the node is reused for another file, so that queues detect stale entries.
     pub generation: u32,
@@ -45,9 +42,7 @@ pub struct Node {
     pub cached: u32,
     /// Last use, by the page cache's counter.
     pub used: u64,
-    /// Access time.
     pub accessed: Nanos,
-    /// Modification time.
     pub modified: Nanos,
     /// Last transaction that changed its inode.
     pub transaction: u64,
@@ -89,7 +84,6 @@ impl Node {
         self.size.div_ceil(BLOCK) as u32
     }
 
-    /// Dirty blocks.
     pub fn dirty_blocks(&self) -> u32 {
         self.blocks().saturating_sub(self.dirty_from)
     }
@@ -106,8 +100,7 @@ impl Node {
     }
 }
 
-/// Runs of blocks in file order. The first needs no heap allocation: most files have only
-/// one.
+/// Runs of blocks in file order. The first, often the only one, is stored inline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extents {
     first: (u32, u32),
@@ -116,12 +109,10 @@ pub struct Extents {
 }
 
 impl Extents {
-    /// Number of runs.
     pub fn len(&self) -> usize {
         usize::from(self.first.1 > 0) + self.rest.len()
     }
 
-    /// Total blocks.
     pub const fn blocks(&self) -> u32 {
         self.blocks
     }
@@ -141,7 +132,6 @@ impl Extents {
         }
     }
 
-    /// All runs.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         Some(self.first).filter(|first| first.1 > 0).into_iter().chain(self.rest.iter().copied())
     }
@@ -203,8 +193,7 @@ pub fn entry_bytes(name: &str) -> u16 {
     (8 + name.len().min(255).next_multiple_of(4)) as u16
 }
 
-/// Sort key of a catalogue: the first bytes of the name, so that files created in sequence
-/// are neighbours.
+/// Sort key of a catalogue: the first bytes of the name.
 pub fn name_key(name: &str, hash: u64) -> u64 {
     let mut key = [0; 8];
     for (to, from) in key.iter_mut().zip(name.bytes().take(5)) {
@@ -297,8 +286,7 @@ mod tests {
 
     #[test]
     fn directory_grows_like_ext4() {
-        // 20,000 names of 5 characters give entries of 16 bytes: 255 per leaf, and leaves are 69 %
-        // full after random splits.
+        // 20,000 entries of 16 bytes, 255 per leaf; random splits leave leaves 69 % full.
         let mut dir = Dir::new();
         let mut keys = Vec::new();
         for i in 10_000..30_000 {

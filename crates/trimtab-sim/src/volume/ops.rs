@@ -125,7 +125,6 @@ impl<D: Device> Volume<D> {
         Ok(node)
     }
 
-    /// Fails if the drive has failed.
     pub(super) fn healthy(&self, action: &'static str, path: &str) -> TargetResult {
         match &self.queue.failed {
             None => Ok(()),
@@ -195,7 +194,6 @@ impl<D: Device> Volume<D> {
         self.journal.dirty(block, self.now);
     }
 
-    /// Removes a node from its directory.
     fn leave(&mut self, node: u32) {
         let (parent, hash) = (self.nodes[node as usize].parent, self.nodes[node as usize].hash());
         let key = self.key(hash, &self.nodes[node as usize].name);
@@ -258,7 +256,6 @@ impl<D: Device> Volume<D> {
 
     // The operations.
 
-    /// Creates a directory.
     pub(super) fn op_make_dir(&mut self, path: &str) -> TargetResult {
         self.begin("make directory", path, self.spec.host.dir)?;
         let (parent, name) = self.parent_of("make directory", path)?;
@@ -280,7 +277,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Removes an empty directory.
     pub(super) fn op_remove_dir(&mut self, path: &str) -> TargetResult {
         self.begin("remove directory", path, self.spec.host.dir)?;
         let (parent, name) = self.parent_of("remove directory", path)?;
@@ -297,7 +293,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Creates and writes a file.
     pub(super) fn op_create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
         self.begin("create", path, self.spec.host.create)?;
         let (parent, name) = self.parent_of("create", path)?;
@@ -320,7 +315,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Appends to a file.
     pub(super) fn op_append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
         self.begin("append to", path, self.spec.host.open)?;
         let node = self.find_file("append to", path)?;
@@ -336,7 +330,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Reads the beginning of a file.
     pub(super) fn op_read(&mut self, path: &str, len: u64) -> TargetResult {
         self.begin("read", path, self.spec.host.open)?;
         let node = self.find_file("read", path)?;
@@ -372,7 +365,6 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Removes a file.
     pub(super) fn op_delete(&mut self, path: &str) -> TargetResult {
         self.begin("delete", path, self.spec.host.delete)?;
         let node = self.find_file("delete", path)?;
@@ -466,8 +458,7 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Ends a change; waits for a commit if the transaction is full and the specification
-    /// requires it.
+    /// Ends a change; may wait for the commit of a full transaction.
     fn end_change(&mut self) {
         if self.spec.journal.full_waits && self.journal.running_blocks() >= self.journal.transaction_max {
             self.commit_and_wait();
@@ -482,7 +473,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Writes to the end of a file.
     fn write(&mut self, node: u32, payload: &Payload<'_>) {
         if payload.is_empty() {
             return;

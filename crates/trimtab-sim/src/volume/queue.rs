@@ -21,7 +21,6 @@ const IDLE_MIN: Nanos = Nanos::from_micros(50);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u32);
 
-/// Priority class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// A caller is waiting: reads, journal, synced data.
@@ -110,7 +109,6 @@ pub struct Queue<D> {
     foreground_until: Nanos,
     /// Longest duration of a synchronous command since the last call.
     wait_max: Option<Nanos>,
-    /// Bytes of queued writes.
     write_backlog: u64,
     /// Traffic so far.
     pub traffic: Traffic,
@@ -178,7 +176,6 @@ impl<D> Queue<D> {
         self.gather(Request { kind: Kind::Write(class), offset, len, ready: now, ticket }, urgency);
     }
 
-    /// Queues a read.
     pub fn read(&mut self, now: Nanos, offset: u64, len: u64, ticket: Ticket) {
         self.gather(Request { kind: Kind::Read, offset, len, ready: now, ticket }, Urgency::Sync);
     }
@@ -225,7 +222,6 @@ impl<D> Queue<D> {
         }
     }
 
-    /// Flushes the plug.
     pub fn unplug(&mut self) {
         for (request, urgency) in self.plug.drain(..) {
             if matches!(request.kind, Kind::Write(_)) {
@@ -238,7 +234,6 @@ impl<D> Queue<D> {
         }
     }
 
-    /// Queued requests.
     pub fn queued(&self) -> usize {
         self.sync.len() + self.background.len()
     }
@@ -248,7 +243,6 @@ impl<D> Queue<D> {
         self.queued() >= self.layer.queue_max as usize
     }
 
-    /// Bytes of queued writes.
     pub const fn write_backlog(&self) -> u64 {
         self.write_backlog
     }
@@ -273,7 +267,6 @@ impl<D> Queue<D> {
         }
     }
 
-    /// Removes completed commands.
     fn retire(&mut self, at: Nanos) {
         while self.in_flight.peek().is_some_and(|Reverse(first)| *first <= at) {
             self.in_flight.pop();
@@ -316,8 +309,7 @@ impl<D: Device> Queue<D> {
         }
     }
 
-    /// Sends a TRIM at `now`, bypassing the queues: filesystems send one at a time and wait for
-    /// it. Returns its completion time.
+    /// Sends a TRIM at `now`, bypassing the queues. Returns its completion time.
     pub fn trim(&mut self, now: Nanos, ranges: &[Extent]) -> Nanos {
         // It needs a free slot on the drive too.
         let at = now.max(self.slot());

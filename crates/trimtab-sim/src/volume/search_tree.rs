@@ -1,5 +1,4 @@
-//! A red-black tree with one query: the key at which an unsuccessful search ends, which
-//! depends on all earlier rotations.
+//! A red-black tree with one query: the key at which an unsuccessful search ends.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -60,7 +59,6 @@ impl SearchTree {
         self.nodes[node].key = to;
     }
 
-    /// Adds an absent key.
     pub fn insert(&mut self, key: u32) {
         let parent = self.descend(key);
         let node = Node { key, red: true, parent, child: [NIL; 2] };
@@ -87,7 +85,6 @@ impl SearchTree {
         usize::from(self.nodes[self.nodes[node].parent].child[1] == node)
     }
 
-    /// Replaces `old` by `new`.
     fn replace(&mut self, old: usize, new: usize) {
         let parent = self.nodes[old].parent;
         if parent == NIL {
@@ -272,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_at_the_deeper_neighbour() {
+    fn last_visited_is_the_deeper_neighbour() {
         let mut tree = SearchTree::default();
         assert_eq!(tree.last_visited(5), None);
         for key in [10, 20, 30] {

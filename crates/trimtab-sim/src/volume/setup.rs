@@ -26,8 +26,7 @@ use trimtab_drive::{Device, Extent};
 pub struct Age {
     /// Share of the volume in use, including metadata.
     pub fill: f64,
-    /// Mean length of the remaining free extents, exponentially distributed; 0 keeps them as
-    /// large as possible.
+    /// Mean of the exponential free extent lengths; 0 keeps them as large as possible.
     pub free_extent: Bytes,
     /// Data class of the contents.
     pub class: DataClass,
@@ -38,8 +37,7 @@ pub struct Age {
 }
 
 impl<D: Device> Volume<D> {
-    /// Creates a filesystem on `drive` like `mkfs` and mounts it. `now` is the start of the
-    /// clock, when the drive is free.
+    /// Creates a filesystem on `drive` like `mkfs` and mounts it. The clock starts at `now`.
     pub fn format(drive: D, spec: VolumeSpec, now: Nanos) -> Result<Self, VolumeError> {
         let room = drive.size().0.checked_sub(spec.start.0);
         let room = room.ok_or_else(|| VolumeError::new(format!("the volume starts at {}, past the drive's end", spec.start.0)))?;
@@ -138,8 +136,7 @@ impl<D: Device> Volume<D> {
         self.wait_for(ticket);
     }
 
-    /// Runs written by `mkfs`: superblocks, descriptors and bitmaps; inode tables and journal too
-    /// unless lazy.
+    /// Runs written by `mkfs`: superblocks, descriptors, bitmaps; all metadata unless lazy.
     fn metadata_to_write(&self) -> Vec<(u32, u32)> {
         if !self.spec.mkfs.lazy {
             return self.layout.reserved.clone();
@@ -204,8 +201,7 @@ impl<D: Device> Volume<D> {
         self.age_with(age, mean, &|rng| (-libm::log(1.0 - rng.unit()) * mean) as u32)
     }
 
-    /// As [`age`](Self::age), with free extent lengths in blocks drawn from `lengths` of another
-    /// volume.
+    /// As [`age`](Self::age), with free extent lengths drawn from `lengths`, in blocks.
     pub fn age_like(&mut self, age: &Age, lengths: &[u32]) -> Result<(), VolumeError> {
         if lengths.is_empty() {
             return self.age(age);
@@ -248,8 +244,7 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Writes to a share of the free extents without allocating them, like deleted files that
-    /// were never trimmed.
+    /// Writes to a share of the free extents, like deleted files that were never trimmed.
     pub fn write_free(&mut self, share: f64, class: DataClass, seed: u64) {
         let mut rng = Stream::new(seed, "written free space");
         let mut runs = Vec::new();
@@ -280,8 +275,7 @@ impl<D: Device> Volume<D> {
     }
 }
 
-/// Cuts a free run so that about `keep` of it stays free, in extents of random length with a
-/// mean of `mean` blocks.
+/// Cuts a free run: about `keep` stays free in random extents of mean `mean` blocks.
 fn cut(
     rng: &mut Stream,
     (start, len): (u32, u32),

@@ -31,11 +31,9 @@ pub struct VolumeSpec {
     /// Online discard.
     pub discard: Discard,
     /// Largest discard command; longer ranges are split. Linux: `queue/discard_max_bytes`.
-    /// Default 2 GiB - 512 KiB, rounded down to blocks: one ATA TRIM with 64 ranges of 65535
-    /// sectors.
+    /// Default 2 GiB - 512 KiB, rounded down: an ATA TRIM of 64 ranges of 65535 sectors.
     pub discard_max: Bytes,
-    /// Ranges per TRIM command. Linux filesystems send one, a catalogue's journal sends a whole
-    /// transaction. Default 1.
+    /// Ranges per TRIM. Linux sends one, a catalogue's journal a whole transaction. Default 1.
     pub discard_ranges: u32,
     /// Journal settings for dirty metadata.
     pub journal: JournalSpec,
@@ -61,8 +59,7 @@ pub struct VolumeSpec {
 pub struct Mkfs {
     /// Discard the whole volume first (`mke2fs -E discard`, the default of mke2fs).
     pub discard: bool,
-    /// Leave inode tables and journal unwritten (`lazy_itable_init`, `lazy_journal_init`). The
-    /// model never writes them later.
+    /// Never write inode tables and journal (`lazy_itable_init`, `lazy_journal_init`).
     pub lazy: bool,
 }
 
@@ -73,8 +70,7 @@ named! {
     pub enum Atime {
         /// Every read updates it (`strictatime`).
         Strict = "strictatime",
-        /// Updated if older than the last change or than a day (`relatime`, default since Linux
-        /// 2.6.30).
+        /// Updated if older than the last change or a day (`relatime`, Linux 2.6.30 default).
         Relative = "relatime",
         /// Never (`noatime`).
         Never = "noatime",
@@ -103,16 +99,13 @@ named! {
 pub struct JournalSpec {
     /// Age at which a transaction is committed. Default 5 s.
     pub commit_interval: Nanos,
-    /// Blocks at which a transaction is committed; `None` for a third of the journal (Linux
-    /// 6.18).
+    /// Blocks per transaction; `None` for a third of the journal (Linux 6.18).
     pub transaction_blocks: Option<u32>,
     /// The operation that fills a transaction waits for its commit.
     pub full_waits: bool,
-    /// Block tags per descriptor block: 254 for checksummed 64-bit journals (16-byte tags), 510
-    /// for old ones.
+    /// Tags per descriptor block: 254 for checksummed 64-bit journals, 510 for old ones.
     pub tags_per_descriptor: u32,
-    /// Convert extents to written in a separate transaction after their data (`dioread_nolock`,
-    /// default since Linux 5.6).
+    /// Convert extents in a transaction after their data (`dioread_nolock`, Linux 5.6).
     pub converts_after_write: bool,
 }
 
@@ -136,8 +129,7 @@ pub struct Writeback {
 pub struct BlockLayer {
     /// Largest request (`max_sectors_kb`, or segments per request times 4 KiB). Default 512 KiB.
     pub request_max: u32,
-    /// Requests in flight on the drive. Default 31: SATA NCQ without the tag for non-data
-    /// commands.
+    /// Requests in flight on the drive. Default 31: what SATA NCQ leaves for data.
     pub queue_depth: u32,
     /// Requests queued before writers wait (`nr_requests`). Default 128.
     pub queue_max: u32,

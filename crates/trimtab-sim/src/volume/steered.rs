@@ -76,8 +76,7 @@ impl TrimLog {
 /// A volume and its trim policy.
 ///
 /// The policy is called before and after each operation, and in idle time when due. A trim
-/// runs in parallel with the foreground. While one operation takes long (a large sync), the
-/// next window waits for its end.
+/// runs in parallel with the foreground. The next window waits for a long operation to end.
 pub struct Steered<D> {
     driver: Driver,
     surface: Watched<D>,
@@ -128,8 +127,7 @@ impl<D: Device> Surface for Watched<D> {
 
 impl<D: Device> Steered<D> {
     /// Puts `volume` under `policy`, with a write counter in steps of `counter_step`
-    /// ([`Bytes::MAX`] for a counter that never moves). The specification decides about online
-    /// discard.
+    /// ([`Bytes::MAX`] for a counter that never moves). The specification sets online discard.
     pub fn new(volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
         let windows = volume.trim_windows();
         let taken = discards(&volume);
@@ -420,8 +418,7 @@ mod tests {
         let during = foreground(&mut target, 400);
         let span = target.log().spans[0];
         assert_eq!(span.began.0 / S, 20);
-        // About 1.9 GiB at 9 ms per MiB take 17 s in groups of 128 MiB; a request waits for one
-        // group.
+        // About 1.9 GiB at 9 ms per MiB take 17 s; a request waits for a group of 128 MiB.
         assert!((14..20).contains(&((span.ended - span.began).0 / S)), "{span:?}");
         assert!(during.0 > S && during.0 < 8 * S && alone.0 < S / 100, "{during} {alone}");
     }
@@ -437,8 +434,7 @@ mod tests {
         assert!(wait <= Nanos::from_millis(5) + Nanos(100_000), "{wait}");
         assert!(longest <= Nanos::from_millis(25) + Nanos(500_000), "{longest}");
         // Few requests may meet a command and a group of ext4 is a chain of commands, so the pass
-        // takes long. Metadata writeback delays writes too, so the duration of trims is checked
-        // instead.
+        // takes long. Metadata writeback delays writes too, so trim durations are checked.
         foreground(&mut target, 18_500);
         let longest = target.volume().drive().trim_max;
         assert!(longest > Nanos::ZERO && longest <= Nanos::from_millis(5), "{longest}");

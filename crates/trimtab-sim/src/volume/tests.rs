@@ -14,7 +14,6 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::{Command, Completion};
 
-/// Contents of a drive block.
 const TRIMMED: u8 = 254;
 const NOTHING: u8 = 255;
 
@@ -111,7 +110,6 @@ impl Volume<Recorder> {
     }
 }
 
-/// One step of a random sequence.
 #[derive(Clone, Debug)]
 enum Do {
     Create(u8, u32),
@@ -220,7 +218,6 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
 use crate::policy::{Sizes, TrimRequest};
 use crate::target::TrimWindow;
 
-/// The whole `window` in commands of 1 MiB.
 const fn small_commands(window: TrimWindow) -> TrimRequest {
     TrimRequest { command_max: Bytes(1 << 20), ..TrimRequest::whole(window, Bytes::ZERO) }
 }
@@ -266,7 +263,6 @@ proptest! {
         volume.check();
         volume.check_contents(&files);
         prop_assert_eq!(volume.counters().traffic.discards_refused, 0);
-        // All files can be removed.
         for path in files.keys() {
             volume.delete(path).unwrap();
         }
@@ -277,7 +273,7 @@ proptest! {
 
     /// The same operations produce the same traffic at the same times.
     #[test]
-    fn a_volume_is_deterministic(spec in specs(), steps in steps()) {
+    fn volume_is_deterministic(spec in specs(), steps in steps()) {
         let run = || {
             let mut volume = volume(spec.clone(), 160 << 20);
             let mut files = BTreeMap::new();
@@ -299,8 +295,7 @@ fn mkfs_discards_the_whole_volume_or_nothing() {
     let v = volume(spec, 1 << 30);
     let traffic = v.counters().traffic;
     assert_eq!(traffic.discards.count, 0);
-    // Inode tables of 16.8 MB, a journal of 33.6 MB, and other writes of mke2fs 1.47, which was
-    // observed to write 53.2 MB.
+    // Inode tables of 16.8 MB, a journal of 33.6 MB; mke2fs 1.47 writes 53.2 MB.
     assert!((50_000_000..55_000_000).contains(&traffic.writes.bytes.0), "{}", traffic.writes.bytes);
     v.check();
 }
@@ -371,7 +366,7 @@ fn one_large_file_is_contiguous_and_small_ones_are_packed() {
 }
 
 #[test]
-fn old_online_discard_sends_what_was_freed_inside_the_commit() {
+fn old_online_discard_sends_freed_space_inside_the_commit() {
     let mut v = volume(VolumeSpec::ext4_2011().with_online_discard(), 1 << 30);
     for i in 0..50 {
         v.create(&format!("f{i:02}"), &fill(10 * BLOCK, 1)).unwrap();
@@ -457,11 +452,10 @@ fn fitrim_skips_trimmed_groups_like_ext4() {
     assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "although the other groups were not sent");
 }
 
-/// Trims all groups in rounds of decreasing size, a few commands at a time; calls `meanwhile`
-/// between the first two rounds.
-fn trim_by_size(v: &mut Volume<Recorder>, command_max: Bytes, meanwhile: impl FnOnce(&mut Volume<Recorder>)) -> u64 {
+/// Trims in rounds of decreasing size; calls `between` after the first.
+fn trim_by_size(v: &mut Volume<Recorder>, command_max: Bytes, between: impl FnOnce(&mut Volume<Recorder>)) -> u64 {
     let least = [Bytes(1 << 20), Bytes(64 << 10), Bytes::ZERO];
-    let mut meanwhile = Some(meanwhile);
+    let mut between = Some(between);
     let mut sent = 0;
     for round in 0..least.len() {
         for window in v.trim_windows() {
@@ -479,8 +473,8 @@ fn trim_by_size(v: &mut Volume<Recorder>, command_max: Bytes, meanwhile: impl Fn
                 at += outcome.asked.0;
             }
         }
-        if let Some(meanwhile) = meanwhile.take() {
-            meanwhile(v);
+        if let Some(between) = between.take() {
+            between(v);
         }
     }
     sent
@@ -604,7 +598,6 @@ fn overwrite_changes_neither_location_nor_metadata() {
     }
 }
 
-/// Records the offsets of writes.
 #[derive(Debug)]
 struct Offsets(Vec<u64>);
 
@@ -757,8 +750,7 @@ fn volume_filled_and_emptied_repeatedly_stays_consistent() {
     v.check_contents(&files);
 }
 
-/// More files than the smallest journal has blocks complete together, each with its own inode
-/// block: conversions wait for room.
+/// More inode blocks than the smallest journal holds change at once.
 #[test]
 fn small_journal_holds_any_synced_batch() {
     let spec = VolumeSpec { journal_blocks: Some(1024), bytes_per_inode: 16384, ..VolumeSpec::ext4() };
@@ -799,5 +791,5 @@ fn aged_volume_has_the_same_free_extents() {
     v.write_free(0.5, DataClass::Zero, 1);
     let share = (v.counters().traffic.writes.bytes - before).as_f64() / v.free_space().as_f64();
     assert!((share - 0.5).abs() < 0.05, "{share}");
-    assert_eq!(v.runs_in_use().len(), in_use, "nothing is taken into use");
+    assert_eq!(v.runs_in_use().len(), in_use, "nothing is allocated");
 }

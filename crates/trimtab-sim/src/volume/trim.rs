@@ -42,7 +42,6 @@ impl OnlineDiscards {
     }
 }
 
-/// A FITRIM in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Trimming {
     window: TrimWindow,
@@ -55,14 +54,12 @@ pub(super) struct Trimming {
     /// The last round: all sizes will have been sent.
     last: bool,
     command_max: u64,
-    /// Remaining commands.
     commands_left: u64,
     /// The first run continues an extent, which is sent to its end regardless of limits.
     inside: bool,
     /// Remaining blocks of the window.
     next: u32,
     end: u32,
-    /// Discard in flight.
     in_flight: Option<((u32, u32), Nanos)>,
     /// Eligible free runs of the current group, in reverse order.
     runs: Vec<(u32, u32)>,
@@ -73,7 +70,6 @@ pub(super) struct Trimming {
 }
 
 impl Trimming {
-    /// Time of the next step.
     pub(super) fn next(&self) -> Nanos {
         self.in_flight.map_or(Nanos::ZERO, |(_, done)| done)
     }
@@ -97,8 +93,7 @@ pub struct TrimRun {
 }
 
 impl<D: Device> Volume<D> {
-    /// Discards blocks in commands of the drive's maximum size. Returns the time of the last
-    /// completion.
+    /// Discards blocks in commands of the maximum size. Returns the last completion time.
     fn discard(&mut self, start: u32, len: u32, command_max: u64) -> (Nanos, u64, u64) {
         let most = (self.spec.discard_max.0.min(command_max) / BLOCK).max(1) * BLOCK;
         let (mut at, end) = (self.offset(start), self.offset(start) + u64::from(len) * BLOCK);
@@ -113,8 +108,7 @@ impl<D: Device> Volume<D> {
         (done, commands, self.queue.traffic.discards_refused - refused)
     }
 
-    /// Sends as many ranges from the end of `left` as one command holds. Returns its completion
-    /// time.
+    /// Sends one command with ranges from the end of `left`. Returns its completion time.
     pub(super) fn discard_next(&mut self, left: &mut Vec<(u32, u32)>) -> Nanos {
         let ranges = (self.spec.discard_ranges.max(1) as usize).min(left.len());
         if ranges == 1 {
@@ -151,8 +145,7 @@ impl<D: Device> Volume<D> {
             let Some((from, end)) = self.discards.extent.take().or_else(|| self.discards.queue.pop_front().map(|(s, n)| (s, s + n))) else {
                 return;
             };
-            // Skip blocks allocated since. Include the free space that follows, up to the end of
-            // the group.
+            // Skip blocks allocated since; include free space up to the end of the group.
             let (group, base) = ((from / GROUP_BLOCKS) as usize, from / GROUP_BLOCKS * GROUP_BLOCKS);
             let Some((start, len)) = self.space.groups[group].runs_from(from - base, end - base).next() else { continue };
             let run = (base + start, len);
@@ -174,7 +167,6 @@ impl<D: Device> Volume<D> {
 
     // FITRIM.
 
-    /// Block groups as windows.
     pub(super) fn trim_windows(&self) -> Vec<TrimWindow> {
         let window =
             |group| TrimWindow { start: u64::from(group * GROUP_BLOCKS) * BLOCK, len: u64::from(self.layout.group_blocks(group)) * BLOCK };

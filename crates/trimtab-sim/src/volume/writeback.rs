@@ -23,14 +23,12 @@ pub(super) enum Held {
 }
 
 impl<D: Device> Volume<D> {
-    /// Queues a write of whole blocks.
     pub(super) fn write_blocks(&mut self, start: u32, len: u32, class: DataClass, ticket: Ticket, urgency: Urgency) {
         if len > 0 {
             self.queue.write(self.now, self.offset(start), u64::from(len) * BLOCK, class, ticket, urgency);
         }
     }
 
-    /// Drive offset of a block.
     pub(super) fn offset(&self, block: u32) -> u64 {
         self.start + u64::from(block) * BLOCK
     }
@@ -71,7 +69,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Ticket of the batch that this file joins.
     fn batch_ticket(&mut self, node: u32) -> Ticket {
         let file = (self.nodes[node as usize].generation, self.inode_block(node));
         if let Some(batch) = self.batches.back_mut()
@@ -187,7 +184,6 @@ impl<D: Device> Volume<D> {
         Some(Nanos(due.0.div_ceil(interval).saturating_mul(interval)))
     }
 
-    /// Wakes the flusher for expired data.
     pub(super) fn wake_flusher(&mut self) {
         self.flushing = Some(Flushing::Expired(self.now.saturating_sub(self.spec.writeback.expire)));
     }
@@ -244,7 +240,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Bytes dirty or queued for writing.
     pub(super) fn dirty_bytes(&self) -> u64 {
         self.dirty_blocks * BLOCK + self.queue.write_backlog()
     }

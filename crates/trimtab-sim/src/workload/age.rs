@@ -1,5 +1,4 @@
-//! Ageing: fills the filesystem with mixed files and deletes them, in rounds up to a total,
-//! like years of use.
+//! Ageing: fills the filesystem with mixed files and deletes them, in rounds.
 //!
 //! Each round writes the same number of bytes in four groups of files with fixed shares,
 //! interleaved at random like several programs writing at once. The sizes are assumptions,
@@ -28,8 +27,7 @@ pub const DELETE_SYNC: &str = "delete-sync";
 /// Minimum bytes per round.
 pub const ROUND_MIN: Bytes = Bytes(1_000_000);
 
-/// Large files are written in pieces of this size, so that a run can report progress and
-/// stop.
+/// Piece size for large files, so that a run can report progress and stop.
 const PIECE: u64 = 64 << 20;
 /// Files per directory.
 const DIR_FILES: u64 = 500;
@@ -138,7 +136,6 @@ enum State {
     End,
 }
 
-/// A queued operation.
 #[derive(Clone, Copy, Debug)]
 enum Item {
     MakeGroup(usize),
@@ -269,8 +266,7 @@ impl Age {
 
 impl FileWorkload for Age {
     fn plan(&self) -> Plan {
-        // The last round is the largest. Small files waste part of a block: at most 4 KiB each, for
-        // fewer than one file per 8 kB.
+        // The last round is the largest. Small files waste at most 4 KiB each per 8 kB.
         let largest = self.round_bytes(self.settings.rounds - 1);
         Plan { written: self.settings.total, space: Bytes(largest.saturating_add(largest / 8)), ops: None }
     }

@@ -39,8 +39,7 @@ pub struct Settings {
     pub sigma: f64,
     /// Largest file.
     pub largest: Bytes,
-    /// Percent of changes that append; the others create a file, or delete one while too much is
-    /// live.
+    /// Percent of changes that append; others create a file, or delete above the limit.
     pub append_percent: u64,
     /// Reads per 100 changes.
     pub read_percent: u64,
@@ -103,7 +102,6 @@ pub struct Churn {
     rng: Stream,
     /// Number and size of each file.
     files: Vec<(u64, u64)>,
-    /// Space used by the files.
     live: u64,
     /// Files created so far.
     number: u64,
@@ -112,7 +110,6 @@ pub struct Churn {
     stage: Stage,
     /// Bytes written since filling.
     written: u64,
-    /// Completed sessions.
     sessions: u64,
     path: String,
 }
@@ -272,9 +269,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Results of a run.
     #[derive(Debug, Default, PartialEq)]
-    struct Seen {
+    struct Replayed {
         files: BTreeMap<String, u64>,
         dirs: Vec<String>,
         churning: bool,
@@ -285,7 +281,7 @@ mod tests {
         log: u64,
     }
 
-    impl Seen {
+    impl Replayed {
         fn live(&self) -> u64 {
             self.files.values().map(|size| blocks(*size)).sum()
         }
@@ -339,7 +335,7 @@ mod tests {
         let run = || {
             let mut churn = Churn::new(settings, 7);
             let plan = churn.plan();
-            let mut seen = Seen::default();
+            let mut seen = Replayed::default();
             while let Some(step) = churn.next_step() {
                 seen.step(&step);
                 if seen.log.is_multiple_of(64) {
@@ -360,8 +356,7 @@ mod tests {
 
     #[test]
     fn file_lifetimes_are_memoryless() {
-        // Deletion is uniform: after as many deletions as there were files, a share 1/e of them
-        // remains.
+        // Deletion is uniform: after as many deletions as files, a share 1/e remains.
         let settings = Settings {
             live: Bytes(40_960_000),
             written: Bytes(40_960_000),
@@ -371,7 +366,7 @@ mod tests {
             ..Settings::default()
         };
         let mut churn = Churn::new(settings, 3);
-        let mut seen = Seen::default();
+        let mut seen = Replayed::default();
         while let Some(step) = churn.next_step() {
             seen.step(&step);
         }

@@ -1,5 +1,4 @@
-//! CrystalDiskMark test sets: sequential and random reads and writes of a test file, in
-//! passes.
+//! CrystalDiskMark test sets: sequential and random I/O on a test file, in passes.
 //!
 //! Differences from the original: written data is new for every write (the original repeats
 //! one buffer, which compresses and deduplicates), and a test of T threads at depth Q is one
@@ -39,8 +38,7 @@ named! {
     /// A set of tests.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Profile {
-        /// CrystalDiskMark 3: sequential 1 MiB, random 512K, 4K, and 4K at depth 32; each test
-        /// reads, then writes.
+        /// CrystalDiskMark 3: sequential 1 MiB, random 512K, 4K, 4K at depth 32; in pairs.
         Cdm3 = "cdm3",
         /// CrystalDiskMark 8 and 9, default: all reads, then all writes, each after a warm-up pass.
         Cdm8 = "cdm8",
@@ -135,8 +133,7 @@ pub struct Settings {
     pub reads: bool,
     /// Write tests.
     pub writes: bool,
-    /// Write the test file before each round: drives answer reads of unwritten blocks without
-    /// flash access.
+    /// Write the test file before each round: reads of unwritten blocks skip the flash.
     pub prepare: bool,
     /// Repeat rounds until this much has been written.
     pub until_written: Option<Bytes>,
@@ -173,7 +170,6 @@ pub struct Position {
     pub written: Bytes,
 }
 
-/// A pass, or the preparation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Prepare,
@@ -196,8 +192,7 @@ pub struct Crystal {
     /// Positions in the test file.
     count: u64,
     place: u64,
-    /// Remaining operations of a preparation, or of a timed write pass up to its announced
-    /// maximum; otherwise unlimited.
+    /// Remaining operations of a preparation or a timed write pass; else unlimited.
     left: u64,
 }
 
@@ -394,7 +389,6 @@ mod tests {
         Settings { profile, size: Bytes(64 << 20), passes: 2, pass: Limit::Bytes(Bytes(8 << 20)), ..Settings::default() }
     }
 
-    /// Runs a phase serially.
     fn drain(workload: &mut Crystal, phase: &BlockPhase) -> Vec<Command<'static>> {
         let mut budget = match phase.limit {
             Limit::Bytes(bytes) => bytes.0,
@@ -462,8 +456,7 @@ mod tests {
 
     #[test]
     fn rounds_continue_until_enough_is_written() {
-        // A round writes the file (64 MiB), then four tests of two passes and a warm-up, 8 MiB
-        // each.
+        // A round writes the file (64 MiB) and four tests of three passes of 8 MiB.
         let round = (64 << 20) + 4 * 3 * (8 << 20);
         let limited = Settings { until_written: Some(Bytes(2 * round + 1)), reads: false, ..settings(Profile::Cdm8) };
         let mut workload = Crystal::new(limited, 1, Position::default()).unwrap();

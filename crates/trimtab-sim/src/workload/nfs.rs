@@ -1,5 +1,4 @@
-//! The operation mix of SPECsfs2008 (NFSv3) on a directory: an emulation of the mix, not
-//! SPEC's benchmark.
+//! An emulation of the operation mix of SPECsfs2008 (NFSv3), not SPEC's benchmark.
 //!
 //! The mix is exactly the published one. SPEC's tables of file and transfer sizes are not
 //! public, so the tables come from filebench's `netsfs` workload, which was modelled on them.
@@ -163,8 +162,7 @@ impl NfsStream {
         self.data
     }
 
-    /// Next kind from the deck. An impossible one (nothing to create or remove) becomes its
-    /// counterpart.
+    /// Next kind from the deck. An impossible create or remove becomes its counterpart.
     fn draw_kind(&mut self) -> OpKind {
         if self.deck.is_empty() {
             for (kind, percent) in MIX {
@@ -276,8 +274,7 @@ mod tests {
             }
         }
         let mean = bytes as f64 / f64::from(writes);
-        // New files are filled with smaller writes, so the mean is below the table's, which
-        // announcements use.
+        // New files are filled with smaller writes, so the mean is below the table's.
         assert!(mean <= mean_size(&WRITE_SIZES) * 1.02 && mean > mean_size(&WRITE_SIZES) * 0.7, "{mean}");
     }
 

@@ -1,9 +1,7 @@
-//! PostMark 1.5x (Katcher, NetApp TR-3022, 1997): many small files, created, read, appended
-//! to and deleted in transactions.
+//! PostMark 1.5x (Katcher, NetApp TR-3022, 1997): transactions on many small files.
 //!
 //! Every operation, name, size and byte follows from the settings, with the original's order
-//! of random draws, so published counts are reproduced exactly. `stream` documents the order
-//! of draws.
+//! of random draws (see `stream`), so published counts are reproduced exactly.
 
 mod figures;
 pub mod mt19937;
@@ -24,8 +22,7 @@ use alloc::vec::Vec;
 use trimtab_drive::rng::derive_seed;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Maximum number of files whose table, with twice as many slots, fits 31 bits as in the
-/// original.
+/// Maximum files: the table has twice as many slots, in 31 bits as in the original.
 pub const NUMBER_MAX: u32 = (1 << 30) - 1;
 /// Maximum of the other settings: 32-bit signed in the original.
 pub const SETTING_MAX: u32 = i32::MAX as u32;
@@ -33,9 +30,9 @@ pub const SETTING_MAX: u32 = i32::MAX as u32;
 /// PostMark settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Smallest size of a new file, in bytes.
+    /// Minimum size of a new file in bytes.
     pub size_low: u32,
-    /// New files are smaller than this (or exactly this if it equals `size_low`); files grow up to it by appending.
+    /// New files are below this size (or equal if it equals `size_low`); appends stop at it.
     pub size_high: u32,
     /// Files created before the transactions.
     pub number: u32,
@@ -57,8 +54,7 @@ pub struct Settings {
     pub bias_read: Option<u8>,
     /// Tenths of transactions that create instead of delete; `None` disables both.
     pub bias_create: Option<u8>,
-    /// Interval between transaction starts, longer if the target is too slow; `None` for no
-    /// limit.
+    /// Minimum interval between transaction starts; `None` for no limit.
     pub interval: Option<Nanos>,
 }
 
@@ -169,8 +165,7 @@ impl Settings {
         Bytes(4 * self.number as u64 * size_of::<table::Slot>() as u64 + self.size_high as u64)
     }
 
-    /// Settings of stream `index` among independent ones: 0 has this seed, the others derive
-    /// theirs from it.
+    /// Settings of independent stream `index`: 0 has this seed, others derive theirs.
     #[must_use]
     pub fn stream(&self, index: u32) -> Self {
         let seed = match index {

@@ -78,8 +78,7 @@ impl Settings {
     /// Checks the settings.
     ///
     /// # Errors
-    /// Invalid settings as in [`Synthetic::new`], or with [`TrimsOf::InUse`] at least as many
-    /// trims as writes.
+    /// As [`Synthetic::new`], or [`TrimsOf::InUse`] with at least as many trims as writes.
     pub fn check(&self, trims_of: TrimsOf) -> Result<(), SettingsError> {
         check(self)?;
         let Mix { read_percent, trim_percent } = self.mix;
@@ -371,8 +370,7 @@ impl Zipf {
         libm::exp((self.exponent - 1.0) * libm::log(x))
     }
 
-    /// Integral of x^-theta from 1 to `x`: (x^(1 - theta) - 1) / (1 - theta), or ln x if theta is
-    /// 1.
+    /// Integral of x^-theta from 1 to `x`: (x^(1 - theta) - 1) / (1 - theta), or ln x.
     fn integral(&self, x: f64) -> f64 {
         let log = libm::log(x);
         let scaled = self.exponent * log;
@@ -383,7 +381,6 @@ impl Zipf {
         }
     }
 
-    /// Inverse of the integral.
     fn inverse(&self, area: f64) -> f64 {
         let scaled = (self.exponent * area).max(-1.0);
         let log = if libm::fabs(scaled) < SERIES_BELOW {
@@ -394,7 +391,6 @@ impl Zipf {
         libm::exp(log)
     }
 
-    /// Next rank, from 0.
     fn rank(&self, draws: &mut Stream) -> u64 {
         loop {
             let area = self.high + draws.unit() * (self.low - self.high);
@@ -525,8 +521,7 @@ mod tests {
         (chi_square, bins - 1)
     }
 
-    /// Oracle: the exact probabilities. Within five standard deviations of a chi-square, by the
-    /// Wilson-Hilferty cube root.
+    /// Oracle: exact probabilities, within 5 sigma of chi-square (Wilson-Hilferty).
     #[test]
     fn zipf_ranks_follow_exact_probabilities() {
         for theta in [0.0, 0.5, 0.99, 1.0, 1.000_000_1, 1.2, 3.0, 9.9] {
@@ -571,8 +566,7 @@ mod tests {
         refused(|s| s.pattern = Pattern::HotCold { space: 0.0, ops: 0.5 });
     }
 
-    /// Mean share of positions in use over the second half of many requests, counted
-    /// independently.
+    /// Mean share of positions in use over the second half of many requests.
     fn share_in_use(trims_of: TrimsOf, trim_percent: u8) -> f64 {
         let mix = Mix { read_percent: 0, trim_percent };
         let mut workload = Synthetic::new(Settings { mix, ..settings(Pattern::Uniform) }, 7).unwrap();

@@ -1,8 +1,6 @@
-//! Unpack a source tree, sync, delete it, sync: many small files deleted at once under a trim
-//! policy.
+//! Unpack a source tree, sync, delete it, sync: many small files deleted at once.
 //!
-//! Each step is a phase. The tree is [`synthetic`](TreeList::synthetic) with exact totals, or
-//! comes from an archive.
+//! Each step is a phase. The tree is [`synthetic`](TreeList::synthetic) or an archive's.
 
 mod list;
 mod shape;
@@ -99,7 +97,6 @@ impl FileWorkload for Tree {
 }
 
 impl TreeList {
-    /// Operation that creates entry `i`.
     fn unpack(&self, i: usize) -> FileOp<'_> {
         let entry = self.entries()[i];
         match entry.kind {
@@ -115,7 +112,6 @@ impl TreeList {
         }
     }
 
-    /// The `i`-th removal.
     fn removal(&self, i: usize) -> FileOp<'_> {
         let entry = self.entries()[self.removal_order()[i] as usize];
         match entry.kind {
@@ -127,8 +123,7 @@ impl TreeList {
 
 /// Metrics of a run, one sample per try. Interrupted tries contribute their completed phases.
 ///
-/// `unpack+sync.rate` is the size of the tree over the time of unpacking and its sync in
-/// MB/s, as in published results.
+/// `unpack+sync.rate` is the size over the time of unpacking and its sync in MB/s.
 #[must_use]
 pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
     let seconds = |name: &str| -> Vec<f64> { phases.iter().filter(|p| p.name == name).map(|p| p.took.as_secs_f64()).collect() };
@@ -164,8 +159,7 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
         .collect()
 }
 
-/// Times of `metrics` relative to the mean of the same time in `baseline`, one sample per
-/// try.
+/// Times of `metrics` relative to the mean time in `baseline`, one sample per try.
 #[must_use]
 pub fn ratios(metrics: &[Metric], baseline: &[Metric]) -> Vec<Metric> {
     let ratio = |name: &str| {

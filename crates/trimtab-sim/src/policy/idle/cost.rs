@@ -3,8 +3,7 @@
 //! are taken as proportional to the cost: the longer a trim takes, the more the mapped share
 //! of its range and concurrent drive activity matter.
 //!
-//! The cost per free extent is not separate: a Linux discard command is one range, and
-//! extents are not counted otherwise.
+//! The cost per free extent is not separate: a Linux discard command is one range.
 
 use crate::policy::State;
 use alloc::format;
@@ -14,13 +13,11 @@ use trimtab_drive::units::{Bytes, Nanos};
 /// Number of observations remembered, with fading weight: enough for two parameters and their
 /// error, few enough to follow a drive that fills up.
 pub(super) const MEMORY: f64 = 32.0;
-/// The upper bound lies this many standard errors above the expectation: one in forty exceeds
-/// it if deviations are normal.
+/// Standard errors between expectation and upper bound, which one in forty exceeds.
 const SIGMAS: f64 = 2.0;
 /// Prior for the relative deviation; it counts as one observation.
 const SPREAD: f64 = 0.1;
-/// Deviations beyond this factor have another cause (other I/O, another drive) unless they
-/// recur.
+/// Deviations beyond this factor have another cause unless they recur.
 pub(super) const GROSS: f64 = 2.0;
 
 /// Learned cost of trims.
@@ -38,9 +35,9 @@ impl fmt::Display for TrimCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.error > self.command {
             let most = self.command.saturating_add(self.error).saturating_add(self.error);
-            return write!(f, "up to {most} a command (not known closer) and {} a MiB", self.mib);
+            return write!(f, "at most {most} per command (no closer estimate) and {} per MiB", self.mib);
         }
-        write!(f, "{} ± {} a command and {} a MiB", self.command, self.error, self.mib)
+        write!(f, "{} ± {} per command and {} per MiB", self.command, self.error, self.mib)
     }
 }
 
@@ -150,7 +147,6 @@ impl CostFit {
         (0.0, product / square)
     }
 
-    /// Expected nanoseconds for `bytes`.
     pub(super) fn expected(&self, bytes: f64) -> f64 {
         let (fixed, slope) = self.line();
         fixed + slope * bytes
@@ -163,8 +159,7 @@ impl CostFit {
         self.known().then(|| (expected.min(self.nanos).min(in_proportion), expected.max(self.nanos).max(in_proportion)))
     }
 
-    /// Loss of information through fading: sum of squared weights over their sum, relative to
-    /// `count`.
+    /// Information lost by fading: sum of squared weights over their sum, times `count`.
     fn fading(&self) -> f64 {
         (2.0 - self.count / MEMORY) / (2.0 - 1.0 / MEMORY)
     }
@@ -178,13 +173,11 @@ impl CostFit {
         libm::sqrt((squares.max(0.0) + SPREAD * SPREAD) / (freedom + 1.0))
     }
 
-    /// Standard error of the prediction for `bytes` in nanoseconds: deviation of one observation
-    /// and uncertainty of the line.
+    /// Standard error of a prediction for `bytes` in nanoseconds.
     pub(super) fn error(&self, bytes: f64) -> f64 {
         self.error_around(bytes, self.expected(bytes), self.deviation())
     }
 
-    /// The same with known expectation and deviation.
     fn error_around(&self, bytes: f64, expected: f64, deviation: f64) -> f64 {
         let off = bytes - self.bytes;
         let leverage = if self.varied() { off * off / self.bytes_bytes } else { 0.0 };
@@ -227,8 +220,7 @@ impl CostFit {
         fits
     }
 
-    /// Size expected to take `nanos`; infinite if bytes are free, proportional with a single
-    /// known size.
+    /// Size expected to take `nanos`; infinite if bytes are free, proportional if not varied.
     pub(super) fn expected_within(&self, nanos: f64) -> f64 {
         let (fixed, slope) = if self.varied() { self.line() } else { (0.0, self.nanos / self.bytes) };
         if slope > 0.0 { (nanos - fixed) / slope } else { f64::INFINITY }

@@ -1,5 +1,4 @@
-//! Decides if smaller free extents are worth sending: foreground wait against the drive's
-//! gain, both per gigabyte.
+//! Weighs the foreground wait for smaller extents against the drive's gain.
 //!
 //! A drive that knows less free space collects garbage with less spare space and writes more:
 //! about (L + S) / 2S bytes per byte, with L bytes of data and S spare (mean-field formula
@@ -33,7 +32,6 @@ pub(super) struct SkippedExtents {
 }
 
 impl SkippedExtents {
-    /// For display.
     pub(super) fn remark(self) -> String {
         let Self { below, waiting, gain } = self;
         format!(
@@ -46,8 +44,7 @@ impl SkippedExtents {
 /// Balance of a pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gain {
-    /// Bytes written since the previous pass began; `None` before the first: all free space may
-    /// be new to the drive.
+    /// Bytes written since the previous pass began; `None` before the first.
     written: Option<f64>,
     /// Bytes sent in this pass.
     sent: f64,
@@ -81,7 +78,6 @@ impl Gain {
         *self = Self { written: written.map(Bytes::as_f64), ..Self::default() };
     }
 
-    /// Ends a round.
     pub(super) fn next_round(&mut self) {
         (self.met, self.waiting_ns, self.bytes, self.commands) = (0.0, 0.0, 0.0, 0);
     }
@@ -148,8 +144,7 @@ mod tests {
         // Half of it: 27 GB spare.
         gain.sent = 20e9;
         assert!((gain.gain_ns(&seen(), 10) * 1e9 / (4.0 * 4e9 * 60.0 / (2.0 * 27.0 * 27.0)) - 1.0).abs() < 1e-9);
-        // 8 GB written since the last pass: a fifth of the free space is new, and as much will be
-        // written until the next.
+        // 8 GB written since the last pass and until the next: a fifth of the free space.
         gain.begin(Some(Bytes(8 * GB)));
         assert!((gain.gain_ns(&seen(), 10) * 1e9 / (4.0 * 8e9 * 60.0 / (2.0 * 39.0 * 39.0) / 5.0) - 1.0).abs() < 1e-9);
     }

@@ -15,8 +15,7 @@ use trimtab_drive::units::Nanos;
 
 /// Additional credit: one collision in this many nanoseconds, however few the requests.
 const ONE_IN_NS: f64 = 600e9;
-/// Maximum credit: credit from before a pass is not for the pass. At least one, or the end of
-/// a gap could never be met.
+/// Maximum credit; at least one, or the end of a gap could never be met.
 const SAVED_MAX: f64 = 1.0;
 /// Number of gaps remembered, with fading weight.
 const MEMORY: f64 = 256.0;
@@ -55,7 +54,6 @@ const BUCKETS: usize = 64 * PER_OCTAVE as usize;
 #[derive(Clone, Debug)]
 struct Lengths {
     counts: Box<[f64; BUCKETS]>,
-    /// Range of buckets in use.
     first: usize,
     last: usize,
     /// Weight of the next gap. It grows, instead of older weights shrinking.
@@ -110,8 +108,7 @@ impl Lengths {
         let prior = PRIOR * self.weight;
         let (now, later) = self.between(lasted, lasted + within);
         let here = (now + prior * within / (lasted + within)) / (now + later + prior);
-        // Selecting the best moment favours underestimates, so the rate around this length is a
-        // lower bound.
+        // Choosing moments favours underestimates: the rate around this length is a floor.
         let (from, to) = (lasted / AROUND, (lasted + within) * AROUND);
         let (now, later) = self.between(from, to);
         let rate = libm::log((now + later + prior) / (later + prior)) / (to - from);
@@ -119,7 +116,6 @@ impl Lengths {
     }
 }
 
-/// The last observation.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     now: Nanos,
@@ -280,8 +276,7 @@ impl Gaps {
         f64::from(observation.in_flight) + ends * together * self.weight(settings, observation.now)
     }
 
-    /// Time until which a command of `took_ns` must wait, if at all. Never if requests are not
-    /// counted.
+    /// Time until which a command of `took_ns` must wait; `None` if uncounted.
     pub(super) fn must_wait(&mut self, settings: &IdleSettings, observation: &Observation<'_>, took_ns: f64) -> Option<Nanos> {
         observation.requests?;
         let now = observation.now;
@@ -326,7 +321,6 @@ impl Gaps {
         self.sent.is_some_and(|sent| sent.urgent)
     }
 
-    /// Ends a pass.
     pub(super) const fn rest(&mut self) {
         (self.waiting, self.learning_until) = (None, None);
     }
@@ -381,8 +375,7 @@ mod tests {
 
     #[test]
     fn random_gaps_end_at_constant_rate() {
-        // Exponential gaps of 5 ms: a command of 0.15 ms meets one with probability 1 - exp(-0.03),
-        // 2.96 %.
+        // Exponential gaps of 5 ms end within 0.15 ms with probability 1 - exp(-0.03), 2.96 %.
         let (mut lengths, mut rng) = (Lengths::new(), trimtab_drive::rng::Stream::new(3, "gaps"));
         (0..3000).for_each(|_| lengths.add(-5.0 * MS * libm::log(1.0 - rng.below(1 << 30) as f64 / f64::from(1 << 30)), 1.0));
         for lasted in [0.0, 1.0, 4.0, 8.0] {
@@ -451,8 +444,7 @@ mod tests {
     #[test]
     fn short_rest_counts_for_proportionally_less() {
         let settings = IdleSettings { rests_shorter: 100, ..settings() };
-        // Weight of two requests during a command, and the expected collisions, for a given idle
-        // period before it.
+        // Expected collisions and weight of two requests, by the idle period before.
         let after = |rest_ms: f64| {
             let mut gaps = Gaps::new();
             gaps.observe(&settings, &at(0.0, 0, None), None);
@@ -470,8 +462,7 @@ mod tests {
     }
 
     /// Commands of 0.4 ms against requests of 0.1 ms that begin at `begins` (ms), observed by
-    /// counters alone as in the kernel. Returns the times of commands and the number of
-    /// collisions.
+    /// counters as in the kernel. Returns command times and the collision count.
     fn send_during(begins: &[f64]) -> (Vec<f64>, usize) {
         let done = |now: f64| begins.partition_point(|begin| begin + 0.1 <= now) as u64;
         let there = |now: f64| begins.partition_point(|begin| *begin <= now) as u64 - done(now);
@@ -505,16 +496,15 @@ mod tests {
     fn collision_rate_stays_within_limit() {
         let regular: Vec<f64> = (0..20_000).map(|nth| 5.0 * f64::from(nth)).collect();
         let (commands, met) = send_during(&regular);
-        assert!(commands.len() > 2000 && met < 40, "{} commands, {met} of 20,000 met one", commands.len());
+        assert!(commands.len() > 2000 && met < 40, "{} commands, {met} collisions of 20,000", commands.len());
         let soon = commands.iter().filter(|sent| **sent < 2000.0).count();
         assert!(soon > 400, "{soon} in the first two seconds");
         let mut rng = trimtab_drive::rng::Stream::new(5, "gaps");
         let mut random: Vec<f64> = (0..20_000).map(|_| rng.below(1 << 30) as f64 / f64::from(1 << 30) * 100_000.0).collect();
         random.sort_by(f64::total_cmp);
         let (commands, met) = send_during(&random);
-        // A request is present in 0.5 ms with probability one tenth: 0.5 % allows a thousand
-        // commands.
-        assert!((500..1500).contains(&commands.len()) && met <= 130, "{} commands, {met} of 20,000 met one", commands.len());
+        // 0.5 ms contain a request in one of ten cases: 0.5 % allows a thousand commands.
+        assert!((500..1500).contains(&commands.len()) && met <= 130, "{} commands, {met} collisions of 20,000", commands.len());
     }
 
     #[test]

@@ -2,8 +2,7 @@
 
 use trimtab_drive::units::Nanos;
 
-/// A moment is good if the expected collisions are at most this multiple of the recent best,
-/// or negligible.
+/// Good moments have at most this multiple of the best collisions, or negligible ones.
 const GOOD: f64 = 4.0;
 const GOOD_ANYWAY: f64 = 0.01;
 /// The best value doubles in this time.
@@ -17,7 +16,6 @@ const SEES_WITHIN: Nanos = Nanos::from_millis(100);
 /// Best recent moment, and the command it applies to.
 #[derive(Clone, Debug)]
 pub(super) struct Moments {
-    /// Expected collisions at the best moment.
     best: f64,
     looked: Nanos,
     took_ns: f64,
@@ -30,13 +28,11 @@ impl Moments {
         Self { best: 1.0, looked: Nanos::ZERO, took_ns: 0.0, since: None }
     }
 
-    /// Expected collisions at the best moment.
     pub(super) const fn best(&self) -> f64 {
         self.best
     }
 
-    /// True if now is a good moment for a command of `took_ns` with `meets` expected collisions,
-    /// after `seen` requests.
+    /// True if now is good for a command of `took_ns` with `meets` expected collisions.
     pub(super) fn is_good(&mut self, now: Nanos, took_ns: f64, meets: f64, seen: u32) -> bool {
         let elapsed = now.saturating_sub(self.looked).as_f64();
         self.looked = now;

@@ -11,8 +11,7 @@ use trimtab_drive::units::{Bytes, Nanos};
 
 /// Largest piece relative to the largest measured one: the cost per byte may vary with size.
 const GROWTH: f64 = 8.0;
-/// Largest trial by size: a tail is sent again with its window, and whole block groups (128
-/// MiB) follow.
+/// Largest trial by size: tails are sent twice, and block groups (128 MiB) follow.
 const TRIAL_MAX: Bytes = Bytes(16 << 20);
 /// Size of commands for indivisible extents between the piece and the whole extent, as
 /// exponents: smaller means more commands, larger means longer ones. Halfway, if every
@@ -20,19 +19,16 @@ const TRIAL_MAX: Bytes = Bytes(16 << 20);
 /// applies if foreground I/O gets in between, the last if it waits for all commands; one less
 /// if a piece fits the budget.
 const TOWARDS: [f64; 3] = [0.0, 0.5, 0.75];
-/// With at least this many commands, foreground waits reveal the device's order: below the
-/// first share of the time requests pass between commands, above the second they wait for all
-/// of them.
+/// With at least this many commands, foreground waits reveal the order: below the first share
+/// of the time requests pass between commands, above the second they wait for all.
 const LONG_MIN: f64 = 4.0;
 const PASSES: f64 = 0.25;
 const WAITS_FOR_ALL: f64 = 0.5;
-/// After this many consecutive trials with hardly any free space, only the window's own tail
-/// is tried.
+/// After this many vain trials in a row, only the window's own tail is tried.
 pub(super) const TRIALS_VAIN: u32 = MEMORY as u32;
 
 /// Commands are cheap if a quick one takes less than the budget divided by this, and the
-/// median at most the budget. Quick commands show the drive's own time; other processes only
-/// add delay.
+/// median at most the budget. Other processes only add delay.
 const CHEAP_PARTS: f64 = 5.0;
 /// Largest share of that time for one command, if size matters.
 const CHEAP_FILL: f64 = 0.75;
@@ -43,7 +39,6 @@ const RECENT_MIN: usize = 4;
 /// Search for the piece size by trials at the tails of windows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Search {
-    /// Trials so far.
     pub(super) tried: u32,
     /// Consecutive trials without a measurement.
     pub(super) vain: u32,
@@ -86,8 +81,7 @@ impl Recent {
         usual.filter(|_| sorted.len() >= RECENT_MIN)
     }
 
-    /// Bytes of the largest command, shortest time of those at least half as large, shortest time
-    /// of all.
+    /// Largest bytes, shortest time of at least half of that, shortest time of all.
     fn quickest(&self) -> (f64, f64, f64) {
         let largest = self.0.iter().map(|(bytes, _)| *bytes).fold(0.0, f64::max);
         let quickest = |from: f64| self.0.iter().filter(|(bytes, _)| *bytes >= from).map(|(_, nanos)| *nanos).fold(f64::INFINITY, f64::min);
@@ -95,27 +89,23 @@ impl Recent {
     }
 }
 
-/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sent {
     pub(super) commands: u64,
     pub(super) bytes: f64,
     /// 0 if nothing was sent.
     pub(super) took: Nanos,
-    /// A trial to measure the cost.
     pub(super) trial: bool,
 }
 
 /// Limits on the piece size.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
-    /// Cost of a command.
     commands: CostFit,
     recent: Recent,
     /// Maximum size of cheap commands sent back to back.
     at_once: Option<Bytes>,
-    /// Cost of a part of a divisible window, all commands included, since a request may wait for
-    /// all.
+    /// Cost of a part of a divisible window with all its commands.
     parts: CostFit,
     waits: Waits,
     /// Index into [`TOWARDS`].
@@ -149,8 +139,7 @@ impl Pace {
         state.set("idle.towards", self.towards as u64);
     }
 
-    /// Records the request sent. For a trial, `trial_before` is the start of the window that
-    /// follows.
+    /// Records a request. For a trial, `trial_before` is the start of the next window.
     pub(super) fn sent(&mut self, window: TrimWindow, trial_before: Option<u64>) {
         self.sent = Some((window, trial_before.is_some()));
         if let Some(search) = self.search.as_mut().filter(|search| search.vain >= TRIALS_VAIN) {
@@ -158,8 +147,7 @@ impl Pace {
         }
     }
 
-    /// Processes the cost of the last request and the foreground wait. Returns its result, if one
-    /// was sent.
+    /// Processes cost and foreground wait of the last request; returns its result.
     pub(super) fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Sent> {
         let (sent, trial) = self.sent.take()?;
         let (piece, largest) = (self.piece(settings), self.commands.largest());
@@ -205,7 +193,6 @@ impl Pace {
         self.commands.largest() >= TRIAL_MAX.as_f64()
     }
 
-    /// True if no cost is known.
     pub(super) fn is_new(&self) -> bool {
         !self.commands.known()
     }
@@ -255,8 +242,7 @@ impl Pace {
         self.search = (!largest && (larger || !sure)).then_some(search);
     }
 
-    /// Expected cost of the smallest piece if it exceeds the budget, so that shrinking gains
-    /// nothing.
+    /// Expected cost of the smallest piece, if it exceeds the budget.
     pub(super) fn smallest_over_budget(&self, settings: &IdleSettings) -> Option<Nanos> {
         let smallest = self.commands.expected(settings.piece_min.as_f64());
         (smallest > settings.budget.as_f64()).then(|| Nanos(libm::round(smallest) as u64))
@@ -278,8 +264,7 @@ impl Pace {
         let most = most.min(((self.commands.largest() * GROWTH) as u64).max(least));
         let limit = self.limit(settings);
         if self.smallest_over_budget(settings).is_some() {
-            // The first measurement does not separate byte cost, and one larger command is worth
-            // the knowledge.
+            // The first measurement does not separate byte cost; try one larger command.
             let twice = 2.0 * self.commands.line().0;
             return Bytes(if self.commands.varied() { (self.commands.expected_within(twice) as u64).clamp(least, most) } else { most });
         }
@@ -291,8 +276,7 @@ impl Pace {
         Bytes(if self.parts.known() { within.min(self.parts.largest_within(limit, least, most)) } else { within })
     }
 
-    /// Maximum duration of a command in nanoseconds that keeps foreground waits within the
-    /// budget.
+    /// Maximum duration of a command in nanoseconds for waits within the budget.
     fn limit(&self, settings: &IdleSettings) -> f64 {
         settings.budget.as_f64() / self.waits.times
     }
@@ -334,19 +318,16 @@ impl Pace {
         if command.0 < window.len { command } else { Bytes::MAX }
     }
 
-    /// Learned costs.
     pub(super) fn learned(&self) -> Option<TrimCost> {
         self.commands.shown()
     }
 }
 
-/// Size of a trial for a given piece.
 pub(super) fn trial_of(piece: Bytes, observation: &Observation<'_>) -> Bytes {
     if observation.by_size { piece.min(TRIAL_MAX) } else { piece }
 }
 
-/// Commands and bytes sent; `None` if nothing. Uncounted commands are estimated from the
-/// size.
+/// Commands and bytes sent; `None` if nothing. Estimates uncounted commands.
 fn sent_by(outcome: &TrimOutcome, window: TrimWindow, piece: Bytes) -> Option<(f64, f64)> {
     let (commands, bytes) = match outcome.counted {
         Some(counted) => (counted.count, counted.bytes),
@@ -427,8 +408,7 @@ mod tests {
     #[test]
     fn piece_size_is_bounded_by_observed_sizes() {
         assert_eq!(fresh().piece(&settings()), Bytes(65_536));
-        // One size gives a proportional upper bound: 1.283 ms for 64 KiB, 3.898 times as much in 5
-        // ms.
+        // One size bounds others in proportion: 1.283 ms for 64 KiB, 3.898 times that in 5 ms.
         let sure = 65_536.0 * 5.0 / (1.0 + 0.2 * core::f64::consts::SQRT_2);
         assert_eq!(having_seen(1e6).piece(&settings()), Bytes(sure as u64));
         // Cheap: at most eight times the largest measured.
@@ -476,8 +456,7 @@ mod tests {
         assert_eq!(Pace::restore(&state).towards, 2);
         pace.let_pass(0.2);
         assert!((units(&pace, 128 * MIB) - 1.0).abs() < 0.01);
-        // Cheap commands are as large as the budget allows, until requests are seen to wait for all
-        // of them.
+        // Cheap commands are as large as the budget allows unless requests wait for all.
         let mut pace = having_seen(1e6);
         assert_eq!(pace.command_of(&settings(), 128 * MIB), pace.piece(&settings()));
         pace.let_pass(0.5);
@@ -508,7 +487,6 @@ mod tests {
         assert_eq!([true, false].map(|foreground| having_seen(0.4e6).takes_ns(&settings(), Bytes(MIB), foreground)), [0.4e6, 3.2e6]);
     }
 
-    /// The pace after `commands`: bytes and nanoseconds of each.
     fn after(commands: &[(f64, f64)]) -> Pace {
         let mut pace = fresh();
         commands.iter().for_each(|(bytes, nanos)| {
@@ -587,9 +565,8 @@ mod tests {
         assert!(pace.search.is_none());
         let mut pace = having_seen(1e6);
         pace.search_on(false, true, true);
-        assert!(pace.search.is_none(), "none is larger");
-        // After 32 trials without result only the window's own tail is tried, once, and once more
-        // if it gave a measurement.
+        assert!(pace.search.is_none(), "no larger piece");
+        // After 32 vain trials only the window's tail is tried, twice if it is measured.
         let mut pace = having_seen(1e6);
         (0..TRIALS_VAIN).for_each(|_| pace.search_on(false, false, false));
         pace.sent(TrimWindow { start: 7, len: 1 }, Some(3));

@@ -1,5 +1,4 @@
-//! Timing of idle trim pieces by how quiet the device is. Their cost is the subject of
-//! `cost`.
+//! Timing of idle trim pieces by how quiet the device is; `cost` has their cost.
 
 use super::IdleSettings;
 use crate::policy::Observation;
@@ -10,8 +9,7 @@ const QUIET_TRIES: u64 = 4;
 /// Minimum required quiet; below it, nothing in flight is enough.
 const QUIET_LEAST: Nanos = Nanos::from_micros(500);
 
-/// After a request over budget, rest this many times its duration: seven eighths of the time
-/// remain for foreground I/O.
+/// Rest after a request over budget, in multiples of its duration.
 const REST: u64 = 7;
 
 /// Required and observed quiet of the device.
@@ -38,14 +36,12 @@ impl Quiet {
         self.quiet = settings.quiet;
     }
 
-    /// Records a piece.
     pub(super) const fn sent(&mut self, now: Nanos) {
         self.waiting = Some((now, now));
         self.idle_max = Nanos::ZERO;
     }
 
-    /// Rests after a request of duration `took` that delayed foreground I/O, at most for the
-    /// patience.
+    /// Rests after a request that took `took` and delayed others, at most for the patience.
     pub(super) fn rest(&mut self, settings: &IdleSettings, now: Nanos, took: Nanos) {
         self.rest_until = now.saturating_add(Nanos(took.0.saturating_mul(REST)).min(settings.patience));
     }
@@ -165,7 +161,7 @@ mod tests {
         wait(&mut quiet, START + 800 * MS, None);
         quiet.forget(&settings());
         assert_eq!(wait(&mut quiet, START + 801 * MS, None), Some(100 * MS));
-        assert_eq!(wait(&mut quiet, START + 1_200 * MS, None), Some(100 * MS), "counted from the first look of the next pass");
+        assert_eq!(wait(&mut quiet, START + 1_200 * MS, None), Some(100 * MS), "counted from the first observation of the next pass");
     }
 
     #[test]

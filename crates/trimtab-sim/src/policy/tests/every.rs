@@ -11,8 +11,7 @@ use proptest::prelude::*;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Every policy trims all freed space within its period, across restarts, counters and
-    /// failures.
+    /// Every policy trims all freed space in its period, across restarts and failures.
     #[test]
     fn every_freed_byte_is_eventually_trimmed(
         seed: u64,

@@ -66,8 +66,7 @@ proptest! {
         rig.run(&mut *policy, at + 4000 * S);
         prop_assert_eq!(rig.freed(), 0, "all is trimmed");
         let smallest = command_us * 1000 + ns_per_kib * 64;
-        // Only the mean per window is known: its last piece may be short and a larger one more
-        // expensive.
+        // Only a window's mean is known: the last piece may be short, others more expensive.
         prop_assert!(rig.stall_max <= smallest * 4, "waited {} ns, the smallest takes {}", rig.stall_max, smallest);
         let remark = policy.remark();
         prop_assert!(remark.as_ref().is_some_and(|text| text.contains("budget of 5.00 ms")), "{:?}", remark);
@@ -97,8 +96,7 @@ fn idle_learns_piece_size_from_cost() {
 
 #[test]
 fn idle_sends_few_commands_at_fixed_cost() {
-    // With 6 ms per command, 64 KiB pieces would be 65,536 commands for 4 GiB of undivided
-    // windows.
+    // 64 KiB pieces would be 65,536 commands of 6 ms for 4 GiB of undivided windows.
     let mut rig = Rig::new(1024, Bytes::MAX, Drive { ns_per_kib: 0, command_ns: 6_000_000, ..CHEAP }, 1);
     let mut policy = Idle::new(IdleSettings::default(), &State::default());
     rig.forced = true;
@@ -127,8 +125,7 @@ fn idle_sends_few_commands_without_io_scheduler() {
 
 #[test]
 fn idle_tries_tails_before_tiny_commands() {
-    // The trial measures the cost before the first window is sent, so no request waits for a
-    // queue.
+    // The trial measures the cost before the first window, so requests do not queue.
     let cheap = Drive { ns_per_kib: 0, command_ns: 200_000, ..CHEAP };
     // An expensive command is detected before the first window is sent in 64 of them.
     let expensive = Drive { ns_per_kib: 0, command_ns: 148 * MS, ..CHEAP };
@@ -308,8 +305,7 @@ fn idle_tries_tails_of_undivided_windows_first() {
         if !request.trial {
             break request;
         }
-        // At 1 ms each, three or four fit the budget with the error. The last extent may take more
-        // than one.
+        // At 1 ms each, three or four fit the budget with the error.
         let few = if tried.is_empty() { 1..=1 } else { 2..=3 };
         assert!(few.contains(&request.commands_max), "one command suffices before the cost is known: {request:?}");
         assert!(windows.iter().any(|w| w.start + w.len == request.window.start + request.window.len), "{request:?}");
@@ -320,8 +316,7 @@ fn idle_tries_tails_of_undivided_windows_first() {
             TrimOutcome { asked: Bytes(bytes), returned: Bytes(bytes), counted: Some(Amount::new(1, bytes)), took: Nanos::from_millis(1) };
         action = policy.decide(&Observation { last_trim: Some(&outcome), ..observation.clone() });
     };
-    // The second may cost five times as much if the cost is all per byte, with the error of one
-    // observation: a tenth, twice.
+    // The second may cost five times as much per byte, with twice the error of a tenth.
     assert_eq!(tried[..2], [64 << 10, (65_536.0 * 5.0 / (1.0 + 0.2 * libm::sqrt(2.0))) as u64 / 4096 * 4096]);
     assert!(tried.len() <= 8 && tried.windows(2).all(|pair| pair[1] > pair[0] && pair[1] <= pair[0] * 8), "{tried:?}");
     assert_eq!((whole.window, whole.commands_max, whole.command_max), (windows[0], 3, Bytes::MAX));

@@ -50,11 +50,9 @@ pub(super) struct Rig {
     pub(super) written_at_pass: Vec<u64>,
     pub(super) forced: bool,
     pub(super) shutting_down: bool,
-    /// Commands sent.
     pub(super) commands: u64,
     /// Factor between reported and actual free space.
     pub(super) scale: u64,
-    /// Largest command of the device.
     pub(super) device_max: u64,
     /// All commands of a window are queued ahead of requests that arrive later.
     pub(super) first_come: bool,
@@ -144,8 +142,7 @@ impl Rig {
         policy.decide(&observation)
     }
 
-    /// Serves foreground requests that arrive before `until`; one command occupies the drive
-    /// until `busy`.
+    /// Serves requests that arrive before `until`; a command occupies the drive until `busy`.
     pub(super) fn serve(&mut self, until: u64, busy: u64) {
         while self.arrivals.last().is_some_and(|at| *at < until) {
             let at = self.arrivals.pop().unwrap_or_default();
@@ -200,7 +197,6 @@ impl Rig {
                 bytes += len;
             }
             self.serve(self.now, self.now);
-            // Units that are now fully trimmed.
             self.units[at..(end / UNIT).max(at as u64) as usize].fill(Unit::Trimmed);
             at += run.max(1);
         }

@@ -38,8 +38,7 @@ fn arrivals(load: Load, seconds: u64, seed: u64) -> Vec<u64> {
     all
 }
 
-/// Runs a pass over free extents of one to sixteen units under a load; returns the rig and
-/// the policy.
+/// Runs a pass over extents of one to sixteen units under a load.
 fn pass(load: Load, drive: Drive, policy: &str, seconds: u64) -> (Rig, alloc::boxed::Box<dyn Policy>) {
     pass_of(load, drive, policy, seconds, 7)
 }
@@ -131,7 +130,7 @@ fn regular_load_gaps_hold_commands_without_collisions() {
     let (first, last) = (rig.sent.first().map_or(0, |sent| sent.0), rig.sent.iter().rfind(|sent| sent.1 > 0).map_or(0, |sent| sent.0));
     // At random times, the limit would allow at most seven per second.
     let per_second = rig.commands as f64 / ((last - first) as f64 / S as f64);
-    assert!(per_second > 20.0, "{per_second} commands a second");
+    assert!(per_second > 20.0, "{per_second} commands per second");
     assert!(rig.met <= 8, "{}", rig.met);
 }
 
@@ -140,8 +139,7 @@ fn largest_extents_are_sent_first() {
     let (rig, _) = pass(Load::Random(200), Drive { command_ns: 150_000, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 3000);
     let sent: Vec<(u64, u64)> = rig.sent.iter().copied().filter(|sent| sent.1 > 0).collect();
     let all: u64 = sent.iter().map(|sent| sent.1).sum();
-    // After the trials, 32 and 8 of the 53 free units in each window are in two of its ten
-    // extents.
+    // After trials: two of ten extents hold 32 and 8 of the 53 free units in each window.
     let half = sent[..sent.len() / 2].iter().map(|sent| sent.1).sum::<u64>();
     assert!(half * 100 >= all * 75, "{half} of {all} with half of the commands");
     let sizes: Vec<u64> = sent.iter().map(|sent| sent.1).collect();
@@ -181,8 +179,7 @@ fn pass_ends_within_finish_within() {
     assert!(spans[0] > 200 && spans[1] <= 60, "{spans:?} s");
 }
 
-/// Observed on a busy machine: 3,400 requests of one extent each took seven times the
-/// allotted time.
+/// Observed: 3,400 requests of one extent each took seven times the allotted time.
 #[test]
 fn after_finish_within_rest_is_sent_in_whole_windows() {
     let windows = [0, 1, 2].map(|nth| TrimWindow { start: nth << 27, len: 1 << 27 });
@@ -259,9 +256,8 @@ fn cheap_groups_need_no_command_limit_after_trials() {
 }
 
 /// Observed on a Vertex LE: short extents and the last 256 KiB of each group hold data and
-/// cost 0.261 ms per 4 KiB; other free space was never written and costs one command. In
-/// pieces of 56 KiB one extent took 2,000 commands of 3.56 ms, and foreground requests waited
-/// 5 s.
+/// cost 0.261 ms per 4 KiB; other free space was never written and costs one command. In 56
+/// KiB pieces one extent took 2,000 commands of 3.56 ms, and requests waited 5 s.
 #[test]
 fn cheap_free_groups_are_not_split_for_costly_extents() {
     const GROUP: u64 = 128 << 20;

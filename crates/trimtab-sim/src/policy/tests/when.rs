@@ -10,8 +10,7 @@ use proptest::prelude::*;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// The trigger fires within one step of its threshold, for any step, across restarts of
-    /// policy and counter.
+    /// The trigger fires within one step of its threshold, across restarts.
     #[test]
     fn adaptive_fires_within_one_step(
         seed: u64,

@@ -8,8 +8,7 @@ use alloc::vec::Vec;
 use trimtab_drive::{Device, Extent};
 
 impl<D: Device> Volume<D> {
-    /// Panics if bitmaps and extents differ, a block is in use twice, a count is wrong or the
-    /// journal exceeds its bounds.
+    /// Panics if bitmaps, extents, counts or journal are inconsistent.
     pub fn check(&self) {
         let mut used = vec![false; self.layout.blocks as usize];
         let mut mark = |what: &str, (start, len): (u32, u32)| {
@@ -68,8 +67,7 @@ impl<D: Device> Volume<D> {
         self.journal.check();
     }
 
-    /// Runs that are free but not available: freed in a non-durable transaction, or being
-    /// discarded.
+    /// Runs that are not available yet: freed in a non-durable transaction or being discarded.
     fn held_back(&self) -> Vec<(u32, u32)> {
         let mut runs: Vec<(u32, u32)> = self.journal.freed.iter().collect();
         if let Some(commit) = &self.commit {

@@ -1,5 +1,4 @@
-//! Metrics of the test sets: of single tests with their passes, and of rounds over bytes
-//! written.
+//! Metrics of the test sets: of single tests, and of rounds over bytes written.
 
 use crate::analysis::change_points::{self, ChangePoint, Options};
 use crate::analysis::steady::{SteadyState, steady_state};
@@ -236,8 +235,7 @@ mod tests {
         assert!((metrics[3].samples[0] - 20.97152).abs() < 1e-9);
     }
 
-    /// Rounds of two passes that write 5 GB each, at the rate `level` for the bytes written
-    /// before.
+    /// Rounds of two passes of 5 GB each; `level` maps bytes written to the rate.
     fn rounds(count: u64, level: impl Fn(u64) -> f64) -> Vec<Pass> {
         let mut written = 0;
         let mut passes = Vec::new();

@@ -1,5 +1,4 @@
-//! The test sets as a wear workload: each round deletes the test file and creates a new one
-//! elsewhere.
+//! The test sets as a wear workload: each round replaces the test file.
 
 use super::{Crystal, PREPARE, SettingsError};
 use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
@@ -12,8 +11,7 @@ use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::{Command, Extent, Ranges};
 
-/// Phase that deletes the previous file: one trim per piece. The trim policy decides if and
-/// when the drive receives it.
+/// Phase that deletes the previous file: one trim per piece, subject to the policy.
 pub const DELETE: &str = "delete";
 
 /// Operations below this size have their own amount per pass.
@@ -28,8 +26,7 @@ named! {
     pub enum Placement {
         /// Always at the start of the drive.
         Same = "same",
-        /// After the previous file, wrapping at the end of the drive. The drive fills with old
-        /// versions unless they are trimmed.
+        /// After the previous file, wrapping at the end of the drive.
         Next = "next",
         /// In pieces of 16 MiB at random positions.
         Scattered = "scattered",
@@ -47,7 +44,6 @@ pub struct Looped {
     piece: u64,
     places: Stream,
     next: u64,
-    /// Start of each piece.
     pieces: Vec<u64>,
     /// Pieces still to delete, in reverse order.
     deleted: Vec<u64>,

@@ -17,8 +17,7 @@ pub struct Requested {
     pub rate: f64,
 }
 
-/// Achieved rate, mean response time in nanoseconds, and response time distribution of a
-/// phase.
+/// Achieved rate, mean response time in nanoseconds, and distribution of a phase.
 #[must_use]
 pub fn point(phase: &Phase) -> (Point, Histogram) {
     let mut all = Histogram::new();
@@ -31,8 +30,7 @@ pub fn point(phase: &Phase) -> (Point, Histogram) {
 }
 
 /// Metrics of a sweep, one sample per repeat: peak throughput, overall response time, and for
-/// every load the requested and achieved rate and the mean and 99th percentile of the
-/// response time.
+/// every load the requested and achieved rate, mean and 99th percentile response time.
 #[must_use]
 pub fn metrics(phases: &[Phase], loads: &[Requested]) -> Vec<Metric> {
     let of = |load: &Requested| -> Vec<(Point, Histogram)> { phases.iter().filter(|p| p.name == load.name).map(point).collect() };

@@ -10,8 +10,7 @@ use core::fmt::Write as _;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Bytes;
 
-/// Mean of the exponential popularity relative to the existing files: a fifth of them get 63
-/// % of the accesses.
+/// Mean of the exponential popularity: a fifth of the files get 63 % of the accesses.
 const POPULARITY_MEAN: f64 = 0.2;
 
 #[derive(Clone, Debug)]

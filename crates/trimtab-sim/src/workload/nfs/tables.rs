@@ -3,8 +3,7 @@
 use trimtab_drive::OpKind;
 use trimtab_drive::rng::Stream;
 
-/// NFSv3 operations of SPECsfs2008 in percent (published by M. Eisler, 2008). No COMMIT:
-/// writes are stable.
+/// NFSv3 operations of SPECsfs2008 in percent (M. Eisler, 2008). Writes are stable.
 pub const MIX: [(OpKind, u32); 12] = [
     (OpKind::Create, 1),
     (OpKind::Read, 18),

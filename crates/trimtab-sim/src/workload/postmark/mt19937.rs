@@ -19,8 +19,7 @@ pub struct Mt19937 {
 }
 
 impl Mt19937 {
-    /// Seeded as in 1999: each word takes the high halves of two successive values of a 32-bit
-    /// linear congruence.
+    /// Seeded as in 1999: a word joins the high halves of two linear congruential values.
     #[must_use]
     pub fn new(seed: u32) -> Self {
         let mut value = seed;

@@ -11,8 +11,7 @@ use alloc::sync::Arc;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Phase names. Published times are those of `CREATE`, `TRANSACTIONS` and `DELETE`; the
-/// original does not time directories.
+/// Phase names. Published times are those of `CREATE`, `TRANSACTIONS` and `DELETE`.
 pub mod phase {
     /// Creating the directories, if any.
     pub const MAKE_DIRS: &str = "make-directories";
@@ -112,8 +111,8 @@ impl Postmark {
         }))
     }
 
-    /// Calls `each` with every path that may exist if the run ends now: files, then directories,
-    /// deepest first. Some may be missing.
+    /// Calls `each` with every path that may exist if the run ends now: files, then directories
+    /// upwards.
     pub fn for_each_leftover(&self, mut each: impl FnMut(Leftover<'_>)) {
         let decisions = &self.decisions;
         let mut path = String::new();
@@ -173,7 +172,6 @@ enum Decision {
     Delete(Slot),
 }
 
-/// Stage of the run.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Begin,
@@ -320,8 +318,7 @@ impl Decisions {
         }
     }
 
-    /// Draws location, subdirectory and size, each only if there is a choice; nothing if the
-    /// table is full.
+    /// Draws location, subdirectory and size where there is a choice, if a slot is free.
     fn create(&mut self) -> Option<Decision> {
         let Self { settings, rng, table, counts, weights_sum, .. } = self;
         let slot = table.take_free()?;
@@ -348,8 +345,7 @@ impl Decisions {
         Decision::Read(slot)
     }
 
-    /// Draws the file, then the amount unless the file has its maximum size, which skips the
-    /// append.
+    /// Draws the file, then the amount; skips files of maximum size.
     fn append(&mut self) -> Option<Decision> {
         let slot = self.table.pick(&mut self.rng);
         if slot.size >= self.settings.size_high {

@@ -74,7 +74,6 @@ impl Table {
         }
     }
 
-    /// Empties slot `at`.
     pub(super) fn remove(&mut self, at: usize) -> Slot {
         self.full_below = self.full_below.min(at);
         core::mem::take(&mut self.slots[at])

@@ -5,8 +5,7 @@ use super::{Settings, SettingsError};
 use alloc::vec::Vec;
 use trimtab_drive::units::Bytes;
 
-/// From this value on, twice the high size bound exceeds 31 bits: the original gets no pool
-/// and draws nothing for it.
+/// From here on the original's pool size overflows: it draws nothing for it.
 const POOL_OVERFLOW: u32 = 1 << 30;
 
 /// Alignment of the pool, so that copies into the page cache use whole cache lines and pages.
@@ -31,8 +30,7 @@ impl Text {
             memory.extend((0..high).map(|_| character(rng)));
             rng.skip(high as u64);
         } else {
-            // The generator stays unchanged as in the original; the text is what it would have
-            // been.
+            // The generator stays unchanged as in the original.
             let mut own = rng.clone();
             memory.extend((0..high).map(|_| character(&mut own)));
         }

@@ -127,8 +127,7 @@ pub enum TreeError {
     Empty,
 }
 
-/// Builds a tree from entries in any order, as in archives. Adds missing parents; the last of
-/// several files with one path wins.
+/// Builds a tree from entries in any order; the last file of a path wins.
 #[derive(Clone, Debug, Default)]
 pub struct TreeBuilder {
     items: BTreeMap<String, Item>,
@@ -179,7 +178,7 @@ impl TreeBuilder {
         self.content.len() as u64 + self.names * 3 + self.order.len() as u64 * OF_A_NAME
     }
 
-    /// True if there is no file yet.
+    /// True before the first file.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.items.values().any(|item| matches!(item, Item::File { .. }))
@@ -290,8 +289,7 @@ fn removal_order(entries: &[Entry], children: &[Vec<u32>]) -> Vec<u32> {
     order
 }
 
-/// `path` without `.`, empty and trailing components; an error if it is absolute or contains
-/// `..`.
+/// `path` without `.` and empty components; an error if absolute or with `..`.
 fn clean(path: &str) -> Result<String, TreeError> {
     let outside = || TreeError::Outside(path.to_string());
     if path.starts_with('/') || path.contains('\0') {
@@ -331,7 +329,7 @@ mod tests {
         }
         for path in ["", ".", "./"] {
             assert!(builder.file(path, b"").is_err(), "{path:?} is not a file");
-            assert!(builder.dir(path).is_ok(), "{path:?} is the root, as archives of '.' have it");
+            assert!(builder.dir(path).is_ok(), "{path:?} is the root, as in archives of '.'");
         }
         assert!(builder.is_empty());
     }

@@ -1,5 +1,4 @@
-//! A synthetic tree shaped like a kernel source tree: exact totals, everything else from the
-//! seed.
+//! A synthetic tree shaped like a kernel source tree, with exact totals.
 
 use super::list::{TreeBuilder, TreeError, TreeList};
 use alloc::format;
@@ -19,8 +18,7 @@ pub const DEFAULT_SIZE: Bytes = Bytes(493_000_000);
 const FILES_MAX: u64 = 20_000_000;
 /// Maximum directories above a file, below the tree's root.
 const DEPTH_MAX: usize = 7;
-/// Standard deviation of the logarithm of file sizes: the mean is 3.1 times the median, as in
-/// C sources.
+/// Standard deviation of log file size: mean 3.1 times the median, as in C sources.
 const SIZE_SIGMA: f64 = 1.5;
 /// Standard deviation of the logarithm of files per directory.
 const FAN_OUT_SIGMA: f64 = 1.1;
@@ -107,8 +105,7 @@ fn directories(top: &str, count: u64, shape: &mut Stream, names: &mut Stream) ->
     paths
 }
 
-/// Distributes `files` over `dirs` directories: at least one each if possible, the rest
-/// log-normal.
+/// Distributes `files` over `dirs`: at least one each if possible, the rest log-normal.
 fn files_per_directory(files: u64, dirs: usize, shape: &mut Stream) -> Vec<u64> {
     let weights: Vec<f64> = (0..dirs).map(|_| libm::exp(FAN_OUT_SIGMA * normal_quantile(shape.unit()))).collect();
     let one_each = u64::from(files >= dirs as u64);
@@ -124,8 +121,7 @@ fn file_sizes(files: u64, size: u64, rng: &mut Stream) -> Vec<u64> {
     sizes
 }
 
-/// Splits `total` in proportion to `weights` into integers with that exact sum (largest
-/// remainder).
+/// Splits `total` by `weights` into integers with that exact sum (largest remainder).
 fn apportion(total: u64, weights: &[f64]) -> Vec<u64> {
     let sum: f64 = weights.iter().sum();
     let ideal: Vec<f64> = weights.iter().map(|w| total as f64 * w / sum).collect();

@@ -161,8 +161,7 @@ fn cost_decrease_is_learned_as_memory_fades() {
     let mut fit = CostFit::default();
     (0..100).for_each(|_| fit.add(MIB, 8000.0));
     (0..22).for_each(|_| fit.add(MIB, 1000.0));
-    // Factor 31/32 per observation: half after 22 at equal weight, sooner since later ones weigh
-    // more.
+    // Factor 31/32 per observation: half after 22, sooner since later ones weigh more.
     assert!((1500.0..4500.0).contains(&fit.expected(MIB)), "{}", fit.expected(MIB));
     (0..200).for_each(|_| fit.add(MIB, 1000.0));
     assert!(fit.upper(MIB) < 1200.0, "{}", fit.upper(MIB));
@@ -193,7 +192,7 @@ fn cost_display_has_command_error_and_bytes() {
     let shown = fit.shown().unwrap();
     assert_eq!((shown.command, shown.mib), (Nanos(150_000), Nanos(400)));
     let text = alloc::string::ToString::to_string(&TrimCost { error: Nanos(20_000), ..shown });
-    assert_eq!(text, "150 µs ± 20.0 µs a command and 400 ns a MiB");
+    assert_eq!(text, "150 µs ± 20.0 µs per command and 400 ns per MiB");
     let unknown = TrimCost { command: Nanos::ZERO, error: Nanos::from_micros(1700), mib: Nanos(400) };
-    assert_eq!(alloc::string::ToString::to_string(&unknown), "up to 3.40 ms a command (not known closer) and 400 ns a MiB");
+    assert_eq!(alloc::string::ToString::to_string(&unknown), "at most 3.40 ms per command (no closer estimate) and 400 ns per MiB");
 }

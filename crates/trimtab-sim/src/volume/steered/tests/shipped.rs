@@ -1,5 +1,4 @@
-//! Idle trims on every shipped drive with TRIM: learned cost, foreground latency and number
-//! of commands.
+//! Idle trims on every shipped drive with TRIM: learned cost, latency, commands.
 
 use crate::policy::{PolicySpec, State};
 use crate::volume::steered::*;
@@ -31,8 +30,7 @@ fn policy(text: &str) -> Box<dyn Policy> {
     text.parse::<PolicySpec>().unwrap().build(&State::default())
 }
 
-/// Syncs a small file every 50 ms, up to `most` times or until the pass ends. Returns the
-/// sorted durations.
+/// Syncs a small file every 50 ms, or until the pass ends. Returns sorted durations.
 fn files(target: &mut Target, most: usize, during_pass: bool) -> Vec<Nanos> {
     let mut took = Vec::new();
     while took.len() < most && (!during_pass || took.is_empty() || target.pass_under_way()) {
@@ -103,23 +101,20 @@ fn idle_trim_learns_shipped_drives_without_extra_commands() {
         );
         assert!((learned.command.as_f64() - command).abs() <= 2.0 * error, "{name}: {learned}, nominal {command} ns");
         // Half a MiB is the typical size here.
-        assert!((learned.mib.as_f64() - mib).abs() / 2.0 <= 2.0 * error, "{name}: {learned}, nominal {mib} ns a MiB");
-        assert!(error <= (command + mib / 2.0) * 0.1, "{name}: an error of {learned} says nothing");
+        assert!((learned.mib.as_f64() - mib).abs() / 2.0 <= 2.0 * error, "{name}: {learned}, nominal {mib} ns per MiB");
+        assert!(error <= (command + mib / 2.0) * 0.1, "{name}: the error is too large: {learned}");
 
-        // Syncing a file is five requests, and each may meet a command, which takes up to twice the
-        // smallest if that exceeds the budget.
+        // A sync is five requests, each of which may meet a command.
         let smallest = command + mib / 16.0;
         let expensive = smallest > 5e6;
         let wait = if expensive { 2.2 * smallest } else { 5e6 };
         let (longest, without) = (disturbed[disturbed.len() - 1], undisturbed[undisturbed.len() - 1]);
         assert!(longest.as_f64() <= without.as_f64() + 5.0 * wait, "{name}: {longest}, {without} without a trim");
         assert_eq!(alone.policy().remark().is_some(), expensive, "{name}");
-        // If the byte cost exceeds half of the cost at the smallest size, extents of 512 KiB are
-        // split into eight and a few more.
+        // At high byte cost, extents of 512 KiB are split into about eight.
         let commands_max = if expensive { at_once * 9 } else { at_once + at_once / 20 + 60 };
         assert!(sent <= commands_max, "{name}: {sent} commands, {at_once} at once");
-        // Commands, bytes and, if expensive, rests seven times as long; each request waits for the
-        // next poll.
+        // Commands, bytes, rests seven times as long if expensive, and waits for polls.
         let costs = sent as f64 * command + alone.log().sent().bytes.as_f64() / 1_048_576.0 * mib;
         let rests = if expensive { 8.0 } else { 1.0 };
         assert!(took.as_f64() <= costs * rests * 1.1 + 1e9, "{name}: {took} for {sent} commands of {command} ns");

@@ -173,8 +173,6 @@ fn any_settings() -> impl Strategy<Value = Settings> {
 }
 
 proptest! {
-    /// On a directory tree that refuses invalid operations, every run succeeds, leaves nothing
-    /// and matches its plan.
     #[test]
     fn every_run_is_valid_and_matches_its_plan(settings in any_settings()) {
         let mut run = Postmark::new(&settings).unwrap();
