@@ -266,7 +266,7 @@ fn interval(a: &[f64], b: &[f64], options: &Options) -> Option<Interval> {
     }
     let (va, vb) = (relative_variance(a), relative_variance(b));
     let (na, nb) = (a.len() as f64, b.len() as f64);
-    // Welch-Satterthwaite. Without any spread there is no uncertainty.
+    // Welch-Satterthwaite. Without any spread the uncertainty is zero.
     let welch = if va + vb > 0.0 { (va + vb) * (va + vb) / (va * va / (na - 1.0) + vb * vb / (nb - 1.0)) } else { na + nb - 2.0 };
     let least = na.min(nb);
     // Two values estimate their spread too poorly to outweigh the other side's.

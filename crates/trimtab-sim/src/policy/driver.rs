@@ -257,7 +257,7 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// Windows of 100 bytes, some of which are refused a number of times.
+    /// Windows of 100 bytes; some are refused a number of times.
     struct Fake {
         windows: Vec<TrimWindow>,
         refuse: Vec<(u64, u32)>,
@@ -382,8 +382,8 @@ mod tests {
 
     #[test]
     fn foreground_wait_and_force_are_reported_once() {
-        struct Nosy(Vec<(bool, Option<Nanos>, bool)>, Pass);
-        impl Policy for Nosy {
+        struct Recording(Vec<(bool, Option<Nanos>, bool)>, Pass);
+        impl Policy for Recording {
             fn name(&self) -> &'static str {
                 "nosy"
             }
@@ -406,7 +406,8 @@ mod tests {
                 State::default()
             }
         }
-        let (mut driver, mut fake) = (Driver::new(Box::new(Nosy(Vec::new(), Pass::default())), Patience::ENDLESS), Fake::new(2, vec![]));
+        let (mut driver, mut fake) =
+            (Driver::new(Box::new(Recording(Vec::new(), Pass::default())), Patience::ENDLESS), Fake::new(2, vec![]));
         driver.force();
         driver.turn(&mut fake);
         driver.turn(&mut fake);

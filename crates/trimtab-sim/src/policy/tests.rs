@@ -1,10 +1,10 @@
 //! Policies against a small simulated filesystem whose trim cost is unknown to them.
 
-mod every;
+mod all_policies;
+mod collisions;
 mod idle;
 mod rig;
-mod unnoticed;
-mod when;
+mod schedule;
 
 use super::{Policy, PolicySpec, State};
 use alloc::boxed::Box;

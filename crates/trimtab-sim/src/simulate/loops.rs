@@ -83,7 +83,7 @@ impl FromStr for Loops {
                     }
                 }
                 "place" => {
-                    loops.placement = value.parse().map_err(|_| format!("the places are same, next and scattered, not '{value}'"))?;
+                    loops.placement = value.parse().map_err(|_| format!("the place must be same, next or scattered, not '{value}'"))?;
                 }
                 "space" => loops.space = Some(bytes()?),
                 _ => {

@@ -14,7 +14,7 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 
 /// Requests between two polls of the stop request.
-const LOOK_EVERY: u64 = 4096;
+const POLL_EVERY: u64 = 4096;
 
 /// Requests of a trace in order.
 pub trait Requests {
@@ -98,7 +98,7 @@ impl Pass {
             }
             self.recorder.op(event.kind.op(), served.arrived, served.done, event.len);
             n += 1;
-            if n.is_multiple_of(LOOK_EVERY) {
+            if n.is_multiple_of(POLL_EVERY) {
                 if watcher.stopped() {
                     return Ok(Some(End::Interrupted));
                 }
@@ -126,7 +126,7 @@ pub(super) mod tests {
     use trimtab_drive::shipped::drive;
 
     #[derive(Clone)]
-    pub(in crate::simulate) struct Given(Vec<Event>);
+    pub(in crate::simulate) struct RequestList(Vec<Event>);
 
     pub(in crate::simulate) struct Reading<'a>(core::slice::Iter<'a, Event>);
 
@@ -146,7 +146,7 @@ pub(super) mod tests {
         }
     }
 
-    impl Trace for Given {
+    impl Trace for RequestList {
         type Error = std::boxed::Box<dyn core::error::Error>;
 
         type Requests<'a> = Reading<'a>;
@@ -164,7 +164,7 @@ pub(super) mod tests {
         }
     }
 
-    fn given(kind: Kind, requests: u64) -> Given {
+    fn given(kind: Kind, requests: u64) -> RequestList {
         let event = |n: u64| Event {
             at: Nanos(n * 1_000_000),
             kind,
@@ -176,10 +176,10 @@ pub(super) mod tests {
             latency: Nanos::ZERO,
             errno: None,
         };
-        Given((0..requests).map(event).collect())
+        RequestList((0..requests).map(event).collect())
     }
 
-    fn simulated(trace: Given, until: Option<Amount>) -> Result<Simulated, String> {
+    fn simulated(trace: RequestList, until: Option<Amount>) -> Result<Simulated, String> {
         let plan = Plan {
             name: "it".to_string(),
             load: Load::Trace(trace),

@@ -72,7 +72,7 @@ pub fn describe(run: &mut Run) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulate::passes::tests::Given;
+    use crate::simulate::passes::tests::RequestList;
     use crate::simulate::{Addresses, Amount, Load, Plan, run, shipped};
     use crate::workload::synthetic::{Mix, Pattern, TrimsOf};
     use trimtab_drive::data::DataClass;
@@ -92,7 +92,7 @@ mod tests {
             queue_depth: 8,
             span_permille: 1000,
         };
-        let plan: Plan<Given> = Plan {
+        let plan: Plan<RequestList> = Plan {
             name: "random".into(),
             load: Load::Synthetic(addresses),
             data: DataClass::Random,

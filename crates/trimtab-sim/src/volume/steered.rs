@@ -79,7 +79,7 @@ impl TrimLog {
 /// runs in parallel with the foreground. The next window waits for a long operation to end.
 pub struct Steered<D> {
     driver: Driver,
-    surface: Watched<D>,
+    surface: ObservedVolume<D>,
     /// Time and start of the window in progress, whose end is not yet reported to the policy.
     sent: Option<(Nanos, u64)>,
     /// Start of the previous window.
@@ -91,14 +91,14 @@ pub struct Steered<D> {
 
 /// The volume as the policy observes it.
 #[derive(Clone)]
-struct Watched<D> {
+struct ObservedVolume<D> {
     volume: Volume<D>,
     windows: Vec<TrimWindow>,
     counter_step: Bytes,
     shutting_down: bool,
 }
 
-impl<D: Device> Surface for Watched<D> {
+impl<D: Device> Surface for ObservedVolume<D> {
     type Refusal = Infallible;
 
     fn look(&mut self) -> Observation<'_> {
@@ -131,7 +131,7 @@ impl<D: Device> Steered<D> {
     pub fn new(volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
         let windows = volume.trim_windows();
         let taken = discards(&volume);
-        let surface = Watched { volume, windows, counter_step: counter_step.max(Bytes(1)), shutting_down: false };
+        let surface = ObservedVolume { volume, windows, counter_step: counter_step.max(Bytes(1)), shutting_down: false };
         Self { driver: driver(policy), surface, sent: None, last_start: 0, log: TrimLog::default(), taken }
     }
 
@@ -150,7 +150,7 @@ impl<D: Device> Steered<D> {
     where
         D: Clone,
     {
-        let surface = Watched { shutting_down: false, ..self.surface.clone() };
+        let surface = ObservedVolume { shutting_down: false, ..self.surface.clone() };
         Self {
             driver: driver(policy),
             surface,

@@ -111,7 +111,7 @@ impl Volume<Recorder> {
 }
 
 #[derive(Clone, Debug)]
-enum Do {
+enum VolumeStep {
     Create(u8, u32),
     Append(u8, u32),
     Delete(u8),
@@ -126,26 +126,26 @@ enum Do {
     Remount,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Do>> {
+fn steps() -> impl Strategy<Value = Vec<VolumeStep>> {
     let size = prop_oneof![0..20_000_u32, 0..300_000_u32, 0..9_000_000_u32];
     let step = prop_oneof![
-        6 => (any::<u8>(), size.clone()).prop_map(|(n, s)| Do::Create(n, s)),
-        3 => (any::<u8>(), size).prop_map(|(n, s)| Do::Append(n, s)),
-        4 => any::<u8>().prop_map(Do::Delete),
-        1 => any::<u8>().prop_map(Do::Read),
-        1 => any::<u8>().prop_map(Do::MakeDir),
-        1 => any::<u8>().prop_map(Do::RemoveDir),
-        1 => Just(Do::Sync),
-        1 => any::<u8>().prop_map(Do::Fsync),
-        2 => (0..40_000_u32).prop_map(Do::Idle),
-        1 => (0..20_000_u32, 1..40_000_u32, 0..4_u8).prop_map(|(a, b, m)| Do::Trim(a, b, m)),
-        1 => any::<u8>().prop_map(Do::BeginTrim),
-        1 => Just(Do::Remount),
+        6 => (any::<u8>(), size.clone()).prop_map(|(n, s)| VolumeStep::Create(n, s)),
+        3 => (any::<u8>(), size).prop_map(|(n, s)| VolumeStep::Append(n, s)),
+        4 => any::<u8>().prop_map(VolumeStep::Delete),
+        1 => any::<u8>().prop_map(VolumeStep::Read),
+        1 => any::<u8>().prop_map(VolumeStep::MakeDir),
+        1 => any::<u8>().prop_map(VolumeStep::RemoveDir),
+        1 => Just(VolumeStep::Sync),
+        1 => any::<u8>().prop_map(VolumeStep::Fsync),
+        2 => (0..40_000_u32).prop_map(VolumeStep::Idle),
+        1 => (0..20_000_u32, 1..40_000_u32, 0..4_u8).prop_map(|(a, b, m)| VolumeStep::Trim(a, b, m)),
+        1 => any::<u8>().prop_map(VolumeStep::BeginTrim),
+        1 => Just(VolumeStep::Remount),
     ];
     proptest::collection::vec(step, 1..80)
 }
 
-fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>, step: &Do) {
+fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>, step: &VolumeStep) {
     let path = |n: u8| if n.is_multiple_of(3) { format!("f{}", n / 8) } else { format!("d{}/f{}", n % 3, n / 8) };
     let full = |result: crate::target::TargetResult| match result {
         Ok(()) => false,
@@ -155,7 +155,7 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
         }
     };
     match *step {
-        Do::Create(n, size) => {
+        VolumeStep::Create(n, size) => {
             let (path, tag) = (path(n), n % 100);
             let result = volume.create(&path, &fill(u64::from(size), tag));
             let there = files.contains_key(&path);
@@ -167,7 +167,7 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
                 files.insert(path, (u64::from(size), tag));
             }
         }
-        Do::Append(n, size) => {
+        VolumeStep::Append(n, size) => {
             let path = path(n);
             let Some((old, tag)) = files.get(&path).copied() else {
                 assert_eq!(volume.append(&path, &fill(1, 0)).unwrap_err().errno, Some(2));
@@ -177,11 +177,11 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
                 files.insert(path, (old + u64::from(size), tag));
             }
         }
-        Do::Delete(n) => {
+        VolumeStep::Delete(n) => {
             let path = path(n);
             assert_eq!(volume.delete(&path).is_ok(), files.remove(&path).is_some());
         }
-        Do::Read(n) => {
+        VolumeStep::Read(n) => {
             let path = path(n);
             let known = files.get(&path).map(|(size, _)| *size);
             assert_eq!(volume.read(&path, known.unwrap_or(0)).is_ok(), known.is_some());
@@ -189,29 +189,29 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
                 assert!(volume.read(&path, size + 1).is_err(), "a short read is an error");
             }
         }
-        Do::MakeDir(n) => drop(volume.make_dir(&format!("d{}", n % 3))),
-        Do::RemoveDir(n) => {
+        VolumeStep::MakeDir(n) => drop(volume.make_dir(&format!("d{}", n % 3))),
+        VolumeStep::RemoveDir(n) => {
             let dir = format!("d{}/", n % 3);
             let result = volume.remove_dir(dir.trim_end_matches('/'));
             assert!(result.is_err() || !files.keys().any(|path| path.starts_with(&dir)));
         }
-        Do::Sync => volume.sync().unwrap(),
-        Do::Fsync(n) => assert_eq!(volume.fsync(&path(n)).is_ok(), files.contains_key(&path(n))),
-        Do::Idle(ms) => {
+        VolumeStep::Sync => volume.sync().unwrap(),
+        VolumeStep::Fsync(n) => assert_eq!(volume.fsync(&path(n)).is_ok(), files.contains_key(&path(n))),
+        VolumeStep::Idle(ms) => {
             let until = volume.now() + Nanos::from_millis(u64::from(ms));
             volume.idle_until(until);
         }
-        Do::Trim(from, len, min) => {
+        VolumeStep::Trim(from, len, min) => {
             let window = TrimWindow { start: u64::from(from) * BLOCK, len: u64::from(len) * BLOCK };
             volume.trim(window, Bytes(u64::from(min) * 16384)).unwrap();
         }
-        Do::BeginTrim(n) => {
+        VolumeStep::BeginTrim(n) => {
             if !volume.trimming() {
                 let windows = volume.trim_windows();
                 volume.begin_trim(small_commands(windows[usize::from(n) % windows.len()]));
             }
         }
-        Do::Remount => volume.remount(),
+        VolumeStep::Remount => volume.remount(),
     }
 }
 

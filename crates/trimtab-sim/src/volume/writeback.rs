@@ -15,7 +15,7 @@ const BATCH_FILES: usize = 256;
 
 /// Reason why a file cannot be written out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum WriteBlocked {
     /// The journal has no room.
     Journal,
     /// All free blocks await a commit or a discard.
@@ -50,7 +50,7 @@ impl<D: Device> Volume<D> {
     }
 
     /// Allocates and writes the dirty blocks of a file.
-    pub(super) fn write_out(&mut self, node: u32, urgency: Urgency) -> Result<(), Held> {
+    pub(super) fn write_out(&mut self, node: u32, urgency: Urgency) -> Result<(), WriteBlocked> {
         self.allocate(node)?;
         let file = &mut self.nodes[node as usize];
         let (from, blocks, class) = (file.dirty_from, file.dirty_blocks(), file.class);
@@ -116,10 +116,10 @@ impl<D: Device> Volume<D> {
     }
 
     /// Allocates the missing blocks of a file.
-    pub(super) fn allocate(&mut self, node: u32) -> Result<(), Held> {
+    pub(super) fn allocate(&mut self, node: u32) -> Result<(), WriteBlocked> {
         while self.nodes[node as usize].unallocated() > 0 {
             if !self.journal_ready() {
-                return Err(Held::Journal);
+                return Err(WriteBlocked::Journal);
             }
             let file = &self.nodes[node as usize];
             let goal = self.goal(file.inode, file.extents.end(), true);
@@ -128,7 +128,7 @@ impl<D: Device> Volume<D> {
                 self.space.drop_preallocations();
                 self.space.allocate(goal, self.nodes[node as usize].unallocated(), purpose)
             });
-            let Some((start, len)) = run else { return Err(Held::Blocks) };
+            let Some((start, len)) = run else { return Err(WriteBlocked::Blocks) };
             self.reserved -= u64::from(len);
             self.add_run(node, start, len);
         }
@@ -227,7 +227,7 @@ impl<D: Device> Volume<D> {
     }
 
     /// Writes the file that has been dirty longest. Skips stale entries.
-    pub(super) fn write_oldest(&mut self, urgency: Urgency) -> Result<(), Held> {
+    pub(super) fn write_oldest(&mut self, urgency: Urgency) -> Result<(), WriteBlocked> {
         while let Some((node, generation, since)) = self.dirty.front().copied() {
             let file = &self.nodes[node as usize];
             if file.generation == generation && file.queued && file.dirtied == since {

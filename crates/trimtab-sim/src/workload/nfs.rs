@@ -5,9 +5,9 @@
 //! The figures compare drives, filesystems and trim policies with each other, not with
 //! published SPECsfs results.
 //!
-//! Every stream (SPEC's processes) has its own directories of 20 file names, 60 % of which
-//! exist at the start. Names are selected by an exponential popularity. Writes fill new files
-//! up to their size or overwrite existing ones, so the set of files has a constant size.
+//! Every stream (SPEC's processes) has its own directories of 20 file names; 60 % exist at
+//! the start. Names are selected by an exponential popularity. Writes fill new files up to
+//! their size or overwrite existing ones, so the set of files has a constant size.
 
 mod figures;
 mod files;

@@ -34,18 +34,18 @@ const LATELY: Nanos = Nanos::from_secs(10);
 /// Warm-up: observe this many complete idle gaps, polling this often per gap, for at most
 /// this long, before sending TRIMs.
 const WHOLE_MIN: u32 = 64;
-const LOOKS_A_GAP: f64 = 8.0;
+const POLLS_PER_GAP: f64 = 8.0;
 const LEARNING: Nanos = Nanos::from_secs(1);
 /// Limits on the poll interval while a command waits.
-const LOOK_LEAST: Nanos = Nanos::from_micros(500);
-const LOOK_MOST: Nanos = Nanos::from_millis(100);
+const POLL_MIN: Nanos = Nanos::from_micros(500);
+const POLL_MAX: Nanos = Nanos::from_millis(100);
 /// Maximum collisions charged to a command during which a gap ended: a burst of thousands may
 /// begin there, and its requests wait for each other.
 const MET_MOST: f64 = 64.0;
 /// The same limit as a multiple of the arrivals expected at the current rate.
 const MET_TIMES: f64 = 2.0;
 /// If polls can be this many times shorter than gaps, the position in the gap is soon known.
-const LOOKS_KNOW: f64 = 4.0;
+const POLLS_KNOWN: f64 = 4.0;
 /// Each bucket is a quarter of an octave.
 const PER_OCTAVE: u32 = 4;
 const BUCKETS: usize = 64 * PER_OCTAVE as usize;
@@ -117,7 +117,7 @@ impl Lengths {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Snapshot {
     now: Nanos,
     requests: u64,
     idle_since: Option<Nanos>,
@@ -138,7 +138,7 @@ struct SentAt {
 /// Knowledge about foreground I/O, and the collision account.
 #[derive(Clone, Debug)]
 pub(super) struct Gaps {
-    last: Option<Look>,
+    last: Option<Snapshot>,
     lengths: Lengths,
     /// Recent requests per nanosecond, and the observed share of the averaging time.
     rate: f64,
@@ -194,14 +194,14 @@ impl Gaps {
     /// any. Returns the number of its collisions.
     pub(super) fn observe(&mut self, settings: &IdleSettings, observation: &Observation<'_>, took: Option<Nanos>) -> f64 {
         let Some(requests) = observation.requests else { return 0.0 };
-        let look = Look { now: observation.now, requests, idle_since: observation.idle_since, idle_unsure: observation.idle_unsure };
+        let look = Snapshot { now: observation.now, requests, idle_since: observation.idle_since, idle_unsure: observation.idle_unsure };
         let Some(before) = self.last.replace(look) else { return 0.0 };
         let elapsed = look.now.saturating_sub(before.now).as_f64();
         // A restarted counter shows the requests since its restart.
         let came = requests.checked_sub(before.requests).unwrap_or(requests) as f64;
         let saved_max = SAVED_MAX.max(self.account);
         if self.request_at.is_some() && !self.foreground_active(look.now) {
-            // A debt protects foreground I/O that is no longer active.
+            // A debt only protects active foreground I/O.
             self.account = self.account.max(0.0);
         }
         self.account = (self.account + share(settings) * came + elapsed / ONE_IN_NS).min(saved_max);
@@ -225,7 +225,7 @@ impl Gaps {
             self.whole = self.whole.saturating_add(1);
         }
         let unseen = came - f64::from(u8::from(first.is_some()));
-        if unseen > 0.0 && elapsed <= LOOK_MOST.as_f64() {
+        if unseen > 0.0 && elapsed <= POLL_MAX.as_f64() {
             self.lengths.add(elapsed / came, unseen.min(UNSEEN_MAX));
         }
         met
@@ -270,7 +270,7 @@ impl Gaps {
         let come = self.rate * took_ns;
         let together = (1.0 + come / 2.0).max(come);
         let here = self.lengths.ends(lasted, took_ns);
-        // An unknown position in the gap is no better than a random moment.
+        // An unknown position in the gap counts as a random moment.
         let ends = if is_unsure(observation, took_ns) { here.max(1.0 - libm::exp(-come)) } else { here };
         // Requests in flight meet it in any case.
         f64::from(observation.in_flight) + ends * together * self.weight(settings, observation.now)
@@ -287,7 +287,7 @@ impl Gaps {
         let meets = self.meets(settings, observation, took_ns);
         let good = self.moments.is_good(now, took_ns, meets, self.seen);
         // The position will soon be known.
-        let good = good && !(is_unsure(observation, took_ns) && self.rate * LOOK_LEAST.as_f64() * LOOKS_KNOW < 1.0);
+        let good = good && !(is_unsure(observation, took_ns) && self.rate * POLL_MIN.as_f64() * POLLS_KNOWN < 1.0);
         let short = meets.min(SAVED_MAX) - self.account;
         self.urgent = waited >= patience;
         let learning = self.learns(now);
@@ -299,9 +299,9 @@ impl Gaps {
         let short = self.moments.best().min(SAVED_MAX) - self.account;
         let mut look = (took_ns / 8.0).max(short / earns / 8.0).min(patience);
         if learning {
-            look = look.min(1.0 / (LOOKS_A_GAP * self.rate));
+            look = look.min(1.0 / (POLLS_PER_GAP * self.rate));
         }
-        Some(now.saturating_add(Nanos(look as u64).max(LOOK_LEAST).min(LOOK_MOST)))
+        Some(now.saturating_add(Nanos(look as u64).max(POLL_MIN).min(POLL_MAX)))
     }
 
     /// True during the warm-up. Skipped if requests are too rare to learn anything within it.

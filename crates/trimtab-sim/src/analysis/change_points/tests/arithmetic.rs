@@ -59,7 +59,7 @@ fn local_noise_is_never_below_global_noise() {
 
 #[test]
 fn widening_follows_correlation_of_differences() {
-    // Alternating: two steps return to the start, which is no correlation.
+    // Alternating: two steps return to the start, without correlation.
     let wave: Vec<f64> = (0..100).map(|i: u32| if i.is_multiple_of(2) { 1.0 } else { -1.0 }).collect();
     near(widening(&wave, &[1.0; 100]), 1.0);
     // Three times the assumed variance counts as such.

@@ -104,7 +104,7 @@ fn idle_trim_learns_shipped_drives_without_extra_commands() {
         assert!((learned.mib.as_f64() - mib).abs() / 2.0 <= 2.0 * error, "{name}: {learned}, nominal {mib} ns per MiB");
         assert!(error <= (command + mib / 2.0) * 0.1, "{name}: the error is too large: {learned}");
 
-        // A sync is five requests, each of which may meet a command.
+        // A sync is five requests, and each may meet a command.
         let smallest = command + mib / 16.0;
         let expensive = smallest > 5e6;
         let wait = if expensive { 2.2 * smallest } else { 5e6 };
