@@ -1,4 +1,4 @@
-//! What numbers mean: steady state, change points, comparison, shares, sensitivity.
+//! Statistics: steady state, change points, comparison, shares, sensitivity.
 
 pub mod change_points;
 pub mod compare;
@@ -6,10 +6,10 @@ pub mod fisher;
 pub mod steady;
 pub mod student;
 
-/// The median of values in order: of an even number the mean of the two in the middle.
+/// Median of sorted values; the mean of the middle two if their number is even.
 ///
 /// # Panics
-/// None at all have no median.
+/// If `sorted` is empty.
 #[must_use]
 pub fn middle(sorted: &[f64]) -> f64 {
     let count = sorted.len();
@@ -19,7 +19,7 @@ pub fn middle(sorted: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn middle_returns_the_median() {
         assert_eq!(super::middle(&[3.0]), 3.0);
         assert_eq!(super::middle(&[1.0, 2.0, 9.0]), 2.0);
         assert_eq!(super::middle(&[1.0, 2.0, 4.0, 9.0]), 3.0);

@@ -1,7 +1,8 @@
-//! What happens to a drive: a filesystem model, workloads, trim policies, and the runner that joins them.
+//! Simulation core: a filesystem model, workloads, trim policies and their runner.
 //!
-//! A [`workload`] emits operations, a [`target`] executes them and owns the clock, a [`policy`] decides when to trim, and
-//! a [`runner`] records a [`run::Run`]. Modelled and real targets share all of this.
+//! A [`workload`] emits operations, a [`target`] executes them and owns the clock, a
+//! [`policy`] decides when to trim, and a [`runner`] records a [`run::Run`]. Modelled and
+//! real targets share all of this.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![no_std]
 #![forbid(unsafe_code)]

@@ -3,17 +3,17 @@
 use trimtab_drive::OpKind;
 use trimtab_drive::data::DataClass;
 
-/// What a file operation writes.
+/// Data written by a file operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// Exactly these bytes; `class` tells a modelled target what they are like.
+    /// Exactly these bytes; `class` describes them to a modelled target.
     Bytes {
         /// The content.
         bytes: &'a [u8],
         /// Its class.
         class: DataClass,
     },
-    /// `len` fresh bytes of a class; only a real target has to make them.
+    /// `len` new bytes of a class; only a real target generates them.
     Fill {
         /// Bytes to write.
         len: u64,
@@ -32,13 +32,13 @@ impl Payload<'_> {
         }
     }
 
-    /// True if there is nothing to write.
+    /// True if empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The class of the data.
+    /// Class of the data.
     #[must_use]
     pub const fn class(&self) -> DataClass {
         match self {
@@ -47,27 +47,27 @@ impl Payload<'_> {
     }
 }
 
-/// One file operation. Paths are relative to the target's own directory, `/` between components.
+/// A file operation. Paths are relative to the target's directory, with `/` as separator.
 #[derive(Clone, Copy, Debug)]
 pub enum FileOp<'a> {
-    /// Makes a directory; its parent exists.
+    /// Creates a directory; its parent exists.
     MakeDir(&'a str),
     /// Removes an empty directory.
     RemoveDir(&'a str),
-    /// Creates a file that does not exist and writes it.
+    /// Creates and writes a file; the name must not exist.
     Create(&'a str, Payload<'a>),
-    /// Adds to the end of an existing file.
+    /// Appends to an existing file.
     Append(&'a str, Payload<'a>),
     /// Reads `1` bytes from the start of an existing file.
     Read(&'a str, u64),
     /// Removes a file.
     Delete(&'a str),
-    /// Makes everything written so far durable on the whole filesystem.
+    /// Makes all earlier writes durable on the whole filesystem.
     Sync,
 }
 
 impl FileOp<'_> {
-    /// What kind of operation this is.
+    /// Kind of the operation.
     #[must_use]
     pub const fn kind(&self) -> OpKind {
         match self {
@@ -81,7 +81,7 @@ impl FileOp<'_> {
         }
     }
 
-    /// Bytes that the operation reads or writes.
+    /// Bytes read or written.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         match self {

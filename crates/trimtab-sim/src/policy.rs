@@ -1,14 +1,16 @@
-//! Trim policies: step functions that decide when to trim what. No I/O, no sleeping, no clock of their own,
-//! so that the same code steers a modelled drive inside a run and a mounted filesystem from the daemon.
+//! Trim policies: step functions that decide when and which window to trim. A policy does no
+//! I/O, never sleeps and has no clock, so modelled and real targets share its code.
 //!
-//! The contract between a policy and the [`Driver`] that calls it:
+//! Contract between a policy and the [`Driver`] that calls it:
 //!
-//! * The clock is monotonic. A driver that stores the policy's [state](Policy::state) and goes on after a restart must use a
-//!   clock that goes on too (time since 1970, say); a nightly policy takes instants modulo 24 h as the time of day.
-//! * After [`Action::Trim`] the driver trims the window and asks again when that has ended, with what it did in
-//!   [`Observation::last_trim`]. `None` there means that it failed: the policy keeps the window and tries again later.
-//! * After [`Action::WaitUntil`] the driver asks again at that instant at the latest, sooner when something changes (the user
-//!   forces a trim, the system goes down, the mains comes back).
+//! * The clock is monotonic. A driver that stores the policy's [state](Policy::state) and
+//!   resumes after a restart needs a clock that continues too, such as time since 1970. A
+//!   nightly policy takes the instant modulo 24 h as the time of day.
+//! * After [`Action::Trim`] the driver trims the window, then calls again with the result in
+//!   [`Observation::last_trim`]. `None` means failure: the policy keeps the window and
+//!   retries later.
+//! * After [`Action::WaitUntil`] the driver calls again no later than that instant, and
+//!   sooner when something changes (forced trim, shutdown, mains power restored).
 
 mod adaptive;
 mod batched;
@@ -35,54 +37,55 @@ use crate::target::{TrimOutcome, TrimWindow};
 use alloc::string::String;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// What a policy sees when it is asked. Gathered by the driver that calls it.
+/// Input of one policy decision, gathered by the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation<'a> {
-    /// Now, on the clock of the target.
+    /// Current time on the target's clock.
     pub now: Nanos,
-    /// Bytes written so far, by the best counter there is; `None` if none is. May advance in coarse steps, and restart from 0.
+    /// Bytes written so far by the best available counter; `None` without a counter. May be
+    /// coarse and restart from 0.
     pub written: Option<Bytes>,
-    /// The step in which that counter advances.
+    /// Resolution of that counter.
     pub written_step: Bytes,
     /// Free space of the filesystem.
     pub free: Bytes,
-    /// The windows of the filesystem, in the order in which a full trim visits them.
+    /// Windows of the filesystem, in the order of a full trim.
     pub windows: &'a [TrimWindow],
-    /// The smallest part of a window that may be trimmed alone, at a multiple of itself from the window's start.
-    /// [`Bytes::MAX`] where a window is only right as a whole (ext4 forgets that a group is trimmed, and sends free space
-    /// beyond the range, unless the range is the whole group).
+    /// Smallest part of a window that can be trimmed alone, aligned to its size from the start of
+    /// the window. [`Bytes::MAX`] if only whole windows are safe: unless the range is the whole
+    /// group, ext4 does not mark the group trimmed and sends free space beyond the range.
     pub granule: Bytes,
-    /// A window may be trimmed from any multiple of this before its end to that end, which sends no more than what is free there. It does
-    /// not count as done: the whole window has to follow. A way to try what a TRIM of some size costs where windows cannot be divided;
-    /// [`Bytes::MAX`] where it is not right either.
+    /// A request may cover the tail of a window, from any multiple of this before its end. It
+    /// sends only free space within the tail and does not complete the window. Trial commands use
+    /// it where windows are indivisible; [`Bytes::MAX`] if unsupported.
     pub tail: Bytes,
-    /// Whether free extents of some sizes alone can be asked for ([`TrimRequest::sizes`]), so that windows can be gone over several times, for ever smaller
-    /// ones, and nothing is sent twice.
+    /// True if requests can select free extents by size ([`TrimRequest::sizes`]). Several rounds
+    /// with decreasing sizes then never send the same extent twice.
     pub by_size: bool,
-    /// Requests of others in flight on the device now, or being waited for.
+    /// Foreground requests in flight or queued on the device now.
     pub in_flight: u32,
-    /// Requests of others so far, from any beginning; `None` if nobody counts them.
+    /// Foreground requests so far, from an arbitrary origin; `None` if not counted.
     pub requests: Option<u64>,
-    /// Since when the device has had no request of others.
+    /// Time since which the device has had no foreground request.
     pub idle_since: Option<Nanos>,
-    /// So much earlier it may have been at most: who only looks at counters now and then knows no more than that it was after the look before.
+    /// Upper bound on how much earlier the device became idle (counters are polled).
     pub idle_unsure: Nanos,
-    /// The longest that a request of others waited since the last call; `None` if there was none.
+    /// Longest foreground wait since the last call; `None` without a foreground request.
     pub foreground_wait_max: Option<Nanos>,
-    /// What the window trimmed last did, on the first call after it; `None` on that call if it failed.
+    /// Result of the last trim, on the first call after it; `None` on that call if it failed.
     pub last_trim: Option<&'a TrimOutcome>,
-    /// The window sent last was put off: nothing was done yet, and it is to be sent again when the policy wants to.
+    /// The last request was postponed without effect; the policy chooses when to send it again.
     pub put_off: bool,
-    /// The user asked for a trim now.
+    /// The user requested a trim.
     pub forced: bool,
-    /// The system is going down; the last chance.
+    /// The system is shutting down; no later call will follow.
     pub shutting_down: bool,
     /// Running on battery.
     pub on_battery: bool,
 }
 
 impl<'a> Observation<'a> {
-    /// At `now`, with these windows, of which each is only right as a whole; of all else nothing is known, and nothing happens.
+    /// At `now` with these indivisible windows. Everything else is unknown or inactive.
     #[must_use]
     pub const fn of(now: Nanos, windows: &'a [TrimWindow]) -> Self {
         Self {
@@ -108,50 +111,51 @@ impl<'a> Observation<'a> {
     }
 }
 
-/// What a policy wants done.
+/// Decision of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Trim this, then ask again.
+    /// Trim this, then call again.
     Trim(TrimRequest),
-    /// Ask again at this instant at the latest (sooner is fine).
+    /// Call again no later than this instant (sooner is fine).
     WaitUntil(Nanos),
     /// Nothing to do until something changes.
     Nothing,
 }
 
-/// What a policy wants trimmed, and how.
+/// A range to trim and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimRequest {
-    /// What to trim: one of the windows or the rest of one, a part of one in whole granules, or the tail of one.
+    /// Range to trim: a window or the rest of one, whole granules of one, or its tail.
     pub window: TrimWindow,
-    /// Leave smaller free extents alone.
+    /// Skip smaller free extents.
     pub min_extent: Bytes,
-    /// Only free extents of some sizes, one by one; `None` for all that are not smaller than that. Only where [`Observation::by_size`].
+    /// Select extents by size; `None` for all. Requires [`Observation::by_size`].
     pub sizes: Option<Sizes>,
-    /// The largest single discard command meanwhile ([`Bytes::MAX`] for no limit): other requests can be served between two
-    /// commands, so this bounds how long they wait. Linux: `queue/discard_max_bytes`.
+    /// Largest single discard command ([`Bytes::MAX`] for no limit). Other requests can be served
+    /// between two commands, so this bounds their wait. Linux: `queue/discard_max_bytes`.
     pub command_max: Bytes,
-    /// Stop after this many commands (0: no limit), behind the free extent that is being sent then (or in it, where windows can be divided), if it is known
-    /// where free extents lie: [`TrimOutcome::asked`] says how far into the window that was. Where it is not known, the whole window is trimmed.
+    /// Stop after this many commands (0: no limit), at the end of the current free extent or
+    /// inside it if windows are divisible. [`TrimOutcome::asked`] reports the position. If the
+    /// free extents are unknown, the whole window is trimmed.
     pub commands_max: u64,
-    /// Only to learn what it costs: the window does not count as done, and need not be tried again if it is refused.
+    /// A trial to measure the cost. The window stays pending, and a refusal is not retried.
     pub trial: bool,
 }
 
-/// Which free extents are asked for, besides that they are not below the least. How long one is does not depend on where windows are cut. The rest of one that was
-/// begun is sent whatever its length.
+/// Size classes of free extents, in addition to the minimum extent. The length of an extent
+/// does not depend on window boundaries. An extent in progress is sent to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Those of this length and longer have been asked for before; [`Bytes::MAX`] in the first round.
+    /// Earlier rounds sent extents from this length; [`Bytes::MAX`] in the first round.
     pub below: Bytes,
-    /// How often the pass has gone over all windows, with ever smaller extents.
+    /// Index of this round over all windows, with extents decreasing in size.
     pub round: u32,
-    /// How often it will.
+    /// Total number of rounds.
     pub rounds: u32,
 }
 
 impl Sizes {
-    /// With these all of the window will have been asked for: at its end the filesystem may take it for trimmed.
+    /// True in the last round: afterwards the filesystem may mark the window trimmed.
     #[must_use]
     pub const fn are_last(&self) -> bool {
         self.round + 1 >= self.rounds
@@ -159,49 +163,49 @@ impl Sizes {
 }
 
 impl TrimRequest {
-    /// All of `window`, without limits on commands.
+    /// The whole `window`, without a limit on commands.
     #[must_use]
     pub const fn whole(window: TrimWindow, min_extent: Bytes) -> Self {
         Self { window, min_extent, sizes: None, command_max: Bytes::MAX, commands_max: 0, trial: false }
     }
 }
 
-/// A trim policy. Plain data, so that a driver may run it in a thread of its own.
+/// A trim policy. `Send`, so that a driver may run it in its own thread.
 pub trait Policy: Send {
-    /// Its name, as on the command line.
+    /// Name as on the command line.
     fn name(&self) -> &'static str;
 
-    /// Whether the filesystem itself is to discard what it frees, as it frees it.
+    /// True if the filesystem should discard blocks as it frees them.
     fn online(&self) -> bool {
         false
     }
 
-    /// Decides.
+    /// Returns the next action.
     fn decide(&mut self, observation: &Observation<'_>) -> Action;
 
-    /// What it has learned of the cost of trims on this device; `None` if nothing.
+    /// Cost of trims learned on this device; `None` before the first measurement.
     fn learned(&self) -> Option<TrimCost> {
         None
     }
 
-    /// What whoever chose it should know: that it cannot keep what it promises on this device, for instance. `None` if there is nothing.
+    /// A notice for the user, for instance that the budget is unreachable on this device.
     fn remark(&self) -> Option<String> {
         None
     }
 
-    /// Where it is in its pass.
+    /// Progress of the current pass.
     fn pass(&self) -> &Pass;
 
-    /// True while a pass is under way.
+    /// True while a pass is in progress.
     fn running(&self) -> bool {
         self.pass().running()
     }
 
-    /// True while a pass is under way that another one is to follow without a pause, because the user asked for it meanwhile.
+    /// True if the user requested another pass to follow the current one.
     fn another_follows(&self) -> bool {
         self.pass().another_follows()
     }
 
-    /// What it has to remember across a restart, as plain data; [`PolicySpec::build`] takes it back.
+    /// State to keep across a restart, as plain data; [`PolicySpec::build`] restores it.
     fn state(&self) -> State;
 }

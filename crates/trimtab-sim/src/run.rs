@@ -1,5 +1,5 @@
-//! The result of a run: plain data, as JSON and the store hold it. Names and order of the fields decide the JSON, and so the ids of stored runs: what was
-//! added later is left out where it is empty.
+//! Result of a run: plain data for JSON and the store. Names and order of fields determine
+//! the JSON and so the ids of stored runs; fields added later are omitted when empty.
 
 pub mod json;
 pub mod metrics;
@@ -20,21 +20,21 @@ use trimtab_drive::units::{Bytes, Nanos};
 
 named! {
     "provenance"
-    /// Where a figure comes from. A fitted figure is never shown as a prediction.
+    /// Source of a figure. A fitted figure is never shown as a prediction.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Provenance {
-        /// Taken on a real target with the real clock.
+        /// Measured on a real target with the real clock.
         Measured = "measured",
-        /// Came out of a model, in virtual time.
+        /// Computed by a model in virtual time.
         Modelled = "modelled",
-        /// Typed in or imported from elsewhere.
+        /// Entered by hand or imported.
         Entered = "entered",
     }
 }
 
 named! {
     "kind of target"
-    /// What executed the workload.
+    /// Kind of target that executed the workload.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum TargetKind {
         /// A directory on a mounted filesystem.
@@ -47,20 +47,21 @@ named! {
         ModelledDrive = "modelled-drive",
         /// A modelled filesystem on a modelled drive.
         ModelledVolume = "modelled-volume",
-        /// Nothing: the tool's own cost.
+        /// None: measures the tool's own cost.
         Null = "null",
         /// Elsewhere; the figures were entered.
         Elsewhere = "elsewhere",
     }
 }
 
-/// Key of the environment that says which cell of which study a run is: the same for all that decides its result.
+/// Environment key of a study cell, identical for runs with the same inputs.
 pub const STUDY_CELL: &str = "study.cell";
 
-/// Key of the environment that says how much of a run was taken from an interrupted study, and from when that is.
+/// Environment key for the part of a run reused from an interrupted study, with its date.
 pub const STUDY_TAKEN: &str = "study.taken";
 
-/// One `key = value` of settings or environment. Keys are dotted (`drive.model`, `queue.scheduler`), values are as a person reads them.
+/// A `key = value` of settings or environment. Keys are dotted (`drive.model`,
+/// `queue.scheduler`), values are readable text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Field {
     /// Dotted key.
@@ -75,7 +76,7 @@ impl Field {
         Self { key: key.into(), value: value.into() }
     }
 
-    /// The value that `key` has among `fields`.
+    /// Value of `key` among `fields`.
     #[must_use]
     pub fn find<'a>(fields: &'a [Self], key: &str) -> Option<&'a str> {
         fields.iter().find(|field| field.key == key).map(|field| field.value.as_str())
@@ -99,7 +100,7 @@ named! {
         Bytes = "B",
         /// A count.
         Count = "count",
-        /// A plain ratio (WAF, amplification).
+        /// A ratio (WAF, amplification).
         Ratio = "ratio",
         /// Per cent.
         Percent = "%",
@@ -108,19 +109,19 @@ named! {
 
 named! {
     "direction"
-    /// In which direction a metric is better.
+    /// Direction in which a metric improves.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Better {
         /// More is better.
         Higher = "higher",
         /// Less is better.
         Lower = "lower",
-        /// Neither: a fact.
+        /// Neutral.
         Neither = "neither",
     }
 }
 
-/// A figure of a run, with its repeats.
+/// A metric of a run with its repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct Metric {
@@ -128,34 +129,34 @@ pub struct Metric {
     pub name: String,
     /// Unit of the samples.
     pub unit: Unit,
-    /// Which direction is better.
+    /// Direction of improvement.
     pub better: Better,
-    /// One per repeat, in order. Never empty.
+    /// One per repeat, in order; never empty.
     #[serde(with = "floats")]
     pub samples: Vec<f64>,
 }
 
 named! {
     "part of a latency"
-    /// Which part of an operation's time a histogram holds.
+    /// Part of an operation's time.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum LatencyPart {
-        /// From issue until handed to the target.
+        /// From issue to submission.
         Submission = "submission",
-        /// From handed over until complete.
+        /// From submission to completion.
         Completion = "completion",
-        /// From issue until complete.
+        /// From issue to completion.
         Total = "total",
     }
 }
 
-/// Latencies of one kind of operation in one phase.
+/// Latencies of one operation kind in one phase.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "json::LatencyFigures")]
 pub struct Latency {
     /// Kind of operation.
     pub kind: OpKind,
-    /// Which part.
+    /// Part of the time.
     pub part: LatencyPart,
     /// Nanoseconds.
     pub histogram: Histogram,
@@ -163,7 +164,7 @@ pub struct Latency {
 
 named! {
     "axis"
-    /// What a series is plotted over.
+    /// Axis of a series.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Axis {
         /// Nanoseconds since the start of the run.
@@ -179,19 +180,20 @@ named! {
 pub struct Series {
     /// Dotted name.
     pub name: String,
-    /// What `x` is.
+    /// Meaning of `x`.
     pub axis: Axis,
     /// Unit of `y`.
     pub unit: Unit,
-    /// Increasing.
+    /// Strictly increasing.
     pub x: Vec<u64>,
-    /// As long as `x`.
+    /// Same length as `x`.
     #[serde(with = "floats")]
     pub y: Vec<f64>,
 }
 
 impl Series {
-    /// Where a level begins whose first value is that at `index`. A value over bytes written is of the step that ends there, so that is where the step began.
+    /// Start of the level whose first value is at `index`. A value over bytes written covers the
+    /// step that ends there, so the level starts with that step.
     pub fn begins_at(&self, index: usize) -> u64 {
         let at = if self.axis == Axis::BytesWritten { index.checked_sub(1) } else { Some(index) };
         at.and_then(|at| self.x.get(at)).copied().unwrap_or(0)
@@ -204,13 +206,13 @@ impl Series {
 pub struct Phase {
     /// Name.
     pub name: String,
-    /// When it began, on the target's clock.
+    /// Start on the target's clock.
     #[serde(rename = "started_ns")]
     pub started: Nanos,
-    /// How long it took.
+    /// Duration.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// Operations done, by kind.
+    /// Completed operations by kind.
     #[serde(default, with = "entries")]
     pub ops: Vec<(OpKind, u64)>,
     /// Bytes read.
@@ -219,7 +221,7 @@ pub struct Phase {
     /// Bytes written.
     #[serde(rename = "written_bytes", default)]
     pub written: Bytes,
-    /// Discards meanwhile, if anybody looked.
+    /// Discards during the phase, if counted.
     #[serde(default, with = "discards")]
     pub discards: Option<Discards>,
     /// Latencies.
@@ -237,34 +239,34 @@ impl Phase {
 
 named! {
     "severity"
-    /// How much a warning matters.
+    /// Importance of a warning.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Severity {
-        /// Good to know.
+        /// Informational.
         Note = "note",
-        /// The figures may be off.
+        /// The figures may be inaccurate.
         Caution = "caution",
-        /// The figures do not mean what they seem to.
+        /// The figures are misleading.
         Serious = "serious",
     }
 }
 
-/// Something that may have distorted the result: data first, words later.
+/// A possible distortion of the result: code and facts first, then text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Warning {
     /// Stable name, such as `interference.other-io`.
     pub code: String,
-    /// How much it matters.
+    /// Importance.
     pub severity: Severity,
-    /// The figures behind it.
+    /// Figures behind the warning.
     #[serde(default, with = "entries")]
     pub facts: Vec<Field>,
-    /// The sentence.
+    /// Text for people.
     pub text: String,
 }
 
-/// One workload on one target under one policy.
+/// Result of one workload on one target under one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
@@ -280,55 +282,56 @@ pub struct Run {
     /// Seed.
     #[serde(default)]
     pub seed: u64,
-    /// Where the figures come from.
+    /// Source of the figures.
     pub provenance: Provenance,
-    /// Independent systems whose figures are summed here; 1 for everything measured by this tool.
+    /// Number of independent systems summed here; 1 for everything measured by this tool.
     #[serde(default = "one", deserialize_with = "at_least_one")]
     pub systems: u32,
-    /// When it began, milliseconds since 1970 UTC.
+    /// Start time in milliseconds since 1970 UTC.
     #[serde(default)]
     pub started_unix_ms: u64,
     /// Version of the tool.
     #[serde(default)]
     pub tool_version: String,
-    /// False if it was interrupted.
+    /// False if interrupted.
     #[serde(default = "yes")]
     pub complete: bool,
-    /// Its settings.
+    /// Workload settings.
     #[serde(default, with = "entries")]
     pub settings: Vec<Field>,
-    /// The policy's settings.
+    /// Policy settings.
     #[serde(default, with = "entries")]
     pub policy_settings: Vec<Field>,
-    /// Everything about the machine, the drive and the filesystem that could matter.
+    /// Properties of machine, drive and filesystem that may affect the result.
     #[serde(default, with = "entries")]
     pub environment: Vec<Field>,
-    /// What the run was made from, so that it can be cited and made again: `command`, the arguments; of modelled ones `drive`, the whole
-    /// specification, and `drive.hash`. Empty for what was entered, and for runs of version 0.1.
+    /// Inputs for citing and repeating the run: `command`, its arguments; for modelled runs
+    /// `drive`, the complete specification, and `drive.hash`. Empty for entered runs and version
+    /// 0.1.
     #[serde(default, with = "entries", skip_serializing_if = "Vec::is_empty")]
     pub specification: Vec<Field>,
-    /// Headline figures, with repeats.
+    /// Main metrics with repeats.
     #[serde(default)]
     pub metrics: Vec<Metric>,
     /// Phases in order.
     #[serde(default)]
     pub phases: Vec<Phase>,
-    /// Plain counts (of the model, of the device).
+    /// Plain counters of model and device.
     #[serde(default, with = "entries")]
     pub counters: Vec<(String, u64)>,
-    /// What may have distorted the result.
+    /// Possible distortions of the result.
     #[serde(default)]
     pub warnings: Vec<Warning>,
     /// Time series.
     #[serde(default)]
     pub series: Vec<Series>,
-    /// What is drawn of it beyond series; empty for most.
+    /// Pictures other than series; usually none.
     #[serde(default, skip_serializing_if = "Pictures::is_empty")]
     pub pictures: Pictures,
 }
 
 impl Run {
-    /// One of which nothing is known, to begin from: entered, of one system, not complete.
+    /// A template without data: entered, of one system, incomplete.
     #[must_use]
     pub fn empty() -> Self {
         Self {
@@ -383,10 +386,10 @@ impl Check for Series {
     fn check(&self) -> Result<(), String> {
         let shown = self.name.escape_debug();
         if self.x.len() != self.y.len() {
-            return Err(format!("series '{shown}' has {} places and {} values", self.x.len(), self.y.len()));
+            return Err(format!("series '{shown}' has {} x values and {} y values", self.x.len(), self.y.len()));
         }
         if !self.x.is_sorted() {
-            return Err(format!("the places of series '{shown}' do not increase"));
+            return Err(format!("the x values of series '{shown}' do not increase"));
         }
         Ok(())
     }

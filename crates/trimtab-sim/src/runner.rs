@@ -1,4 +1,5 @@
-//! Runs workloads on targets, and records what they do. Never prints; says how far it is through [`Events`], which also say when to stop.
+//! Runs workloads on targets and records the results. [`Events`] reports progress and stops
+//! runs.
 
 pub mod blocks;
 pub mod files;
@@ -10,7 +11,7 @@ use self::recorder::{Recorded, Recorder};
 use crate::target::{TargetError, TargetResult};
 use trimtab_drive::units::Bytes;
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// Name of the current phase.
@@ -21,59 +22,59 @@ pub struct Progress<'a> {
     pub read: Bytes,
     /// Bytes written, in all phases.
     pub written: Bytes,
-    /// Whoever records it, where one does for all.
+    /// The recorder, if one records all phases.
     pub recorder: Option<&'a Recorder>,
 }
 
-/// Who wants to know, and to act between phases. The target is passed through, so that a trim policy or a counter can use it.
+/// Callbacks of a run. The target is passed along for trim policies and counters.
 pub trait Events<T: ?Sized> {
-    /// Called now and then: at least every 256 operations, and after slow ones. An error ends the run.
+    /// Called at least every 256 operations and after slow ones. An error ends the run.
     fn progress(&mut self, _progress: Progress<'_>) -> TargetResult {
         Ok(())
     }
 
-    /// Called where something begins that is no phase of the workload's and says nothing until it is over: a trim.
+    /// Called before a step outside the workload's phases that reports no progress: a trim.
     fn begins(&mut self, _phase: &str) {}
 
-    /// Whether the user wants it to end now. Asked after every operation.
+    /// True if the user wants to stop. Polled after every operation.
     fn stopped(&self) -> bool;
 
-    /// Called before each phase with its name, and once after the last with `None`. The phases so far are in `recorder`;
-    /// phases may be added. The time spent here belongs to no phase but to those.
+    /// Called with the name of the next phase, and with `None` after the last. `recorder` holds
+    /// the phases so far and accepts new ones. Time spent here belongs to those only.
     fn between(&mut self, _target: &mut T, _recorder: &mut Recorder, _next: Option<&str>) -> TargetResult {
         Ok(())
     }
 }
 
-/// Nobody wants to know, and nobody will stop it.
+/// Ignores progress and never stops.
 impl<T: ?Sized> Events<T> for () {
     fn stopped(&self) -> bool {
         false
     }
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The workload was done.
+    /// The workload completed.
     Complete,
     /// The user stopped it.
     Interrupted,
-    /// The target could not go on.
+    /// The target failed.
     Failed(TargetError),
 }
 
-/// What was recorded, and how it ended: what was measured before a failure is kept.
+/// Recorded data and the end of the run. Measurements before a failure are kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Phases and series.
     pub recorded: Recorded,
-    /// How it ended.
+    /// End of the run.
     pub end: End,
 }
 
 impl Outcome {
-    /// What was recorded, if the workload was done; else why not.
+    /// Recorded data of a complete run, or the reason why it is incomplete.
     pub fn complete(self) -> Result<Recorded, Stopped> {
         match self.end {
             End::Complete => Ok(self.recorded),
@@ -83,13 +84,13 @@ impl Outcome {
     }
 }
 
-/// Why a run that had to be complete is not.
+/// Reason why a run is incomplete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stopped {
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
-    /// The target could not go on.
+    /// The target failed.
     #[error(transparent)]
     Failed(#[from] TargetError),
 }

@@ -1,4 +1,4 @@
-//! Settings by their names. A table for each thing that has some is all that knows them: how each is written, and what is read as its value.
+//! Named settings. Each owner has one table that defines their text forms.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -7,12 +7,12 @@ use core::ops::RangeInclusive;
 use core::str::FromStr;
 use trimtab_drive::units::{Bytes, Nanos, exact};
 
-/// A setting by its name.
+/// A setting and its name.
 pub type Named<'a> = (&'static str, Setting<'a>);
 
-/// What a setting is, and where its value stands.
+/// Type of a setting and a reference to its value.
 pub enum Setting<'a> {
-    /// `yes` or `no`; no value at all is `yes`.
+    /// `yes` or `no`; an empty value means `yes`.
     Flag(&'a mut bool),
     /// From 1% to 100%.
     Percent(&'a mut u32),
@@ -22,19 +22,19 @@ pub enum Setting<'a> {
     BySize(&'a mut Option<u32>),
     /// A duration within a range.
     Time(&'a mut Nanos, RangeInclusive<Nanos>),
-    /// Bytes within a range, and the range as messages name it.
+    /// Bytes within a range, and the range as shown in messages.
     Size(&'a mut Bytes, RangeInclusive<Bytes>, &'static str),
-    /// Bytes of something that is not large.
+    /// Bytes of a small object.
     SmallSize(&'a mut u32),
     /// Bytes, or `rest of the drive`.
     Rest(&'a mut Option<Bytes>),
-    /// What writes and reads itself.
+    /// A type with its own text form.
     Text(&'a mut dyn Text),
 }
 
-/// What writes and reads itself.
+/// A type with its own text form.
 pub trait Text: Display {
-    /// Becomes what `text` says.
+    /// Parses `text` into `self`.
     fn read(&mut self, text: &str) -> Result<(), String>;
 }
 
@@ -47,7 +47,7 @@ impl<T: Display + FromStr<Err: Display>> Text for T {
 
 const BY_SIZE: &str = "by size";
 const REST: &str = "rest of the drive";
-/// A number that counts something.
+/// Range of a positive count.
 pub const ABOVE_0: RangeInclusive<u32> = 1..=u32::MAX;
 
 impl<'a> Setting<'a> {
@@ -61,7 +61,7 @@ impl<'a> Setting<'a> {
         Self::Time(time, Nanos::ZERO..=Nanos::MAX)
     }
 
-    /// The value, as [`Self::set`] reads it.
+    /// The value in the form that [`Self::set`] parses.
     pub fn text(&self) -> String {
         match self {
             Self::Flag(flag) => if **flag { "yes" } else { "no" }.to_string(),
@@ -75,10 +75,10 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Becomes what `value` says.
+    /// Parses `value`.
     ///
     /// # Errors
-    /// What would be right.
+    /// A description of valid values.
     pub fn set(self, value: &str) -> Result<(), String> {
         match self {
             Self::Flag(flag) => {

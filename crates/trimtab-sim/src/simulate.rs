@@ -1,4 +1,4 @@
-//! Workloads on modelled drives, behind layers that are drives themselves, with what the drive's insides did meanwhile.
+//! Workloads on modelled drives, with records of the drive's internal state.
 
 pub mod few;
 pub mod loops;
@@ -39,25 +39,25 @@ use trimtab_drive::spec::{DriveSpec, SpecError};
 use trimtab_drive::units::{Bytes, Nanos, three_digits};
 use trimtab_drive::usage::UsageError;
 
-/// How many samples of the drive's insides a simulation takes.
+/// Samples of the drive's internal state per simulation.
 const SAMPLES: u64 = 400;
 /// Operation size and depth of the fill before the workload.
 const FILL_BLOCK: u32 = 1 << 20;
 
-/// What to simulate.
+/// Definition of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan<T> {
-    /// What the run is called in results.
+    /// Name of the run in results.
     pub name: String,
-    /// Which operations.
+    /// Operations.
     pub load: Load<T>,
-    /// What written data is like.
+    /// Class of written data.
     pub data: DataClass,
-    /// Share of the drive that is written once, one after another, before the workload; in per mille.
+    /// Permille of the drive written sequentially before the workload.
     pub fill_permille: u32,
-    /// How much is written; `None` ends with the workload: a trace is replayed once.
+    /// Amount to write; `None` ends with the workload, so a trace is replayed once.
     pub until_written: Option<Amount>,
-    /// When the drive is told what is freed; `None` is at once.
+    /// Trim policy that decides when the drive learns of frees; `None` for at once.
     pub trim: Option<PolicySpec>,
     /// Seed.
     pub seed: u64,
@@ -68,40 +68,40 @@ pub struct Plan<T> {
 pub enum Load<T> {
     /// Synthetic addresses.
     Synthetic(Addresses),
-    /// The test sets of CrystalDiskMark, again and again.
+    /// CrystalDiskMark test sets, repeated.
     Crystal(Loops),
-    /// A block trace, which its owner reads.
+    /// A block trace, read by its owner.
     Trace(T),
 }
 
-/// Synthetic operations.
+/// A synthetic workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Addresses {
-    /// Which addresses.
+    /// Distribution of addresses.
     pub pattern: Pattern,
-    /// Kinds of operations.
+    /// Mix of operations.
     pub mix: Mix,
-    /// What trims are drawn from.
+    /// Address distribution of trims.
     pub trims_of: TrimsOf,
     /// Sizes in bytes with weights.
     pub sizes: Vec<(u32, u32)>,
     /// Operations in flight.
     pub queue_depth: u32,
-    /// Share of the drive that is used, in per mille.
+    /// Permille of the drive in use.
     pub span_permille: u32,
 }
 
-/// An amount of data: absolute, or in capacities of the drive.
+/// An amount of data, absolute or in capacities of the drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
     /// Bytes.
     Bytes(Bytes),
-    /// Times the capacity.
+    /// Multiple of the capacity.
     Capacities(f64),
 }
 
 impl Amount {
-    /// In bytes, on a drive of `capacity`.
+    /// Bytes on a drive of `capacity`.
     pub fn of(self, capacity: Bytes) -> Bytes {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -119,10 +119,10 @@ impl core::str::FromStr for Amount {
             if times.is_finite() && times > 0.0 && times <= 1e6 {
                 return Ok(Self::Capacities(times));
             }
-            return Err(format!("'{text}' must lie above 0x and not above 1000000x"));
+            return Err(format!("'{text}' must be above 0x and at most 1000000x"));
         }
         match text.parse() {
-            Ok(Bytes::ZERO) => Err("an amount to be written must be more than nothing".to_owned()),
+            Ok(Bytes::ZERO) => Err("the amount to be written must be above 0".to_owned()),
             Ok(bytes) => Ok(Self::Bytes(bytes)),
             Err(error) => Err(trimtab_drive::units::ParseQuantityError::to_string(&error)),
         }
@@ -138,48 +138,48 @@ impl core::fmt::Display for Amount {
     }
 }
 
-/// Who wants to know how far a simulation is, and may stop it.
+/// Observer of a simulation, which may stop it.
 pub trait Watcher {
-    /// So much has been written.
+    /// Reports bytes written so far.
     fn written(&mut self, _bytes: Bytes) {}
 
-    /// Whether it is to end now.
+    /// True to stop now.
     fn stopped(&self) -> bool;
 
-    /// Makes the drive.
+    /// Creates the drive.
     ///
     /// # Errors
-    /// A specification of no drive.
+    /// The specification is invalid.
     fn build(&mut self, spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
         model::build(spec, seed)
     }
 }
 
-/// Nobody wants to know, and nobody will stop it.
+/// Ignores progress and never stops.
 impl Watcher for () {
     fn stopped(&self) -> bool {
         false
     }
 }
 
-/// Who is to be asked whether to stop, where nothing else is of interest.
+/// Forwards only the stop request.
 impl<T: ?Sized> Events<T> for &dyn Watcher {
     fn stopped(&self) -> bool {
         (**self).stopped()
     }
 }
 
-/// A trace that can be replayed, from wherever it comes.
+/// A replayable trace.
 pub trait Trace {
-    /// Why it cannot be read, or why a simulation cannot be.
+    /// Failure to read the trace or to simulate.
     type Error: From<UsageError> + From<SpecError> + From<Stopped>;
 
-    /// Its requests while they are read.
+    /// Its requests.
     type Requests<'a>: Requests<Error = Self::Error>
     where
         Self: 'a;
 
-    /// When its requests are made.
+    /// Timing of its requests.
     fn timing(&self) -> Timing;
 
     /// Settings of the run.
@@ -187,13 +187,13 @@ pub trait Trace {
         self.timing().setting().map(|(key, value)| Field::new(key, value)).into_iter().collect()
     }
 
-    /// What it is called in messages.
+    /// Name for messages.
     fn name(&self) -> String;
 
-    /// Begins it, once for each pass.
+    /// Opens the trace, once per pass.
     ///
     /// # Errors
-    /// A trace that cannot be read.
+    /// The trace cannot be read.
     fn open(&self) -> Result<Self::Requests<'_>, Self::Error>;
 }
 
@@ -210,28 +210,28 @@ impl<T: ?Sized> Events<T> for Forward<'_> {
     }
 }
 
-/// The drive that a simulation runs on.
+/// Drive under simulation.
 pub type Subject = Steered<Sampled>;
 
-/// What a workload leaves behind.
+/// Result of a workload.
 pub struct Finished {
     /// Phases and series.
     pub recorded: Recorded,
-    /// How it ended.
+    /// End of the run.
     pub end: End,
     /// The drive.
     pub subject: Subject,
-    /// Figures that only this workload has.
+    /// Metrics specific to this workload.
     pub metrics: Vec<Metric>,
 }
 
-/// A simulation that has ended, or was stopped.
+/// A completed or stopped simulation.
 pub struct Simulated {
     /// Settings of the run.
     pub settings: Vec<Field>,
-    /// The trim policy, as on the command line, and its settings.
+    /// Trim policy as on the command line, and its settings.
     pub policy: (String, Vec<Field>),
-    /// How it ended.
+    /// End of the run.
     pub end: End,
     /// Phases and series.
     pub recorded: Recorded,
@@ -243,7 +243,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Adds to the run what the drive's insides did, and what the policy told the drive.
+    /// Adds the drive's internal state and the trims sent to the run.
     pub fn describe(mut self, run: &mut Run) {
         describe(run, &mut self.sampled, self.capacity, self.in_rounds);
         run.metrics.append(&mut self.metrics);
@@ -253,10 +253,10 @@ impl Simulated {
     }
 }
 
-/// Checks that `plan` can be run on a drive of `spec`, without running it.
+/// Checks without running that `plan` is possible on a drive of `spec`.
 ///
 /// # Errors
-/// The refusal with which [`run`] would begin. A trace is read only by the run.
+/// The refusal that [`run`] would return first. Only the run reads a trace.
 pub fn check<T: Trace>(spec: &DriveSpec, plan: &Plan<T>) -> Result<(), UsageError> {
     let capacity = Bytes(spec.capacity_bytes);
     let total = plan.until_written.map(|amount| amount.of(capacity));
@@ -275,21 +275,21 @@ pub fn check<T: Trace>(spec: &DriveSpec, plan: &Plan<T>) -> Result<(), UsageErro
 fn check_policy<T>(spec: &DriveSpec, plan: &Plan<T>) -> Result<(), UsageError> {
     match &plan.trim {
         Some(policy) if !matches!(policy, PolicySpec::None) && !Interface::of(spec).takes_trim() => {
-            Err(UsageError::new(format!("{} does not support TRIM, so no policy but none can be tried: {policy}", spec.name)))
+            Err(UsageError::new(format!("{} does not support TRIM, so it can only run under policy none: {policy}", spec.name)))
         }
         _ => Ok(()),
     }
 }
 
-/// Runs `plan` on a new drive of `spec`. What was simulated before an interrupt is in it.
+/// Runs `plan` on a new drive of `spec`. An interrupt keeps the results so far.
 ///
 /// # Errors
-/// Settings that mean nothing on this drive; a trace that cannot be read.
+/// Settings that are invalid for this drive, or an unreadable trace.
 pub fn run<T: Trace>(spec: &DriveSpec, plan: &Plan<T>, watcher: &mut dyn Watcher) -> Result<Simulated, T::Error> {
     let capacity = Bytes(spec.capacity_bytes);
     let total = plan.until_written.map(|amount| amount.of(capacity));
     check_policy(spec, plan)?;
-    // Refused before the fill, which takes a while.
+    // Fail before the slow fill.
     let workload = Prepared::new(spec, plan, total)?;
     let drive = watcher.build(spec, plan.seed)?;
     let (drive, now, mapped) = match fill(spec, plan)? {
@@ -321,7 +321,6 @@ pub fn run<T: Trace>(spec: &DriveSpec, plan: &Plan<T>, watcher: &mut dyn Watcher
     })
 }
 
-/// A workload that is known to make sense on the drive.
 enum Prepared<'a, T> {
     Synthetic(Synthetic, u32),
     Crystal(&'a Loops, loops::Workload),
@@ -364,7 +363,7 @@ fn synthetic_settings<T>(spec: &DriveSpec, plan: &Plan<T>, addresses: &Addresses
     let smallest = addresses.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(1).max(1);
     let writes_percent = 100_u64.saturating_sub(u64::from(addresses.mix.read_percent) + u64::from(addresses.mix.trim_percent));
     if writes_percent == 0 {
-        return Err(UsageError::new("a workload without writes never gets to its end").hint("leave a share for writes"));
+        return Err(UsageError::new("a workload without writes never ends").hint("leave a share for writes"));
     }
     Ok(SyntheticSettings {
         pattern: addresses.pattern,
@@ -374,7 +373,7 @@ fn synthetic_settings<T>(spec: &DriveSpec, plan: &Plan<T>, addresses: &Addresses
         offset: 0,
         span: share(spec, addresses.span_permille, smallest),
         queue_depth: addresses.queue_depth,
-        // The budget of a phase counts all bytes; of these the share of the writes is written.
+        // The budget of a phase counts all bytes, and writes are only a share of them.
         limit: Limit::Bytes(Bytes((u128::from(total.0) * 100 / u128::from(writes_percent)) as u64)),
     })
 }
@@ -388,7 +387,6 @@ fn synthetic<T>(spec: &DriveSpec, plan: &Plan<T>, addresses: &Addresses, total: 
     workload.map_err(|error| UsageError::new(error.to_string()))
 }
 
-/// What is written before the workload, and how much that is.
 fn fill<T>(spec: &DriveSpec, plan: &Plan<T>) -> Result<Option<(Synthetic, Bytes)>, UsageError> {
     let filled = share(spec, plan.fill_permille, u64::from(spec.logical_block_bytes));
     if filled == 0 {
@@ -408,7 +406,7 @@ fn fill<T>(spec: &DriveSpec, plan: &Plan<T>) -> Result<Option<(Synthetic, Bytes)
     Ok(Some((fill, Bytes(filled))))
 }
 
-/// The drive after `fill` and a pause in which its caches are written out, and its time then.
+/// The drive after `fill` and a pause to write out its caches, and the time then.
 fn filled(drive: Box<dyn Model>, fill: &mut Synthetic, watcher: &dyn Watcher) -> Result<(Box<dyn Model>, Nanos), Stopped> {
     const PAUSE: Nanos = Nanos::from_secs(60);
     let mut target = DriveTarget::new(drive, 64);
@@ -452,12 +450,11 @@ impl Addresses {
     }
 }
 
-/// One figure without repeats.
 fn metric(name: &str, unit: Unit, better: Better, value: f64) -> Metric {
     Metric { name: name.to_owned(), unit, better, samples: vec![value] }
 }
 
-/// Adds what the drive's insides did: series, counters, levels, and what could mislead. Rounds have trends of their own.
+/// Adds series, counters, levels and warnings. Rounds have their own trends.
 fn describe(run: &mut Run, sampled: &mut Sampled, capacity: Bytes, in_rounds: bool) {
     let counters = sampled.finish().counters();
     let (written, _) = sampled.written();
@@ -470,7 +467,7 @@ fn describe(run: &mut Run, sampled: &mut Sampled, capacity: Bytes, in_rounds: bo
         all.push(metric(metrics::WAF_LAST_QUARTER, Unit::Ratio, Better::Lower, waf));
     }
     all.push(metric("written", Unit::Bytes, Better::Neither, written as f64));
-    // Erased blocks have run out once one has to be collected; it costs little until what is collected holds valid data.
+    // The first collection means that no erased blocks are left.
     for (name, counter) in [("spare-blocks.gone.written", "gc_superblocks"), ("moving.began.written", "nand_written_gc_slots")] {
         if let Some(when) = sampled.first_growth(counter) {
             all.push(metric(name, Unit::Bytes, Better::Neither, when.as_f64()));
@@ -489,13 +486,13 @@ fn describe(run: &mut Run, sampled: &mut Sampled, capacity: Bytes, in_rounds: bo
     run.environment.push(Field::new("drive.size", capacity.to_string()));
 }
 
-/// Steps of a round, of so many in all: a fiftieth, so that noise within a round is averaged away.
+/// Steps per round: a fiftieth of all, to average noise.
 const fn group_of(steps: usize) -> usize {
     let group = steps.div_ceil(50);
     if group == 0 { 1 } else { group }
 }
 
-/// The highest rate, the steady one, and the knees between them.
+/// Highest rate, steady rate, and the knees between them.
 fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
     let rates = sampled.write_rates();
     let bytes = sampled.written_per_sample();
@@ -503,7 +500,7 @@ fn levels(sampled: &Sampled, capacity: Bytes) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = rates.iter().copied().reduce(f64::max).map(|max| rate("write.rate.max", max)).into_iter().collect();
     let group = group_of(rates.len());
     let mut rounds: Vec<f64> = rates.chunks(group).map(|rates| rates.len() as f64 / rates.iter().map(|r| 1.0 / r).sum::<f64>()).collect();
-    // No rate lasts that heat or the flash's life has yet to bring down.
+    // Excludes rates that heat or flash wear will lower.
     rounds.iter_mut().zip(sampled.unlasting(group)).filter(|(_, later)| later.is_some()).for_each(|(round, _)| *round = f64::NAN);
     let round_bytes: Vec<Bytes> = bytes.chunks(group).map(|bytes| bytes.iter().copied().sum()).collect();
     let knees = knees(&rates, &Options::default());
@@ -528,21 +525,21 @@ fn not_steady(written: u64, capacity: Bytes, later: Option<Unlasting>) -> Warnin
                 Field::new("throttles-at-celsius", three_digits(throttles_c)),
             ],
             format!(
-                "no rate is called steady: the drive is still warming up, to {heads_for_c:.0} degrees Celsius if it goes on like this, and is throttled at {throttles_c:.0}; write more"
+                "no steady rate: the drive is still warming up, to {heads_for_c:.0} degrees Celsius at this load, and throttles at {throttles_c:.0}; write more"
             ),
         ),
         Some(Unlasting::Life { credit_bytes }) => (
             "steady-state.life-throttle",
             vec![Field::new("credit-left-bytes", credit_bytes.to_string())],
             format!(
-                "no rate is called steady: after {} more to its flash the drive throttles for the sake of its life; write more",
+                "no steady rate: after {} more of flash writes the drive throttles to preserve its life; write more",
                 Bytes(credit_bytes)
             ),
         ),
         Some(Unlasting::Resumes) => (
             "steady-state.swings",
             Vec::new(),
-            "no rate is called steady: the drive is throttled, and will not stay so if it goes on like this: it swings between two rates; write more, so that each fiftieth holds whole swings"
+            "no steady rate: at this load the drive alternates between throttled and full speed; write more, so that each fiftieth covers whole cycles"
                 .to_owned(),
         ),
         None => (
@@ -554,7 +551,7 @@ fn not_steady(written: u64, capacity: Bytes, later: Option<Unlasting>) -> Warnin
     Warning { code: code.to_owned(), severity: Severity::Note, facts, text }
 }
 
-/// Adds what the policy told the drive, and what it kept to itself.
+/// Adds the trims sent to the drive and those withheld.
 fn account_for(run: &mut Run, account: &Account) {
     let discards = &account.discards;
     let counted = [
@@ -568,7 +565,7 @@ fn account_for(run: &mut Run, account: &Account) {
     run.counters.extend(counted.map(|(name, value)| (name.to_owned(), value)));
 }
 
-/// A shipped drive, at another size of the same proportions.
+/// A shipped drive at another size with the same proportions.
 #[cfg(test)]
 fn shipped(name: &str, size: trimtab_drive::units::Bytes) -> trimtab_drive::spec::DriveSpec {
     trimtab_drive::model::sized(trimtab_drive::shipped::drive(name).spec, Some(size)).unwrap()

@@ -1,21 +1,21 @@
-//! Block traces, a line at a time: from the text formats in which they are published to one record.
+//! Block traces: parsers from published text formats to one record type.
 //!
-//! Reading is streaming: a parser keeps only what a later line may refer to. [`Lines`] also keeps the volume, and a window of requests
-//! that it sorts by time.
+//! Reading is streaming: a parser keeps only state that later lines refer to. [`Lines`] also
+//! keeps the volume, and a window of requests for sorting by time.
 
 mod blkparse;
 mod fiu;
 mod format;
 mod iolog;
-mod left_out;
 mod lines;
+mod skipped;
 mod table;
 mod volume;
 
 pub use blkparse::Action;
 pub use format::{Format, Recognised};
-pub use left_out::Why;
 pub use lines::{Lines, TextError};
+pub use skipped::SkipReason;
 pub use volume::Volume;
 
 use alloc::format;
@@ -25,10 +25,10 @@ use trimtab_drive::OpKind;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Nanos;
 
-/// Bytes of the sectors that every block device is divided into.
+/// Sector size of Linux block devices.
 const SECTOR_BYTES: u64 = 512;
 
-/// What a record asks the device to do.
+/// Operation of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Read.
@@ -42,7 +42,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind of operation that results speak of.
+    /// The corresponding operation in results.
     #[must_use]
     pub const fn op(self) -> OpKind {
         match self {
@@ -54,23 +54,23 @@ impl Kind {
     }
 }
 
-/// How a text trace is to be read.
+/// Options for reading a text trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Its format; detected if `None`.
+    /// Format; detected if `None`.
     pub format: Option<Format>,
-    /// The one volume that is read of a trace of several.
+    /// Volume to read from a trace of several.
     pub volume: Option<Volume>,
-    /// Which events of blkparse text are requests; queued ones if `None`.
+    /// Events of blkparse text that count as requests; queued ones if `None`.
     pub events: Option<Action>,
 }
 
-/// One request of a trace.
+/// A request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Time since the earliest record of the trace.
     pub at: Nanos,
-    /// The volume, in traces of several; number 0 elsewhere.
+    /// Volume, in traces of several; otherwise number 0.
     pub volume: Volume,
     /// The request.
     pub kind: Kind,
@@ -78,14 +78,14 @@ pub struct Record {
     pub offset: u64,
     /// Bytes.
     pub len: u64,
-    /// The device flushes its cache before it serves the request.
+    /// Flush the cache before the request.
     pub preflush: bool,
-    /// A write that is durable when it completes.
+    /// The write is durable on completion.
     pub fua: bool,
 }
 
 impl Record {
-    /// The requests that the device serves: a flush first, where the record carries one.
+    /// Requests for the device: a flush first if `preflush` is set.
     pub fn events(self) -> impl Iterator<Item = Event> {
         let event = Event {
             at: self.at,
@@ -103,36 +103,36 @@ impl Record {
     }
 }
 
-/// One request of a host, as it was served.
+/// A request of a host with its service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When it arrived, since the beginning of the recording, in model time.
+    /// Arrival in model time since the start of the recording.
     pub at: Nanos,
-    /// What.
+    /// Operation.
     pub kind: Kind,
     /// First byte; 0 for a flush.
     pub offset: u64,
     /// Bytes; 0 for a flush.
     pub len: u64,
-    /// What the data of a write is like.
+    /// Class of written data.
     pub class: DataClass,
-    /// A write that is durable when answered.
+    /// The write is durable on completion.
     pub fua: bool,
-    /// The next event is another range of the same TRIM command.
+    /// The next event is another range of the same TRIM.
     pub continues: bool,
-    /// How long the drive took.
+    /// Duration on the drive.
     pub latency: Nanos,
-    /// The error that the host saw.
+    /// Error seen by the host.
     pub errno: Option<u16>,
 }
 
-/// The reason why a line cannot be read.
+/// Reason why a line cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// It ends before its last field.
+    /// The line ends before its last field.
     #[error("{0}")]
     Short(String),
-    /// Something in it is wrong.
+    /// The line is invalid.
     #[error("{0}")]
     Wrong(String),
 }
@@ -143,42 +143,41 @@ impl LineError {
     }
 }
 
-/// Reads lines of one format.
+/// Parser for lines of one format.
 #[derive(Clone, Debug)]
 struct Parser {
     format: Format,
-    /// A line came that is not blank.
+    /// A non-blank line was read.
     begun: bool,
-    /// A line came that no other format has.
+    /// A line was read that only this format has.
     certain: bool,
     iolog: iolog::State,
     blkparse: blkparse::State,
 }
 
-/// What one line holds.
 #[derive(Clone, Debug)]
 enum Line {
     /// A request.
     Request(Raw),
     /// A request of this volume that is not replayed.
-    LeftOut(Volume, Why),
-    /// No request, in a form that only this format has: a header, another event.
+    Skipped(Volume, SkipReason),
+    /// No request, but specific to this format: a header, another event.
     Characteristic,
-    /// Neither, such as a comment.
+    /// Anything else, such as a comment.
     Other,
 }
 
 impl Parser {
-    /// A reader of `format`, before the first line.
+    /// A parser for `format`, before the first line.
     fn new(format: Format, events: Option<Action>) -> Self {
         let blkparse = blkparse::State::new(events.unwrap_or_default());
         Self { format, begun: false, certain: false, iolog: iolog::State::default(), blkparse }
     }
 
-    /// Reads one line.
+    /// Parses one line.
     ///
     /// # Errors
-    /// A line that is not of the format, whose numbers are out of range, or whose range is not whole sectors.
+    /// A line not of the format, numbers out of range, or a range that is not whole sectors.
     fn line(&mut self, line: &str) -> Result<Line, LineError> {
         let line = line.trim_end_matches(['\r', '\n']);
         let line = if self.begun { line } else { line.trim_start_matches('\u{feff}') };
@@ -195,7 +194,7 @@ impl Parser {
         self.certain |= match line {
             Line::Request(_) => self.format.has_letters(),
             Line::Characteristic => true,
-            Line::LeftOut(..) => self.format == Format::Blkparse,
+            Line::Skipped(..) => self.format == Format::Blkparse,
             Line::Other => false,
         };
         match line {
@@ -205,7 +204,7 @@ impl Parser {
     }
 }
 
-/// A record with its time on the trace's own clock.
+/// A record with the trace's own time.
 #[derive(Clone, Debug)]
 struct Raw {
     at_ns: u128,
@@ -223,7 +222,6 @@ impl Raw {
         Self { at_ns, volume, kind, offset, len, preflush: false, fua: false }
     }
 
-    /// The request, if its range is whole sectors and not empty.
     fn checked(self) -> Result<Line, LineError> {
         let Self { offset, len, preflush, fua, .. } = self;
         if offset.checked_add(len).is_none() {
@@ -239,25 +237,24 @@ impl Raw {
             return Ok(Line::Request(Self::new(self.at_ns, self.volume, kind, 0, 0)));
         }
         if len == 0 {
-            return Ok(Line::LeftOut(self.volume, Why::Empty));
+            return Ok(Line::Skipped(self.volume, SkipReason::Empty));
         }
         Ok(Line::Request(Self { fua: fua && kind == Kind::Write, ..self }))
     }
 
-    /// The record, at `at`.
     fn record(self, at: Nanos) -> Record {
         let Self { volume, kind, offset, len, preflush, fua, .. } = self;
         Record { at, volume, kind, offset, len, preflush, fua }
     }
 }
 
-/// Reads the number in `field`, which messages call `name`.
+/// Parses the number in `field`; `name` is for messages.
 fn number<T: FromStr>(field: Option<&str>, name: &str) -> Result<T, LineError> {
     let Some(field) = field else { return Err(LineError::Short(format!("{name} is missing"))) };
     field.trim().parse().map_err(|_| LineError::Wrong(format!("{name} '{}' is not a number in range", shortened(field.trim()))))
 }
 
-/// Reads a decimal number of units of `unit_ns` (a power of ten) as nanoseconds, without the rounding of a float.
+/// Parses a decimal number in units of `unit_ns` (a power of ten), without rounding.
 fn decimal(field: Option<&str>, name: &str, unit_ns: u32) -> Result<u128, LineError> {
     let Some(field) = field.map(str::trim) else { return Err(LineError::Short(format!("{name} is missing"))) };
     let wrong = || LineError::Wrong(format!("{name} '{}' is not a number in range", shortened(field)));
@@ -275,7 +272,6 @@ fn decimal(field: Option<&str>, name: &str, unit_ns: u32) -> Result<u128, LineEr
     Ok(ns)
 }
 
-/// `count` units of `unit` bytes in bytes.
 fn bytes(count: u64, unit: u64, name: &str) -> Result<u64, LineError> {
     count.checked_mul(unit).ok_or_else(|| LineError::Wrong(format!("{name} {count} is out of range")))
 }

@@ -1,14 +1,15 @@
-//! An ext4-like filesystem on a modelled drive, in virtual time: deep enough that file operations become the block traffic that ext4 would make
-//! of them, and no deeper.
+//! An ext4-like filesystem on a modelled drive, in virtual time. Detailed enough that file
+//! operations produce ext4's block traffic, and no more.
 //!
-//! What is there: block groups and bitmaps, the allocator with its goals and preallocations, inode tables and directories, extents with
-//! delayed allocation, the page cache with writeback, the journal with its commits and checkpoints, a block layer with plugs and a limited
-//! queue, online discard in two behaviours, FITRIM. What is not: contents, permissions, links, holes, truncation, reading metadata
-//! (all of them are in memory), quotas, errors.
+//! Modelled: block groups and bitmaps, the allocator with goals and preallocations, inode
+//! tables, directories, extents with delayed allocation, the page cache with writeback, the
+//! journal with commits and checkpoints, a block layer with plugs and a limited queue, two
+//! kinds of online discard, FITRIM. Not modelled: contents, permissions, links, holes,
+//! truncation, metadata reads (all metadata are in memory), quotas, errors.
 //!
-//! Time. Operations are executed one after another, in the foreground. Each takes its processor time and whatever it has to wait for. The
-//! others run beside it, as events on the same clock: the flusher, the journal, the worker for online discards, a running FITRIM. Before
-//! the foreground goes on, all events up to that instant have happened, in order.
+//! Foreground operations run one after another; each takes its processor time plus its waits.
+//! The flusher, the journal, the online discard worker and a running FITRIM are events on the
+//! same clock. Before the foreground continues, all earlier events have happened in order.
 
 mod alloc;
 mod commit;
@@ -57,7 +58,7 @@ use ::alloc::vec::Vec;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Device, Extent};
 
-/// Why a volume cannot be made.
+/// Reason why a volume cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct VolumeError {
@@ -70,7 +71,7 @@ impl VolumeError {
     }
 }
 
-/// What a volume has done. Bytes are those of whole blocks.
+/// Activity of a volume, in whole blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Requests to the drive.
@@ -83,11 +84,11 @@ pub struct Counters {
     pub metadata_written: Bytes,
     /// Transactions committed.
     pub commits: u64,
-    /// Times that the journal was so full that blocks had to be written in place to make room.
+    /// Times that a full journal forced metadata to be written in place.
     pub checkpoints: u64,
-    /// Freed by deleting.
+    /// Bytes freed by deletion.
     pub freed: Bytes,
-    /// Times that the foreground waited because too much was dirty.
+    /// Times that the foreground waited because of dirty data.
     pub throttled: u64,
 }
 
@@ -107,37 +108,37 @@ pub struct Volume<D> {
     spare_nodes: Vec<u32>,
     generations: u32,
     names: Names,
-    /// The directory that was looked up last: files come in droves.
+    /// Directory of the last lookup: consecutive files often share it.
     last_dir: (String, u32),
-    /// Blocks that nobody has, as `statfs` counts them: those that wait for a commit are among them.
+    /// Unused blocks as in `statfs`, including those waiting for a commit.
     free_blocks: u64,
-    /// Blocks that dirty files will need.
+    /// Blocks needed by dirty files.
     reserved: u64,
-    /// Runs that `age` has put into use.
+    /// Runs allocated by `age`.
     ballast: Vec<(u32, u32)>,
 
     journal: Journal,
     commit: Option<Commit>,
-    /// The last transaction that is durable.
+    /// The last durable transaction.
     durable: u64,
     merging: Merging,
-    /// Blocks are being written in place to make room in the journal; then the journal's superblock says so.
+    /// A checkpoint in progress; the journal's superblock records its end.
     checkpoint: Option<Ticket>,
 
-    /// Dirty files with when they became dirty, the oldest first. Entries may be out of date.
+    /// Dirty files and when they became dirty, oldest first. Entries may be stale.
     dirty: VecDeque<(u32, u32, Nanos)>,
     dirty_blocks: u64,
     flushing: Option<Flushing>,
-    /// The flusher waits until a commit, a checkpoint or a discard has ended.
+    /// The flusher waits for a commit, a checkpoint or a discard.
     flusher_held: bool,
-    /// Files whose contents are being written, with the inode blocks to change when they are.
+    /// Files being written, with the inode blocks to change afterwards.
     batches: VecDeque<Batch>,
     batches_begun: u64,
-    /// The last batch takes more files.
+    /// The last batch accepts more files.
     batch_open: bool,
-    /// Inode blocks that change because contents are on the drive, and wait for room in the journal.
+    /// Inode blocks to change after their contents were written; waiting for journal space.
     conversions: VecDeque<u32>,
-    /// Blocks of files in the page cache, and when each was used last, by a count.
+    /// File blocks in the page cache, and a use counter for their order.
     cached_blocks: u64,
     uses: u64,
     cache_order: VecDeque<(u32, u32, u64)>,
@@ -145,27 +146,27 @@ pub struct Volume<D> {
     discards: OnlineDiscards,
     trimming: Option<Trimming>,
     trimmed: Option<TrimRun>,
-    /// Trims with another minimum since mount do not believe what an earlier one has marked.
+    /// A trim with a smaller minimum extent than the last since mount ignores earlier marks.
     last_min_extent: u32,
 
     counters: Counters,
 }
 
-/// What the flusher has been woken for.
+/// Reason for waking the flusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flushing {
-    /// What became dirty at this instant or before.
+    /// Write data dirtied at this instant or before.
     Expired(Nanos),
-    /// Until less is dirty than the background limit.
+    /// Write until the background limit is met.
     Background,
 }
 
-/// Files that are being written.
+/// Files being written.
 #[derive(Clone, Debug)]
 struct Batch {
     number: u64,
     ticket: Ticket,
-    /// Generations of the files, which no other file ever has, and the blocks of their inodes.
+    /// Unique generations of the files, and their inode blocks.
     files: Vec<(u32, u32)>,
 }
 
@@ -175,22 +176,22 @@ impl<D: Device> Volume<D> {
         &self.queue.drive
     }
 
-    /// The drive, to look at its counters or to change its state between phases.
+    /// The drive, for counters or for changing its state between phases.
     pub const fn drive_mut(&mut self) -> &mut D {
         &mut self.queue.drive
     }
 
-    /// What the volume is.
+    /// Specification of the volume.
     pub const fn spec(&self) -> &VolumeSpec {
         &self.spec
     }
 
-    /// Where its metadata are.
+    /// Layout of the metadata.
     pub const fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// What it has done.
+    /// Activity so far.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         let mut counters = self.counters;
@@ -198,19 +199,19 @@ impl<D: Device> Volume<D> {
         counters
     }
 
-    /// Its size.
+    /// Size of the volume.
     #[must_use]
     pub fn size(&self) -> Bytes {
         Bytes(u64::from(self.layout.blocks) * BLOCK)
     }
 
-    /// Free space, that of dirty files not among it.
+    /// Free space, excluding the needs of dirty files.
     #[must_use]
     pub fn free_space(&self) -> Bytes {
         Bytes((self.free_blocks - self.reserved) * BLOCK)
     }
 
-    /// Whether any block of these bytes of the drive is in use: by files, metadata, or what waits for a transaction.
+    /// True if any block of this range is in use by files, metadata or a pending transaction.
     #[must_use]
     pub fn needs(&self, bytes: Extent) -> bool {
         let first = bytes.offset.max(self.start) - self.start;
@@ -220,12 +221,12 @@ impl<D: Device> Volume<D> {
         blocks.into_iter().any(|block| !self.space.groups[(block / group_blocks) as usize].is_free((block % group_blocks) as u32))
     }
 
-    /// What others than trims do to the drive, for a policy. The longest wait is asked for once.
+    /// Foreground I/O as seen by a policy. Resets the longest wait.
     pub fn foreground(&mut self) -> Foreground {
         self.queue.foreground(self.now)
     }
 
-    /// Bytes written by the filesystem, its journal and metadata included: what `lifetime_write_kbytes` counts.
+    /// Bytes written including journal and metadata, as in `lifetime_write_kbytes`.
     #[must_use]
     pub const fn written(&self) -> Bytes {
         self.queue.traffic.writes.bytes

@@ -1,4 +1,4 @@
-//! Workloads: deterministic streams of operations from settings and a seed. They know no target and no clock.
+//! Workloads: deterministic streams of operations, independent of targets and clocks.
 
 pub mod age;
 pub mod churn;
@@ -14,42 +14,42 @@ use alloc::string::String;
 use trimtab_drive::Command;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// The next thing that a file workload wants.
+/// Next step of a file workload.
 #[derive(Clone, Copy, Debug)]
 pub enum FileStep<'a> {
-    /// What follows belongs to a phase of this name, timed apart from the others.
+    /// Starts a phase of this name, timed separately.
     Phase(&'a str),
-    /// What follows is due this long after the phase began, not earlier: an open-loop rate. If that has passed, go on at
-    /// once; a driver that records latency counts it from when the operation was due.
+    /// Delays the next operation until this long after the phase began: an open-loop rate. If
+    /// that has passed, continue at once; latency counts from the due time.
     NotBefore(Nanos),
-    /// Do this.
+    /// Executes this operation.
     Op(FileOp<'a>),
 }
 
-/// What a workload is going to do, for announcements, progress and refusals, before it does anything.
+/// Expected extent of a workload, for announcements, progress and refusals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Bytes that will be written in all (an upper bound where chance decides).
+    /// Total bytes to write (an upper bound if random).
     pub written: Bytes,
-    /// The most space that its files occupy at any time (upper bound).
+    /// Most space used by its files at any time (upper bound).
     pub space: Bytes,
-    /// Operations in all, where known.
+    /// Total operations, if known.
     pub ops: Option<u64>,
 }
 
 /// A stream of file operations.
 pub trait FileWorkload {
-    /// What is going to happen.
+    /// Extent of the workload.
     fn plan(&self) -> Plan;
 
-    /// The next step, or `None` at the end.
+    /// Next step, or `None` at the end.
     fn next_step(&mut self) -> Option<FileStep<'_>>;
 }
 
-/// When a block phase ends.
+/// End condition of a block phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// After this time, on the target's clock.
+    /// After this time on the target's clock.
     Time(Nanos),
     /// After this many bytes.
     Bytes(Bytes),
@@ -59,16 +59,16 @@ pub enum Limit {
     Stream,
 }
 
-/// One phase of a block workload.
+/// A phase of a block workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockPhase {
-    /// Name, as in results.
+    /// Name used in results.
     pub name: String,
     /// Operations kept in flight: a sliding window, never fill-and-drain.
     pub queue_depth: u32,
-    /// When it ends.
+    /// End condition.
     pub limit: Limit,
-    /// False for passes that are run and thrown away.
+    /// False for warm-up passes, which are discarded.
     pub record: bool,
     /// Idle time before the phase.
     pub idle_before: Nanos,
@@ -76,12 +76,12 @@ pub struct BlockPhase {
 
 /// A stream of block operations in phases.
 pub trait BlockWorkload {
-    /// What is going to happen.
+    /// Extent of the workload.
     fn plan(&self) -> Plan;
 
-    /// The next phase, or `None` at the end. Ends the one before it, wherever that stood.
+    /// Ends the current phase and returns the next, or `None` at the end.
     fn next_phase(&mut self) -> Option<BlockPhase>;
 
-    /// The next operation of the current phase; `None` ends it.
+    /// Next operation of the current phase; `None` ends it.
     fn next_op(&mut self) -> Option<Command<'static>>;
 }

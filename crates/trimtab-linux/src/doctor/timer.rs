@@ -18,6 +18,8 @@ const AFTER_A_RUN: [&str; 2] = ["OnUnitActiveSec", "OnUnitInactiveSec"];
 /// Where packages install fstrim; a program of that name elsewhere may be anything.
 const DIRECTORIES: [&str; 6] = ["", "/sbin", "/usr/sbin", "/bin", "/usr/bin", "/run/current-system/sw/bin"];
 
+/// More timers than any machine has.
+const TIMERS_MAX: usize = 256;
 /// The timer that util-linux brings.
 const OF_UTIL_LINUX: &str = "fstrim.timer";
 
@@ -83,7 +85,13 @@ impl Timer {
     pub fn others(root: &Root, wants: &Wants) -> Vec<Self> {
         let is_other = |name: &String| name != OF_UTIL_LINUX && !name.starts_with("trimtab");
         let trims = |name: &String| root.unrecorded(|| Self::named(root, wants, name)).names_trim();
-        systemd::timers(root).into_iter().filter(is_other).filter(trims).map(|name| Self::named(root, wants, &name)).collect()
+        let mut names = systemd::timers(root).into_iter().filter(is_other);
+        let mut found: Vec<Self> = names.by_ref().take(TIMERS_MAX).filter(trims).map(|name| Self::named(root, wants, &name)).collect();
+        if names.next().is_some() {
+            let runs = Answer::maybe(format!("there are more than {TIMERS_MAX} timers"));
+            found.push(Self { runs, ..Self::absent("another timer", UnitState::Enabled) });
+        }
+        found
     }
 
     fn named(root: &Root, wants: &Wants, timer_name: &str) -> Self {

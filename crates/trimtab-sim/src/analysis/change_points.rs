@@ -1,37 +1,41 @@
-//! Change points: where the level of a noisy series changes for good (the knees of a drive that fills up).
+//! Change points: permanent level changes of a noisy series (knees of a filling drive).
 //!
-//! The method is optimal partitioning (Jackson et al. 2005; PELT is its pruned form): of all ways to cut the series
-//! into stretches of constant level, the one with the smallest weighted squared error plus a penalty for every cut.
-//! Measured series are rougher than that model, so around it:
+//! The method is optimal partitioning (Jackson et al. 2005; PELT is its pruned form): it
+//! splits the series into segments of constant level that minimise the weighted squared error
+//! plus a penalty per cut. Measured series violate that model, so:
 //!
-//! 1. Isolated outliers (a garbage collection, a sync) are replaced by the running median of 7 where they are more
-//!    than 4 robust standard deviations away from it (Hampel filter). What lasts for 4 values or more stays.
-//! 2. A first, lenient search finds candidate cuts, so that steps are not taken for noise. What is left without them
-//!    gives the noise: at each place from the differences of neighbouring values in a window of 31, so that an erratic
-//!    stretch is held to its own noise, and nowhere below the noise of the whole. It is widened for correlation in
-//!    time: the spread of differences over two steps against that over one gives the lag-1 correlation r (one standard
-//!    error is added), and the long-run variance is (1 + r) / (1 - r) times the variance.
-//! 3. The penalty for a cut is [`Options::penalty`] x ln(n) in units of that variance. The default, 10, was set by
-//!    simulation over stationary series of 10 to 300 values, 12,000 of each kind. False knees were found in none of the
-//!    normal ones, 0.02 % of the uniform and of the log-normal ones and of those with spikes, 0.4 % of those with
-//!    correlated noise (r = 0.5) and 0.6 % of those that jump between two values. A step in the middle of 40 values
-//!    was found in 95 % of series at 4 standard deviations and in all at 6.
-//! 4. Cuts between levels that differ by less than [`Options::step_min`] are joined again, the smallest first.
+//! 1. Isolated outliers (garbage collection, a sync) more than 4 robust standard deviations
+//!    from the running median of 7 are replaced by it (Hampel filter). Deviations of 4 or
+//!    more values remain.
+//! 2. A first, lenient search finds candidate cuts, so that steps do not count as noise. The
+//!    residuals give the noise, from differences of neighbours in a window of 31, so that an
+//!    erratic segment is judged by its own noise, but never below the noise of the whole. It
+//!    is widened for correlation: differences over two steps against one give the lag-1
+//!    correlation r (plus one standard error), and the long-run variance is (1 + r) / (1 - r)
+//!    times the variance.
+//! 3. The penalty per cut is [`Options::penalty`] x ln(n) in units of that variance. The
+//!    default, 10, was set by simulation of 12,000 stationary series of each kind with 10 to
+//!    300 values. False knees: none in normal noise, 0.02 % in uniform and log-normal noise
+//!    and with spikes, 0.4 % in correlated noise (r = 0.5), 0.6 % for series that jump
+//!    between two values. A step in the middle of 40 values was found in 95 % of series at
+//!    4 standard deviations and in all at 6.
+//! 4. Cuts between levels that differ by less than [`Options::step_min`] are removed,
+//!    smallest first.
 //!
-//! A steady slope has no knee; this method answers with stairs where it is steep.
+//! A steady slope has no knee; this method returns steps where it is steep.
 //!
-//! Not every change point is a knee: a level that swings to and fro (collection in waves) changes often and never for good. [`knees`] leaves the
-//! changes within such a stretch out.
+//! Not every change point is a knee: a level that alternates (collection in waves) changes
+//! often but never permanently. [`knees`] omits the changes within such a section.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How sensitive the search is.
+/// Sensitivity of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Fewest values between two change points.
+    /// Minimum number of values between two change points.
     pub segment_min: usize,
-    /// Smallest change of level that counts, as a share of the higher of the two levels.
+    /// Smallest level change, relative to the higher level.
     pub step_min: f64,
     /// Cost of a change point: this times ln(n), in units of the noise variance.
     pub penalty: f64,
@@ -48,27 +52,26 @@ impl Default for Options {
 pub struct ChangePoint {
     /// Index of the first value after the change.
     pub index: usize,
-    /// Median level from the change point before (or the start) until this one.
+    /// Median level since the previous change point, or the start.
     pub before: f64,
-    /// Median level from here until the next change point (or the end).
+    /// Median level until the next change point, or the end.
     pub after: f64,
 }
 
-/// The search looks at no more values than this; longer series are averaged in groups first and each change point is
-/// then placed to the value.
+/// Maximum values searched; longer series are averaged in groups first.
 const SEARCHED_MAX: usize = 1500;
-/// Penalty of the first pass, which only finds what to leave out of the noise.
+/// Penalty of the first pass, which only separates steps from noise.
 const CANDIDATE_PENALTY: f64 = 3.0;
 /// Values on either side in the running median of the outlier filter.
 const HAMPEL_REACH: usize = 3;
-/// Robust standard deviations from the running median at which a value is an outlier.
+/// Robust standard deviations from the running median that make an outlier.
 const HAMPEL_LIMIT: f64 = 4.0;
 /// Differences on either side in the local noise estimate.
 const NOISE_REACH: usize = 15;
-/// Standard deviations per mean absolute difference of neighbours of a normal distribution: sqrt(pi) / 2.
+/// Normal standard deviation over mean absolute difference of neighbours: sqrt(pi) / 2.
 const SD_PER_MEAN_DIFFERENCE: f64 = 0.886_226_925_452_758;
 
-/// The change points of `values`, in order. Values that are not finite count as missing.
+/// Change points of `values`, in order. Non-finite values count as missing.
 #[must_use]
 pub fn change_points(values: &[f64], options: &Options) -> Vec<ChangePoint> {
     let (places, present): (Vec<usize>, Vec<f64>) = values.iter().copied().enumerate().filter(|(_, v)| v.is_finite()).unzip();
@@ -93,8 +96,8 @@ pub fn change_points(values: &[f64], options: &Options) -> Vec<ChangePoint> {
     cuts.iter().zip(levels.windows(2)).map(|(&cut, l)| ChangePoint { index: places[cut], before: l[0], after: l[1] }).collect()
 }
 
-/// The change points of `values` at which the level changes for good: those within a stretch that swings between the same two levels, up and
-/// down at least three times in all, are left out, and the stretch counts as one level.
+/// Permanent change points of `values`. Sections that alternate between the same two levels,
+/// with at least three turns, count as one level without change points.
 #[must_use]
 pub fn knees(values: &[f64], options: &Options) -> Vec<ChangePoint> {
     let found = change_points(values, options);
@@ -110,7 +113,7 @@ pub fn knees(values: &[f64], options: &Options) -> Vec<ChangePoint> {
         if at > 0 {
             cuts.push(starts[at]);
         }
-        // The longest stretch from here that swings.
+        // Longest alternating section from here.
         let swinging = (at + 4..=stretches.len()).rev().find(|&end| swings(&stretches[at..end]));
         at = swinging.unwrap_or(at + 1);
     }
@@ -122,26 +125,26 @@ pub fn knees(values: &[f64], options: &Options) -> Vec<ChangePoint> {
     cuts.iter().zip(levels.windows(2)).map(change).filter(step).collect()
 }
 
-/// A stretch of constant level.
+/// A segment of constant level.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     level: f64,
     values: usize,
 }
 
-/// Turns up or down that make a swing.
+/// Minimum turns of an alternation.
 const TURNS_MIN: usize = 3;
-/// How far a peak may lie below the highest, and a trough above the lowest, as a share of the way between.
+/// Tolerance of peaks and troughs, relative to the distance between the extremes.
 const UNEVEN_MAX: f64 = 0.35;
-/// How much longer a stretch may be than the longest of the others: what lasts is no part of a wave.
+/// Maximum length of a wave's segment relative to the longest other.
 const LONGER_MAX: usize = 2;
 
-/// Whether the level goes up and down between two levels again and again.
+/// True if the level alternates between two levels.
 fn swings(stretches: &[Stretch]) -> bool {
     let low = stretches.iter().map(|s| s.level).fold(f64::INFINITY, f64::min);
     let high = stretches.iter().map(|s| s.level).fold(f64::NEG_INFINITY, f64::max);
     let (reach, middle) = (high - low, low + (high - low) / 2.0);
-    // The furthest of each stay above the middle, and of each below.
+    // Extreme of each stay above and below the middle.
     let mut extremes: Vec<f64> = Vec::new();
     let mut lasted: Vec<usize> = Vec::new();
     for s in stretches {
@@ -163,7 +166,7 @@ fn swings(stretches: &[Stretch]) -> bool {
     extremes.len() > TURNS_MIN && even && regular
 }
 
-/// The median; reorders `values`. 0 for none.
+/// Median; reorders `values`. 0 if empty.
 fn median(values: &mut [f64]) -> f64 {
     let n = values.len();
     if n == 0 {
@@ -177,12 +180,12 @@ fn median(values: &mut [f64]) -> f64 {
     lower + (middle - lower) / 2.0
 }
 
-/// The indices around `i` within `reach`, cut at the ends of a series of `n`.
+/// Indices within `reach` of `i`, limited to a series of `n`.
 fn around(i: usize, reach: usize, n: usize) -> core::ops::Range<usize> {
     i.saturating_sub(reach)..(i + reach + 1).min(n)
 }
 
-/// Hampel filter: isolated outliers are replaced by the running median.
+/// Hampel filter: replaces isolated outliers by the running median.
 fn without_outliers(values: &[f64]) -> Vec<f64> {
     let n = values.len();
     let running: Vec<f64> = (0..n).map(|i| median(&mut values[around(i, HAMPEL_REACH, n)].to_vec())).collect();
@@ -190,7 +193,6 @@ fn without_outliers(values: &[f64]) -> Vec<f64> {
     (0..n).map(|i| if libm::fabs(values[i] - running[i]) > HAMPEL_LIMIT * noise[i] { running[i] } else { values[i] }).collect()
 }
 
-/// Absolute differences of values `lag` apart.
 fn differences(values: &[f64], lag: usize) -> Vec<f64> {
     values.windows(lag + 1).map(|w| libm::fabs(w[lag] - w[0])).collect()
 }
@@ -199,7 +201,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The mean of the smaller nine tenths.
+/// Mean of the smaller nine tenths.
 fn mean_of_smaller(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
@@ -207,36 +209,36 @@ fn mean_of_smaller(values: &[f64]) -> f64 {
     mean(&values)
 }
 
-/// The standard deviation around each of `n` values, from the `n - 1` differences of neighbours.
+/// Standard deviation around each of `n` values, from the `n - 1` differences of neighbours.
 fn local_noise(differences: &[f64], n: usize) -> Vec<f64> {
     (0..n)
         .map(|i| SD_PER_MEAN_DIFFERENCE * mean(&differences[around(i.min(differences.len() - 1), NOISE_REACH, differences.len())]))
         .collect()
 }
 
-/// One over the noise variance at each value, as differences of neighbours show it.
+/// Inverse noise variance at each value, from differences of neighbours.
 ///
-/// A series can be quiet for a while: never below the noise of the whole, nor below a thousandth (of the typical value).
+/// The noise is at least that of the whole series and a thousandth of the typical value,
+/// since a series can be quiet for a while.
 fn precision(values: &[f64]) -> Vec<f64> {
     let one = differences(values, 1);
     let least = (SD_PER_MEAN_DIFFERENCE * mean(&one)).max(0.001);
     local_noise(&one, values.len()).iter().map(|&sd| 1.0 / (sd.max(least) * sd.max(least))).collect()
 }
 
-/// By how much the long-run variance of `noise` exceeds what differences of neighbours show, because it is correlated in time.
+/// Ratio of long-run variance to the estimate from neighbours, due to correlation.
 fn widening(noise: &[f64], precision: &[f64]) -> f64 {
     let n = noise.len() as f64;
     let (one, two) = (mean_of_smaller(&differences(noise, 1)), mean_of_smaller(&differences(noise, 2)));
     let estimate = if one > 0.0 { (two / one) * (two / one) - 1.0 } else { 0.0 };
-    // One standard error on top: in a short series correlation cannot be ruled out. No more than 0.6, or a slope would
-    // pass for noise.
+    // Plus one standard error; at most 0.6, or a slope would count as noise.
     let r = (estimate + 1.0 / libm::sqrt(n)).clamp(0.0, 0.6);
-    // Differences of neighbours miss a part of the variance of correlated noise.
+    // Differences of neighbours underestimate the variance of correlated noise.
     let missed = noise.iter().zip(precision).map(|(v, p)| v * v * p).sum::<f64>() / n;
     missed.max(1.0) * (1.0 + r) / (1.0 - r)
 }
 
-/// What is left of `values` when the level of each stretch between `cuts` is taken away.
+/// `values` minus the level of their segment between `cuts`.
 fn residuals(values: &[f64], cuts: &[usize]) -> Vec<f64> {
     let starts = [0].into_iter().chain(cuts.iter().copied());
     let ends = cuts.iter().copied().chain([values.len()]);
@@ -250,7 +252,7 @@ fn residuals(values: &[f64], cuts: &[usize]) -> Vec<f64> {
         .collect()
 }
 
-/// The cuts of a series without outliers.
+/// Cuts of a series without outliers.
 fn search(values: &[f64], penalty: f64, segment_min: usize) -> Vec<usize> {
     let log = libm::log(values.len().max(30) as f64);
     // In units of the typical size, so that squares neither overflow nor vanish.
@@ -263,7 +265,7 @@ fn search(values: &[f64], penalty: f64, segment_min: usize) -> Vec<usize> {
     optimal_partition(&values, &weights, penalty * log * widening(&noise, &weights), segment_min)
 }
 
-/// Sums of weights, weighted values and weighted squares up to each index.
+/// Prefix sums of weights, weighted values and weighted squares.
 struct Sums {
     weight: Vec<f64>,
     value: Vec<f64>,
@@ -272,7 +274,7 @@ struct Sums {
 
 impl Sums {
     fn new(values: &[f64], weights: &[f64]) -> Self {
-        // About the median, so that squares do not swamp their differences.
+        // Relative to the median, to preserve precision.
         let centre = median(&mut values.to_vec());
         let (mut weight, mut value, mut square) = (vec![0.0], vec![0.0], vec![0.0]);
         let (mut w, mut wv, mut wvv) = (0.0, 0.0, 0.0);
@@ -295,11 +297,11 @@ impl Sums {
     }
 }
 
-/// The cuts that minimise error plus penalty, each at the first index of a new stretch.
+/// Cuts that minimise error plus penalty, each the first index of a new segment.
 fn optimal_partition(values: &[f64], weights: &[f64], penalty: f64, segment_min: usize) -> Vec<usize> {
     let n = values.len();
     let sums = Sums::new(values, weights);
-    // best[t]: least cost of the first t values, every stretch paying one penalty; from[t]: where its last stretch starts.
+    // best[t]: least cost of the first t values; from[t]: start of their last segment.
     let mut best = vec![f64::INFINITY; n + 1];
     let mut from = vec![0; n + 1];
     best[0] = 0.0;
@@ -324,7 +326,7 @@ fn optimal_partition(values: &[f64], weights: &[f64], penalty: f64, segment_min:
     cuts
 }
 
-/// The index within `reach` of `near` at which cutting `start..end` leaves the least squared error.
+/// Index within `reach` of `near` that cuts `start..end` with the least squared error.
 fn best_cut(values: &[f64], start: usize, near: usize, end: usize, reach: usize) -> usize {
     let sums = Sums::new(&values[start..end], &vec![1.0; end - start]);
     let length = end - start;
@@ -340,7 +342,7 @@ fn best_cut(values: &[f64], start: usize, near: usize, end: usize, reach: usize)
     start + best.1
 }
 
-/// The median of every stretch between cuts.
+/// Median of every segment between cuts.
 fn levels(values: &[f64], cuts: &[usize]) -> Vec<f64> {
     let mut start = 0;
     let ends = cuts.iter().copied().chain([values.len()]);
@@ -352,7 +354,7 @@ fn levels(values: &[f64], cuts: &[usize]) -> Vec<f64> {
     .collect()
 }
 
-/// Removes cuts between levels that differ by less than `step_min` of the higher one, the smallest first.
+/// Removes cuts below `step_min` of the higher level, smallest first.
 fn drop_small_steps(values: &[f64], cuts: &mut Vec<usize>, step_min: f64) {
     loop {
         let levels = levels(values, cuts);
@@ -378,7 +380,7 @@ mod tests {
     use proptest::prelude::*;
     use trimtab_drive::rng::Stream;
 
-    /// A standard normal number (Box and Muller).
+    /// A standard normal number (Box-Muller).
     fn normal(rng: &mut Stream) -> f64 {
         libm::sqrt(-2.0 * libm::log(1.0 - rng.unit())) * libm::cos(2.0 * core::f64::consts::PI * rng.unit())
     }
@@ -432,7 +434,7 @@ mod tests {
 
     #[test]
     fn stationary_noise_has_no_knees() {
-        // The rates in the module's text come from 2000 series of each kind and length; this is a shorter repeat.
+        // A shorter repeat of the module's simulation of 12,000 series.
         for (kind, allowed) in [(Normal, 0), (Uniform, 0), (HeavyTailed, 0), (Spikes, 1), (Correlated, 5), (TwoLevels, 15)] {
             let mut rng = Stream::new(1, "stationary");
             let mut found = 0;
@@ -446,8 +448,8 @@ mod tests {
     }
 
     #[test]
-    fn the_published_shape_of_a_compressing_drive_is_recognised() {
-        // Sequential write over 9.2 GB loops: 193 MB/s, then erratic between 100 and 160 from 40 GB, then level at 160 from 380 GB.
+    fn published_curve_of_a_compressing_drive_is_recognised() {
+        // Published: 193 MB/s, erratic between 100 and 160 from 40 GB, 160 from 380 GB.
         let mut rng = Stream::new(3, "sandforce");
         let mut rates = series(&[(12, 193.0)], Uniform, 1.0, &mut rng);
         rates.extend(series(&[(37, 130.0)], Uniform, 17.0, &mut rng));
@@ -465,10 +467,10 @@ mod tests {
         assert_eq!(find(&step), [17]);
         let mut spiky = step.clone();
         (spiky[8], spiky[30]) = (2000.0, 0.0);
-        assert_eq!(find(&spiky), [17], "isolated outliers are no knees");
+        assert_eq!(find(&spiky), [17], "isolated outliers are not knees");
         let mut gaps = step;
         (gaps[3], gaps[25], gaps[26]) = (f64::NAN, f64::INFINITY, f64::NAN);
-        assert_eq!(find(&gaps), [17], "missing values keep their places");
+        assert_eq!(find(&gaps), [17], "missing values keep their indices");
         let small: Vec<f64> = (0..40).map(|i| if i < 17 { 100.0 } else { 97.0 }).collect();
         assert!(find(&small).is_empty(), "3 % is below the smallest step");
         assert_eq!(find(&step_of(1e300)), [20]);
@@ -479,11 +481,11 @@ mod tests {
     fn swinging_level_has_no_knee_and_lasting_change_has() {
         let index = |v: &[f64]| knees(v, &Options::default()).iter().map(|c| c.index).collect::<Vec<_>>();
         let mut rng = Stream::new(11, "waves");
-        // Collection in waves: fifteen stays of 20 values, each 30 % from the one before.
+        // Collection in waves: fifteen segments of 20 values, alternating by 30 %.
         let waves: Vec<(usize, f64)> = (0..15).map(|i| (20, if i % 2 == 0 { 100.0 } else { 70.0 })).collect();
         let square = series(&waves, Normal, 1.0, &mut rng);
         assert_eq!(change_points(&square, &Options::default()).len(), 14, "fourteen changes");
-        assert_eq!(index(&square), [0; 0], "and no knee");
+        assert_eq!(index(&square), [0; 0], "but no knee");
         let noisy = |n: usize, shape: &dyn Fn(f64) -> f64, rng: &mut Stream| -> Vec<f64> {
             (0..n).map(|i| shape(i as f64) + 0.5 * normal(rng)).collect()
         };
@@ -491,13 +493,13 @@ mod tests {
         assert!(change_points(&sine, &Options::default()).len() > 5 && index(&sine).is_empty(), "{:?}", index(&sine));
         let saw = noisy(300, &|t| 80.0 + (t % 50.0), &mut rng);
         assert_eq!(index(&saw), [0; 0], "a sawtooth");
-        // Fresh at first, then waves: one knee, where they begin; level afterwards: a second one, where they end.
+        // Constant, then waves: a knee at their start. Constant again: one at their end.
         let mut worn = series(&[(60, 300.0)], Normal, 1.0, &mut rng);
         worn.extend(&square[..160]);
         assert_eq!(index(&worn), [60]);
         worn.extend(series(&[(120, 50.0)], Normal, 1.0, &mut rng));
         assert_eq!(index(&worn), [60, 220]);
-        // A dip and its end are two changes for good each, as the published drive shows them.
+        // A dip consists of two permanent changes, as on the published drive.
         let dip = series(&[(12, 193.0), (37, 130.0), (150, 160.0)], Normal, 1.0, &mut rng);
         assert_eq!(index(&dip), [12, 49]);
         assert_eq!(index(&step_of(1.0)), [20]);
@@ -509,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn long_series_are_searched_in_groups_and_placed_to_the_value() {
+    fn change_points_of_long_series_are_exact() {
         let mut rng = Stream::new(5, "long");
         let values = series(&[(31_234, 100.0), (20_001, 80.0), (35_165, 90.0)], Normal, 2.0, &mut rng);
         let found: Vec<usize> = change_points(&values, &Options::default()).iter().map(|c| c.index).collect();
@@ -527,7 +529,7 @@ mod tests {
             uniform in prop::bool::ANY,
             scale in prop::sample::select(&[1e-6, 1.0, 1e9][..]),
         ) {
-            // Alternating up and down by 8 standard deviations or more.
+            // Alternating by at least 8 standard deviations.
             let mut level = start;
             let levels: Vec<(usize, f64)> = stretches
                 .iter()
@@ -546,7 +548,8 @@ mod tests {
             for (knee, pair) in found.iter().zip(levels.windows(2)) {
                 at += pair[0].0;
                 prop_assert!(knee.index.abs_diff(at) <= 2, "{knee:?} should be at {at}");
-                // Six standard errors of a median, of uniform noise (sqrt(3 / n), the larger of the two kinds). A knee that is two values off adds little.
+                // Six standard errors of a median of uniform noise (sqrt(3 / n), the larger of the
+                // two kinds). A knee two values off adds little.
                 let error = |length: usize| 6.0 * sd * libm::sqrt(3.0 / length as f64);
                 let levels_fit = (knee.before - pair[0].1).abs() <= error(pair[0].0) && (knee.after - pair[1].1).abs() <= error(pair[1].0);
                 prop_assert!(levels_fit, "{knee:?} {pair:?}");
@@ -554,7 +557,7 @@ mod tests {
         }
 
         #[test]
-        fn any_series_is_answered_with_ordered_places_inside_it(values in prop::collection::vec(prop::num::f64::ANY, 0..200)) {
+        fn change_points_are_ordered_and_within_the_series(values in prop::collection::vec(prop::num::f64::ANY, 0..200)) {
             let found = change_points(&values, &Options::default());
             prop_assert!(found.windows(2).all(|c| c[0].index < c[1].index));
             prop_assert!(found.iter().all(|c| (1..values.len()).contains(&c.index)));

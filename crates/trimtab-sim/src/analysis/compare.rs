@@ -1,25 +1,31 @@
-//! Before and after: the ratio of two sets of repeats, how sure it is, and what may be said.
+//! Comparison of two sets of repeats: ratio, confidence interval and verdict.
 //!
-//! The interval of the ratio of means covers all of these, on a logarithmic scale:
-//! * a bootstrap (each set resampled with replacement, 10,000 times, from the given seed), as a percentile interval that
-//!   is expanded for the number of repeats (Hesterberg 2015, section 4.3.3): a plain one covers the truth in only 83 % of
-//!   cases at three repeats a side, because resampling understates the spread by sqrt((n - 1) / n) and knows no t distribution;
-//! * the interval of Student's t with Welch's degrees of freedom, by the delta method: with three or four repeats a
-//!   bootstrap cannot reach beyond the extremes that were seen, this can. Beside two repeats it has at most two degrees of freedom;
-//! * the interval of the rank sum test (Hodges and Lehmann 1963) of up to 40 repeats in all: whatever the distribution, equal ones are called
-//!   different no more often than the confidence allows. Of so few repeats that ranks alone never tell, no repeat of one side may lie within the other.
+//! The interval of the ratio of means is the union of these, on a logarithmic scale:
+//! * A bootstrap (10,000 resamples of each set with replacement, from the given seed), as a
+//!   percentile interval expanded for the number of repeats (Hesterberg 2015, section 4.3.3).
+//!   A plain one covers the truth in only 83 % of cases at three repeats a side, as
+//!   resampling understates the spread by sqrt((n - 1) / n) and has no t distribution.
+//! * The interval of Student's t with Welch's degrees of freedom, by the delta method. With
+//!   three or four repeats a bootstrap cannot exceed the observed extremes, but this can. If
+//!   one side has two repeats it has at most two degrees of freedom.
+//! * The interval of the rank sum test (Hodges and Lehmann 1963) for up to 40 repeats in all:
+//!   equal distributions of any kind are called different no more often than the confidence
+//!   allows. With too few repeats for ranks alone, no repeat of one side may lie within the
+//!   range of the other.
 //!
-//! By simulation, equal distributions (normal, log-normal, exponential, uniform) are called different in at most 5 % of cases at 2 to 10 repeats a side,
-//! and a factor of nine between two repeats each that scatter by 10 % is told in 99 % of cases (the tests repeat it).
+//! By simulation, equal distributions (normal, log-normal, exponential, uniform) are called
+//! different in at most 5 % of cases at 2 to 10 repeats a side, and a factor of nine between
+//! two repeats each with 10 % scatter is detected in 99 % of cases (repeated by the tests).
 //!
-//! By simulation, intervals of a nominal 95 % cover the true ratio of means in 94 to 96 % of cases, for normal, log-normal
-//! and exponential repeats at 3 to 10 a side (the tests repeat it). The ratio of medians has the bootstrap alone and covers
-//! in 97 to 99 %.
+//! By simulation, intervals of a nominal 95 % cover the true ratio of means in 94 to 96 % of
+//! cases, for normal, log-normal and exponential repeats at 3 to 10 a side (repeated by the
+//! tests). The ratio of medians uses only the bootstrap and covers in 97 to 99 %.
 //!
-//! Too few repeats give no interval, and the verdict is that nobody can tell. "No measurable difference" is said only of an interval that lies
-//! within [`SAME_WITHIN`] of 1 as a whole (a test of equivalence, Schuirmann 1987): one that merely contains 1 says nothing.
+//! Too few repeats give no interval and the verdict "cannot tell". "No measurable difference"
+//! requires the whole interval within [`SAME_WITHIN`] of 1 (an equivalence test, Schuirmann
+//! 1987); merely containing 1 is not enough.
 //!
-//! Modelled runs have no spread: the same settings and seed give the same figures. They are compared exactly ([`exactly`]).
+//! Modelled runs have no spread: equal settings and seed give equal figures. See [`exactly`].
 
 mod ranks;
 pub mod runs;
@@ -34,16 +40,17 @@ use core::cmp::Ordering;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::three_digits;
 
-/// "No measurable difference" means that the whole interval lies between one over this and this: a difference of more than 10 % is excluded.
+/// "No measurable difference" requires the whole interval between the inverse of this and
+/// this: it excludes a difference of more than 10 %.
 pub const SAME_WITHIN: f64 = 1.1;
 
-/// Fewest repeats a side from which it counts that one side is zero each time: zeros have no spread to judge by.
+/// Fewest repeats a side for a verdict on a side that is always zero: zeros have no spread.
 const ZEROS_MIN: usize = 3;
 
-/// A difference of less than this share of the baseline does not matter, however surely it is there.
+/// Differences below this share of the baseline do not matter, however certain.
 pub const MATTERS_FROM: f64 = 0.01;
 
-/// What stands for a set of repeats.
+/// Statistic of a set of repeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Statistic {
     /// The arithmetic mean.
@@ -54,7 +61,7 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// Fewest repeats a side that give an interval.
+    /// Minimum repeats a side for an interval.
     #[must_use]
     pub const fn repeats_min(self) -> usize {
         match self {
@@ -63,7 +70,7 @@ impl Statistic {
         }
     }
 
-    /// Of `samples`, which are reordered.
+    /// Statistic of `samples`, which are reordered.
     fn of(self, samples: &mut [f64]) -> f64 {
         match self {
             Self::Mean => mean(samples),
@@ -76,12 +83,12 @@ impl Statistic {
     }
 }
 
-/// How to compare.
+/// Options of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// What is compared.
+    /// Statistic to compare.
     pub statistic: Statistic,
-    /// How often the interval is to cover the truth, 0 to 1.
+    /// Coverage probability of the interval, 0 to 1.
     pub confidence: f64,
     /// Bootstrap resamples.
     pub resamples: usize,
@@ -95,7 +102,7 @@ impl Default for Options {
     }
 }
 
-/// Where the true ratio is, with the confidence asked for.
+/// Confidence interval of the ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Lower end.
@@ -104,27 +111,27 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// What may be said about B against A.
+/// Verdict on B against A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// B is better.
     Better,
     /// B is worse.
     Worse,
-    /// B is different, in a figure that has no better and worse.
+    /// B is different, for a metric without a better direction.
     Different,
-    /// There is a difference, surely of less than [`MATTERS_FROM`].
+    /// The difference is certainly below [`MATTERS_FROM`].
     Negligible,
     /// The whole interval lies within [`SAME_WITHIN`] of 1.
     NoDifference,
-    /// Exactly the same, of figures that have no spread.
+    /// Exactly equal, for figures without spread.
     Same,
     /// Too few repeats, too much spread, or figures without a ratio.
     CannotTell,
 }
 
 impl Verdict {
-    /// In words, for a figure of this unit: times and rates are faster or slower, the rest is better or worse.
+    /// As text: times and rates are faster or slower, other metrics better or worse.
     #[must_use]
     pub const fn words(self, unit: Unit) -> &'static str {
         let speed = matches!(unit, Unit::Seconds | Unit::Nanos | Unit::MegabytesPerSecond | Unit::OpsPerSecond);
@@ -142,7 +149,7 @@ impl Verdict {
     }
 }
 
-/// B against A.
+/// Comparison of B with A.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     /// Statistic of A, the baseline.
@@ -151,14 +158,14 @@ pub struct Comparison {
     pub b: f64,
     /// B / A; `None` unless both are positive and finite.
     pub ratio: Option<f64>,
-    /// Where the true ratio is; `None` with fewer than [`Statistic::repeats_min`] repeats a side.
+    /// Interval of the ratio; `None` below [`Statistic::repeats_min`] repeats a side.
     pub interval: Option<Interval>,
-    /// What may be said.
+    /// Verdict.
     pub verdict: Verdict,
 }
 
 impl Comparison {
-    /// The verdict; of a difference that does not matter how large it is as well: `0.020 % more: does not matter`.
+    /// Verdict as text; if negligible with its size: `0.020 % more: does not matter`.
     #[must_use]
     pub fn in_words(&self, unit: Unit) -> String {
         let words = self.verdict.words(unit);
@@ -169,7 +176,7 @@ impl Comparison {
     }
 }
 
-/// How far a ratio is from 1: `0.020 %`.
+/// Deviation of a ratio from 1: `0.020 %`.
 #[must_use]
 pub fn percent_off(ratio: f64) -> String {
     match libm::fabs(ratio - 1.0) * 100.0 {
@@ -178,14 +185,14 @@ pub fn percent_off(ratio: f64) -> String {
     }
 }
 
-/// Compares the repeats `b` with the baseline `a`. Neither is empty.
+/// Compares the repeats `b` with the baseline `a`; both are non-empty.
 #[must_use]
 pub fn compare(a: &[f64], b: &[f64], better: Better, options: &Options) -> Comparison {
     let (sa, sb) = (options.statistic.of(&mut a.to_vec()), options.statistic.of(&mut b.to_vec()));
     let positive = |v: f64| v.is_finite() && v > 0.0;
     let ratio = (positive(sa) && positive(sb)).then(|| sb / sa).filter(|r| positive(*r));
     let interval = ratio.and_then(|_| interval(a, b, options));
-    // Zero against zero, often enough to believe it.
+    // All zero, with enough repeats to be sure.
     let zeros_count = a.len().min(b.len()) >= options.statistic.repeats_min().max(ZEROS_MIN);
     let both_zero = zeros_count && a.iter().chain(b).all(|v| *v == 0.0);
     let verdict = match interval {
@@ -197,7 +204,7 @@ pub fn compare(a: &[f64], b: &[f64], better: Better, options: &Options) -> Compa
     Comparison { a: sa, b: sb, ratio, interval, verdict }
 }
 
-/// Whether one side is zero each time and the other never: there is no ratio, and yet a difference.
+/// True if one side is always zero and the other never: a difference without a ratio.
 fn never_and_always(a: &[f64], b: &[f64]) -> bool {
     let never = |side: &[f64]| side.iter().all(|value| *value == 0.0);
     let always = |side: &[f64]| side.iter().all(|value| value.is_finite() && *value > 0.0);
@@ -213,7 +220,7 @@ fn verdict(interval: Interval, better: Better) -> Verdict {
     if negligible(interval.low) && negligible(interval.high) { Verdict::Negligible } else { direction(better, more) }
 }
 
-/// Whether figures of this ratio are as good as the same.
+/// True if the ratio is negligibly different from 1.
 fn negligible(ratio: f64) -> bool {
     (1.0 - MATTERS_FROM..1.0 + MATTERS_FROM).contains(&ratio)
 }
@@ -226,9 +233,8 @@ const fn direction(better: Better, more: bool) -> Verdict {
     }
 }
 
-/// Compares figures that would come out the same to the last digit if they were taken again: any difference is one, and one of less than
-/// [`MATTERS_FROM`] does not matter. Neither is empty.
-/// Repeats are then rounds of one deterministic history, not draws of anything; their statistic is exact, too.
+/// Compares deterministic figures: any difference is real, and one below [`MATTERS_FROM`]
+/// does not matter. Both are non-empty. Repeats are rounds of one history.
 #[must_use]
 pub fn exactly(a: &[f64], b: &[f64], better: Better, statistic: Statistic) -> Comparison {
     let (sa, sb) = (statistic.of(&mut a.to_vec()), statistic.of(&mut b.to_vec()));
@@ -247,7 +253,7 @@ fn mean(samples: &[f64]) -> f64 {
     samples.iter().sum::<f64>() / samples.len() as f64
 }
 
-/// The squared relative standard error of the mean.
+/// Squared relative standard error of the mean.
 fn relative_variance(samples: &[f64]) -> f64 {
     let n = samples.len() as f64;
     let m = mean(samples);
@@ -260,10 +266,10 @@ fn interval(a: &[f64], b: &[f64], options: &Options) -> Option<Interval> {
     }
     let (va, vb) = (relative_variance(a), relative_variance(b));
     let (na, nb) = (a.len() as f64, b.len() as f64);
-    // Welch and Satterthwaite. Without any spread there is nothing to be unsure about.
+    // Welch-Satterthwaite. Without any spread the uncertainty is zero.
     let welch = if va + vb > 0.0 { (va + vb) * (va + vb) / (va * va / (na - 1.0) + vb * vb / (nb - 1.0)) } else { na + nb - 2.0 };
     let least = na.min(nb);
-    // Two values say too little of their spread to weigh it against that of the other side.
+    // Two values estimate their spread too poorly to outweigh the other side's.
     let df = if least < 3.0 { welch.min(2.0) } else { welch };
     let t = t_quantile(0.5 + options.confidence / 2.0, df);
     let mut logs = bootstrap(a, b, options)?;
@@ -285,7 +291,7 @@ fn interval(a: &[f64], b: &[f64], options: &Options) -> Option<Interval> {
     (interval.low.is_finite() && interval.high.is_finite()).then_some(interval)
 }
 
-/// Logarithms of the ratio over resamples; `None` if one of them has no ratio.
+/// Logarithms of the ratio over resamples; `None` if one has no ratio.
 fn bootstrap(a: &[f64], b: &[f64], options: &Options) -> Option<Vec<f64>> {
     let mut rng = Stream::new(options.seed, "bootstrap");
     let mut scratch = Vec::new();
@@ -313,17 +319,17 @@ mod tests {
         libm::sqrt(-2.0 * libm::log(1.0 - rng.unit())) * libm::cos(2.0 * core::f64::consts::PI * rng.unit())
     }
 
-    /// Seen: from no discard to 72, and "cannot tell".
+    /// Observed: "cannot tell" for 0 against 72 discards.
     #[test]
-    fn what_is_never_there_and_always_there_differs() {
+    fn always_zero_differs_from_never_zero() {
         let said = |a: &[f64], b: &[f64], better| compare(a, b, better, &Options::default()).verdict;
         assert_eq!(said(&[0.0; 3], &[72.0, 70.0, 75.0], Better::Neither), Verdict::Different);
         assert_eq!(said(&[0.0; 3], &[72.0, 70.0, 75.0], Better::Lower), Verdict::Worse);
         assert_eq!(said(&[72.0, 70.0, 75.0], &[0.0; 3], Better::Lower), Verdict::Better);
-        // One of three may be chance, and one repeat says nothing.
+        // One of three may be chance, and one repeat is not enough.
         assert_eq!(said(&[0.0; 3], &[72.0, 0.0, 75.0], Better::Neither), Verdict::CannotTell);
         assert_eq!(said(&[0.0], &[72.0], Better::Neither), Verdict::CannotTell);
-        assert_eq!(said(&[0.0; 2], &[72.0, 70.0], Better::Neither), Verdict::CannotTell, "and of two as well");
+        assert_eq!(said(&[0.0; 2], &[72.0, 70.0], Better::Neither), Verdict::CannotTell, "also with two repeats");
     }
 
     type Draw<'a> = &'a dyn Fn(&mut Stream) -> f64;
@@ -336,8 +342,8 @@ mod tests {
         -libm::log(1.0 - rng.unit())
     }
 
-    /// Shares of verdicts of a difference among `tries` pairs of `repeats` draws, the second times `ratio`.
-    fn told(draw: Draw<'_>, repeats: (usize, usize), ratio: f64, tries: u32) -> f64 {
+    /// Share of difference verdicts among `tries` pairs of draws, the second times `ratio`.
+    fn detected(draw: Draw<'_>, repeats: (usize, usize), ratio: f64, tries: u32) -> f64 {
         let mut rng = Stream::new(3, "verdicts");
         let options = Options { resamples: 200, ..Options::default() };
         let differs = |_: &u32| {
@@ -358,18 +364,18 @@ mod tests {
         ];
         for (draw, name) in draws {
             for repeats in [(2, 2), (2, 3), (2, 5), (2, 10), (3, 3), (3, 10), (4, 4), (6, 6), (10, 10)] {
-                // One standard deviation of 4000 draws of 5 % is 0.34 %.
-                let share = told(draw, repeats, 1.0, 4000);
+                // One standard deviation of 4000 draws at 5 % is 0.34 %.
+                let share = detected(draw, repeats, 1.0, 4000);
                 assert!(share <= 0.055, "{name} {repeats:?}: {share}");
             }
         }
     }
 
     #[test]
-    fn compare_of_two_repeats_tells_a_factor_of_nine() {
-        let told_nine = |spread: f64| told(&|rng| libm::exp(spread * normal(rng)), (2, 2), 9.0, 1000);
+    fn compare_of_two_repeats_detects_a_factor_of_nine() {
+        let detected_nine = |spread: f64| detected(&|rng| libm::exp(spread * normal(rng)), (2, 2), 9.0, 1000);
         for (spread, least) in [(0.02, 1.0), (0.05, 0.999), (0.1, 0.97), (0.2, 0.8)] {
-            assert!(told_nine(spread) >= least, "{spread}: {}", told_nine(spread));
+            assert!(detected_nine(spread) >= least, "{spread}: {}", detected_nine(spread));
         }
         let c = compare(&[5_130.0, 5_021.0], &[550.0, 563.0], Better::Higher, &Options::default());
         let interval = c.interval.unwrap();
@@ -378,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_cover_the_truth_as_often_as_they_say() {
+    fn intervals_have_their_nominal_coverage() {
         let quick = |statistic| Options { statistic, resamples: 1000, ..Options::default() };
         let normal_repeats = |rng: &mut Stream| 1.0 + 0.05 * normal(rng);
         for (statistic, least) in [(Statistic::Mean, 0.91), (Statistic::Median, 0.95)] {
@@ -401,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_found_and_named_by_direction_and_unit() {
+    fn verdict_words_follow_direction_and_unit() {
         let (slow, fast) = ([40.6, 40.9, 40.4], [0.65, 0.64, 0.66]);
         let c = compare(&slow, &fast, Better::Lower, &Options::default());
         assert_eq!((c.verdict, c.verdict.words(Unit::Seconds)), (Verdict::Better, "faster"));
@@ -414,15 +420,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_not() {
+    fn insufficient_evidence_gives_cannot_tell() {
         let verdict = |a: &[f64], b: &[f64]| compare(a, b, Better::Lower, &Options::default()).verdict;
         assert_eq!(verdict(&[10.0], &[20.0]), Verdict::CannotTell);
         assert_eq!(verdict(&[10.0], &[20.0, 20.1, 20.2]), Verdict::CannotTell);
-        assert_eq!(verdict(&[10.0, 14.0], &[15.0, 21.0]), Verdict::CannotTell, "two repeats each that scatter as much as they differ");
+        assert_eq!(verdict(&[10.0, 14.0], &[15.0, 21.0]), Verdict::CannotTell, "two repeats each, with scatter as large as the difference");
         assert_eq!(verdict(&[0.0; 2], &[0.0; 2]), Verdict::CannotTell, "two zeros may be chance");
         assert_eq!(verdict(&[10.0, 10.5, 9.8], &[10.1, 10.4, 9.9]), Verdict::NoDifference);
-        assert_eq!(verdict(&[1.0, 10.0, 3.0], &[2.0, 9.0, 4.0]), Verdict::CannotTell, "far too wide to say that there is none");
-        // An interval from 0.83 to 1.89 contains 1, and a difference of 89 % as well.
+        assert_eq!(verdict(&[1.0, 10.0, 3.0], &[2.0, 9.0, 4.0]), Verdict::CannotTell, "too wide to exclude a difference");
+        // An interval from 0.83 to 1.89 contains 1, but also a difference of 89 %.
         let wide = compare(&[1.0, 1.2, 0.9, 1.1], &[1.0, 1.7, 1.4, 1.4], Better::Lower, &Options::default());
         let interval = wide.interval.unwrap();
         assert!(interval.low < 1.0 && interval.high > 1.5 && interval.high < 2.0, "{interval:?}");
@@ -431,16 +437,16 @@ mod tests {
         assert_eq!(super::verdict(Interval { low: 0.92, high: 1.09 }, Better::Lower), Verdict::NoDifference);
         assert_eq!(verdict(&[0.0; 3], &[0.0; 3]), Verdict::NoDifference);
         let from_nothing = compare(&[0.0; 3], &[1.0; 3], Better::Lower, &Options::default());
-        assert_eq!((from_nothing.verdict, from_nothing.ratio), (Verdict::Worse, None), "nothing is a multiple of zero");
+        assert_eq!((from_nothing.verdict, from_nothing.ratio), (Verdict::Worse, None), "no ratio to zero");
         assert_eq!(verdict(&[f64::NAN; 3], &[1.0; 3]), Verdict::CannotTell);
         let exact = compare(&[5.0; 3], &[5.0; 3], Better::Lower, &Options::default());
         assert_eq!((exact.verdict, exact.interval), (Verdict::NoDifference, Some(Interval { low: 1.0, high: 1.0 })));
         let one = compare(&[10.0], &[20.0], Better::Lower, &Options::default());
-        assert_eq!((one.ratio, one.interval), (Some(2.0), None), "the ratio is shown all the same");
+        assert_eq!((one.ratio, one.interval), (Some(2.0), None), "the ratio is still shown");
     }
 
     #[test]
-    fn a_difference_that_does_not_matter_is_called_so() {
+    fn negligible_difference_has_its_own_verdict() {
         let said = |a: f64, b: f64| exactly(&[a], &[b], Better::Lower, Statistic::Mean).in_words(Unit::Ratio);
         assert_eq!(said(1.0, 1.0002), "0.020 % more: does not matter");
         assert_eq!(said(1.0, 1.0 - 1e-9), "less than 0.001 % less: does not matter");
@@ -448,15 +454,15 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_spread_is_compared_exactly() {
+    fn exactly_reports_any_difference() {
         let verdict = |a: &[f64], b: &[f64]| exactly(a, b, Better::Lower, Statistic::Mean).verdict;
         assert_eq!(verdict(&[10.0], &[10.0]), Verdict::Same);
-        // Seen: "better" of 0.02 %.
+        // Observed: "better" for 0.02 %.
         assert_eq!([9.91, 9.998, 10.000_001, 10.099].map(|b| verdict(&[10.0], &[b])), [Verdict::Negligible; 4]);
         assert_eq!([9.89, 10.11].map(|b| verdict(&[10.0], &[b])), [Verdict::Better, Verdict::Worse]);
         let sure = |b: f64| compare(&[10.0, 10.001, 9.999], &[b, b + 0.001, b - 0.001], Better::Lower, &Options::default()).verdict;
-        assert_eq!((sure(10.02), sure(10.2)), (Verdict::Negligible, Verdict::Worse), "also where the interval excludes 1");
-        assert_eq!(verdict(&[0.0], &[1.0]), Verdict::Worse, "no ratio is needed to see that");
+        assert_eq!((sure(10.02), sure(10.2)), (Verdict::Negligible, Verdict::Worse), "even if the interval excludes 1");
+        assert_eq!(verdict(&[0.0], &[1.0]), Verdict::Worse, "a verdict without a ratio");
         assert_eq!(verdict(&[1.0, 3.0], &[3.0, 1.0]), Verdict::Same);
         assert_eq!(verdict(&[f64::NAN], &[1.0]), Verdict::CannotTell);
         let half = exactly(&[4.0], &[2.0], Better::Higher, Statistic::Mean);
@@ -466,7 +472,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
-        fn a_comparison_is_the_same_again_and_holds_its_ratio(
+        fn compare_is_reproducible_and_contains_its_ratio(
             a in prop::collection::vec(0.1_f64..10.0, 5..12),
             b in prop::collection::vec(0.1_f64..10.0, 5..12),
             median in any::<bool>(),
@@ -483,7 +489,7 @@ mod tests {
         }
 
         #[test]
-        fn any_samples_are_answered(
+        fn compare_accepts_any_samples(
             a in prop::collection::vec(prop::num::f64::ANY, 1..8),
             b in prop::collection::vec(prop::num::f64::ANY, 1..8),
         ) {

@@ -1,41 +1,42 @@
-//! Steady state by the rule of the SNIA Solid State Storage Performance Test Specification 2.0.2.
+//! Steady state by the SNIA Solid State Storage Performance Test Specification 2.0.2.
 //!
 //! Over a window of five rounds the measured value must
-//! * stay within a range (largest minus smallest) of at most 20 % of the window's average, and
-//! * have a best linear fit (least squares) whose excursion over the window, |slope| x (rounds - 1), is at most
-//!   10 % of that average.
+//! * stay within a range (largest minus smallest) of at most 20 % of the window's average,
+//!   and
+//! * have a least-squares linear fit whose excursion over the window, |slope| x (rounds - 1),
+//!   is at most 10 % of that average.
 //!
-//! No round counts that began before the target had been written over once: until then a drive may still be
-//! filling flash that has never been written, and looks steady while it does. No round counts before the last knee
-//! either, because the run left that level.
+//! Rounds count only if they began after the whole target was written once, because a drive
+//! filling unwritten flash can look steady. Rounds before the last knee do not count either,
+//! because the run left that level.
 
 use trimtab_drive::units::Bytes;
 
-/// Rounds in the window.
+/// Rounds per window.
 pub const ROUNDS: usize = 5;
-/// Largest range over the window, as a share of its average.
+/// Largest range over the window, relative to its average.
 pub const RANGE_MAX: f64 = 0.20;
-/// Largest excursion of the best linear fit over the window, as a share of its average.
+/// Largest excursion of the linear fit over the window, relative to its average.
 pub const EXCURSION_MAX: f64 = 0.10;
 
-/// Five consecutive rounds and what the rule says about them.
+/// Five consecutive rounds with the quantities of the rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
     /// Index of its first round.
     pub first: usize,
     /// Mean of its values.
     pub average: f64,
-    /// Largest minus smallest value, as a share of the average.
+    /// Range of its values, relative to the average.
     pub range: f64,
-    /// Slope of the best linear fit, in units of the value per round.
+    /// Slope of the linear fit, in units of the value per round.
     pub slope: f64,
-    /// |slope| x (rounds - 1), as a share of the average.
+    /// |slope| x (rounds - 1), relative to the average.
     pub excursion: f64,
 }
 
 impl Window {
-    /// The window that begins at `first`; `None` if a value is not finite or the average is not positive,
-    /// because shares of it would then mean nothing.
+    /// The window that begins at `first`; `None` if a value is not finite or the average is not
+    /// positive, which makes relative values meaningless.
     fn at(rounds: &[f64], first: usize) -> Option<Self> {
         let values = rounds.get(first..first + ROUNDS)?;
         let average = values.iter().sum::<f64>() / ROUNDS as f64;
@@ -57,7 +58,7 @@ impl Window {
         Some(Self { first, average, range: (high - low) / average, slope, excursion })
     }
 
-    /// True if both halves of the rule hold.
+    /// True if both conditions of the rule hold.
     #[must_use]
     pub fn is_steady(&self) -> bool {
         self.range <= RANGE_MAX && self.excursion <= EXCURSION_MAX
@@ -70,25 +71,24 @@ impl Window {
     }
 }
 
-/// Whether and where a series of rounds became steady.
+/// Steady state of a series of rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SteadyState {
     /// The series is steady until its end.
     Reached {
-        /// Index of the first round of the first window that satisfies the rule.
+        /// First round of the first window that satisfies the rule.
         since: usize,
-        /// The last window that satisfies the rule; the steady level is its average.
+        /// Last window that satisfies the rule; its average is the steady level.
         window: Window,
     },
-    /// Fewer than five rounds began after the target had been written over once.
+    /// Fewer than five rounds began after the whole target was written once.
     TooFewRounds {
         /// Rounds that count.
         counting: usize,
-        /// Written in all rounds together.
+        /// Bytes written in all rounds.
         written: Bytes,
     },
-    /// There were enough rounds, but no window satisfied the rule, or the rounds after it left its level. This is the last
-    /// window that has an average.
+    /// No window satisfied the rule, or later rounds left it. Holds the last with an average.
     NotSteady(Option<Window>),
 }
 
@@ -103,11 +103,12 @@ impl SteadyState {
     }
 }
 
-/// Applies the rule to `rounds` (one value a round: IOPS, MB/s or a latency), of which round `i` wrote
-/// `bytes_written_per_round[i]` to a target of `target_size`. Rounds before index `settled`, the last knee, do not count.
+/// Applies the rule to `rounds` (one value per round: IOPS, MB/s or a latency). Round `i`
+/// wrote `bytes_written_per_round[i]` to a target of `target_size`. Rounds before index
+/// `settled`, the last knee, do not count.
 ///
-/// Write `Bytes::ZERO` as the target's size if it has been preconditioned already. A round without a figure in
-/// `bytes_written_per_round` counts as having written nothing.
+/// Pass `Bytes::ZERO` as `target_size` for a preconditioned target. Rounds missing from
+/// `bytes_written_per_round` count as no writes.
 #[must_use]
 pub fn steady_state(rounds: &[f64], bytes_written_per_round: &[Bytes], target_size: Bytes, settled: usize) -> SteadyState {
     let mut written = Bytes::ZERO;
@@ -132,7 +133,7 @@ pub fn steady_state(rounds: &[f64], bytes_written_per_round: &[Bytes], target_si
     }
 }
 
-/// Whether the mean of the last rounds still lies at `level`, as closely as the best linear fit of a window must.
+/// True if the mean of the last rounds is within the excursion limit of `level`.
 fn holds(last: &[f64], level: f64) -> bool {
     let (sum, count) = last.iter().filter(|value| value.is_finite()).fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
     libm::fabs(sum / f64::from(count) - level) <= EXCURSION_MAX * level
@@ -148,24 +149,24 @@ mod tests {
     const GB: u64 = 1_000_000_000;
 
     #[test]
-    fn both_halves_of_the_rule_are_needed() {
-        // Range 20 % exactly and no slope: steady.
+    fn steady_state_needs_range_and_slope() {
+        // Range of exactly 20 % and no slope: steady.
         let level = [100.0, 110.0, 90.0, 110.0, 100.0];
         let window = steady_state(&level, &[], Bytes::ZERO, 0).window().unwrap();
         assert_eq!((window.average, window.range, window.excursion), (102.0, 20.0 / 102.0, 0.0));
         assert_eq!((window.first, window.end()), (0, 5));
-        // A line from 106 down to 94: range 11.8 %, excursion 12 %: the fit alone forbids it.
+        // A line from 106 to 94: range 11.8 %, excursion 12 %: only the fit excludes it.
         let falling = [106.0, 103.0, 100.0, 97.0, 94.0];
         let SteadyState::NotSteady(Some(window)) = steady_state(&falling, &[], Bytes::ZERO, 0) else { panic!("falls") };
         assert!(window.range <= RANGE_MAX && (window.excursion - 0.12).abs() < 1e-12 && window.slope == -3.0);
-        // One outlier in the middle: no slope at all, range 25 %.
+        // One outlier in the middle: no slope, range 25 %.
         let peak = [100.0, 100.0, 126.0, 100.0, 100.0];
         let SteadyState::NotSteady(Some(window)) = steady_state(&peak, &[], Bytes::ZERO, 0) else { panic!("peaks") };
         assert!(window.excursion == 0.0 && window.range > RANGE_MAX);
     }
 
     #[test]
-    fn no_round_counts_before_the_target_has_been_written_over() {
+    fn rounds_count_after_the_target_was_written_once() {
         let rounds = [100.0; 20];
         let written = [Bytes(10 * GB); 20];
         let SteadyState::Reached { since, window } = steady_state(&rounds, &written, Bytes(95 * GB), 0) else { panic!("steady") };
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_falls_off_and_levels_out_is_steady_from_there() {
+    fn drive_that_levels_out_is_steady_from_there() {
         let rounds: Vec<f64> = (0..30).map(|i| if i < 12 { 193.0 - 3.0 * f64::from(i) } else { 160.0 }).collect();
         let written = vec![Bytes(9_200_000_000); 30];
         let SteadyState::Reached { since, window } = steady_state(&rounds, &written, Bytes(120 * GB), 0) else { panic!("steady") };
@@ -201,7 +202,7 @@ mod tests {
         for settled in [0, 20] {
             assert_eq!(steady_state(&rounds, &[], Bytes::ZERO, settled).window().map(|w| w.average), Some(64.5), "{settled}");
         }
-        // Too short after the knee, still falling after the knee, and falling without any knee: no level.
+        // No level: too short after the knee, still falling after it, falling without a knee.
         assert_eq!(steady_state(&rounds[..24], &[], Bytes::ZERO, 20), SteadyState::TooFewRounds { counting: 4, written: Bytes::ZERO });
         assert_eq!(steady_state(&rounds[..24], &[], Bytes::ZERO, 0).window(), None);
         let falling: Vec<f64> = (0..40).map(|i| 143.0 - 4.0 * f64::from((i - 20_i32).max(0))).collect();
@@ -215,15 +216,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_verdict_does_not_depend_on_the_unit(values in prop::collection::vec(1.0_f64..100.0, 5..40)) {
-            // A power of two scales exactly, so that the comparison with the limits is the same to the bit.
+        fn steady_state_does_not_depend_on_the_unit(values in prop::collection::vec(1.0_f64..100.0, 5..40)) {
+            // A power of two scales exactly, so comparisons with the limits are identical.
             let scaled: Vec<f64> = values.iter().map(|v| v * 1024.0).collect();
             let (a, b) = (steady_state(&values, &[], Bytes::ZERO, 0), steady_state(&scaled, &[], Bytes::ZERO, 0));
             prop_assert_eq!(a.window().map(|w| w.first), b.window().map(|w| w.first));
         }
 
         #[test]
-        fn the_last_steady_window_is_found(values in prop::collection::vec(80.0_f64..130.0, 5..40)) {
+        fn steady_state_returns_the_last_steady_window(values in prop::collection::vec(80.0_f64..130.0, 5..40)) {
             let average = |window: &[f64]| window.iter().sum::<f64>() / 5.0;
             let expected = (0..=values.len() - ROUNDS).rfind(|&first| {
                 let window = &values[first..first + ROUNDS];

@@ -1,8 +1,9 @@
-//! Student's t distribution: what the error of a mean of few repeats looks like.
+//! Student's t distribution, for the error of a mean of few repeats.
 
-/// The value that a t variable of `df` degrees of freedom (1 or more; whole or not) stays below with probability `p`.
+/// Value below which a t variable of `df` degrees of freedom (at least 1, possibly
+/// fractional) lies with probability `p`.
 ///
-/// By bisection of the distribution function; good to 1e-9 relative.
+/// By bisection of the distribution function; relative error 1e-9.
 #[must_use]
 pub fn t_quantile(p: f64, df: f64) -> f64 {
     if p < 0.5 {
@@ -90,7 +91,7 @@ mod tests {
             assert!((t_quantile(1.0 - p, df) + expected).abs() < 1e-6);
         }
         assert!(t_quantile(0.5, 3.0).abs() < 1e-9);
-        // One degree of freedom is Cauchy's distribution, 1 / (pi q) far out; two have (1 - 2 q) / sqrt(2 q (1 - q)).
+        // One degree of freedom is Cauchy, 1 / (pi q); two: (1 - 2 q) / sqrt(2 q (1 - q)).
         let q = 1e-11_f64;
         assert!((t_quantile(1.0 - q, 1.0) * core::f64::consts::PI * q - 1.0).abs() < 1e-4);
         assert!((t_quantile(0.999, 2.0) / (0.998 / libm::sqrt(0.002 * 0.999)) - 1.0).abs() < 1e-9);

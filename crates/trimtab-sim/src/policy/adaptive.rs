@@ -1,4 +1,4 @@
-//! `adaptive`: everything at once when enough has been written for it to be worth the while.
+//! `adaptive`: a full trim once enough data has been written.
 
 use super::counter::Written;
 use super::pass::Pass;
@@ -8,17 +8,17 @@ use trimtab_drive::units::{Bytes, Nanos};
 /// Settings of [`Adaptive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdaptiveSettings {
-    /// Per cent of the free space that must have been written since the last pass began. Default 75, as ChromeOS has it: by then most of
-    /// the free space may have been written once since it was trimmed, and the drive is about to run out of blocks it knows to be free.
+    /// Bytes written since the last pass began, in percent of the free space, that trigger a
+    /// pass. Default 75, as in ChromeOS: most free space may have been rewritten since its last
+    /// trim, and the drive is about to run out of blocks known to be free.
     pub share_percent: u32,
-    /// A pass begins at least this long after the one before. Default 1 min.
+    /// Minimum time between the starts of two passes. Default 1 min.
     pub at_most_every: Nanos,
-    /// A pass begins at the latest this long after the one before, whatever the counter says: it may not advance at all.
-    /// Default 7 days.
+    /// Maximum time between starts, in case the counter does not advance. Default 7 days.
     pub at_least_every: Nanos,
-    /// The counter is looked at this often. Default 10 s.
+    /// Poll interval of the counter. Default 10 s.
     pub poll: Nanos,
-    /// Leave smaller free extents alone. Default 0.
+    /// Skip smaller free extents. Default 0.
     pub min_extent: Bytes,
     /// Trim on battery too. Default no.
     pub on_battery: bool,
@@ -37,9 +37,9 @@ impl Default for AdaptiveSettings {
     }
 }
 
-/// Trims all windows, one after the other without pause, when the bytes written since the last pass reach a share of the free space.
+/// Trims all windows when the bytes written reach a share of the free space.
 ///
-/// With a counter that advances in steps it fires within one step of the threshold, on either side.
+/// With a stepping counter it triggers within one step of the threshold, either side.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
     settings: AdaptiveSettings,
@@ -48,7 +48,7 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
-    /// The policy, as it was when `state` was taken.
+    /// Creates the policy with the given state.
     #[must_use]
     pub fn new(settings: AdaptiveSettings, state: &State) -> Self {
         Self { settings, trigger: Trigger::restore(state), pass: Pass::restore(state) }
@@ -92,13 +92,13 @@ impl Policy for Adaptive {
     }
 }
 
-/// When a pass is worth the while.
+/// Decides when a pass is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trigger {
     written: Written,
-    /// When the last pass began, or when the policy first looked.
+    /// Start of the last pass, or the first observation.
     started: Option<Nanos>,
-    /// A pass has begun at `started`: the least distance counts from there.
+    /// A pass began at `started`, so the minimum interval applies.
     fired: bool,
 }
 
@@ -119,11 +119,11 @@ impl Trigger {
 
     pub(super) fn observe(&mut self, observation: &Observation<'_>) {
         self.written.observe(observation.written);
-        // A clock that went back (restored from another machine) must not postpone the next pass for ever.
+        // A clock that went back (restored elsewhere) must not postpone passes forever.
         self.started = Some(self.started.map_or(observation.now, |started| started.min(observation.now)));
     }
 
-    /// Whether a pass should begin.
+    /// True if a pass should begin.
     pub(super) fn due(&self, observation: &Observation<'_>, share_percent: u32, at_most_every: Nanos, at_least_every: Nanos) -> bool {
         let Some(started) = self.started else { return false };
         let ago = observation.now.saturating_sub(started);
@@ -134,21 +134,22 @@ impl Trigger {
             return false;
         }
         let threshold = u128::from(observation.free.0) * u128::from(share_percent) / 100;
-        // Something must have been written: a full filesystem that nobody writes to is not trimmed again and again.
+        // Requires some writes, so that a full, idle filesystem is not trimmed repeatedly.
         self.written.since().is_some_and(|since| since > Bytes::ZERO && u128::from(since.0) >= threshold)
     }
 
-    /// What was written since the last pass began; `None` if there was none, or nobody counts.
+    /// Bytes written since the last pass began; `None` without a pass or a counter.
     pub(super) fn written_since_a_pass(&self) -> Option<Bytes> {
         self.written.since().filter(|_| self.fired)
     }
 
-    /// When the last pass began; `None` before the first.
+    /// Start of the last pass; `None` before the first.
     pub(super) fn last_pass(&self) -> Option<Nanos> {
         self.started.filter(|_| self.fired)
     }
 
-    /// A pass begins. What is written from here on counts for the next one: this one may be past the place where it is freed.
+    /// Records the start of a pass. Later writes count for the next pass, because this one may
+    /// already be past the location they free.
     pub(super) fn fired(&mut self, now: Nanos) {
         self.started = Some(now);
         self.fired = true;
@@ -165,23 +166,29 @@ mod tests {
         Observation { written: Some(Bytes(written)), free: Bytes(1000), ..Observation::of(Nanos(now), &[]) }
     }
 
-    /// Three quarters of the free space, at most every 10 and at least every 100.
+    /// Threshold three quarters of the free space, interval at least 10 and at most 100.
     fn due(trigger: &mut Trigger, now: u64, written: u64) -> bool {
         trigger.observe(&at(now, written));
         trigger.due(&at(now, written), 75, Nanos(10), Nanos(100))
     }
 
     #[test]
-    fn a_pass_is_due_by_what_was_written_and_by_time() {
+    fn trigger_is_due_by_bytes_written_and_by_time() {
         let mut trigger = Trigger::default();
-        assert!(!trigger.due(&at(500, 5000), 75, Nanos(10), Nanos(100)), "before the first look");
+        assert!(!trigger.due(&at(500, 5000), 75, Nanos(10), Nanos(100)), "before the first observation");
         assert!(!due(&mut trigger, 500, 5000));
-        assert!(!due(&mut trigger, 501, 5749) && due(&mut trigger, 502, 5750), "750 of 1,000, and no distance before the first pass");
+        assert!(
+            !due(&mut trigger, 501, 5749) && due(&mut trigger, 502, 5750),
+            "750 of 1,000, and no minimum interval before the first pass"
+        );
         trigger.fired(Nanos(510));
-        assert!(!due(&mut trigger, 515, 6400) && !due(&mut trigger, 519, 6500), "ten apart, though enough was written");
+        assert!(!due(&mut trigger, 515, 6400) && !due(&mut trigger, 519, 6500), "minimum interval of ten, although enough was written");
         assert!(due(&mut trigger, 520, 6500), "just ten");
         trigger.fired(Nanos(530));
-        assert!(!due(&mut trigger, 629, 6500) && due(&mut trigger, 630, 6500), "a hundred, though nothing was written");
+        assert!(
+            !due(&mut trigger, 629, 6500) && due(&mut trigger, 630, 6500),
+            "maximum interval of a hundred, although nothing was written"
+        );
         // A clock that went back counts from there.
         assert!(!due(&mut trigger, 200, 6500) && !due(&mut trigger, 299, 6500) && due(&mut trigger, 300, 6500));
     }

@@ -1,33 +1,33 @@
-//! `batched`: everything at once at set times, as `fstrim.timer` does it.
+//! `batched`: full trims on a schedule, like `fstrim.timer`.
 
 use super::pass::Pass;
 use super::{Action, Observation, Policy, State};
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// When a batched trim is due.
+/// Schedule of a batched trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// This long after the start of the one before. The first is due this long after the policy first ran.
+    /// This long after the start of the previous pass, or after the first call.
     Every(Nanos),
-    /// Every 24 h at this time of the day (instants of the clock modulo 24 h).
+    /// Every 24 h at this time of day (clock modulo 24 h).
     Nightly(Nanos),
-    /// When the system goes down.
+    /// When the system shuts down.
     AtShutdown,
 }
 
 /// Settings of [`Batched`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchedSettings {
-    /// When.
+    /// Schedule.
     pub schedule: Schedule,
-    /// Leave smaller free extents alone. Default 0.
+    /// Skip smaller free extents. Default 0.
     pub min_extent: Bytes,
     /// Trim on battery too. Default no.
     pub on_battery: bool,
 }
 
 impl Default for BatchedSettings {
-    /// Every 7 days: what `fstrim.timer` ships with.
+    /// Every 7 days, the default of `fstrim.timer`.
     fn default() -> Self {
         Self { schedule: Schedule::Every(Nanos::from_secs(7 * DAY_S)), min_extent: Bytes::ZERO, on_battery: false }
     }
@@ -36,26 +36,24 @@ impl Default for BatchedSettings {
 const DAY_S: u64 = 86_400;
 const DAY: Nanos = Nanos::from_secs(DAY_S);
 
-/// Trims all windows, one after the other without pause, at set times. A time that is missed (the machine was off, or on battery) is made
-/// up for at the next opportunity.
+/// Trims all windows on a schedule. Makes up for a missed time (off or on battery).
 #[derive(Clone, Debug)]
 pub struct Batched {
     settings: BatchedSettings,
     pass: Pass,
-    /// When the next pass is due.
+    /// Time of the next pass.
     due: Option<Nanos>,
     /// The pass of this shutdown has begun.
     at_shutdown: bool,
 }
 
 impl Batched {
-    /// The policy, as it was when `state` was taken.
+    /// Creates the policy with the given state.
     #[must_use]
     pub fn new(settings: BatchedSettings, state: &State) -> Self {
         Self { settings, pass: Pass::restore(state), due: state.nanos("batched.due"), at_shutdown: false }
     }
 
-    /// The first due instant after `now`.
     fn due_after(&self, now: Nanos) -> Nanos {
         match self.settings.schedule {
             Schedule::Every(period) => now.saturating_add(period),
@@ -67,7 +65,6 @@ impl Batched {
         }
     }
 
-    /// Whether a pass has to begin now.
     fn must_start(&mut self, observation: &Observation<'_>) -> bool {
         let due = *self.due.get_or_insert(self.due_after(observation.now));
         let last_chance = observation.shutting_down && self.settings.schedule == Schedule::AtShutdown && !self.at_shutdown;
@@ -92,7 +89,7 @@ impl Policy for Batched {
             self.due = Some(self.due_after(observation.now));
         }
         if observation.shutting_down && !self.at_shutdown && !self.pass.forced() {
-            // A pass that is under way goes on after the restart.
+            // A pass in progress resumes after the restart.
             return Action::Nothing;
         }
         self.pass.drive(observation, self.settings.min_extent).unwrap_or(match self.due {

@@ -1,17 +1,16 @@
-//! Bytes written since a point in time, from a counter that may be coarse, missing, or start again from 0.
+//! Bytes written, from a counter that may be coarse, missing or restart from 0.
 
 use super::State;
 use trimtab_drive::units::Bytes;
 
-/// Adds up what a counter advances.
+/// Sums the advances of a counter.
 ///
-/// The sum is within one step of the truth, on either side: the counter stood anywhere within a step when the sum was set to 0, and
-/// stands anywhere within one now.
+/// The sum is within one counter step of the true value, on either side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Written {
-    /// What the counter said last.
+    /// Last counter value.
     last: Option<Bytes>,
-    /// Advanced since the start of the current interval.
+    /// Advance since the start of the current interval.
     since: Bytes,
 }
 
@@ -25,26 +24,26 @@ impl Written {
         state.set("written.since", self.since.0);
     }
 
-    /// Takes what the counter says now.
+    /// Adds the advance to the current counter value.
     pub(super) fn observe(&mut self, counter: Option<Bytes>) {
         let Some(now) = counter else { return };
         let advanced = match self.last {
             Some(last) if now >= last => now - last,
-            // It started again from 0 (reboot, other drive): what it says now came after that.
+            // The counter restarted from 0 (reboot, other drive).
             Some(_) => now,
-            // Seen for the first time: what it counted before is not ours.
+            // First reading: earlier writes do not count.
             None => Bytes::ZERO,
         };
         self.since = self.since.saturating_add(advanced);
         self.last = Some(now);
     }
 
-    /// Bytes since the last [`restart`](Self::restart), or `None` while no counter has been seen.
+    /// Bytes since the last [`restart`](Self::restart); `None` before the first counter reading.
     pub(super) fn since(&self) -> Option<Bytes> {
         self.last.map(|_| self.since)
     }
 
-    /// Begins a new interval.
+    /// Starts a new interval.
     pub(super) fn restart(&mut self) {
         self.since = Bytes::ZERO;
     }
@@ -55,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_that_starts_again_loses_nothing_it_has_seen() {
+    fn written_sum_survives_counter_restart() {
         let mut written = Written::default();
         assert_eq!(written.since(), None);
         for (counter, since) in [(100, 0), (150, 50), (20, 70), (20, 70), (30, 80)] {

@@ -1,5 +1,5 @@
-//! The one driver of trim policies: it looks at a surface, lets the policy decide, has that done, and tells the policy what came of it.
-//! Clocks, sleeping, locks, saving and reports are the caller's.
+//! Driver of trim policies: observes a surface, calls the policy, executes its decision and
+//! reports the outcome back. The caller provides clock, sleeping, locks, storage and reports.
 
 use super::{Action, Observation, Policy, TrimRequest};
 use crate::target::{TrimOutcome, TrimWindow};
@@ -7,108 +7,109 @@ use alloc::boxed::Box;
 use core::fmt;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// What can be trimmed under a policy: a modelled drive, a modelled volume, a mounted filesystem.
+/// Storage under a trim policy: a modelled drive, a modelled volume, a mounted filesystem.
 pub trait Surface {
-    /// Why a request was refused.
+    /// Reason of a refusal.
     type Refusal;
 
-    /// What a policy may know now. [`Observation::last_trim`] and [`Observation::forced`] are left to the driver, which adds what others
-    /// waited during the last request to [`Observation::foreground_wait_max`].
+    /// Current observation. The driver sets [`Observation::last_trim`] and
+    /// [`Observation::forced`], and adds foreground waits during the last request to
+    /// [`Observation::foreground_wait_max`].
     fn look(&mut self) -> Observation<'_>;
 
-    /// Carries a request out, or begins to.
+    /// Executes a request or starts it.
     fn trim(&mut self, request: TrimRequest) -> Trim<Self::Refusal>;
 }
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trim<R> {
-    /// It is done.
+    /// Complete.
     Done {
-        /// What it did.
+        /// Result of the trim.
         outcome: TrimOutcome,
-        /// The longest that others waited meanwhile, if that is not part of the next look.
+        /// Longest foreground wait during the trim, unless the next observation includes it.
         waited: Option<Nanos>,
     },
-    /// It goes on beside others; [`Driver::settle`] takes its end.
+    /// Running in parallel with other I/O; report its end to [`Driver::settle`].
     Begun,
-    /// What had to be done first took so long that the moment may be over: the policy is to choose another one.
+    /// Preparation took too long, so the moment may have passed. The policy chooses another.
     PutOff,
-    /// It was refused.
+    /// Refused.
     Refused {
-        /// What of it was tried.
+        /// Range that was tried.
         tried: TrimWindow,
-        /// Why.
+        /// Reason.
         reason: R,
-        /// No other window will do better.
+        /// True if every other window would fail too.
         lasting: bool,
     },
 }
 
-/// What a turn came to.
+/// Result of one turn of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn<R> {
-    /// A request is done. Ask again.
+    /// Request complete; call again.
     Trimmed(TrimRequest),
-    /// A request is under way.
+    /// Request in progress.
     Begun(TrimRequest),
-    /// A request was put off. Ask again.
+    /// Request postponed; call again.
     PutOff,
-    /// A request was refused.
+    /// Request refused.
     Refused {
-        /// What of it was tried.
+        /// Range that was tried.
         tried: TrimWindow,
-        /// Why.
+        /// Reason.
         reason: R,
-        /// What follows.
+        /// Consequence.
         then: Then,
     },
-    /// The policy wants to be asked again at this instant at the latest.
+    /// Call again no later than this instant.
     Wait(Nanos),
-    /// The policy waits for something to change.
+    /// The policy waits for a change.
     Nothing,
 }
 
-/// What follows on a refusal.
+/// Consequence of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// The policy tries the same again when it wants to.
+    /// The policy retries the same window later.
     Again,
-    /// The window is left out of this pass.
+    /// The window is skipped in this pass.
     LeftOut,
-    /// It is not a place that fails: enough windows in a row were left out.
+    /// Too many consecutive windows were skipped: the failure is not local.
     GiveUp,
-    /// No other window will do better.
+    /// No other window will succeed.
     Never,
 }
 
-/// How many refusals are borne.
+/// Limits on refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// A window that is refused this often in a row is left out of the pass.
+    /// Skip a window after this many consecutive refusals.
     pub tries: u32,
-    /// When this many are left out in a row, it is given up.
+    /// Give up after this many consecutive skipped windows.
     pub windows: u32,
 }
 
 impl Patience {
-    /// Windows are tried again until it works, however long that takes.
+    /// Retry windows without limit.
     pub const ENDLESS: Self = Self { tries: u32::MAX, windows: u32::MAX };
 }
 
-/// A policy at work.
+/// Runs one policy.
 pub struct Driver {
     policy: Box<dyn Policy>,
     patience: Patience,
     forced: bool,
-    /// What the policy is owed on its next look.
+    /// Results to report in the next observation.
     last: Option<TrimOutcome>,
     put_off: bool,
     waited: Option<Nanos>,
-    /// Refusals of one window, and windows left out, in a row.
+    /// Consecutive refusals of one window, and consecutive skipped windows.
     refusals: u32,
     left_out: u32,
-    /// When the policy wants to be asked; `None` while it waits for something to change, or a request is under way.
+    /// Time of the next call; `None` while waiting for a change or the end of a request.
     ask_at: Option<Nanos>,
 }
 
@@ -119,7 +120,7 @@ impl fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// With this policy, which is to be asked at once.
+    /// Creates a driver whose policy is due at once.
     #[must_use]
     pub fn new(policy: Box<dyn Policy>, patience: Patience) -> Self {
         let (forced, last, waited, refusals, left_out) = (false, None, None, 0, 0);
@@ -132,48 +133,48 @@ impl Driver {
         &*self.policy
     }
 
-    /// True while a pass is under way.
+    /// True while a pass is in progress.
     #[must_use]
     pub fn running(&self) -> bool {
         self.policy.running()
     }
 
-    /// True while a pass is under way that another one is to follow without a pause.
+    /// True if another pass starts immediately after the current one.
     #[must_use]
     pub fn another_follows(&self) -> bool {
         self.policy.another_follows()
     }
 
-    /// When the policy wants to be asked; `None` while it waits for something to change, or for the end of a request.
+    /// Time of the next call; `None` while waiting for a change or the end of a request.
     #[must_use]
     pub const fn ask_at(&self) -> Option<Nanos> {
         self.ask_at
     }
 
-    /// Whether the policy is to be asked at `now`.
+    /// True if the policy is due at `now`.
     #[must_use]
     pub fn is_due(&self, now: Nanos) -> bool {
         self.ask_at.is_some_and(|at| at <= now)
     }
 
-    /// The user wants a trim now.
+    /// Forces a trim for the user.
     pub const fn force(&mut self) {
         self.forced = true;
         self.stir();
     }
 
-    /// Something has changed that the policy may want to know.
+    /// Makes the policy due at once because something changed.
     pub const fn stir(&mut self) {
         self.ask_at = Some(Nanos::ZERO);
     }
 
-    /// Takes the end of a request that was [begun](Trim::Begun); `None` if it failed.
+    /// Reports the end of a request that was [begun](Trim::Begun); `None` if it failed.
     pub fn settle(&mut self, outcome: Option<TrimOutcome>) {
         self.last = outcome;
         self.stir();
     }
 
-    /// Looks, lets the policy decide, and has it done.
+    /// Observes, lets the policy decide and executes the decision.
     pub fn turn<S: Surface>(&mut self, surface: &mut S) -> Turn<S::Refusal> {
         match self.decide(surface) {
             Action::Trim(request) => self.carry_out(surface, request),
@@ -182,7 +183,7 @@ impl Driver {
         }
     }
 
-    /// Looks, and lets the policy decide. [`Action::Trim`] has to be [carried out](Self::carry_out) next.
+    /// Observes and returns the decision. Pass [`Action::Trim`] to [`Self::carry_out`].
     pub fn decide(&mut self, surface: &mut impl Surface) -> Action {
         let seen = surface.look();
         let now = seen.now;
@@ -195,7 +196,7 @@ impl Driver {
             ..seen
         };
         let action = match self.policy.decide(&observation) {
-            // A policy that wants to be asked at once again must not keep virtual time from passing.
+            // A policy that is due at once must not stop virtual time.
             Action::WaitUntil(instant) => Action::WaitUntil(instant.max(now.saturating_add(Nanos(1)))),
             other => other,
         };
@@ -206,7 +207,7 @@ impl Driver {
         action
     }
 
-    /// Has done what the policy decided.
+    /// Executes a trim request of the policy.
     pub fn carry_out<S: Surface>(&mut self, surface: &mut S, request: TrimRequest) -> Turn<S::Refusal> {
         match surface.trim(request) {
             Trim::Begun => Turn::Begun(request),
@@ -241,7 +242,7 @@ impl Driver {
             return Then::GiveUp;
         }
         if trial {
-            // Nothing of the pass: there is nothing to leave out.
+            // Trials are not part of the pass, so no window is skipped.
             return Then::Again;
         }
         self.last = Some(TrimOutcome { asked: Bytes(tried.len), ..TrimOutcome::default() });
@@ -256,7 +257,7 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// Windows of 100 bytes, of which some are refused some times.
+    /// Windows of 100 bytes; some are refused a number of times.
     struct Fake {
         windows: Vec<TrimWindow>,
         refuse: Vec<(u64, u32)>,
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn all_windows_are_trimmed_once_and_again_when_forced() {
+    fn driver_trims_all_windows_and_repeats_when_forced() {
         let (mut driver, mut fake) = (Driver::new(now(), Patience::ENDLESS), Fake::new(3, vec![]));
         assert_eq!(run(&mut driver, &mut fake).len(), 4);
         assert_eq!(fake.asked, [0, 100, 200]);
@@ -330,7 +331,7 @@ mod tests {
         assert_eq!(fake.asked, [0, 100, 200, 0, 100, 200, 0, 100, 200]);
     }
 
-    /// Puts off what begins at 100, once.
+    /// Postpones the request that begins at 100, once.
     struct PutsOff(Fake, bool);
 
     impl Surface for PutsOff {
@@ -350,21 +351,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_off_is_asked_again_at_once_and_has_not_failed() {
+    fn put_off_request_is_due_at_once_without_failure() {
         let (mut driver, mut surface) = (Driver::new(now(), Patience { tries: 1, windows: 1 }), PutsOff(Fake::new(3, vec![]), false));
         while driver.turn(&mut surface) != Turn::Nothing {}
         assert_eq!(surface.0.asked, [0, 1, 100, 200]);
     }
 
     #[test]
-    fn a_window_that_fails_is_tried_again_then_left_out() {
+    fn failed_window_is_retried_then_left_out() {
         let patience = Patience { tries: 3, windows: 2 };
         let (mut driver, mut fake) = (Driver::new(now(), patience), Fake::new(3, vec![(100, 2)]));
         run(&mut driver, &mut fake);
-        assert_eq!(fake.asked, [0, 100, 100, 100, 200], "twice is borne");
+        assert_eq!(fake.asked, [0, 100, 100, 100, 200], "tolerates two refusals");
         let (mut driver, mut fake) = (Driver::new(now(), patience), Fake::new(3, vec![(100, 9)]));
         let turns = run(&mut driver, &mut fake);
-        assert_eq!(fake.asked, [0, 100, 100, 100, 200], "not more than three times");
+        assert_eq!(fake.asked, [0, 100, 100, 100, 200], "at most three tries");
         assert!(turns.iter().any(|t| matches!(t, Turn::Refused { then: Then::LeftOut, .. })));
     }
 
@@ -380,15 +381,15 @@ mod tests {
     }
 
     #[test]
-    fn what_others_waited_and_what_the_user_wants_is_said_once() {
-        struct Nosy(Vec<(bool, Option<Nanos>, bool)>, Pass);
-        impl Policy for Nosy {
+    fn foreground_wait_and_force_are_reported_once() {
+        struct Recording(Vec<(bool, Option<Nanos>, bool)>, Pass);
+        impl Policy for Recording {
             fn name(&self) -> &'static str {
                 "nosy"
             }
             fn decide(&mut self, o: &Observation<'_>) -> Action {
                 self.0.push((o.forced, o.foreground_wait_max, o.last_trim.is_some()));
-                // After the last look the record is checked by panicking on a difference.
+                // After the last observation, a difference in the record panics.
                 match self.0.len() {
                     1 => Action::Trim(TrimRequest::whole(o.windows[1], Bytes::ZERO)),
                     2 => Action::WaitUntil(Nanos(5)),
@@ -405,7 +406,8 @@ mod tests {
                 State::default()
             }
         }
-        let (mut driver, mut fake) = (Driver::new(Box::new(Nosy(Vec::new(), Pass::default())), Patience::ENDLESS), Fake::new(2, vec![]));
+        let (mut driver, mut fake) =
+            (Driver::new(Box::new(Recording(Vec::new(), Pass::default())), Patience::ENDLESS), Fake::new(2, vec![]));
         driver.force();
         driver.turn(&mut fake);
         driver.turn(&mut fake);
@@ -414,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn none_begins_nothing() {
+    fn none_policy_starts_no_pass() {
         let mut driver = Driver::new(PolicySpec::None.build(&State::default()), Patience::ENDLESS);
         let mut fake = Fake::new(2, vec![]);
         assert!(matches!(driver.turn(&mut fake), Turn::Nothing));

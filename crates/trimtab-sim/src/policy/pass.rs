@@ -1,44 +1,44 @@
-//! One pass over all windows of a filesystem, resumable, with windows that failed kept for later.
+//! One resumable pass over all windows of a filesystem; failed windows are retried later.
 
 use super::{Action, Observation, State, TrimRequest};
 use crate::target::TrimWindow;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// A window that fails is tried again after this long, then twice as long, and so on …
+/// First retry delay of a failed window; doubles with each failure.
 const RETRY_FIRST: Nanos = Nanos::from_secs(60);
-/// … up to this long.
+/// Longest retry delay.
 const RETRY_LAST: Nanos = Nanos::from_secs(86_400);
 
-/// A pass: everything that starts below `next` is done.
+/// A pass. Everything that starts below `next` is done.
 ///
-/// Keeps a position, not a list, so that it survives restarts and windows that come and go meanwhile (btrfs chunks). Windows are visited
-/// in order of their addresses, whatever order the observation gives.
+/// Stores a position instead of a list, so it survives restarts and windows that appear or
+/// disappear (btrfs chunks). Visits windows in address order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
-    /// Where it goes on; `None` when no pass is under way.
+    /// Current position; `None` without a pass.
     next: Option<u64>,
-    /// How often all windows have been gone over in this pass.
+    /// Rounds over all windows completed in this pass.
     round: u32,
-    /// How often they will be, less one.
+    /// Total rounds, minus one.
     rounds_more: u32,
-    /// What was sent and has not been answered.
+    /// Request without a reply yet.
     sent: Option<TrimWindow>,
-    /// Failures in a row at this position.
+    /// Consecutive failures at this position.
     failures: u32,
-    /// Not before.
+    /// Earliest time of the next retry.
     retry_at: Nanos,
-    /// The user asked for this pass.
+    /// The user requested this pass.
     forced: bool,
-    /// The user asked for one while this one was under way: space that was freed behind its back is still to be trimmed.
+    /// The user requested another pass during this one, to cover space freed behind the position.
     again: bool,
 }
 
-/// The next step of a pass.
+/// Next step of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Trim this window, or the rest of it.
     Window(TrimWindow),
-    /// The last one failed; nothing before this.
+    /// The last request failed; retry no earlier than this.
     Later(Nanos),
     /// All windows are done.
     Done,
@@ -52,7 +52,7 @@ impl Pass {
     }
 
     pub(super) fn save(&self, state: &mut State) {
-        // A window that was sent and not answered counts as not done.
+        // A window without a reply counts as not done.
         state.set_some("sweep.next", self.next);
         if self.round > 0 {
             state.set("sweep.round", u64::from(self.round));
@@ -61,55 +61,55 @@ impl Pass {
         state.set("sweep.again", u64::from(self.again));
     }
 
-    /// True while a pass is under way.
+    /// True while a pass is in progress.
     #[must_use]
     pub const fn running(&self) -> bool {
         self.next.is_some()
     }
 
-    /// True while a pass is under way that another one is to follow without a pause.
+    /// True if another pass starts immediately after the current one.
     pub(super) const fn another_follows(&self) -> bool {
         self.again
     }
 
-    /// Begins a pass at the first window.
+    /// Starts a pass at the first window.
     pub fn start(&mut self) {
         *self = Self { next: Some(0), rounds_more: self.rounds_more, ..Self::default() };
     }
 
-    /// All windows are to be gone over so many times.
+    /// Sets the number of rounds over all windows.
     pub(super) const fn set_rounds(&mut self, rounds: u32) {
         self.rounds_more = rounds.saturating_sub(1);
     }
 
-    /// How often all windows have been gone over.
+    /// Index of the current round.
     pub(super) const fn round(&self) -> u32 {
         self.round
     }
 
-    /// Where in the present round it is.
+    /// Position within the current round.
     pub(super) fn at(&self) -> u64 {
         self.next.unwrap_or(0)
     }
 
-    /// Leaves out what is left of this pass.
+    /// Skips the rest of this pass.
     pub(super) fn end_here(&mut self) {
         if self.running() {
             (self.next, self.round) = (Some(u64::MAX), self.rounds_more);
         }
     }
 
-    /// All windows once more, and once only.
+    /// Restarts with a single round over all windows.
     pub(super) const fn go_over_again(&mut self) {
         (self.next, self.round, self.rounds_more) = (Some(0), 0, 0);
     }
 
-    /// Begins a pass because the user asked for one, or makes another follow the one under way. Does nothing if `asked` is false.
+    /// If `asked`, starts a pass for the user or queues another after the current one.
     pub(super) fn request(&mut self, asked: bool) {
         if asked && self.running() {
             self.again = true;
             self.forced = true;
-            // The user knows why the last try failed, and that it may do better now.
+            // An explicit request overrides the retry delay.
             self.retry_at = Nanos::ZERO;
         } else if asked {
             self.start();
@@ -117,16 +117,16 @@ impl Pass {
         }
     }
 
-    /// True while a pass is under way that the user asked for: neither battery nor schedule hold it back.
+    /// True during a pass requested by the user, which ignores battery and schedule.
     pub(super) const fn forced(&self) -> bool {
         self.forced
     }
 
-    /// Takes the answer to the window that was sent, if one was.
+    /// Processes the reply to the last request, if one was sent.
     pub fn settle(&mut self, observation: &Observation<'_>) {
         let Some(sent) = self.sent.take().filter(|_| !observation.put_off) else { return };
         if let Some(outcome) = observation.last_trim {
-            // Less than was asked for, if the number of commands was limited.
+            // A command limit may end the request early.
             let done = if outcome.asked == Bytes::ZERO { sent.len } else { outcome.asked.0.min(sent.len) };
             self.next = Some(sent.start.saturating_add(done));
             self.failures = 0;
@@ -137,7 +137,7 @@ impl Pass {
         }
     }
 
-    /// The next step. With a `piece` below a window's length the window comes in pieces of that many bytes.
+    /// Returns the next step, at most `piece` bytes of a window.
     pub fn step(&mut self, observation: &Observation<'_>, piece: Bytes) -> Step {
         let Some(next) = self.next else { return Step::Done };
         if self.failures > 0 && observation.now < self.retry_at {
@@ -160,24 +160,25 @@ impl Pass {
         Step::Window(rest_of(*window, next, piece))
     }
 
-    /// One of the windows to come that are longer than `len`, which is `n` golden sections of them further on: far from those of other `n`.
+    /// A remaining window longer than `len`, `n` golden sections further on among those, and
+    /// therefore far from the result for any other `n`.
     pub(super) fn scattered(&self, observation: &Observation<'_>, n: u32, len: Bytes) -> Option<TrimWindow> {
         let next = self.next?;
         let to_come = || observation.windows.iter().filter(|w| w.len > len.0 && w.start >= next);
         let count = (to_come().count() as u64).max(1);
-        // Coprime, or some windows would never come.
+        // Coprime, or some windows would never be visited.
         let stride = (count * 618 / 1000..).find(|stride| gcd(*stride, count) == 1)?;
         let at = u64::from(n).saturating_mul(stride).checked_rem(count)?;
         to_come().nth(usize::try_from(at).ok()?).copied()
     }
 
-    /// Remembers that this is being trimmed, and says so.
+    /// Records the request as sent and returns the action.
     pub const fn send(&mut self, request: TrimRequest) -> Action {
         self.sent = Some(request.window);
         Action::Trim(request)
     }
 
-    /// A whole pass without pauses, window by window: what `fstrim` does. `None` when it is over.
+    /// Next action of a full pass without pauses, like `fstrim`. `None` when it is over.
     pub(super) fn drive(&mut self, observation: &Observation<'_>, min_extent: Bytes) -> Option<Action> {
         match self.step(observation, Bytes::MAX) {
             Step::Window(window) => Some(self.send(TrimRequest::whole(window, min_extent))),
@@ -187,7 +188,7 @@ impl Pass {
     }
 }
 
-/// Of at least 1 and `b`.
+/// Greatest common divisor of `a`, at least 1, and `b`.
 const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b > 0 {
         (a, b) = (b, a % b);
@@ -195,11 +196,11 @@ const fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// The part of `window` from `next` on, at most `piece` long.
+/// The part of `window` from `next`, at most `piece` bytes.
 fn rest_of(window: TrimWindow, next: u64, piece: Bytes) -> TrimWindow {
     let start = window.start.max(next);
     let left = window.start.saturating_add(window.len) - start;
-    // Inside a window only after a part of it.
+    // Starts inside the window only after a part of it.
     TrimWindow { start, len: left.min(piece.0.max(1)) }
 }
 
@@ -220,7 +221,7 @@ mod tests {
     fn windows_are_ordered_by_address_and_empty_skipped() {
         let windows = [window(300, 50), window(0, 100), window(200, 0), window(100, 100)];
         let mut pass = Pass::default();
-        assert!(matches!(pass.step(&seen(&windows), Bytes::MAX), Step::Done), "none is under way");
+        assert!(matches!(pass.step(&seen(&windows), Bytes::MAX), Step::Done), "no pass in progress");
         pass.start();
         let mut came = Vec::new();
         while let Step::Window(next) = pass.step(&seen(&windows), Bytes(60)) {
@@ -234,23 +235,23 @@ mod tests {
     }
 
     #[test]
-    fn scattered_windows_are_all_of_them_and_far_from_each_other() {
+    fn scattered_visits_every_window_far_from_the_last() {
         for count in 1..60_u64 {
             let windows: Vec<TrimWindow> = (0..count).map(|n| window(n * 100, 100)).collect();
             let mut pass = Pass::default();
-            assert_eq!(pass.scattered(&seen(&windows), 0, Bytes(10)), None, "none is under way");
+            assert_eq!(pass.scattered(&seen(&windows), 0, Bytes(10)), None, "no pass in progress");
             pass.start();
             let at = |n| pass.scattered(&seen(&windows), n, Bytes(99)).map(|w| w.start / 100);
             let places: Vec<u64> = (0..count as u32).filter_map(at).collect();
             let mut sorted = places.clone();
             sorted.sort_unstable();
             assert!(sorted.into_iter().eq(0..count), "each once: {places:?}");
-            // The golden section of a circle leaves at least a fifth of it between neighbours, as long as there are several.
+            // Consecutive golden sections lie at least a fifth of the circle apart.
             for pair in places.windows(2).filter(|_| count >= 10) {
                 let apart = pair[0].abs_diff(pair[1]);
                 assert!(apart.min(count - apart) * 5 >= count, "{count}: {places:?}");
             }
-            assert_eq!(pass.scattered(&seen(&windows), 0, Bytes(100)), None, "none is longer than that");
+            assert_eq!(pass.scattered(&seen(&windows), 0, Bytes(100)), None, "no window is longer");
         }
     }
 

@@ -1,10 +1,10 @@
-//! The policies without settings of when: once and at once, not at all, and the filesystem's own online discard.
+//! Policies without a schedule: `now`, `none`, and the filesystem's online discard.
 
 use super::pass::Pass;
 use super::{Action, Observation, Policy, State};
 use trimtab_drive::units::Bytes;
 
-/// `none`: trims only when the user asks for it.
+/// `none`: trims only on request.
 #[derive(Clone, Debug, Default)]
 pub struct ByHand {
     pass: Pass,
@@ -12,7 +12,7 @@ pub struct ByHand {
 }
 
 impl ByHand {
-    /// The policy, as it was when `state` was taken.
+    /// Creates the policy with the given state.
     #[must_use]
     pub fn new(min_extent: Bytes, state: &State) -> Self {
         Self { pass: Pass::restore(state), min_extent }
@@ -41,7 +41,7 @@ impl Policy for ByHand {
     }
 }
 
-/// `now`: everything at once, one time, as `fstrim` does it; then as [`ByHand`].
+/// `now`: one full trim at once, like `fstrim`; then as [`ByHand`].
 #[derive(Clone, Debug, Default)]
 pub struct Now {
     by_hand: ByHand,
@@ -49,7 +49,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// The policy, as it was when `state` was taken: a pass that was interrupted goes on.
+    /// Creates the policy with the given state. An interrupted pass resumes.
     #[must_use]
     pub fn new(min_extent: Bytes, state: &State) -> Self {
         let by_hand = ByHand::new(min_extent, state);
@@ -78,12 +78,12 @@ impl Policy for Now {
     }
 }
 
-/// `online`: the filesystem discards what it frees (`mount -o discard`); beyond that as [`ByHand`].
+/// `online`: the filesystem discards on free (`mount -o discard`); otherwise [`ByHand`].
 #[derive(Clone, Debug, Default)]
 pub struct Online(ByHand);
 
 impl Online {
-    /// The policy, as it was when `state` was taken.
+    /// Creates the policy with the given state.
     #[must_use]
     pub fn new(min_extent: Bytes, state: &State) -> Self {
         Self(ByHand::new(min_extent, state))

@@ -1,4 +1,4 @@
-//! How a policy is written down: `adaptive:share=50%:at-least=3d`.
+//! Textual form of a policy: `adaptive:share=50%:at-least=3d`.
 
 use super::{Adaptive, AdaptiveSettings, Batched, BatchedSettings, ByHand, Idle, IdleSettings, Online, Policy, Schedule, State};
 use crate::run::Field;
@@ -14,51 +14,51 @@ use core::str::FromStr;
 use trimtab_drive::units::{Bytes, Nanos, exact};
 use trimtab_drive::usage::nearest;
 
-// What settings may be. Simulations take short periods; what is outside is a slip of the pen (a wrong unit, one zero too many).
+// Accepted ranges. Simulations use short periods; values outside are typing errors.
 const DAY: Nanos = Nanos::from_secs(86_400);
-/// Between the beginnings of two passes: up to ten years.
+/// Time between the starts of two passes: up to ten years.
 const PERIOD: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos(3660 * DAY.0);
-/// The least time between two passes, which may be none.
+/// Minimum time between two passes; may be zero.
 const PAUSE: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos(3660 * DAY.0);
-/// A time of the day.
+/// A time of day.
 const TIME_OF_DAY: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos(DAY.0 - 1_000_000_000);
-/// Between two looks at the counter.
+/// Interval between polls of the counter.
 const POLL: RangeInclusive<Nanos> = Nanos::from_millis(1)..=DAY;
-/// How long others may wait: from the time of the quickest command on.
+/// Latency budget; the minimum is the time of the fastest command.
 const BUDGET: RangeInclusive<Nanos> = Nanos::from_micros(10)..=Nanos::from_secs(60);
-/// How long the device must have been idle.
+/// Required idle time of the device.
 const QUIET: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(3600);
-/// How long an opportunity is waited for.
+/// Longest wait for an opportunity.
 const PATIENCE: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos(366 * DAY.0);
-/// What is trimmed at once: from a page to what no drive exceeds.
+/// Bytes trimmed by one request: from a page to more than any drive holds.
 const PIECE: (RangeInclusive<Bytes>, &str) = (Bytes(4096)..=Bytes(1 << 50), "4KiB to 1PiB");
-/// Of a thousand requests of others.
+/// Permille of foreground requests.
 const MET: RangeInclusive<u32> = 0..=1000;
-/// Free extents that are left alone.
+/// Minimum size of a trimmed free extent.
 const MIN_EXTENT: (RangeInclusive<Bytes>, &str) = (Bytes::ZERO..=Bytes(1 << 50), "0 to 1PiB");
 
-/// The times of a batched trim, which exclude each other.
+/// Schedules of a batched trim; mutually exclusive.
 const TIMES: [&str; 3] = ["every", "nightly", "shutdown"];
 
-/// Which policy, with which settings.
+/// A policy and its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicySpec {
-    /// No trim but by hand.
+    /// Trims on request only.
     None,
     /// The filesystem discards what it frees.
     Online,
-    /// Everything at set times.
+    /// Full trims on a schedule.
     Batched(BatchedSettings),
-    /// Everything when enough has been written.
+    /// A full trim when enough has been written.
     Adaptive(AdaptiveSettings),
     /// Small pieces in idle time.
     Idle(IdleSettings),
 }
 
-/// Why a policy could not be read.
+/// Errors of parsing a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParsePolicyError {
-    /// There is no such policy.
+    /// Unknown policy.
     #[error("there is no trim policy '{0}'; policies are none, online, batched, adaptive and idle{hint}", hint = did_you_mean(PolicySpec::nearest(.0)))]
     Unknown(String),
     /// The policy has no such setting.
@@ -66,19 +66,19 @@ pub enum ParsePolicyError {
     Setting {
         /// The policy.
         policy: &'static str,
-        /// What was given.
+        /// Key given by the user.
         key: String,
-        /// What it has.
+        /// Keys of the policy.
         known: String,
     },
-    /// The setting cannot have this value.
+    /// Invalid value for a setting.
     #[error("{policy}:{key}: {reason}")]
     Value {
         /// The policy.
         policy: &'static str,
         /// The setting.
         key: String,
-        /// What is wrong, with an example of what is right.
+        /// Reason, with an example of a valid value.
         reason: String,
     },
 }
@@ -87,13 +87,13 @@ impl PolicySpec {
     /// Every policy with its defaults, in the order in which a study runs them.
     pub const NAMES: [&'static str; 5] = ["none", "online", "batched", "adaptive", "idle"];
 
-    /// The policy that is called much like `name`, if there is one.
+    /// Policy with the name most similar to `name`, if one is close enough.
     #[must_use]
     pub fn nearest(name: &str) -> Option<&'static str> {
         nearest(name, &Self::NAMES)
     }
 
-    /// Where nothing happens a policy does the same again after this time.
+    /// Interval after which the policy repeats its behaviour on an idle system.
     #[must_use]
     pub const fn period(&self) -> Nanos {
         match self {
@@ -108,7 +108,7 @@ impl PolicySpec {
         }
     }
 
-    /// Its name, as on the command line.
+    /// Name as on the command line.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -120,7 +120,7 @@ impl PolicySpec {
         }
     }
 
-    /// The policy, where it left off if there is a state of it.
+    /// Builds the policy and restores `state`.
     #[must_use]
     pub fn build(&self, state: &State) -> Box<dyn Policy> {
         match *self {
@@ -132,7 +132,7 @@ impl PolicySpec {
         }
     }
 
-    /// The settings, for reports and the store: everything that decides what the policy does.
+    /// All settings that affect the policy, for reports and the store.
     #[must_use]
     pub fn settings(&self) -> Vec<Field> {
         self.pairs().into_iter().map(|(key, value)| Field::new(format!("policy.{key}"), value)).collect()
@@ -150,7 +150,7 @@ impl PolicySpec {
         schedule.into_iter().chain(self.table().into_iter().map(|(key, setting)| (key, setting.text()))).collect()
     }
 
-    /// The settings, without the times of a batched trim.
+    /// Settings without the schedule of a batched trim.
     fn table(&mut self) -> Vec<Named<'_>> {
         let (mut table, min_extent, on_battery) = match self {
             Self::None | Self::Online => return Vec::new(),
@@ -226,13 +226,13 @@ fn set_time(schedule: &mut Schedule, key: &str, value: &str) -> Result<(), Strin
     Ok(())
 }
 
-/// `; did you mean 'idle'?`, if one of the policies is meant.
+/// `; did you mean 'idle'?`, if a policy name is close enough.
 fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map_or(String::new(), |known| format!("; did you mean '{known}'?"))
 }
 
 impl fmt::Display for PolicySpec {
-    /// The name and all settings that differ from the default.
+    /// Name and all settings that differ from the default.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = match self {
             Self::None | Self::Online => *self,
@@ -254,8 +254,8 @@ impl fmt::Display for PolicySpec {
 impl FromStr for PolicySpec {
     type Err = ParsePolicyError;
 
-    /// Reads `NAME[:KEY=VALUE]…`: `none`, `batched:every=24h`, `batched:nightly=3h`, `batched:shutdown`, `adaptive:share=50%`,
-    /// `idle:budget=2ms:patience=10s`.
+    /// Parses `NAME[:KEY=VALUE]…`: `none`, `batched:every=24h`, `batched:nightly=3h`,
+    /// `batched:shutdown`, `adaptive:share=50%`, `idle:budget=2ms:patience=10s`.
     fn from_str(text: &str) -> Result<Self, ParsePolicyError> {
         let mut parts = text.split(':');
         let mut policy = match parts.next().unwrap_or_default() {
@@ -270,7 +270,7 @@ impl FromStr for PolicySpec {
         for part in parts {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             policy.set(key, value)?;
-            // The times of a batched trim exclude each other.
+            // The schedules of a batched trim are mutually exclusive.
             let subject = if TIMES.contains(&key) { "every, nightly, shutdown" } else { key };
             if seen.contains(&subject) {
                 let reason = if subject == key { "is given twice".to_string() } else { format!("only one of {subject} can be given") };
@@ -278,7 +278,7 @@ impl FromStr for PolicySpec {
             }
             seen.push(subject);
         }
-        // The default of one gives way to what is said of the other.
+        // A default yields to an explicit value of the other bound.
         if let Self::Adaptive(s) = &policy
             && seen.contains(&"at-most")
             && s.at_most_every > s.at_least_every
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policies_survive_being_written_and_read() {
+    fn policy_spec_display_round_trips() {
         for text in [
             "none",
             "online",
@@ -324,9 +324,9 @@ mod tests {
         assert_eq!("batched:every=168h".parse::<PolicySpec>().unwrap().to_string(), "batched", "the default is not repeated");
     }
 
-    /// Each setting stands where it belongs, and nowhere else; so does what is at the ends of its range.
+    /// Each setting belongs to its own policies only, including at the ends of its range.
     #[test]
-    fn every_setting_is_read_and_written() {
+    fn policy_settings_round_trip() {
         for (policy, settings) in [
             (
                 "batched",
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_policy_is_suggested() {
+    fn unknown_policy_suggests_nearest_name() {
         for (text, nearest) in [
             ("idel", Some("idle")),
             ("Idle", Some("idle")),
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_what_would_be_right() {
+    fn parse_error_states_valid_values() {
         for (text, part) in [
             ("adaptve", "policies are none, online, batched, adaptive and idle"),
             ("none:share=1%", "no setting 'share'"),

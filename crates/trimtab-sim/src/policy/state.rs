@@ -1,12 +1,11 @@
-//! What a policy remembers across restarts.
+//! Policy state that survives a restart.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// What a policy remembers across restarts: named numbers, to be stored in whatever way the driver stores things.
-/// A policy ignores names that it does not know and does without those that are missing, so that a state from another version or
-/// another policy does no harm.
+/// Named numbers that a policy keeps across restarts; the driver stores them. Unknown and
+/// missing names are harmless: the state may be of another version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Names and values, sorted by name.
@@ -14,7 +13,7 @@ pub struct State {
 }
 
 impl State {
-    /// Remembers `value` as `name`.
+    /// Stores `value` under `name`.
     pub fn set(&mut self, name: &str, value: u64) {
         match self.entries.binary_search_by(|(key, _)| key.as_str().cmp(name)) {
             Ok(at) => self.entries[at].1 = value,
@@ -22,14 +21,14 @@ impl State {
         }
     }
 
-    /// Remembers `value` as `name` if there is one.
+    /// Stores `value` under `name` unless it is `None`.
     pub fn set_some(&mut self, name: &str, value: Option<u64>) {
         if let Some(value) = value {
             self.set(name, value);
         }
     }
 
-    /// What is remembered as `name`. Does not rely on the order, which a stored state may have lost.
+    /// Value of `name`. Does not rely on the order, which stored state may have lost.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
         self.entries.iter().find(|(key, _)| key == name).map(|(_, value)| *value)

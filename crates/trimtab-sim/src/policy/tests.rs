@@ -1,10 +1,10 @@
-//! The policies against a small filesystem of their own, whose trim costs they do not know.
+//! Policies against a small simulated filesystem whose trim cost is unknown to them.
 
-mod every;
+mod all_policies;
+mod collisions;
 mod idle;
 mod rig;
-mod unnoticed;
-mod when;
+mod schedule;
 
 use super::{Policy, PolicySpec, State};
 use alloc::boxed::Box;

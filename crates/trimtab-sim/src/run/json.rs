@@ -1,6 +1,6 @@
-//! How parts of a run are written in JSON where serde's derives do not say it.
+//! JSON forms that serde's derives cannot express.
 //!
-//! What the types promise is checked inside the parser, so that its line and column are in the message.
+//! Invariants are checked inside the parser, so that error messages include line and column.
 
 use super::{Field, Latency, LatencyPart};
 use alloc::format;
@@ -13,16 +13,16 @@ use trimtab_drive::OpKind;
 use trimtab_drive::histogram::Histogram;
 use trimtab_drive::units::Nanos;
 
-/// A type whose values are checked once they are read.
+/// A type that is validated after parsing.
 pub trait Check {
-    /// What is wrong with it.
+    /// Validates the value.
     ///
     /// # Errors
     /// The fault, for a message.
     fn check(&self) -> Result<(), String>;
 }
 
-/// Makes types that derive serde's traits with `remote = "Self"` check themselves when they are read.
+/// Adds validation on parsing to types that derive serde's traits with `remote = "Self"`.
 macro_rules! checked {
     ($($type:ty),+) => {$(
         impl serde::Serialize for $type {
@@ -42,14 +42,14 @@ macro_rules! checked {
 }
 pub(crate) use checked;
 
-/// A float of any value: JSON knows no infinities and no NaN, so these are `"inf"`, `"-inf"` and `null`.
+/// Any float: JSON has no infinities or NaN, so these are `"inf"`, `"-inf"` and `null`.
 #[derive(Clone, Copy, Debug)]
 pub struct Float(pub f64);
 
 impl Serialize for Float {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            // Plus zero: SQLite has no negative zero, and one run must have one text.
+            // Adding 0.0 removes negative zero, which SQLite lacks: one run must have one text.
             v if v.is_finite() => serializer.serialize_f64(v + 0.0),
             v if v.is_nan() => serializer.serialize_none(),
             v => serializer.serialize_str(if v > 0.0 { "inf" } else { "-inf" }),
@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for Float {
     }
 }
 
-/// Lists of floats of any value.
+/// Lists of any floats.
 pub mod floats {
     use super::{Deserialize, Deserializer, Float, Serializer, Vec};
 
@@ -102,15 +102,15 @@ pub mod floats {
     }
 }
 
-/// A key and a value.
+/// A key and its value.
 pub trait Entry {
     /// The key.
     type Key;
     /// The value.
     type Value;
-    /// Both.
+    /// Key and value.
     fn parts(&self) -> (&Self::Key, &Self::Value);
-    /// The entry of both.
+    /// Creates an entry.
     fn of(parts: (Self::Key, Self::Value)) -> Self;
 }
 
@@ -136,16 +136,16 @@ impl<K, V> Entry for (K, V) {
     }
 }
 
-/// Lists as JSON objects that keep the order of their entries, and doubled keys.
+/// Lists as JSON objects that keep order and duplicate keys.
 pub mod entries {
     use super::{Deserialize, Deserializer, Entry, Serialize, Serializer, Vec, Visitor, fmt};
     use core::marker::PhantomData;
     use serde::de::MapAccess;
 
-    /// Writes the object.
+    /// Serializes the object.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// Errors of the serializer.
     pub fn serialize<E, S>(entries: &[E], serializer: S) -> Result<S::Ok, S::Error>
     where
         E: Entry<Key: Serialize, Value: Serialize>,
@@ -154,10 +154,10 @@ pub mod entries {
         serializer.collect_map(entries.iter().map(E::parts))
     }
 
-    /// Reads the object.
+    /// Deserializes the object.
     ///
     /// # Errors
-    /// Those of the deserializer.
+    /// Errors of the deserializer.
     pub fn deserialize<'de, E, D>(deserializer: D) -> Result<Vec<E>, D::Error>
     where
         E: Entry<Key: Deserialize<'de>, Value: Deserialize<'de>>,
@@ -181,7 +181,7 @@ pub mod entries {
     }
 }
 
-/// Discards of a phase, all figures in one object. Bytes of refusals are not stored.
+/// Discards of a phase as one object. Bytes of refusals are not stored.
 pub(super) mod discards {
     use super::{Deserialize, Deserializer, Serialize, Serializer, Vec};
     use trimtab_drive::discards::{Amount, Discards};
@@ -227,7 +227,7 @@ pub(super) mod discards {
     }
 }
 
-/// Latencies: the familiar figures for readers, and the buckets that they follow from. Of the figures only the count is checked.
+/// Latencies as summary figures and histogram buckets. Only the count is checked.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LatencyFigures {

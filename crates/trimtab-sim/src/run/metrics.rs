@@ -1,34 +1,34 @@
-//! Names of metrics and series that several places make or look for. They are in stored runs: none ever changes.
+//! Names of metrics and series. Stored runs contain them, so they never change.
 
-/// What it took to delete, seconds.
+/// Duration of the deletion in seconds.
 pub const DELETE_SECONDS: &str = "delete.seconds";
 /// Bytes discarded over bytes freed.
 pub const DISCARD_AMPLIFICATION: &str = "discard.amplification";
-/// Bytes of the discards that the device counted.
+/// Bytes of discards counted by the device.
 pub const DISCARD_BYTES: &str = "discard.bytes";
-/// Discards that the device counted.
+/// Discards counted by the device.
 pub const DISCARD_COMMANDS: &str = "discard.commands";
-/// Bytes that the host had written when the first superblock of the drive retired.
+/// Host writes in bytes until the first superblock of the drive retired.
 pub const FIRST_RETIRED_WRITTEN: &str = "first-retired.written";
-/// The longest that an operation took in each interval, nanoseconds.
+/// Longest operation in each interval, nanoseconds.
 pub const LATENCY_MAX: &str = "latency.max";
-/// What an operation took on average in each interval, nanoseconds.
+/// Mean duration of operations in each interval, nanoseconds.
 pub const LATENCY_MEAN: &str = "latency.mean";
-/// Operations a second.
+/// Operations per second.
 pub const OPS_RATE: &str = "ops.rate";
-/// The best pass of a test, megabytes a second.
+/// Best pass of a test in MB/s.
 pub const RATE_MAX: &str = "rate.max";
-/// Megabytes read a second.
+/// Read rate in MB/s.
 pub const READ_RATE: &str = "read.rate";
-/// Time inside trims, seconds.
+/// Time spent in trims in seconds.
 pub const TRIM_SECONDS: &str = "trim.seconds";
-/// Bytes written to the medium over bytes written by the host.
+/// Write amplification: medium writes over host writes.
 pub const WAF: &str = "waf";
-/// The same over the last quarter of what was written.
+/// Write amplification over the last quarter of writes.
 pub const WAF_LAST_QUARTER: &str = "waf.last-quarter";
-/// Bytes that the host had written when the drive was worn out: its endurance (TBW).
+/// Host writes in bytes until the drive was worn out: its endurance (TBW).
 pub const WORN_OUT_WRITTEN: &str = "worn-out.written";
-/// Megabytes written a second.
+/// Write rate in MB/s.
 pub const WRITE_RATE: &str = "write.rate";
-/// The same in steady state.
+/// Steady write rate in MB/s.
 pub const WRITE_RATE_STEADY: &str = "write.rate.steady";

@@ -1,4 +1,4 @@
-//! What is drawn of a run beyond lines: the superblocks of a drive over time, and latencies over time.
+//! Pictures of a run: superblocks of a drive over time, and latencies over time.
 
 use super::Axis;
 use super::json::{Check, checked};
@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use trimtab_drive::Superblock;
 use trimtab_drive::units::Nanos;
 
-/// Pictures of a run; most runs have none.
+/// Pictures of a run; usually none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pictures {
-    /// What the superblocks of the drive held at several moments.
+    /// Contents of the drive's superblocks over time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superblocks: Option<SuperblockMap>,
     /// Latencies of phases.
@@ -24,43 +24,43 @@ pub struct Pictures {
 }
 
 impl Pictures {
-    /// There are none.
+    /// True if there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.superblocks.is_none() && self.latencies.is_empty()
     }
 }
 
-/// Shares are in so many parts, so that one takes a character.
+/// Resolution of shares: one character each.
 pub const SHARE_MAX: u8 = 63;
 
-/// What each superblock of a drive held at several moments. Of everything `x.len() × superblocks` values, moment after moment; shares in
-/// [`SHARE_MAX`]ths of what the superblock can hold. What is left of a superblock is erased.
+/// Contents of each superblock over time: `x.len() × superblocks` values per layer, ordered
+/// by time, in [`SHARE_MAX`]ths of a superblock's capacity. The rest is erased.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct SuperblockMap {
-    /// What `x` is.
+    /// Meaning of `x`.
     pub axis: Axis,
-    /// Superblocks in a moment; several are one, where there are more than [`SuperblockMap::SUPERBLOCKS_MAX`].
+    /// Superblocks per moment; neighbours are merged above [`SuperblockMap::SUPERBLOCKS_MAX`].
     pub superblocks: u32,
-    /// The moments; increasing.
+    /// Moments; increasing.
     pub x: Vec<u64>,
-    /// Data that the filesystem still needs.
+    /// Data in use by the filesystem.
     #[serde(with = "shares")]
     pub needed: Vec<u8>,
-    /// Data that nobody needs, but that the drive keeps.
+    /// Freed data that the drive still keeps.
     #[serde(with = "shares")]
     pub unneeded: Vec<u8>,
     /// Stale.
     #[serde(with = "shares")]
     pub stale: Vec<u8>,
-    /// 1 in one-bit mode.
+    /// 1 in one-bit (SLC) mode.
     #[serde(with = "shares")]
     pub one_bit: Vec<u8>,
 }
 
 impl SuperblockMap {
-    /// More than these are drawn as fewer, neighbours together.
+    /// Maximum superblocks drawn; more are merged with their neighbours.
     pub const SUPERBLOCKS_MAX: usize = 600;
 
     /// A map without moments.
@@ -69,7 +69,7 @@ impl SuperblockMap {
         Self { axis, x: Vec::new(), superblocks: 0, needed: Vec::new(), unneeded: Vec::new(), stale: Vec::new(), one_bit: Vec::new() }
     }
 
-    /// Adds a moment. `all` is as long each time.
+    /// Adds a moment. `all` must have the same length each time.
     pub fn add(&mut self, x: u64, all: &[Superblock]) {
         let each = all.len().div_ceil(Self::SUPERBLOCKS_MAX).max(1);
         self.superblocks = all.len().div_ceil(each) as u32;
@@ -77,7 +77,7 @@ impl SuperblockMap {
         for together in all.chunks(each) {
             let sum = |of: fn(&Superblock) -> u64| together.iter().map(of).sum::<u64>();
             let slots = sum(|block| block.slots).max(1);
-            // The sums are rounded, so that the parts never make more than the whole.
+            // Rounds cumulative sums, so that the parts never exceed the whole.
             let part = |upto: u64| ((upto.min(slots) * u64::from(SHARE_MAX) * 2 + slots) / (slots * 2)) as u8;
             let (needed, unneeded) = (sum(|block| block.needed), sum(|block| block.unneeded));
             let (first, second, third) = (part(needed), part(needed + unneeded), part(needed + unneeded + sum(|block| block.stale)));
@@ -89,31 +89,31 @@ impl SuperblockMap {
     }
 }
 
-/// How many operations were asked for when and answered after how long. Time is counted from the beginning of the phase.
+/// Number of operations by latency and time of issue since the start of the phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct LatencyMap {
-    /// The phase.
+    /// Name of the phase.
     pub phase: String,
-    /// Time that a column stands for.
+    /// Width of a column in time.
     #[serde(rename = "every_ns")]
     pub every: Nanos,
-    /// Column, bucket ([`LatencyMap::bucket`]), operations: sorted, each place once, none with 0.
+    /// Column, bucket ([`LatencyMap::bucket`]), operations: sorted, unique, never 0.
     pub cells: Vec<(u32, u32, u64)>,
-    /// Columns in which a trim was under way; sorted.
+    /// Columns with a trim in progress, sorted.
     pub trimming: Vec<u32>,
-    /// The longest of all; 0 in runs of versions that did not keep it.
+    /// Longest latency; 0 in runs of older versions.
     #[serde(rename = "longest_ns", default, skip_serializing_if = "is_zero")]
     pub longest: Nanos,
 }
 
 impl LatencyMap {
-    /// Buckets an octave.
+    /// Buckets per octave.
     const STEPS: u32 = 4;
-    /// The highest bucket.
+    /// Highest bucket.
     pub const BUCKET_MAX: u32 = 64 * Self::STEPS - 1;
 
-    /// The bucket of a latency: four an octave.
+    /// Bucket of a latency, four per octave.
     #[must_use]
     pub const fn bucket(Nanos(ns): Nanos) -> u32 {
         let ns = if ns < 4 { 4 } else { ns };
@@ -121,7 +121,7 @@ impl LatencyMap {
         octave * Self::STEPS + ((ns >> (octave - 2)) & 3) as u32
     }
 
-    /// The longest in words; of a run that does not say it exactly, what it was at least.
+    /// Longest latency as text; a lower bound if the run does not store it exactly.
     #[must_use]
     pub fn longest_in_words(&self) -> String {
         match self.longest {
@@ -133,7 +133,7 @@ impl LatencyMap {
         }
     }
 
-    /// The least latency of a bucket from 8 on.
+    /// Smallest latency of a bucket, from bucket 8.
     #[must_use]
     pub const fn least(bucket: u32) -> Nanos {
         let octave = bucket / Self::STEPS;
@@ -144,7 +144,7 @@ impl LatencyMap {
     }
 }
 
-/// Makes a [`LatencyMap`] of a time that is not known before: columns become wider as it grows.
+/// Creates a [`LatencyMap`] for a phase of unknown length: columns widen as it grows.
 #[derive(Clone, Debug)]
 pub struct LatencyRecorder {
     every: Nanos,
@@ -154,16 +154,16 @@ pub struct LatencyRecorder {
 }
 
 impl LatencyRecorder {
-    /// Columns at most.
+    /// Maximum number of columns.
     const COLUMNS_MAX: u64 = 128;
 
-    /// Nothing yet, in columns of a tenth of a second.
+    /// An empty recorder with columns of 0.1 s.
     #[must_use]
     pub const fn new() -> Self {
         Self { every: Nanos::from_millis(100), cells: BTreeMap::new(), trimming: BTreeSet::new(), longest: Nanos::ZERO }
     }
 
-    /// An operation that was asked for `at` after the beginning and answered after `took`; whether a trim was under way then.
+    /// Records an operation issued `at` that took `took`, and if a trim was in progress.
     pub fn record(&mut self, at: Nanos, took: Nanos, trimming: bool) {
         while at.0 / self.every.0 >= Self::COLUMNS_MAX {
             self.every = self.every + self.every;
@@ -182,7 +182,7 @@ impl LatencyRecorder {
         }
     }
 
-    /// The map of a phase.
+    /// Creates the map of a phase.
     #[must_use]
     pub fn finish(self, phase: impl Into<String>) -> LatencyMap {
         let cells = self.cells.into_iter().map(|((column, bucket), count)| (column, bucket, count)).collect();
@@ -196,10 +196,10 @@ impl Default for LatencyRecorder {
     }
 }
 
-/// The characters for 0 to 63.
+/// Characters for 0 to 63.
 pub const ALPHABET: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
-/// Shares as a text of one character each, so that a drive over months stays small.
+/// Shares as text with one character each, so that maps over months stay small.
 pub mod shares {
     use super::{ALPHABET, SHARE_MAX};
     use alloc::format;
@@ -207,7 +207,7 @@ pub mod shares {
     use alloc::vec::Vec;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    /// One character each.
+    /// One character per value.
     #[must_use]
     pub fn text(values: &[u8]) -> String {
         values.iter().map(|value| char::from(ALPHABET[usize::from(*value & SHARE_MAX)])).collect()
@@ -240,11 +240,11 @@ impl Check for SuperblockMap {
             }
         }
         if *superblocks as usize > Self::SUPERBLOCKS_MAX || !x.is_sorted() {
-            return Err(format!("more than {} superblocks, or moments that do not increase", Self::SUPERBLOCKS_MAX));
+            return Err(format!("more than {} superblocks, or times that do not increase", Self::SUPERBLOCKS_MAX));
         }
         let overfull = |at: usize| needed[at] + unneeded[at] + stale[at] > SHARE_MAX || one_bit[at] > 1;
         if (0..needed.len()).any(overfull) {
-            return Err("a superblock holds more than itself".to_owned());
+            return Err("the shares of a superblock exceed the whole".to_owned());
         }
         Ok(())
     }
@@ -256,7 +256,7 @@ impl Check for LatencyMap {
         let increases = cells.windows(2).all(|pair| (pair[0].0, pair[0].1) < (pair[1].0, pair[1].1));
         let possible = cells.iter().all(|(_, bucket, count)| *bucket <= Self::BUCKET_MAX && *count > 0);
         if *every == Nanos::ZERO || !increases || !possible || trimming.windows(2).any(|pair| pair[0] >= pair[1]) {
-            return Err(format!("the latencies of '{}' are in no order, or impossible", phase.escape_debug()));
+            return Err(format!("the latencies of '{}' are unsorted or invalid", phase.escape_debug()));
         }
         Ok(())
     }
@@ -270,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_latency_lies_in_its_bucket(ns in 4_u64.., shift in 0_u32..60) {
+        fn bucket_contains_its_latency(ns in 4_u64.., shift in 0_u32..60) {
             let ns = (ns >> shift).max(4);
             let bucket = LatencyMap::bucket(Nanos(ns));
             prop_assert!(bucket <= LatencyMap::BUCKET_MAX && LatencyMap::least(bucket).0 <= ns);
@@ -278,7 +278,7 @@ mod tests {
         }
 
         #[test]
-        fn no_operation_is_lost_and_columns_are_few(ops in proptest::collection::vec((0_u64..2_000_000_000_000, 1_u64..1 << 40, any::<bool>()), 1..200)) {
+        fn recorder_keeps_all_operations_in_few_columns(ops in proptest::collection::vec((0_u64..2_000_000_000_000, 1_u64..1 << 40, any::<bool>()), 1..200)) {
             let mut recorder = LatencyRecorder::new();
             ops.iter().for_each(|(at, took, trimming)| recorder.record(Nanos(*at), Nanos(*took), *trimming));
             let map = recorder.finish("load");
@@ -294,7 +294,7 @@ mod tests {
         }
 
         #[test]
-        fn shares_never_make_more_than_a_superblock(blocks in proptest::collection::vec((1_u64..5000, 0.0_f64..1.0, 0.0_f64..1.0, 0.0_f64..1.0), 1..1500)) {
+        fn shares_never_exceed_a_superblock(blocks in proptest::collection::vec((1_u64..5000, 0.0_f64..1.0, 0.0_f64..1.0, 0.0_f64..1.0), 1..1500)) {
             let block = |(slots, a, b, c): &(u64, f64, f64, f64)| {
                 let needed = (*slots as f64 * a) as u64;
                 let unneeded = ((slots - needed) as f64 * b) as u64;
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_a_row() {
+    fn each_moment_is_a_row() {
         let full = Superblock { slots: 100, needed: 100, ..Superblock::default() };
         let half = Superblock { slots: 50, unneeded: 25, stale: 25, one_bit: true, ..Superblock::default() };
         let mut map = SuperblockMap::new(Axis::BytesWritten);

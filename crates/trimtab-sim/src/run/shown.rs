@@ -1,4 +1,4 @@
-//! Figures of runs as people read them, and which of them matter.
+//! Readable forms of a run's figures, and selection of the main ones.
 
 use super::{LatencyPart, Metric, Phase, Run, Unit, metrics};
 use alloc::borrow::ToOwned as _;
@@ -10,7 +10,7 @@ use trimtab_drive::OpKind;
 use trimtab_drive::histogram::Histogram;
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 
-/// A setting as people read it: times and sizes in three digits, counts with separators, all else as it is.
+/// A setting for display: times and sizes with three digits, counts with separators.
 #[must_use]
 pub fn readable(key: &str, value: &str) -> String {
     let count = |digits: &str| digits.parse::<u64>().ok();
@@ -22,14 +22,14 @@ pub fn readable(key: &str, value: &str) -> String {
     }
 }
 
-/// What is known of the place of a run. Not all numbers are counts there: a serial number has no separators.
+/// A property of the environment for display. Serial numbers get no separators.
 #[must_use]
 pub fn readable_place(key: &str, value: &str) -> String {
     let size = value.parse().ok().filter(|_| is_size(key)).map(|bytes| Bytes(bytes).to_string());
     size.unwrap_or_else(|| value.to_owned())
 }
 
-/// Whether the setting of this name is a number of bytes.
+/// True if the setting of this name is a number of bytes.
 fn is_size(key: &str) -> bool {
     const SIZES: [&str; 14] = [
         "bytes",
@@ -51,7 +51,7 @@ fn is_size(key: &str) -> bool {
     SIZES.contains(&name) || name.ends_with("_bytes")
 }
 
-/// A value with its unit.
+/// Value with its unit.
 #[must_use]
 pub fn quantity(value: f64, unit: Unit) -> String {
     match unit {
@@ -60,16 +60,16 @@ pub fn quantity(value: f64, unit: Unit) -> String {
         Unit::Bytes => Bytes(value.max(0.0) as u64).to_string(),
         Unit::MegabytesPerSecond => format!("{} MB/s", three_digits(value)),
         Unit::OpsPerSecond => format!("{}/s", three_digits(value)),
-        // A mean, or so many in each of something.
+        // A mean, or a rate per unit.
         Unit::Count if libm::trunc(value) != value && value.abs() < 1000.0 => three_digits(value),
-        // Things that were counted are not rounded.
+        // Counts are not rounded.
         Unit::Count => format!("{}{}", if value <= -0.5 { "-" } else { "" }, grouped((value.abs() + 0.5) as u64)),
         Unit::Ratio => format!("{}×", three_digits(value)),
         Unit::Percent => format!("{} %", three_digits(value)),
     }
 }
 
-/// A ratio with three digits that say something: 0.0160, 0.983, 64.2.
+/// A ratio with three significant digits: 0.0160, 0.983, 64.2.
 #[must_use]
 pub fn ratio(value: f64) -> String {
     let decimals = match value {
@@ -84,7 +84,7 @@ pub fn ratio(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// The figure that matters: of those that sum a workload up the first that there is, else the first of all.
+/// The main metric: the first summary metric that exists, otherwise the first of all.
 #[must_use]
 pub fn headline(metrics: Vec<Metric>) -> Option<Metric> {
     const SUMS: [&str; 9] = [
@@ -102,18 +102,21 @@ pub fn headline(metrics: Vec<Metric>) -> Option<Metric> {
     metrics.into_iter().nth(sum.unwrap_or(0))
 }
 
-/// How warm and how worn the drives were, as far as they tell: "drive 41 °C, then 46 °C; 3 % of its rated life used". What they do not tell is
-/// in the environment, with the reason.
+/// Temperature and wear of the drives, if reported: "drive 41 °C, then 46 °C; 3 % of its
+/// rated life used". The environment has reasons for missing values.
 #[must_use]
 pub fn health(run: &Run) -> Option<String> {
     let value = |key: &str| run.environment.iter().find(|field| field.key == key).map(|field| field.value.as_str());
-    let told = |key: String| value(&key).filter(|value| !value.starts_with("n/a"));
+    let reported = |key: String| value(&key).filter(|value| !value.starts_with("n/a"));
     let of = |drive: &str| {
-        let before = told(format!("{drive}.temperature"));
-        let after = told(format!("{drive}.temperature.after")).filter(|after| Some(*after) != before);
+        let before = reported(format!("{drive}.temperature"));
+        let after = reported(format!("{drive}.temperature.after")).filter(|after| Some(*after) != before);
         let warm: Vec<&str> = before.into_iter().chain(after).collect();
-        let parts: Vec<String> =
-            (!warm.is_empty()).then(|| warm.join(", then ")).into_iter().chain(told(format!("{drive}.wear")).map(str::to_owned)).collect();
+        let parts: Vec<String> = (!warm.is_empty())
+            .then(|| warm.join(", then "))
+            .into_iter()
+            .chain(reported(format!("{drive}.wear")).map(str::to_owned))
+            .collect();
         (!parts.is_empty()).then(|| format!("{} {}", drive.replace('.', " "), parts.join("; ")))
     };
     let several = (0..).map(|n| format!("drive.{n}")).take_while(|drive| value(&format!("{drive}.name")).is_some());
@@ -121,7 +124,7 @@ pub fn health(run: &Run) -> Option<String> {
     (!each.is_empty()).then(|| each.join("; "))
 }
 
-/// Names of the phases in order of first appearance, with all phases of each name.
+/// Phases grouped by name, in order of first appearance.
 #[must_use]
 pub fn by_name(phases: &[Phase]) -> Vec<(&str, Vec<&Phase>)> {
     let mut groups: Vec<(&str, Vec<&Phase>)> = Vec::new();
@@ -134,8 +137,8 @@ pub fn by_name(phases: &[Phase]) -> Vec<(&str, Vec<&Phase>)> {
     groups
 }
 
-/// Latencies by phase and kind of operation, named `PHASE KIND`; tries and rounds merged.
-/// Phases of one operation are left out: they have no distribution, and their time says it all.
+/// Latencies by phase and operation kind, named `PHASE KIND`; tries and rounds merged.
+/// Excludes phases with one operation, which have no distribution.
 #[must_use]
 pub fn histograms(phases: &[Phase], parts: &[LatencyPart]) -> Vec<(String, Histogram)> {
     let mut histograms = Vec::new();

@@ -12,23 +12,23 @@ use trimtab_drive::units::Nanos;
 
 /// Operations between two calls of [`Events::progress`].
 const PROGRESS_OPS: u32 = 256;
-/// Time on the target's clock between two calls of [`Events::progress`], at most, where operations are slow.
+/// Longest time on the target's clock between two calls of [`Events::progress`].
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
 
-/// What is kept of each operation.
+/// Level of detail per operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recording {
     /// Histograms, series, counts.
     #[default]
     Full,
-    /// Operations and bytes of each phase only: what remains is the cost of recording.
+    /// Operations and bytes of each phase, to measure the cost of recording itself.
     CountsOnly,
 }
 
 /// Runs all of `workload` on `target`.
 ///
-/// The window slides: whatever completes is replaced at once, and no operation waits for another one to complete.
-/// A phase lasts from the issue of its first operation to the completion of its last.
+/// Each completed operation is replaced at once; none waits for another to complete. A phase
+/// lasts from the issue of its first operation to the completion of its last.
 pub fn run<W, T, E>(workload: &mut W, target: &mut T, events: &mut E) -> Outcome
 where
     W: BlockWorkload + ?Sized,
@@ -38,7 +38,7 @@ where
     run_recording(workload, target, Recording::Full, events)
 }
 
-/// As [`run`], and says what to record.
+/// As [`run`], with the given level of detail.
 pub fn run_recording<W, T, E>(workload: &mut W, target: &mut T, recording: Recording, events: &mut E) -> Outcome
 where
     W: BlockWorkload + ?Sized,
@@ -48,7 +48,7 @@ where
     let mut recorder = Recorder::new(target.now());
     let end = match phases(workload, target, recording, events, &mut recorder) {
         Ok(end) => end,
-        // A target gives up an operation when the user interrupts: that is not its failure.
+        // A target cancels an operation on user interrupt; that is not a failure.
         Err(_) if events.stopped() => End::Interrupted,
         Err(error) => End::Failed(error),
     };
@@ -104,10 +104,10 @@ fn check_depth<T: BlockTarget + ?Sized>(phase: &BlockPhase, target: &T) -> Targe
     })
 }
 
-/// What is in flight, and the buffers that live from phase to phase so that no operation allocates.
+/// Operations in flight; buffers are reused, so that operations do not allocate.
 #[derive(Debug, Default)]
 struct Window {
-    /// Kind and bytes of what each tag carries.
+    /// Kind and bytes of the operation with each tag.
     slots: Vec<(OpKind, u64)>,
     free: Vec<u32>,
     done: Vec<BlockCompletion>,
@@ -116,15 +116,16 @@ struct Window {
     progress_at: Nanos,
 }
 
-/// Operations that are drawn before their turn: a target that is told of them can fetch what it will need, which takes longer than one operation does.
+/// Operations drawn in advance, so that a target can prefetch for longer than one operation.
 const AHEAD: usize = 4;
 
-/// How much of a phase may still be drawn, and what is.
+/// Remaining budget of a phase, and operations drawn in advance.
 struct Budget {
     ops: u64,
     bytes: u64,
     until: Nanos,
-    /// What is drawn and not yet issued, in turn from `first` on. They stay where they are, as copies of what was just written in parts have to wait for it.
+    /// Operations drawn but not issued, in order from `first`. Kept in place: copying data just
+    /// written piecewise stalls on store forwarding.
     drawn: [Command<'static>; AHEAD],
     first: usize,
     len: usize,
@@ -141,8 +142,7 @@ impl Budget {
         }
     }
 
-    /// The next operation of the phase, if it may still be issued. Where it is sure that their turn will come, those after it are drawn, too,
-    /// and `expected` is told of them.
+    /// Next operation, if one may be issued. Announces those certain to follow.
     #[inline]
     fn draw<W: BlockWorkload + ?Sized>(&mut self, workload: &mut W, expected: impl Fn(&Command<'static>)) -> Option<&Command<'static>> {
         let most = if self.until == Nanos::MAX { AHEAD } else { 1 };
@@ -168,7 +168,7 @@ impl Budget {
 }
 
 impl Window {
-    /// One phase. After an error nothing more is issued, and what is in flight is waited for.
+    /// Runs one phase. After an error, issues nothing and waits for operations in flight.
     fn run<W, T, E, const RECORD: bool>(
         &mut self,
         phase: &BlockPhase,
@@ -204,7 +204,7 @@ impl Window {
             if in_flight == 0 {
                 return result;
             }
-            // Should waiting itself fail, the target alone knows what is still in flight: it waits for that when it is dropped.
+            // If waiting fails, the target waits for the rest when it is dropped.
             target.reap(1, &mut self.done)?;
             in_flight -= self.done.len() as u32;
             if let Err(error) = self.take_completions::<RECORD>(recorder) {
@@ -231,11 +231,11 @@ impl Window {
         self.progress_at = now.saturating_add(PROGRESS_EVERY);
     }
 
-    /// Records what has completed and frees its tags; the first failure among it is the result.
+    /// Records completions and frees their tags; returns the first failure.
     #[inline]
     fn take_completions<const RECORD: bool>(&mut self, recorder: &mut Recorder) -> TargetResult {
         let mut result = Ok(());
-        // Where they lie: copies of what was just written in parts would have to wait for it.
+        // In place: copying data just written piecewise would stall.
         for done in &mut self.done {
             let (kind, bytes) = self.slots[done.tag as usize];
             self.free.push(done.tag);
@@ -280,7 +280,7 @@ mod tests {
         info: BlockInfo,
         in_flight: Vec<(Nanos, u32, Nanos)>,
         submitted: u64,
-        /// In flight whenever somebody waited.
+        /// Number in flight at each wait.
         waited_with: Vec<usize>,
         refuse_at: Option<u64>,
         fail_at: Option<u64>,
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_slides_and_never_drains() {
+    fn queue_stays_full_until_the_last_operation() {
         let mut target = Scripted::new();
         let outcome = run(&mut writes(vec![phase(8, Limit::Ops(500))]), &mut target, &mut ());
         assert_eq!(outcome.end, End::Complete);
@@ -384,12 +384,12 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_ends_its_phase() {
+    fn each_limit_ends_its_phase() {
         for (limit, ops) in [
             (Limit::Ops(7), 7),
             (Limit::Bytes(Bytes(7 * 4096)), 7),
             (Limit::Bytes(Bytes(7 * 4096 - 1)), 7),
-            // 1 + 2 + 3 + 1 + 2 + 3 ms: at 12 ms the sixth is done and no more are issued.
+            // 1 + 2 + 3 + 1 + 2 + 3 ms: at 12 ms the sixth completes and no more are issued.
             (Limit::Time(Nanos::from_millis(12)), 6),
             (Limit::Stream, 1000),
             (Limit::Ops(0), 0),
@@ -400,7 +400,7 @@ mod tests {
         }
     }
 
-    /// [`Scripted`], and where what was submitted and what was expected lies.
+    /// [`Scripted`], with the offsets of submitted and expected operations.
     struct Ahead {
         scripted: Scripted,
         submitted: Vec<u64>,
@@ -434,7 +434,7 @@ mod tests {
         }
     }
 
-    /// Writes the blocks 0, 1, 2 …, 1000 of them.
+    /// Writes blocks 0 to 999 in order.
     struct Numbered(Writes);
 
     impl BlockWorkload for Numbered {
@@ -452,9 +452,9 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_next_is_drawn_ahead_only_where_its_turn_will_come() {
+    fn draw_announces_only_operations_certain_to_be_issued() {
         let time = Limit::Time(Nanos::from_millis(12));
-        // Which are expected: all but those of the phase that time ends, six of them in 12 ms (see above).
+        // All are expected except in the phase limited by time, which has six in 12 ms (see above).
         for (limits, expected) in [
             (vec![Limit::Ops(7), Limit::Bytes(Bytes(3 * 4096 + 1)), Limit::Ops(0), Limit::Stream], (0..11).chain(11..1000)),
             (vec![Limit::Ops(3), time, Limit::Stream], (0..3).chain(9..1000)),
@@ -463,7 +463,7 @@ mod tests {
             let mut target = Ahead { scripted: Scripted::new(), submitted: Vec::new(), expected: Vec::new().into() };
             assert_eq!(run(&mut workload, &mut target, &mut ()).end, End::Complete);
             let blocks = |nths: &mut dyn Iterator<Item = u64>| nths.map(|nth| nth * 4096).collect::<Vec<u64>>();
-            assert_eq!(target.submitted, blocks(&mut (0..1000)), "none is lost between phases, and none comes twice");
+            assert_eq!(target.submitted, blocks(&mut (0..1000)), "each exactly once, across phases");
             assert_eq!(target.expected.into_inner(), blocks(&mut { expected }));
         }
     }
@@ -480,25 +480,25 @@ mod tests {
     }
 
     #[test]
-    fn counting_only_keeps_counts_and_no_latencies() {
+    fn counts_only_recording_has_no_latencies() {
         let outcome = run_recording(&mut writes(vec![phase(4, Limit::Ops(50))]), &mut Scripted::new(), Recording::CountsOnly, &mut ());
         let phase = &outcome.recorded.phases[0];
         assert_eq!((phase.ops_total(), phase.written, phase.latencies.len()), (50, Bytes(50 * 4096), 0));
     }
 
     #[test]
-    fn failure_waits_for_and_counts_requests_in_flight() {
+    fn failure_waits_for_and_counts_operations_in_flight() {
         for (refuse_at, fail_at, reason) in [(Some(20), None, "refused"), (None, Some(20), "failed")] {
             let mut target = Scripted { refuse_at, fail_at, ..Scripted::new() };
             let outcome = run(&mut writes(vec![phase(8, Limit::Ops(100))]), &mut target, &mut ());
             assert!(matches!(&outcome.end, End::Failed(error) if error.reason == reason), "{:?}", outcome.end);
-            assert!(target.in_flight.is_empty(), "nothing is left in flight");
+            assert!(target.in_flight.is_empty(), "still in flight");
             assert_eq!(outcome.recorded.phases[0].ops_total() + u64::from(fail_at.is_some()), target.submitted);
         }
     }
 
     #[test]
-    fn a_depth_that_the_target_does_not_take_is_refused() {
+    fn unsupported_queue_depth_is_refused() {
         for depth in [0, 9] {
             let outcome = run(&mut writes(vec![phase(depth, Limit::Stream)]), &mut Scripted::new(), &mut ());
             assert!(outcome.complete().unwrap_err().to_string().contains("1 to 8"));
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn an_observer_can_end_a_run() {
+    fn progress_error_ends_the_run() {
         struct Stops(u32);
         impl Events<Scripted> for Stops {
             fn stopped(&self) -> bool {

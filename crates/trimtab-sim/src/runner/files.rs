@@ -7,16 +7,16 @@ use crate::target::{FileTarget, TargetResult};
 use crate::workload::{FileStep, FileWorkload};
 use trimtab_drive::units::Nanos;
 
-/// Time on the target's clock between two calls of [`Events::progress`], at most, where operations are slow.
+/// Longest time on the target's clock between two calls of [`Events::progress`].
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
-/// Operations between two calls of [`Events::progress`], at most.
+/// Most operations between two calls of [`Events::progress`].
 const PROGRESS_OPS: u64 = 256;
 
 /// Runs all of `workload` on `target`.
 ///
-/// One clock read an operation: an operation lasts from the end of the one before to its own end, and so
-/// includes what the workload takes to think of it. The null target shows how much that is. An operation that was due at a certain
-/// time counts from then, so that a slow one is charged for those that it delays.
+/// Reads the clock once per operation. An operation lasts from the end of the previous one to
+/// its own end, so it includes the time to generate it; the null target measures that. A
+/// paced operation counts from its due time, so a slow one is charged for delaying others.
 pub fn run<W, T, E>(workload: &mut W, target: &mut T, events: &mut E) -> Outcome
 where
     W: FileWorkload + ?Sized,
@@ -27,7 +27,7 @@ where
     let mut recorder = Recorder::new(now);
     let mut state = State { last: now, ended: now, phase: now, progress_at: now + PROGRESS_EVERY };
     let end = match steps(workload, target, events, &mut recorder, &mut state) {
-        // A target gives up an operation when the user interrupts: that is not its failure.
+        // A target cancels an operation on user interrupt; that is not a failure.
         Err(_) if events.stopped() => End::Interrupted,
         Err(error) => End::Failed(error),
         Ok(end) => end,
@@ -37,11 +37,10 @@ where
 }
 
 struct State {
-    /// End of the operation before, or when the next was due.
+    /// End of the previous operation, or the due time of the next.
     last: Nanos,
-    /// End of the operation before, always.
+    /// End of the previous operation, always.
     ended: Nanos,
-    /// When the phase began.
     phase: Nanos,
     progress_at: Nanos,
 }
@@ -80,7 +79,7 @@ where
                 state.ended = now;
                 if recorder.ops().is_multiple_of(PROGRESS_OPS) || now >= state.progress_at {
                     events.progress(recorder.progress())?;
-                    // Drawing a progress bar is no part of the next operation.
+                    // Excludes drawing a progress bar from the next operation.
                     state.last = target.now();
                     state.progress_at = state.last + PROGRESS_EVERY;
                 }
@@ -121,7 +120,7 @@ mod tests {
     use trimtab_drive::data::DataClass;
     use trimtab_drive::units::Bytes;
 
-    /// Each operation takes a millisecond of virtual time, syncs a second; `bad` cannot be deleted.
+    /// Each operation takes 1 ms of virtual time, a sync 1 s; `bad` cannot be deleted.
     #[derive(Default)]
     struct Scripted {
         now: Nanos,
@@ -192,7 +191,7 @@ mod tests {
     const DATA: Payload<'static> = Payload::Fill { len: 1000, class: DataClass::Zero };
 
     #[test]
-    fn phases_are_timed_apart_and_operations_in_order() {
+    fn phases_are_timed_separately_with_operations_in_order() {
         let mut target = Scripted::default();
         let mut workload = script(vec![
             FileStep::Phase("fill"),
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_before_a_failure_is_kept() {
+    fn failure_keeps_earlier_measurements() {
         let mut target = Scripted::default();
         let mut workload = script(vec![FileStep::Phase("p"), FileStep::Op(FileOp::Create("a", DATA)), FileStep::Op(FileOp::Delete("bad"))]);
         let outcome = run(&mut workload, &mut target, &mut ());
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn paced_operations_count_their_latency_from_when_they_were_due() {
+    fn paced_operation_latency_counts_from_due_time() {
         let mut target = Scripted::default();
         let due = |ms| FileStep::NotBefore(Nanos::from_millis(ms));
         let steps = vec![
@@ -239,12 +238,12 @@ mod tests {
         let latency = |kind| phase.latencies.iter().find(|l| l.kind == kind).unwrap().histogram.max();
         // Due at 10 ms, but the sync took until 1005 ms.
         assert!(latency(OpKind::Delete).0.abs_diff(Nanos::from_millis(996).0) < 1_000_000, "{}", latency(OpKind::Delete));
-        assert!(latency(OpKind::Read).0.abs_diff(MS.0) < 1000, "waiting for its time is not latency");
+        assert!(latency(OpKind::Read).0.abs_diff(MS.0) < 1000, "waiting for the due time is not latency");
         assert_eq!(phase.took, Nanos::from_millis(2001));
     }
 
     #[test]
-    fn a_due_time_that_has_passed_does_not_shorten_the_phase() {
+    fn past_due_time_does_not_shorten_the_phase() {
         let mut target = Scripted::default();
         let steps = vec![FileStep::Phase("p"), FileStep::Op(FileOp::Sync), FileStep::NotBefore(MS)];
         let outcome = run(&mut script(steps), &mut target, &mut ());
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn between_phases_others_may_add_theirs() {
+    fn between_may_add_phases() {
         struct Trims;
         impl Events<Scripted> for Trims {
             fn stopped(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What is known of a run before it starts.
+//! Description of a run before it starts.
 
 use crate::run::{Field, Provenance, Run, TargetKind};
 use crate::runner::recorder::Recorded;
@@ -6,7 +6,7 @@ use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What is known about a run before it starts.
+/// Description of a run before it starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
     /// Workload name.
@@ -23,14 +23,14 @@ pub struct Header {
     pub policy_settings: Vec<Field>,
     /// Seed.
     pub seed: u64,
-    /// When it began, milliseconds since 1970 UTC.
+    /// Start time in milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
-    /// What the run is made from.
+    /// Inputs that define the run.
     pub specification: Vec<Field>,
 }
 
 impl Header {
-    /// A run of which neither the time nor what asked for it is known: both are for whoever has a clock and a command line.
+    /// A header without start time and specification, which the caller sets.
     pub fn new(workload: &str, settings: Vec<Field>, target: TargetKind, target_label: &str, policy: &str, seed: u64) -> Self {
         Self {
             workload: workload.to_owned(),
@@ -45,7 +45,7 @@ impl Header {
         }
     }
 
-    /// The run, from what was recorded. Metrics, environment and warnings are for others to add.
+    /// Creates the run from recorded data; the caller adds metrics, environment and warnings.
     pub fn into_run(self, recorded: Recorded, complete: bool) -> Run {
         let provenance = match self.target {
             TargetKind::ModelledDrive | TargetKind::ModelledVolume => Provenance::Modelled,

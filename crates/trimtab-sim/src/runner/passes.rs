@@ -1,11 +1,11 @@
-//! Passes of a series of rounds, as they end.
+//! Collects the passes of a series of rounds.
 
 use super::recorder::Recorder;
 use crate::workload::crystal::figures::{self, Pass};
 use alloc::vec::Vec;
 use trimtab_drive::units::Bytes;
 
-/// The passes so far.
+/// Passes so far.
 #[derive(Debug, Default)]
 pub struct Passes {
     /// Rounds done.
@@ -17,17 +17,17 @@ pub struct Passes {
 }
 
 impl Passes {
-    /// Goes on after `rounds` rounds with these passes.
+    /// Resumes after `rounds` rounds with these passes.
     pub const fn after(rounds: u64, passes: Vec<Pass>) -> Self {
         Self { rounds, passes, seen: 0 }
     }
 
-    /// Phases of the recorder that have been seen, merged by name.
+    /// Number of phases processed, merged by name.
     pub const fn seen(&self) -> usize {
         self.seen
     }
 
-    /// A phase may have ended, and `written` bytes with it: notes its rate, and merges it with the others of its name.
+    /// Merges a phase that may have ended into its name, and notes its rate.
     pub fn phase_ended(&mut self, recorder: &mut Recorder, written: Bytes) {
         if recorder.phases().len() == self.seen {
             return;

@@ -1,4 +1,4 @@
-//! Collects what a run measures: phases, latency histograms, and a series of bounded length.
+//! Records a run: phases, latency histograms, and series of bounded length.
 
 use super::Progress;
 use crate::run::metrics;
@@ -12,11 +12,12 @@ use trimtab_drive::OpKind;
 use trimtab_drive::histogram::Histogram;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// A series has at most this many points; when it is full, neighbours are merged and the interval doubles.
-/// Two hours of seconds, so that what fits on a plot keeps its seconds and years of virtual time fit in memory.
+/// Maximum points of a series. When it is full, neighbours are merged and the interval
+/// doubles. Two hours of seconds keep full resolution in a plot, and years of virtual time
+/// fit into memory.
 const POINTS_MAX: usize = 7200;
 
-/// What was recorded.
+/// Recorded data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recorded {
     /// Phases in order.
@@ -25,12 +26,12 @@ pub struct Recorded {
     pub series: Vec<Series>,
 }
 
-/// Latencies of file operations wait until there are so many, and then go into their histograms at once: a system call that moves
-/// data leaves nothing of a histogram in the caches, and one miss for many is cheaper than one for each.
+/// Batch size of latencies before they are added to histograms: system calls that move data
+/// evict the histograms from the caches, and one miss per batch is cheaper.
 const WAITING_MAX: usize = 256;
 
 impl Recorded {
-    /// Adds what was recorded by another recorder, which started `offset` after this one.
+    /// Appends the data of another recorder, which started `offset` after this one.
     pub fn append(&mut self, other: Self, offset: Nanos) {
         self.phases.extend(other.phases.into_iter().map(|mut phase| {
             phase.started = phase.started.saturating_add(offset);
@@ -39,7 +40,7 @@ impl Recorded {
         for mut series in other.series {
             series.x.iter_mut().for_each(|x| *x = x.saturating_add(offset.0));
             match self.series.iter_mut().find(|s| s.name == series.name) {
-                // Increasing, whatever the clocks say.
+                // Keep x increasing, even if clocks disagree.
                 Some(known) if known.x.last() < series.x.first() => {
                     known.x.extend(series.x);
                     known.y.extend(series.y);
@@ -51,7 +52,8 @@ impl Recorded {
     }
 }
 
-/// Records operations into the current phase. Costs a few nanoseconds a histogram, no allocation after a kind's first operation.
+/// Records operations into the current phase. Costs a few nanoseconds per histogram and does
+/// not allocate after a kind's first operation.
 #[derive(Debug)]
 pub struct Recorder {
     started: Nanos,
@@ -70,7 +72,7 @@ struct Current {
     read: u64,
     written: u64,
     kinds: [Option<Box<Kind>>; OpKind::ALL.len()],
-    /// Latencies that are not in the histograms yet.
+    /// Latencies not yet in the histograms.
     waiting: Vec<(OpKind, Nanos)>,
 }
 
@@ -79,12 +81,13 @@ struct Kind {
     count: u64,
     total: Histogram,
     parts: Option<Box<(Histogram, Histogram)>>,
-    /// Of what was submitted when it was issued, as all is on modelled drives: submission took nothing and completion all of it. Not in the others.
+    /// Operations submitted at their time of issue, as on modelled drives: submission took no
+    /// time and completion all of it. Not included in the other histograms.
     at_once: Option<Box<Histogram>>,
 }
 
 impl Recorder {
-    /// A recorder of a run that starts at `now`, on the target's clock, with a series per second.
+    /// A recorder for a run that starts at `now` on the target's clock; series in seconds.
     pub fn new(now: Nanos) -> Self {
         Self {
             started: now,
@@ -97,7 +100,7 @@ impl Recorder {
         }
     }
 
-    /// Ends the current phase, if there is one, and begins another.
+    /// Ends the current phase, if any, and begins another.
     pub fn begin_phase(&mut self, name: &str, now: Nanos) {
         self.end_phase(now);
         self.current = Some(Current {
@@ -110,14 +113,14 @@ impl Recorder {
         });
     }
 
-    /// Ends the current phase, if there is one.
+    /// Ends the current phase, if any.
     pub fn end_phase(&mut self, now: Nanos) {
         if let Some(current) = self.current.take() {
             self.done.push(current.finish(now));
         }
     }
 
-    /// Throws the current phase away: a pass that is run to warm up. Its operations stay in the series and the totals.
+    /// Discards the current phase, a warm-up. Its operations stay in series and totals.
     pub fn drop_phase(&mut self) {
         self.current = None;
     }
@@ -127,18 +130,18 @@ impl Recorder {
         self.current.as_ref().map_or("", |current| &current.name)
     }
 
-    /// The phases that have ended.
+    /// Completed phases.
     pub fn phases(&self) -> &[Phase] {
         &self.done
     }
 
-    /// The phase that ended last, to add what others know about it.
+    /// The last completed phase, for additional data.
     pub fn last_phase(&mut self) -> Option<&mut Phase> {
         self.done.last_mut()
     }
 
-    /// Merges the phase that ended last into the earlier one of its name, if there is one: for so many rounds of the same phases
-    /// that one of each round would not fit into memory. The merged phase takes the sum of the times.
+    /// Merges the last completed phase into the earlier one of its name, if any, and adds their
+    /// times. Keeps long series of rounds within memory.
     pub fn merge_last_phase(&mut self) {
         let Some(last) = self.done.pop() else { return };
         match self.done.iter_mut().find(|phase| phase.name == last.name) {
@@ -162,12 +165,12 @@ impl Recorder {
         self.written
     }
 
-    /// How far the run is.
+    /// Progress of the run.
     pub fn progress(&self) -> Progress<'_> {
         Progress { phase: self.phase(), ops: self.ops, read: self.read, written: self.written, recorder: Some(self) }
     }
 
-    /// From issue to completion, of all operations of the current phase, whatever they were.
+    /// Latency from issue to completion of all operations in the current phase.
     pub fn latencies(&self) -> Histogram {
         let mut all = Histogram::new();
         if let Some(current) = &self.current {
@@ -180,7 +183,7 @@ impl Recorder {
         all
     }
 
-    /// One operation of `kind` on `bytes` bytes that was issued and completed at these instants.
+    /// Records an operation.
     #[inline]
     pub fn op(&mut self, kind: OpKind, issued: Nanos, completed: Nanos, bytes: u64) {
         let latency = completed.saturating_sub(issued);
@@ -193,7 +196,7 @@ impl Recorder {
         self.count(kind, latency, completed, bytes);
     }
 
-    /// As [`op`](Self::op), with submission and completion apart.
+    /// As [`op`](Self::op), with submission and completion separate.
     #[inline]
     pub fn split_op(&mut self, kind: OpKind, issued: Nanos, submitted: Nanos, completed: Nanos, bytes: u64) {
         let latency = completed.saturating_sub(issued);
@@ -212,7 +215,7 @@ impl Recorder {
         self.count(kind, latency, completed, bytes);
     }
 
-    /// One operation of `kind` on `bytes` bytes of which nothing else is kept: no latency, no point of the series.
+    /// Counts an operation without latency or series.
     #[inline]
     pub fn count_op(&mut self, kind: OpKind, bytes: u64) {
         if let Some(current) = &mut self.current {
@@ -230,7 +233,7 @@ impl Recorder {
 
     #[inline]
     fn count_bytes(&mut self, kind: OpKind, bytes: u64) -> (u64, u64) {
-        // Wrapping: 64-bit counts of bytes moved by one run do not overflow, and this is the measured inner loop.
+        // 64-bit byte counts of one run never overflow. This is the measured inner loop.
         self.ops = self.ops.wrapping_add(1);
         let (read, written) = match kind {
             OpKind::Read => (bytes, 0),
@@ -259,7 +262,7 @@ impl Current {
         self.kinds[kind as usize].get_or_insert_default()
     }
 
-    /// Puts the waiting latencies into their histograms.
+    /// Adds the waiting latencies to their histograms.
     #[cold]
     fn settle(&mut self) {
         let mut waiting = core::mem::take(&mut self.waiting);
@@ -299,7 +302,7 @@ impl Current {
 }
 
 impl Kind {
-    /// With what was submitted at once in all three histograms.
+    /// Merges `at_once` into all three histograms.
     fn together(mut self) -> Self {
         if let Some(at_once) = self.at_once.take() {
             let (submission, completion) = &mut **self.parts.get_or_insert_default();
@@ -311,7 +314,7 @@ impl Kind {
     }
 }
 
-/// Adds `more` to `phase`: what both did, as if it were one.
+/// Merges `more` into `phase`.
 pub fn merge_phases(phase: &mut Phase, more: Phase) {
     phase.took += more.took;
     phase.read += more.read;
@@ -330,11 +333,11 @@ pub fn merge_phases(phase: &mut Phase, more: Phase) {
     }
 }
 
-/// Sums per interval of time.
+/// Sums per time interval.
 #[derive(Debug)]
 struct Intervals {
     interval: Nanos,
-    /// End of the interval that `open` gathers.
+    /// End of the open interval.
     end: Nanos,
     open: Sum,
     points: Vec<(Nanos, Sum)>,
@@ -381,7 +384,7 @@ impl Intervals {
         sum.latency_max = sum.latency_max.max(latency.0);
     }
 
-    /// Closes the open interval, and skips to the one that `now` falls into. A gap is one point: nothing happened in all of it.
+    /// Closes the open interval and moves to the one of `now`. A gap becomes one empty point.
     #[cold]
     fn roll(&mut self, now: Nanos) {
         self.push(self.end, Sum { span: self.interval, ..self.open });
@@ -405,7 +408,7 @@ impl Intervals {
     }
 
     fn finish(mut self, now: Nanos, started: Nanos) -> Vec<Series> {
-        // The part of an interval at the end counts with its own length, unless it is too short to give a rate.
+        // The final partial interval counts with its own length, unless it is too short for a rate.
         let began = self.end.saturating_sub(self.interval).max(self.points.last().map_or(started, |p| p.0));
         let span = now.saturating_sub(began);
         if self.open.ops > 0 && span.0.saturating_mul(10) >= self.interval.0 {
@@ -461,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_submitted_at_once_is_in_all_three_histograms() {
+    fn immediate_submission_is_in_all_three_histograms() {
         let (mut recorder, mut parts) = (Recorder::new(ms(0)), [Histogram::new(), Histogram::new(), Histogram::new()]);
         recorder.begin_phase("a", ms(0));
         for n in 0..1000 {
@@ -475,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_recorders_saw_becomes_one_record() {
+    fn append_joins_two_recorders() {
         let record = |name: &str| {
             let mut recorder = Recorder::new(ms(0));
             recorder.begin_phase(name, ms(0));
@@ -509,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_phase_leaves_no_trace_in_the_phases() {
+    fn dropped_phase_is_not_in_the_phases() {
         let mut recorder = Recorder::new(ms(0));
         recorder.begin_phase("warm-up", ms(0));
         recorder.op(OpKind::Write, ms(0), ms(1), 4096);
@@ -519,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn the_series_has_a_point_a_second_with_rates_and_one_for_a_gap() {
+    fn series_has_one_point_per_second_and_per_gap() {
         let mut recorder = Recorder::new(ms(0));
         recorder.begin_phase("p", ms(0));
         for i in 0..10 {
@@ -537,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_of_any_length_stays_bounded_and_keeps_its_totals() {
+    fn long_series_stays_bounded_and_keeps_totals() {
         let mut recorder = Recorder::new(ms(0));
         recorder.begin_phase("p", ms(0));
         let seconds = 40_000;

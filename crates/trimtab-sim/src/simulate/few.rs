@@ -1,4 +1,4 @@
-//! Drives that were made so small that what does not shrink counts.
+//! Warning for drives scaled down so far that fixed costs dominate.
 
 use crate::run::{Field, Severity, Warning};
 use alloc::borrow::ToOwned as _;
@@ -9,11 +9,13 @@ use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::layout::Layout;
 use trimtab_drive::units::{Bytes, three_digits};
 
-/// Superblocks that are open or kept free may take this share of the spare space before that is said: write amplification is then about 2 % too high.
+/// Warn if open and free superblocks take more than this share of the spare space: write
+/// amplification is then about 2 % too high.
 const SHARE_MAX: f64 = 0.1;
 
-/// A warning where `small`, which is `full` at another capacity, has so few superblocks that those open for writing or kept free, as many as of the full
-/// drive, take more than a tenth of its spare space, and twice as much as of the full one. `None` for disks.
+/// A warning if open and free superblocks take more than a tenth of the spare space of
+/// `small`, and twice the share of `full`, the same drive at another capacity. The number of
+/// those superblocks does not scale. `None` for disks.
 #[must_use]
 pub fn superblocks(full: &DriveSpec, small: &DriveSpec) -> Option<Warning> {
     let (share, count, idle) = spare_taken(small)?;
@@ -21,7 +23,7 @@ pub fn superblocks(full: &DriveSpec, small: &DriveSpec) -> Option<Warning> {
     if share <= SHARE_MAX || share < 2.0 * share_of_full {
         return None;
     }
-    // The spare space goes with the capacity; what is open or free does not.
+    // Spare space scales with capacity; open and free superblocks do not.
     let enough = ((full.capacity_bytes as f64 * share_of_full / SHARE_MAX) as u64).div_ceil(1 << 30) << 30;
     let enough = Bytes(enough.min(full.capacity_bytes));
     Some(Warning {
@@ -33,14 +35,14 @@ pub fn superblocks(full: &DriveSpec, small: &DriveSpec) -> Option<Warning> {
             Field::new("enough-bytes", enough.0.to_string()),
         ],
         text: format!(
-            "at this capacity the drive has {count} superblocks where the full one has {of_full}, and {idle} are open or kept free in both: that takes {} % of the spare space ({} % of the full drive), so write amplification comes out too high; {enough} is enough",
+            "at this capacity the drive has {count} superblocks (full drive: {of_full}), and the {idle} open or free ones take {} % of the spare space (full drive: {} %), so write amplification is too high; use at least {enough}",
             three_digits(100.0 * share),
             three_digits(100.0 * share_of_full),
         ),
     })
 }
 
-/// The share of the spare space that superblocks open for writing or kept free take; superblocks, and how many those are.
+/// Share of spare space in open or free superblocks, all superblocks, and those.
 fn spare_taken(spec: &DriveSpec) -> Option<(f64, u32, u32)> {
     let flash = spec.flash()?;
     let layout = Layout::new(spec, flash).ok()?;
@@ -55,7 +57,8 @@ mod tests {
     use trimtab_drive::model::sized;
     use trimtab_drive::shipped::drive;
 
-    /// By hand: 128 GiB raw of superblocks of 64 MiB (16 dies, 2 planes, 256 pages of 8 KiB) are 2048; 128.04 GB of user data take 1907.9 of them.
+    /// By hand: 128 GiB raw in superblocks of 64 MiB (16 dies, 2 planes, 256 pages of 8 KiB) are
+    /// 2048; 128.04 GB of user data take 1907.9 of them.
     #[test]
     fn small_drive_warning_names_a_sufficient_size() {
         let full = drive("crucial-m4-128gb").spec;

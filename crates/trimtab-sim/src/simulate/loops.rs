@@ -1,4 +1,4 @@
-//! The test sets of CrystalDiskMark in rounds, each on a new test file.
+//! CrystalDiskMark test sets in rounds, each on a new test file.
 
 use super::{Finished, Forward, Plan, Subject, Watcher, metric};
 use crate::run::{Axis, Better, Field, Series, Unit};
@@ -22,10 +22,10 @@ use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 
-/// The workload itself.
+/// Type of the workload.
 pub type Workload = Looped;
 
-/// What a round is.
+/// Settings of the rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loops {
     profile: Profile,
@@ -36,7 +36,7 @@ pub struct Loops {
     interval: Nanos,
     reads: bool,
     placement: Placement,
-    /// The first part of the drive, in which the files are placed; all of it if not said.
+    /// Leading part of the drive that holds the files; all of it by default.
     space: Option<Bytes>,
 }
 
@@ -64,7 +64,7 @@ impl FromStr for Loops {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut loops = Self::default();
         for part in text.split(':').filter(|part| !part.is_empty()) {
-            let (key, value) = part.split_once('=').ok_or_else(|| format!("write KEY=VALUE, not '{part}'"))?;
+            let (key, value) = part.split_once('=').ok_or_else(|| format!("expected KEY=VALUE, not '{part}'"))?;
             let bytes = || value.parse::<Bytes>().map_err(|error| format!("{key}: {error}"));
             match key {
                 "profile" => {
@@ -79,11 +79,11 @@ impl FromStr for Loops {
                     loops.reads = match value {
                         "write" => false,
                         "both" => true,
-                        _ => return Err(format!("the tests are write or both, not '{value}'")),
+                        _ => return Err(format!("tests must be write or both, not '{value}'")),
                     }
                 }
                 "place" => {
-                    loops.placement = value.parse().map_err(|_| format!("a test file is placed same, next or scattered, not '{value}'"))?;
+                    loops.placement = value.parse().map_err(|_| format!("the place must be same, next or scattered, not '{value}'"))?;
                 }
                 "space" => loops.space = Some(bytes()?),
                 _ => {
@@ -113,10 +113,10 @@ impl Loops {
         fields
     }
 
-    /// The rounds on a drive of `spec`.
+    /// Creates the rounds on a drive of `spec`.
     ///
     /// # Errors
-    /// A file that does not fit, passes of nothing, operations smaller than the drive's blocks.
+    /// The file does not fit, passes are empty, or operations are below the block size.
     pub fn workload<T>(&self, spec: &DriveSpec, plan: &Plan<T>, total: Option<Bytes>) -> Result<Workload, UsageError> {
         let settings = Settings {
             profile: self.profile,
@@ -136,7 +136,7 @@ impl Loops {
             return Err(UsageError::new(problem));
         }
         if self.small_pass == Bytes::ZERO {
-            return Err(UsageError::new("crystal: small-pass must be more than nothing"));
+            return Err(UsageError::new("crystal: small-pass must be above 0"));
         }
         let refused = |error: crate::workload::crystal::SettingsError| UsageError::new(format!("crystal: {error}"));
         let rounds = Crystal::new(settings, plan.seed, Position::default()).map_err(refused)?;
@@ -152,7 +152,7 @@ impl Loops {
         let mut rounds = Rounds { forward: Forward(watcher), passes: Passes::default(), totals: vec![(0, 0)], begun: false };
         let mut outcome = blocks::run(&mut workload, &mut target, &mut rounds);
         let steady_size = target.info().size;
-        // What was cut short is no pass.
+        // An interrupted phase is not a pass.
         outcome.recorded.phases.truncate(rounds.passes.seen());
         let trends = figures::trends(&rounds.passes.passes, steady_size);
         let mut metrics: Vec<_> = trends.iter().flat_map(Trend::metrics).collect();
@@ -164,7 +164,6 @@ impl Loops {
     }
 }
 
-/// The mean rate of each round.
 fn per_round(trend: &Trend) -> Series {
     Series {
         name: format!("{}.rate-of-round", trend.phase),
@@ -178,13 +177,12 @@ fn per_round(trend: &Trend) -> Series {
 struct Rounds<'a> {
     forward: Forward<'a>,
     passes: Passes,
-    /// Written by the host, and to the medium, at the end of each round.
+    /// Bytes written by the host and to the medium, at the end of each round.
     totals: Vec<(u64, u64)>,
     begun: bool,
 }
 
 impl Rounds<'_> {
-    /// Write amplification of each round.
     fn waf(&self) -> Option<Series> {
         let rounds: Vec<_> = self.totals.windows(2).filter(|pair| pair[1].0 > pair[0].0).collect();
         (!rounds.is_empty()).then(|| Series {
@@ -222,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read_and_mistakes_are_said() {
+    fn settings_parse_and_errors_name_valid_values() {
         assert_eq!("".parse(), Ok(Loops::default()));
         let loops: Loops = "profile=nvme:size=64MiB:tests=both:place=scattered:space=1GB".parse().unwrap();
         assert_eq!(loops.space, Some(Bytes(1_000_000_000)));
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_round_writes_what_a_published_one_did() {
+    fn default_round_writes_the_published_amount() {
         let loops = Loops::default();
         let written = loops.size.0 + 5 * (2 * loops.pass.0 + 2 * loops.small_pass.0);
         assert!((written as f64 / 9.2e9 - 1.0).abs() < 0.005, "{written}");

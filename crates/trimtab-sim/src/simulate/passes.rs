@@ -1,4 +1,4 @@
-//! A trace that is replayed once, or again and again until so much is written, and what was recorded of it.
+//! Replays a trace once, or repeatedly until an amount is written, and records the results.
 
 use super::replay::Replay;
 use super::{Finished, Subject, Trace, Watcher};
@@ -13,32 +13,32 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 
-/// Requests between two looks at whoever may want it to end.
-const LOOK_EVERY: u64 = 4096;
+/// Requests between two polls of the stop request.
+const POLL_EVERY: u64 = 4096;
 
-/// The requests of a trace, from its beginning.
+/// Requests of a trace in order.
 pub trait Requests {
-    /// Why they cannot be read.
+    /// Reason why a request cannot be read.
     type Error: From<UsageError>;
 
-    /// The next one; `None` at the end.
+    /// Next request; `None` at the end.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// Reason and location.
     fn next_request(&mut self) -> Option<Result<Event, Self::Error>>;
 
-    /// Where the one that came last stands, for messages.
+    /// Location of the last request, for messages.
     fn place(&self) -> String;
 
-    /// Whether the trace says what the data of its writes are like.
+    /// True if the trace records the class of written data.
     fn says_data(&self) -> bool;
 }
 
-/// Replays `trace` on `subject`, which was last busy at `now`: once, or again and again `until` so much is written. Writes of traces that do not
-/// say what they wrote get `data`.
+/// Replays `trace` on `subject`, last busy at `now`: once, or repeatedly until `until` is
+/// written. Writes without a recorded class get `data`.
 ///
 /// # Errors
-/// A trace that cannot be read, does not fit the drive or has no request; one that writes nothing, if it has to.
+/// The trace is unreadable, empty, too large for the drive, or lacks required writes.
 pub(super) fn replay<T: Trace>(
     trace: &T,
     data: DataClass,
@@ -59,7 +59,7 @@ pub(super) fn replay<T: Trace>(
             None => break End::Complete,
             Some(until) if pass.recorder.written() >= until => break End::Complete,
             Some(_) if pass.recorder.written() == before => {
-                return Err(UsageError::new(format!("{name} writes nothing, and an amount is to be written")).into());
+                return Err(UsageError::new(format!("{name} writes nothing, so the amount to be written is never reached")).into());
             }
             Some(_) => pass.replay.again(),
         }
@@ -76,7 +76,7 @@ struct Pass {
 }
 
 impl Pass {
-    /// The trace once, or as far as the amount goes; gives what stopped it, if something did.
+    /// Replays the trace once, or up to the amount to write; returns an early end.
     fn once<R: Requests>(&mut self, requests: &mut R, name: &str, watcher: &mut dyn Watcher) -> Result<Option<End>, R::Error> {
         let mut n = 0_u64;
         while let Some(event) = requests.next_request() {
@@ -98,7 +98,7 @@ impl Pass {
             }
             self.recorder.op(event.kind.op(), served.arrived, served.done, event.len);
             n += 1;
-            if n.is_multiple_of(LOOK_EVERY) {
+            if n.is_multiple_of(POLL_EVERY) {
                 if watcher.stopped() {
                     return Ok(Some(End::Interrupted));
                 }
@@ -125,9 +125,8 @@ pub(super) mod tests {
     use alloc::vec;
     use trimtab_drive::shipped::drive;
 
-    /// Requests in memory.
     #[derive(Clone)]
-    pub(in crate::simulate) struct Given(Vec<Event>);
+    pub(in crate::simulate) struct RequestList(Vec<Event>);
 
     pub(in crate::simulate) struct Reading<'a>(core::slice::Iter<'a, Event>);
 
@@ -147,7 +146,7 @@ pub(super) mod tests {
         }
     }
 
-    impl Trace for Given {
+    impl Trace for RequestList {
         type Error = std::boxed::Box<dyn core::error::Error>;
 
         type Requests<'a> = Reading<'a>;
@@ -165,7 +164,7 @@ pub(super) mod tests {
         }
     }
 
-    fn given(kind: Kind, requests: u64) -> Given {
+    fn given(kind: Kind, requests: u64) -> RequestList {
         let event = |n: u64| Event {
             at: Nanos(n * 1_000_000),
             kind,
@@ -177,10 +176,10 @@ pub(super) mod tests {
             latency: Nanos::ZERO,
             errno: None,
         };
-        Given((0..requests).map(event).collect())
+        RequestList((0..requests).map(event).collect())
     }
 
-    fn simulated(trace: Given, until: Option<Amount>) -> Result<Simulated, String> {
+    fn simulated(trace: RequestList, until: Option<Amount>) -> Result<Simulated, String> {
         let plan = Plan {
             name: "it".to_string(),
             load: Load::Trace(trace),
@@ -194,8 +193,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_trace_is_replayed_until_so_much_is_written_and_no_more() {
-        // 100 requests of 4096 bytes are 409,600; a million takes two and a half passes, to the request that reaches it.
+    fn trace_repeats_until_the_amount_is_written() {
+        // 100 requests of 4096 bytes are 409,600; a million needs two and a half passes.
         for (until, written) in [(None, 409_600), (Some(Amount::Bytes(Bytes(1_000_000))), 245 * 4096)] {
             let done = simulated(given(Kind::Write, 100), until).unwrap();
             let phases = &done.recorded.phases;
@@ -204,7 +203,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_has_nothing_to_replay_or_never_gets_there_is_refused() {
+    fn trace_without_requests_or_writes_is_refused() {
         for (trace, until, said) in
             [(given(Kind::Write, 0), None, "it has no request"), (given(Kind::Read, 5), Some(Amount::Bytes(Bytes(1))), "it writes nothing")]
         {

@@ -1,10 +1,10 @@
-//! Replaying a trace on a modelled drive under any trim policy, in virtual time.
+//! Replays a trace on a modelled drive under a trim policy, in virtual time.
 //!
-//! What the trace trims is what its host had freed; [`Steered`] decides what the drive is told of it.
+//! Trims of the trace are frees of its host; [`Steered`] decides which reach the drive.
 //!
-//! A recording knows how long its requests took, so the host is replayed as one that waits: a request follows the completion that
-//! came before it in the recording, after the same pause; a slower drive slows the host down. Traces without latencies
-//! are replayed at their recorded times.
+//! A recording has latencies, so its host is replayed as one that waits: a request follows
+//! the completion that preceded it in the recording, after the same pause, and a slower drive
+//! slows the host down. Traces without latencies are replayed at their recorded times.
 
 use super::steered::Account;
 use super::timing::Timing;
@@ -22,58 +22,58 @@ use trimtab_drive::requests::Counts;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Device, Extent, Refusal};
 
-/// What a replay did.
+/// Result of a replay.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// From the first request to the last completion, in model time.
+    /// Model time from the first request to the last completion.
     pub took: Nanos,
-    /// What the drive was sent: the host's requests and the policy's trims.
+    /// Commands sent to the drive: host requests and the policy's trims.
     pub counts: Counts,
-    /// What was trimmed by whomever.
+    /// Trims by host and policy.
     pub account: Account,
-    /// Bytes written to the medium over bytes written by the host, during the replay.
+    /// Write amplification: medium writes over host writes during the replay.
     pub waf: Option<f64>,
     /// The model's counters at the end.
     pub model: BTreeMap<String, u64>,
 }
 
-/// A replay under way.
+/// A replay in progress.
 pub struct Replay<D> {
     drive: Steered<D>,
     block: u64,
     size: u64,
     started: Nanos,
     latest: Nanos,
-    /// When the rest after the trace began.
+    /// Start of the rest after the trace.
     ended: Option<Nanos>,
     pace: HostPace,
 }
 
-/// When a request of the trace was made on the modelled drive, and when it was done.
+/// Service of a request on the modelled drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// When it arrived.
+    /// Arrival.
     pub arrived: Nanos,
-    /// When it was done.
+    /// Completion.
     pub done: Nanos,
-    /// Whether the drive took it.
+    /// Result from the drive.
     pub result: Result<(), Refusal>,
 }
 
-/// When the host makes its next request.
+/// Arrival times of the host's requests.
 struct HostPace {
     timing: Timing,
-    /// Completions in the recording, with those in the replay; in a closed loop those under way.
+    /// Recorded and replayed completions; for a closed loop, those in progress.
     open: BinaryHeap<Reverse<(Nanos, Nanos)>>,
-    /// The latest completion of the recording that has been passed, and that request's completion in the replay. With a timing of our own: where
-    /// the replay began, and its latest arrival.
+    /// Latest passed completion in the recording, and the same request's completion in the
+    /// replay. With other timings: start of the replay, and its latest arrival.
     anchor: (Nanos, Nanos),
     /// Requests so far.
     requests: u64,
 }
 
 impl HostPace {
-    /// A host that begins at `now`.
+    /// A host that starts at `now`.
     const fn from(now: Nanos, timing: Timing) -> Self {
         let recorded = if matches!(timing, Timing::Recorded) { Nanos::ZERO } else { now };
         Self { timing, open: BinaryHeap::new(), anchor: (recorded, now), requests: 0 }
@@ -112,28 +112,28 @@ impl HostPace {
 }
 
 impl<D: Device> Replay<D> {
-    /// A replay on `drive` from `now` on.
+    /// A replay on `drive` from `now`.
     pub fn new(drive: Steered<D>, now: Nanos) -> Self {
         let (block, size) = (u64::from(drive.logical_block()), drive.size().0);
         Self { drive, block, size, started: now, latest: now, ended: None, pace: HostPace::from(now, Timing::Recorded) }
     }
 
-    /// The same with requests at other times than those of the trace.
+    /// Uses `timing` instead of the recorded times.
     #[must_use]
     pub fn timed(mut self, timing: Timing) -> Self {
         self.pace = HostPace::from(self.latest, timing);
         self
     }
 
-    /// Makes the trace begin again, where the drive is now.
+    /// Restarts the trace at the drive's current time.
     pub fn again(&mut self) {
         self.pace = HostPace::from(self.latest, self.pace.timing);
     }
 
-    /// Replays one event. `Err` if it does not fit on the drive.
+    /// Replays one event. `Err` if it exceeds the drive.
     pub fn event(&mut self, event: &Event) -> Result<Served, String> {
         let block = self.block;
-        // Traces of drives with smaller blocks touch the whole of each block.
+        // Requests from drives with smaller blocks are extended to whole blocks.
         let offset = event.offset / block * block;
         let end = event.offset.checked_add(event.len).and_then(|end| end.checked_next_multiple_of(block));
         let Some(end) = end.filter(|end| *end <= self.size) else {
@@ -161,7 +161,7 @@ impl<D: Device> Replay<D> {
         Ok(Served { arrived, done, result: completion.result })
     }
 
-    /// Lets the drive rest for so long after the last request, so that a policy can act; the time does not count as taken.
+    /// Idles for `duration` after the last request, for a policy to act; not counted.
     pub fn rest(&mut self, duration: Nanos) {
         let ended = self.busy_until();
         self.ended.get_or_insert(ended);
@@ -172,14 +172,14 @@ impl<D: Device> Replay<D> {
         self.latest.max(self.drive.busy_until())
     }
 
-    /// Ends the replay: the drive, and when everything on it was done.
+    /// Ends the replay; returns the drive and its last completion.
     pub fn into_parts(self) -> (Steered<D>, Nanos) {
         (self.drive, self.latest)
     }
 }
 
-/// Replays on a drive of its own: see [`Replay::new`] and [`Steered::new`]. `feed` may fail, and then so does this; it has to, soon after `stopped` says
-/// that the replay is not wanted any more.
+/// Replays on a new drive: see [`Replay::new`] and [`Steered::new`]. If `feed` fails, so does
+/// the replay; it must fail soon after `stopped` returns true.
 pub fn outcome<E>(
     drive: Box<dyn Model>,
     interface: Interface,
@@ -195,10 +195,10 @@ pub fn outcome<E>(
     let took = replay.ended.unwrap_or_else(|| replay.busy_until()).saturating_sub(replay.started);
     let (drive, account) = replay.into_parts().0.into_parts();
     let (host, medium) = drive.written();
-    let mut account = account.expect("a drive that is steered keeps an account");
+    let mut account = account.expect("a steered drive keeps totals");
     Ok(Outcome {
         took,
-        counts: *account.counts.take().expect("what is sent was to be counted"),
+        counts: *account.counts.take().expect("counting is enabled"),
         account,
         waf: (host > host_before).then(|| (medium - medium_before) as f64 / (host - host_before) as f64),
         model: drive.counters(),
@@ -247,7 +247,7 @@ mod tests {
         Event { at, kind, offset, len, class: DataClass::Random, fua: false, continues: false, latency, errno: None }
     }
 
-    /// Writes 16 MiB, frees 8 MiB, and frees them again; then nothing but a read a day later.
+    /// Writes 16 MiB, frees 8 MiB twice, then only reads, a day later.
     fn freeing() -> Vec<Event> {
         let ms = Nanos::from_millis;
         let mut events: Vec<Event> = (0..16).map(|n| event(ms(n), Kind::Write, n << 20, 1 << 20, Nanos::ZERO)).collect();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn each_policy_tells_the_drive_in_its_own_time() {
+    fn each_policy_trims_on_its_own_schedule() {
         let recorded = replayed(&freeing(), None);
         assert_eq!((recorded.account.discards.effective_bytes(), recorded.account.discards.repeated_bytes), (8 << 20, 8 << 20));
         assert_eq!(replayed(&freeing(), Some("online")).account.discards, recorded.account.discards);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_gives_policies_time_and_takes_none() {
+    fn rest_lets_policies_act_and_is_not_counted() {
         let events = &freeing()[..18];
         for policy in ["batched:every=1h", "idle"] {
             let (short, long) = (replayed(events, Some(policy)), rested(events, Some(policy), Nanos::from_secs(2 * 86_400)));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_again_is_never_trimmed() {
+    fn rewritten_blocks_are_never_trimmed() {
         let mut events = freeing();
         events.insert(18, event(Nanos::from_millis(300), Kind::Write, 6 << 20, 2 << 20, Nanos::ZERO));
         let outcome = replayed(&events, Some("batched"));
@@ -291,8 +291,8 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_host_is_slowed_down_by_a_slower_drive() {
-        // Each request was made 1 ms after the one before had been answered, which took 1 ns.
+    fn slower_drive_slows_a_waiting_host() {
+        // Each request was issued 1 ms after the previous reply, which took 1 ns.
         let events: Vec<Event> = (0..50_u64).map(|n| event(Nanos::from_millis(n), Kind::Read, n << 20, 4096, Nanos(1))).collect();
         let outcome = replayed(&events, None);
         let read = outcome.counts.read.latency.mean_ns();
@@ -305,18 +305,18 @@ mod tests {
         let events: Vec<Event> = (0..51_u64).map(|n| event(Nanos::ZERO, Kind::Read, n << 20, 4096, Nanos::ZERO)).collect();
         let of = |timing| timed(&events, None, Nanos::ZERO, timing);
         let alone = of(Timing::Rate(10.0)).counts.read.latency.mean_ns();
-        // Fifty pauses of 100 ms, and the last read; one after another without any; all at once as fast as the drive's queue takes them.
+        // Fifty pauses of 100 ms plus the last read; back to back; all at once.
         let at_rate = of(Timing::Rate(10.0)).took.as_f64();
         assert!((at_rate - (5e9 + alone)).abs() < alone, "{at_rate}");
         let closed = of(Timing::ClosedLoop(1)).took.as_f64();
         assert!((closed - 51.0 * alone).abs() < 0.02 * closed, "{closed} of 51 times {alone}");
         let deep = of(Timing::ClosedLoop(8)).took.as_f64();
         assert!(deep < closed && deep >= of(Timing::ClosedLoop(51)).took.as_f64(), "{deep}");
-        assert_eq!(of(Timing::ClosedLoop(51)).took, of(Timing::Recorded).took, "all at the first instant");
+        assert_eq!(of(Timing::ClosedLoop(51)).took, of(Timing::Recorded).took, "all at time 0");
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn event_beyond_the_drive_is_refused() {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let interface = Interface::of(&spec);
         let drive = Steered::new(model::build(&spec, 1).unwrap(), interface, None, Nanos::ZERO, Bytes::ZERO);

@@ -1,4 +1,4 @@
-//! A modelled drive that is looked into every so many bytes written.
+//! A modelled drive whose internal state is sampled at intervals of bytes written.
 
 use crate::run::metrics;
 use crate::run::{Axis, Series, Unit};
@@ -12,16 +12,16 @@ use trimtab_drive::model::{Model, Strain, Unlasting};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device};
 
-/// When there are so many samples, every other one is dropped and they are taken half as often.
+/// At this many samples, every other one is dropped and the interval doubles.
 const SAMPLES_MAX: usize = 1000;
 
-/// What is seen at one moment.
+/// State at one moment.
 #[derive(Clone, Debug)]
 struct Sample {
     at: Nanos,
-    /// By the host since sampling began.
+    /// Host writes since sampling began.
     written: u64,
-    /// To the medium, since the drive was new.
+    /// Medium writes since the drive was new.
     medium_written: u64,
     counters: BTreeMap<String, u64>,
     strain: Strain,
@@ -33,7 +33,7 @@ impl Sample {
     }
 }
 
-/// States of the drive that have a series each.
+/// States of the drive with a series each.
 const STATES: [(&str, &str); 5] = [
     ("now_mapped_bytes", "state.valid"),
     ("now_trimmed_bytes", "state.trimmed"),
@@ -42,7 +42,7 @@ const STATES: [(&str, &str); 5] = [
     ("now_unwritten_bytes", "state.never-written"),
 ];
 
-/// Counters whose growth from sample to sample has a series each, with the factor that gives its unit.
+/// Counters with a series of their growth per sample, and the factor for the unit.
 const GROWTHS: [(&str, &str, Unit, f64); 15] = [
     ("erases", "erases", Unit::Count, 1.0),
     ("gc_die_ns", "gc.die-time", Unit::Seconds, 1e-9),
@@ -73,7 +73,7 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// Looks into `drive` now, and after each further `every` bytes written.
+    /// Samples `drive` now and after each further `every` bytes written.
     pub fn new(drive: Box<dyn Model>, now: Nanos, every: Bytes) -> Self {
         let medium_before = drive.written().1;
         let every = every.0.max(1);
@@ -82,7 +82,7 @@ impl Sampled {
         sampled
     }
 
-    /// The drive, after a last look.
+    /// Takes a last sample and returns the drive.
     pub fn finish(&mut self) -> &dyn Model {
         if self.samples.last().is_some_and(|last| last.written < self.written) {
             self.sample(self.last_done);
@@ -90,7 +90,7 @@ impl Sampled {
         self.drive.as_ref()
     }
 
-    /// Bytes that the host has written since sampling began, and what was written to the medium for them.
+    /// Host writes since sampling began, and the medium writes they caused.
     pub fn written(&self) -> (u64, u64) {
         (self.written, self.drive.written().1 - self.medium_before)
     }
@@ -116,17 +116,17 @@ impl Sampled {
         });
     }
 
-    /// Neighbouring samples between which something was written and time passed.
+    /// Adjacent samples with writes and elapsed time in between.
     fn steps(&self) -> impl Iterator<Item = (&Sample, &Sample)> {
         self.samples.windows(2).map(|pair| (&pair[0], &pair[1])).filter(|(a, b)| b.at > a.at && b.written > a.written)
     }
 
-    /// Rate of host writes in each step, in 10^6 bytes per second.
+    /// Host write rate of each step, in 10^6 bytes per second.
     pub fn write_rates(&self) -> Vec<f64> {
         self.steps().map(|(a, b)| rate(a, b)).collect()
     }
 
-    /// Why the rate of each round of `group` steps will not last; `None` for rounds after which heat and the flash's life go on as in them.
+    /// Reason why the rate of each round of `group` steps will not last; `None` if stable.
     pub fn unlasting(&self, group: usize) -> Vec<Option<Unlasting>> {
         let steps: Vec<(&Sample, &Sample)> = self.steps().collect();
         let of_round = |round: &[(&Sample, &Sample)]| {
@@ -136,7 +136,7 @@ impl Sampled {
         steps.chunks(group).map(of_round).collect()
     }
 
-    /// Bytes that the host wrote in each step.
+    /// Host writes in each step.
     pub fn written_per_sample(&self) -> Vec<Bytes> {
         self.steps().map(|(a, b)| Bytes(b.written - a.written)).collect()
     }
@@ -147,7 +147,7 @@ impl Sampled {
         (host > 0).then(|| medium as f64 / host as f64)
     }
 
-    /// Write amplification over the last quarter of the samples: the steady value, if it was reached by then.
+    /// Write amplification over the last quarter of the samples, usually the steady value.
     pub fn waf_last_quarter(&self) -> Option<f64> {
         let last = self.samples.last()?;
         let first = &self.samples[self.samples.len() * 3 / 4];
@@ -155,13 +155,13 @@ impl Sampled {
         (written > 0).then(|| (last.medium_written - first.medium_written) as f64 / written as f64)
     }
 
-    /// Bytes written when a sample first saw more of a counter than at the start.
+    /// Bytes written at the first sample in which a counter exceeds its initial value.
     pub fn first_growth(&self, counter: &str) -> Option<Bytes> {
         let before = self.samples.first()?.counter(counter);
         self.samples.iter().find(|sample| sample.counter(counter) > before).map(|sample| Bytes(sample.written))
     }
 
-    /// Rate, write amplification, state of the drive and growth of its counters, over bytes written.
+    /// Rate, write amplification, drive state and counter growth, over bytes written.
     pub fn series(&self) -> Vec<Series> {
         let steps: Vec<(&Sample, &Sample)> = self.steps().collect();
         let over = |name: &str, unit, value: &dyn Fn(&Sample, &Sample) -> f64| Series {

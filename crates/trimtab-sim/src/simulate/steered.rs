@@ -1,7 +1,8 @@
 //! A trim policy between a host and a modelled drive, in virtual time.
 //!
-//! A TRIM that arrives here says what the host has freed. Under `online` it goes to the drive at once; under `none` never; other
-//! policies decide when, window by window, the drive is told what it has not been told yet. Nothing else arrives while a policy trims.
+//! A TRIM that arrives here reports space freed by the host. Under `online` it reaches the
+//! drive at once, under `none` never. Other policies decide when the drive learns of it,
+//! window by window. No other request arrives while a policy trims.
 
 use crate::policy::{Driver, Observation, Patience, PolicySpec, State, Surface, Trim, TrimRequest};
 use crate::target::{TrimOutcome, TrimWindow};
@@ -15,7 +16,7 @@ use trimtab_drive::requests::Counts;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device, Extent};
 
-/// What a policy trims at a time: the block group of ext4 with blocks of 4 KiB.
+/// Window of a policy: the block group of ext4 with blocks of 4 KiB.
 const WINDOW_BYTES: u64 = 128 << 20;
 
 /// A drive under a trim policy.
@@ -24,65 +25,65 @@ pub struct Steered<D> {
     steering: Option<Steering>,
 }
 
-/// What came of it.
+/// Totals of a steered drive.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// What the drive was sent, the policy's trims among it, where that is counted.
+    /// Commands sent to the drive including the policy's trims, if counted.
     pub counts: Option<Box<Counts>>,
-    /// What was trimmed, by whomever.
+    /// Trims by host and policy.
     pub discards: Sums,
-    /// Bytes that the host had freed and the drive was never told.
+    /// Bytes freed by the host that were never trimmed.
     pub never_told: Bytes,
 }
 
 struct Steering {
-    /// `None`: trims go to the drive as they come.
+    /// `None`: trims reach the drive as they arrive.
     driver: Option<Driver>,
-    /// After this time without a request or a trim the policy does the same again.
+    /// Idle time after which the policy repeats its behaviour.
     period: Nanos,
     stopped: fn() -> bool,
     host: Host,
 }
 
-/// What the host has done, and what the drive knows of it.
+/// The host's writes and frees, and the drive's knowledge of them.
 struct Host {
     interface: Interface,
-    /// What holds data, as the host sees it: all of it is also in the ledger's map, and nothing of it is in `untold`.
+    /// Data in the host's view: a subset of the ledger's map, disjoint from `untold`.
     used: UnitMap,
-    /// What the drive is told, and what that changed.
+    /// Commands sent to the drive and their effect.
     ledger: Ledger,
-    /// Freed by the host, and the drive does not know.
+    /// Freed by the host, not trimmed on the drive.
     untold: UnitMap,
     windows: Vec<TrimWindow>,
-    /// Only where somebody asks for it: a histogram of all that is sent takes a twentieth of the time.
+    /// Optional: histograms of all commands take a twentieth of the run time.
     counts: Option<Box<Counts>>,
     now: Nanos,
     last_done: Nanos,
-    /// How far the policy's clock is behind: whole periods of it that were left out, since nothing would have happened in them.
+    /// Lag of the policy's clock: whole idle periods that were skipped.
     skipped: Nanos,
-    /// The last completion by the policy's clock.
+    /// Last completion on the policy's clock.
     last_done_seen: Nanos,
-    /// When the last request came or the policy last sent something.
+    /// Last request, or last trim of the policy.
     quiet_since: Nanos,
     wait_max: Option<Nanos>,
     written: u64,
-    /// Of others, TRIMs left out.
+    /// Requests excluding TRIMs.
     requests: u64,
 }
 
 impl<D: Device> Steered<D> {
-    /// A drive whose host trims for itself, without an account of it: costs nothing.
+    /// A drive whose host trims for itself; no accounting, no cost.
     pub const fn not(drive: D) -> Self {
         Self { drive, steering: None }
     }
 
-    /// `drive`, which may have had a life before, under `policy` from `now` on; without one, trims go to it as they come. `mapped` says how much of its space,
-    /// from the start, holds data.
+    /// Puts `drive`, possibly used, under `policy` from `now`; without a policy, trims pass
+    /// through. The first `mapped` bytes hold data.
     pub fn new(drive: D, interface: Interface, policy: Option<&PolicySpec>, now: Nanos, mapped: Bytes) -> Self {
         Self { drive, steering: Some(Steering::new(interface, policy, now, mapped)) }
     }
 
-    /// Counts what is sent to the drive from here on, and how long that takes.
+    /// Counts commands and their latency from here on.
     #[must_use]
     pub fn counted(mut self) -> Self {
         if let Some(steering) = &mut self.steering {
@@ -91,7 +92,7 @@ impl<D: Device> Steered<D> {
         self
     }
 
-    /// Asks its policy nothing more once `stopped` says so: what comes afterwards means nothing.
+    /// Stops calling the policy once `stopped` returns true; results after that are invalid.
     #[must_use]
     pub fn until(mut self, stopped: fn() -> bool) -> Self {
         if let Some(steering) = &mut self.steering {
@@ -105,12 +106,12 @@ impl<D: Device> Steered<D> {
         &self.drive
     }
 
-    /// When everything that was sent to it is done, as far as an account is kept.
+    /// Completion time of all commands, as far as accounted.
     pub fn busy_until(&self) -> Nanos {
         self.steering.as_ref().map_or(Nanos::ZERO, |steering| steering.host.last_done.max(steering.host.now))
     }
 
-    /// Ends it: the drive, and the account if one was kept.
+    /// Returns the drive, and the totals if kept.
     pub fn into_parts(self) -> (D, Option<Account>) {
         (self.drive, self.steering.map(Steering::account))
     }
@@ -125,7 +126,7 @@ impl<D: Device> Device for Steered<D> {
         self.drive.logical_block()
     }
 
-    /// A policy takes what is freed whatever the drive says to it.
+    /// A policy accepts frees even if the drive does not support TRIM.
     fn supports_trim(&self) -> bool {
         self.drive.supports_trim() || self.steering.as_ref().is_some_and(|steering| steering.driver.is_some())
     }
@@ -225,11 +226,11 @@ impl Steering {
         completion
     }
 
-    /// Asks the policy whatever it wants to be asked before `until`. Where it has done nothing for two of its periods, further whole ones are
-    /// left out: the cost depends on what happens, not on the time between.
+    /// Runs all policy decisions due before `until`. After two idle periods, skips whole ones, so
+    /// that the cost depends on activity, not on time.
     fn consult(&mut self, drive: &mut impl Device, until: Nanos) {
         let Self { driver: Some(driver), period, stopped, host } = self else { return };
-        // What came of a trim is told at its end, which may be later: whoever has come meanwhile is served first.
+        // A trim may end after `until`: its result is reported after waiting requests.
         while let Some(at) = driver.ask_at().map(|at| at.saturating_add(host.skipped).max(host.now)).filter(|at| *at <= until) {
             if stopped() {
                 return;
@@ -243,7 +244,7 @@ impl Steering {
                     continue;
                 }
             }
-            driver.turn(&mut Told { host, drive });
+            driver.turn(&mut PolicyView { host, drive });
         }
     }
 }
@@ -262,14 +263,14 @@ impl Host {
     fn wrote(&mut self, extent: Extent) {
         let units = self.ledger.touched(extent.offset, extent.len);
         self.written += extent.len;
-        // What only replaces data changes none of the three, and is most of what is written.
+        // Overwrites, the most frequent writes, change none of the three.
         if self.used.insert(units.clone()) > 0 {
             self.untold.remove(units);
             self.ledger.wrote(extent.offset, extent.len);
         }
     }
 
-    /// The host has freed these ranges; `held_back` from the drive for now.
+    /// Records ranges freed by the host; `held_back` withholds them from the drive.
     fn freed(&mut self, ranges: &[Extent], held_back: bool) {
         for extent in ranges {
             let units = self.ledger.within(extent.offset, extent.len);
@@ -287,7 +288,7 @@ impl Host {
         }
     }
 
-    /// Trims, on behalf of the host or the policy; gives when that is done.
+    /// Trims for the host or the policy; returns the completion time.
     fn tell(&mut self, drive: &mut impl Device, extents: &[Extent]) -> Nanos {
         self.quiet_since = self.now;
         let mut done = self.now;
@@ -309,13 +310,13 @@ impl Host {
     }
 }
 
-/// The drive behind its host, as a policy sees it.
-struct Told<'a, D> {
+/// The drive and its host, as a policy sees them.
+struct PolicyView<'a, D> {
     host: &'a mut Host,
     drive: &'a mut D,
 }
 
-impl<D: Device> Surface for Told<'_, D> {
+impl<D: Device> Surface for PolicyView<'_, D> {
     type Refusal = Infallible;
 
     fn look(&mut self) -> Observation<'_> {
@@ -345,7 +346,7 @@ impl Host {
         let below = sizes.map_or(Bytes::MAX, |sizes| sizes.below);
         let unit = self.ledger.unit();
         let (mut from, end) = (window.start.div_ceil(unit), self.ledger.touched(window.start, window.len).end);
-        // What begins here in the middle of a group was begun before.
+        // A window that starts inside a group continues an earlier one.
         let begun = (!window.start.is_multiple_of(WINDOW_BYTES)).then_some(from);
         let began = self.now;
         let (mut commands, mut bytes) = (0, 0);
@@ -361,7 +362,7 @@ impl Host {
                 asked = (run.start * unit).saturating_sub(window.start);
                 break;
             }
-            // As much of it as commands are left for.
+            // As much as the remaining commands cover.
             let step = (command_max.0 / unit).max(1);
             let units = (run.end - run.start).min(step.saturating_mul(most - commands));
             let mut at = run.start;
@@ -395,7 +396,7 @@ mod tests {
     const TRIM: Nanos = Nanos::from_secs(1);
     const OTHER: Nanos = Nanos::from_millis(1);
 
-    /// One thing at a time, and trims take long.
+    /// A serial drive with slow trims.
     #[derive(Default)]
     struct Slow(Nanos);
 
@@ -416,7 +417,7 @@ mod tests {
         fn idle(&mut self, _until: Nanos) {}
     }
 
-    /// Nothing freed for a hundred years.
+    /// A drive without frees for a hundred years.
     fn over_an_empty_century(policy: &str) -> Steered<Slow> {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let mut drive = Steered::new(Slow::default(), Interface::of(&spec), Some(&policy.parse().unwrap()), Nanos::ZERO, Bytes::ZERO);
@@ -428,7 +429,7 @@ mod tests {
     }
 
     const WEEK_S: u64 = 7 * 86_400;
-    /// Weeks, and the day after.
+    /// Whole weeks plus a day.
     const CENTURY_S: u64 = 5218 * WEEK_S + 86_400;
 
     #[test]
@@ -456,10 +457,10 @@ mod tests {
     #[test]
     fn skipped_time_keeps_the_phase_of_a_policy() {
         // Passes begin at whole weeks; the century ends a day after one.
-        for (days, told) in [(5, 0), (7, 1 << 20)] {
+        for (days, trimmed) in [(5, 0), (7, 1 << 20)] {
             let mut drive = over_an_empty_century("batched:every=7d");
             drive.idle(Nanos::from_secs(CENTURY_S + days * 86_400));
-            assert_eq!(drive.into_parts().1.unwrap().discards.effective_bytes(), told, "after {days} days");
+            assert_eq!(drive.into_parts().1.unwrap().discards.effective_bytes(), trimmed, "after {days} days");
         }
         let mut idle = over_an_empty_century("idle");
         idle.idle(Nanos::from_secs(CENTURY_S + 2 * 86_400));
@@ -467,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_ends_the_turns_of_a_policy() {
+    fn stop_ends_policy_turns() {
         use core::sync::atomic::{AtomicU64, Ordering};
         static TURNS: AtomicU64 = AtomicU64::new(0);
         fn after_ten() -> bool {
@@ -481,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_served_between_the_windows_of_a_pass() {
+    fn requests_are_served_between_windows_of_a_pass() {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let policy = "batched:every=20s".parse().unwrap();
         let interface = Interface::of(&spec);
@@ -491,7 +492,7 @@ mod tests {
             drive.submit(Nanos::ZERO, &Command::Write(extent, DataClass::Random));
             drive.submit(Nanos::ZERO, &Command::trim(&[extent]));
         }
-        // Four windows from 20 s on take a second each.
+        // Four windows from 20 s take a second each.
         let read = |drive: &mut Steered<Slow>, at_ms| {
             drive.submit(Nanos::from_millis(at_ms), &Command::Read(Extent { offset: 0, len: 4096 })).done
         };
@@ -503,9 +504,9 @@ mod tests {
     }
 
     proptest! {
-        /// Round after round of sizes, a few commands at a time: each page that the drive was not told of is sent once, the largest extents first.
+        /// Rounds by size send every freed page once, largest extents first.
         #[test]
-        fn by_size_all_is_told_once(
+        fn trim_by_size_sends_every_page_once(
             pages in prop::collection::vec(any::<bool>(), 400),
             at in 0_u64..WINDOW_BYTES / 4096,
             commands_max in 0_u64..4,
@@ -547,7 +548,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written and freed: against a flag for each page that the host uses, and one for each that the drive holds.
+        /// Oracle: a flag per page used by the host and per page mapped by the drive.
         #[test]
         fn never_told_is_mapped_minus_in_use(
             policy in prop_oneof![Just("none"), Just("online"), Just("batched:every=7ms")],

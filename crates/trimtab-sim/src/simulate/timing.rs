@@ -1,21 +1,21 @@
-//! When the requests of a trace are made on the modelled drive.
+//! Timing of trace requests on the modelled drive.
 
 use alloc::string::{String, ToString as _};
 
-/// When the host makes its next request.
+/// Arrival of the host's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Timing {
-    /// At the times of the trace; of a recording, after the completions that it followed there.
+    /// At the times of the trace; for a recording, after the same completions as there.
     #[default]
     Recorded,
-    /// So many requests a second, whatever the drive does.
+    /// This many requests per second, regardless of the drive.
     Rate(f64),
-    /// As soon as fewer than so many requests are under way.
+    /// As soon as fewer than this many requests are in flight.
     ClosedLoop(u32),
 }
 
 impl Timing {
-    /// What the settings of a run say of it; nothing where the trace decides.
+    /// Setting of a run; `None` if the trace decides.
     pub fn setting(self) -> Option<(&'static str, String)> {
         match self {
             Self::Recorded => None,

@@ -1,4 +1,4 @@
-//! Wear-out as a result: the end of a modelled drive that takes no more writes, and its endurance in the run.
+//! Wear-out of a modelled drive as the result of a run, with its endurance.
 
 use crate::run::{Better, Field, Metric, Run, Severity, Unit, Warning, metrics};
 use crate::runner::{End, Outcome};
@@ -14,7 +14,7 @@ use trimtab_drive::units::Bytes;
 /// Code of the warning that the drive wore out.
 pub const WORN_OUT: &str = "drive.worn-out";
 
-/// The end of a run on `drive`. A write that the drive refuses because it is worn out completes the run: how far it came is its result.
+/// End of a run on `drive`. A write refused because of wear completes the run.
 #[must_use]
 pub fn concluded(end: End, drive: &dyn Model) -> End {
     match end {
@@ -23,7 +23,7 @@ pub fn concluded(end: End, drive: &dyn Model) -> End {
     }
 }
 
-/// `outcome` with its end [`concluded`].
+/// `outcome` with its [`concluded`] end.
 #[must_use]
 pub fn conclude(outcome: Outcome, drive: &dyn Model) -> Outcome {
     Outcome { end: concluded(outcome.end, drive), ..outcome }
@@ -35,7 +35,7 @@ fn counter<'a>(counters: impl IntoIterator<Item = (&'a String, &'a u64)>, name: 
     counters.into_iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value)
 }
 
-/// Whether the drive of `run`, whose counters are in the run, is worn out.
+/// True if the drive counters of `run` report wear-out.
 #[must_use]
 pub fn is_worn_out(run: &Run) -> bool {
     of_run(run, READ_ONLY) != 0
@@ -45,7 +45,7 @@ fn of_run(run: &Run, name: &str) -> u64 {
     counter(run.counters.iter().map(|(name, value)| (name, value)), name)
 }
 
-/// Adds to `run`, which has the drive's counters, what was written until the first superblock retired and until the drive was worn out.
+/// Adds host writes until the first retirement and until wear-out to `run`.
 pub fn describe(run: &mut Run) {
     let (first, written, retired) =
         (of_run(run, "first_retired_written_bytes"), of_run(run, "host_written_bytes"), of_run(run, "now_worn_out_superblocks"));
@@ -72,13 +72,13 @@ pub fn describe(run: &mut Run) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulate::passes::tests::Given;
+    use crate::simulate::passes::tests::RequestList;
     use crate::simulate::{Addresses, Amount, Load, Plan, run, shipped};
     use crate::workload::synthetic::{Mix, Pattern, TrimsOf};
     use trimtab_drive::data::DataClass;
     use trimtab_drive::spec::Medium;
 
-    /// Every request of random writes to a drive whose superblocks survive `erase_limit` erases.
+    /// A random write run on a drive whose superblocks survive `erase_limit` erases.
     fn worn(erase_limit: u32, separate_gc: bool, fill_permille: u32) -> (Run, End) {
         let mut spec = shipped("crucial-m4-128gb", Bytes(256 << 20));
         let Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
@@ -92,7 +92,7 @@ mod tests {
             queue_depth: 8,
             span_permille: 1000,
         };
-        let plan: Plan<Given> = Plan {
+        let plan: Plan<RequestList> = Plan {
             name: "random".into(),
             load: Load::Synthetic(addresses),
             data: DataClass::Random,
@@ -117,13 +117,13 @@ mod tests {
             let value = |name: &str| run.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.samples[0]);
             let (first, worn) = (value(metrics::FIRST_RETIRED_WRITTEN).unwrap(), value(metrics::WORN_OUT_WRITTEN).unwrap());
             let raw = 256.0 * 1.0735 * 1_048_576.0;
-            // No more goes to the flash than all superblocks survive, and the host's share is that over the write amplification.
+            // The erases of all superblocks limit flash writes.
             let flash = of_run(&run, "nand_written_bytes") as f64;
             assert!(flash < 6.7 * raw && flash > 4.0 * raw, "{flash} of {raw}");
             assert!(first <= worn && worn < flash && worn > raw, "{first} {worn} {flash}");
             assert_eq!(worn, of_run(&run, "host_written_bytes") as f64);
             assert!(run.warnings.iter().any(|warning| warning.code == WORN_OUT), "{:?}", run.warnings);
-            assert!(run.series.iter().any(|series| series.name == metrics::WRITE_RATE && !series.y.is_empty()), "the curve until then");
+            assert!(run.series.iter().any(|series| series.name == metrics::WRITE_RATE && !series.y.is_empty()), "no curve until wear-out");
         }
     }
 

@@ -11,7 +11,8 @@ use core::cmp::{Ordering, Reverse};
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device};
 
-/// A drive model that executes block operations. Virtual time advances to the next completion when somebody waits for it.
+/// A drive model that executes block operations. Virtual time advances to the next completion
+/// when the caller waits for it.
 #[derive(Debug)]
 pub struct DriveTarget<D> {
     drive: D,
@@ -21,13 +22,13 @@ pub struct DriveTarget<D> {
     submitted: u64,
 }
 
-/// What is in flight, the earliest completion first; the sequence number keeps equal instants in order of submission.
+/// Operations in flight by completion time; sequence numbers break ties.
 #[derive(Debug, Default)]
 struct Pending {
-    /// In order. Nearly all writes complete in the order in which they are submitted.
+    /// Sorted. Nearly all writes complete in submission order.
     queue: VecDeque<InFlight>,
-    /// What was submitted after something that completes later.
-    others: BinaryHeap<Reverse<InFlight>>,
+    /// Operations submitted after one that completes later.
+    late: BinaryHeap<Reverse<InFlight>>,
 }
 
 impl Pending {
@@ -36,19 +37,19 @@ impl Pending {
         if self.queue.back().is_none_or(|last| *last <= new) {
             self.queue.push_back(new);
         } else {
-            self.others.push(Reverse(new));
+            self.late.push(Reverse(new));
         }
     }
 
-    /// The next to complete, if it is due by `now` or anything is waited for.
+    /// Removes the earliest operation if it is due by `now`, or unconditionally if `wait`.
     #[inline]
     fn pop(&mut self, now: Nanos, wait: bool) -> Option<InFlight> {
-        let (first, other) = (self.queue.front(), self.others.peek().map(|Reverse(other)| other));
-        let from_others = other.is_some_and(|other| first.is_none_or(|first| *other <= *first));
-        if (if from_others { other } else { first }).is_none_or(|next| next.done > now && !wait) {
+        let (first, other) = (self.queue.front(), self.late.peek().map(|Reverse(other)| other));
+        let from_late = other.is_some_and(|other| first.is_none_or(|first| *other <= *first));
+        if (if from_late { other } else { first }).is_none_or(|next| next.done > now && !wait) {
             return None;
         }
-        if from_others { self.others.pop().map(|Reverse(other)| other) } else { self.queue.pop_front() }
+        if from_late { self.late.pop().map(|Reverse(other)| other) } else { self.queue.pop_front() }
     }
 }
 
@@ -61,7 +62,7 @@ struct InFlight {
 }
 
 impl InFlight {
-    /// One number, so that two are compared without a branch: which of them is earlier cannot be foretold.
+    /// A single number, for comparison without an unpredictable branch.
     #[inline]
     fn order(&self) -> u128 {
         u128::from(self.done.0) << 64 | u128::from(self.sequence)
@@ -100,17 +101,17 @@ impl<D: Device> DriveTarget<D> {
         Self { drive, info, now: Nanos::ZERO, in_flight: Pending::default(), submitted: 0 }
     }
 
-    /// The target at `now`: for a drive that has been used until then, on another target.
+    /// Sets the clock to `now`, for a drive used by another target until then.
     #[must_use]
     pub fn at(mut self, now: Nanos) -> Self {
         self.now = now;
         self
     }
 
-    /// Starts `op`, as [`BlockTarget::submit`] does, also a TRIM of many ranges, which nobody but the drive has to keep.
+    /// Starts `op` as [`BlockTarget::submit`] does, including TRIMs of many borrowed ranges.
     ///
     /// # Errors
-    /// A drive that refuses it.
+    /// The drive refuses the operation.
     pub fn start(&mut self, tag: u32, op: &Command<'_>) -> TargetResult {
         let completion = self.drive.submit(self.now, op);
         completion.result.map_err(|refusal| TargetError {
@@ -124,12 +125,12 @@ impl<D: Device> DriveTarget<D> {
         Ok(())
     }
 
-    /// The drive, to look at its counters.
+    /// The drive.
     pub fn drive(&self) -> &D {
         &self.drive
     }
 
-    /// Ends the target and gives the drive back.
+    /// Returns the drive.
     pub fn into_drive(self) -> D {
         self.drive
     }
@@ -168,7 +169,7 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
         let mut reaped = 0;
         while let Some(InFlight { done: completed, tag, issued, .. }) = self.in_flight.pop(self.now, reaped < min) {
             self.now = self.now.max(completed);
-            // A modelled submission takes no time of its own: command overhead is part of the drive's answer.
+            // Modelled submission takes no time: the drive's latency includes command overhead.
             done.push(BlockCompletion { tag, issued, submitted: issued, completed, result: Ok(()) });
             reaped += 1;
         }
@@ -186,7 +187,7 @@ mod tests {
     use trimtab_drive::units::Bytes;
     use trimtab_drive::{Completion, Extent, Refusal};
 
-    /// Reads take 1 ms, everything else 3 ms, all in parallel; offsets from 1 MB on are refused.
+    /// Reads take 1 ms, everything else 3 ms, in parallel; offsets from 1 MB are refused.
     struct Stub;
 
     impl Device for Stub {
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_arrive_in_order_of_time_and_the_clock_follows() {
+    fn reap_returns_completions_in_time_order() {
         let mut target = DriveTarget::new(Stub, 4);
         let mut done = Vec::new();
         target.submit(0, Command::Flush).unwrap();
@@ -227,9 +228,9 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Oracle: all of them, sorted. What is due is given out without waiting, and else only what is waited for.
+        /// Oracle: a sorted list. Due operations return without waiting; others only on a wait.
         #[test]
-        fn whatever_comes_when_the_earliest_goes_first(steps in proptest::collection::vec((0_u64..40, 0_u64..30, proptest::bool::ANY), 1..200)) {
+        fn pending_pops_earliest_first(steps in proptest::collection::vec((0_u64..40, 0_u64..30, proptest::bool::ANY), 1..200)) {
             let (mut pending, mut sorted, mut now) = (Pending::default(), Vec::new(), 0);
             for (sequence, (later, pause, wait)) in (0_u64..).zip(steps) {
                 now += pause;
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_operation() {
+    fn refusal_names_the_operation() {
         let error = DriveTarget::new(Stub, 1).submit(0, Command::Read(Extent { offset: 1_000_000, len: 512 })).unwrap_err();
         assert_eq!(error.to_string(), "cannot read 512 bytes at 1000000: range goes past the end of the drive");
     }

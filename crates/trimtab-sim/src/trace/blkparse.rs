@@ -1,12 +1,12 @@
-//! blkparse's default output.
+//! Parser for blkparse's default output.
 
-use super::{Kind, Line, LineError, Raw, SECTOR_BYTES, Volume, Why, bytes, decimal, number};
+use super::{Kind, Line, LineError, Raw, SECTOR_BYTES, SkipReason, Volume, bytes, decimal, number};
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 
-/// The event of a request's life that counts as the request.
+/// Event that counts as the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Action {
     /// `Q`: queued by a filesystem or a program.
@@ -40,51 +40,49 @@ impl FromStr for Action {
     }
 }
 
-/// What decides how the next line is read.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     wanted: Action,
-    /// A summary was reached: only events count from here on.
+    /// A summary was reached: afterwards only events are valid.
     summary: bool,
     /// Requests with other events than the wanted one, by [`Action`].
-    others: [u64; 3],
+    unwanted: [u64; 3],
 }
 
 impl State {
     pub(super) const fn new(wanted: Action) -> Self {
-        Self { wanted, summary: false, others: [0; 3] }
+        Self { wanted, summary: false, unwanted: [0; 3] }
     }
 
     pub(super) const fn wanted(&self) -> Action {
         self.wanted
     }
 
-    /// Another event that the text has, and how many of them.
+    /// Another event in the text, and its count.
     pub(super) fn other(&self) -> Option<(Action, u64)> {
-        Action::ALL.iter().map(|(_, action)| (*action, self.others[*action as usize])).find(|(_, count)| *count > 0)
+        Action::ALL.iter().map(|(_, action)| (*action, self.unwanted[*action as usize])).find(|(_, count)| *count > 0)
     }
 
-    /// `maj,min cpu sequence seconds pid action RWBS sector + sectors [process]`. Passes over input files, summaries, messages, and other
-    /// events of the same requests.
+    /// `maj,min cpu sequence seconds pid action RWBS sector + sectors [process]`. Skips input
+    /// file headers, summaries, messages and other events.
     pub(super) fn line(&mut self, line: &str) -> Result<Line, LineError> {
         let mut fields = line.split_ascii_whitespace();
         let Some(device) = fields.next().and_then(device) else { return self.between(line) };
         let (Some(_cpu), Some(_sequence), Some(time), Some(_pid), Some(action)) =
             (fields.next(), fields.next(), fields.next(), fields.next(), fields.next())
         else {
-            return Err(LineError::Short("the event is cut short".into()));
+            return Err(LineError::Short("the event is incomplete".into()));
         };
         let at_ns = decimal(Some(time), "the time", 1_000_000_000)?;
         let Some(action) = Action::of(action) else { return Ok(Line::Characteristic) };
         let request = request(device, at_ns, fields)?;
         if action != self.wanted {
-            self.others[action as usize] += u64::from(matches!(request, Line::Request(_)));
+            self.unwanted[action as usize] += u64::from(matches!(request, Line::Request(_)));
             return Ok(Line::Characteristic);
         }
         Ok(request)
     }
 
-    /// A line that is no event.
     fn between(&mut self, line: &str) -> Result<Line, LineError> {
         const BEFORE: [&str; 2] = ["Input file ", "Trace started at "];
         const SUMMARY: [&str; 6] = ["CPU", "Total", "Throughput (R/W):", "Events (", "Skips:", "==="];
@@ -100,41 +98,44 @@ fn device(field: &str) -> Option<Volume> {
     Some(Volume::Device(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The request of an event, if it is replayed.
+/// The request of an event, if replayed.
 fn request<'a>(volume: Volume, at_ns: u128, mut fields: impl Iterator<Item = &'a str>) -> Result<Line, LineError> {
     let flags = fields.next().ok_or_else(|| LineError::Short("the event has no RWBS field".into()))?;
     let (preflush, kind, fua) = rwbs(flags);
     let without_data = |volume: Volume, why| match preflush {
         true => Line::Request(Raw::new(at_ns, volume, Kind::Flush, 0, 0)),
-        false => Line::LeftOut(volume, why),
+        false => Line::Skipped(volume, why),
     };
     let kind = match kind {
         Ok(kind) => kind,
         Err(why) => return Ok(without_data(volume, why)),
     };
-    let Some(sector) = fields.next().filter(|sector| !sector.starts_with('[')) else { return Ok(without_data(volume, Why::PassedThrough)) };
+    let Some(sector) = fields.next().filter(|sector| !sector.starts_with('[')) else {
+        return Ok(without_data(volume, SkipReason::PassedThrough));
+    };
     let offset = bytes(number(Some(sector), "the sector")?, SECTOR_BYTES, "the sector")?;
     match fields.next() {
         Some("+") => {}
-        // No data: a flush, or the length of a passed-through command, whose bytes follow in parentheses.
-        Some(next) if next.starts_with(['(', '[']) => return Ok(without_data(volume, Why::PassedThrough)),
+        // No data: a flush, or a passed-through command with its length and bytes in parentheses.
+        Some(next) if next.starts_with(['(', '[']) => return Ok(without_data(volume, SkipReason::PassedThrough)),
         _ => return Err(LineError::new("the event has no '+ sectors'")),
     }
     let len = bytes(number(fields.next(), "the number of sectors")?, SECTOR_BYTES, "the number of sectors")?;
     Ok(Line::Request(Raw { preflush, fua, ..Raw::new(at_ns, volume, kind, offset, len) }))
 }
 
-/// RWBS: an F for a flush before, the operation, an F for FUA and other flags. A second F in place of the operation is that of the flush itself.
-fn rwbs(flags: &str) -> (bool, Result<Kind, Why>, bool) {
+/// RWBS: F for a preceding flush, the operation, F for FUA, other flags. A second F in place
+/// of the operation is the flush itself.
+fn rwbs(flags: &str) -> (bool, Result<Kind, SkipReason>, bool) {
     let (preflush, rest) = flags.strip_prefix('F').map_or((false, flags), |rest| (true, rest));
     let kind = match rest.as_bytes() {
         [b'R', ..] => Ok(Kind::Read),
-        [b'W', b'Z', ..] => Err(Why::WriteZeroes),
+        [b'W', b'Z', ..] => Err(SkipReason::WriteZeroes),
         [b'W', ..] => Ok(Kind::Write),
         [b'D', ..] => Ok(Kind::Trim),
-        [b'Z', ..] => Err(Why::Zone),
+        [b'Z', ..] => Err(SkipReason::Zone),
         // N: neither read nor write, such as passed-through commands.
-        _ => Err(Why::PassedThrough),
+        _ => Err(SkipReason::PassedThrough),
     };
     (preflush, kind, kind == Ok(Kind::Write) && rest.contains('F'))
 }

@@ -1,9 +1,10 @@
-//! The traces of Florida International University (IODedup, SRCMap).
+//! Parser for the traces of Florida International University (IODedup, SRCMap).
 
 use super::{Kind, Line, LineError, Raw, SECTOR_BYTES, Volume, bytes, number};
 use alloc::vec::Vec;
 
-/// `nanoseconds pid process sector sectors W|R major minor [MD5 …]`. The name of a process may have spaces in it.
+/// `nanoseconds pid process sector sectors W|R major minor [MD5 …]`. Process names may
+/// contain spaces.
 pub(super) fn line(line: &str) -> Result<Line, LineError> {
     let fields: Vec<&str> = line.split_ascii_whitespace().take(32).collect();
     let at_ns: u64 = number(fields.first().copied(), "the time")?;

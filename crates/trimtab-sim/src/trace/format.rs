@@ -1,4 +1,4 @@
-//! The text formats, their names, and how one is recognised.
+//! Text formats: names and detection.
 
 use super::table::{self, Table};
 use super::{Line, Parser};
@@ -11,27 +11,27 @@ use core::str::FromStr;
 /// A text format.
 #[derive(Clone, Copy, Debug)]
 pub enum Format {
-    /// fio's iolog, version 2 or 3 (its first line says which).
+    /// fio's iolog, version 2 or 3 (stated in its first line).
     Iolog,
     /// blkparse's default text.
     Blkparse,
     /// Florida International University: `ns pid process sector sectors W|R major minor MD5`.
     Fiu,
-    /// One request a line in fixed columns.
+    /// One request per line in fixed columns.
     Table(&'static Table),
 }
 
-/// The result of [`Format::recognise`].
+/// Result of [`Format::recognise`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recognised {
-    /// The text is of this format and no other.
+    /// Matches this format only.
     Certain(Format),
-    /// Its numbers fit these formats as well as others, so the user has to say which; none may fit.
+    /// The numbers fit these formats among others, so the user must choose; may be empty.
     Possible(Vec<Format>),
 }
 
 impl Format {
-    /// Every format, with the name that asks for it and what it is.
+    /// Every format with its name and description.
     pub const ALL: &'static [(&'static str, Self, &'static str)] = &[
         ("fio", Self::Iolog, "fio iolog, version 2 or 3"),
         ("blkparse", Self::Blkparse, "the default text of blkparse"),
@@ -46,20 +46,20 @@ impl Format {
         ("columns", Self::Table(&table::COLUMNS), "seconds, 0 read 1 write 3 trim, block of 4 KiB, bytes, stream"),
     ];
 
-    /// Says what the format is.
+    /// Description of the format.
     #[must_use]
     pub fn description(self) -> &'static str {
         Self::ALL.iter().find(|(_, format, _)| *format == self).map_or("", |(.., description)| description)
     }
 
-    /// All names, as a list in words.
+    /// All names as text.
     #[must_use]
     pub fn names() -> String {
         let names: Vec<&str> = Self::ALL.iter().map(|(name, ..)| *name).collect();
         names.join(", ")
     }
 
-    /// Whether a request has letters or words that other formats lack: otherwise any line of so many numbers fits.
+    /// True if requests contain specific letters or words; otherwise any numbers fit.
     pub(super) fn has_letters(self) -> bool {
         match self {
             Self::Table(table) => table.has_letters(),
@@ -67,8 +67,8 @@ impl Format {
         }
     }
 
-    /// Recognises the format of a trace from its `beginning`: whole lines, with the headers that each format may have. A format that any line
-    /// of numbers fits is recognised by its header only.
+    /// Detects the format from the `beginning` of a trace: whole lines, including headers.
+    /// Formats that any numbers fit are detected only by their header.
     #[must_use]
     pub fn recognise(beginning: &str) -> Recognised {
         let (mut certain, mut possible) = (Vec::new(), Vec::new());

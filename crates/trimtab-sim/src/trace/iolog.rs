@@ -1,11 +1,11 @@
-//! fio's iolog, versions 2 and 3.
+//! Parser for fio's iolog, versions 2 and 3.
 
 use super::{Kind, Line, LineError, Raw, Volume, number, shortened};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 
-/// What a line may refer back to: the version, the files in order of appearance, the time that was waited for.
+/// State for later lines: version, files in order of appearance, time waited for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     version: u8,
@@ -16,8 +16,8 @@ pub(super) struct State {
 impl State {
     /// Version 2: `file action [offset length]`; version 3: a timestamp in µs before it.
     ///
-    /// `file wait N` holds the log up until N milliseconds after its start. That is what fio 3.33 does; its manual says that N are microseconds
-    /// after the previous wait.
+    /// `file wait N` delays the log until N milliseconds after its start, as in fio 3.33; its
+    /// manual says microseconds after the previous wait.
     pub(super) fn line(&mut self, line: &str) -> Result<Line, LineError> {
         if self.version == 0 {
             self.version = match line.trim() {
@@ -55,7 +55,7 @@ impl State {
     }
 
     fn volume(&mut self, file: &str) -> Result<Volume, LineError> {
-        /// Bounds what a hostile log can make us remember.
+        /// Limits memory use by hostile logs.
         const FILES_MAX: usize = 65_536;
         if let Some(volume) = self.files.get(file) {
             return Ok(volume.clone());

@@ -1,6 +1,6 @@
 //! A text trace of one volume, line by line.
 
-use super::left_out::LeftOut;
+use super::skipped::SkipCounts;
 use super::{Action, Format, Line, LineError, Parser, Raw, Reading, Record, Volume};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -8,69 +8,70 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use trimtab_drive::units::Nanos;
 
-/// So many volumes are named where another one was asked for.
+/// Maximum volumes named in an error message.
 const NAMED_MAX: usize = 20;
 
-/// So many requests wait for earlier ones.
+/// Size of the window for sorting requests by time.
 const WAITING_MAX: usize = 65_536;
 
-/// Reads the lines of a text trace, keeps to one volume, and gives its requests in the order of their times: lines that were merged may go back.
+/// Reads the lines of a text trace, selects one volume, and returns its requests sorted by
+/// time, because merged lines may go back.
 #[derive(Clone, Debug)]
 pub struct Lines {
     parser: Parser,
     wanted: Option<Volume>,
     volume: Option<Volume>,
-    /// Volumes that were passed over, as far as they can be named in a line.
-    others: BTreeSet<Volume>,
-    /// The line that was read last, from 1.
+    /// Skipped volumes, up to the number that a message names.
+    skipped_volumes: BTreeSet<Volume>,
+    /// Number of the last line, from 1.
     number: u64,
     cut: bool,
-    left_out: LeftOut,
-    /// Requests by their time and line.
+    skipped: SkipCounts,
+    /// Requests by time and line.
     waiting: BTreeMap<(u128, u64), Raw>,
-    /// The earliest and the latest request that was given, on the trace's own clock.
+    /// Earliest and latest request returned, in the trace's own time.
     given: Option<(u128, u128)>,
-    /// The latest request that was read.
+    /// Latest request read.
     latest_ns: u128,
-    /// Requests that are earlier than one before them.
+    /// Number of requests earlier than their predecessor.
     backwards: u64,
 }
 
-/// The reason why a trace cannot be read.
+/// Reason why a trace cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
-    /// A line is wrong.
+    /// Invalid line.
     #[error(transparent)]
     Line(#[from] LineError),
-    /// Requests of a second volume, and none was chosen.
+    /// Requests of a second volume without a selection.
     #[error("the trace has several volumes: {0} and {1}")]
     Several(Volume, Volume),
-    /// No request of the volume that was asked for; the volumes that the trace has.
+    /// No request of the selected volume; the volumes in the trace.
     #[error("it has no request of volume {0}{1}")]
     NoVolume(Volume, String),
-    /// No request at all, but another event of blkparse.
+    /// No request, but other events of blkparse.
     #[error("it has no request: no event {0}, but {2} events {1}")]
     OtherEvents(Action, Action, u64),
-    /// A request that is earlier than one that was given.
-    #[error("the time goes back behind more than {WAITING_MAX} requests: sort the lines by time")]
+    /// A request earlier than one already returned.
+    #[error("the time goes back by more than {WAITING_MAX} requests: sort the lines by time")]
     Late,
-    /// No request at all; what the trace has instead.
+    /// No request; other contents of the trace.
     #[error("it has no request{0}")]
     Empty(String),
 }
 
 impl Lines {
-    /// A reader of `format`.
+    /// Creates a reader of `format`.
     #[must_use]
     pub fn new(format: Format, reading: &Reading) -> Self {
         Self {
             parser: Parser::new(format, reading.events),
             wanted: reading.volume.clone(),
             volume: None,
-            others: BTreeSet::new(),
+            skipped_volumes: BTreeSet::new(),
             number: 0,
             cut: false,
-            left_out: LeftOut::default(),
+            skipped: SkipCounts::default(),
             waiting: BTreeMap::new(),
             given: None,
             latest_ns: 0,
@@ -78,11 +79,11 @@ impl Lines {
         }
     }
 
-    /// Reads a line with its line end. The last one is passed over as cut off if it is short, or has no line end and cannot be read; one that
-    /// is the only line is not cut off, but wrong.
+    /// Parses a line including its line end. A last line that is short, or unreadable and without
+    /// a line end, is skipped as cut off, unless it is the only line.
     ///
     /// # Errors
-    /// A wrong line, a request of a second volume where none was chosen, or one that comes too late.
+    /// An invalid line, a second volume without a selection, or a time too far back.
     pub fn line(&mut self, line: &str, is_last: bool) -> Result<(), TextError> {
         self.number += 1;
         let may_be_cut = is_last && self.parser.begun;
@@ -91,9 +92,9 @@ impl Lines {
                 self.cut = true;
                 return Ok(());
             }
-            Ok(Line::LeftOut(volume, why)) => {
+            Ok(Line::Skipped(volume, why)) => {
                 if self.wanted.as_ref().is_none_or(|wanted| volume.is_meant_by(wanted)) {
-                    self.left_out.add(why);
+                    self.skipped.add(why);
                 }
                 return Ok(());
             }
@@ -101,8 +102,8 @@ impl Lines {
             read => return read.map(|_| ()).map_err(TextError::Line),
         };
         if self.wanted.as_ref().is_some_and(|wanted| !raw.volume.is_meant_by(wanted)) {
-            if self.others.len() <= NAMED_MAX {
-                self.others.insert(raw.volume);
+            if self.skipped_volumes.len() <= NAMED_MAX {
+                self.skipped_volumes.insert(raw.volume);
             }
             return Ok(());
         }
@@ -129,7 +130,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The next request, and its line. `None` if another line has to be read first, or after the last one.
+    /// Next request and its line number. `None` if more lines are needed, or at the end.
     pub fn next(&mut self, is_over: bool) -> Option<(Record, u64)> {
         if self.waiting.len() <= WAITING_MAX && !is_over {
             return None;
@@ -141,29 +142,29 @@ impl Lines {
         Some((raw.record(Nanos(at)), number))
     }
 
-    /// What to warn of after the last line: what is not as it stands in the text.
+    /// Warnings after the last line: deviations from the text.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let cut = self.cut.then(|| format!("the last line, {}, is cut off and left out", self.number));
         let backwards = match self.backwards {
             0 => None,
-            1 => Some("1 line goes back in time; the requests are put in the order of their times".to_string()),
-            n => Some(format!("{n} lines go back in time; the requests are put in the order of their times")),
+            1 => Some("1 line goes back in time; the requests are sorted by time".to_string()),
+            n => Some(format!("{n} lines go back in time; the requests are sorted by time")),
         };
-        [cut, self.left_out.text(), backwards].into_iter().flatten().collect()
+        [cut, self.skipped.text(), backwards].into_iter().flatten().collect()
     }
 
-    /// Checks, after the last line, that there was a request.
+    /// Checks after the last line that there was a request.
     ///
     /// # Errors
-    /// There was none, or none of the volume that was asked for.
+    /// No request, or none of the selected volume.
     pub fn end(&self) -> Result<(), TextError> {
         if self.volume.is_some() {
             return Ok(());
         }
-        if let Some(wanted) = self.wanted.clone().filter(|_| !self.others.is_empty()) {
-            let named: Vec<String> = self.others.iter().take(NAMED_MAX).map(Volume::to_string).collect();
-            let more = if self.others.len() > NAMED_MAX { " and others" } else { "" };
+        if let Some(wanted) = self.wanted.clone().filter(|_| !self.skipped_volumes.is_empty()) {
+            let named: Vec<String> = self.skipped_volumes.iter().take(NAMED_MAX).map(Volume::to_string).collect();
+            let more = if self.skipped_volumes.len() > NAMED_MAX { " and others" } else { "" };
             return Err(TextError::NoVolume(wanted, format!("; it has {}{more}", named.join(", "))));
         }
         match self.parser.blkparse.other() {

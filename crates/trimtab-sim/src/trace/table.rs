@@ -1,45 +1,45 @@
-//! Formats with one request a line in fixed columns.
+//! Formats with one request per line in fixed columns.
 
-use super::{Kind, Line, LineError, Raw, SECTOR_BYTES, Volume, Why, bytes, decimal, number, shortened};
+use super::{Kind, Line, LineError, Raw, SECTOR_BYTES, SkipReason, Volume, bytes, decimal, number, shortened};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The columns of a format.
+/// Columns of a format.
 #[derive(Debug)]
 pub struct Table {
-    /// Between columns; white space if `None`.
+    /// Separator; white space if `None`.
     separator: Option<char>,
     columns: &'static [Column],
-    /// Columns that every line has.
+    /// Minimum columns of a line.
     least: usize,
-    /// Columns that no line has more of.
+    /// Maximum columns of a line.
     most: usize,
 }
 
 #[derive(Debug)]
 struct Column {
-    /// What messages call it.
+    /// Name in messages.
     name: &'static str,
-    /// What headers call it, in small letters and digits only.
+    /// Names in headers, in lower-case letters and digits only.
     header: &'static [&'static str],
     content: Content,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Content {
-    /// Decimal number of units of so many nanoseconds, a power of ten.
+    /// Decimal number in units of this many nanoseconds, a power of ten.
     Decimal(u32),
-    /// Whole number of units of so many nanoseconds.
+    /// Integer in units of this many nanoseconds.
     Ticks(u32),
     Volume,
-    /// Whose the volume is.
+    /// Owner of the volume.
     Host,
-    /// What each word asks for; `None` for requests that were not served.
+    /// Operation by word; `None` for requests that were not served.
     Kind(&'static [(&'static str, Option<Kind>)]),
-    /// In units of so many bytes.
+    /// In units of this many bytes.
     Offset(u64),
-    /// In units of so many bytes.
+    /// In units of this many bytes.
     Len(u64),
     /// Any number.
     Number,
@@ -58,7 +58,7 @@ const KIND: &[&str] = &["type", "opcode", "op", "iotype", "operation", "rw"];
 const VOLUME: &[&str] = &["volumeid", "volume", "deviceid", "device", "disknumber", "disk", "lun", "asu", "devicenumber"];
 const NAMED: &[(&str, Option<Kind>)] =
     &[("Read", Some(Kind::Read)), ("Write", Some(Kind::Write)), ("R", Some(Kind::Read)), ("W", Some(Kind::Write))];
-/// As DiskSim has them: bit 0 is set for a read.
+/// As in DiskSim: bit 0 is set for a read.
 const SIMULATED: &[(&str, Option<Kind>)] = &[("0", Some(Kind::Write)), ("1", Some(Kind::Read))];
 
 const SECOND: u32 = 1_000_000_000;
@@ -114,7 +114,7 @@ pub(super) static SPC: Table = Table {
         column("the timestamp", TIME, Content::Decimal(SECOND)),
     ],
     least: 5,
-    // The format has optional fields at the end.
+    // The format ends with optional fields.
     most: usize::MAX,
 };
 
@@ -126,7 +126,7 @@ pub(super) static SYSTOR17: Table = Table {
         column(
             "the kind of request",
             KIND,
-            // Blank where no response was found for the request.
+            // Blank if the request has no response.
             Content::Kind(&[
                 ("R", Some(Kind::Read)),
                 ("W", Some(Kind::Write)),
@@ -157,7 +157,7 @@ pub(super) static COLUMNS: Table = Table {
     most: 6,
 };
 
-/// The columns of DiskSim's ASCII traces, which MQSim took over.
+/// Columns of DiskSim's ASCII traces, also used by MQSim.
 const fn simulator(time: Content) -> [Column; 5] {
     [
         column("the time", &["requestarrivaltime", "arrivaltime", "time", "timestamp"], time),
@@ -174,18 +174,18 @@ pub(super) static MQSIM: Table = Table { separator: None, columns: &MQSIM_COLUMN
 pub(super) static DISKSIM: Table = Table { separator: None, columns: &DISKSIM_COLUMNS, least: 5, most: 5 };
 
 impl Table {
-    /// Whether each request has a letter at a fixed place: otherwise any numbers fit.
+    /// True if each request has a letter at a fixed position; otherwise any numbers fit.
     pub(super) fn has_letters(&self) -> bool {
         let letters = |words: &[(&str, Option<Kind>)]| words.iter().any(|(word, _)| word.starts_with(|c: char| c.is_ascii_alphabetic()));
         self.columns.iter().any(|column| matches!(column.content, Content::Kind(words) if letters(words)))
     }
 
-    /// Reads a line, which is a header at most if it is the `first`.
+    /// Parses a line, which may be a header if it is the `first`.
     pub(super) fn line(&self, line: &str, first: bool) -> Result<Line, LineError> {
         if line.trim_start().starts_with('#') {
             return Ok(Line::Other);
         }
-        // One more than there may be, to see that there are more.
+        // One more than allowed, to detect extra columns.
         let few = self.columns.len() + 1;
         let fields: Vec<&str> = match self.separator {
             Some(separator) => line.trim_end().trim_end_matches(separator).split(separator).map(str::trim).take(few).collect(),
@@ -195,7 +195,7 @@ impl Table {
             return self.header(&fields);
         }
         if let Some(separator) = self.separator.filter(|separator| first && !line.contains(*separator)) {
-            return Err(LineError::Wrong(format!("there is no '{separator}' between its columns")));
+            return Err(LineError::Wrong(format!("the columns are not separated by '{separator}'")));
         }
         if let Some(missing) = self.columns[..self.least].get(fields.len()) {
             return Err(LineError::Short(format!("{} is missing", missing.name)));
@@ -209,10 +209,9 @@ impl Table {
     fn header(&self, fields: &[&str]) -> Result<Line, LineError> {
         let known = |(column, field): (&Column, &&str)| column.header.contains(&plain(field).as_str());
         let fits = (self.least..=self.most).contains(&fields.len()) && self.columns.iter().zip(fields).all(known);
-        if fits { Ok(Line::Characteristic) } else { Err(LineError::new("the header has other columns than the format")) }
+        if fits { Ok(Line::Characteristic) } else { Err(LineError::new("the header's columns do not match the format")) }
     }
 
-    /// The request of a line, if it was served.
     fn request(&self, fields: &[&str]) -> Result<Line, LineError> {
         let mut raw = Raw::new(0, Volume::default(), Kind::Flush, 0, 0);
         let mut host = "";
@@ -237,7 +236,7 @@ impl Table {
                 Content::Text => {}
             }
         }
-        Ok(if served { Line::Request(raw) } else { Line::LeftOut(raw.volume, Why::NoResponse) })
+        Ok(if served { Line::Request(raw) } else { Line::Skipped(raw.volume, SkipReason::NoResponse) })
     }
 }
 
@@ -249,7 +248,7 @@ fn kind(field: &str, name: &str, words: &[(&str, Option<Kind>)]) -> Result<Optio
     })
 }
 
-/// A header's word in small letters and digits only.
+/// A header word in lower-case letters and digits only.
 fn plain(word: &str) -> String {
     word.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }

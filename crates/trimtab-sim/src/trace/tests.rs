@@ -42,7 +42,7 @@ fn recognised(text: &str) -> Option<String> {
     }
 }
 
-/// The text is recognised as the format, and holds these records.
+/// Asserts that the text is detected as the format and contains these records.
 fn holds(name: &str, text: &str, expected: &[Record]) {
     assert_eq!(recognised(text).as_deref(), Some(name), "{text}");
     assert_eq!(parse(name, text), expected, "{text}");
@@ -78,7 +78,7 @@ fn tencent_is_in_sectors_and_recognised_by_header_only() {
     assert_eq!(parse("tencent", text), expected);
     assert_eq!(Format::recognise(text), Recognised::Possible(vec![format("tencent")]));
     holds("tencent", &alloc::format!("Timestamp,Offset,Size,IOType,VolumeID\n{text}"), &expected);
-    // The same columns in another order are not read as if they were in this one.
+    // The same columns in another order must not be misread.
     let header = "Timestamp,VolumeID,Offset,Size,IOType\n";
     assert_eq!(recognised(&alloc::format!("{header}{text}")), None);
     assert!(Parser::new(format("tencent"), None).line(header).is_err());
@@ -109,7 +109,7 @@ fn fiu_processes_may_have_spaces() {
 }
 
 #[test]
-fn systor17_requests_without_response_are_left_out() {
+fn systor17_requests_without_response_are_skipped() {
     let text = "Timestamp,Response,IOType,LUN,Offset,Size\n1455592160.000037000,0.000257000,W,0,5678080,4096\n\
                 1455592160.000137000,,,0,0,512\n1455592161.000037000,0.000257,R,2,512,512\n";
     let expected = [record(0, number(0), Kind::Write, 5_678_080, 4096), record(1_000_000_000, number(2), Kind::Read, 512, 512)];
@@ -124,7 +124,7 @@ fn simulator_traces_are_in_sectors_and_never_guessed() {
         [record(0, number(0), Kind::Read, 6_160_447 * 512, 4096), record(131_487_000, number(0), Kind::Write, 4_096_000 * 512, 16_384)];
     assert_eq!(parse("mqsim", text), expected);
     assert_eq!(parse("disksim", "48.513 0 6160447 8 1\n180.000000 0 4096000 32 0\n"), expected);
-    // The first line fits `columns` as well, with a read of 4 KiB at block 0.
+    // The first line also fits `columns`, as a read of 4 KiB at block 0.
     for text in [text, "0 0 0 4096 1\n", "4851300 1 524288 16 0\n", "0.5 1 10 4096 0\n"] {
         assert!(matches!(Format::recognise(text), Recognised::Possible(possible) if !possible.is_empty()), "{text}");
     }
@@ -174,7 +174,7 @@ fn iolog_version_3_has_microseconds_and_every_sync() {
 const SDA: Volume = Volume::Device(8, 0);
 
 #[test]
-fn blkparse_heads_summaries_and_messages_are_passed_over() {
+fn blkparse_headers_summaries_and_messages_are_skipped() {
     let text = "\
 Input file sda.blktrace.0 added
 Trace started at Tue Mar  3 12:00:00 2020
@@ -243,7 +243,7 @@ fn blkparse_other_events_are_counted_and_can_be_chosen() {
     assert_eq!(lines.end(), Err(TextError::OtherEvents(Action::Queued, Action::Issued, 1)));
 }
 
-/// As blkparse 1.2.0 prints them, with -t.
+/// As printed by blkparse 1.2.0 with -t.
 #[test]
 fn blkparse_events_without_data_are_flushes_or_no_requests() {
     let text = "\
@@ -276,13 +276,13 @@ fn read_all(name: &str, volume: Option<Volume>, text: &str) -> Result<Requests, 
     Ok((given, lines.warnings()))
 }
 
-/// How many requests there are, and whether the last line is cut off.
+/// Number of requests, and true if the last line is cut off.
 fn read(name: &str, volume: Option<Volume>, text: &str) -> Result<(usize, bool), TextError> {
     read_all(name, volume, text).map(|(given, warnings)| (given.len(), warnings.iter().any(|warning| warning.contains("cut off"))))
 }
 
 #[test]
-fn requests_that_are_left_out_are_counted_by_reason() {
+fn skipped_requests_are_counted_by_reason() {
     for (name, text, expected) in [
         ("msr", "1,hm,1,Write,0,512,1\n2,hm,1,Write,0,0,1\n3,hm,1,Read,0,0,1\n", "2 lines are left out: size 0 (2)"),
         ("fio", "fio version 3 iolog\n1 x write 0 512\n2 x write 0 0\n3 x wait 1\n4 x close\n", "1 line is left out: size 0 (1)"),
@@ -304,9 +304,9 @@ fn requests_that_are_left_out_are_counted_by_reason() {
 }
 
 #[test]
-fn times_that_go_back_are_put_in_order_and_counted() {
+fn times_that_go_back_are_sorted_and_counted() {
     let merged = "8,0 1 1 0.2 1 Q W 8 + 8 [x]\n8,0 1 1 0.1 1 Q W 8 + 8 [x]\n8,0 1 1 0.3 1 Q W 8 + 8 [x]\n";
-    let warning = "1 line goes back in time; the requests are put in the order of their times".to_string();
+    let warning = "1 line goes back in time; the requests are sorted by time".to_string();
     assert_eq!(read_all("blkparse", None, merged), Ok((vec![(0, 2), (100_000_000, 1), (200_000_000, 3)], vec![warning])));
     let reversed = "30000,hm,1,Write,0,512,1\n20000,hm,1,Write,0,512,1\n10000,hm,1,Write,0,512,1\n";
     let (given, warnings) = read_all("msr", None, reversed).unwrap();
@@ -329,7 +329,7 @@ fn time_that_goes_back_too_far_is_refused() {
 }
 
 #[test]
-fn volumes_of_the_same_number_are_told_apart_by_name() {
+fn volumes_of_the_same_number_are_separated_by_name() {
     let hosts = "1,hm,1,Write,0,512,1\n2,src,1,Write,0,512,1\n3,src,1,Write,0,512,1\n";
     for volume in [None, Some(number(1))] {
         assert_eq!(read("msr", volume, hosts), Err(TextError::Several(named("hm,1", 1), named("src,1", 1))));
@@ -346,13 +346,13 @@ fn volumes_of_the_same_number_are_told_apart_by_name() {
 #[test]
 fn only_line_is_wrong_rather_than_cut_off() {
     for text in ["1538323200\t87046144\t8\t1\t1283\n", "1538323200\t87046144\t8\t1\t1283"] {
-        assert_eq!(read("tencent", None, text).unwrap_err().to_string(), "there is no ',' between its columns");
+        assert_eq!(read("tencent", None, text).unwrap_err().to_string(), "the columns are not separated by ','");
     }
     assert_eq!(read("columns", None, "0.5 1 10\n").unwrap_err().to_string(), "the size is missing");
 }
 
 #[test]
-fn one_of_several_volumes_has_to_be_chosen() {
+fn several_volumes_require_a_selection() {
     let text = "8,0 1 1 0.5 1 Q W 8 + 8 [x]\n8,16 1 1 0.5 1 Q W 8 + 8 [x]\n8,16 1 1 0.6 1 Q W 8 + 8 [x]\n";
     let sdb: Volume = "8,16".parse().unwrap();
     assert_eq!(read("blkparse", None, text), Err(TextError::Several(SDA, "8,16".parse().unwrap())));
@@ -369,7 +369,7 @@ fn last_line_that_is_short_is_cut_but_others_are_wrong() {
         assert_eq!(read("fio", None, &alloc::format!("{head}{end}")), Ok((1, true)), "{end}");
         assert!(read("fio", None, &alloc::format!("{head}{end}\n970 x close\n")).is_err(), "{end}");
     }
-    // Programs put a line end behind whatever came.
+    // Programs end any partial line with a line end.
     assert_eq!(read("fio", None, &alloc::format!("{head}961 x\n")), Ok((1, true)));
     assert!(read("fio", None, &alloc::format!("{head}961 x wri\n")).is_err());
     assert_eq!(read("fio", None, &alloc::format!("{head}961 x close")), Ok((1, false)));
@@ -377,14 +377,14 @@ fn last_line_that_is_short_is_cut_but_others_are_wrong() {
 }
 
 #[test]
-fn text_that_is_no_trace_is_not_recognised() {
+fn text_without_a_trace_is_not_recognised() {
     for text in ["", "Lorem ipsum\n", "1 2 3\n", "a,b,c,d,e\n", "CPU0 (sda):\n Reads Queued: 0\n", "{\"a\": 1}\n"] {
         assert_eq!(Format::recognise(text), Recognised::Possible(Vec::new()), "{text}");
     }
 }
 
 #[test]
-fn wrong_lines_say_what_is_wrong() {
+fn invalid_lines_state_the_fault() {
     for (name, line, expected) in [
         ("msr", "1,hm,1,Raed,0,1,1", "the kind of request 'Raed' is not one of Read, Write, R, W"),
         ("msr", "1,hm,1", "the kind of request is missing"),

@@ -1,4 +1,4 @@
-//! Names of volumes.
+//! Volumes of a trace.
 
 use super::LineError;
 use alloc::format;
@@ -7,18 +7,17 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::str::FromStr;
 
-/// The longest name; fio reads no longer ones.
+/// Longest name, as in fio.
 const NAME_BYTES_MAX: usize = 256;
 
-/// A volume of a trace: the number that the format gives it, the device numbers of a block device, or a name.
+/// A volume of a trace: a number assigned by the format, device numbers, or a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Volume {
     /// A number, such as Alibaba's device.
     Number(u64),
     /// Major and minor number of a block device.
     Device(u32, u32),
-    /// A name, and the number that stands for it as well: host and disk of MSR with the disk's number, the file of an iolog with its place
-    /// among the files.
+    /// A name with a number: host and disk of MSR, a file of an iolog with its index.
     Named(Arc<str>, Option<u64>),
 }
 
@@ -26,7 +25,7 @@ impl Volume {
     /// A volume of this name.
     ///
     /// # Errors
-    /// A name that is too long.
+    /// The name is too long.
     pub(super) fn named(name: &str, number: u64) -> Result<Self, LineError> {
         if name.len() > NAME_BYTES_MAX {
             return Err(LineError::Wrong(format!("the name of a volume is longer than {NAME_BYTES_MAX} bytes")));
@@ -34,7 +33,7 @@ impl Volume {
         Ok(Self::Named(name.into(), Some(number)))
     }
 
-    /// Whether `other`, as a user writes it, means this one.
+    /// True if `other`, as written by a user, selects this volume.
     pub(super) fn is_meant_by(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Named(_, number), Self::Number(other)) if *number == Some(*other) => true,

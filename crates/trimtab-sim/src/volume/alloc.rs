@@ -1,68 +1,66 @@
-//! Which blocks a file gets: the allocator of ext4 (`mballoc`) with its goals, its preallocation for small files, and its criteria.
+//! The block allocator of ext4 (`mballoc`): goals, preallocations and criteria.
 
 use super::group::{GROUP_BLOCKS, Group};
 use super::layout::{FLEX, Layout};
 use alloc::vec::Vec;
 
-/// Files up to this many blocks come out of the preallocation that small files share (`mb_stream_req`).
+/// Largest file in blocks that uses the shared preallocation (`mb_stream_req`).
 pub const SMALL_BLOCKS: u32 = 16;
 /// Blocks of that preallocation (`mb_group_prealloc`).
 const SHARED_BLOCKS: u32 = 512;
-/// Lists of shared preallocations by the order of what is left in them (`PREALLOC_TB_SIZE`).
+/// Lists of shared preallocations by order of length (`PREALLOC_TB_SIZE`).
 const SHARED_LISTS: usize = 10;
-/// A list may grow to this many …
+/// Maximum length of a list …
 const SHARED_LIST_MAX: usize = 8;
-/// … and is then cut to this many.
+/// … and its length after trimming.
 const SHARED_LIST_CUT: usize = 5;
-/// Enough free extents have been compared in a group (`mb_min_to_scan`).
+/// Sufficient number of free extents compared in a group (`mb_min_to_scan`).
 const COMPARED_ENOUGH: u32 = 10;
-/// No more free extents are compared (`mb_max_to_scan`).
+/// Maximum number of free extents compared (`mb_max_to_scan`).
 const COMPARED_MAX: u32 = 200;
-/// The least order for which whole buddies are looked for (`mb_order2_reqs`).
+/// Minimum order for a search of whole buddies (`mb_order2_reqs`).
 const ORDER_MIN: u32 = 2;
-/// The largest extent that is asked for at once (`MAX_WRITEPAGES_EXTENT_LEN`).
+/// Largest extent of one request (`MAX_WRITEPAGES_EXTENT_LEN`).
 pub const EXTENT_MAX: u32 = 2048;
 
-/// What blocks are for.
+/// Purpose of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// Directory and extent blocks.
     Metadata,
-    /// A file that has this many blocks when the allocation is done.
+    /// A file with this many blocks after the allocation.
     Data {
         /// Blocks of the file.
         file_blocks: u32,
-        /// It is still being written: more will follow.
+        /// The file is still being written.
         open: bool,
     },
 }
 
-/// A run of blocks.
 pub type Run = (u32, u32);
 
-/// Part of a group's free blocks that small files will get one after another.
+/// Part of a group reserved for small files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shared {
     start: u32,
     len: u32,
 }
 
-/// All free space of a volume.
+/// Free space of a volume.
 #[derive(Clone, Debug)]
 pub struct Allocator {
-    /// The groups.
     pub groups: Vec<Group>,
-    /// Shared preallocations, by order of their length, in each list the shortest first.
+    /// Shared preallocations by order of length; each list is sorted by length.
     shared: [Vec<Shared>; SHARED_LISTS],
-    /// Where the last large allocation of an open file ended: the next one goes on there.
+    /// End of the last large allocation of an open file; the next continues there.
     stream: Option<u32>,
     blocks: u32,
-    /// Groups are tried the most fragmented first that will do.
+    /// Groups are searched in order of fragmentation, most fragmented first.
     group_lists: bool,
 }
 
 impl Allocator {
-    /// All blocks free but those the layout reserves.
+    /// All blocks free except those reserved by the layout.
     #[must_use]
     pub fn new(layout: &Layout) -> Self {
         let groups = (0..layout.groups).map(|group| Group::new(layout.group_blocks(group))).collect();
@@ -74,17 +72,17 @@ impl Allocator {
         allocator
     }
 
-    /// Takes blocks that are free, across groups if need be.
+    /// Allocates free blocks, across groups if necessary.
     pub fn take(&mut self, start: u32, len: u32) {
         split_by_group(start, len, |group, at, len| self.groups[group].take(at, len));
     }
 
-    /// Gives back blocks that are in use.
+    /// Frees allocated blocks.
     pub fn give(&mut self, start: u32, len: u32) {
         split_by_group(start, len, |group, at, len| self.groups[group].give(at, len));
     }
 
-    /// Free blocks, shared preallocations not among them.
+    /// Free blocks, excluding shared preallocations.
     #[must_use]
     pub fn free(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.free())).sum()
@@ -96,7 +94,7 @@ impl Allocator {
         self.shared.iter().flatten().map(|shared| (shared.start, shared.len)).collect()
     }
 
-    /// Gives all shared preallocations back.
+    /// Frees all shared preallocations.
     pub fn drop_preallocations(&mut self) {
         for list in core::mem::take(&mut self.shared) {
             for Shared { start, len } in list {
@@ -105,7 +103,7 @@ impl Allocator {
         }
     }
 
-    /// Up to `len` blocks near `goal`, as one run. `None` if nothing at all is free.
+    /// Allocates up to `len` blocks near `goal` as one run. `None` if nothing is free.
     pub fn allocate(&mut self, goal: u32, len: u32, purpose: Use) -> Option<Run> {
         debug_assert!(len > 0 && goal < self.blocks);
         match purpose {
@@ -122,7 +120,7 @@ impl Allocator {
         }
     }
 
-    /// Blocks for a small file: out of a shared preallocation, the nearest of the shortest that are long enough.
+    /// Allocates from a shared preallocation: the nearest of the shortest that are long enough.
     fn allocate_shared(&mut self, goal: u32, len: u32) -> Option<Run> {
         let first = order(len).min(SHARED_LISTS - 1);
         for list in first..SHARED_LISTS {
@@ -139,7 +137,7 @@ impl Allocator {
         Some((start, used))
     }
 
-    /// Files a shared preallocation under the order of its length, and gives back the shortest of a list that has grown too long.
+    /// Stores a shared preallocation by length; frees the shortest of an overlong list.
     fn keep(&mut self, shared: Shared) {
         if shared.len == 0 {
             return;
@@ -156,17 +154,17 @@ impl Allocator {
         }
     }
 
-    /// A run of up to `len` blocks: at the goal if that is free, else by the criteria of `mballoc`, in the groups from the goal's on.
+    /// A run of up to `len` blocks at the goal, or by the criteria of `mballoc`.
     fn search(&mut self, goal: u32, len: u32, data: bool) -> Option<Run> {
         let (group, at) = ((goal / GROUP_BLOCKS) as usize, goal % GROUP_BLOCKS);
-        // For metadata the goal only says in which group (`EXT4_MB_HINT_TRY_GOAL` is not set).
+        // For metadata the goal only selects the group (`EXT4_MB_HINT_TRY_GOAL` is not set).
         let at_goal = (data || !self.group_lists) && self.groups[group].extent_at(at, len) >= len;
         let run = if at_goal { (goal, len) } else { self.search_groups(group, len, data)? };
         self.take(run.0, run.1);
         Some(run)
     }
 
-    /// What [`Criterion::LongRuns`] finds in a range of groups, those with the shortest free runs that will do first, and each by number.
+    /// Applies [`Criterion::LongRuns`] to groups, shortest sufficient mean run first.
     fn search_lists(&mut self, range: core::ops::Range<usize>, len: u32) -> Option<Run> {
         let mut tried = None;
         loop {
@@ -215,17 +213,17 @@ impl Allocator {
     }
 }
 
-/// The list of groups with free runs of this mean length (`mb_avg_fragment_size_order`).
+/// List of groups with free runs of this mean length (`mb_avg_fragment_size_order`).
 fn list(run_mean: u32) -> u32 {
     run_mean.max(2).ilog2() - 1
 }
 
-/// How good a group, and an extent in it, has to be. Later ones are less demanding.
+/// Requirements on a group and an extent in it, in decreasing order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Criterion {
     /// A whole buddy of the length (`CR_POWER2_ALIGNED`).
     WholeBuddy,
-    /// A group whose free runs are long enough on average (`CR_GOAL_LEN_FAST`).
+    /// A group whose mean free run is long enough (`CR_GOAL_LEN_FAST`).
     LongRuns,
     /// A group with enough free blocks (`CR_GOAL_LEN_SLOW`).
     EnoughFree,
@@ -241,11 +239,11 @@ impl Criterion {
             return false;
         }
         match self {
-            // The first group of a flexible group is left to directories while that is possible.
+            // The first group of a flexible group is reserved for directories while possible.
             Self::WholeBuddy if data && number.is_multiple_of(FLEX as usize) => false,
             Self::WholeBuddy => group.largest_order().is_some_and(|largest| largest >= len.ilog2() as usize),
             Self::LongRuns => group.run_mean() >= len && group.may_hold(len),
-            // A run holds a buddy of at least a quarter of its length: where the largest is smaller, no run is long enough.
+            // A run contains a buddy of at least a quarter of its length.
             Self::EnoughFree => {
                 group.free() >= len && group.may_hold(len) && group.largest_order().is_some_and(|largest| len >> largest < 4)
             }
@@ -253,12 +251,12 @@ impl Criterion {
         }
     }
 
-    /// Whether only free runs of the whole length will do. Every one is found, because as many buddies follow one another in it.
+    /// True if only free runs of the full length qualify. Finds all of them.
     fn wants_whole_runs(self) -> bool {
         matches!(self, Self::LongRuns | Self::EnoughFree)
     }
 
-    /// The extent that the criterion picks in a group that suits.
+    /// The extent selected by the criterion in a suitable group.
     fn find(self, group: &Group, len: u32) -> Option<Run> {
         if self == Self::WholeBuddy {
             return group.buddy_of(len.ilog2() as usize).map(|start| (start, len));
@@ -268,7 +266,7 @@ impl Criterion {
         let mut at = 0;
         while let Some(start) = group.next_free(at) {
             if self.wants_whole_runs() {
-                // Runs that are too short are passed over without being compared.
+                // Runs that are too short are skipped without comparison.
                 let end = group.next_used(start);
                 if end - start < len {
                     at = end;

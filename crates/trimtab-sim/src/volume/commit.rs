@@ -1,4 +1,4 @@
-//! Committing a transaction, stage by stage, as jbd2 does it; and making room in the journal.
+//! Commit of a transaction in stages, as in jbd2, and making room in the journal.
 
 use super::journal::Committing;
 use super::queue::{Ticket, Urgency};
@@ -8,17 +8,15 @@ use alloc::vec::Vec;
 use trimtab_drive::Device;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// A transaction on its way to the drive.
 #[derive(Clone, Debug)]
 pub(super) struct Commit {
     transaction: Committing,
     stage: Stage,
-    /// Batches up to this one were under way when the transaction was closed.
+    /// Last batch in progress when the transaction was closed.
     batches: u64,
 }
 
 impl Commit {
-    /// What the transaction frees.
     #[cfg(test)]
     pub(super) fn freed(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.transaction.freed.iter()
@@ -27,24 +25,24 @@ impl Commit {
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// Contents that were allocated in the transaction must be there before its metadata say so.
+    /// Contents allocated in the transaction must precede its metadata.
     Ordered,
     /// Descriptors and metadata blocks.
     Log(Ticket),
-    /// The write cache, before the commit record.
+    /// Cache flush before the commit record.
     Flush(Ticket),
     /// The commit record.
     Record(Ticket),
-    /// The write cache, with the commit record in it.
+    /// Cache flush that includes the commit record.
     FlushRecord(Ticket),
-    /// Contents of files that were removed since, which may still be on their way to blocks that are about to be free.
+    /// Late writes of removed files to blocks about to be freed.
     Stragglers,
-    /// Discards inside the commit: what is left of them, and when the one under way is done.
+    /// Discards inside the commit: remaining runs, and completion of the current one.
     Discards(Vec<(u32, u32)>, Nanos),
 }
 
 impl<D: Device> Volume<D> {
-    /// When the commit can go on; `None` if it waits for requests that are still queued.
+    /// Time at which the commit can continue; `None` while its requests are queued.
     pub(super) fn commit_ready(&self, commit: &Commit) -> Option<Nanos> {
         match &commit.stage {
             Stage::Ordered | Stage::Stragglers => (!self.batches_under_way(commit.batches)).then_some(self.now),
@@ -57,7 +55,7 @@ impl<D: Device> Volume<D> {
         self.batches.front().is_some_and(|batch| batch.number <= up_to)
     }
 
-    /// Closes the running transaction and begins to write it. There is something in it, and no other commit is under way.
+    /// Commits the running, non-empty transaction; no other commit may be running.
     pub(super) fn start_commit(&mut self) {
         debug_assert!(self.commit.is_none() && self.journal.anything_running());
         let transaction = self.journal.close();
@@ -87,7 +85,7 @@ impl<D: Device> Volume<D> {
         self.counters.journal_written += Bytes(u64::from(blocks) * BLOCK);
     }
 
-    /// The stage under way has ended: begins the next.
+    /// Ends the current stage and begins the next.
     pub(super) fn commit_step(&mut self) {
         let Some(mut commit) = self.commit.take() else { return };
         match commit.stage {
@@ -113,7 +111,7 @@ impl<D: Device> Volume<D> {
             Stage::FlushRecord(ticket) => {
                 self.queue.finish(ticket);
                 commit.stage = Stage::Stragglers;
-                // Only what this transaction frees has to wait for them.
+                // Only freed blocks need this wait.
                 if commit.transaction.freed.blocks() == 0 || !self.batches_under_way(commit.batches) {
                     return self.after_stragglers(commit);
                 }
@@ -140,20 +138,20 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// The transaction is durable, and what it freed is free.
+    /// Marks the transaction durable and frees its blocks.
     fn end_commit(&mut self, commit: Commit) {
         let Commit { transaction, .. } = commit;
         self.journal.committed(&transaction, self.now);
         self.durable = transaction.id;
         self.counters.commits += 1;
         self.release(transaction.freed);
-        // Somebody may be waiting for room in a full transaction: the next one begins at once, not after five seconds.
+        // An operation may be waiting for room: commit a full transaction at once.
         if self.journal.running_blocks() >= self.journal.transaction_max {
             self.start_commit();
         }
     }
 
-    /// Waits until all that has changed is durable. Gives whether there was anything.
+    /// Waits until all changes are durable. Returns true if there were any.
     pub(super) fn commit_and_wait(&mut self) -> bool {
         let target = if self.journal.anything_running() {
             self.journal.id
@@ -177,7 +175,7 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Whether the running transaction, and the journal, have room for another change. If not, sees to it that they will.
+    /// True if another change has room; otherwise starts making room.
     pub(super) fn journal_ready(&mut self) -> bool {
         if self.journal.running_blocks() >= self.journal.transaction_max {
             if self.commit.is_some() {
@@ -193,7 +191,7 @@ impl<D: Device> Volume<D> {
         }
         let blocks = self.journal.take_home(true);
         if blocks.is_empty() {
-            // All that is left has been changed again by a transaction under way.
+            // A running transaction has changed all remaining blocks again.
             if self.commit.is_none() && self.journal.anything_running() {
                 self.start_commit();
             }
@@ -206,14 +204,14 @@ impl<D: Device> Volume<D> {
         false
     }
 
-    /// The foreground waits until its next change has room in the journal.
+    /// Blocks the foreground until its next change has room in the journal.
     pub(super) fn wait_for_journal(&mut self) {
         while !self.journal_ready() {
             self.step();
         }
     }
 
-    /// The blocks are in place: the journal's superblock says where the log begins now.
+    /// Ends a checkpoint: the journal's superblock records the new start of the log.
     pub(super) fn checkpoint_done(&mut self) {
         if let Some(ticket) = self.checkpoint.take() {
             self.queue.finish(ticket);
@@ -222,7 +220,7 @@ impl<D: Device> Volume<D> {
     }
 
     fn write_journal_superblock(&mut self) {
-        // Nobody waits for it: the flush before it is what takes time, and the next commit flushes again.
+        // Not waited for: the flush before it takes the time, and the next commit flushes again.
         let ticket = self.queue.ticket();
         self.queue.flush(self.now, ticket);
         self.write_blocks(self.journal.superblock(), 1, self.spec.metadata_class, ticket, Urgency::Sync);
@@ -231,14 +229,12 @@ impl<D: Device> Volume<D> {
         self.queue.forget(ticket);
     }
 
-    /// Flushes the drive's write cache.
     pub(super) fn flush_cache(&mut self) -> Ticket {
         let ticket = self.queue.ticket();
         self.queue.flush(self.now, ticket);
         ticket
     }
 
-    /// Writes metadata blocks in place.
     pub(super) fn write_home(&mut self, blocks: &[u32], ticket: Ticket, urgency: Urgency) {
         self.queue.unplug();
         for block in blocks {

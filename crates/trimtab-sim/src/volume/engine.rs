@@ -1,34 +1,33 @@
-//! Time: which of the things that run beside the foreground is next, and letting them happen.
+//! Virtual time: selects and runs the next background event.
 
 use super::Volume;
 use trimtab_drive::Device;
 use trimtab_drive::units::Nanos;
 
-/// Something that happens beside the foreground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     /// The block layer sends a request.
     Dispatch,
-    /// The contents of some files are on the drive.
+    /// Contents of some files have been written.
     BatchDone,
     /// The next stage of a commit.
     Commit,
-    /// A transaction has become old enough.
+    /// A transaction has reached its maximum age.
     CommitDue,
-    /// A checkpoint's blocks are in place.
+    /// Blocks of a checkpoint have been written.
     CheckpointDone,
-    /// The flusher looks whether there is anything to do.
+    /// The flusher checks for expired data.
     FlusherWakes,
-    /// The flusher goes on.
+    /// Step of the flusher.
     Flush,
-    /// The worker for online discards goes on.
+    /// Step of the online discard worker.
     Discard,
-    /// A running FITRIM goes on.
+    /// Step of a running FITRIM.
     Trim,
 }
 
 impl<D: Device> Volume<D> {
-    /// Lets everything happen that is due until `until`; then it is `until`.
+    /// Runs all events due until `until`, then sets the clock to it.
     pub(super) fn run_until(&mut self, until: Nanos) {
         while let Some((at, event)) = self.next_event()
             && at <= until
@@ -39,7 +38,7 @@ impl<D: Device> Volume<D> {
         self.queue.idle(self.now);
     }
 
-    /// Lets everything happen that is due until `until`, or until the FITRIM under way has ended, if that is sooner.
+    /// Runs events until `until`, or until the running FITRIM has ended.
     pub(super) fn run_until_trimmed(&mut self, until: Nanos) {
         while self.trimming() {
             match self.next_event() {
@@ -49,14 +48,13 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// The foreground works for `time`.
     pub(super) fn work(&mut self, time: Nanos) {
         self.run_until(self.now.saturating_add(time));
     }
 
-    /// Lets the next thing happen that the foreground may be waiting for.
+    /// Runs the next event that the foreground may be waiting for.
     pub(super) fn step(&mut self) {
-        let (at, event) = self.next_event().expect("whoever waits, waits for an event that is under way");
+        let (at, event) = self.next_event().expect("a wait needs a pending event");
         self.happen(at, event);
     }
 
@@ -102,7 +100,7 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// The earliest event. At the same instant, the earlier in the list.
+    /// The earliest event; ties go to the earlier variant.
     fn next_event(&self) -> Option<(Nanos, Event)> {
         let now = self.now;
         let mut next: Option<(Nanos, Event)> = None;

@@ -1,4 +1,4 @@
-//! A file as a block device: direct I/O past the page cache, for the random writes that an ageing drive is judged by.
+//! A file as a block device: direct I/O without the page cache, for random writes.
 
 use super::Volume;
 use super::queue::{Ticket, Urgency};
@@ -14,8 +14,8 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Device, Extent};
 
 impl<D: Device> Volume<D> {
-    /// Writes `payload` over what a file has at `offset`, with direct I/O: returns when the drive has it. Offset and length are multiples of
-    /// 4096, and inside the file.
+    /// Overwrites part of a file with direct I/O and returns when the drive has the data.
+    /// `offset` and length are multiples of 4096 within the file.
     pub fn overwrite(&mut self, path: &str, offset: u64, payload: &Payload<'_>) -> TargetResult {
         let mut file = FileBlocks::open(self, path, 1)?;
         file.submit(0, Command::Write(Extent { offset, len: payload.len() }, payload.class()))?;
@@ -23,23 +23,23 @@ impl<D: Device> Volume<D> {
     }
 }
 
-/// A file of a volume as a block target. What of it was dirty has been written; all its blocks are allocated, so that no operation changes
-/// metadata other than the file's times, which `lazytime` and direct I/O keep out of the journal here.
+/// A file of a volume as a block target. Its dirty data are written and all blocks allocated,
+/// so operations change only file times, which `lazytime` keeps out of the journal.
 #[derive(Debug)]
 pub struct FileBlocks<'v, D> {
     volume: &'v mut Volume<D>,
     path: String,
     info: BlockInfo,
-    /// The file's runs with the file offset at which each begins, in blocks.
+    /// Runs of the file: file offset in blocks, start, length.
     runs: Vec<(u32, u32, u32)>,
-    /// In flight without a known end.
+    /// In flight with unknown completion time.
     waiting: Vec<InFlight>,
-    /// Those of which it is known when they are done, the earliest first.
+    /// In flight with known completion time, earliest first.
     known: BinaryHeap<Reverse<(Nanos, InFlight)>>,
     submitted: u64,
 }
 
-/// An operation in flight. Of two that are done at the same time the one that was submitted first comes first.
+/// An operation in flight, ordered by submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct InFlight {
     nth: u64,
@@ -75,7 +75,7 @@ impl<'v, D: Device> FileBlocks<'v, D> {
         TargetError { action: "do", object, reason: reason.to_string(), errno: Some(errno) }
     }
 
-    /// The parts of the volume that hold `len` bytes of the file from `offset` on.
+    /// Volume ranges of `len` bytes of the file from `offset`.
     fn parts(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
         let (mut at, end) = ((offset / BLOCK) as u32, ((offset + len) / BLOCK) as u32);
         let mut run = self.runs.partition_point(|(from, ..)| *from <= at).saturating_sub(1);
@@ -154,7 +154,7 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
                     reaped += 1;
                 }
                 next if reaped >= min || (next.is_none() && self.waiting.is_empty()) => return Ok(()),
-                // What is still queued may complete before what is known.
+                // Queued operations may complete before the known ones.
                 Some((completed, _)) if self.volume.queue.queued() == 0 => self.volume.run_until(completed),
                 _ => self.volume.step(),
             }
@@ -163,7 +163,7 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
 }
 
 impl<D: Device> FileBlocks<'_, D> {
-    /// The earliest completion that is known, and of what.
+    /// Earliest known completion.
     fn next_completion(&mut self) -> Option<(Nanos, InFlight)> {
         let (volume, known) = (&*self.volume, &mut self.known);
         self.waiting.retain(|one| match volume.queue.done(one.ticket) {

@@ -1,38 +1,38 @@
-//! What a transaction frees, merged as the kernel merges it.
+//! Blocks freed by a transaction, merged like in the kernel.
 
 use super::group::GROUP_BLOCKS;
 use super::search_tree::SearchTree;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// How freed extents that touch each other become one.
+/// Merge rule for adjacent freed extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merging {
     /// Always, within a block group (Linux up to 6.16).
     Full,
-    /// A new extent merges only if it touches the one at which the search for its place in a red-black tree ends, the deeper of its two
-    /// neighbours; then the result merges with the neighbour on the other side too (Linux 6.17 and later, seen on 6.18).
+    /// Only with the extent at which the red-black tree search for the position ends, the deeper
+    /// neighbour; then the result also merges with the other neighbour (Linux 6.17 and later,
+    /// observed on 6.18).
     SearchPath,
 }
 
-/// Freed extents, not yet free for others.
+/// Freed extents that cannot be reused yet.
 #[derive(Clone, Debug, Default)]
 pub struct Freed {
-    /// By start: length, and when it was inserted.
+    /// Length and insertion number by start.
     extents: BTreeMap<u32, (u32, u32)>,
     inserted: u32,
     blocks: u64,
-    /// The starts in each group, for [`Merging::SearchPath`].
+    /// Starts in each group, for [`Merging::SearchPath`].
     trees: BTreeMap<u32, SearchTree>,
 }
 
 impl Freed {
-    /// Blocks in all.
     pub const fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Adds a run that has just been freed.
+    /// Adds a newly freed run.
     pub fn add(&mut self, start: u32, len: u32, merging: Merging) {
         super::alloc::split_by_group(start, len, |group, at, len| self.add_in_group(group as u32 * GROUP_BLOCKS + at, len, merging));
     }
@@ -74,14 +74,12 @@ impl Freed {
         self.extents.insert(extent.0, (extent.1, extent.2));
     }
 
-    /// All extents, in the order in which they were inserted.
     pub fn into_order(self) -> Vec<(u32, u32)> {
         let mut extents: Vec<(u32, u32, u32)> = self.extents.into_iter().map(|(start, (len, stamp))| (stamp, start, len)).collect();
         extents.sort_unstable();
         extents.into_iter().map(|(_, start, len)| (start, len)).collect()
     }
 
-    /// All extents, by start.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.extents.iter().map(|(start, (len, _))| (*start, *len))
     }

@@ -1,33 +1,33 @@
-//! One block group: its bitmap, and the free space in it as the buddy system of ext4 sees it.
+//! One block group: its bitmap, and its free space in ext4's buddy system.
 //!
-//! The buddy of a free block is the largest aligned power of two of free blocks around it. ext4 keeps a bitmap for each order; here the
-//! orders follow from the bounds of the free run that a block is in, and only their counts are kept.
+//! The buddy of a free block is the largest aligned power of two of free blocks around it.
+//! ext4 keeps a bitmap per order. This model derives the orders from the bounds of the free
+//! run and keeps only their counts.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Blocks in a group: as many as one bitmap block has bits.
+/// Blocks per group: the bits of one bitmap block.
 pub const GROUP_BLOCKS: u32 = 32_768;
-/// Orders of buddies: 1 to 8192 blocks (`MB_NUM_ORDERS` for blocks of 4 KiB).
+/// Buddy orders: 1 to 8192 blocks (`MB_NUM_ORDERS` for blocks of 4 KiB).
 pub const ORDERS: usize = 14;
 
-/// The in-memory state of a group. A set bit is a block in use, or held back: preallocated, freed but not committed, being discarded.
+/// In-memory state of a group. A set bit is a block in use, preallocated or being freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     words: Vec<u64>,
     blocks: u32,
     free: u32,
-    /// Free runs.
     runs: u32,
     /// Free buddies of each order.
     orders: [u32; ORDERS],
-    /// No block below is free.
+    /// No lower block is free.
     first_free: u32,
-    /// No free run is longer. How long the longest is, nobody counts: this is what was last found out, and what became longer since.
+    /// Upper bound on the longest free run, from the last search and later frees.
     run_max: u32,
-    /// All its free space has been trimmed since the volume was mounted, and nothing freed since (`EXT4_GROUP_INFO_WAS_TRIMMED`).
+    /// All free space is trimmed since mount (`EXT4_GROUP_INFO_WAS_TRIMMED`).
     pub trimmed: bool,
-    /// Something was freed since a trim by sizes began here.
+    /// Something was freed since a trim by size began here.
     pub touched: bool,
 }
 
@@ -37,7 +37,7 @@ impl Group {
     pub fn new(blocks: u32) -> Self {
         assert!(blocks > 0 && blocks <= GROUP_BLOCKS, "a group has 1 to {GROUP_BLOCKS} blocks, not {blocks}");
         let mut words = vec![0; GROUP_BLOCKS as usize / 64];
-        // Blocks past the end are in use for good, so that no search has to look at the length.
+        // Blocks past the end are permanently in use, so searches need no length check.
         for block in blocks..GROUP_BLOCKS {
             words[block as usize / 64] |= 1 << (block % 64);
         }
@@ -56,24 +56,22 @@ impl Group {
         group
     }
 
-    /// Something in it was freed that no trim knows of.
+    /// Records that untrimmed space was freed.
     pub const fn mark_freed(&mut self) {
         (self.trimmed, self.touched) = (false, true);
     }
 
-    /// Blocks in the group.
     #[cfg(test)]
     pub const fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// Free blocks.
     #[must_use]
     pub const fn free(&self) -> u32 {
         self.free
     }
 
-    /// Blocks in the average free run; 0 if none is free.
+    /// Mean length of free runs; 0 if none is free.
     #[must_use]
     pub const fn run_mean(&self) -> u32 {
         match self.free.checked_div(self.runs) {
@@ -82,38 +80,37 @@ impl Group {
         }
     }
 
-    /// Whether a free run of `len` blocks is not known to be missing.
+    /// False if the group is known to have no free run of `len` blocks.
     #[must_use]
     pub const fn may_hold(&self, len: u32) -> bool {
         self.run_max >= len
     }
 
-    /// Notes that all of the group was searched and no free run of `len` blocks found.
+    /// Records that a full search found no free run of `len` blocks.
     pub fn holds_none(&mut self, len: u32) {
         debug_assert!(self.runs_from(0, GROUP_BLOCKS).all(|(_, run)| run < len), "there is a run of {len} blocks");
         self.run_max = self.run_max.min(len - 1);
     }
 
-    /// The order of the largest buddy; `None` if nothing is free.
+    /// Order of the largest buddy; `None` if nothing is free.
     #[must_use]
     pub fn largest_order(&self) -> Option<usize> {
         self.orders.iter().rposition(|n| *n > 0)
     }
 
-    /// Whether the block is free.
     #[must_use]
     pub fn is_free(&self, block: u32) -> bool {
         self.words[block as usize / 64] >> (block % 64) & 1 == 0
     }
 
-    /// The first free block from `from` on.
+    /// First free block from `from`.
     #[must_use]
     pub fn next_free(&self, from: u32) -> Option<u32> {
         let from = from.max(self.first_free);
         self.scan(from, |word| !word)
     }
 
-    /// The first block in use from `from` on, or the end of the group.
+    /// First block in use from `from`, or the end of the group.
     #[must_use]
     pub fn next_used(&self, from: u32) -> u32 {
         self.scan(from, |word| word).unwrap_or(GROUP_BLOCKS)
@@ -130,7 +127,6 @@ impl Group {
         Some(at as u32 * 64 + word.trailing_zeros())
     }
 
-    /// Bounds of the free run around a free block.
     fn run_around(&self, block: u32) -> (u32, u32) {
         let mut at = block as usize / 64;
         let mut word = self.words[at] & ((1 << (block % 64)) - 1);
@@ -142,7 +138,7 @@ impl Group {
         (start, self.next_used(block))
     }
 
-    /// Takes `len` blocks from `start` on, all of which are free.
+    /// Allocates `len` free blocks from `start`.
     pub fn take(&mut self, start: u32, len: u32) {
         let (from, to) = self.run_around(start);
         assert!(self.is_free(start) && len > 0 && start + len <= to, "blocks {start}+{len} are not all free");
@@ -157,7 +153,7 @@ impl Group {
         }
     }
 
-    /// Gives back `len` blocks from `start` on, all of which are in use.
+    /// Frees `len` blocks in use from `start`.
     pub fn give(&mut self, start: u32, len: u32) {
         assert!(len > 0 && start + len <= self.blocks, "blocks {start}+{len} are not in the group");
         assert!(self.scan(start, |word| !word).is_none_or(|free| free >= start + len), "blocks {start}+{len} are not all in use");
@@ -182,7 +178,7 @@ impl Group {
         for_each_word(start, len, |at, mask| self.words[at] &= !mask);
     }
 
-    /// Adds or removes the buddies of the free run `from..to` to or from the counts.
+    /// Adds the buddies of the free run `from..to` to the counts, or removes them.
     fn count_buddies(&mut self, from: u32, to: u32, add: bool) {
         let mut at = from;
         while at < to {
@@ -196,8 +192,8 @@ impl Group {
         }
     }
 
-    /// How many blocks from the free block `start` on the buddies hold that are needed for `needed` blocks: what `mb_find_extent` finds. Ends at
-    /// the end of a buddy, or of the run.
+    /// Length of the buddies from the free block `start` that are needed for `needed` blocks, as
+    /// in `mb_find_extent`. Ends at the end of a buddy or of the run.
     #[must_use]
     pub fn extent_at(&self, start: u32, needed: u32) -> u32 {
         if !self.is_free(start) {
@@ -205,7 +201,7 @@ impl Group {
         }
         let (from, to) = self.run_around(start);
         let mut at = from;
-        // The buddy that holds `start`.
+        // The buddy that contains `start`.
         while at + (1 << buddy_order(at, to)) <= start {
             at += 1 << buddy_order(at, to);
         }
@@ -216,7 +212,7 @@ impl Group {
         end - start
     }
 
-    /// The first buddy of the least order from `order` on that there is.
+    /// First buddy of the smallest available order of at least `order`.
     #[must_use]
     pub fn buddy_of(&self, order: usize) -> Option<u32> {
         let order = (order..ORDERS).find(|order| self.orders[*order] > 0)?;
@@ -235,7 +231,7 @@ impl Group {
         }
     }
 
-    /// Free runs that touch `from..to`, each cut at `from` but not at `to`: what trimming that range covers.
+    /// Free runs in `from..to`, cut at `from` but not at `to`: the extents of a trim.
     pub fn runs_from(&self, from: u32, to: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         let mut at = from;
         core::iter::from_fn(move || {
@@ -246,7 +242,7 @@ impl Group {
         })
     }
 
-    /// What the counts must be, counted again.
+    /// The counts computed from the bitmap.
     #[cfg(test)]
     pub fn recounted(&self) -> Self {
         let mut fresh = Self { free: 0, runs: 0, orders: [0; ORDERS], ..self.clone() };
@@ -259,7 +255,7 @@ impl Group {
     }
 }
 
-/// The order of the buddy that begins at `at` in a free run that ends at `to`, if `at` is where a buddy of that run can begin.
+/// Order of the buddy that begins at `at` in a free run that ends at `to`.
 fn buddy_order(at: u32, to: u32) -> usize {
     let aligned = if at == 0 { ORDERS - 1 } else { at.trailing_zeros() as usize };
     let fits = (31 - (to - at).leading_zeros()) as usize;
@@ -289,7 +285,7 @@ mod tests {
         group.take(0, 513);
         // 513, 514.., 516.., 520 … 1024, 2048, 4096, 8192 …
         assert_eq!(group.buddy_of(0), Some(513));
-        assert_eq!(group.buddy_of(9), Some(1024), "there is none of 512 blocks, so the first of 1024 is split");
+        assert_eq!(group.buddy_of(9), Some(1024), "no buddy of 512 blocks, so the first of 1024 is split");
         assert_eq!(group.extent_at(513, 1), 1);
         assert_eq!(group.extent_at(513, 2), 3);
         assert_eq!(group.extent_at(514, 2), 2);
@@ -300,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_stay_right_whatever_is_taken_and_given() {
+    fn counts_match_bitmap_after_any_take_and_give() {
         let mut rng = Stream::new(1, "group");
         let mut group = Group::new(30_000);
         let mut taken: Vec<(u32, u32)> = Vec::new();
@@ -325,7 +321,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not all in use")]
-    fn nothing_is_given_back_twice() {
+    fn give_of_free_blocks_panics() {
         let mut group = Group::new(100);
         group.take(10, 10);
         group.give(12, 2);
@@ -334,7 +330,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not all free")]
-    fn nothing_is_taken_twice() {
+    fn take_of_used_blocks_panics() {
         let mut group = Group::new(100);
         group.take(10, 10);
         group.take(5, 6);

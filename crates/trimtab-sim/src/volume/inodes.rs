@@ -1,4 +1,4 @@
-//! Which inode a new file gets: Orlov's spreading of directories, and files near their directory.
+//! Inode allocation: Orlov's spreading of directories, and files near their directory.
 
 use super::alloc::Allocator;
 use super::layout::{FLEX, Layout, RESERVED_INODES};
@@ -6,7 +6,6 @@ use super::node::ROOT;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// All inodes of a volume.
 #[derive(Clone, Debug)]
 pub struct Inodes {
     per_group: u32,
@@ -45,7 +44,7 @@ impl Inodes {
         self.free[group] -= 1;
     }
 
-    /// The first free inode of a group, taken; `None` if it has none.
+    /// Allocates the first free inode of a group; `None` if it has none.
     fn take_first(&mut self, group: usize) -> Option<u32> {
         let at = self.bits[group].iter().position(|word| *word != u64::MAX)?;
         let inode = at as u32 * 64 + self.bits[group][at].trailing_ones();
@@ -56,28 +55,25 @@ impl Inodes {
         })
     }
 
-    /// Gives an inode back.
     pub(super) fn give(&mut self, inode: u32, dir: bool) {
         let (group, at) = ((inode / self.per_group) as usize, inode % self.per_group);
         let bit = 1 << (at % 64);
-        assert!(self.bits[group][at as usize / 64] & bit != 0, "inode {inode} is given back twice");
+        assert!(self.bits[group][at as usize / 64] & bit != 0, "inode {inode} is freed twice");
         self.bits[group][at as usize / 64] &= !bit;
         self.free[group] += 1;
         self.dirs[group] -= u32::from(dir);
     }
 
-    /// Free inodes.
     pub fn free(&self) -> u64 {
         self.free.iter().map(|n| u64::from(*n)).sum()
     }
 
-    /// The group that an inode is in.
     pub const fn group(&self, inode: u32) -> u32 {
         inode / self.per_group
     }
 
-    /// An inode for a file in a directory whose inode is `parent`: in the directory's flexible group, in the one where its files overflowed to
-    /// last, or in one that Orlov's rule picks. Gives the latter two to be remembered.
+    /// Inode for a file of directory inode `parent`: in its flexible group, in the group of the
+    /// last overflow, or in one chosen by Orlov's rule. Returns the last two for reuse.
     pub(super) fn for_file(&mut self, parent: u32, overflow: Option<u32>, space: &Allocator) -> Option<(u32, Option<u32>)> {
         let own = self.group(parent) / FLEX * FLEX;
         if let Some(inode) = self.first_in_flex(own) {
@@ -93,8 +89,8 @@ impl Inodes {
         self.first_in_flex(flex).map(|inode| (inode, Some(flex)))
     }
 
-    /// An inode for a directory in `parent`: those at the top are spread, `seed` says from where on; others stay with their parent while there is
-    /// room.
+    /// Inode for a directory in `parent`. Top-level directories are spread, starting at `seed`;
+    /// others stay with their parent while there is room.
     pub(super) fn for_dir(&mut self, parent: u32, parent_inode: u32, seed: u64, space: &Allocator) -> Option<u32> {
         let flex = if parent == ROOT {
             let start = (seed % u64::from(self.flexes())) as u32;
@@ -126,13 +122,13 @@ impl Inodes {
         }
     }
 
-    /// The flexible groups from `start` on, around.
+    /// Flexible groups from `start`, wrapping around.
     fn around(&self, start: u32) -> impl Iterator<Item = u32> + use<> {
         let n = self.flexes();
         (0..n).map(move |i| (start + i) % n)
     }
 
-    /// First group of the flexible group with the fewest directories among those that are no fuller than the average.
+    /// First group of the flexible group with the fewest directories and average usage or less.
     fn emptiest(&self, start: u32, space: &Allocator) -> Option<u32> {
         let n = u64::from(self.flexes());
         let (inodes, blocks) = (self.free() / n, space.free() / n);
@@ -141,8 +137,8 @@ impl Inodes {
         all.min_by_key(|(_, flex)| flex.dirs).map(|(number, _)| number * FLEX)
     }
 
-    /// First group of the first flexible group from `start` on that is not much fuller, and has not many more directories, than the average;
-    /// if there is none, of the first with a free inode.
+    /// First group of the first flexible group from `start` that is not much above average in
+    /// usage and directories; otherwise of the first with a free inode.
     fn near(&self, start: u32, space: &Allocator) -> Option<u32> {
         let n = u64::from(self.flexes());
         let members = u64::from(FLEX.min(self.bits.len() as u32));
@@ -164,25 +160,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_spread_at_the_top_and_files_stay_with_them() {
+    fn top_directories_spread_and_files_stay_with_them() {
         let layout = Layout::new(&VolumeSpec::ext4(), 16 << 30).unwrap();
         let space = Allocator::new(&layout);
         let mut inodes = Inodes::new(&layout);
         let tops: Vec<u32> = (0..8).map(|i| inodes.for_dir(ROOT, 1, i * 12345, &space).unwrap()).collect();
         let mut flexes: Vec<u32> = tops[..6].iter().map(|inode| inodes.group(*inode) / FLEX).collect();
         flexes.sort_unstable();
-        // 0 has fewer inodes than the average, 4 fewer blocks: the journal is there.
+        // Group 0 has fewer inodes than average; group 4 has fewer blocks because of the journal.
         assert_eq!(flexes, [1, 2, 3, 5, 6, 7]);
         let sub = inodes.for_dir(7, tops[3], 0, &space).unwrap();
-        assert_eq!(sub, tops[3] + 1, "and others go to their parent");
+        assert_eq!(sub, tops[3] + 1, "others go to their parent");
         let (file, overflow) = inodes.for_file(tops[3], None, &space).unwrap();
         assert_eq!((file, overflow), (tops[3] + 2, None));
         inodes.give(file, false);
-        assert_eq!(inodes.for_file(tops[3], None, &space).unwrap().0, file, "the first free one is used again");
+        assert_eq!(inodes.for_file(tops[3], None, &space).unwrap().0, file, "the first free inode is reused");
     }
 
     #[test]
-    fn full_groups_overflow_and_in_the_end_there_are_none() {
+    fn full_groups_overflow_until_no_inode_is_left() {
         let layout = Layout::new(&VolumeSpec { bytes_per_inode: 1 << 20, ..VolumeSpec::ext4() }, 4 << 30).unwrap();
         let space = Allocator::new(&layout);
         let mut inodes = Inodes::new(&layout);

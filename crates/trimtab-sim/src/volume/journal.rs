@@ -1,4 +1,4 @@
-//! The journal: which metadata blocks change together, what committing them writes, and what of it is still to be written in place.
+//! The journal: transactions of metadata blocks, and blocks to be written in place.
 
 use super::freed::Freed;
 use super::spec::BLOCK;
@@ -7,13 +7,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::units::Nanos;
 
-/// Block numbers in a revoke record's block.
+/// Block numbers per revoke block.
 const REVOKES_PER_BLOCK: u32 = (BLOCK as u32 - 20) / 8;
 
-/// Blocks that the change that fills a transaction may add beyond its limit.
+/// Blocks that the last change of a full transaction may add beyond the limit.
 const LAST_CHANGE: u32 = 64;
 
-/// A set of blocks of a volume that is quick to ask and to clear.
+/// A set of blocks with fast lookup and clearing.
 #[derive(Clone, Debug)]
 struct BlockSet {
     bits: Vec<u64>,
@@ -42,7 +42,7 @@ impl BlockSet {
         let there = self.contains(block);
         if there {
             self.bits[block as usize / 64] &= !(1 << (block % 64));
-            // The list keeps it until it is taken: taking skips what is not set.
+            // The list keeps it until it is taken: taking skips cleared bits.
         }
         there
     }
@@ -58,18 +58,17 @@ impl BlockSet {
     }
 }
 
-/// A transaction that is being written.
+/// A transaction being written.
 #[derive(Clone, Debug)]
 pub struct Committing {
-    /// Its number.
     pub id: u64,
-    /// Blocks that it writes to the journal: descriptors, revocations, metadata, commit record.
+    /// Blocks in the journal: descriptors, revocations, metadata, commit record.
     pub log_blocks: u32,
-    /// What it frees.
+    /// Blocks it frees.
     pub freed: Freed,
 }
 
-/// A committed transaction whose blocks are not all in place: its part of the journal cannot be used again.
+/// A committed transaction with blocks not yet in place, which pins its part of the journal.
 #[derive(Clone, Copy, Debug)]
 struct Logged {
     id: u64,
@@ -77,34 +76,31 @@ struct Logged {
     left: u32,
 }
 
-/// The journal of a volume.
 #[derive(Clone, Debug)]
 pub struct Journal {
-    /// First block of it on the volume, and how many.
+    /// First block on the volume, and number of blocks.
     start: u32,
     blocks: u32,
     tags_per_descriptor: u32,
-    /// Blocks that fill a transaction.
+    /// Blocks at which a transaction is full.
     pub transaction_max: u32,
-    /// The running transaction.
     pub id: u64,
     running: BlockSet,
     running_blocks: u32,
     revokes: u32,
-    /// When its first change was made.
+    /// Time of its first change.
     pub since: Option<Nanos>,
-    /// What it frees.
+    /// Blocks it frees.
     pub freed: Freed,
-    /// The blocks of the committing transaction.
     committing: BlockSet,
-    /// Where the next block goes.
+    /// Position of the next log block.
     head: u32,
-    /// Blocks in use, from the oldest transaction that is not in place to the head.
+    /// Blocks in use, from the oldest transaction not in place to the head.
     used: u32,
     logged: VecDeque<Logged>,
-    /// Committed blocks that are not in place, with the last transaction that logged each.
+    /// Committed blocks not in place, with the last transaction of each.
     home: BTreeMap<u32, u64>,
-    /// Since when the first of them has been waiting.
+    /// Time since which the oldest of them has been waiting.
     pub home_since: Option<Nanos>,
 }
 
@@ -130,7 +126,7 @@ impl Journal {
         }
     }
 
-    /// A metadata block changes.
+    /// Marks a metadata block as changed.
     pub fn dirty(&mut self, block: u32, now: Nanos) {
         self.since.get_or_insert(now);
         if self.running.insert(block) {
@@ -138,40 +134,38 @@ impl Journal {
         }
     }
 
-    /// A metadata block is freed: it need not be written any more, and the log must not bring it back.
+    /// Frees a metadata block: it need not be written, and log replay must not restore it.
     pub fn forget(&mut self, block: u32, now: Nanos) {
         self.since.get_or_insert(now);
         if self.running.remove(block) {
             self.running_blocks -= 1;
         }
-        // Nor is it to be written in place when the transaction that is being committed is done.
+        // It is not written in place after the current commit either.
         self.committing.remove(block);
         self.revokes += 1;
         self.in_place(block);
     }
 
-    /// Blocks in the running transaction.
     pub const fn running_blocks(&self) -> u32 {
         self.running_blocks
     }
 
-    /// Whether there is anything to commit.
+    /// True if there is anything to commit.
     pub const fn anything_running(&self) -> bool {
         self.since.is_some()
     }
 
-    /// Blocks that a transaction of `blocks` blocks takes in the log.
     fn log_blocks(&self, blocks: u32, revokes: u32) -> u32 {
         blocks + blocks.div_ceil(self.tags_per_descriptor) + revokes.div_ceil(REVOKES_PER_BLOCK) + 1
     }
 
-    /// Whether the log has room for the running transaction, however large it becomes.
+    /// True if the log has room for the running transaction at its maximum size.
     pub fn has_room(&self) -> bool {
         let largest = self.log_blocks(self.transaction_max.max(self.running_blocks) + LAST_CHANGE, self.revokes);
         self.used + largest < self.blocks - 1
     }
 
-    /// Ends the running transaction and begins a new one.
+    /// Closes the running transaction and starts a new one.
     pub fn close(&mut self) -> Committing {
         for block in self.running.take() {
             self.committing.insert(block);
@@ -185,7 +179,7 @@ impl Journal {
         closed
     }
 
-    /// Takes `n` blocks at the head of the log. Gives them as runs of volume blocks: two if the log wraps.
+    /// Allocates `n` blocks at the head of the log. Returns volume runs: two if the log wraps.
     pub fn append(&mut self, n: u32) -> [(u32, u32); 2] {
         // Block 0 of the journal is its superblock.
         let first = n.min(self.blocks - self.head);
@@ -196,12 +190,11 @@ impl Journal {
         runs
     }
 
-    /// The journal's superblock.
     pub const fn superblock(&self) -> u32 {
         self.start
     }
 
-    /// A transaction is durable: its blocks can be written in place.
+    /// Marks a transaction durable: its blocks can be written in place.
     pub fn committed(&mut self, committing: &Committing, now: Nanos) {
         let mut left = 0;
         for block in self.committing.take() {
@@ -217,12 +210,12 @@ impl Journal {
         self.free_tail();
     }
 
-    /// A transaction waits for one block less.
+    /// Decrements the pending blocks of a transaction.
     fn one_less(&mut self, id: u64) {
         if let Some(front) = self.logged.front()
             && id >= front.id
         {
-            // Numbers follow each other without gaps.
+            // Transaction numbers are contiguous.
             let at = (id - front.id) as usize;
             if let Some(logged) = self.logged.get_mut(at) {
                 logged.left -= 1;
@@ -230,7 +223,7 @@ impl Journal {
         }
     }
 
-    /// A block has been written in place, or need not be.
+    /// Marks a block as written in place, or no longer needed there.
     fn in_place(&mut self, block: u32) {
         if let Some(id) = self.home.remove(&block) {
             self.one_less(id);
@@ -250,7 +243,8 @@ impl Journal {
         }
     }
 
-    /// Takes the blocks that are to be written in place, sorted: all, or those of the oldest transaction in the log. Blocks that a transaction under way has changed again wait for it.
+    /// Takes the blocks to write in place, sorted: all, or those of the oldest transaction in the
+    /// log. Skips blocks changed again by an open transaction.
     pub fn take_home(&mut self, only_oldest: bool) -> Vec<u32> {
         let oldest = if only_oldest { self.logged.front().map_or(0, |logged| logged.id) } else { u64::MAX };
         let ready = |(block, id): (&u32, &u64)| {
@@ -276,7 +270,7 @@ impl Journal {
         self.used
     }
 
-    /// What must hold at any time.
+    /// Panics if an invariant does not hold.
     #[cfg(test)]
     pub fn check(&self) {
         let logged: u32 = self.logged.iter().map(|logged| logged.log_blocks).sum();
@@ -293,9 +287,9 @@ mod tests {
     use trimtab_drive::rng::Stream;
 
     #[test]
-    fn a_commit_writes_what_jbd2_was_seen_to_write() {
-        // jbd2_run_stats of a tree of 38,905 inodes made and removed: 4645 blocks logged as 4665, 2436 as 2447, and 2447 with
-        // 2199 freed directory blocks as 2463.
+    fn commit_size_matches_jbd2() {
+        // From jbd2_run_stats of a tree of 38,905 inodes created and removed: 4645 blocks logged as
+        // 4665, 2436 as 2447, and 2447 with 2199 freed directory blocks as 2463.
         for (blocks, revokes, logged) in [(4645, 0, 4665), (2436, 0, 2447), (11, 0, 13), (2447, 2199, 2463)] {
             let mut journal = Journal::new(1000, 16_384, 1 << 20, 254, None);
             for block in 0..blocks {
@@ -309,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_wraps_and_its_space_comes_back() {
+    fn log_wraps_and_reuses_space() {
         let mut rng = Stream::new(1, "journal");
         let mut journal = Journal::new(5000, 1024, 100_000, 254, None);
         let mut written = 0;
@@ -336,7 +330,7 @@ mod tests {
             journal.committed(&committing, Nanos(i));
             journal.check();
         }
-        assert!(written > 5000, "it went round: {written}");
+        assert!(written > 5000, "the log has not wrapped: {written}");
         journal.take_home(false);
         assert_eq!((journal.home_blocks(), journal.used()), (0, 0));
     }

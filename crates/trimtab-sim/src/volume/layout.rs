@@ -1,4 +1,4 @@
-//! Where ext4 puts its metadata: block groups, flexible groups of 16, sparse superblock copies, the journal in the middle.
+//! Metadata layout of ext4: groups, flexible groups, superblock copies, journal.
 
 use super::VolumeError;
 use super::group::GROUP_BLOCKS;
@@ -6,37 +6,37 @@ use super::spec::{BLOCK, VolumeSpec};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Groups whose bitmaps and inode tables lie together (`flex_bg`).
+/// Groups whose bitmaps and inode tables are adjacent (`flex_bg`).
 pub const FLEX: u32 = 16;
-/// Inodes of 256 bytes in a block.
+/// Inodes of 256 bytes per block.
 const INODES_PER_BLOCK: u32 = (BLOCK / 256) as u32;
-/// Group descriptors of 64 bytes in a block.
+/// Group descriptors of 64 bytes per block.
 const DESCRIPTORS_PER_BLOCK: u32 = (BLOCK / 64) as u32;
-/// The first inode that is not reserved is number 11, `lost+found`; 12 is the first for files. Counted from 0 here.
+/// The first non-reserved inode is 11, `lost+found`; 12 is the first for files. From 0 here.
 pub const RESERVED_INODES: u32 = 11;
-/// The smallest volume: less holds no journal worth the name.
+/// Smallest volume with a useful journal.
 pub const SIZE_MIN: u64 = 64 << 20;
-/// The largest: block numbers have 32 bits.
+/// Largest volume: block numbers have 32 bits.
 pub const SIZE_MAX: u64 = (1 << 32) * BLOCK - BLOCK;
 
-/// Where everything is. Block numbers count from the start of the filesystem.
+/// Positions of all metadata. Block numbers count from the start of the filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Blocks of the filesystem.
     pub blocks: u32,
     /// Block groups.
     pub groups: u32,
-    /// Inodes in each.
+    /// Inodes per group.
     pub inodes_per_group: u32,
     /// First block of the journal.
     pub journal: u32,
     /// Blocks of the journal.
     pub journal_blocks: u32,
-    /// Everything that metadata occupy from the beginning, journal included: start and length, sorted, apart from each other.
+    /// Initial metadata including the journal: start and length, sorted and disjoint.
     pub reserved: Vec<(u32, u32)>,
-    /// The kernel keeps lists of groups by how fragmented they are (Linux 5.13 and later, from 16 groups on).
+    /// The kernel keeps lists of groups by fragmentation (Linux 5.13 and later, from 16 groups).
     pub group_lists: bool,
-    /// Where each flexible group's bitmaps begin.
+    /// Start of each flexible group's bitmaps.
     flex_metadata: Vec<u32>,
 }
 
@@ -44,10 +44,10 @@ impl Layout {
     /// The layout of a volume of `size` bytes.
     pub fn new(spec: &VolumeSpec, size: u64) -> Result<Self, VolumeError> {
         if !(SIZE_MIN..=SIZE_MAX).contains(&size) {
-            return Err(VolumeError::new(format!("a volume of {size} bytes: it has to have {SIZE_MIN} to {SIZE_MAX}")));
+            return Err(VolumeError::new(format!("the volume size must be {SIZE_MIN} to {SIZE_MAX} bytes, not {size}")));
         }
         if !(1024..=4 << 20).contains(&spec.bytes_per_inode) {
-            return Err(VolumeError::new(format!("an inode for each {} bytes: 1024 to 4194304 is possible", spec.bytes_per_inode)));
+            return Err(VolumeError::new(format!("the bytes per inode must be 1024 to 4194304, not {}", spec.bytes_per_inode)));
         }
         let blocks = (size / BLOCK) as u32;
         let groups = blocks.div_ceil(GROUP_BLOCKS);
@@ -70,7 +70,7 @@ impl Layout {
 
     fn place_metadata(&mut self) -> Result<(), VolumeError> {
         let descriptors = self.groups.div_ceil(DESCRIPTORS_PER_BLOCK);
-        // Room for the descriptors of a volume a thousand times as large, one block of pointers at most.
+        // Room for the descriptors of a volume 1000 times as large, at most one block of pointers.
         let growth = (self.groups * 1024).div_ceil(DESCRIPTORS_PER_BLOCK).saturating_sub(descriptors).min(1024);
         for group in 0..self.groups {
             let start = group * GROUP_BLOCKS;
@@ -84,7 +84,7 @@ impl Layout {
                 at += members * (2 + self.table_blocks());
             }
             if at > self.blocks {
-                return Err(VolumeError::new(format!("{} blocks do not hold the metadata of group {group}", self.blocks)));
+                return Err(VolumeError::new(format!("{} blocks are too few for the metadata of group {group}", self.blocks)));
             }
             self.reserve(start, at - start);
         }
@@ -94,9 +94,9 @@ impl Layout {
     fn place_journal(&mut self, wanted: Option<u32>) -> Result<(), VolumeError> {
         let len = wanted.unwrap_or_else(|| default_journal_blocks(self.blocks));
         if !(1024..=self.blocks / 2).contains(&len) {
-            return Err(VolumeError::new(format!("a journal of {len} blocks in a volume of {}", self.blocks)));
+            return Err(VolumeError::new(format!("a journal of {len} blocks does not fit into a volume of {}", self.blocks)));
         }
-        // As mke2fs: about the middle, in the group with the most room.
+        // As mke2fs: near the middle, in the group with the most room.
         let middle = self.groups / 2;
         let from = if middle > FLEX { middle / FLEX * FLEX } else { middle.saturating_sub(1) };
         let room = |group: &u32| self.group_blocks(*group) - (self.first_unreserved(group * GROUP_BLOCKS) - group * GROUP_BLOCKS);
@@ -106,7 +106,7 @@ impl Layout {
             .map(|group| self.first_unreserved(group * GROUP_BLOCKS))
             .find(|start| self.unreserved(*start, len));
         let Some(start) = start else {
-            return Err(VolumeError::new(format!("no {len} free blocks in a row for the journal")));
+            return Err(VolumeError::new(format!("no {len} contiguous free blocks for the journal")));
         };
         self.journal = start;
         self.journal_blocks = len;
@@ -131,7 +131,7 @@ impl Layout {
         end <= u64::from(self.blocks) && self.reserved.iter().all(|(other, n)| other + n <= start || u64::from(*other) >= end)
     }
 
-    /// Blocks of a group's inode table.
+    /// Blocks per inode table.
     #[must_use]
     pub const fn table_blocks(&self) -> u32 {
         self.inodes_per_group / INODES_PER_BLOCK
@@ -140,7 +140,7 @@ impl Layout {
     /// The superblock.
     pub const SUPERBLOCK: u32 = 0;
 
-    /// The block of the group's descriptor.
+    /// Block of the group's descriptor.
     #[must_use]
     pub const fn descriptor(&self, group: u32) -> u32 {
         1 + group / DESCRIPTORS_PER_BLOCK
@@ -158,7 +158,7 @@ impl Layout {
         self.block_bitmap(group) + self.flex_members(group)
     }
 
-    /// The block of an inode.
+    /// Block of an inode.
     #[must_use]
     pub fn inode_block(&self, inode: u32) -> u32 {
         let group = inode / self.inodes_per_group;
@@ -177,7 +177,7 @@ impl Layout {
     }
 }
 
-/// Whether a group holds a copy of the superblock (`sparse_super`): 0, 1 and the powers of 3, 5 and 7.
+/// True if a group holds a superblock copy (`sparse_super`): 0, 1 and powers of 3, 5 and 7.
 fn has_superblock(group: u32) -> bool {
     let power_of = |base: u32| {
         let mut power = base;
@@ -189,7 +189,7 @@ fn has_superblock(group: u32) -> bool {
     group <= 1 || power_of(3) || power_of(5) || power_of(7)
 }
 
-/// The journal that `mke2fs` 1.47 makes, by the blocks of the volume.
+/// Default journal size of `mke2fs` 1.47 for a volume of `blocks` blocks.
 fn default_journal_blocks(blocks: u32) -> u32 {
     const K: u32 = 1024;
     match blocks {
@@ -212,9 +212,9 @@ mod tests {
         Layout::new(&VolumeSpec::ext4(), size).unwrap()
     }
 
-    /// Against `dumpe2fs` of filesystems that mke2fs 1.47 made.
+    /// Against `dumpe2fs` of filesystems created by mke2fs 1.47.
     #[test]
-    fn metadata_are_where_mke2fs_puts_them() {
+    fn layout_matches_mke2fs() {
         let l = layout(4 << 30);
         assert_eq!((l.groups, l.inodes_per_group, l.table_blocks()), (32, 8192, 512));
         assert_eq!((l.block_bitmap(0), l.inode_bitmap(0), l.inode_block(0)), (513, 529, 545));
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!((l.block_bitmap(17), l.inode_bitmap(17), l.inode_block(17 * 8192)), (524_289, 524_305, 524_832));
         assert_eq!((l.journal, l.journal_blocks), (491_520, 16_384));
         let free: u32 = l.blocks - l.reserved.iter().map(|(_, len)| len).sum::<u32>();
-        // mke2fs counts 1,011,634: it has given blocks to the root directory, lost+found and the resize inode.
+        // mke2fs counts 1,011,634, without root directory, lost+found and resize inode.
         assert!((1_011_634..1_011_650).contains(&free), "{free}");
 
         let l = layout(1 << 30);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_sizes_fit_and_impossible_ones_are_refused() {
+    fn layout_fits_odd_sizes_and_refuses_impossible_ones() {
         for size in [SIZE_MIN, SIZE_MIN + 12345, (128 << 20) + 4096 * 40, 100_030_242_816, 480_103_981_056, 4_000_787_030_016] {
             let l = layout(size);
             let mut end = 0;

@@ -1,27 +1,26 @@
-//! Finds nodes by directory and name: a hash table with open addressing, because nodes hold their names already.
+//! Lookup of nodes by directory and name: an open-addressing hash table without names.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// No node.
 pub const NONE: u32 = u32::MAX;
 
-/// A table of node numbers. The nodes themselves are the caller's: it passes their hashes and compares.
+/// A table of node numbers. The caller owns the nodes; it passes hashes and compares.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// Hash and node; a power of two of slots, at most two thirds of them taken.
+    /// Hash and node; a power of two of slots, at most two thirds in use.
     slots: Vec<(u32, u32)>,
     len: usize,
 }
 
-/// The hash of a name in a directory.
+/// Hash of a name in a directory.
 #[must_use]
 pub fn hash(parent: u32, name: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for byte in name.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
-    // The multiplications above leave the low bits of short names alike.
+    // The multiplications above hardly mix the low bits of short names.
     (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
@@ -34,7 +33,7 @@ impl Names {
         (hash >> 32) as usize & (self.slots.len() - 1)
     }
 
-    /// The node with this hash for which `is` is true.
+    /// Node with this hash for which `is` returns true.
     pub(super) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut at = self.start(hash);
         loop {
@@ -49,7 +48,7 @@ impl Names {
         }
     }
 
-    /// Adds a node that is not in the table. `hash_of` gives the hash of every node that is.
+    /// Adds an absent node. `hash_of` returns the hash of any node in the table.
     pub(super) fn insert(&mut self, hash: u64, node: u32, hash_of: impl Fn(u32) -> u64) {
         if (self.len + 1) * 3 > self.slots.len() * 2 {
             let old = core::mem::take(&mut self.slots);
@@ -70,7 +69,7 @@ impl Names {
         self.slots[at] = (hash as u32, node);
     }
 
-    /// Removes a node that is in the table.
+    /// Removes a present node.
     pub(super) fn remove(&mut self, hash: u64, node: u32, hash_of: impl Fn(u32) -> u64) {
         let mask = self.slots.len() - 1;
         let mut at = self.start(hash);
@@ -78,7 +77,7 @@ impl Names {
             assert!(self.slots[at].1 != NONE, "node {node} is not in the table of names");
             at = (at + 1) & mask;
         }
-        // Moves what follows back over the gap, as far as it may stand there.
+        // Moves later entries back over the gap where their position allows it.
         let mut gap = at;
         loop {
             at = (at + 1) & mask;
@@ -105,7 +104,7 @@ mod tests {
     use trimtab_drive::rng::Stream;
 
     #[test]
-    fn finds_what_is_there_and_nothing_else() {
+    fn find_returns_only_inserted_names() {
         let mut rng = Stream::new(1, "names");
         let mut names = Names::new();
         let mut nodes: Vec<Option<u64>> = Vec::new();

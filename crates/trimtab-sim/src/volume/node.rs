@@ -1,4 +1,4 @@
-//! Files and directories: where their blocks are, and what of them has not been written.
+//! Files and directories: location of their blocks and unwritten parts.
 
 use super::names::hash;
 use super::spec::BLOCK;
@@ -7,51 +7,46 @@ use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Nanos;
 
-/// The node of the root directory.
+/// Node of the root directory.
 pub const ROOT: u32 = 0;
-/// Extents that an inode holds itself; more need extent blocks.
+/// Extents stored in the inode; more need extent blocks.
 const EXTENTS_INLINE: usize = 4;
 /// Extents in an extent block.
 const EXTENTS_PER_BLOCK: usize = 340;
 
-/// A file or a directory.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Inode, counted from 0.
+    /// Inode number, from 0.
     pub inode: u32,
-    /// The directory it is in.
     pub parent: u32,
-    /// Its name there.
     pub name: Box<str>,
-    /// What changes when the node's number is used for another file, so that queues notice.
+    /// Changes when the node is reused for another file, so that queues detect stale entries.
     pub generation: u32,
     /// Bytes.
     pub size: u64,
-    /// Its blocks on the volume, in order; what is not allocated yet follows behind them.
+    /// Blocks on the volume in file order, followed by those not yet allocated.
     pub extents: Extents,
     /// Blocks of the extent tree outside the inode.
     pub tree_blocks: Vec<u32>,
-    /// The first block that is not written out; `u32::MAX` if all are. From there on all are dirty.
+    /// First block not written out; all later ones are dirty. `u32::MAX` if none is.
     pub dirty_from: u32,
-    /// It waits in the queue of dirty files, since `dirtied`.
+    /// In the queue of dirty files, since `dirtied`.
     pub queued: bool,
-    /// When it became dirty.
+    /// Time at which it became dirty.
     pub dirtied: Nanos,
-    /// It is being written to by the operation under way.
+    /// Being written by the current operation.
     pub open: bool,
-    /// What its contents look like to a compressing drive: the class of the last write.
+    /// Data class of the last write, for a compressing drive.
     pub class: DataClass,
-    /// Blocks from the start that are in the page cache.
+    /// Blocks in the page cache, from the start of the file.
     pub cached: u32,
-    /// When it was last used, by the page cache's own count.
+    /// Last use, by the page cache's counter.
     pub used: u64,
-    /// Access and modification times.
     pub accessed: Nanos,
-    /// Modification time.
     pub modified: Nanos,
-    /// The transaction that changed its inode last.
+    /// Last transaction that changed its inode.
     pub transaction: u64,
-    /// What a directory has beside.
+    /// Directory data.
     pub dir: Option<Box<Dir>>,
 }
 
@@ -79,34 +74,33 @@ impl Node {
         }
     }
 
-    /// The hash of its name in its directory.
+    /// Hash of its name in its directory.
     pub fn hash(&self) -> u64 {
         hash(self.parent, &self.name)
     }
 
-    /// Blocks that its size takes.
+    /// Blocks for its size.
     pub fn blocks(&self) -> u32 {
         self.size.div_ceil(BLOCK) as u32
     }
 
-    /// Dirty blocks.
     pub fn dirty_blocks(&self) -> u32 {
         self.blocks().saturating_sub(self.dirty_from)
     }
 
-    /// Blocks without a place on the volume.
+    /// Blocks not allocated yet.
     pub fn unallocated(&self) -> u32 {
         self.blocks().saturating_sub(self.extents.blocks())
     }
 
-    /// Blocks that the extent tree needs outside the inode.
+    /// Blocks needed by the extent tree outside the inode.
     pub fn tree_blocks_needed(&self) -> usize {
         let extents = self.extents.len();
         if extents <= EXTENTS_INLINE { 0 } else { extents.div_ceil(EXTENTS_PER_BLOCK) }
     }
 }
 
-/// Runs of blocks in the order of the file. The first is kept without an allocation: most files have no other.
+/// Runs of blocks in file order. The first, often the only one, is stored inline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extents {
     first: (u32, u32),
@@ -115,12 +109,10 @@ pub struct Extents {
 }
 
 impl Extents {
-    /// How many.
     pub fn len(&self) -> usize {
         usize::from(self.first.1 > 0) + self.rest.len()
     }
 
-    /// Blocks in all.
     pub const fn blocks(&self) -> u32 {
         self.blocks
     }
@@ -140,18 +132,17 @@ impl Extents {
         }
     }
 
-    /// All runs.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         Some(self.first).filter(|first| first.1 > 0).into_iter().chain(self.rest.iter().copied())
     }
 
-    /// The block behind the last one: where the file would best go on.
+    /// The block after the last one, the best place to continue the file.
     pub fn end(&self) -> Option<u32> {
         let (start, len) = self.rest.last().copied().unwrap_or(self.first);
         (len > 0).then_some(start + len)
     }
 
-    /// The runs that hold the file's blocks from `from` on, `len` blocks at most.
+    /// Runs with up to `len` of the file's blocks, starting at block `from`.
     pub fn part(&self, from: u32, len: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         let (mut skip, mut left) = (from, len);
         self.iter().filter_map(move |(start, run)| {
@@ -168,41 +159,41 @@ impl Extents {
     }
 }
 
-/// The entries of a directory, as far as traffic depends on them: which block each is in.
+/// Directory entries, as far as traffic depends on them: the block of each.
 ///
-/// A small directory is one block. A larger one is a tree by hash (`dir_index`): a root block, and leaves that split in half when they are
-/// full. A catalogue is the same by name.
+/// A small directory is one block. A larger one is a hash tree (`dir_index`): a root block,
+/// and leaves that split in half when full. A catalogue is the same, sorted by name.
 #[derive(Clone, Debug)]
 pub struct Dir {
     leaves: Vec<Leaf>,
     /// Entries, `.` and `..` not among them.
     pub entries: u32,
-    /// The flexible group in which the last of its files that did not fit into its own went.
+    /// Flexible group of the last file that did not fit into the directory's own.
     pub overflow_group: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
 struct Leaf {
-    /// Entries with this key or a greater one, up to the next leaf's, belong here.
+    /// Smallest key in this leaf; ends at the `low` of the next.
     low: u64,
-    /// Which block of the directory it is.
+    /// Index of the block in the directory.
     block: u32,
     bytes: u32,
-    /// Keys of the entries, sorted, with the bytes that each takes.
+    /// Sorted keys of the entries, with the bytes of each.
     keys: Vec<(u64, u16)>,
 }
 
-/// Bytes of entries that a leaf holds; the rest is a checksum.
+/// Bytes for entries in a leaf; the rest is a checksum.
 const LEAF_BYTES: u32 = BLOCK as u32 - 12;
 /// Bytes of `.` and `..` in a directory of one block.
 const DOTS_BYTES: u32 = 24;
 
-/// Bytes of a directory entry: 8 and the name, in multiples of 4.
+/// Bytes of a directory entry: 8 plus the name, in multiples of 4.
 pub fn entry_bytes(name: &str) -> u16 {
     (8 + name.len().min(255).next_multiple_of(4)) as u16
 }
 
-/// The key by which a catalogue sorts: by name, as far as the first bytes tell, so that files made one after another are neighbours.
+/// Sort key of a catalogue: the first bytes of the name.
 pub fn name_key(name: &str, hash: u64) -> u64 {
     let mut key = [0; 8];
     for (to, from) in key.iter_mut().zip(name.bytes().take(5)) {
@@ -221,7 +212,7 @@ impl Dir {
         self.leaves.partition_point(|leaf| leaf.low <= key) - 1
     }
 
-    /// The block of the directory that holds the entry with `key`.
+    /// Block of the directory with the entry of `key`.
     pub fn block_of(&self, key: u64) -> u32 {
         self.leaves[self.leaf_of(key)].block
     }
@@ -232,7 +223,7 @@ impl Dir {
         self.leaves.len() as u32 + root
     }
 
-    /// Adds an entry and gives the block it went into.
+    /// Adds an entry; returns its block.
     pub(super) fn insert(&mut self, key: u64, bytes: u16) -> u32 {
         let mut at = self.leaf_of(key);
         if self.leaves[at].bytes + u32::from(bytes) > LEAF_BYTES {
@@ -246,10 +237,10 @@ impl Dir {
         leaf.block
     }
 
-    /// Makes room for `key` in a full leaf, and gives the leaf that is to have it.
+    /// Splits a full leaf; returns the half for `key`.
     fn split(&mut self, at: usize, key: u64) -> usize {
         if self.leaves.len() == 1 {
-            // The only block becomes the root; its entries move into the first leaf.
+            // The only block becomes the root, and its entries move to the first leaf.
             self.leaves[0].block = 1;
             self.leaves[0].bytes -= DOTS_BYTES;
         }
@@ -269,7 +260,7 @@ impl Dir {
         at + usize::from(low <= key)
     }
 
-    /// Removes an entry and gives the block it was in.
+    /// Removes an entry; returns its block.
     pub(super) fn remove(&mut self, key: u64) -> u32 {
         let mut at = self.leaf_of(key);
         loop {
@@ -280,7 +271,7 @@ impl Dir {
                 self.entries -= 1;
                 return leaf.block;
             }
-            // Entries with equal keys may have been split apart.
+            // Entries with equal keys may be split across leaves.
             assert!(at > 0, "no entry with key {key:x}");
             at -= 1;
         }
@@ -294,8 +285,8 @@ mod tests {
     use trimtab_drive::rng::Stream;
 
     #[test]
-    fn a_directory_grows_as_that_of_ext4_does() {
-        // 20,000 names of 5 characters make entries of 16 bytes: 255 fit a leaf, and leaves that split at random are 69 % full.
+    fn directory_grows_like_ext4() {
+        // 20,000 entries of 16 bytes, 255 per leaf; random splits leave leaves 69 % full.
         let mut dir = Dir::new();
         let mut keys = Vec::new();
         for i in 10_000..30_000 {
@@ -314,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_extents_are_where_the_file_has_them() {
+    fn extents_part_returns_file_order() {
         let mut extents = Extents::default();
         for (start, len) in [(100, 5), (105, 5), (300, 10), (50, 1)] {
             extents.push(start, len);

@@ -27,13 +27,13 @@ mod errno {
     pub const ENOTEMPTY: (i32, &str) = (39, "Directory not empty");
 }
 
-/// A file is written into the page cache in steps of this many blocks, between which the flusher may begin to write it out.
+/// Blocks per step of a write into the page cache; the flusher may start between steps.
 const WRITE_STEP: u32 = 256;
-/// Read-ahead: the requests in which a file is read.
+/// Read-ahead: the request size for reading files.
 const READ_AHEAD: u64 = 128 << 10;
-/// Blocks that files may not have, so that metadata always find some (`s_resv_clusters`).
+/// Blocks reserved for metadata (`s_resv_clusters`).
 const RESERVE: u64 = 4096;
-/// A `relatime` access time is updated when it is older than this.
+/// Age at which a `relatime` access time is updated.
 const RELATIME_AGE: Nanos = Nanos::from_secs(86_400);
 
 fn refused(action: &'static str, path: &str, (errno, reason): (i32, &str)) -> TargetError {
@@ -43,7 +43,7 @@ fn refused(action: &'static str, path: &str, (errno, reason): (i32, &str)) -> Ta
 impl<D: Device> Volume<D> {
     // Changes of metadata blocks.
 
-    /// The block of an inode: in its table, or in the leaf of the catalogue where its name is.
+    /// Block of an inode: in its table, or in the catalogue leaf of its name.
     pub(super) fn inode_block(&self, node: u32) -> u32 {
         let file = &self.nodes[node as usize];
         if self.spec.catalogue && node != ROOT {
@@ -52,14 +52,14 @@ impl<D: Device> Volume<D> {
         self.layout.inode_block(file.inode)
     }
 
-    /// An inode changes.
+    /// Marks the block of an inode as changed.
     pub(super) fn touch_inode(&mut self, node: u32) {
         let block = self.inode_block(node);
         self.nodes[node as usize].transaction = self.journal.id;
         self.journal.dirty(block, self.now);
     }
 
-    /// The bitmaps that say who has these blocks change.
+    /// Marks the bitmaps of these blocks as changed.
     pub(super) fn touch_bitmaps(&mut self, start: u32, len: u32) {
         let (layout, journal, now) = (&self.layout, &mut self.journal, self.now);
         super::alloc::split_by_group(start, len, |group, _, _| {
@@ -80,7 +80,7 @@ impl<D: Device> Volume<D> {
         if self.spec.catalogue { name_key(name, hash) } else { hash }
     }
 
-    /// The block of the volume that holds the entry with `key` of a directory.
+    /// Volume block with the directory entry of `key`.
     fn leaf_block(&self, dir: u32, key: u64) -> u32 {
         let node = &self.nodes[dir as usize];
         let block = node.dir.as_ref().map_or(0, |dir| dir.block_of(key));
@@ -96,7 +96,7 @@ impl<D: Device> Volume<D> {
         })
     }
 
-    /// The directory that holds `path`, and the last component of it.
+    /// Parent directory and last component of `path`.
     fn parent_of<'p>(&mut self, action: &'static str, path: &'p str) -> TargetResult<(u32, &'p str)> {
         let trimmed = path.trim_end_matches('/');
         let (dir, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
@@ -125,7 +125,6 @@ impl<D: Device> Volume<D> {
         Ok(node)
     }
 
-    /// Fails if the drive has failed.
     pub(super) fn healthy(&self, action: &'static str, path: &str) -> TargetResult {
         match &self.queue.failed {
             None => Ok(()),
@@ -146,11 +145,11 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Puts a new node into its directory, which may grow.
+    /// Adds a new node to its directory, which may grow.
     fn enter(&mut self, node: u32) {
         let (parent, hash) = (self.nodes[node as usize].parent, self.nodes[node as usize].hash());
         let key = self.key(hash, &self.nodes[node as usize].name);
-        // A catalogue's leaf holds the file's record and the thread back to it, both with the name.
+        // A catalogue leaf holds the file's record and the thread back to it, both with the name.
         let name = &self.nodes[node as usize].name;
         let bytes = if self.spec.catalogue { 300 + 2 * entry_bytes(name) } else { entry_bytes(name) };
         let dir = self.nodes[parent as usize].dir.as_mut().expect("parents are looked up as directories");
@@ -161,7 +160,7 @@ impl<D: Device> Volume<D> {
             self.add_dir_block(parent);
         }
         if after > before {
-            // The leaf that was split, the new one, and the root.
+            // The split leaf, the new one, and the root.
             let all: Vec<u32> = self.nodes[parent as usize].extents.part(0, 1).map(|(start, _)| start).collect();
             for block in all {
                 self.journal.dirty(block, self.now);
@@ -174,7 +173,8 @@ impl<D: Device> Volume<D> {
         self.touch_inode(parent);
     }
 
-    /// Gives a directory another block. There is one: files leave [`RESERVE`] blocks free, if only after a commit or a trim.
+    /// Adds a block to a directory. Space exists, since files leave [`RESERVE`] blocks free,
+    /// possibly only after a commit or a trim.
     pub(super) fn add_dir_block(&mut self, dir: u32) {
         let node = &self.nodes[dir as usize];
         let goal = self.goal(node.inode, node.extents.end(), false);
@@ -194,7 +194,6 @@ impl<D: Device> Volume<D> {
         self.journal.dirty(block, self.now);
     }
 
-    /// Removes a node from its directory.
     fn leave(&mut self, node: u32) {
         let (parent, hash) = (self.nodes[node as usize].parent, self.nodes[node as usize].hash());
         let key = self.key(hash, &self.nodes[node as usize].name);
@@ -208,10 +207,10 @@ impl<D: Device> Volume<D> {
         self.touch_inode(parent);
     }
 
-    /// Frees all that a node has, and the node.
+    /// Frees a node and everything it owns.
     fn destroy(&mut self, node: u32) {
         let now = self.now;
-        // The list of inodes to be removed begins in the superblock.
+        // The orphan list of inodes begins in the superblock.
         self.journal.dirty(super::layout::Layout::SUPERBLOCK, now);
         let dir = self.nodes[node as usize].dir.is_some();
         let file = &mut self.nodes[node as usize];
@@ -219,14 +218,14 @@ impl<D: Device> Volume<D> {
         self.reserved -= u64::from(if dir { 0 } else { file.unallocated() });
         self.cached_blocks -= u64::from(file.cached);
         let (inode, extents, tree) = (file.inode, core::mem::take(&mut file.extents), core::mem::take(&mut file.tree_blocks));
-        // What is left of the node must not look like a file to the queues that still name it.
+        // Queues that still refer to the node must not mistake it for a file.
         self.generations = self.generations.wrapping_add(1);
         file.generation = self.generations;
         file.queued = false;
         file.cached = 0;
         file.dir = None;
         for (start, len) in extents.iter() {
-            // A file in many pieces is freed in several transactions, as they fill up.
+            // A file in many pieces is freed over several transactions.
             self.wait_for_journal();
             if dir {
                 for block in start..start + len {
@@ -257,7 +256,6 @@ impl<D: Device> Volume<D> {
 
     // The operations.
 
-    /// Makes a directory.
     pub(super) fn op_make_dir(&mut self, path: &str) -> TargetResult {
         self.begin("make directory", path, self.spec.host.dir)?;
         let (parent, name) = self.parent_of("make directory", path)?;
@@ -279,7 +277,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Removes an empty directory.
     pub(super) fn op_remove_dir(&mut self, path: &str) -> TargetResult {
         self.begin("remove directory", path, self.spec.host.dir)?;
         let (parent, name) = self.parent_of("remove directory", path)?;
@@ -296,7 +293,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Creates a file and writes it.
     pub(super) fn op_create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
         self.begin("create", path, self.spec.host.create)?;
         let (parent, name) = self.parent_of("create", path)?;
@@ -319,7 +315,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Adds to a file.
     pub(super) fn op_append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
         self.begin("append to", path, self.spec.host.open)?;
         let node = self.find_file("append to", path)?;
@@ -327,7 +322,7 @@ impl<D: Device> Volume<D> {
         let (size, blocks) = (file.size, file.blocks());
         self.has_space("append to", path, (size + payload.len()).div_ceil(BLOCK) - u64::from(blocks))?;
         if !size.is_multiple_of(BLOCK) && file.cached < blocks && file.dirty_from >= blocks {
-            // The rest of its last block has to be known before the block can be written again.
+            // A partial last block must be read before it can be rewritten.
             self.read_blocks(node, blocks - 1, 1);
         }
         self.write(node, payload);
@@ -335,7 +330,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Reads the beginning of a file.
     pub(super) fn op_read(&mut self, path: &str, len: u64) -> TargetResult {
         self.begin("read", path, self.spec.host.open)?;
         let node = self.find_file("read", path)?;
@@ -371,7 +365,6 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Removes a file.
     pub(super) fn op_delete(&mut self, path: &str) -> TargetResult {
         self.begin("delete", path, self.spec.host.delete)?;
         let node = self.find_file("delete", path)?;
@@ -384,7 +377,7 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Makes everything durable, in place: as `sync` and `syncfs` do.
+    /// Makes everything durable, like `sync` and `syncfs`.
     pub(super) fn op_sync(&mut self) -> TargetResult {
         self.healthy("sync", "the volume")?;
         let mut committed = false;
@@ -399,7 +392,7 @@ impl<D: Device> Volume<D> {
             }
         }
         self.queue.unplug();
-        // Without waiting for it: changes that come while contents are written belong to the next one.
+        // Without waiting: changes during writeback belong to the next transaction.
         if self.commit.is_none() && self.journal.anything_running() {
             self.start_commit();
             committed = true;
@@ -419,7 +412,7 @@ impl<D: Device> Volume<D> {
         self.healthy("sync", "the volume")
     }
 
-    /// Makes one file durable: its contents, and the journal as far as it concerns the file.
+    /// Makes one file durable: its contents, and the journal up to its last change.
     pub fn fsync(&mut self, path: &str) -> TargetResult {
         self.begin("sync", path, self.spec.host.open)?;
         let node = self.find_file("sync", path)?;
@@ -434,7 +427,7 @@ impl<D: Device> Volume<D> {
         self.healthy("sync", path)
     }
 
-    /// Writes out what is dirty of a file and waits until it is there.
+    /// Writes the dirty blocks of a file and waits for completion.
     pub(super) fn write_out_and_wait(&mut self, node: u32) {
         let before = self.batches_begun;
         self.batch_open = false;
@@ -445,18 +438,18 @@ impl<D: Device> Volume<D> {
         }
         self.queue.unplug();
         self.batch_open = false;
-        // Its own batch, if there was anything to write; and those that the flusher has begun to write of it before.
+        // Its own batch, if any, and earlier ones of the flusher with this file.
         let file = self.nodes[node as usize].generation;
         while self.batches.iter().any(|batch| batch.number > before || batch.files.iter().any(|(other, _)| *other == file)) {
             self.step();
         }
-        // They wait in order: its own are through when all are.
+        // Conversions complete in order, so all of them must be done.
         while !self.conversions.is_empty() {
             self.step();
         }
     }
 
-    // What operations have in common.
+    // Common steps of operations.
 
     fn begin(&mut self, action: &'static str, path: &str, cost: Nanos) -> TargetResult {
         self.work(cost);
@@ -465,7 +458,7 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// A change is complete: if it filled a transaction, it may have to wait for that.
+    /// Ends a change; may wait for the commit of a full transaction.
     fn end_change(&mut self) {
         if self.spec.journal.full_waits && self.journal.running_blocks() >= self.journal.transaction_max {
             self.commit_and_wait();
@@ -480,7 +473,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Writes to the end of a file.
     fn write(&mut self, node: u32, payload: &Payload<'_>) {
         if payload.is_empty() {
             return;
@@ -526,7 +518,7 @@ impl<D: Device> Volume<D> {
         self.queue.unplug();
     }
 
-    /// Reads blocks of a file from the drive, and waits for them.
+    /// Reads blocks of a file from the drive, blocking.
     fn read_blocks(&mut self, node: u32, from: u32, len: u32) {
         let ticket = self.queue.ticket();
         let parts: Vec<(u32, u32)> = self.nodes[node as usize].extents.part(from, len).collect();

@@ -1,4 +1,5 @@
-//! The block layer: gathers writes into requests as a plug does, keeps them in two queues, and has a limited number in flight on the drive.
+//! The block layer: merges writes into requests with a plug, queues them by urgency, and
+//! limits the number in flight on the drive.
 
 use super::spec::BlockLayer;
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -9,23 +10,22 @@ use trimtab_drive::discards::Amount;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device, Extent, Refusal};
 
-/// Requests that a plug gathers before it lets go of them (`BLK_MAX_REQUEST_COUNT`).
+/// Requests in a plug before it is flushed (`BLK_MAX_REQUEST_COUNT`).
 const PLUG_REQUESTS: usize = 32;
-/// A request of this size lets the plug go when another begins (`BLK_PLUG_FLUSH_SIZE`).
+/// A request of this size flushes the plug when another begins (`BLK_PLUG_FLUSH_SIZE`).
 const PLUG_BYTES: u64 = 128 << 10;
-/// Less idle time than this is not worth telling the drive about.
+/// Minimum idle time reported to the drive.
 const IDLE_MIN: Nanos = Nanos::from_micros(50);
 
-/// Some requests that somebody waits for together.
+/// A group of requests to wait for together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u32);
 
-/// Who is served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// Somebody waits: reads, journal, what is synced.
+    /// A caller is waiting: reads, journal, synced data.
     Sync,
-    /// Nobody does yet: writeback.
+    /// No caller is waiting: writeback.
     Async,
 }
 
@@ -45,7 +45,7 @@ struct Request {
     ticket: Ticket,
 }
 
-/// What passed through the queue.
+/// Traffic of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Read requests.
@@ -54,38 +54,38 @@ pub struct Traffic {
     pub writes: Amount,
     /// Cache flushes.
     pub flushes: u64,
-    /// Discard commands that the drive accepted.
+    /// Discard commands accepted by the drive.
     pub discards: Amount,
-    /// Discard commands that it refused.
+    /// Discard commands refused by the drive.
     pub discards_refused: u64,
 }
 
 impl Traffic {
-    /// Requests that are no discards.
+    /// Requests excluding discards.
     #[must_use]
     pub const fn requests(&self) -> u64 {
         self.reads.count + self.writes.count + self.flushes
     }
 }
 
-/// What others than trims do to the drive.
+/// Activity on the drive excluding trims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreground {
-    /// Requests in flight or queued; at least this many.
+    /// Lower bound on the requests in flight or queued.
     pub in_flight: u32,
-    /// Since when there have been none.
+    /// Start of the current idle time.
     pub idle_since: Option<Nanos>,
-    /// The longest that a request took that somebody waited for, from when it was ready, since this was asked last.
+    /// Longest duration of a synchronous request since the last call, from when it was ready.
     pub wait_max: Option<Nanos>,
 }
 
-/// Requests under a ticket that have not completed.
+/// Incomplete requests of a ticket.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pending {
     waiting: u32,
     done: Nanos,
     used: bool,
-    /// Nobody will wait for it.
+    /// No caller will wait for it.
     forgotten: bool,
 }
 
@@ -101,19 +101,18 @@ pub struct Queue<D> {
     in_flight: BinaryHeap<Reverse<Nanos>>,
     tickets: Vec<Pending>,
     spare: Vec<u32>,
-    /// When the last command was submitted.
+    /// Submission time of the last command.
     submitted: Nanos,
-    /// When the last command completes.
+    /// Completion time of the last command.
     busy_until: Nanos,
-    /// When the last command that is no trim completes.
-    others_until: Nanos,
-    /// The longest that a command took that somebody waited for, since this was asked last.
+    /// Completion time of the last command other than a trim.
+    foreground_until: Nanos,
+    /// Longest duration of a synchronous command since the last call.
     wait_max: Option<Nanos>,
-    /// Bytes of writes in the queues.
     write_backlog: u64,
-    /// What passed through.
+    /// Traffic so far.
     pub traffic: Traffic,
-    /// The first refusal that is no matter of TRIM.
+    /// First refusal of a command other than a TRIM.
     pub failed: Option<Refusal>,
 }
 
@@ -130,7 +129,7 @@ impl<D> Queue<D> {
             spare: Vec::new(),
             submitted: Nanos::ZERO,
             busy_until: Nanos::ZERO,
-            others_until: Nanos::ZERO,
+            foreground_until: Nanos::ZERO,
             wait_max: None,
             write_backlog: 0,
             traffic: Traffic::default(),
@@ -138,7 +137,7 @@ impl<D> Queue<D> {
         }
     }
 
-    /// A ticket for requests that somebody will wait for. It ends with [`finish`](Self::finish).
+    /// A ticket for requests to wait for. End it with [`finish`](Self::finish).
     pub fn ticket(&mut self) -> Ticket {
         let fresh = Pending { used: true, ..Pending::default() };
         if let Some(number) = self.spare.pop() {
@@ -149,7 +148,7 @@ impl<D> Queue<D> {
         Ticket(self.tickets.len() as u32 - 1)
     }
 
-    /// Ends a ticket that has been waited for.
+    /// Ends a completed ticket.
     pub fn finish(&mut self, ticket: Ticket) {
         let pending = &mut self.tickets[ticket.0 as usize];
         debug_assert!(pending.used && pending.waiting == 0);
@@ -157,7 +156,7 @@ impl<D> Queue<D> {
         self.spare.push(ticket.0);
     }
 
-    /// Nobody will wait for this ticket: it ends by itself.
+    /// Lets a ticket end by itself, without a waiting caller.
     pub fn forget(&mut self, ticket: Ticket) {
         self.unplug();
         self.tickets[ticket.0 as usize].forgotten = true;
@@ -166,23 +165,22 @@ impl<D> Queue<D> {
         }
     }
 
-    /// When all requests of a ticket will have completed; `None` while some are still queued.
+    /// Completion time of all requests of a ticket; `None` while some are queued.
     pub fn done(&self, ticket: Ticket) -> Option<Nanos> {
         let pending = &self.tickets[ticket.0 as usize];
         (pending.waiting == 0).then_some(pending.done)
     }
 
-    /// Queues a write. It may become one request with the write before it.
+    /// Queues a write. May merge with the previous one.
     pub fn write(&mut self, now: Nanos, offset: u64, len: u64, class: DataClass, ticket: Ticket, urgency: Urgency) {
         self.gather(Request { kind: Kind::Write(class), offset, len, ready: now, ticket }, urgency);
     }
 
-    /// Queues a read.
     pub fn read(&mut self, now: Nanos, offset: u64, len: u64, ticket: Ticket) {
         self.gather(Request { kind: Kind::Read, offset, len, ready: now, ticket }, Urgency::Sync);
     }
 
-    /// Queues a flush of the drive's write cache. Whoever needs writes to be flushed waits for them first.
+    /// Queues a cache flush. The caller first waits for the writes that it should cover.
     pub fn flush(&mut self, now: Nanos, ticket: Ticket) {
         self.unplug();
         if self.layer.write_cache {
@@ -194,12 +192,12 @@ impl<D> Queue<D> {
         }
     }
 
-    /// Puts a request of any length into the plug, in requests of the size that the drive takes.
+    /// Adds a request to the plug, split to the maximum request size.
     fn gather(&mut self, request: Request, urgency: Urgency) {
         let most = u64::from(self.layer.request_max);
         let Request { mut offset, mut len, .. } = request;
         while len > 0 {
-            // The last one gathered grows as far as it may.
+            // Extend the last request as far as possible.
             if let Some((last, kind_of)) = self.plug.last_mut()
                 && *kind_of == urgency
                 && last.ticket == request.ticket
@@ -224,7 +222,6 @@ impl<D> Queue<D> {
         }
     }
 
-    /// Lets go of what has been gathered.
     pub fn unplug(&mut self) {
         for (request, urgency) in self.plug.drain(..) {
             if matches!(request.kind, Kind::Write(_)) {
@@ -237,22 +234,20 @@ impl<D> Queue<D> {
         }
     }
 
-    /// Requests that wait to be sent.
     pub fn queued(&self) -> usize {
         self.sync.len() + self.background.len()
     }
 
-    /// Whether a writer has to wait before it adds more.
+    /// True if a writer must wait before adding more.
     pub fn congested(&self) -> bool {
         self.queued() >= self.layer.queue_max as usize
     }
 
-    /// Bytes of writes that wait to be sent.
     pub const fn write_backlog(&self) -> u64 {
         self.write_backlog
     }
 
-    /// When the next request can be sent; `None` if none is queued.
+    /// Time of the next dispatch; `None` if nothing is queued.
     pub fn next_dispatch(&self) -> Option<Nanos> {
         let ready = match (self.sync.front(), self.background.front()) {
             (None, None) => return None,
@@ -262,9 +257,9 @@ impl<D> Queue<D> {
         Some(ready.max(self.slot()))
     }
 
-    /// When a place on the drive is free.
+    /// Time at which the drive accepts another command.
     fn slot(&self) -> Nanos {
-        // What has completed by the last submission has been taken out then.
+        // Entries completed by the last submission have been removed.
         let full = self.in_flight.len() >= self.layer.queue_depth.max(1) as usize;
         match self.in_flight.peek() {
             Some(Reverse(first)) if full => self.submitted.max(*first),
@@ -272,7 +267,6 @@ impl<D> Queue<D> {
         }
     }
 
-    /// Forgets what has completed.
     fn retire(&mut self, at: Nanos) {
         while self.in_flight.peek().is_some_and(|Reverse(first)| *first <= at) {
             self.in_flight.pop();
@@ -281,7 +275,7 @@ impl<D> Queue<D> {
 }
 
 impl<D: Device> Queue<D> {
-    /// Sends the next request, at the instant that [`next_dispatch`](Self::next_dispatch) gave.
+    /// Sends the next request, at the time returned by [`next_dispatch`](Self::next_dispatch).
     pub fn dispatch(&mut self, at: Nanos) {
         let urgent = self.sync.front().is_some_and(|request| request.ready <= at);
         let Some(request) = (if urgent { self.sync.pop_front() } else { self.background.pop_front() }) else { return };
@@ -302,7 +296,7 @@ impl<D: Device> Queue<D> {
             }
             Kind::Flush => self.traffic.flushes += 1,
         }
-        self.others_until = self.others_until.max(done);
+        self.foreground_until = self.foreground_until.max(done);
         let took = done.saturating_sub(request.ready);
         if urgent {
             self.wait_max = Some(self.wait_max.map_or(took, |longest| longest.max(took)));
@@ -315,9 +309,9 @@ impl<D: Device> Queue<D> {
         }
     }
 
-    /// Sends a TRIM past the queues, `now`: filesystems send one after another and wait for each. Gives when it will be done.
+    /// Sends a TRIM at `now`, bypassing the queues. Returns its completion time.
     pub fn trim(&mut self, now: Nanos, ranges: &[Extent]) -> Nanos {
-        // A place on the drive has to be free for it, too.
+        // It needs a free slot on the drive too.
         let at = now.max(self.slot());
         let command = Command::trim(ranges);
         self.before(at);
@@ -341,7 +335,7 @@ impl<D: Device> Queue<D> {
         completion.done
     }
 
-    /// Makes a place on the drive, and lets it have the time since it last had something to do.
+    /// Frees a slot on the drive, and reports its idle time since the last command.
     fn before(&mut self, at: Nanos) {
         self.retire(at);
         debug_assert!(at >= self.submitted, "commands are submitted in the order of time");
@@ -356,7 +350,7 @@ impl<D: Device> Queue<D> {
         self.in_flight.push(Reverse(done));
     }
 
-    /// Tells the drive that nothing comes before `until`.
+    /// Reports to the drive that it stays idle until `until`.
     pub fn idle(&mut self, until: Nanos) {
         if until > self.busy_until + IDLE_MIN && self.queued() == 0 && until > self.submitted {
             self.drive.idle(until);
@@ -364,13 +358,13 @@ impl<D: Device> Queue<D> {
         }
     }
 
-    /// What others than trims do to the drive at `now`.
+    /// Activity on the drive excluding trims, at `now`.
     pub fn foreground(&mut self, now: Nanos) -> Foreground {
         let queued = self.queued() as u32;
-        let busy = queued > 0 || self.others_until > now;
+        let busy = queued > 0 || self.foreground_until > now;
         Foreground {
             in_flight: if busy { queued.max(1) } else { 0 },
-            idle_since: (!busy).then_some(self.others_until),
+            idle_since: (!busy).then_some(self.foreground_until),
             wait_max: self.wait_max.take(),
         }
     }

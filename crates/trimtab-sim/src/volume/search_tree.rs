@@ -1,9 +1,9 @@
-//! A red-black tree of which only one thing is asked: at which key the search for another one ends. That depends on every rotation before.
+//! A red-black tree with one query: the key at which an unsuccessful search ends.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// No node: the black leaf, number 0.
+/// No node: the black leaf, index 0.
 const NIL: usize = 0;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,11 +11,10 @@ struct Node {
     key: u32,
     red: bool,
     parent: usize,
-    /// Lesser keys, greater keys.
+    /// Smaller keys, larger keys.
     child: [usize; 2],
 }
 
-/// The tree.
 #[derive(Clone, Debug)]
 pub struct SearchTree {
     nodes: Vec<Node>,
@@ -30,7 +29,7 @@ impl Default for SearchTree {
 }
 
 impl SearchTree {
-    /// The key at which the search for `key`, which is not in the tree, ends.
+    /// Key at which the search for the absent `key` ends.
     pub fn last_visited(&self, key: u32) -> Option<u32> {
         let end = self.descend(key);
         (end != NIL).then(|| self.nodes[end].key)
@@ -54,13 +53,12 @@ impl SearchTree {
         at
     }
 
-    /// A key moves, and no other lies between its places.
+    /// Changes a key without changing the order of keys.
     pub fn rename(&mut self, key: u32, to: u32) {
         let node = self.find(key);
         self.nodes[node].key = to;
     }
 
-    /// Adds a key that is not in the tree.
     pub fn insert(&mut self, key: u32) {
         let parent = self.descend(key);
         let node = Node { key, red: true, parent, child: [NIL; 2] };
@@ -87,7 +85,6 @@ impl SearchTree {
         usize::from(self.nodes[self.nodes[node].parent].child[1] == node)
     }
 
-    /// Puts `new` where `old` is.
     fn replace(&mut self, old: usize, new: usize) {
         let parent = self.nodes[old].parent;
         if parent == NIL {
@@ -96,11 +93,11 @@ impl SearchTree {
             let side = self.side(old);
             self.nodes[parent].child[side] = new;
         }
-        // For the leaf too: balancing asks for its parent.
+        // Also for the leaf: balancing uses its parent.
         self.nodes[new].parent = parent;
     }
 
-    /// The child on the other side comes up, `node` goes down to `side`.
+    /// Raises the opposite child and lowers `node` to `side`.
     fn rotate(&mut self, node: usize, side: usize) {
         let up = self.nodes[node].child[1 - side];
         let inner = self.nodes[up].child[side];
@@ -138,7 +135,7 @@ impl SearchTree {
         self.nodes[root].red = false;
     }
 
-    /// Takes away a key that is in the tree. With two children, the next greater key takes its place.
+    /// Removes a present key. With two children, its successor replaces it.
     pub fn remove(&mut self, key: u32) {
         let node = self.find(key);
         let [lesser, greater] = self.nodes[node].child;
@@ -172,7 +169,7 @@ impl SearchTree {
         self.spare.push(node);
     }
 
-    /// Below `node`, one black node is missing.
+    /// Restores the balance below `node`, where one black node is missing.
     fn balance_after_removal(&mut self, mut node: usize) {
         while node != self.root && !self.nodes[node].red {
             let parent = self.nodes[node].parent;
@@ -206,7 +203,7 @@ impl SearchTree {
         self.nodes[node].red = false;
     }
 
-    /// Both children may be the leaf: then the missing one is where nothing is.
+    /// If both children may be the leaf, the missing one is the empty side.
     fn side_of_possible_leaf(&self, node: usize, parent: usize) -> usize {
         usize::from(self.nodes[parent].child[0] != node)
     }
@@ -219,7 +216,7 @@ mod tests {
     use trimtab_drive::rng::Stream;
 
     impl SearchTree {
-        /// Black nodes on every way down from `at`.
+        /// Black nodes on every path from `at`.
         fn black_height(&self, at: usize, low: u32, high: u32) -> u32 {
             if at == NIL {
                 return 1;
@@ -245,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_red_black_tree_whatever_comes_and_goes() {
+    fn tree_stays_red_black_after_any_changes() {
         let mut rng = Stream::new(1, "search tree");
         let (mut tree, mut set) = (SearchTree::default(), BTreeSet::new());
         for round in 0..20_000 {
@@ -272,13 +269,13 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_at_the_deeper_neighbour() {
+    fn last_visited_is_the_deeper_neighbour() {
         let mut tree = SearchTree::default();
         assert_eq!(tree.last_visited(5), None);
         for key in [10, 20, 30] {
             tree.insert(key);
         }
-        // 20 has come up: both searches end below it.
+        // 20 is now the root: both searches end below it.
         assert_eq!((tree.last_visited(15), tree.last_visited(25)), (Some(10), Some(30)));
     }
 }

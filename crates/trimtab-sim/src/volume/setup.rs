@@ -1,4 +1,4 @@
-//! Making a volume, mounting it again, and bringing its free space into the state of a used one.
+//! Creating, mounting and ageing a volume.
 
 use super::alloc::{Allocator, split_by_group};
 use super::freed::Merging;
@@ -21,23 +21,23 @@ use trimtab_drive::rng::Stream;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Device, Extent};
 
-/// How [`Volume::age`] fills a volume.
+/// Parameters of [`Volume::age`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Age {
-    /// Share of the volume that is to be in use, metadata included.
+    /// Share of the volume in use, including metadata.
     pub fill: f64,
-    /// Mean length of the free extents that are left: their lengths follow an exponential distribution. 0 leaves them as large as can be.
+    /// Mean of the exponential free extent lengths; 0 keeps them as large as possible.
     pub free_extent: Bytes,
-    /// What the contents look like.
+    /// Data class of the contents.
     pub class: DataClass,
-    /// Write the contents to the drive, so that it has them mapped. Takes the time that it takes.
+    /// Write the contents so that the drive maps them. Takes virtual time.
     pub write: bool,
     /// Seed.
     pub seed: u64,
 }
 
 impl<D: Device> Volume<D> {
-    /// Makes a filesystem on `drive`, as `mkfs` does, and mounts it. The clock starts at `now`: when the drive is free.
+    /// Creates a filesystem on `drive` like `mkfs` and mounts it. The clock starts at `now`.
     pub fn format(drive: D, spec: VolumeSpec, now: Nanos) -> Result<Self, VolumeError> {
         let room = drive.size().0.checked_sub(spec.start.0);
         let room = room.ok_or_else(|| VolumeError::new(format!("the volume starts at {}, past the drive's end", spec.start.0)))?;
@@ -52,7 +52,7 @@ impl<D: Device> Volume<D> {
         let sector = u64::from(drive.logical_block());
         if sector == 0 || !spec.start.0.is_multiple_of(sector) || !BLOCK.is_multiple_of(sector) {
             let start = spec.start.0;
-            return Err(VolumeError::new(format!("a volume from byte {start} on is not possible with blocks of {sector} bytes")));
+            return Err(VolumeError::new(format!("a volume at byte {start} is not aligned to the drive's blocks of {sector} bytes")));
         }
         let layout = Layout::new(&spec, size)?;
         let merging = if spec.journal.converts_after_write { Merging::SearchPath } else { Merging::Full };
@@ -106,7 +106,7 @@ impl<D: Device> Volume<D> {
         Ok(volume)
     }
 
-    /// What `mke2fs` sends to the drive, and the root directory.
+    /// Writes and discards of `mke2fs`, and the root directory.
     fn make_filesystem(&mut self) {
         if self.spec.mkfs.discard && self.queue.drive.supports_trim() {
             let end = self.start + u64::from(self.layout.blocks) * BLOCK;
@@ -136,7 +136,7 @@ impl<D: Device> Volume<D> {
         self.wait_for(ticket);
     }
 
-    /// Runs that `mkfs` writes: superblocks, descriptors and bitmaps, and all inode tables and the journal unless it is lazy.
+    /// Runs written by `mkfs`: superblocks, descriptors, bitmaps; all metadata unless lazy.
     fn metadata_to_write(&self) -> Vec<(u32, u32)> {
         if !self.spec.mkfs.lazy {
             return self.layout.reserved.clone();
@@ -156,13 +156,13 @@ impl<D: Device> Volume<D> {
         runs
     }
 
-    /// What is freed from now on is discarded so, or not, as after a remount with other options.
+    /// Changes the mode of online discard for later frees, like a remount.
     pub fn set_discard(&mut self, discard: Discard) {
         self.spec.discard = discard;
     }
 
-    /// Unmounts and mounts again: everything is written, preallocations and the page cache are gone, and which groups were trimmed is forgotten.
-    /// What is free is worked out again from the files, as if read from the drive.
+    /// Unmounts and mounts: writes everything, drops preallocations, page cache and trim marks,
+    /// and recomputes free space from the files.
     pub fn remount(&mut self) {
         while !self.dirty.is_empty() || self.journal.anything_running() || self.commit.is_some() || self.contents_under_way() {
             let _ = self.op_sync();
@@ -184,7 +184,7 @@ impl<D: Device> Volume<D> {
         self.last_min_extent = 0;
     }
 
-    /// All runs that files, directories and ballast have, in no order.
+    /// All runs in use by files, directories and ballast, unordered.
     pub(super) fn runs_in_use(&self) -> Vec<(u32, u32)> {
         let mut runs = self.ballast.clone();
         for node in &self.nodes {
@@ -194,14 +194,14 @@ impl<D: Device> Volume<D> {
         runs
     }
 
-    /// Puts free blocks into use, as if by files from long ago, until `fill` of the volume is, leaving free extents of about the wanted length
-    /// spread over all of it.
+    /// Allocates free blocks, as if to old files, until `fill` of the volume is in use, leaving
+    /// free extents of about the given length throughout.
     pub fn age(&mut self, age: &Age) -> Result<(), VolumeError> {
         let mean = age.free_extent.0 as f64 / BLOCK as f64;
         self.age_with(age, mean, &|rng| (-libm::log(1.0 - rng.unit()) * mean) as u32)
     }
 
-    /// As [`age`](Self::age), with free extents whose lengths, in blocks, are drawn from `lengths`: those of another volume in use.
+    /// As [`age`](Self::age), with free extent lengths drawn from `lengths`, in blocks.
     pub fn age_like(&mut self, age: &Age, lengths: &[u32]) -> Result<(), VolumeError> {
         if lengths.is_empty() {
             return self.age(age);
@@ -244,7 +244,7 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Writes contents into a share of the free extents without taking them into use: what was there before was deleted, and the drive was not told.
+    /// Writes to a share of the free extents, like deleted files that were never trimmed.
     pub fn write_free(&mut self, share: f64, class: DataClass, seed: u64) {
         let mut rng = Stream::new(seed, "written free space");
         let mut runs = Vec::new();
@@ -256,7 +256,7 @@ impl<D: Device> Volume<D> {
         self.write_ballast(&runs, class);
     }
 
-    /// Lengths of the free extents, in blocks, group after group.
+    /// Lengths of the free extents in blocks, by group.
     #[must_use]
     pub fn free_extents(&self) -> Vec<u32> {
         let of = |group: usize| self.space.groups[group].runs_from(0, self.layout.group_blocks(group as u32)).map(|(_, len)| len);
@@ -275,8 +275,7 @@ impl<D: Device> Volume<D> {
     }
 }
 
-/// Cuts a free run into parts that are taken and parts that stay free, so that about `keep` of it stays free in extents of lengths that are drawn,
-/// of about `mean` blocks.
+/// Cuts a free run: about `keep` stays free in random extents of mean `mean` blocks.
 fn cut(
     rng: &mut Stream,
     (start, len): (u32, u32),

@@ -1,4 +1,4 @@
-//! What a modelled volume is: its filesystem, its mount options, and the host that runs it.
+//! Specification of a modelled volume: filesystem, mount options, host.
 
 mod set;
 
@@ -9,68 +9,68 @@ use trimtab_drive::units::{Bytes, Nanos};
 /// Bytes of a filesystem block.
 pub const BLOCK: u64 = 4096;
 
-/// Everything that decides what a volume does with file operations. Start from [`VolumeSpec::ext4`], [`VolumeSpec::ext4_2011`] or
-/// [`VolumeSpec::desktop_2011`] and change what differs.
+/// Specification of a volume. Start from [`VolumeSpec::ext4`], [`VolumeSpec::ext4_2011`] or
+/// [`VolumeSpec::desktop_2011`] and change the differences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeSpec {
-    /// Which family of filesystem, as reports name it.
+    /// Filesystem family, as shown in reports.
     pub name: &'static str,
-    /// First byte of the filesystem on the drive. 0 for a whole drive, 32256 for the old partition start at sector 63, which is no multiple of
-    /// anything a flash drive likes; 1048576 for a partition made today.
+    /// First byte of the filesystem on the drive: 0 for a whole drive, 32256 for the old,
+    /// misaligned partition start at sector 63, 1048576 for current partitions.
     pub start: Bytes,
-    /// Bytes of the filesystem; `None` for the rest of the drive.
+    /// Size of the filesystem; `None` for the rest of the drive.
     pub size: Option<Bytes>,
-    /// Bytes of disk for each inode (`mke2fs -i`). Default 16384.
+    /// Bytes of disk per inode (`mke2fs -i`). Default 16384.
     pub bytes_per_inode: u32,
-    /// Journal blocks; `None` for what `mke2fs` chooses by size.
+    /// Journal blocks; `None` for the default of `mke2fs`.
     pub journal_blocks: Option<u32>,
-    /// How `mkfs` leaves the drive.
+    /// Initial writes and discards of `mkfs`.
     pub mkfs: Mkfs,
-    /// What reading a file does to its access time.
+    /// Access time updates on read.
     pub atime: Atime,
     /// Online discard.
     pub discard: Discard,
-    /// The largest discard command; a longer range becomes several. Linux: `queue/discard_max_bytes`. Default 2 GiB - 512 KiB,
-    /// rounded down to blocks: what one ATA TRIM with 64 ranges of 65535 sectors can carry.
+    /// Largest discard command; longer ranges are split. Linux: `queue/discard_max_bytes`.
+    /// Default 2 GiB - 512 KiB, rounded down: an ATA TRIM of 64 ranges of 65535 sectors.
     pub discard_max: Bytes,
-    /// Ranges in one TRIM command. Linux filesystems send one, a catalogue's journal all of a transaction. Default 1.
+    /// Ranges per TRIM. Linux sends one, a catalogue's journal a whole transaction. Default 1.
     pub discard_ranges: u32,
-    /// When dirty metadata reach the journal, and how.
+    /// Journal settings for dirty metadata.
     pub journal: JournalSpec,
-    /// When dirty data reach the drive.
+    /// Writeback settings for dirty data.
     pub writeback: Writeback,
-    /// Allocate blocks when data are written out, not when they are written (delayed allocation).
+    /// Delayed allocation: allocate blocks at writeback instead of at write.
     pub delayed_allocation: bool,
-    /// Start writing a file out when it is closed (without waiting for it).
+    /// Start writeback of a file when it is closed (without waiting).
     pub write_on_close: bool,
-    /// Inodes live in the leaves of a catalogue beside the names, not in tables.
+    /// Inodes are in the leaves of a catalogue with the names, not in tables.
     pub catalogue: bool,
-    /// What happens in the block layer below the filesystem.
+    /// Block layer below the filesystem.
     pub block_layer: BlockLayer,
-    /// What the host's processor takes for each operation.
+    /// Host processor time per operation.
     pub host: HostCost,
-    /// What journal and metadata blocks look like to a compressing drive. Default 75 % compressible: bitmaps, tables of mostly zero
-    /// inodes and half-filled directory blocks.
+    /// Compressibility of journal and metadata blocks. Default 75 %: bitmaps, tables of mostly
+    /// zero inodes, and half-filled directory blocks.
     pub metadata_class: DataClass,
 }
 
-/// How `mkfs` leaves the drive.
+/// Initial writes and discards of `mkfs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mkfs {
     /// Discard the whole volume first (`mke2fs -E discard`, the default of mke2fs).
     pub discard: bool,
-    /// Leave inode tables and journal unwritten (`lazy_itable_init`, `lazy_journal_init`). The model never writes them later.
+    /// Never write inode tables and journal (`lazy_itable_init`, `lazy_journal_init`).
     pub lazy: bool,
 }
 
 named! {
     "access time option"
-    /// What reading a file does to its access time.
+    /// Access time updates on read.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Atime {
         /// Every read updates it (`strictatime`).
         Strict = "strictatime",
-        /// A read updates it if it is older than the last change, or than a day (`relatime`, the default since Linux 2.6.30).
+        /// Updated if older than the last change or a day (`relatime`, Linux 2.6.30 default).
         Relative = "relatime",
         /// Never (`noatime`).
         Never = "noatime",
@@ -79,82 +79,81 @@ named! {
 
 named! {
     "online discard"
-    /// Which freed space is discarded as it is freed.
+    /// Online discard mode.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Discard {
         /// None.
         Off = "off",
-        /// Exactly what was freed, one command for each merged extent, inside the commit: nobody's commit ends before the drive has done all
-        /// of them. Linux 2.6.39 to 5.14.
+        /// Exactly the freed space, one command per merged extent, inside the commit, which waits
+        /// for all of them. Linux 2.6.39 to 5.14.
         Freed = "freed",
-        /// What was freed and the free space that follows it, up to the next block in use or the end of the block group, by a worker after
-        /// the commit, one command after another. Freed extents merge only with the one that the tree of freed extents happens to hold above
-        /// their place. Measured on Linux 6.18.
+        /// The freed space and the free space after it, up to the next used block or the end of the
+        /// group, sent one by one by a worker after the commit. A freed extent merges only with the
+        /// neighbour at which its search in the tree of freed extents ends. Measured on Linux 6.18.
         FreedAndFollowing = "freed-and-following",
     }
 }
 
-/// When dirty metadata reach the journal.
+/// Journal settings for dirty metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalSpec {
-    /// A transaction is committed when it is this old. Default 5 s.
+    /// Age at which a transaction is committed. Default 5 s.
     pub commit_interval: Nanos,
-    /// A transaction is committed when it holds this many blocks; `None` for a third of the journal (Linux 6.18).
+    /// Blocks per transaction; `None` for a third of the journal (Linux 6.18).
     pub transaction_blocks: Option<u32>,
-    /// The operation that fills a transaction waits until it is committed.
+    /// The operation that fills a transaction waits for its commit.
     pub full_waits: bool,
-    /// Blocks whose place one descriptor block holds. 254 for checksummed 64-bit journals (16-byte tags), 510 for old ones.
+    /// Tags per descriptor block: 254 for checksummed 64-bit journals, 510 for old ones.
     pub tags_per_descriptor: u32,
-    /// Extents are converted to written ones after their data are, in a transaction of their own (`dioread_nolock`, the default since
-    /// Linux 5.6).
+    /// Convert extents in a transaction after their data (`dioread_nolock`, Linux 5.6).
     pub converts_after_write: bool,
 }
 
-/// When dirty data reach the drive.
+/// Writeback settings for dirty data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Writeback {
-    /// Memory of the host that caches files.
+    /// Host memory for the page cache.
     pub memory: Bytes,
-    /// Per cent of it that may be dirty before the flusher begins (`dirty_background_ratio`). Default 10.
+    /// Percent of it dirty at which the flusher starts (`dirty_background_ratio`). Default 10.
     pub background_percent: u32,
-    /// Per cent of it that may be dirty before writers wait (`dirty_ratio`). Default 20.
+    /// Percent of it dirty at which writers wait (`dirty_ratio`). Default 20.
     pub limit_percent: u32,
     /// Age at which dirty data are written (`dirty_expire_centisecs`). Default 30 s.
     pub expire: Nanos,
-    /// How often the flusher looks (`dirty_writeback_centisecs`). Default 5 s.
+    /// Interval of the flusher (`dirty_writeback_centisecs`). Default 5 s.
     pub interval: Nanos,
 }
 
 /// The block layer below the filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayer {
-    /// The largest request (`max_sectors_kb`, or the segments that a request may have of 4 KiB each). Default 512 KiB.
+    /// Largest request (`max_sectors_kb`, or segments per request times 4 KiB). Default 512 KiB.
     pub request_max: u32,
     /// Requests in flight on the drive. Default 31: what SATA NCQ leaves for data.
     pub queue_depth: u32,
-    /// Requests that wait before a writer has to (`nr_requests`). Default 128.
+    /// Requests queued before writers wait (`nr_requests`). Default 128.
     pub queue_max: u32,
-    /// The drive has a volatile write cache that has to be flushed.
+    /// The drive has a volatile write cache that needs flushes.
     pub write_cache: bool,
 }
 
-/// Processor time of the host for each operation, while which nothing else in the foreground happens. They are parameters, not results:
-/// measure them on the machine that is meant, with `trimtab bench` on a filesystem in memory.
+/// Host processor time per operation, which blocks the foreground. These are parameters, not
+/// results: measure them with `trimtab bench` on a memory filesystem of the target machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostCost {
     /// Creating and closing an empty file.
     pub create: Nanos,
-    /// Opening and closing a file, to read or to append.
+    /// Opening and closing a file for reading or appending.
     pub open: Nanos,
-    /// Removing a file, beside what its blocks cost.
+    /// Removing a file, excluding its blocks.
     pub delete: Nanos,
-    /// Making or removing a directory.
+    /// Creating or removing a directory.
     pub dir: Nanos,
     /// Writing 4096 bytes into the page cache.
     pub write_block: Nanos,
-    /// Reading 4096 bytes out of the page cache.
+    /// Reading 4096 bytes from the page cache.
     pub read_block: Nanos,
-    /// Allocating an extent while writing back, or freeing one.
+    /// Allocating an extent at writeback, or freeing one.
     pub extent: Nanos,
 }
 
@@ -183,7 +182,7 @@ impl HostCost {
 }
 
 impl VolumeSpec {
-    /// ext4 as Linux 6.18 and mke2fs 1.47 make it, mounted with the defaults.
+    /// ext4 as created by Linux 6.18 and mke2fs 1.47, with default mount options.
     #[must_use]
     pub const fn ext4() -> Self {
         Self {
@@ -231,8 +230,8 @@ impl VolumeSpec {
         spec
     }
 
-    /// A desktop system of 2011 whose journaled filesystem keeps names and inodes in one catalogue, allocates when data are written, and
-    /// writes files out as they are closed (HFS Plus on OS X 10.6).
+    /// A desktop system of 2011 with names and inodes in one catalogue, allocation at write time
+    /// and writeback on close (HFS Plus on OS X 10.6).
     #[must_use]
     pub const fn desktop_2011() -> Self {
         let mut spec = Self::ext4_2011();
@@ -248,7 +247,7 @@ impl VolumeSpec {
         spec
     }
 
-    /// This specification with online discard as its kernel does it.
+    /// Enables online discard in the mode of the specified kernel.
     #[must_use]
     pub fn with_online_discard(mut self) -> Self {
         self.discard = if self.journal.converts_after_write { Discard::FreedAndFollowing } else { Discard::Freed };
@@ -260,9 +259,9 @@ impl VolumeSpec {
 mod tests {
     use super::*;
 
-    /// Everything taken apart, so that a field that is added has to be added here, too.
+    /// Destructured completely, so that a new field must be added here too.
     #[test]
-    fn every_setting_is_in_the_result() {
+    fn fields_include_every_setting() {
         type Change = fn(&mut VolumeSpec);
         let VolumeSpec {
             name: _,

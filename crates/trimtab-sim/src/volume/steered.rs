@@ -1,4 +1,5 @@
-//! A volume under a trim policy, which is asked between operations and in idle time, and whose trims go on beside the foreground.
+//! A volume under a trim policy. The policy runs between operations and in idle time; its
+//! trims run in parallel with the foreground.
 
 use super::{BLOCK, Volume};
 use crate::op::Payload;
@@ -11,45 +12,45 @@ use trimtab_drive::Device;
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// In which steps ext4 counts what was written (`lifetime_write_kbytes`).
+/// Step of ext4's write counter (`lifetime_write_kbytes`).
 pub const WRITTEN_STEP: Bytes = Bytes(1024);
-/// How closely discards of the filesystem's own are followed.
+/// Poll interval for the filesystem's own discards.
 const DRAIN_POLL: Nanos = Nanos::from_millis(1);
-/// They end within this time after the last file was deleted.
+/// Longest wait for those after the last deletion.
 const DRAIN_MAX: Nanos = Nanos::from_secs(24 * 3600);
-/// Trims that follow each other within this time are one span in the log.
+/// Trims within this time of each other form one span in the log.
 const SPAN_GAP: Nanos = Nanos::from_secs(1);
-/// And within this time if the later one lies further on: a pass that makes pauses.
+/// The same if the later trim is at a higher address: a pass with pauses.
 const PASS_GAP: Nanos = Nanos::from_secs(65);
-/// The log has at most this many spans; what comes after them lengthens the last.
+/// Maximum spans in the log; later trims extend the last.
 const SPANS_MAX: usize = 10_000;
 
-/// Trims that were sent one after another.
+/// A sequence of trims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// When the first began.
+    /// Start of the first.
     pub began: Nanos,
-    /// When the last ended.
+    /// End of the last.
     pub ended: Nanos,
     /// Windows.
     pub windows: u64,
-    /// What was sent.
+    /// Discards sent.
     pub sent: Amount,
 }
 
-/// What the policy had done.
+/// Log of the policy's trims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrimLog {
-    /// When and what.
+    /// Spans in order.
     pub spans: Vec<Span>,
-    /// Time during which a trim was under way.
+    /// Total time with a trim in progress.
     pub busy: Nanos,
-    /// Windows that failed, because the drive refused a command.
+    /// Windows that failed because the drive refused a command.
     pub failed: u64,
 }
 
 impl TrimLog {
-    /// What was sent in all spans.
+    /// Discards sent in all spans.
     #[must_use]
     pub fn sent(&self) -> Amount {
         self.spans.iter().map(|span| span.sent).sum()
@@ -72,32 +73,32 @@ impl TrimLog {
     }
 }
 
-/// A volume and the policy that trims it.
+/// A volume and its trim policy.
 ///
-/// The policy is asked before and after each operation and, in idle time, when it wants to be. A trim goes on beside the foreground; while one
-/// operation takes long (a large sync), the next window waits for its end.
+/// The policy is called before and after each operation, and in idle time when due. A trim
+/// runs in parallel with the foreground. The next window waits for a long operation to end.
 pub struct Steered<D> {
     driver: Driver,
-    surface: Watched<D>,
-    /// A window has been sent, then and from there on, and the policy not been told of its end.
+    surface: ObservedVolume<D>,
+    /// Time and start of the window in progress, whose end is not yet reported to the policy.
     sent: Option<(Nanos, u64)>,
-    /// Where the window before began.
+    /// Start of the previous window.
     last_start: u64,
     log: TrimLog,
-    /// How many of the volume's discards have been told.
+    /// The volume's own discards already reported.
     taken: Amount,
 }
 
-/// The volume as the policy sees it.
+/// The volume as the policy observes it.
 #[derive(Clone)]
-struct Watched<D> {
+struct ObservedVolume<D> {
     volume: Volume<D>,
     windows: Vec<TrimWindow>,
     counter_step: Bytes,
     shutting_down: bool,
 }
 
-impl<D: Device> Surface for Watched<D> {
+impl<D: Device> Surface for ObservedVolume<D> {
     type Refusal = Infallible;
 
     fn look(&mut self) -> Observation<'_> {
@@ -125,12 +126,12 @@ impl<D: Device> Surface for Watched<D> {
 }
 
 impl<D: Device> Steered<D> {
-    /// Puts `volume` under `policy`, which sees bytes written in steps of `counter_step` ([`Bytes::MAX`] for a counter that never moves). Whether
-    /// the volume discards online is its specification's business.
+    /// Puts `volume` under `policy`, with a write counter in steps of `counter_step`
+    /// ([`Bytes::MAX`] for a counter that never moves). The specification sets online discard.
     pub fn new(volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
         let windows = volume.trim_windows();
         let taken = discards(&volume);
-        let surface = Watched { volume, windows, counter_step: counter_step.max(Bytes(1)), shutting_down: false };
+        let surface = ObservedVolume { volume, windows, counter_step: counter_step.max(Bytes(1)), shutting_down: false };
         Self { driver: driver(policy), surface, sent: None, last_start: 0, log: TrimLog::default(), taken }
     }
 
@@ -139,17 +140,17 @@ impl<D: Device> Steered<D> {
         &self.surface.volume
     }
 
-    /// The volume, to prepare or to measure it. Its own trims are not the policy's.
+    /// The volume, for preparation and measurement. Its own trims are not the policy's.
     pub const fn volume_mut(&mut self) -> &mut Volume<D> {
         &mut self.surface.volume
     }
 
-    /// The same volume at this moment under `policy`, to try what would come next without touching this one.
+    /// A copy of the volume under `policy`, to explore alternatives.
     pub fn fork(&self, policy: Box<dyn Policy>) -> Self
     where
         D: Clone,
     {
-        let surface = Watched { shutting_down: false, ..self.surface.clone() };
+        let surface = ObservedVolume { shutting_down: false, ..self.surface.clone() };
         Self {
             driver: driver(policy),
             surface,
@@ -165,27 +166,27 @@ impl<D: Device> Steered<D> {
         self.driver.policy()
     }
 
-    /// What the policy had done so far.
+    /// Log of the policy's trims so far.
     pub const fn log(&self) -> &TrimLog {
         &self.log
     }
 
-    /// The user wants a trim now. It begins with the next operation, or idle time.
+    /// Forces a trim, which begins with the next operation or idle time.
     pub const fn force(&mut self) {
         self.driver.force();
     }
 
-    /// Whether the policy is in the middle of a pass, if only in a pause between two pieces, or the filesystem still has something to discard.
+    /// True if a pass is in progress or paused, or the filesystem has pending discards.
     pub fn pass_under_way(&self) -> bool {
         self.trimming() || self.policy().running()
     }
 
-    /// Whether a trim is under way: one of the policy, or what the filesystem discards of itself.
+    /// True if a trim of the policy or an online discard is in progress.
     pub fn trimming(&self) -> bool {
         self.volume().trimming() || self.volume().discarding()
     }
 
-    /// The system goes down: what the policy wants to do before that, it does now.
+    /// Shuts the system down; the policy acts for the last time.
     pub fn shut_down(&mut self) {
         self.surface.shutting_down = true;
         self.driver.stir();
@@ -200,7 +201,7 @@ impl<D: Device> Steered<D> {
         self.driver.stir();
     }
 
-    /// Asks the policy, if it is time to, and begins what it wants.
+    /// Calls the policy if it is due, and starts its request.
     fn poll(&mut self) {
         if self.surface.volume.trimming() {
             return;
@@ -214,11 +215,11 @@ impl<D: Device> Steered<D> {
         }
     }
 
-    /// Takes the result of the window that was sent, if one was.
+    /// Processes the result of the window in progress, if any.
     fn settle(&mut self) {
         let run = self.surface.volume.take_trimmed();
         let Some((began, start)) = self.sent.take() else { return };
-        // Nothing is known of it if somebody else has trimmed the volume since.
+        // Unknown if another trim of the volume has replaced it.
         let Some(run) = run else { return self.driver.settle(None) };
         self.log.add(began, start > self.last_start, &run.outcome);
         self.last_start = start;
@@ -262,7 +263,7 @@ impl<D: Device> Trimmable for Steered<D> {
     }
 }
 
-/// A failed window is the policy's to try again: on a modelled volume no place is broken for good.
+/// Failed windows are retried without limit: no location on a modelled volume fails for good.
 fn driver(policy: Box<dyn Policy>) -> Driver {
     Driver::new(policy, Patience::ENDLESS)
 }
@@ -337,16 +338,16 @@ mod tests {
     use trimtab_drive::data::DataClass;
     use trimtab_drive::{Command, Completion};
 
-    /// A drive that does one thing at a time, and whose trims cost by command and by byte.
+    /// A serial drive whose trims cost per command and per byte.
     #[derive(Debug)]
     struct Slow {
         trim_command_ns: u64,
         trim_mib_ns: u64,
         busy_until: Nanos,
         trimmed: u64,
-        /// The longest trim command.
+        /// Longest trim command.
         trim_max: Nanos,
-        /// The longest that a command that is no trim took.
+        /// Longest command other than a trim.
         wait_max: Nanos,
     }
 
@@ -391,7 +392,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// A small file is written and made durable every 100 ms, `n` times. Gives the longest that took.
+    /// Writes and syncs a small file every 100 ms, `n` times. Returns the longest duration.
     fn foreground(target: &mut Steered<Slow>, n: u64) -> Nanos {
         let mut longest = Nanos::ZERO;
         for i in 0..n {
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batched_trim_happens_when_it_is_due_beside_the_foreground() {
+    fn batched_trim_runs_when_due_during_foreground_io() {
         let mut target = steered("batched:every=20s", 0, 9_000_000);
         foreground(&mut target, 190);
         assert_eq!(target.log(), &TrimLog::default());
@@ -417,23 +418,23 @@ mod tests {
         let during = foreground(&mut target, 400);
         let span = target.log().spans[0];
         assert_eq!(span.began.0 / S, 20);
-        // About 1.9 GiB at 9 ms a MiB are 17 s, group after group of 128 MiB: whoever comes waits for one of them.
+        // About 1.9 GiB at 9 ms per MiB take 17 s; a request waits for a group of 128 MiB.
         assert!((14..20).contains(&((span.ended - span.began).0 / S)), "{span:?}");
         assert!(during.0 > S && during.0 < 8 * S && alone.0 < S / 100, "{during} {alone}");
     }
 
     #[test]
-    fn an_idle_trim_keeps_out_of_the_way_and_gets_done() {
+    fn idle_trim_completes_within_latency_budget() {
         let mut target = steered("idle:at-least=10s:share=100%", 500_000, 9_000_000);
         foreground(&mut target, 90);
         target.volume_mut().drive_mut().wait_max = Nanos::ZERO;
         let longest = foreground(&mut target, 1500);
-        // A request waits for one command at most; making a file durable is five requests, one after another.
+        // A request waits for at most one command; syncing a file is five requests in sequence.
         let wait = target.volume().drive().wait_max;
         assert!(wait <= Nanos::from_millis(5) + Nanos(100_000), "{wait}");
         assert!(longest <= Nanos::from_millis(25) + Nanos(500_000), "{longest}");
-        // Few may meet a command, and what is free in a group of ext4 is a chain of them: that takes its time. (Metadata are written back meanwhile, at which
-        // writes wait for each other: so it is trims that are looked at.)
+        // Few requests may meet a command and a group of ext4 is a chain of commands, so the pass
+        // takes long. Metadata writeback delays writes too, so trim durations are checked.
         foreground(&mut target, 18_500);
         let longest = target.volume().drive().trim_max;
         assert!(longest > Nanos::ZERO && longest <= Nanos::from_millis(5), "{longest}");
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adaptive_trim_happens_when_enough_has_been_written() {
+    fn adaptive_trim_runs_after_enough_writes() {
         let mut target = steered("adaptive:poll=1s:share=10%:at-most=0s", 0, 0);
         for i in 0..4_usize {
             for j in 0..8 {
@@ -455,7 +456,7 @@ mod tests {
             }
             let until = target.now() + Nanos::from_secs(10);
             target.idle_until(until);
-            // 134 MB a round; a tenth of the free space is about 190.
+            // 134 MB per round; a tenth of the free space is about 190 MB.
             assert_eq!(target.log().spans.len(), i.div_ceil(2), "round {i}");
         }
     }

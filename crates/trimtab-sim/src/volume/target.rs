@@ -1,4 +1,4 @@
-//! A volume as a target of file workloads, and of trim policies.
+//! A volume as a target of file workloads and trim policies.
 
 use super::group::GROUP_BLOCKS;
 use super::{BLOCK, TrimRun, Volume};
@@ -51,10 +51,10 @@ impl<D: Device> FileTarget for Volume<D> {
 }
 
 impl<D: Device> Volume<D> {
-    /// Trims the free extents of at least `min_extent` in `window`, and waits for it.
+    /// Trims the free extents of at least `min_extent` in `window`, blocking.
     ///
     /// # Errors
-    /// A least extent of more than a group; a device that does not take it.
+    /// `min_extent` exceeds a group, or the device refuses the discard.
     pub fn trim(&mut self, window: TrimWindow, min_extent: Bytes) -> TargetResult<TrimOutcome> {
         if min_extent.0 > u64::from(GROUP_BLOCKS) * BLOCK {
             return Err(TargetError {

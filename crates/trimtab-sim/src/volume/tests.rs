@@ -1,4 +1,4 @@
-//! The whole volume, on a drive that remembers what was written where.
+//! The whole volume, on a drive that records the data class of each block.
 
 mod check;
 
@@ -14,11 +14,10 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::{Command, Completion};
 
-/// What a block of the drive holds.
 const TRIMMED: u8 = 254;
 const NOTHING: u8 = 255;
 
-/// A drive with fixed costs that remembers the class of what each block of 4 KiB was last written with.
+/// A drive with fixed costs that records the data class last written to each 4 KiB block.
 #[derive(Debug)]
 struct Recorder {
     content: Vec<u8>,
@@ -88,7 +87,7 @@ fn fill(len: u64, tag: u8) -> Payload<'static> {
 }
 
 impl Volume<Recorder> {
-    /// Every block of every file that has been written out holds what was written into the file.
+    /// Every written block of every file holds the file's data.
     fn check_contents(&self, files: &BTreeMap<String, (u64, u8)>) {
         for (path, (size, tag)) in files {
             let mut at = node::ROOT;
@@ -111,9 +110,8 @@ impl Volume<Recorder> {
     }
 }
 
-/// One step of a random life.
 #[derive(Clone, Debug)]
-enum Do {
+enum VolumeStep {
     Create(u8, u32),
     Append(u8, u32),
     Delete(u8),
@@ -128,26 +126,26 @@ enum Do {
     Remount,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Do>> {
+fn steps() -> impl Strategy<Value = Vec<VolumeStep>> {
     let size = prop_oneof![0..20_000_u32, 0..300_000_u32, 0..9_000_000_u32];
     let step = prop_oneof![
-        6 => (any::<u8>(), size.clone()).prop_map(|(n, s)| Do::Create(n, s)),
-        3 => (any::<u8>(), size).prop_map(|(n, s)| Do::Append(n, s)),
-        4 => any::<u8>().prop_map(Do::Delete),
-        1 => any::<u8>().prop_map(Do::Read),
-        1 => any::<u8>().prop_map(Do::MakeDir),
-        1 => any::<u8>().prop_map(Do::RemoveDir),
-        1 => Just(Do::Sync),
-        1 => any::<u8>().prop_map(Do::Fsync),
-        2 => (0..40_000_u32).prop_map(Do::Idle),
-        1 => (0..20_000_u32, 1..40_000_u32, 0..4_u8).prop_map(|(a, b, m)| Do::Trim(a, b, m)),
-        1 => any::<u8>().prop_map(Do::BeginTrim),
-        1 => Just(Do::Remount),
+        6 => (any::<u8>(), size.clone()).prop_map(|(n, s)| VolumeStep::Create(n, s)),
+        3 => (any::<u8>(), size).prop_map(|(n, s)| VolumeStep::Append(n, s)),
+        4 => any::<u8>().prop_map(VolumeStep::Delete),
+        1 => any::<u8>().prop_map(VolumeStep::Read),
+        1 => any::<u8>().prop_map(VolumeStep::MakeDir),
+        1 => any::<u8>().prop_map(VolumeStep::RemoveDir),
+        1 => Just(VolumeStep::Sync),
+        1 => any::<u8>().prop_map(VolumeStep::Fsync),
+        2 => (0..40_000_u32).prop_map(VolumeStep::Idle),
+        1 => (0..20_000_u32, 1..40_000_u32, 0..4_u8).prop_map(|(a, b, m)| VolumeStep::Trim(a, b, m)),
+        1 => any::<u8>().prop_map(VolumeStep::BeginTrim),
+        1 => Just(VolumeStep::Remount),
     ];
     proptest::collection::vec(step, 1..80)
 }
 
-fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>, step: &Do) {
+fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>, step: &VolumeStep) {
     let path = |n: u8| if n.is_multiple_of(3) { format!("f{}", n / 8) } else { format!("d{}/f{}", n % 3, n / 8) };
     let full = |result: crate::target::TargetResult| match result {
         Ok(()) => false,
@@ -157,7 +155,7 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
         }
     };
     match *step {
-        Do::Create(n, size) => {
+        VolumeStep::Create(n, size) => {
             let (path, tag) = (path(n), n % 100);
             let result = volume.create(&path, &fill(u64::from(size), tag));
             let there = files.contains_key(&path);
@@ -169,7 +167,7 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
                 files.insert(path, (u64::from(size), tag));
             }
         }
-        Do::Append(n, size) => {
+        VolumeStep::Append(n, size) => {
             let path = path(n);
             let Some((old, tag)) = files.get(&path).copied() else {
                 assert_eq!(volume.append(&path, &fill(1, 0)).unwrap_err().errno, Some(2));
@@ -179,11 +177,11 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
                 files.insert(path, (old + u64::from(size), tag));
             }
         }
-        Do::Delete(n) => {
+        VolumeStep::Delete(n) => {
             let path = path(n);
             assert_eq!(volume.delete(&path).is_ok(), files.remove(&path).is_some());
         }
-        Do::Read(n) => {
+        VolumeStep::Read(n) => {
             let path = path(n);
             let known = files.get(&path).map(|(size, _)| *size);
             assert_eq!(volume.read(&path, known.unwrap_or(0)).is_ok(), known.is_some());
@@ -191,36 +189,35 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
                 assert!(volume.read(&path, size + 1).is_err(), "a short read is an error");
             }
         }
-        Do::MakeDir(n) => drop(volume.make_dir(&format!("d{}", n % 3))),
-        Do::RemoveDir(n) => {
+        VolumeStep::MakeDir(n) => drop(volume.make_dir(&format!("d{}", n % 3))),
+        VolumeStep::RemoveDir(n) => {
             let dir = format!("d{}/", n % 3);
             let result = volume.remove_dir(dir.trim_end_matches('/'));
             assert!(result.is_err() || !files.keys().any(|path| path.starts_with(&dir)));
         }
-        Do::Sync => volume.sync().unwrap(),
-        Do::Fsync(n) => assert_eq!(volume.fsync(&path(n)).is_ok(), files.contains_key(&path(n))),
-        Do::Idle(ms) => {
+        VolumeStep::Sync => volume.sync().unwrap(),
+        VolumeStep::Fsync(n) => assert_eq!(volume.fsync(&path(n)).is_ok(), files.contains_key(&path(n))),
+        VolumeStep::Idle(ms) => {
             let until = volume.now() + Nanos::from_millis(u64::from(ms));
             volume.idle_until(until);
         }
-        Do::Trim(from, len, min) => {
+        VolumeStep::Trim(from, len, min) => {
             let window = TrimWindow { start: u64::from(from) * BLOCK, len: u64::from(len) * BLOCK };
             volume.trim(window, Bytes(u64::from(min) * 16384)).unwrap();
         }
-        Do::BeginTrim(n) => {
+        VolumeStep::BeginTrim(n) => {
             if !volume.trimming() {
                 let windows = volume.trim_windows();
                 volume.begin_trim(small_commands(windows[usize::from(n) % windows.len()]));
             }
         }
-        Do::Remount => volume.remount(),
+        VolumeStep::Remount => volume.remount(),
     }
 }
 
 use crate::policy::{Sizes, TrimRequest};
 use crate::target::TrimWindow;
 
-/// All of `window` in commands of 1 MiB.
 const fn small_commands(window: TrimWindow) -> TrimRequest {
     TrimRequest { command_max: Bytes(1 << 20), ..TrimRequest::whole(window, Bytes::ZERO) }
 }
@@ -237,7 +234,7 @@ fn specs() -> impl Strategy<Value = VolumeSpec> {
         if small_journal {
             spec.journal_blocks = Some(1024);
         }
-        // Metadata must not look like a file.
+        // Metadata must be distinguishable from file data.
         spec.metadata_class = DataClass::Zero;
         spec
     })
@@ -246,10 +243,11 @@ fn specs() -> impl Strategy<Value = VolumeSpec> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever happens: bitmaps match extents, nothing is in use twice, free counts are right, the journal stays within its bounds; and what files
-    /// hold is what was written to them: no discard, no late write, no metadata has hit them.
+    /// After any steps, bitmaps match extents, nothing is in use twice, free counts are right,
+    /// the journal stays within its bounds, and files hold their data: no discard, late write or
+    /// metadata block has hit them.
     #[test]
-    fn nothing_is_ever_lost_or_confused(spec in specs(), steps in steps()) {
+    fn volume_stays_consistent_and_keeps_file_data(spec in specs(), steps in steps()) {
         let mut volume = volume(spec, 160 << 20);
         let mut files = BTreeMap::new();
         for step in &steps {
@@ -265,7 +263,6 @@ proptest! {
         volume.check();
         volume.check_contents(&files);
         prop_assert_eq!(volume.counters().traffic.discards_refused, 0);
-        // And all of it can be removed.
         for path in files.keys() {
             volume.delete(path).unwrap();
         }
@@ -274,9 +271,9 @@ proptest! {
         prop_assert_eq!(volume.journal.home_blocks(), 0);
     }
 
-    /// The same operations give the same traffic at the same instants.
+    /// The same operations produce the same traffic at the same times.
     #[test]
-    fn a_volume_is_deterministic(spec in specs(), steps in steps()) {
+    fn volume_is_deterministic(spec in specs(), steps in steps()) {
         let run = || {
             let mut volume = volume(spec.clone(), 160 << 20);
             let mut files = BTreeMap::new();
@@ -290,7 +287,7 @@ proptest! {
 }
 
 #[test]
-fn mkfs_discards_all_of_the_volume_or_nothing() {
+fn mkfs_discards_the_whole_volume_or_nothing() {
     let v = volume(VolumeSpec::ext4(), 1 << 30);
     assert_eq!(v.counters().traffic.discards.bytes, Bytes(1 << 30));
     let mut spec = VolumeSpec::ext4();
@@ -298,13 +295,13 @@ fn mkfs_discards_all_of_the_volume_or_nothing() {
     let v = volume(spec, 1 << 30);
     let traffic = v.counters().traffic;
     assert_eq!(traffic.discards.count, 0);
-    // Inode tables of 16.8 MB, a journal of 33.6 MB, and what mke2fs 1.47 writes besides: it was seen to write 53.2 MB.
+    // Inode tables of 16.8 MB, a journal of 33.6 MB; mke2fs 1.47 writes 53.2 MB.
     assert!((50_000_000..55_000_000).contains(&traffic.writes.bytes.0), "{}", traffic.writes.bytes);
     v.check();
 }
 
 #[test]
-fn files_that_go_before_they_are_written_are_never_written() {
+fn file_deleted_before_writeback_is_never_written() {
     let mut v = volume(VolumeSpec::ext4(), 1 << 30);
     for i in 0..100 {
         v.create(&format!("f{i}"), &fill(100_000, 1)).unwrap();
@@ -338,14 +335,14 @@ fn writeback_is_30_s_for_data_and_5_s_for_metadata() {
 }
 
 #[test]
-fn writers_wait_when_too_much_is_dirty() {
+fn writers_wait_above_the_dirty_limit() {
     let mut spec = VolumeSpec::ext4();
     spec.writeback.memory = Bytes(100 << 20);
     let mut v = volume(spec, 1 << 30);
     v.queue.drive.write_ns = 2_000_000;
     v.create("f", &fill(200 << 20, 1)).unwrap();
     assert!(v.counters().throttled > 0);
-    // 20 MiB may be dirty at most: the rest has been written.
+    // At most 20 MiB may be dirty: the rest has been written.
     assert!(v.counters().data_written >= Bytes(170 << 20));
     assert!(v.dirty_bytes() <= (21 << 20));
 }
@@ -365,11 +362,11 @@ fn one_large_file_is_contiguous_and_small_ones_are_packed() {
     assert!(extents("large").len() <= 16, "{:?}", extents("large"));
     let small: Vec<(u32, u32)> = (0..200).flat_map(|i| extents(&format!("small{i}"))).collect();
     let breaks = small.windows(2).filter(|w| w[0].0 + w[0].1 != w[1].0).count();
-    assert_eq!((small.len(), breaks), (200, 1), "512 blocks hold 170 files of 3, and then there are others: {small:?}");
+    assert_eq!((small.len(), breaks), (200, 1), "512 blocks hold 170 files of 3, then the next preallocation follows: {small:?}");
 }
 
 #[test]
-fn old_online_discard_sends_what_was_freed_inside_the_commit() {
+fn old_online_discard_sends_freed_space_inside_the_commit() {
     let mut v = volume(VolumeSpec::ext4_2011().with_online_discard(), 1 << 30);
     for i in 0..50 {
         v.create(&format!("f{i:02}"), &fill(10 * BLOCK, 1)).unwrap();
@@ -383,7 +380,7 @@ fn old_online_discard_sends_what_was_freed_inside_the_commit() {
     v.sync().unwrap();
     assert_eq!(v.queue.drive.trims.len(), 25, "every other file: nothing merges");
     assert!(v.queue.drive.trims.iter().all(|(_, len)| *len == 10));
-    assert!(v.now() - before >= Nanos::from_millis(25), "sync waits for 25 discards of 1 ms");
+    assert!(v.now() - before >= Nanos::from_millis(25), "sync waits for 25 discards of 1 ms each");
     v.check();
 }
 
@@ -406,7 +403,7 @@ fn new_online_discard_sends_adjoining_free_space() {
     let sent: u64 = v.queue.drive.trims.iter().map(|(_, len)| len).sum();
     assert_eq!(v.queue.drive.trims.len(), 1, "deleted in order, all merge: {:?}", v.queue.drive.trims);
     assert!(sent >= 500, "{sent}");
-    // What follows is the rest of their preallocation, which is not free.
+    // Followed by the rest of their preallocation, which is not free.
     assert_eq!(sent, 500);
     v.remount();
     v.create("g", &fill(10 * BLOCK, 1)).unwrap();
@@ -423,7 +420,7 @@ fn new_online_discard_sends_adjoining_free_space() {
 }
 
 #[test]
-fn fitrim_remembers_groups_that_are_trimmed_as_ext4_does() {
+fn fitrim_skips_trimmed_groups_like_ext4() {
     let mut spec = VolumeSpec::ext4();
     spec.mkfs.discard = false;
     let mut v = volume(spec, 1 << 30);
@@ -431,7 +428,7 @@ fn fitrim_remembers_groups_that_are_trimmed_as_ext4_does() {
     let first = v.trim(all, Bytes::ZERO).unwrap();
     assert_eq!(first.counted.map(|c| c.bytes), Some(Bytes(v.space.free() * BLOCK)));
     assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "nothing is trimmed twice");
-    // A file comes and goes in one group: all free space of that group is sent again.
+    // A file is created and deleted: all free space of its group is sent again.
     v.create("f", &fill(BLOCK, 1)).unwrap();
     v.sync().unwrap();
     v.delete("f").unwrap();
@@ -439,25 +436,26 @@ fn fitrim_remembers_groups_that_are_trimmed_as_ext4_does() {
     v.space.drop_preallocations();
     let again = v.trim(all, Bytes::ZERO).unwrap();
     assert!((100 << 20..=128 << 20).contains(&again.returned.0), "{again:?}");
-    // A window that does not cover a group trims beyond its end, and leaves no mark.
+    // A window within a group trims beyond its end and leaves no mark.
     v.remount();
     let part = TrimWindow { start: 2 * (128 << 20), len: 1 << 20 };
     let sent = v.trim(part, Bytes::ZERO).unwrap();
     assert_eq!(sent.returned, Bytes(128 << 20), "the free extent goes to its own end");
     assert_eq!(v.trim(part, Bytes::ZERO).unwrap().returned, Bytes(128 << 20));
-    // Mixed minimums lose space silently: after a trim with a large one, and one group with a small one, all groups count as trimmed.
+    // Mixed minimums lose space silently: after a trim with a large minimum and one group with a
+    // small one, all groups count as trimmed.
     v.remount();
     v.age(&Age { fill: 0.5, free_extent: Bytes(64 << 10), class: DataClass::Zero, write: false, seed: 1 }).unwrap();
     assert_eq!(v.trim(all, Bytes(16 << 20)).unwrap().returned, Bytes::ZERO);
     let group = v.trim_windows()[2];
     assert!(v.trim(group, Bytes::ZERO).unwrap().returned > Bytes::ZERO);
-    assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "though nothing of the others was sent");
+    assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "although the other groups were not sent");
 }
 
-/// Goes over all groups for each size, a few commands at a time; between the first and the second `meanwhile`.
-fn trim_by_size(v: &mut Volume<Recorder>, command_max: Bytes, meanwhile: impl FnOnce(&mut Volume<Recorder>)) -> u64 {
+/// Trims in rounds of decreasing size; calls `between` after the first.
+fn trim_by_size(v: &mut Volume<Recorder>, command_max: Bytes, between: impl FnOnce(&mut Volume<Recorder>)) -> u64 {
     let least = [Bytes(1 << 20), Bytes(64 << 10), Bytes::ZERO];
-    let mut meanwhile = Some(meanwhile);
+    let mut between = Some(between);
     let mut sent = 0;
     for round in 0..least.len() {
         for window in v.trim_windows() {
@@ -475,8 +473,8 @@ fn trim_by_size(v: &mut Volume<Recorder>, command_max: Bytes, meanwhile: impl Fn
                 at += outcome.asked.0;
             }
         }
-        if let Some(meanwhile) = meanwhile.take() {
-            meanwhile(v);
+        if let Some(between) = between.take() {
+            between(v);
         }
     }
     sent
@@ -499,14 +497,14 @@ fn trim_by_size_sends_all_once_and_marks_groups() {
         "of each size"
     );
     let all = TrimWindow { start: 0, len: u64::MAX };
-    // In one command, and in commands of 150 KiB: the last of many is shorter than what is looked for.
+    // In one command and in commands of 150 KiB, whose last part is below the minimum size.
     for command_max in [Bytes::MAX, Bytes(150 << 10)] {
         assert_eq!(trim_by_size(&mut v, command_max, |_| {}), free, "in commands of {command_max}");
         assert_eq!(trim_by_size(&mut v, command_max, |_| {}), 0, "all groups are marked");
-        assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "for others, too");
+        assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "also for a full trim");
         v.remount();
     }
-    // What is freed after the first round is not taken for trimmed: the group of it is sent again, and no other.
+    // Space freed after the first round is not marked trimmed: only its group is sent again.
     let freed = |v: &mut Volume<Recorder>| {
         v.delete("f").unwrap();
         v.sync().unwrap();
@@ -519,7 +517,7 @@ fn trim_by_size_sends_all_once_and_marks_groups() {
 }
 
 #[test]
-fn trims_with_small_commands_let_others_through() {
+fn trim_in_small_commands_interleaves_with_reads() {
     let mut spec = VolumeSpec::ext4();
     spec.mkfs.discard = false;
     spec.atime = Atime::Never;
@@ -544,7 +542,7 @@ fn trims_with_small_commands_let_others_through() {
 }
 
 #[test]
-fn ageing_leaves_the_free_space_that_was_asked_for() {
+fn age_leaves_requested_free_space() {
     let mut v = volume(VolumeSpec::ext4(), 4 << 30);
     let age = Age { fill: 0.6, free_extent: Bytes(256 << 10), class: DataClass::Compressible(7), write: true, seed: 1 };
     v.age(&age).unwrap();
@@ -558,7 +556,7 @@ fn ageing_leaves_the_free_space_that_was_asked_for() {
 }
 
 #[test]
-fn access_times_cost_what_their_mode_says() {
+fn atime_mode_decides_journal_traffic() {
     let journalled = |atime| {
         let mut spec = VolumeSpec::ext4();
         spec.atime = atime;
@@ -584,7 +582,7 @@ fn access_times_cost_what_their_mode_says() {
 }
 
 #[test]
-fn overwriting_changes_neither_place_nor_metadata() {
+fn overwrite_changes_neither_location_nor_metadata() {
     let mut v = volume(VolumeSpec::ext4(), 1 << 30);
     v.create("f", &fill(100 * BLOCK, 1)).unwrap();
     v.sync().unwrap();
@@ -600,7 +598,6 @@ fn overwriting_changes_neither_place_nor_metadata() {
     }
 }
 
-/// Remembers where it was written.
 #[derive(Debug)]
 struct Offsets(Vec<u64>);
 
@@ -624,7 +621,7 @@ impl Device for Offsets {
 }
 
 #[test]
-fn a_partition_from_sector_63_is_misaligned_all_the_way() {
+fn partition_at_sector_63_misaligns_all_writes() {
     let spec = VolumeSpec { start: Bytes(63 * 512), ..VolumeSpec::ext4() };
     let mut v = Volume::format(Offsets(Vec::new()), spec, Nanos::ZERO).unwrap();
     v.create("f", &fill(1 << 20, 1)).unwrap();
@@ -633,7 +630,7 @@ fn a_partition_from_sector_63_is_misaligned_all_the_way() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn format_refuses_impossible_sizes() {
     let refused = |spec: VolumeSpec| Volume::format(Recorder::new(1 << 30), spec, Nanos::ZERO).unwrap_err();
     for spec in [
         VolumeSpec { start: Bytes(2 << 30), ..VolumeSpec::ext4() },
@@ -650,7 +647,7 @@ fn what_does_not_fit_is_refused() {
     v.check();
 }
 
-/// Takes all space that is left with files of `tag` that are on the drive at once.
+/// Fills all remaining space with files of `tag` that are written at once.
 fn fill_up(v: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>, tag: u8) {
     for i in 0.. {
         let (path, size) = (format!("fill{tag}-{i}"), 256 << 10);
@@ -674,7 +671,7 @@ fn writeback_of_removed_file_never_hits_later_file() {
     v.delete("a").unwrap();
     v.create("b", &fill(BLOCK, 2)).unwrap();
     v.fsync("b").unwrap();
-    // This one finds no room but where the removed one was, and overtakes what is queued of that.
+    // It only fits into the removed file's blocks, and overtakes the queued writes of that.
     v.create("c", &fill(85 << 20, 3)).unwrap();
     v.fsync("c").unwrap();
     let files = BTreeMap::from([("b".to_string(), (BLOCK, 2)), ("c".to_string(), (85 << 20, 3))]);
@@ -699,7 +696,7 @@ fn removed_directory_blocks_are_not_written_in_place() {
             v.make_dir(&format!("d{i}")).unwrap();
         }
         v.queue.drive.write_ns = 100_000_000;
-        // In the middle of the commit, or after it and before anything is written in place.
+        // During the commit, or after it and before any write in place.
         let until = v.now() + if during_commit { Nanos::from_millis(5050) } else { Nanos::from_secs(8) };
         v.idle_until(until);
         assert_eq!(v.commit.is_some(), during_commit);
@@ -753,9 +750,9 @@ fn volume_filled_and_emptied_repeatedly_stays_consistent() {
     v.check_contents(&files);
 }
 
-/// More files than the smallest journal has blocks arrive on the drive together, each with an inode block of its own: conversions wait for room.
+/// More inode blocks than the smallest journal holds change at once.
 #[test]
-fn a_small_journal_holds_whatever_is_synced_at_once() {
+fn small_journal_holds_any_synced_batch() {
     let spec = VolumeSpec { journal_blocks: Some(1024), bytes_per_inode: 16384, ..VolumeSpec::ext4() };
     let mut volume = volume(spec, 1 << 30);
     volume.make_dir("d").unwrap();
@@ -794,5 +791,5 @@ fn aged_volume_has_the_same_free_extents() {
     v.write_free(0.5, DataClass::Zero, 1);
     let share = (v.counters().traffic.writes.bytes - before).as_f64() / v.free_space().as_f64();
     assert!((share - 0.5).abs() < 0.05, "{share}");
-    assert_eq!(v.runs_in_use().len(), in_use, "nothing is taken into use");
+    assert_eq!(v.runs_in_use().len(), in_use, "nothing is allocated");
 }

@@ -1,4 +1,4 @@
-//! Discards: of what a transaction freed, as it is freed; and of all free space, on request.
+//! Discards: of freed space by each transaction, and of all free space on request.
 
 use super::alloc::split_by_group;
 use super::freed::Freed;
@@ -13,19 +13,19 @@ use trimtab_drive::discards::Amount;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Device, Extent};
 
-/// The worker that discards what was freed, after the commit.
+/// Worker for online discards after the commit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OnlineDiscards {
-    /// Freed extents whose turn has not come.
+    /// Freed extents not yet started.
     queue: VecDeque<(u32, u32)>,
-    /// What is left of the extent under way: where to go on, and where it ends.
+    /// Remaining part of the current extent: position and end.
     extent: Option<(u32, u32)>,
-    /// The discard in flight: blocks held back meanwhile, and when it is done.
+    /// Discard in flight: reserved blocks and completion time.
     in_flight: Option<((u32, u32), Nanos)>,
 }
 
 impl OnlineDiscards {
-    /// When it goes on; `None` if there is nothing to do.
+    /// Time of the next step; `None` if idle.
     pub(super) fn next(&self) -> Option<Nanos> {
         match self.in_flight {
             Some((_, done)) => Some(done),
@@ -35,69 +35,65 @@ impl OnlineDiscards {
 }
 
 impl OnlineDiscards {
-    /// What is held back for the discard in flight.
+    /// Blocks reserved by the discard in flight.
     #[cfg(test)]
     pub(super) fn held(&self) -> Option<(u32, u32)> {
         self.in_flight.map(|(run, _)| run)
     }
 }
 
-/// A FITRIM under way.
 #[derive(Clone, Debug)]
 pub(super) struct Trimming {
     window: TrimWindow,
-    /// The smallest free extent that is trimmed, in blocks.
+    /// Minimum free extent, in blocks.
     min_extent: u32,
-    /// From here on they are too long.
+    /// Extents from this length on are skipped.
     max_extent: u32,
-    /// Extents go by their size.
+    /// Selects extents by size.
     by_size: bool,
-    /// With these all will have been asked for.
+    /// The last round: all sizes will have been sent.
     last: bool,
     command_max: u64,
-    /// Commands that may still be sent.
     commands_left: u64,
-    /// The first of the runs is the rest of an extent, which is sent to its end whatever is left of commands and whatever its length.
+    /// The first run continues an extent, which is sent to its end regardless of limits.
     inside: bool,
-    /// Blocks that are left of the window.
+    /// Remaining blocks of the window.
     next: u32,
     end: u32,
-    /// The discard in flight.
     in_flight: Option<((u32, u32), Nanos)>,
-    /// Free runs of the group under way that are long enough, the last first.
+    /// Eligible free runs of the current group, in reverse order.
     runs: Vec<(u32, u32)>,
-    /// The group under way, if the window covers all of it.
+    /// The current group, if the window covers all of it.
     whole: Option<u32>,
     began: Nanos,
     run: TrimRun,
 }
 
 impl Trimming {
-    /// When it goes on.
     pub(super) fn next(&self) -> Nanos {
         self.in_flight.map_or(Nanos::ZERO, |(_, done)| done)
     }
 
-    /// What is held back for the discard in flight.
+    /// Blocks reserved by the discard in flight.
     #[cfg(test)]
     pub(super) fn held(&self) -> Option<(u32, u32)> {
         self.in_flight.map(|(run, _)| run)
     }
 }
 
-/// What a FITRIM did.
+/// Result of a FITRIM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrimRun {
-    /// What it did.
+    /// Outcome.
     pub outcome: TrimOutcome,
-    /// Discard commands that the drive refused.
+    /// Discard commands refused by the drive.
     pub refused: u64,
-    /// The longest that a single command took.
+    /// Longest duration of a single command.
     pub command_max: Nanos,
 }
 
 impl<D: Device> Volume<D> {
-    /// Sends a discard of blocks, in commands of the size that the drive takes. Gives when the last is done.
+    /// Discards blocks in commands of the maximum size. Returns the last completion time.
     fn discard(&mut self, start: u32, len: u32, command_max: u64) -> (Nanos, u64, u64) {
         let most = (self.spec.discard_max.0.min(command_max) / BLOCK).max(1) * BLOCK;
         let (mut at, end) = (self.offset(start), self.offset(start) + u64::from(len) * BLOCK);
@@ -112,7 +108,7 @@ impl<D: Device> Volume<D> {
         (done, commands, self.queue.traffic.discards_refused - refused)
     }
 
-    /// Sends as many of `left`, from its end, as one command takes. Gives when it is done.
+    /// Sends one command with ranges from the end of `left`. Returns its completion time.
     pub(super) fn discard_next(&mut self, left: &mut Vec<(u32, u32)>) -> Nanos {
         let ranges = (self.spec.discard_ranges.max(1) as usize).min(left.len());
         if ranges == 1 {
@@ -125,13 +121,13 @@ impl<D: Device> Volume<D> {
         self.queue.trim(self.now, &extents)
     }
 
-    /// What a transaction freed is free from now on, and online discard hears of it.
+    /// Frees the blocks of a committed transaction and queues them for online discard.
     pub(super) fn release(&mut self, freed: Freed) {
         let online = self.spec.discard == Discard::FreedAndFollowing && self.queue.drive.supports_trim();
         for (start, len) in freed.iter() {
             self.space.give(start, len);
             if self.spec.discard == Discard::Off {
-                // What a mount with online discard frees, it trims: the next FITRIM need not.
+                // Online discard trims these, so the next FITRIM need not.
                 split_by_group(start, len, |group, _, _| self.space.groups[group].mark_freed());
             }
         }
@@ -140,7 +136,7 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// The worker for online discards: ends the discard in flight and sends the next.
+    /// Step of the online discard worker: ends the discard in flight and sends the next.
     pub(super) fn online_discard_step(&mut self) {
         if let Some(((start, len), _)) = self.discards.in_flight.take() {
             self.space.give(start, len);
@@ -149,7 +145,7 @@ impl<D: Device> Volume<D> {
             let Some((from, end)) = self.discards.extent.take().or_else(|| self.discards.queue.pop_front().map(|(s, n)| (s, s + n))) else {
                 return;
             };
-            // What has been taken into use since is passed over; what is free behind it goes along, up to the end of the group.
+            // Skip blocks allocated since; include free space up to the end of the group.
             let (group, base) = ((from / GROUP_BLOCKS) as usize, from / GROUP_BLOCKS * GROUP_BLOCKS);
             let Some((start, len)) = self.space.groups[group].runs_from(from - base, end - base).next() else { continue };
             let run = (base + start, len);
@@ -163,7 +159,7 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Whether online discards are still to be sent, or in flight.
+    /// True if online discards are pending or in flight.
     #[must_use]
     pub fn discarding(&self) -> bool {
         self.discards.next().is_some() || self.commit.is_some()
@@ -171,22 +167,21 @@ impl<D: Device> Volume<D> {
 
     // FITRIM.
 
-    /// The block groups.
     pub(super) fn trim_windows(&self) -> Vec<TrimWindow> {
         let window =
             |group| TrimWindow { start: u64::from(group * GROUP_BLOCKS) * BLOCK, len: u64::from(self.layout.group_blocks(group)) * BLOCK };
         (0..self.layout.groups).map(window).collect()
     }
 
-    /// Begins to trim the free extents of a window, with discard commands as they are asked for. It goes on beside the
-    /// foreground; [`take_trimmed`](Self::take_trimmed) gives the result. One at a time. After `commands_max` commands it ends
-    /// early, behind the free extent that was being sent.
+    /// Starts trimming the free extents of a window, in parallel with the foreground;
+    /// [`take_trimmed`](Self::take_trimmed) returns the result. One trim at a time. After
+    /// `commands_max` commands it ends early, at the end of the current free extent.
     ///
-    /// Extents of some sizes alone are asked for one by one, as whoever has a map of free space does, which leaves ext4's marks as they are; who has asked for all of a
-    /// group marks it at the end, if nothing was freed there meanwhile.
+    /// With `sizes`, extents are sent one by one, as from a map of free space, which does not use
+    /// ext4's marks. The last round marks the group unless something was freed there since.
     ///
-    /// As ext4 does it: a block group that is marked as trimmed is passed over, and gets the mark only from a window that covers all of it; a
-    /// free extent that begins in the window is sent to its own end, past the window's.
+    /// As in ext4: a group marked as trimmed is skipped, and only a window that covers the whole
+    /// group sets the mark. A free extent that begins in the window is sent to its own end.
     pub fn begin_trim(&mut self, request: TrimRequest) {
         let TrimRequest { window, min_extent, sizes, command_max, commands_max, .. } = request;
         let (below, last) = sizes.map_or((Bytes::MAX, false), |sizes| (sizes.below, sizes.are_last()));
@@ -197,7 +192,7 @@ impl<D: Device> Volume<D> {
         self.trimmed = None;
         let min_extent = min_extent.0.div_ceil(BLOCK).clamp(1, u64::from(GROUP_BLOCKS)) as u32;
         if last && min_extent < self.last_min_extent {
-            // What counts as trimmed was trimmed with a larger one.
+            // Existing marks are from a larger minimum.
             self.space.groups.iter_mut().for_each(|group| group.trimmed = false);
             self.last_min_extent = min_extent;
         }
@@ -220,18 +215,18 @@ impl<D: Device> Volume<D> {
         });
     }
 
-    /// True while a FITRIM is under way.
+    /// True while a FITRIM is in progress.
     #[must_use]
     pub const fn trimming(&self) -> bool {
         self.trimming.is_some()
     }
 
-    /// What the last FITRIM did, once, when it has ended.
+    /// Result of the last FITRIM, returned once.
     pub const fn take_trimmed(&mut self) -> Option<TrimRun> {
         self.trimmed.take()
     }
 
-    /// FITRIM: ends the discard in flight and sends the next.
+    /// Step of FITRIM: ends the discard in flight and sends the next.
     pub(super) fn trim_step(&mut self) {
         let Some(mut trim) = self.trimming.take() else { return };
         if let Some(((start, len), _)) = trim.in_flight.take() {
@@ -240,7 +235,7 @@ impl<D: Device> Volume<D> {
         loop {
             if let Some((start, len)) = trim.runs.pop() {
                 let inside = core::mem::take(&mut trim.inside);
-                // Others may have taken some of it while this one was busy with the runs before.
+                // Some of it may have been allocated since the group was searched.
                 let (group, at) = ((start / GROUP_BLOCKS) as usize, start % GROUP_BLOCKS);
                 let group = &self.space.groups[group];
                 let free = if group.is_free(at) { (group.next_used(at) - at).min(len) } else { 0 };
@@ -277,7 +272,7 @@ impl<D: Device> Volume<D> {
         self.trimmed = Some(trim.run);
     }
 
-    /// Finds what is to be trimmed in the next group of the window.
+    /// Collects the runs to trim in the next group of the window.
     fn next_group(&mut self, trim: &mut Trimming) {
         let group = trim.next / GROUP_BLOCKS;
         let base = group * GROUP_BLOCKS;
@@ -285,21 +280,21 @@ impl<D: Device> Volume<D> {
         let (from, to) = (trim.next - base, last - base);
         trim.next = last;
         let state = &mut self.space.groups[group as usize];
-        // A mark that was made with a larger minimum says nothing about smaller extents.
+        // A mark from a larger minimum does not cover smaller extents.
         if state.trimmed && trim.min_extent >= self.last_min_extent {
             return;
         }
         if trim.by_size && trim.max_extent == u32::MAX && from == 0 {
             state.touched = false;
         }
-        // No more than commands are left for, and the one that shows that there are more.
+        // As many as commands remain, plus one that shows that there are more.
         let most = usize::try_from(trim.commands_left).unwrap_or(usize::MAX).saturating_add(1);
         let runs = state.runs_from(from, to).filter(|(_, len)| (trim.min_extent..trim.max_extent).contains(len)).take(most);
         trim.runs = runs.map(|(start, len)| (base + start, len)).collect();
         if trim.runs.len() == most {
             trim.next = trim.runs.last().map_or(last, |(start, len)| start + len);
         } else {
-            // By size a group is gone over in several requests.
+            // Selection by size visits a group in several requests.
             trim.whole = ((from == 0 || trim.last) && to == self.layout.group_blocks(group)).then_some(group);
         }
         trim.runs.reverse();
@@ -307,7 +302,7 @@ impl<D: Device> Volume<D> {
 
     fn send_trim(&mut self, trim: &mut Trimming, start: u32, len: u32) {
         let most = (trim.command_max / BLOCK).clamp(1, u64::from(GROUP_BLOCKS)) as u32;
-        // Commands go one after another, so that others get their turn between them.
+        // One command at a time, so that other requests get their turn in between.
         let n = len.min(most);
         if len > n {
             trim.runs.push((start + n, len - n));

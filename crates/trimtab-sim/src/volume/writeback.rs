@@ -1,4 +1,4 @@
-//! Dirty files on their way to the drive: the flusher, allocation when contents are written out, throttling of writers, the page cache.
+//! Writeback: the flusher, delayed allocation, throttling of writers, the page cache.
 
 use super::alloc::Use;
 use super::layout::FLEX;
@@ -10,32 +10,30 @@ use trimtab_drive::Device;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Files whose end of writing is noticed together.
+/// Files whose completion is tracked together.
 const BATCH_FILES: usize = 256;
 
-/// Why a file could not be written out now.
+/// Reason why a file cannot be written out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum WriteBlocked {
     /// The journal has no room.
     Journal,
-    /// All free blocks wait for a commit, or are being discarded.
+    /// All free blocks await a commit or a discard.
     Blocks,
 }
 
 impl<D: Device> Volume<D> {
-    /// Queues a write of whole blocks.
     pub(super) fn write_blocks(&mut self, start: u32, len: u32, class: DataClass, ticket: Ticket, urgency: Urgency) {
         if len > 0 {
             self.queue.write(self.now, self.offset(start), u64::from(len) * BLOCK, class, ticket, urgency);
         }
     }
 
-    /// Where a block is on the drive.
     pub(super) fn offset(&self, block: u32) -> u64 {
         self.start + u64::from(block) * BLOCK
     }
 
-    /// Lets a file grow to `size`: its last block, if that was not full, and all new ones are dirty.
+    /// Grows a file to `size`: a partial last block and all new blocks become dirty.
     pub(super) fn grow(&mut self, node: u32, size: u64) {
         let now = self.now;
         let file = &mut self.nodes[node as usize];
@@ -51,8 +49,8 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Writes out what is dirty of a file, and gives it the blocks that it has not yet.
-    pub(super) fn write_out(&mut self, node: u32, urgency: Urgency) -> Result<(), Held> {
+    /// Allocates and writes the dirty blocks of a file.
+    pub(super) fn write_out(&mut self, node: u32, urgency: Urgency) -> Result<(), WriteBlocked> {
         self.allocate(node)?;
         let file = &mut self.nodes[node as usize];
         let (from, blocks, class) = (file.dirty_from, file.dirty_blocks(), file.class);
@@ -71,7 +69,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// The ticket of the batch that this file joins.
     fn batch_ticket(&mut self, node: u32) -> Ticket {
         let file = (self.nodes[node as usize].generation, self.inode_block(node));
         if let Some(batch) = self.batches.back_mut()
@@ -89,13 +86,13 @@ impl<D: Device> Volume<D> {
         ticket
     }
 
-    /// When the first batch will be on the drive of which that is known, and which one it is.
+    /// Completion time and index of the first batch to complete, if known.
     pub(super) fn next_batch_done(&self) -> Option<(Nanos, usize)> {
         let done = |(at, batch): (usize, &Batch)| self.queue.done(batch.ticket).map(|done| (done, at));
         self.batches.iter().enumerate().filter_map(done).min()
     }
 
-    /// The contents of a batch are on the drive: its extents become written ones.
+    /// Marks the extents of a completed batch as written.
     pub(super) fn batch_done(&mut self) {
         let Some(batch) = self.next_batch_done().and_then(|(_, at)| self.batches.remove(at)) else { return };
         self.queue.finish(batch.ticket);
@@ -105,12 +102,12 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Whether contents are on their way to the drive, or have arrived and their extents do not say so yet.
+    /// True while contents are being written or their extents await conversion.
     pub(super) fn contents_under_way(&self) -> bool {
         !self.batches.is_empty() || !self.conversions.is_empty()
     }
 
-    /// Marks extents whose contents are on the drive as written, as far as the journal has room. The rest goes on when it has.
+    /// Marks extents with completed writes as written, as long as the journal has room.
     pub(super) fn convert(&mut self) {
         while !self.conversions.is_empty() && self.journal_ready() {
             let Some(block) = self.conversions.pop_front() else { break };
@@ -118,11 +115,11 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Gives a file the blocks that it has not yet.
-    pub(super) fn allocate(&mut self, node: u32) -> Result<(), Held> {
+    /// Allocates the missing blocks of a file.
+    pub(super) fn allocate(&mut self, node: u32) -> Result<(), WriteBlocked> {
         while self.nodes[node as usize].unallocated() > 0 {
             if !self.journal_ready() {
-                return Err(Held::Journal);
+                return Err(WriteBlocked::Journal);
             }
             let file = &self.nodes[node as usize];
             let goal = self.goal(file.inode, file.extents.end(), true);
@@ -131,14 +128,14 @@ impl<D: Device> Volume<D> {
                 self.space.drop_preallocations();
                 self.space.allocate(goal, self.nodes[node as usize].unallocated(), purpose)
             });
-            let Some((start, len)) = run else { return Err(Held::Blocks) };
+            let Some((start, len)) = run else { return Err(WriteBlocked::Blocks) };
             self.reserved -= u64::from(len);
             self.add_run(node, start, len);
         }
         Ok(())
     }
 
-    /// Adds blocks that have just been allocated to a file or directory.
+    /// Adds newly allocated blocks to a file or directory.
     pub(super) fn add_run(&mut self, node: u32, start: u32, len: u32) {
         self.free_blocks -= u64::from(len);
         self.touch_bitmaps(start, len);
@@ -147,7 +144,7 @@ impl<D: Device> Volume<D> {
         self.touch_inode(node);
         while self.nodes[node as usize].tree_blocks.len() < self.nodes[node as usize].tree_blocks_needed() {
             let goal = self.goal(self.nodes[node as usize].inode, Some(start), false);
-            // A full volume keeps blocks back for this; see `RESERVE`.
+            // A full volume reserves blocks for this; see `RESERVE`.
             let Some((block, _)) = self.space.allocate(goal, 1, Use::Metadata) else { break };
             self.free_blocks -= 1;
             self.touch_bitmaps(block, 1);
@@ -158,8 +155,8 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Where blocks for an inode are looked for first: behind those it has, else in its flexible group, files in its second group so that
-    /// the first is left to directories.
+    /// Preferred block for an inode: after its last block, otherwise in its flexible group. Files
+    /// use the second group, because the first is reserved for directories.
     pub(super) fn goal(&self, inode: u32, behind: Option<u32>, data: bool) -> u32 {
         if let Some(behind) = behind {
             return behind.min(self.layout.blocks - 1);
@@ -173,7 +170,7 @@ impl<D: Device> Volume<D> {
 
     // The flusher.
 
-    /// When the flusher has something to do that it does not know of yet.
+    /// Next wake-up of the flusher; `None` if nothing is dirty.
     pub(super) fn flusher_due(&self) -> Option<Nanos> {
         let expire = self.spec.writeback.expire;
         let oldest = self.dirty.front().map(|(_, _, since)| *since);
@@ -181,18 +178,17 @@ impl<D: Device> Volume<D> {
             (Some(a), Some(b)) => a.min(b),
             (a, b) => a.or(b)?,
         };
-        // It looks at multiples of its interval.
+        // It wakes at multiples of its interval.
         let interval = self.spec.writeback.interval.0.max(1);
         let due = first.saturating_add(expire);
         Some(Nanos(due.0.div_ceil(interval).saturating_mul(interval)))
     }
 
-    /// The flusher looks what has expired.
     pub(super) fn wake_flusher(&mut self) {
         self.flushing = Some(Flushing::Expired(self.now.saturating_sub(self.spec.writeback.expire)));
     }
 
-    /// The flusher writes out one file, or all metadata, or is done.
+    /// Step of the flusher: writes one file or all metadata, or stops.
     pub(super) fn flusher_step(&mut self) {
         let Some(goal) = self.flushing else { return };
         let wanted = match goal {
@@ -213,7 +209,7 @@ impl<D: Device> Volume<D> {
         {
             let blocks = self.journal.take_home(false);
             if blocks.is_empty() {
-                // All of them have been changed again; they are young as of now.
+                // All were changed again, so their age restarts.
                 self.journal.home_since = self.journal.home_since.map(|_| self.now);
             }
             let ticket = self.queue.ticket();
@@ -223,15 +219,15 @@ impl<D: Device> Volume<D> {
         self.flushing = None;
     }
 
-    /// Begins what frees blocks and room in the journal, unless it is under way.
+    /// Starts a commit or checkpoint that frees blocks and journal space, unless one is running.
     pub(super) fn make_way(&mut self) {
         if self.commit.is_none() && self.journal.anything_running() {
             self.start_commit();
         }
     }
 
-    /// Writes out the file that has been dirty for longest. Entries that are out of date are passed over.
-    pub(super) fn write_oldest(&mut self, urgency: Urgency) -> Result<(), Held> {
+    /// Writes the file that has been dirty longest. Skips stale entries.
+    pub(super) fn write_oldest(&mut self, urgency: Urgency) -> Result<(), WriteBlocked> {
         while let Some((node, generation, since)) = self.dirty.front().copied() {
             let file = &self.nodes[node as usize];
             if file.generation == generation && file.queued && file.dirtied == since {
@@ -244,7 +240,6 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Bytes that are dirty or queued to be written.
     pub(super) fn dirty_bytes(&self) -> u64 {
         self.dirty_blocks * BLOCK + self.queue.write_backlog()
     }
@@ -253,7 +248,7 @@ impl<D: Device> Volume<D> {
         self.spec.writeback.memory.0 / 100 * u64::from(self.spec.writeback.background_percent)
     }
 
-    /// Makes a writer wait while too much is dirty, and wakes the flusher when it is enough.
+    /// Makes a writer wait above the dirty limit; wakes the flusher above the background limit.
     pub(super) fn throttle(&mut self) {
         let background = self.dirty_background();
         if self.dirty_bytes() <= background {
@@ -277,7 +272,7 @@ impl<D: Device> Volume<D> {
 
     // The page cache.
 
-    /// The first `blocks` blocks of a file are in the page cache, and have just been used.
+    /// Marks the first `blocks` blocks of a file as cached and just used.
     pub(super) fn cache(&mut self, node: u32, blocks: u32) {
         self.uses += 1;
         let file = &mut self.nodes[node as usize];
@@ -290,7 +285,7 @@ impl<D: Device> Volume<D> {
         self.shrink_cache();
     }
 
-    /// Lets go of what has not been used for longest, dirty files excepted.
+    /// Evicts the least recently used files, except dirty ones.
     fn shrink_cache(&mut self) {
         let most = self.spec.writeback.memory.0 / BLOCK;
         let mut kept = 0;
@@ -308,7 +303,7 @@ impl<D: Device> Volume<D> {
             self.cached_blocks -= u64::from(file.cached);
             file.cached = 0;
         }
-        // Most entries are out of date where files are used again and again: sweep them out now and then.
+        // Repeated use leaves many stale entries; remove them now and then.
         if self.cache_order.len() > 64 + 4 * self.nodes.len() {
             let nodes = &self.nodes;
             self.cache_order.retain(|(node, generation, used)| {

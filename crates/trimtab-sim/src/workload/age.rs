@@ -1,8 +1,8 @@
-//! Ageing: fill with mixed files, delete them all, again and again, up to a total; as drives are used up in years.
+//! Ageing: fills the filesystem with mixed files and deletes them, in rounds.
 //!
-//! Each round writes the same number of bytes, split over four groups of files in fixed shares and interleaved at random, as
-//! when several programs write at once. The sizes are assumptions, documented with [`GROUPS`]; no published measurement says more
-//! than the names of the groups.
+//! Each round writes the same number of bytes in four groups of files with fixed shares,
+//! interleaved at random like several programs writing at once. The sizes are assumptions,
+//! documented with [`GROUPS`]; published measurements give only the names of the groups.
 
 use super::{FileStep, FileWorkload, Plan};
 use crate::op::{FileOp, Payload};
@@ -15,48 +15,48 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Bytes;
 
-/// Writing the files of a round.
+/// Phase that writes the files of a round.
 pub const FILL: &str = "fill";
-/// Making them durable.
+/// Phase that syncs them.
 pub const FILL_SYNC: &str = "fill-sync";
-/// Deleting them.
+/// Phase that deletes them.
 pub const DELETE: &str = "delete";
-/// Making that durable.
+/// Phase that syncs the deletion.
 pub const DELETE_SYNC: &str = "delete-sync";
 
-/// Fewest bytes of a round.
+/// Minimum bytes per round.
 pub const ROUND_MIN: Bytes = Bytes(1_000_000);
 
-/// A large file is written in pieces of this, so that a run can be followed and stopped.
+/// Piece size for large files, so that a run can report progress and stop.
 const PIECE: u64 = 64 << 20;
-/// Files in a directory.
+/// Files per directory.
 const DIR_FILES: u64 = 500;
-/// No file is larger than this part of a round: the mix stays a mix when it is small.
+/// Largest file as a fraction of a round, to preserve the mix in small rounds.
 const FILE_SHARE_MAX: u64 = 16;
 
-/// How large the files of a group are.
+/// File sizes of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sizes {
     /// Log-normal: median in bytes, standard deviation of the logarithm, largest in bytes.
     LogNormal(f64, f64, u64),
-    /// Uniform between these, in bytes.
+    /// Uniform between these bounds, in bytes.
     Uniform(u64, u64),
 }
 
 /// A group of files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Group {
-    /// Its name, and that of its directory.
+    /// Name of the group and of its directory.
     pub name: &'static str,
-    /// Its share of the bytes, in per cent.
+    /// Share of the bytes in percent.
     pub percent: u64,
-    /// Sizes.
+    /// File sizes.
     pub sizes: Sizes,
-    /// What the data is like.
+    /// Class of the data.
     pub class: DataClass,
 }
 
-/// The groups.
+/// The groups of files.
 pub const GROUPS: [Group; 4] = [
     Group { name: "os", percent: 20, sizes: Sizes::LogNormal(12e3, 1.8, 64 << 20), class: DataClass::Compressible(50) },
     Group { name: "games", percent: 35, sizes: Sizes::LogNormal(400e3, 2.0, 1 << 30), class: DataClass::Compressible(15) },
@@ -73,7 +73,7 @@ impl Sizes {
         size.clamp(1, most)
     }
 
-    /// Mean before sizes are cut to the round.
+    /// Mean before sizes are limited by the round.
     fn mean(self) -> f64 {
         match self {
             Self::LogNormal(median, sigma, _) => median * libm::exp(sigma * sigma / 2.0),
@@ -82,10 +82,10 @@ impl Sizes {
     }
 }
 
-/// What to do.
+/// Settings of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes to write in all rounds together.
+    /// Total bytes to write in all rounds.
     pub total: Bytes,
     /// Rounds.
     pub rounds: u32,
@@ -93,16 +93,16 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// Why settings are refused.
+/// Reason for refusing settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// No round.
+    /// No rounds.
     #[error("ageing needs at least one round")]
     NoRound,
-    /// Rounds of next to nothing.
-    #[error("{total} in {rounds} rounds are less than {ROUND_MIN} a round")]
+    /// Rounds that are too small.
+    #[error("{total} in {rounds} rounds is less than {ROUND_MIN} per round")]
     TooSmall {
-        /// Bytes in all.
+        /// Total bytes.
         total: Bytes,
         /// Rounds.
         rounds: u32,
@@ -116,9 +116,9 @@ pub struct Age {
     rng: Stream,
     rounds_done: u32,
     state: State,
-    /// Bytes that each group still has to write in this round.
+    /// Bytes each group still has to write in this round.
     left: [u64; GROUPS.len()],
-    /// Files that each group has in this round.
+    /// Files of each group in this round.
     files: [u64; GROUPS.len()],
     queue: VecDeque<Item>,
     path: String,
@@ -130,13 +130,12 @@ enum State {
     Fill,
     FillSync,
     BeginDelete,
-    /// Group and file to go next.
+    /// Group and file to delete next.
     Delete(usize, u64),
     DeleteSync,
     End,
 }
 
-/// An operation that follows from one already decided.
 #[derive(Clone, Copy, Debug)]
 enum Item {
     MakeGroup(usize),
@@ -149,7 +148,7 @@ enum Item {
 }
 
 impl Age {
-    /// The workload of `settings`.
+    /// Creates the workload of `settings`.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         if settings.rounds == 0 {
             return Err(SettingsError::NoRound);
@@ -169,7 +168,7 @@ impl Age {
         })
     }
 
-    /// Bytes of the largest round: the last one takes what is left over.
+    /// Bytes of a round; the last one takes the remainder.
     fn round_bytes(&self, round: u32) -> u64 {
         let each = self.settings.total.0 / u64::from(self.settings.rounds);
         if round + 1 == self.settings.rounds { self.settings.total.0 - each * u64::from(round) } else { each }
@@ -187,7 +186,7 @@ impl Age {
         }
     }
 
-    /// Decides on the next file and queues what makes it. False if the round is full.
+    /// Chooses the next file and queues its operations. False if the round is full.
     fn decide_file(&mut self) -> bool {
         let weight = |i: usize| self.left[i] as f64 / GROUPS[i].sizes.mean();
         let total: f64 = (0..GROUPS.len()).map(weight).sum();
@@ -221,7 +220,7 @@ impl Age {
         true
     }
 
-    /// The file to delete next and the state after it; queues the directories that it leaves empty.
+    /// Deletes a file; returns the following state. Queues removal of directories left empty.
     fn decide_delete(&mut self, group: usize, file: u64) -> State {
         let last = file + 1 == self.files[group];
         if last || (file + 1).is_multiple_of(DIR_FILES) {
@@ -267,7 +266,7 @@ impl Age {
 
 impl FileWorkload for Age {
     fn plan(&self) -> Plan {
-        // The last round is the largest. Small files waste part of a block: 4 KiB each, and there are fewer than one in 8 kB.
+        // The last round is the largest. Small files waste at most 4 KiB each per 8 kB.
         let largest = self.round_bytes(self.settings.rounds - 1);
         Plan { written: self.settings.total, space: Bytes(largest.saturating_add(largest / 8)), ops: None }
     }
@@ -315,7 +314,7 @@ impl FileWorkload for Age {
     }
 }
 
-/// The figures of the rounds: how fast they filled, and how long deleting took, a sample a round.
+/// Metrics of the rounds, one sample each: fill rate and duration of the deletion.
 #[must_use]
 pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
     let seconds = |name: &str| -> Vec<f64> { phases.iter().filter(|p| p.name == name).map(|p| p.took.as_secs_f64()).collect() };
@@ -338,8 +337,8 @@ mod tests {
     use super::*;
     use alloc::collections::BTreeMap;
 
-    /// Replays the steps on a set of files; panics where a filesystem would refuse. Gives bytes and files written by group,
-    /// the most bytes held at a time, and the phases.
+    /// Replays the steps on a set of files; panics where a filesystem would refuse. Returns bytes
+    /// and files by group, peak bytes, and the phases.
     fn replay(mut age: Age) -> (BTreeMap<String, (u64, u64)>, u64, Vec<String>) {
         let mut files: BTreeMap<String, u64> = BTreeMap::new();
         let mut dirs: Vec<String> = Vec::new();
@@ -377,7 +376,7 @@ mod tests {
             }
             most = most.max(held);
         }
-        assert!(files.is_empty() && dirs.is_empty(), "something is left");
+        assert!(files.is_empty() && dirs.is_empty(), "files or directories are left");
         (groups, most, phases)
     }
 
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_interleaved_and_not_one_after_the_other() {
+    fn age_interleaves_groups() {
         let mut age = Age::new(settings(1_000_000_000, 1)).unwrap();
         let mut order = Vec::new();
         while let Some(step) = age.next_step() {
@@ -424,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_settings_are_refused() {
+    fn invalid_settings_are_refused() {
         assert_eq!(Age::new(settings(1000, 0)).unwrap_err(), SettingsError::NoRound);
         assert!(Age::new(settings(5_000_000, 10)).is_err());
         assert!(Age::new(settings(u64::MAX, 1)).is_ok());

@@ -1,4 +1,5 @@
-//! Churn: a filesystem at a stated fill on which files come, grow, are read and go, in sessions with pauses between, as over months of use.
+//! Churn: a filesystem at a fixed fill on which files are created, extended, read and
+//! deleted, in sessions with pauses, like months of use.
 
 use super::{FileStep, FileWorkload, Plan};
 use crate::op::{FileOp, Payload};
@@ -10,47 +11,48 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::{Bytes, Nanos, exact};
 
-/// Filling up to the stated level.
+/// Phase that fills to the given level.
 pub const FILL: &str = "fill";
-/// Files that come and go at that level.
+/// Phase of changes at that level.
 pub const CHURN: &str = "churn";
 
-/// Files in a directory.
+/// Files per directory.
 const DIR_FILES: u64 = 500;
-/// An append adds this part of what a new file would be.
+/// An append adds the size of a new file divided by this.
 const APPEND_SHARE: u64 = 2;
-/// Space is counted in blocks of this size.
+/// Block size for space accounting.
 const BLOCK: u64 = 4096;
-/// No file is larger than this part of what is live: the mix stays a mix when it is small.
+/// Largest file as a fraction of the live data, to preserve the mix at small sizes.
 const FILE_SHARE_MAX: u64 = 16;
 
-/// Settings. The distributions are assumptions: file sizes log-normal, ages memoryless (every file is as likely as any other to go next).
+/// Settings. The distributions are assumptions: log-normal file sizes and memoryless ages
+/// (every file is equally likely to go next).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Space of all files together once it is filled, in whole blocks of 4096 bytes.
+    /// Total space of the files after filling, in whole blocks of 4096 bytes.
     pub live: Bytes,
-    /// Bytes to write after that.
+    /// Bytes to write afterwards.
     pub written: Bytes,
     /// Median file size in bytes. Default 40 kB.
     pub median: f64,
-    /// Standard deviation of the logarithm of file sizes; 0 for files of one size. Default 2.
+    /// Standard deviation of the logarithm of file sizes; 0 for equal sizes. Default 2.
     pub sigma: f64,
     /// Largest file.
     pub largest: Bytes,
-    /// Of 100 changes, how many append to a file; the others create one, or remove one while too much is live.
+    /// Percent of changes that append; others create a file, or delete above the limit.
     pub append_percent: u64,
-    /// Reads for 100 changes.
+    /// Reads per 100 changes.
     pub read_percent: u64,
-    /// What contents are like.
+    /// Class of the contents.
     pub class: DataClass,
-    /// What is written in one session; `MAX` for a single one. A session ends with a sync.
+    /// Bytes written per session, which ends with a sync; `MAX` for a single session.
     pub session: Bytes,
-    /// A session begins this long after the one before.
+    /// Interval between session starts.
     pub session_every: Nanos,
 }
 
 impl Settings {
-    /// Everything that decides what happens, for reports and the store.
+    /// All settings, for reports and the store.
     #[must_use]
     pub fn fields(&self) -> Vec<Field> {
         let session = if self.session == Bytes::MAX { "all".to_string() } else { self.session.0.to_string() };
@@ -100,16 +102,14 @@ pub struct Churn {
     rng: Stream,
     /// Number and size of each file.
     files: Vec<(u64, u64)>,
-    /// Space of the files.
     live: u64,
     /// Files created so far.
     number: u64,
-    /// Directories made so far.
+    /// Directories created so far.
     dirs: u64,
     stage: Stage,
-    /// Written since it was filled.
+    /// Bytes written since filling.
     written: u64,
-    /// Sessions ended.
     sessions: u64,
     path: String,
 }
@@ -118,10 +118,10 @@ pub struct Churn {
 enum Stage {
     New,
     Filling,
-    /// Filled, and not synced yet.
+    /// Filled, not synced.
     Filled,
     Churning,
-    /// Synced; the next session waits for its time.
+    /// Synced; waiting for the next session.
     Pause,
     Ended,
 }
@@ -131,7 +131,7 @@ fn blocks(size: u64) -> u64 {
 }
 
 impl Churn {
-    /// The workload under `seed`.
+    /// Creates the workload under `seed`.
     #[must_use]
     pub fn new(settings: Settings, seed: u64) -> Self {
         Self {
@@ -148,7 +148,7 @@ impl Churn {
         }
     }
 
-    /// Bytes written since it was filled.
+    /// Bytes written since filling.
     #[must_use]
     pub const fn written(&self) -> Bytes {
         Bytes(self.written)
@@ -167,13 +167,13 @@ impl Churn {
         self.written >= self.settings.session.0.saturating_mul(self.sessions + 1)
     }
 
-    /// One of the files, each as likely as any other.
+    /// A random file, uniformly.
     fn some_file(&mut self) -> Option<usize> {
         let n = self.files.len() as u64;
         (n > 0).then(|| self.rng.below(n) as usize)
     }
 
-    /// A file appears, grows, is read or goes.
+    /// Creates, extends, reads or deletes a file.
     fn change(&mut self) -> FileOp<'_> {
         let churning = self.stage == Stage::Churning;
         let some = self.some_file();
@@ -224,7 +224,7 @@ impl FileWorkload for Churn {
         let Settings { live, written, .. } = self.settings;
         let most = self.settings.file_max();
         Plan {
-            // One file more than asked for may be begun each time.
+            // Each stage may begin one file more than its limit.
             written: Bytes(live.0.saturating_add(written.0).saturating_add(2 * most)),
             space: Bytes(live.0.saturating_add(most)),
             ops: None,
@@ -269,9 +269,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// What a run of the workload did.
     #[derive(Debug, Default, PartialEq)]
-    struct Seen {
+    struct Replayed {
         files: BTreeMap<String, u64>,
         dirs: Vec<String>,
         churning: bool,
@@ -282,7 +281,7 @@ mod tests {
         log: u64,
     }
 
-    impl Seen {
+    impl Replayed {
         fn live(&self) -> u64 {
             self.files.values().map(|size| blocks(*size)).sum()
         }
@@ -293,7 +292,7 @@ mod tests {
                 FileStep::Phase(name) => self.churning = *name == CHURN,
                 FileStep::NotBefore(at) => self.pauses.push(*at),
                 FileStep::Op(FileOp::MakeDir(path)) => {
-                    assert!(!self.dirs.contains(&(*path).into()), "{path} is made twice");
+                    assert!(!self.dirs.contains(&(*path).into()), "{path} is created twice");
                     self.dirs.push((*path).into());
                 }
                 FileStep::Op(FileOp::Create(path, payload)) => {
@@ -323,7 +322,7 @@ mod tests {
     const MB: u64 = 1_000_000;
 
     #[test]
-    fn it_fills_and_then_stays_at_its_level_and_names_what_is_there() {
+    fn churn_fills_and_then_holds_its_level() {
         let (live, total) = (50 * MB, 200 * MB);
         let settings = Settings {
             live: Bytes(live),
@@ -336,7 +335,7 @@ mod tests {
         let run = || {
             let mut churn = Churn::new(settings, 7);
             let plan = churn.plan();
-            let mut seen = Seen::default();
+            let mut seen = Replayed::default();
             while let Some(step) = churn.next_step() {
                 seen.step(&step);
                 if seen.log.is_multiple_of(64) {
@@ -356,8 +355,8 @@ mod tests {
     }
 
     #[test]
-    fn files_of_one_size_live_memoryless_lives() {
-        // Each is as likely as any other to go next: of those there when it is filled, a share 1/e is left when as many have gone.
+    fn file_lifetimes_are_memoryless() {
+        // Deletion is uniform: after as many deletions as files, a share 1/e remains.
         let settings = Settings {
             live: Bytes(40_960_000),
             written: Bytes(40_960_000),
@@ -367,7 +366,7 @@ mod tests {
             ..Settings::default()
         };
         let mut churn = Churn::new(settings, 3);
-        let mut seen = Seen::default();
+        let mut seen = Replayed::default();
         while let Some(step) = churn.next_step() {
             seen.step(&step);
         }

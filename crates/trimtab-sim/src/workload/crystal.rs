@@ -1,7 +1,8 @@
-//! The test sets of CrystalDiskMark: sequential and random reads and writes of a test file, in passes.
+//! CrystalDiskMark test sets: sequential and random I/O on a test file, in passes.
 //!
-//! What differs from the original on purpose: written data is fresh for every write (the original repeats one buffer, which
-//! compresses and deduplicates), and a test of T threads at depth Q is one window of Q × T operations.
+//! Differences from the original: written data is new for every write (the original repeats
+//! one buffer, which compresses and deduplicates), and a test of T threads at depth Q is one
+//! window of Q × T operations.
 
 pub mod figures;
 pub mod looped;
@@ -18,18 +19,18 @@ use trimtab_drive::rng::Stream;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent};
 
-/// The phase that writes the test file before it is measured.
+/// Phase that writes the test file first.
 pub const PREPARE: &str = "prepare";
-/// Block and depth of that phase, those of the fastest sequential test.
+/// Block size and depth of that phase, as in the fastest sequential test.
 const PREPARE_BLOCK: u32 = 1 << 20;
 const PREPARE_DEPTH: u32 = 8;
 
 /// Smallest test file, as in the original.
 pub const SIZE_MIN: Bytes = Bytes(16 << 20);
 
-/// To announce how much passes limited by time may write, drives are taken to write this much a second.
+/// Assumed write rate in bytes per second, to announce the writes of timed passes.
 pub const ASSUMED_RATE: Bytes = Bytes(1_000_000_000);
-/// The longest pass.
+/// Longest pass.
 const PASS_MAX: Nanos = Nanos::from_secs(86_400);
 
 named! {
@@ -37,25 +38,25 @@ named! {
     /// A set of tests.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Profile {
-        /// CrystalDiskMark 3: Seq 1 MiB, 512K random, 4K, 4K at depth 32; each read, then written.
+        /// CrystalDiskMark 3: sequential 1 MiB, random 512K, 4K, 4K at depth 32; in pairs.
         Cdm3 = "cdm3",
-        /// CrystalDiskMark 8 and 9, default; all reads, then all writes; a pass to warm up before each test.
+        /// CrystalDiskMark 8 and 9, default: all reads, then all writes, each after a warm-up pass.
         Cdm8 = "cdm8",
         /// CrystalDiskMark 8 and 9 for NVMe.
         Nvme = "nvme",
     }
 }
 
-/// One test of a profile.
+/// A test of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Test {
-    /// Bytes an operation.
+    /// Bytes per operation.
     pub block: u32,
-    /// Depth of a thread's queue.
+    /// Queue depth per thread.
     pub queue: u32,
     /// Threads.
     pub threads: u32,
-    /// Uniformly random places; otherwise one after another.
+    /// Uniformly random positions; otherwise sequential.
     pub random: bool,
 }
 
@@ -68,7 +69,7 @@ const fn random(block: u32, queue: u32, threads: u32) -> Test {
 }
 
 impl Profile {
-    /// Its tests in order.
+    /// Tests in order.
     #[must_use]
     pub const fn tests(self) -> &'static [Test] {
         match self {
@@ -78,13 +79,13 @@ impl Profile {
         }
     }
 
-    /// Whether each test is read and written before the next; otherwise all are read, then all are written.
+    /// True if each test reads and writes before the next test; false if all reads come first.
     #[must_use]
     pub const fn pairs(self) -> bool {
         matches!(self, Self::Cdm3)
     }
 
-    /// Whether each test begins with a pass that does not count.
+    /// True if each test starts with an unrecorded pass.
     #[must_use]
     pub const fn warms_up(self) -> bool {
         !matches!(self, Self::Cdm3)
@@ -106,35 +107,35 @@ impl Test {
         format!("{}{size}-q{}{threads}", if self.random { "rnd" } else { "seq" }, self.queue)
     }
 
-    /// Name of the phases and metrics of a direction: `seq1m-q8.read`.
+    /// Name of the phases and metrics for one direction: `seq1m-q8.read`.
     #[must_use]
     pub fn phase(&self, write: bool) -> String {
         format!("{}.{}", self.name(), if write { "write" } else { "read" })
     }
 }
 
-/// What to do.
+/// Settings of a test set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The tests.
+    /// Test set.
     pub profile: Profile,
-    /// Size of the test file, or of the part of a device that is used: from its start.
+    /// Size of the test file, or of the used start of a device.
     pub size: Bytes,
-    /// Passes of each test that count; at least 1.
+    /// Recorded passes per test; at least 1.
     pub passes: u32,
-    /// When a pass ends.
+    /// End condition of a pass.
     pub pass: Limit,
     /// Idle time before each test.
     pub interval: Nanos,
-    /// What written data is like.
+    /// Class of written data.
     pub data: DataClass,
     /// Read tests.
     pub reads: bool,
     /// Write tests.
     pub writes: bool,
-    /// Write the whole test file before each round of tests: what was never written is not read from the drive.
+    /// Write the test file before each round: reads of unwritten blocks skip the flash.
     pub prepare: bool,
-    /// Repeat all of it until this much has been written.
+    /// Repeat rounds until this much has been written.
     pub until_written: Option<Bytes>,
 }
 
@@ -155,28 +156,27 @@ impl Default for Settings {
     }
 }
 
-/// Why settings are refused.
+/// Reason for refusing settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(String);
 
-/// Where a series of rounds stands, to go on with it later.
+/// Position in a series of rounds, for resuming later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// Rounds done.
+    /// Completed rounds.
     pub rounds: u64,
-    /// Bytes written in them, and in a round that was not finished.
+    /// Bytes written in them and in an unfinished round.
     pub written: Bytes,
 }
 
-/// One pass, or the preparation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Prepare,
     Pass { test: Test, write: bool, number: u32 },
 }
 
-/// The workload of some [`Settings`].
+/// A workload with given [`Settings`].
 #[derive(Clone, Debug)]
 pub struct Crystal {
     settings: Settings,
@@ -189,18 +189,18 @@ pub struct Crystal {
     random: bool,
     write: bool,
     block: u32,
-    /// Places in the test file.
+    /// Positions in the test file.
     count: u64,
     place: u64,
-    /// Operations left: of a preparation, or of what a timed pass that writes was said to write at most; else without limit.
+    /// Remaining operations of a preparation or a timed write pass; else unlimited.
     left: u64,
 }
 
 impl Crystal {
-    /// The workload of `settings` under `seed`, from where an earlier one stopped or from the start.
+    /// Creates the workload of `settings` under `seed`, starting or resuming at `position`.
     ///
     /// # Errors
-    /// Settings that mean nothing: no passes, a file below [`SIZE_MIN`], neither reads nor writes, rounds without writes.
+    /// No passes, a file below [`SIZE_MIN`], neither reads nor writes, rounds without writes.
     pub fn new(settings: Settings, seed: u64, position: Position) -> Result<Self, SettingsError> {
         let problem = if settings.passes == 0 || settings.passes > 10_000 {
             "the number of passes must be 1 to 10000"
@@ -211,9 +211,9 @@ impl Crystal {
         } else if settings.until_written.is_some() && !settings.writes {
             "repeating until an amount is written needs writes"
         } else if settings.until_written == Some(Bytes::ZERO) {
-            "an amount to be written must be more than nothing"
+            "the amount to be written must be above 0"
         } else if matches!(settings.pass, Limit::Time(time) if time > PASS_MAX) {
-            "a pass may take a day at most"
+            "a pass may take at most a day"
         } else if matches!(settings.pass, Limit::Stream | Limit::Ops(0) | Limit::Bytes(Bytes(0)) | Limit::Time(Nanos(0))) {
             "a pass must end after some time or some bytes"
         } else {
@@ -240,25 +240,25 @@ impl Crystal {
         })
     }
 
-    /// Rounds done and bytes written, up to the operations issued last.
+    /// Completed rounds and bytes written, up to the last issued operations.
     #[must_use]
     pub const fn position(&self) -> Position {
         self.position
     }
 
-    /// Whether how much is written depends on how fast the target is.
+    /// True if the amount written depends on the speed of the target.
     #[must_use]
     pub fn is_timed(&self) -> bool {
         self.settings.writes && matches!(self.settings.pass, Limit::Time(_))
     }
 
-    /// Phases of a round, the one that prepares it among them.
+    /// Phases per round, including preparation.
     #[must_use]
     pub fn phases_of_a_round(&self) -> usize {
         self.steps.len()
     }
 
-    /// The most operations, and the most bytes, in flight at any time.
+    /// Maximum operations and bytes in flight at any time.
     #[must_use]
     pub fn in_flight_max(&self) -> (u32, u64) {
         let tests = self.settings.profile.tests();
@@ -267,7 +267,7 @@ impl Crystal {
         (deepest.max(PREPARE_DEPTH), largest.max(u64::from(PREPARE_DEPTH) * u64::from(PREPARE_BLOCK)))
     }
 
-    /// Bytes that the passes of one round write, without the preparation.
+    /// Bytes written by the passes of one round, excluding preparation.
     fn passes_written(&self) -> u64 {
         let write = |step: &Step| match (step, self.settings.pass) {
             (Step::Pass { write: true, .. }, Limit::Bytes(bytes)) => bytes.0,
@@ -290,16 +290,16 @@ impl Crystal {
         self.place = 0;
         self.left = match (step, self.settings.pass) {
             (Step::Prepare, _) => self.count,
-            // Nobody has consented to more.
+            // The user has not agreed to more.
             (Step::Pass { write: true, .. }, Limit::Time(time)) => (written_at_most(time) / u64::from(test.block)).max(1),
             _ => u64::MAX,
         };
-        // Each pass has a stream of its own, so that a round that is resumed does what it would have done.
+        // Each pass has its own stream, so that a resumed round repeats the same operations.
         self.places = Stream::new(self.seed, &format!("crystal.{}.{}", self.position.rounds, self.next_step));
     }
 }
 
-/// What a pass of this `time` writes at most.
+/// Maximum bytes written by a pass of this `time`.
 fn written_at_most(time: Nanos) -> u64 {
     (time.as_secs_f64() * ASSUMED_RATE.as_f64()) as u64
 }
@@ -325,7 +325,7 @@ fn steps(settings: &Settings) -> Vec<Step> {
 }
 
 impl BlockWorkload for Crystal {
-    /// Where passes are limited by time, what is written is taken from [`ASSUMED_RATE`].
+    /// Timed passes are assumed to write at [`ASSUMED_RATE`].
     fn plan(&self) -> Plan {
         let prepared = if self.settings.prepare { self.settings.size.0 } else { 0 };
         let round = prepared.saturating_add(self.passes_written());
@@ -389,7 +389,6 @@ mod tests {
         Settings { profile, size: Bytes(64 << 20), passes: 2, pass: Limit::Bytes(Bytes(8 << 20)), ..Settings::default() }
     }
 
-    /// Runs a phase as a runner would, one operation after another.
     fn drain(workload: &mut Crystal, phase: &BlockPhase) -> Vec<Command<'static>> {
         let mut budget = match phase.limit {
             Limit::Bytes(bytes) => bytes.0,
@@ -457,7 +456,7 @@ mod tests {
 
     #[test]
     fn rounds_continue_until_enough_is_written() {
-        // A round of this writes the file (64 MiB) and four tests of two passes and a warm-up of 8 MiB each.
+        // A round writes the file (64 MiB) and four tests of three passes of 8 MiB.
         let round = (64 << 20) + 4 * 3 * (8 << 20);
         let limited = Settings { until_written: Some(Bytes(2 * round + 1)), reads: false, ..settings(Profile::Cdm8) };
         let mut workload = Crystal::new(limited, 1, Position::default()).unwrap();
@@ -468,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_series_does_what_an_uninterrupted_one_does() {
+    fn resumed_series_equals_an_uninterrupted_one() {
         let limited = Settings { until_written: Some(Bytes(1 << 30)), ..settings(Profile::Cdm3) };
         let mut whole = Crystal::new(limited.clone(), 7, Position::default()).unwrap();
         let all = phases(&mut whole);
@@ -484,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_will_be_written_is_known_or_estimated() {
+    fn plan_states_or_estimates_bytes_written() {
         let plan = |s: Settings| Crystal::new(s, 1, Position::default()).unwrap().plan().written.0;
         let bytes = settings(Profile::Cdm3);
         assert_eq!(plan(bytes.clone()), (64 << 20) + 4 * 2 * (8 << 20));
@@ -496,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_settings_are_refused() {
         let base = settings(Profile::Cdm3);
         for bad in [
             Settings { passes: 0, ..base.clone() },
@@ -528,7 +527,7 @@ mod tests {
         }
 
         #[test]
-        fn random_places_reach_the_whole_file(seed in any::<u64>()) {
+        fn random_positions_reach_the_whole_file(seed in any::<u64>()) {
             let settings = Settings { size: SIZE_MIN, passes: 1, pass: Limit::Ops(1), ..settings(Profile::Cdm3) };
             let mut workload = Crystal::new(settings, seed, Position::default()).unwrap();
             while workload.next_phase().is_some_and(|p| p.name != "rnd4k-q32.read") {}

@@ -1,12 +1,13 @@
-//! The operation mix of SPECsfs2008 (NFSv3) on a directory: an emulation of the mix, not SPEC's benchmark.
+//! An emulation of the operation mix of SPECsfs2008 (NFSv3), not SPEC's benchmark.
 //!
-//! The mix is the published one, to the per cent. SPEC's tables of file and transfer sizes are not public; those here are of
-//! filebench's `netsfs` workload, which was modelled on them. So the figures compare drives, filesystems and trim policies with each
-//! other, and with no published SPECsfs result.
+//! The mix is exactly the published one. SPEC's tables of file and transfer sizes are not
+//! public, so the tables come from filebench's `netsfs` workload, which was modelled on them.
+//! The figures compare drives, filesystems and trim policies with each other, not with
+//! published SPECsfs results.
 //!
-//! Every stream (SPEC's processes) has directories of its own with 20 file names in each, 60 % of which exist at the start. Names are
-//! picked by an exponential popularity. Writes fill files that were created before, up to their drawn size, or overwrite existing ones,
-//! so that the set of files neither grows nor shrinks.
+//! Every stream (SPEC's processes) has its own directories of 20 file names; 60 % exist at
+//! the start. Names are selected by an exponential popularity. Writes fill new files up to
+//! their size or overwrite existing ones, so the set of files has a constant size.
 
 mod figures;
 mod files;
@@ -28,59 +29,59 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Bytes;
 
-/// Names in a directory, beside its link.
+/// Names per directory, excluding its link.
 pub const FILES_PER_DIR: u32 = 20;
-/// Share of the names that exist at the start, per cent.
+/// Percent of the names that exist at the start.
 pub const EXISTING_PERCENT: u32 = 60;
-/// Reads begin at multiples of this.
+/// Alignment of reads.
 const READ_ALIGNMENT: u64 = 8192;
-/// How often a name is drawn again until a file is large enough for a write.
+/// Maximum draws to find a file that is large enough for a write.
 const DRAWS_MAX: u32 = 64;
 
-/// What a stream works with.
+/// Settings of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// File names of this stream; at least 1.
+    /// File names per stream; at least 1.
     pub files: u32,
-    /// What written data is like.
+    /// Class of written data.
     pub data: DataClass,
     /// Seed of all streams.
     pub seed: u64,
 }
 
-/// Bytes that an operation of the mix writes on average, at most.
+/// Mean bytes written per operation (upper bound).
 #[must_use]
 pub fn written_per_op() -> f64 {
     let share = MIX.iter().find(|(kind, _)| *kind == OpKind::Write).map_or(0, |(_, percent)| *percent);
     f64::from(share) / 100.0 * mean_size(&WRITE_SIZES)
 }
 
-/// One operation of the mix. Paths are relative to the target's directory.
+/// An operation of the mix. Paths are relative to the target's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NfsOp<'a> {
-    /// Which.
+    /// Kind.
     pub kind: OpKind,
-    /// On what; empty for the filesystem as a whole.
+    /// Path; empty for the whole filesystem.
     pub path: &'a str,
-    /// For transfers: where from.
+    /// Offset of a transfer.
     pub offset: u64,
-    /// For transfers: how much.
+    /// Length of a transfer.
     pub len: u64,
 }
 
-/// A stream of operations, and the files that it works on.
+/// A stream of operations and its files.
 #[derive(Clone, Debug)]
 pub struct NfsStream {
     files: FileSet,
     data: DataClass,
     rng: Stream,
-    /// The next operations: the mix, shuffled; so every hundred operations are the mix to the per cent.
+    /// The next operations: the mix, shuffled, so every hundred operations match it exactly.
     deck: Vec<OpKind>,
     path: String,
 }
 
 impl NfsStream {
-    /// Stream `index` of several.
+    /// Creates stream `index`.
     #[must_use]
     pub fn new(settings: &Settings, index: u32) -> Self {
         let mut rng = Stream::new(settings.seed, &format!("nfs-{index}"));
@@ -94,7 +95,7 @@ impl NfsStream {
         self.files.size()
     }
 
-    /// Makes the directories, links and files on `target`, and calls `made` with the bytes of each.
+    /// Creates directories, links and files on `target`; calls `made` with the bytes of each.
     pub fn prepare<T: NfsTarget + ?Sized>(&mut self, target: &mut T, mut made: impl FnMut(u64) -> TargetResult) -> TargetResult {
         target.make_dir(self.files.root())?;
         for dir in 0..self.files.dirs() {
@@ -113,7 +114,7 @@ impl NfsStream {
         Ok(())
     }
 
-    /// The next operation. There is always one.
+    /// Next operation; the stream is endless.
     pub fn next_op(&mut self) -> NfsOp<'_> {
         let kind = self.draw_kind();
         let (mut offset, mut len) = (0, 0);
@@ -155,13 +156,13 @@ impl NfsStream {
         NfsOp { kind, path: &self.path, offset, len }
     }
 
-    /// What its writes write.
+    /// Class of written data.
     #[must_use]
     pub const fn data(&self) -> DataClass {
         self.data
     }
 
-    /// The next kind off the deck. One that the files do not allow now (nothing to create, nothing left to remove) becomes its counterpart.
+    /// Next kind from the deck. An impossible create or remove becomes its counterpart.
     fn draw_kind(&mut self) -> OpKind {
         if self.deck.is_empty() {
             for (kind, percent) in MIX {
@@ -207,7 +208,7 @@ mod tests {
         Settings { files, data: DataClass::Random, seed }
     }
 
-    /// The files of a stream as a filesystem would have them.
+    /// Files of a stream as on a filesystem.
     fn tree(stream: &NfsStream) -> BTreeMap<String, u64> {
         let mut path = String::new();
         (0..stream.files.names())
@@ -218,13 +219,13 @@ mod tests {
             .collect()
     }
 
-    /// Bytes that the files of `files` names occupy at the start, on average.
+    /// Mean initial bytes of `files` names.
     fn size_of_files(files: u64) -> Bytes {
         Bytes((files as f64 * f64::from(EXISTING_PERCENT) / 100.0 * mean_size(&FILE_SIZES)) as u64)
     }
 
     #[test]
-    fn every_hundred_operations_are_the_mix_to_the_per_cent() {
+    fn every_hundred_operations_match_the_mix_exactly() {
         assert_eq!(MIX.iter().map(|(_, percent)| percent).sum::<u32>(), 100);
         let mut stream = NfsStream::new(&settings(2000, 1), 0);
         for _ in 0..50 {
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_differ_and_repeat_themselves() {
+    fn streams_differ_and_are_reproducible() {
         let ops = |seed, index| {
             let mut stream = NfsStream::new(&settings(500, seed), index);
             (0..300).map(|_| format!("{:?}", stream.next_op())).collect::<Vec<_>>()
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_set_of_files_neither_grows_nor_shrinks() {
+    fn file_set_size_stays_constant() {
         let mut stream = NfsStream::new(&settings(3000, 7), 0);
         let (files, size) = (tree(&stream).len() as f64, stream.size().as_f64());
         let expected = size_of_files(3000).as_f64();
@@ -273,7 +274,7 @@ mod tests {
             }
         }
         let mean = bytes as f64 / f64::from(writes);
-        // Filling new files takes smaller ones, so the mean is below the table's, which announcements use.
+        // New files are filled with smaller writes, so the mean is below the table's.
         assert!(mean <= mean_size(&WRITE_SIZES) * 1.02 && mean > mean_size(&WRITE_SIZES) * 0.7, "{mean}");
     }
 
@@ -291,10 +292,10 @@ mod tests {
                     OpKind::ReadDir | OpKind::ReadDirPlus => prop_assert!(!path.contains("/f")),
                     OpKind::ReadLink => prop_assert!(path.ends_with("/link")),
                     OpKind::Create => prop_assert!(tree.insert(path, 0).is_none(), "created twice"),
-                    OpKind::Delete => prop_assert!(tree.remove(&path).is_some(), "removed what is not there"),
+                    OpKind::Delete => prop_assert!(tree.remove(&path).is_some(), "removed a missing file"),
                     _ => {
                         let size = tree.get_mut(&path);
-                        prop_assert!(size.is_some(), "{kind:?} of {path}, which is not there");
+                        prop_assert!(size.is_some(), "{kind:?} of {path}, a missing file");
                         let size = size.unwrap();
                         if kind == OpKind::Read {
                             prop_assert!(offset + len <= *size);

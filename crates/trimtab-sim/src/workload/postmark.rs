@@ -1,7 +1,7 @@
-//! PostMark 1.5x (Katcher, NetApp TR-3022, 1997): many small files, created, read, appended to and deleted by transactions.
+//! PostMark 1.5x (Katcher, NetApp TR-3022, 1997): transactions on many small files.
 //!
-//! Every operation, name, size and byte follows from the settings alone, draw for draw as in the original, so the
-//! counts of published results come out exactly. The order of draws is documented where they are made, in `stream`.
+//! Every operation, name, size and byte follows from the settings, with the original's order
+//! of random draws (see `stream`), so published counts are reproduced exactly.
 
 mod figures;
 pub mod mt19937;
@@ -22,17 +22,17 @@ use alloc::vec::Vec;
 use trimtab_drive::rng::derive_seed;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Most files that the table of twice as many slots can number in 31 bits, as the original counts.
+/// Maximum files: the table has twice as many slots, in 31 bits as in the original.
 pub const NUMBER_MAX: u32 = (1 << 30) - 1;
-/// Largest value of the other settings: they are 32-bit signed in the original.
+/// Maximum of the other settings: 32-bit signed in the original.
 pub const SETTING_MAX: u32 = i32::MAX as u32;
 
-/// What PostMark can be told.
+/// PostMark settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Smallest size of a new file, in bytes.
+    /// Minimum size of a new file in bytes.
     pub size_low: u32,
-    /// New files are smaller than this (or exactly this if it equals `size_low`); files grow up to it by appending.
+    /// New files are below this size (or equal if it equals `size_low`); appends stop at it.
     pub size_high: u32,
     /// Files created before the transactions.
     pub number: u32,
@@ -40,21 +40,21 @@ pub struct Settings {
     pub transactions: u32,
     /// Seed.
     pub seed: u32,
-    /// One weight a location; fewer than two mean that all files go to one place.
+    /// One weight per location; with fewer than two, all files share one.
     pub weights: Vec<u32>,
-    /// Subdirectories in each location; only 2 and more have an effect.
+    /// Subdirectories per location; effective from 2.
     pub subdirectories: u32,
-    /// Bytes in a read call.
+    /// Bytes per read call.
     pub read_block: u32,
-    /// Bytes in a write call.
+    /// Bytes per write call.
     pub write_block: u32,
-    /// Through a 4096-byte buffer like the C library's, or one call a block.
+    /// Use a 4096-byte buffer like the C library's; otherwise one call per block.
     pub buffering: bool,
-    /// Tenths of transactions that read rather than append; `None` leaves this half out of transactions.
+    /// Tenths of transactions that read instead of append; `None` disables both.
     pub bias_read: Option<u8>,
-    /// Tenths of transactions that create rather than delete; `None` leaves this half out of transactions.
+    /// Tenths of transactions that create instead of delete; `None` disables both.
     pub bias_create: Option<u8>,
-    /// Transactions start this far apart, or later if the target cannot keep up; `None` is as fast as it can.
+    /// Minimum interval between transaction starts; `None` for no limit.
     pub interval: Option<Nanos>,
 }
 
@@ -78,22 +78,22 @@ impl Default for Settings {
     }
 }
 
-/// Why settings cannot be run.
+/// Reason for refusing settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// A setting is outside its range.
     #[error("{setting} must be {least} to {most}, not {value}")]
     Range {
-        /// Which.
+        /// Setting.
         setting: &'static str,
-        /// Its value.
+        /// Value.
         value: u64,
-        /// Least.
+        /// Minimum.
         least: u32,
-        /// Most.
+        /// Maximum.
         most: u32,
     },
-    /// The size bounds are the wrong way round.
+    /// The size bounds are reversed.
     #[error("the low size bound {low} is above the high one {high}")]
     Sizes {
         /// Low bound.
@@ -107,7 +107,8 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// The settings of the published Mac OS X results: 10,000 files of 500 bytes to 100 kB, 20,000 transactions, 4 KiB blocks, unbuffered.
+    /// Settings of the published Mac OS X results: 10,000 files of 500 bytes to 100 kB, 20,000
+    /// transactions, 4 KiB blocks, unbuffered.
     #[must_use]
     pub fn published() -> Self {
         Self {
@@ -122,7 +123,7 @@ impl Settings {
         }
     }
 
-    /// Says what is wrong, if anything is.
+    /// Validates the settings.
     pub fn check(&self) -> Result<(), SettingsError> {
         let range = |setting, value: u64, least: u32, most: u32| {
             let within = (u64::from(least)..=u64::from(most)).contains(&value);
@@ -158,13 +159,13 @@ impl Settings {
         Ok(())
     }
 
-    /// Memory that a run holds at most: the table of files, twice while it is planned, and the text.
+    /// Maximum memory of a run: the table of files, twice during planning, and the text.
     #[must_use]
     pub const fn memory(&self) -> Bytes {
         Bytes(4 * self.number as u64 * size_of::<table::Slot>() as u64 + self.size_high as u64)
     }
 
-    /// The settings of stream `index` of several independent ones: 0 is this one, the others have seeds derived from its seed.
+    /// Settings of independent stream `index`: 0 has this seed, others derive theirs.
     #[must_use]
     pub fn stream(&self, index: u32) -> Self {
         let seed = match index {
@@ -174,7 +175,7 @@ impl Settings {
         Self { seed, ..self.clone() }
     }
 
-    /// As key and value, for results.
+    /// Settings as fields, for results.
     #[must_use]
     pub fn fields(&self) -> Vec<Field> {
         let bias = |bias: Option<u8>| bias.map_or_else(|| String::from("-1"), |bias| bias.to_string());
@@ -201,14 +202,14 @@ impl Settings {
     }
 }
 
-/// What a run has done so far.
+/// Counts of a run so far.
 ///
-/// An operation counts from the moment it is handed out, so a run that an operation's failure ended has that one counted too.
+/// An operation counts from the moment it is handed out, so one that fails counts too.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Files created.
     pub created: u32,
-    /// Of them, before the transactions.
+    /// Files created before the transactions.
     pub created_alone: u32,
     /// Files read.
     pub read: u32,
@@ -216,25 +217,25 @@ pub struct Counts {
     pub appended: u32,
     /// Files deleted.
     pub deleted: u32,
-    /// Of them, by transactions.
+    /// Files deleted by transactions.
     pub deleted_mixed: u32,
-    /// Transactions finished.
+    /// Completed transactions.
     pub transactions: u32,
-    /// The transactions ended early, because no file was left.
+    /// The transactions ended early because no file was left.
     pub out_of_files: bool,
     /// Bytes read.
     pub bytes_read: Bytes,
     /// Bytes written.
     pub bytes_written: Bytes,
-    /// Bytes read as the original counts them: summed in single precision, which drifts above 16 MiB.
+    /// Bytes read as the original counts them: in single precision, which drifts above 16 MiB.
     pub bytes_read_single: f32,
     /// Bytes written as the original counts them.
     pub bytes_written_single: f32,
-    /// The most bytes that the files held at any time.
+    /// Maximum bytes held by the files.
     pub bytes_held_max: Bytes,
-    /// Bytes that the files hold now.
+    /// Bytes held by the files now.
     pub bytes_held: Bytes,
-    /// Random numbers drawn, the text pool's included.
+    /// Random numbers drawn, including those of the text pool.
     pub draws: u64,
 }
 

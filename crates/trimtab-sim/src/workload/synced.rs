@@ -1,11 +1,11 @@
-//! A workload with a sync before and after, for those that leave it to the system when their effects reach the drive.
+//! Adds a sync before and after a workload that does not sync itself.
 
 use super::{FileStep, FileWorkload, Plan};
 use crate::op::FileOp;
 
-/// One sync before, so that what others left to write is not charged to the workload.
+/// Initial sync, so that earlier dirty data is not charged to the workload.
 pub const SETTLE: &str = "settle";
-/// One sync after: what the workload left to write.
+/// Final sync of the workload's own dirty data.
 pub const SYNC: &str = "sync";
 
 /// The steps of `inner` between two phases of one sync each.
@@ -30,7 +30,7 @@ impl<W> Synced<W> {
         Self { inner, state: State::Settle }
     }
 
-    /// What is wrapped.
+    /// The wrapped workload.
     pub const fn inner(&self) -> &W {
         &self.inner
     }
@@ -66,7 +66,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn the_workload_is_unchanged_between_its_syncs() {
+    fn synced_keeps_the_workload_unchanged() {
         let settings = Settings { number: 20, transactions: 30, ..Settings::default() };
         let postmark = Postmark::new(&settings).unwrap();
         let text = |workload: &mut dyn FileWorkload| -> Vec<String> {

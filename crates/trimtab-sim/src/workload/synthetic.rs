@@ -1,4 +1,4 @@
-//! Synthetic block workloads: sequential, uniform, hot and cold, Zipf, with mixed sizes and mixed kinds.
+//! Synthetic block workloads: sequential, uniform, hot and cold, Zipf; mixed sizes and kinds.
 
 use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
 use alloc::string::{String, ToString};
@@ -8,30 +8,30 @@ use trimtab_drive::rng::Stream;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent, Ranges};
 
-/// Which addresses are used how often.
+/// Distribution of addresses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
-    /// One after another, starting again at the end.
+    /// In order, wrapping at the end.
     Sequential,
-    /// Every aligned place equally often.
+    /// Uniform over all aligned positions.
     Uniform,
-    /// A share of the space receives a share of the operations, both in (0, 1), uniformly within each part.
-    /// The hot places are spread over the whole space.
+    /// A share of the operations goes to a share of the space, both in (0, 1), uniform within
+    /// each part. Hot positions are spread over the whole space.
     HotCold {
-        /// Share of the space that is hot.
+        /// Hot share of the space.
         space: f64,
-        /// Share of the operations that go there.
+        /// Share of the operations that go to it.
         ops: f64,
     },
-    /// Zipf's law: the k-th most popular place is used in proportion to 1 / k^`theta`, from 0 (uniform) to below 10.
-    /// Popularity is spread over the space by a fixed permutation.
+    /// Zipf's law: the k-th most popular position is used in proportion to 1 / k^`theta`, from 0
+    /// (uniform) to below 10. A fixed permutation spreads popularity over the space.
     Zipf {
         /// Exponent.
         theta: f64,
     },
 }
 
-/// Shares of the operations in per cent; the rest are writes.
+/// Percentages of operations; the rest are writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mix {
     /// Reads.
@@ -40,28 +40,29 @@ pub struct Mix {
     pub trim_percent: u8,
 }
 
-/// What trims are drawn from.
+/// Address distribution of trims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TrimsOf {
-    /// All addresses, as the pattern draws them, whether in use or not. With a share q of trims among trims and writes of one size at
-    /// uniform addresses, 1 - q of the space is in use on average: the last of the two decides.
+    /// All addresses by the pattern, in use or not. With a share q of trims among trims and
+    /// writes of one size at uniform addresses, 1 - q of the space is in use on average, as the
+    /// last operation at an address decides.
     #[default]
     All,
-    /// Those in use, each equally often whatever the pattern: the mix of Frankie et al. (2012). (1 - 2q) / (1 - q) of the space is in
-    /// use on average, q below one half.
+    /// Uniform over the addresses in use, whatever the pattern: the mix of Frankie et al. (2012).
+    /// On average (1 - 2q) / (1 - q) of the space is in use, for q below one half.
     InUse,
 }
 
-/// What to do, where, how much at a time.
+/// Settings of a synthetic workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where.
+    /// Distribution of addresses.
     pub pattern: Pattern,
-    /// Kinds.
+    /// Mix of operations.
     pub mix: Mix,
-    /// Sizes in bytes with their weights. Places are aligned to the smallest.
+    /// Sizes in bytes with their weights. Offsets are aligned to the smallest.
     pub sizes: Vec<(u32, u32)>,
-    /// What written data is like.
+    /// Class of written data.
     pub data: DataClass,
     /// First byte of the space used.
     pub offset: u64,
@@ -69,37 +70,37 @@ pub struct Settings {
     pub span: u64,
     /// Operations kept in flight.
     pub queue_depth: u32,
-    /// When it ends.
+    /// End condition.
     pub limit: Limit,
 }
 
 impl Settings {
-    /// Checks the settings without making a workload.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// Settings that mean nothing, as [`Synthetic::new`] refuses them, and with [`TrimsOf::InUse`] as many trims as writes or more.
+    /// As [`Synthetic::new`], or [`TrimsOf::InUse`] with at least as many trims as writes.
     pub fn check(&self, trims_of: TrimsOf) -> Result<(), SettingsError> {
         check(self)?;
         let Mix { read_percent, trim_percent } = self.mix;
         if trims_of == TrimsOf::InUse && u32::from(trim_percent) * 2 + u32::from(read_percent) >= 100 {
-            return Err(SettingsError("trims of what is in use must be fewer than writes, or nothing stays in use".to_string()));
+            return Err(SettingsError("trims of blocks in use must be fewer than writes, or no block stays in use".to_string()));
         }
         Ok(())
     }
 }
 
-/// Why settings are refused.
+/// Reason for refusing settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(String);
 
-/// The workload of some [`Settings`].
+/// A workload with given [`Settings`].
 #[derive(Clone, Debug)]
 pub struct Synthetic {
     settings: Settings,
     /// Alignment of every offset: the smallest size.
     grain: u64,
-    /// Number of aligned places.
+    /// Number of aligned positions.
     places: u64,
     weight_total: u64,
     next_place: u64,
@@ -114,10 +115,10 @@ pub struct Synthetic {
 }
 
 impl Synthetic {
-    /// The workload of `settings` under `seed`.
+    /// Creates the workload of `settings` under `seed`.
     ///
     /// # Errors
-    /// Settings that mean nothing: no size, a size of 0 or larger than the span, shares over 100 %, an exponent outside its range.
+    /// No size, a size of 0 or above the span, shares over 100 %, an exponent out of range.
     pub fn new(settings: Settings, seed: u64) -> Result<Self, SettingsError> {
         let grain = check(&settings)?;
         let places = settings.span / grain;
@@ -142,10 +143,10 @@ impl Synthetic {
         })
     }
 
-    /// The same with trims of [`TrimsOf::InUse`]; the first `in_use` bytes of the space are in use before it begins.
+    /// Switches to trims of [`TrimsOf::InUse`]; the first `in_use` bytes are in use initially.
     ///
     /// # Errors
-    /// As many trims as writes or more: nothing would stay in use.
+    /// At least as many trims as writes: nothing would stay in use.
     pub fn trimming_in_use(mut self, in_use: u64) -> Result<Self, SettingsError> {
         self.settings.check(TrimsOf::InUse)?;
         let first = in_use.min(self.settings.span) / self.grain;
@@ -167,7 +168,7 @@ impl Synthetic {
         self.settings.sizes[0].0
     }
 
-    /// An aligned place at which `len` bytes fit.
+    /// An aligned offset with room for `len` bytes.
     fn place(&mut self, len: u64) -> u64 {
         let last = self.places - len.div_ceil(self.grain);
         match self.settings.pattern {
@@ -179,7 +180,7 @@ impl Synthetic {
             Pattern::Uniform => self.addresses.below(last + 1),
             Pattern::HotCold { space, ops } => {
                 let hot = ((self.places as f64 * space) as u64).clamp(1, self.places.max(2) - 1);
-                // Chosen without a branch: nobody can foretell it.
+                // Without a branch, which would be unpredictable.
                 let (first, places) = if self.addresses.chance(ops) { (0, hot) } else { (hot, self.places - hot) };
                 let rank = first + self.addresses.below(places);
                 self.spread.place(rank.min(self.places - 1)).min(last)
@@ -192,17 +193,17 @@ impl Synthetic {
     }
 }
 
-/// Refuses settings that mean nothing; gives the smallest size.
+/// Validates settings; returns the smallest size.
 fn check(settings: &Settings) -> Result<u64, SettingsError> {
     let sizes = || settings.sizes.iter().map(|(size, _)| u64::from(*size));
     let smallest = sizes().min().unwrap_or(0);
     let shares = u32::from(settings.mix.read_percent) + u32::from(settings.mix.trim_percent);
     let problem = if smallest == 0 || settings.sizes.iter().all(|(_, weight)| *weight == 0) {
-        "a workload needs operation sizes above 0, at least one of them with a weight above 0"
+        "a workload needs operation sizes above 0, and at least one weight above 0"
     } else if sizes().max().unwrap_or(0) > settings.span / smallest * smallest {
         "the largest operation does not fit into the space used"
     } else if shares > 100 {
-        "the shares of reads and trims add up to more than 100 per cent"
+        "the shares of reads and trims add up to more than 100 percent"
     } else if settings.queue_depth == 0 {
         "the queue depth must be at least 1"
     } else {
@@ -238,7 +239,7 @@ impl BlockWorkload for Synthetic {
         self.started = true;
         let name = match self.settings.pattern {
             Pattern::Sequential => "sequential",
-            // As the command line has it.
+            // Names as on the command line.
             Pattern::Uniform => "random",
             Pattern::HotCold { .. } => "hot-cold",
             Pattern::Zipf { .. } => "zipf",
@@ -252,7 +253,7 @@ impl BlockWorkload for Synthetic {
         })
     }
 
-    /// Inlined, so that it is made where it will be read.
+    /// Inlined, so that the result is built in place.
     #[inline(always)]
     fn next_op(&mut self) -> Option<Command<'static>> {
         let len = self.size();
@@ -267,7 +268,7 @@ impl BlockWorkload for Synthetic {
             Some(in_use) if !reads => in_use.put(place, count),
             _ => Some(place),
         };
-        // Nothing is in use any more: a write makes something so.
+        // Nothing is in use: a write changes that.
         let (place, trims) = match (place, &mut self.in_use) {
             (Some(place), _) => (place, trims),
             (None, Some(in_use)) => (in_use.put(0, count).unwrap_or(0), false),
@@ -284,7 +285,7 @@ impl BlockWorkload for Synthetic {
     }
 }
 
-/// Which places are in use, a bit each, and a way to draw one of them.
+/// Positions in use as a bitmap, with random selection.
 #[derive(Clone, Debug)]
 struct InUse {
     bits: Vec<u64>,
@@ -314,8 +315,8 @@ impl InUse {
         Some(place)
     }
 
-    /// A place in use, each equally often, from which `count` fit; they are not in use from then on. `None` if nothing is in use.
-    /// Draws until it hits: on average `places` by those in use.
+    /// Selects and clears `count` positions from a random one in use, uniformly. `None` if
+    /// nothing is in use. Retries until it hits: on average `places` over those in use.
     fn take(&mut self, count: u64) -> Option<u64> {
         if self.used == 0 {
             return None;
@@ -337,18 +338,20 @@ impl InUse {
     }
 }
 
-/// Ranks of Zipf's law by rejection-inversion (Hoermann and Derflinger 1996): exactly the discrete law, in constant time, without a table.
+/// Zipf-distributed ranks by rejection-inversion (Hoermann and Derflinger 1996): the exact
+/// discrete law in constant time, without a table.
 ///
-/// A uniform draw below the integral of x^-theta is inverted and rounded to a rank. It is kept with the probability that makes each
-/// rank as frequent as its own term of the sum; less than a third of the draws are repeated.
+/// A uniform draw below the integral of x^-theta is inverted and rounded to a rank. It is
+/// accepted with the probability that gives each rank its exact frequency; less than a third
+/// of the draws are repeated.
 #[derive(Clone, Debug)]
 struct Zipf {
     places: u64,
     exponent: f64,
-    /// The integral at both ends of the range that is drawn from.
+    /// Integral at both ends of the range of draws.
     low: f64,
     high: f64,
-    /// A rank so little above its draw is always kept.
+    /// A rank this close above its draw is always accepted.
     squeeze: f64,
 }
 
@@ -367,7 +370,7 @@ impl Zipf {
         libm::exp((self.exponent - 1.0) * libm::log(x))
     }
 
-    /// The integral of x^-theta from 1 to `x`: (x^(1 - theta) - 1) / (1 - theta), and its limit ln x where theta is 1.
+    /// Integral of x^-theta from 1 to `x`: (x^(1 - theta) - 1) / (1 - theta), or ln x.
     fn integral(&self, x: f64) -> f64 {
         let log = libm::log(x);
         let scaled = self.exponent * log;
@@ -378,7 +381,6 @@ impl Zipf {
         }
     }
 
-    /// The x whose integral is `area`.
     fn inverse(&self, area: f64) -> f64 {
         let scaled = (self.exponent * area).max(-1.0);
         let log = if libm::fabs(scaled) < SERIES_BELOW {
@@ -389,7 +391,6 @@ impl Zipf {
         libm::exp(log)
     }
 
-    /// The next rank, from 0.
     fn rank(&self, draws: &mut Stream) -> u64 {
         loop {
             let area = self.high + draws.unit() * (self.low - self.high);
@@ -403,18 +404,18 @@ impl Zipf {
     }
 }
 
-/// Arguments below which a series is more exact than a quotient of small numbers.
+/// Arguments below which a series is more accurate than a quotient of small numbers.
 const SERIES_BELOW: f64 = 1e-6;
 
-/// A fixed permutation of `0..places` that scatters neighbours: a four-round Feistel network over the next power of
-/// two, walked until the value is inside (cycle walking). Where its bits are odd in number, one half has one more: what the
-/// halves hold changes sides in each round, and is back after four.
+/// A fixed permutation of `0..places` that scatters neighbours: a four-round Feistel network
+/// over the next power of two, with cycle walking. For an odd number of bits one half has one
+/// more: the halves change sides each round and are back after four.
 #[derive(Clone, Debug)]
 struct Spread {
     places: u64,
-    /// Bits of the right half, the larger one.
+    /// Bits of the right, larger half.
     right_bits: u32,
-    /// Bits of either half: right, left.
+    /// Masks of the right and left half.
     masks: [u64; 2],
     keys: [u64; 4],
 }
@@ -479,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn sequential_covers_every_place_once_a_round() {
+    fn sequential_covers_every_position_once_per_round() {
         assert!(histogram(Pattern::Sequential, 3000).iter().all(|n| *n == 3));
     }
 
@@ -489,25 +490,25 @@ mod tests {
     }
 
     #[test]
-    fn hot_places_get_their_share() {
+    fn hot_positions_get_their_share() {
         let mut counts = histogram(Pattern::HotCold { space: 0.1, ops: 0.9 }, 100_000);
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let hot: u32 = counts[..100].iter().sum();
         assert!((88_000..92_000).contains(&hot), "{hot}");
     }
 
-    /// Chi-square of drawn ranks against 1 / k^theta / H: ranks 1 to 10 each, and beyond them ranges that double. Gives it with its
-    /// degrees of freedom.
+    /// Chi-square of ranks against 1 / k^theta / H: one bin each for ranks 1 to 10, then doubling
+    /// bins. Returns it with its degrees of freedom.
     fn zipf_chi_square(places: u64, theta: f64, draws: u32) -> (f64, u32) {
         let bin = |rank: u64| if rank <= 10 { rank - 1 } else { 10 + u64::from((rank / 11).ilog2()) } as usize;
         let mut expected = vec![0.0; bin(places) + 1];
-        // The smallest terms first, so that the sum is exact enough.
+        // Smallest terms first, for accuracy of the sum.
         (1..=places).rev().for_each(|rank| expected[bin(rank)] += libm::pow(rank as f64, -theta));
         let total: f64 = expected.iter().rev().sum();
         let (zipf, mut stream) = (Zipf::new(places, theta), Stream::new(places, "chi-square"));
         let mut counts = vec![0_u32; expected.len()];
         (0..draws).for_each(|_| counts[bin(zipf.rank(&mut stream) + 1)] += 1);
-        // Bins with few draws go together with their neighbours.
+        // Bins with few draws are merged with their neighbours.
         let (mut chi_square, mut bins, mut pending) = (0.0, 0, (0.0, 0.0));
         for (weight, count) in expected.iter().zip(&counts) {
             pending = (pending.0 + weight / total * f64::from(draws), pending.1 + f64::from(*count));
@@ -520,7 +521,7 @@ mod tests {
         (chi_square, bins - 1)
     }
 
-    /// Oracle: the probabilities of the law itself. Within five standard deviations of a chi-square, by Wilson and Hilferty's cube root.
+    /// Oracle: exact probabilities, within 5 sigma of chi-square (Wilson-Hilferty).
     #[test]
     fn zipf_ranks_follow_exact_probabilities() {
         for theta in [0.0, 0.5, 0.99, 1.0, 1.000_000_1, 1.2, 3.0, 9.9] {
@@ -548,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_settings_are_refused() {
         let refused = |change: fn(&mut Settings)| {
             let mut bad = settings(Pattern::Uniform);
             change(&mut bad);
@@ -565,7 +566,7 @@ mod tests {
         refused(|s| s.pattern = Pattern::HotCold { space: 0.0, ops: 0.5 });
     }
 
-    /// Share of the places in use, on average over the second half of many requests, by a plain count beside the workload.
+    /// Mean share of positions in use over the second half of many requests.
     fn share_in_use(trims_of: TrimsOf, trim_percent: u8) -> f64 {
         let mix = Mix { read_percent: 0, trim_percent };
         let mut workload = Synthetic::new(Settings { mix, ..settings(Pattern::Uniform) }, 7).unwrap();
@@ -579,10 +580,10 @@ mod tests {
                 Command::Write(Extent { offset, .. }, _) => used[(offset / 4096) as usize] = true,
                 Command::Trim(Ranges::One(Extent { offset, .. })) => {
                     let place = &mut used[(offset / 4096) as usize];
-                    assert!(*place || trims_of == TrimsOf::All, "a trim of what is not in use");
+                    assert!(*place || trims_of == TrimsOf::All, "a trim of a position not in use");
                     *place = false;
                 }
-                other => panic!("{other:?} was not asked for"),
+                other => panic!("{other:?} is unexpected"),
             }
             if nth > 200_000 && nth % 500 == 0 {
                 sum += used.iter().filter(|used| **used).count();
@@ -594,7 +595,7 @@ mod tests {
 
     /// Oracle: 1 - q, and (1 - 2q) / (1 - q) of Frankie et al.
     #[test]
-    fn both_mixes_of_trims_leave_in_use_what_theory_says() {
+    fn share_in_use_matches_theory_for_both_trim_mixes() {
         for percent in [10, 30, 45] {
             let q = f64::from(percent) / 100.0;
             let (all, in_use) = (share_in_use(TrimsOf::All, percent), share_in_use(TrimsOf::InUse, percent));
@@ -603,7 +604,7 @@ mod tests {
         }
     }
 
-    /// Oracle: as many as equal shares give, within five standard deviations of drawing without putting back.
+    /// Oracle: equal shares, within five standard deviations of sampling without replacement.
     #[test]
     fn hot_addresses_are_scattered_for_any_bit_count() {
         for places in [1 << 14, 1 << 15, (1 << 15) + 1, 3 << 13, 1 << 17] {
@@ -621,7 +622,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spreading_is_a_permutation(places in 1_u64..3000, seed in any::<u64>()) {
+        fn spread_is_a_permutation(places in 1_u64..3000, seed in any::<u64>()) {
             let spread = Spread::new(places, seed);
             let mut seen = vec![false; places as usize];
             for rank in 0..places {

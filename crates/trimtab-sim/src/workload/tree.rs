@@ -1,6 +1,6 @@
-//! Unpack a source tree, sync, delete it, sync: what a trim policy makes of many small files that go at once.
+//! Unpack a source tree, sync, delete it, sync: many small files deleted at once.
 //!
-//! Each of the four is a phase of its own. The tree is a [`synthetic`](TreeList::synthetic) one of exact totals, or comes from an archive.
+//! Each step is a phase. The tree is [`synthetic`](TreeList::synthetic) or an archive's.
 
 mod list;
 mod shape;
@@ -17,15 +17,15 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use trimtab_drive::units::Bytes;
 
-/// One sync before the first try, so that what others left to write is not charged to it.
+/// Initial sync, so that earlier dirty data is not charged to the first run.
 pub const SETTLE: &str = "settle";
-/// Making the directories and files.
+/// Phase that creates the directories and files.
 pub const UNPACK: &str = "unpack";
-/// Making them durable.
+/// Phase that syncs them.
 pub const UNPACK_SYNC: &str = "unpack-sync";
-/// Removing them.
+/// Phase that removes them.
 pub const DELETE: &str = "delete";
-/// Making the removal durable: where online discard does its work.
+/// Phase that syncs the removal, including online discards.
 pub const DELETE_SYNC: &str = "delete-sync";
 
 /// The workload.
@@ -68,7 +68,7 @@ impl FileWorkload for Tree {
     fn plan(&self) -> Plan {
         let tries = u64::from(self.tries);
         let written = Bytes(self.list.size().0.saturating_mul(tries));
-        // A file takes whole blocks, and a directory at least one.
+        // A file occupies whole blocks, a directory at least one.
         let space = Bytes(self.list.size().0.saturating_add(4096 * (self.list.files() + self.list.dirs())));
         Plan { written, space, ops: Some(1 + tries * (2 * (self.list.files() + self.list.dirs()) + 2)) }
     }
@@ -97,7 +97,6 @@ impl FileWorkload for Tree {
 }
 
 impl TreeList {
-    /// What makes entry `i`.
     fn unpack(&self, i: usize) -> FileOp<'_> {
         let entry = self.entries()[i];
         match entry.kind {
@@ -113,7 +112,6 @@ impl TreeList {
         }
     }
 
-    /// The `i`-th removal.
     fn removal(&self, i: usize) -> FileOp<'_> {
         let entry = self.entries()[self.removal_order()[i] as usize];
         match entry.kind {
@@ -123,9 +121,9 @@ impl TreeList {
     }
 }
 
-/// The figures of a run, one sample a try. Tries that were cut short count for the phases that they ended.
+/// Metrics of a run, one sample per try. Interrupted tries contribute their completed phases.
 ///
-/// `unpack+sync.rate` is the bytes of the tree by the time of unpacking and its sync together, in MB/s, as published results have it.
+/// `unpack+sync.rate` is the size over the time of unpacking and its sync in MB/s.
 #[must_use]
 pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
     let seconds = |name: &str| -> Vec<f64> { phases.iter().filter(|p| p.name == name).map(|p| p.took.as_secs_f64()).collect() };
@@ -161,7 +159,7 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
         .collect()
 }
 
-/// Times of `metrics` divided by the mean of the same time of `baseline`, a sample a try: how many times longer it took.
+/// Times of `metrics` relative to the mean time in `baseline`, one sample per try.
 #[must_use]
 pub fn ratios(metrics: &[Metric], baseline: &[Metric]) -> Vec<Metric> {
     let ratio = |name: &str| {
@@ -210,12 +208,12 @@ mod tests {
                 step => panic!("{step:?}"),
             }
         }
-        assert!(dirs.is_empty() && files.is_empty(), "something is left");
+        assert!(dirs.is_empty() && files.is_empty(), "files or directories are left");
         (phases, peaks)
     }
 
     #[test]
-    fn every_try_unpacks_syncs_deletes_and_syncs_and_leaves_nothing() {
+    fn each_try_has_four_phases_and_leaves_nothing() {
         let list = Arc::new(TreeList::synthetic(400, Bytes(5_000_000), DataClass::Zero, 3).unwrap());
         let tree = Tree::new(list, 2);
         let ops = tree.plan().ops.unwrap();
@@ -231,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_of_an_archive_are_written_as_they_are() {
+    fn archive_contents_are_written_unchanged() {
         let mut builder = TreeBuilder::default();
         builder.file("a/x", b"hello").unwrap();
         builder.file("y", b"").unwrap();
@@ -249,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_those_of_the_published_arithmetic() {
+    fn metrics_match_published_results() {
         use trimtab_drive::OpKind;
         let phase = |name: &str, ms: u64, ops: Vec<(OpKind, u64)>, written: u64| Phase {
             name: name.into(),

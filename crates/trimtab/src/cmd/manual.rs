@@ -14,6 +14,7 @@ pub struct Args {
 /// Writes a page for the program and for each of its commands.
 pub fn run(args: &Args, whole: clap::Command) -> anyhow::Result<ExitCode> {
     let shown = args.directory.display();
-    clap_mangen::generate_to(whole.disable_help_subcommand(true), &args.directory).with_context(|| format!("cannot write pages into {shown}"))?;
+    clap_mangen::generate_to(whole.disable_help_subcommand(true), &args.directory)
+        .with_context(|| format!("cannot write pages into {shown}"))?;
     Ok(ExitCode::SUCCESS)
 }

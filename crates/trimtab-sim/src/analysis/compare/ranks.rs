@@ -1,27 +1,28 @@
-//! The interval of a ratio by ranks: no assumption about the distribution of repeats.
+//! Interval of a ratio by ranks, without assumptions about the distribution.
 
 use super::Interval;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Most repeats of both sides: means of more are as good.
+/// Maximum total repeats; with more, means are as good.
 const REPEATS_MAX: usize = 40;
 
-/// The ratios of `b` to `a` that the rank sum test does not refuse: of all quotients of two repeats in order, those without as many at either end as
-/// chance explains. `None` for many repeats, and where a repeat is not above zero.
+/// Ratios of `b` to `a` that the rank sum test does not reject: the sorted quotients of all
+/// pairs, without as many at either end as chance explains. `None` for many repeats, or if
+/// one is not positive.
 pub(super) fn interval(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval> {
     if a.len() + b.len() > REPEATS_MAX || a.iter().chain(b).any(|value| *value <= 0.0) {
         return None;
     }
     let mut quotients: Vec<f64> = b.iter().flat_map(|b| a.iter().map(move |a| b / a)).collect();
     quotients.sort_unstable_by(f64::total_cmp);
-    let left_out = left_out(a.len(), b.len(), 1.0 - confidence).min((quotients.len() - 1) / 2);
-    Some(Interval { low: quotients[left_out], high: quotients[quotients.len() - 1 - left_out] })
+    let excluded = excluded(a.len(), b.len(), 1.0 - confidence).min((quotients.len() - 1) / 2);
+    Some(Interval { low: quotients[excluded], high: quotients[quotients.len() - 1 - excluded] })
 }
 
-/// How many quotients may be left out at each end: one fewer than the largest count of pairs in the wrong order that equal distributions show in at
-/// most the share `alpha` of cases, to both sides.
-fn left_out(na: usize, nb: usize, alpha: f64) -> usize {
+/// Quotients excluded at each end: one less than the largest rank sum count that equal
+/// distributions show with probability at most `alpha`, two-sided.
+fn excluded(na: usize, nb: usize, alpha: f64) -> usize {
     let arrangements = arrangements(na, nb);
     let all: f64 = arrangements.iter().sum();
     let mut tail = 0.0;
@@ -32,8 +33,8 @@ fn left_out(na: usize, nb: usize, alpha: f64) -> usize {
     beyond.count().saturating_sub(1)
 }
 
-/// In how many orders of `na` and `nb` repeats there are 0, 1, 2 … pairs in the wrong order (Mann and Whitney 1947): the coefficients of the Gaussian
-/// binomial, whole numbers below 2^53.
+/// Number of orders of `na` and `nb` repeats with 0, 1, 2 … inverted pairs (Mann and Whitney
+/// 1947): coefficients of the Gaussian binomial, integers below 2^53.
 fn arrangements(na: usize, nb: usize) -> Vec<f64> {
     let mut counts = vec![0.0; na * nb + 1];
     counts[0] = 1.0;
@@ -59,12 +60,13 @@ mod tests {
         assert_eq!(arrangements(20, 20).iter().sum::<f64>(), 137_846_528_820.0);
     }
 
-    /// Critical values of printed tables, two-sided 5 %: 0 for (4, 4), 2 for (5, 5), 8 for (7, 7), 23 for (10, 10); none for (3, 3).
+    /// Critical values of printed tables, two-sided 5 %: 0 for (4, 4), 2 for (5, 5), 8 for (7,
+    /// 7), 23 for (10, 10); none for (3, 3).
     #[test]
-    fn left_out_follows_from_printed_critical_values() {
+    fn excluded_follows_from_printed_critical_values() {
         let cases = [((2, 2), 0), ((3, 3), 0), ((4, 4), 0), ((5, 5), 2), ((7, 7), 8), ((10, 10), 23)];
         for ((na, nb), expected) in cases {
-            assert_eq!(left_out(na, nb, 0.05), expected, "{na} {nb}");
+            assert_eq!(excluded(na, nb, 0.05), expected, "{na} {nb}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Runs against a baseline: every figure that they share, and everything in which they differ beside it.
+//! Comparison of runs with a baseline: shared metrics, and differences in all other fields.
 
 use super::{Comparison, Options, Verdict, compare, exactly};
 use crate::run::metrics;
@@ -11,45 +11,44 @@ use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::histogram::Histogram;
 
-/// One or more runs of the same thing, whose repeats are taken together.
+/// One or more runs with the same settings, whose repeats are pooled.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
-    /// What the side is called: A, B …
+    /// Label: A, B …
     pub label: &'a str,
-    /// Its runs. Never empty.
+    /// Runs; never empty.
     pub runs: &'a [Run],
 }
 
-/// A figure of two sides.
+/// A metric of two sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Name of the metric.
     pub name: String,
     /// Its unit.
     pub unit: Unit,
-    /// In which direction it is better.
+    /// Direction of improvement.
     pub better: Better,
-    /// Repeats of the baseline and of the other.
+    /// Repeats of the baseline and of the other side.
     pub repeats: (usize, usize),
-    /// What there is to say. For sums of different numbers of systems the verdict is that nobody can tell: the
-    /// comparison per system says more.
+    /// Comparison; "cannot tell" for sums over different numbers of systems.
     pub comparison: Comparison,
-    /// The same per system, where either is a sum of several and the figure is one that adds up.
+    /// Comparison per system, if a side sums several systems and the metric is additive.
     pub per_system: Option<Comparison>,
 }
 
 /// One side against the baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Against {
-    /// The figures that both have, in the baseline's order.
+    /// Metrics of both sides, in the baseline's order.
     pub figures: Vec<Row>,
-    /// Latency percentiles by phase and operation, that both have.
+    /// Latency percentiles of both sides, by phase and operation.
     pub latencies: Vec<Row>,
-    /// Names of figures that only one of them has.
+    /// Names of metrics that only one side has.
     pub not_shared: Vec<String>,
 }
 
-/// Figures of these units add up over systems; times, ratios and shares do not.
+/// True if metrics of this unit add up over systems; times, ratios and shares do not.
 #[must_use]
 pub const fn adds_up(unit: Unit) -> bool {
     matches!(unit, Unit::OpsPerSecond | Unit::MegabytesPerSecond | Unit::Bytes | Unit::Count)
@@ -74,8 +73,8 @@ pub fn against(baseline: Side<'_>, other: Side<'_>, options: &Options) -> Agains
     }
 }
 
-/// Whether both sides come out the same to the last digit each time: modelled throughout, and under the same seeds. Runs that differ in their
-/// seed are draws, and are compared as such.
+/// True if both sides are deterministic: entirely modelled, under the same seeds. Different
+/// seeds are random draws.
 #[must_use]
 pub fn are_exact(a: Side<'_>, b: Side<'_>) -> bool {
     let seeds = |side: Side<'_>| side.runs.iter().map(|run| run.seed).collect::<BTreeSet<u64>>();
@@ -83,7 +82,7 @@ pub fn are_exact(a: Side<'_>, b: Side<'_>) -> bool {
     modelled(a) && modelled(b) && seeds(a) == seeds(b) && seeds(a).len() == 1
 }
 
-/// The workloads of the sides, if they differ: figures of different work have no ratio that means anything.
+/// Workloads of the sides if they differ, which makes ratios meaningless.
 #[must_use]
 pub fn unlike(sides: &[Side<'_>]) -> Option<String> {
     let of_run = |run: &Run| match Field::find(&run.settings, "workload") {
@@ -110,7 +109,7 @@ fn find<'a>(metrics: &'a [Metric], like: &Metric) -> Option<&'a Metric> {
     metrics.iter().find(|m| m.name == like.name && m.unit == like.unit)
 }
 
-/// The metrics of several runs with the repeats of all of them; only those that every run has.
+/// Metrics of several runs with pooled repeats; only those that every run has.
 fn pooled(runs: &[Run], metrics: impl Fn(&Run) -> Vec<Metric>) -> Vec<Metric> {
     let mut all = runs.iter().map(metrics);
     let mut first = all.next().unwrap_or_default();
@@ -142,7 +141,7 @@ fn rows(a: &[Metric], b: &[Metric], systems: (u32, u32), exact: bool, options: &
                     comparison.verdict = Verdict::CannotTell;
                 }
             }
-            // Who does not trim at all is no quicker at it.
+            // A side without trims is not faster at trimming.
             let trims = comparison.a > 0.0 && comparison.b > 0.0;
             if left.name == metrics::TRIM_SECONDS && !trims && matches!(comparison.verdict, Verdict::Better | Verdict::Worse) {
                 comparison.verdict = Verdict::Different;
@@ -153,10 +152,9 @@ fn rows(a: &[Metric], b: &[Metric], systems: (u32, u32), exact: bool, options: &
         .collect()
 }
 
-/// Latency percentiles as metrics, a repeat for every phase of the same name: `delete.create.p99`.
+/// Latency percentiles, one repeat per phase of a name: `delete.create.p99`.
 ///
-/// A percentile is taken only where every repeat has ten operations beyond it or the ones that make it: p50 from 10,
-/// p99 from 1000, p99.9 from 10,000 operations.
+/// A percentile needs enough operations per repeat: p50 10, p99 1000, p99.9 10,000.
 #[must_use]
 pub fn latency_metrics(run: &Run) -> Vec<Metric> {
     let mut groups: Vec<((&str, &str), Vec<&Histogram>)> = Vec::new();
@@ -185,7 +183,7 @@ pub fn latency_metrics(run: &Run) -> Vec<Metric> {
     metrics
 }
 
-/// A warning for everything in which the sides differ, and for everything about them that a reader must know.
+/// Warnings about all differences between the sides and about their validity.
 #[must_use]
 pub fn warnings(sides: &[Side<'_>]) -> Vec<Warning> {
     let mut found = Vec::new();
@@ -201,18 +199,18 @@ pub fn warnings(sides: &[Side<'_>]) -> Vec<Warning> {
             differ(sides, &format!("{scope}.{key}"), &format!("{word} {key}"), Severity::Caution, &values, &mut found);
         }
     }
-    gather_what_always_differs(&mut found);
+    merge_expected_differences(&mut found);
     sums(sides, &mut found);
     unfinished(sides, &mut found);
     found.sort_by_key(|warning| core::cmp::Reverse(warning.severity));
     found
 }
 
-/// What the runs are, beside settings and environment.
+/// Differences in fields other than settings and environment.
 fn head_differences(sides: &[Side<'_>], found: &mut Vec<Warning>) {
     type Read = fn(&Run) -> String;
     let heads: [(&str, &str, Severity, Read); 5] = [
-        ("provenance", "where the figures come from", Severity::Serious, |run| run.provenance.name().to_owned()),
+        ("provenance", "the source of the figures", Severity::Serious, |run| run.provenance.name().to_owned()),
         ("target", "the kind of target", Severity::Caution, |run| run.target.name().to_owned()),
         ("seed", "the seed", Severity::Note, |run| run.seed.to_string()),
         ("tool_version", "the version of the tool", Severity::Caution, |run| run.tool_version.clone()),
@@ -239,13 +237,13 @@ fn by_key(sides: &[Side<'_>], fields: fn(&Run) -> &[Field]) -> Vec<(String, Vec<
     let values = |key: &str, runs: &Vec<BTreeMap<&str, &str>>| runs.iter().map(|run| run.get(key).map(|&value| value.to_owned())).collect();
     ordered
         .into_iter()
-        // Two runs of a study are two cells by their settings, which differ beside it.
+        // Cells of a study differ by their settings, which are compared separately.
         .filter(|(key, _)| *key != STUDY_CELL && *key != STUDY_TAKEN)
         .map(|(key, _)| (key.to_owned(), of_sides.iter().map(|runs| values(key, runs)).collect()))
         .collect()
 }
 
-/// Adds a warning unless all values are the same.
+/// Adds a warning unless all values are equal.
 fn differ(sides: &[Side<'_>], code: &str, word: &str, severity: Severity, values: &[Vec<Option<String>>], found: &mut Vec<Warning>) {
     let mut all = values.iter().flatten();
     let Some(first) = all.next() else { return };
@@ -263,15 +261,13 @@ fn differ(sides: &[Side<'_>], code: &str, word: &str, severity: Severity, values
     found.push(Warning { code: format!("differs.{code}"), severity, facts, text });
 }
 
-/// How disturbed a run was, and how warm and how worn the drive was, differs always and in many figures: one note for all of them.
-fn gather_what_always_differs(found: &mut Vec<Warning>) {
+/// Merges differences in interference, temperature and wear into one note each.
+fn merge_expected_differences(found: &mut Vec<Warning>) {
     const ENVIRONMENT: &str = "differs.environment.";
     type Among = fn(&str) -> bool;
     let gathered: [(&str, &str, Among); 2] = [
-        ("interference", "the runs were not equally disturbed (interference, see the environment of each)", |key| {
-            key.starts_with("interference")
-        }),
-        ("drive.health", "the drives were not equally warm or worn (see the environment of each)", |key| {
+        ("interference", "the runs had different interference (see the environment of each)", |key| key.starts_with("interference")),
+        ("drive.health", "the drives had different temperature or wear (see the environment of each)", |key| {
             key.starts_with("drive.") && (key.contains(".temperature") || key.ends_with(".wear"))
         }),
     ];
@@ -286,7 +282,7 @@ fn gather_what_always_differs(found: &mut Vec<Warning>) {
     }
 }
 
-/// A sum of independent systems is not one system.
+/// Warns of sums over independent systems.
 fn sums(sides: &[Side<'_>], found: &mut Vec<Warning>) {
     for side in sides {
         for run in side.runs.iter().filter(|run| run.systems > 1) {
@@ -300,25 +296,24 @@ fn sums(sides: &[Side<'_>], found: &mut Vec<Warning>) {
     }
 }
 
-/// Runs that were interrupted, or that had warnings of their own.
+/// Warns of interrupted runs and repeats their warnings.
 fn unfinished(sides: &[Side<'_>], found: &mut Vec<Warning>) {
     for side in sides {
         for run in side.runs {
             if !run.complete {
-                let text = format!("{} was interrupted: its figures cover what was done until then", side.label);
+                let text = format!("{} was interrupted: its figures cover only the completed part", side.label);
                 found.push(Warning { code: "run.incomplete".to_owned(), severity: Severity::Serious, facts: Vec::new(), text });
             }
-            // That a rate is not steady is a note beside its mark; where rates are compared there is no mark.
+            // An unsteady rate is otherwise only marked with a symbol, which comparisons lack.
             let own = run.warnings.iter().filter(|warning| warning.severity > Severity::Note || warning.code.starts_with("steady-state."));
             found.extend(own.map(|warning| Warning { text: format!("{}: {}", side.label, warning.text), ..warning.clone() }));
         }
     }
     let modelled = |side: &&Side<'_>| side.runs.iter().any(|run| run.provenance == Provenance::Modelled);
     let labels: Vec<&str> = sides.iter().filter(modelled).map(|side| side.label).collect();
-    if let Some((last, others)) = labels.split_last() {
-        let (labels, were) = if others.is_empty() { (String::new(), "was") } else { (format!("{} and ", others.join(", ")), "were") };
-        let text =
-            format!("{labels}{last} {were} modelled: the figures have no spread, and how far real ones would scatter they do not say");
+    if let Some((last, rest)) = labels.split_last() {
+        let (labels, were) = if rest.is_empty() { (String::new(), "was") } else { (format!("{} and ", rest.join(", ")), "were") };
+        let text = format!("{labels}{last} {were} modelled: the figures have no spread and do not show how much real ones would vary");
         found.push(Warning { code: "run.modelled".to_owned(), severity: Severity::Note, facts: Vec::new(), text });
     }
 }
@@ -368,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_sum_of_four_systems_is_compared_per_system() {
+    fn sum_of_four_systems_is_compared_per_system() {
         let rate = |v| [v];
         let emc = Run {
             systems: 4,
@@ -431,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_trim_is_no_quicker_at_it() {
+    fn side_without_trims_is_not_faster_at_trimming() {
         let trims = |seconds: &[f64]| run("x", &[(metrics::TRIM_SECONDS, Unit::Seconds, Better::Lower, seconds)]);
         let verdict = |a: &[f64], b: &[f64]| {
             let (a, b) = ([trims(a)], [trims(b)]);
@@ -453,7 +448,7 @@ mod tests {
         let modelled = |seed, v| one(Provenance::Modelled, seed, v);
         assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(1, 2.1)]), Verdict::Worse);
         assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(1, 2.0)]), Verdict::Same);
-        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(2, 2.001)]), Verdict::CannotTell, "another seed is another draw");
+        assert_eq!(verdict(&[modelled(1, 2.0)], &[modelled(2, 2.001)]), Verdict::CannotTell, "a different seed is a different draw");
         assert_eq!(verdict(&[modelled(1, 2.0)], &[one(Provenance::Measured, 1, 2.001)]), Verdict::CannotTell);
         let seeds = |v: f64| [modelled(1, v), modelled(2, v * 1.01), modelled(3, v * 0.99)];
         assert_eq!(verdict(&seeds(2.0), &seeds(2.001)), Verdict::NoDifference, "repeats under several seeds have a spread");
@@ -472,13 +467,13 @@ mod tests {
     }
 
     #[test]
-    fn in_which_cell_of_a_study_a_run_stands_is_no_difference() {
+    fn study_cell_is_not_a_difference() {
         let of_cell = |cell: &str| Run { environment: vec![Field::new(STUDY_CELL, cell)], ..run("x", &[]) };
         assert_eq!(warnings(&two(&[of_cell("a")], &[of_cell("b")])), []);
     }
 
     #[test]
-    fn repeats_of_several_runs_are_taken_together() {
+    fn repeats_of_several_runs_are_pooled() {
         let one = |v: f64| run("x", &[("delete.seconds", Unit::Seconds, Better::Lower, &[v])]);
         let (a, b) = ([one(40.0), one(41.0), one(40.5)], [one(0.6), one(0.7), one(0.65)]);
         let sides = two(&a, &b);

@@ -1,31 +1,33 @@
-//! What trims cost: a fixed cost of each and a cost of each byte, fitted as they come by recursive least squares with forgetting, and the
-//! standard error that the fit leaves. Neither cost is below zero. Deviations are taken to be in proportion to the cost: how much of a range the
-//! drive holds, and what else it does meanwhile, counts for more the longer a trim takes.
+//! Cost of trims: a fixed cost per command and a cost per byte, neither negative, fitted by
+//! recursive least squares with forgetting, with the standard error of the fit. Deviations
+//! are taken as proportional to the cost: the longer a trim takes, the more the mapped share
+//! of its range and concurrent drive activity matter.
 //!
-//! A cost of free extents is not told apart: a command of Linux is one range, and nobody counts them otherwise.
+//! The cost per free extent is not separate: a Linux discard command is one range.
 
 use crate::policy::State;
 use alloc::format;
 use core::fmt;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// So many observations are remembered, older ones ever less: enough for two parameters and their error, few enough to follow a drive that fills up.
+/// Number of observations remembered, with fading weight: enough for two parameters and their
+/// error, few enough to follow a drive that fills up.
 pub(super) const MEMORY: f64 = 32.0;
-/// The upper bound lies this many standard errors above what is expected: one of forty exceeds it, if deviations are normal.
+/// Standard errors between expectation and upper bound, which one in forty exceeds.
 const SIGMAS: f64 = 2.0;
-/// Before deviations were seen, costs are taken to deviate by this share of themselves; it counts as one observation.
+/// Prior for the relative deviation; it counts as one observation.
 const SPREAD: f64 = 0.1;
-/// What differs by more than this factor from what is expected has a cause of its own until it comes again: others, or another drive.
+/// Deviations beyond this factor have another cause unless they recur.
 pub(super) const GROSS: f64 = 2.0;
 
-/// What a trim policy has learned of the cost of trims.
+/// Learned cost of trims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimCost {
-    /// Of a command, whatever its size.
+    /// Fixed cost of a command.
     pub command: Nanos,
-    /// Of each MiB more.
+    /// Cost per MiB.
     pub mib: Nanos,
-    /// Standard error of the next command's cost, at the size that is usual.
+    /// Standard error of the next command's cost, at the typical size.
     pub error: Nanos,
 }
 
@@ -33,9 +35,9 @@ impl fmt::Display for TrimCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.error > self.command {
             let most = self.command.saturating_add(self.error).saturating_add(self.error);
-            return write!(f, "up to {most} a command (not known closer) and {} a MiB", self.mib);
+            return write!(f, "at most {most} per command (no closer estimate) and {} per MiB", self.mib);
         }
-        write!(f, "{} ± {} a command and {} a MiB", self.command, self.error, self.mib)
+        write!(f, "{} ± {} per command and {} per MiB", self.command, self.error, self.mib)
     }
 }
 
@@ -45,32 +47,32 @@ type Sample = (f64, f64);
 /// The fit: weighted means, and sums of squares around them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct CostFit {
-    /// Observations, each 1 when it came.
+    /// Number of observations, faded.
     count: f64,
-    /// Their weights together, each one by the square of the cost that was expected of it.
+    /// Sum of weights, each the inverse square of the expected cost.
     weight: f64,
     bytes: f64,
     nanos: f64,
     bytes_bytes: f64,
     bytes_nanos: f64,
     nanos_nanos: f64,
-    /// The largest of which the cost was seen, in bytes.
+    /// Largest measured size in bytes.
     largest: f64,
-    /// The last.
+    /// Size of the last one.
     last: f64,
-    /// One that was grossly dearer than expected and is kept out, and how many came after it.
+    /// An excluded outlier far above the expectation, and the number of observations since.
     odd: Option<(Sample, u32)>,
 }
 
 impl CostFit {
-    /// Takes that `bytes` took `nanos`.
+    /// Adds an observation.
     pub(super) fn add(&mut self, bytes: f64, nanos: f64) {
         self.last = bytes;
         let Some((lower, upper)) = self.plausible(bytes) else { return self.fit(bytes, nanos) };
         let since = self.odd.map(|(_, since)| since);
         if nanos > upper * GROSS {
             match self.odd.replace(((bytes, nanos), 0)).map(|(odd, _)| odd).zip(since) {
-                // Twice in a row: it is so from now on. Rises are believed at once, falls as fast as memory fades.
+                // Two in a row are a new level: rises are adopted at once, falls as memory fades.
                 Some((odd, 0)) => self.begin_again(&[odd, (bytes, nanos)]),
                 Some((odd, since)) if f64::from(since) < MEMORY => {
                     self.odd = None;
@@ -81,7 +83,7 @@ impl CostFit {
             return;
         }
         if self.count <= 1.0 && nanos * GROSS < lower {
-            // The first was the odd one.
+            // The first was the outlier.
             let first = (self.bytes, self.nanos);
             self.begin_again(&[(bytes, nanos)]);
             self.odd = Some((first, 0));
@@ -117,53 +119,52 @@ impl CostFit {
         self.count > 0.0
     }
 
-    /// Observations that count, faded ones in part.
+    /// Number of observations, faded.
     pub(super) const fn count(&self) -> f64 {
         self.count
     }
 
-    /// The largest of which the cost was seen.
+    /// Largest measured size in bytes.
     pub(super) const fn largest(&self) -> f64 {
         self.largest
     }
 
-    /// The size to reckon with: the mean, or the last if that was larger.
+    /// Size for estimates: the mean, or the last if that was larger.
     pub(super) fn typical(&self) -> f64 {
         self.bytes.max(self.last)
     }
 
-    /// Nanoseconds of a command and of each byte: least squares with neither below zero.
+    /// Nanoseconds per command and per byte: least squares with neither negative.
     pub(super) fn line(&self) -> (f64, f64) {
         let slope = if self.varied() { (self.bytes_nanos / self.bytes_bytes).max(0.0) } else { 0.0 };
         let fixed = self.nanos - slope * self.bytes;
         if fixed >= 0.0 {
             return (fixed, slope);
         }
-        // Through nothing for nothing.
+        // Through the origin.
         let (product, square) =
             (self.bytes_nanos + self.weight * self.bytes * self.nanos, self.bytes_bytes + self.weight * self.bytes * self.bytes);
         (0.0, product / square)
     }
 
-    /// Nanoseconds that `bytes` are expected to take.
     pub(super) fn expected(&self, bytes: f64) -> f64 {
         let (fixed, slope) = self.line();
         fixed + slope * bytes
     }
 
-    /// What lies within what is known, whatever the cost of a byte is: none, or all there is.
+    /// Range of plausible costs, from no byte cost to byte cost only.
     fn plausible(&self, bytes: f64) -> Option<(f64, f64)> {
         let in_proportion = if self.bytes > 0.0 { self.nanos * bytes / self.bytes } else { self.nanos };
         let expected = self.expected(bytes);
         self.known().then(|| (expected.min(self.nanos).min(in_proportion), expected.max(self.nanos).max(in_proportion)))
     }
 
-    /// How much less than `count` tells, because observations fade: the sum of squares of weights by their sum.
+    /// Information lost by fading: sum of squared weights over their sum, times `count`.
     fn fading(&self) -> f64 {
         (2.0 - self.count / MEMORY) / (2.0 - 1.0 / MEMORY)
     }
 
-    /// Standard deviation of one observation from the line, as a share of its cost.
+    /// Standard deviation of one observation from the line, relative to its cost.
     fn deviation(&self) -> f64 {
         let (fixed, slope) = self.line();
         let off = self.nanos - fixed - slope * self.bytes;
@@ -172,12 +173,11 @@ impl CostFit {
         libm::sqrt((squares.max(0.0) + SPREAD * SPREAD) / (freedom + 1.0))
     }
 
-    /// Standard error of what `bytes` will take, in nanoseconds: the deviation of one, and what is not known of the line.
+    /// Standard error of a prediction for `bytes` in nanoseconds.
     pub(super) fn error(&self, bytes: f64) -> f64 {
         self.error_around(bytes, self.expected(bytes), self.deviation())
     }
 
-    /// The same where what is `expected` of it and the `deviation` of one are known.
     fn error_around(&self, bytes: f64, expected: f64, deviation: f64) -> f64 {
         let off = bytes - self.bytes;
         let leverage = if self.varied() { off * off / self.bytes_bytes } else { 0.0 };
@@ -185,18 +185,18 @@ impl CostFit {
         deviation * libm::sqrt(expected * expected + unknown)
     }
 
-    /// Whether more than one size was seen.
+    /// True if more than one size was measured.
     pub(super) fn varied(&self) -> bool {
         self.bytes_bytes > 0.0
     }
 
-    /// What `bytes` are not expected to exceed: [`SIGMAS`] standard errors above what is expected, but no more than what follows from neither cost
-    /// being below zero, which is all there is while only one size is known.
+    /// Upper bound for `bytes`: [`SIGMAS`] standard errors above the expectation, limited by both
+    /// costs being non-negative. With a single known size, that limit is the whole bound.
     pub(super) fn upper(&self, bytes: f64) -> f64 {
         self.uppers()(bytes)
     }
 
-    /// The same of any number of bytes; what does not depend on them is worked out once.
+    /// The same as a function; the part that does not depend on the size is computed once.
     fn uppers(&self) -> impl Fn(f64) -> f64 {
         let ((fixed, slope), deviation) = (self.line(), self.deviation());
         let level = self.nanos + SIGMAS * self.error(self.bytes);
@@ -210,7 +210,7 @@ impl CostFit {
         }
     }
 
-    /// The largest size from `least` to `most` whose upper bound is within `limit_ns`; `least` if none is.
+    /// Largest size in `least..=most` whose upper bound fits `limit_ns`; `least` if none does.
     pub(super) fn largest_within(&self, limit_ns: f64, least: u64, most: u64) -> u64 {
         let (upper, mut fits, mut above) = (self.uppers(), least, most.saturating_add(1));
         while above - fits > 1 {
@@ -220,13 +220,13 @@ impl CostFit {
         fits
     }
 
-    /// The size that is expected to take `nanos`, however large if bytes cost nothing; in proportion to the only size that was seen, if there is only one.
+    /// Size expected to take `nanos`; infinite if bytes are free, proportional if not varied.
     pub(super) fn expected_within(&self, nanos: f64) -> f64 {
         let (fixed, slope) = if self.varied() { self.line() } else { (0.0, self.nanos / self.bytes) };
         if slope > 0.0 { (nanos - fixed) / slope } else { f64::INFINITY }
     }
 
-    /// As people read it; `None` before anything was seen.
+    /// For display; `None` before the first measurement.
     pub(super) fn shown(&self) -> Option<TrimCost> {
         let (fixed, slope) = self.line();
         let nanos = |nanos: f64| Nanos(libm::round(nanos) as u64);
@@ -234,14 +234,14 @@ impl CostFit {
         self.known().then(|| TrimCost { command: nanos(fixed), mib: nanos(slope * mib), error: nanos(self.error(self.typical())) })
     }
 
-    /// Its numbers are kept bit by bit, so that a policy goes on after a restart exactly as it would have.
+    /// Saved bit by bit, so that a restart changes no decision.
     pub(super) fn save(&self, what: &str, state: &mut State) {
         if self.known() {
             self.clone().numbers().into_iter().for_each(|(name, number)| state.set(&format!("idle.{what}.{name}"), number.to_bits()));
         }
     }
 
-    /// What was saved, if it can be.
+    /// Restores saved numbers, or the default if they are invalid.
     pub(super) fn restore(what: &str, state: &State) -> Self {
         let mut fit = Self::default();
         let complete = fit.numbers().into_iter().all(|(name, number)| {
@@ -265,7 +265,7 @@ impl CostFit {
         ]
     }
 
-    /// What a file says may be anything.
+    /// A stored file may contain anything.
     fn is_sound(&self) -> bool {
         let positive = [self.weight, self.bytes, self.nanos, self.bytes_bytes, self.nanos_nanos, self.largest, self.last];
         let within = |number: &f64| (0.0..1e40).contains(number);

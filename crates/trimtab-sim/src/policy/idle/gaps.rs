@@ -1,9 +1,11 @@
-//! How many requests of others a command is expected to meet, and how many have: so few that hardly anybody notices.
+//! Expected and actual collisions of commands with foreground requests, kept below a limit.
 //!
-//! What is known of others is how many requests they have made and since when there has been none. From that follows how long the gaps between their
-//! requests are, and so how likely it is that one ends while a command runs: next to nothing in the middle of a gap of a regular load, as much as the share of the
-//! time that commands take where requests come at random. An account gets a share of each request that others make ([`IdleSettings::met_per_mille`]), and each that came while a command ran is
-//! paid from it; a command is sent where what it is expected to meet is there.
+//! The input is the number of foreground requests and the start of the current gap between
+//! them. The distribution of gap lengths gives the probability that a gap ends during a
+//! command: nearly zero in mid-gap under a regular load, the share of time taken by commands
+//! under random arrivals. An account is credited with a share of each request
+//! ([`IdleSettings::met_per_mille`]) and debited for each one that arrives during a command.
+//! A command is sent if the account covers its expected collisions.
 
 use super::IdleSettings;
 use super::moments::Moments;
@@ -11,49 +13,50 @@ use crate::policy::Observation;
 use alloc::boxed::Box;
 use trimtab_drive::units::Nanos;
 
-/// Besides those that settings allow, one in so many nanoseconds may be met, however few there are.
+/// Additional credit: one collision in this many nanoseconds, however few the requests.
 const ONE_IN_NS: f64 = 600e9;
-/// No more than this is saved up: what was not used before a pass is not for the pass. It has to be one at least, or the end of a gap could never be met.
+/// Maximum credit; at least one, or the end of a gap could never be met.
 const SAVED_MAX: f64 = 1.0;
-/// So many gaps are remembered, older ones ever less.
+/// Number of gaps remembered, with fading weight.
 const MEMORY: f64 = 256.0;
-/// Gaps that ended between two looks count as gaps of their mean length, but for no more than so many.
+/// Gaps that end between two polls count at their mean length, at most this many.
 const UNSEEN_MAX: f64 = 16.0;
-/// Before so many looks at which there had been requests, quiet decides as well.
+/// Before this many polls that saw requests, quiet time decides as well.
 const SEEN_MIN: u32 = 16;
-/// What is thought before any gap was seen counts as so many: that a gap of any length ends within as much time again in one of two cases.
+/// Weight of the prior, by which a gap ends within its present age with probability one half.
 const PRIOR: f64 = 0.5;
-/// What is seen of lengths up to so many times shorter and longer counts for a length, too.
+/// Lengths up to this factor shorter and longer also inform the estimate at a length.
 const AROUND: f64 = 1.5;
-/// The rate of requests is that of about this time.
+/// Averaging time of the request rate.
 const RATE_OVER_NS: f64 = 1e9;
-/// Others are there if there was a request within this time.
+/// Foreground I/O counts as active this long after a request.
 const LATELY: Nanos = Nanos::from_secs(10);
-/// Before so many gaps were seen from their beginning to their end it is only looked, so many times within one, but no longer than this.
+/// Warm-up: observe this many complete idle gaps, polling this often per gap, for at most
+/// this long, before sending TRIMs.
 const WHOLE_MIN: u32 = 64;
-const LOOKS_A_GAP: f64 = 8.0;
+const POLLS_PER_GAP: f64 = 8.0;
 const LEARNING: Nanos = Nanos::from_secs(1);
-/// How often it is looked again, whether a command may be sent.
-const LOOK_LEAST: Nanos = Nanos::from_micros(500);
-const LOOK_MOST: Nanos = Nanos::from_millis(100);
-/// A command that a gap ended in is taken to have met no more than so many: what begins then may be thousands, which wait for each other.
+/// Limits on the poll interval while a command waits.
+const POLL_MIN: Nanos = Nanos::from_micros(500);
+const POLL_MAX: Nanos = Nanos::from_millis(100);
+/// Maximum collisions charged to a command during which a gap ended: a burst of thousands may
+/// begin there, and its requests wait for each other.
 const MET_MOST: f64 = 64.0;
-/// And one that was sent while others came, no more than so many times those who come at that rate.
+/// The same limit as a multiple of the arrivals expected at the current rate.
 const MET_TIMES: f64 = 2.0;
-/// Where looks can be so many times shorter than gaps, it is soon known where in one a moment is.
-const LOOKS_KNOW: f64 = 4.0;
-/// Each of the buckets is a quarter of an octave.
+/// If polls can be this many times shorter than gaps, the position in the gap is soon known.
+const POLLS_KNOWN: f64 = 4.0;
+/// Each bucket is a quarter of an octave.
 const PER_OCTAVE: u32 = 4;
 const BUCKETS: usize = 64 * PER_OCTAVE as usize;
 
-/// Lengths of gaps, in buckets.
+/// Histogram of gap lengths.
 #[derive(Clone, Debug)]
 struct Lengths {
     counts: Box<[f64; BUCKETS]>,
-    /// The buckets in use: from the first to behind the last.
     first: usize,
     last: usize,
-    /// What the next gap counts; it grows instead of the others fading.
+    /// Weight of the next gap. It grows, instead of older weights shrinking.
     weight: f64,
 }
 
@@ -68,7 +71,7 @@ impl Lengths {
         (octave * PER_OCTAVE) as usize + ((nanos >> (octave - 2)) & 3) as usize
     }
 
-    /// Where a bucket begins, in nanoseconds.
+    /// Lower bound of a bucket in nanoseconds.
     fn begin(bucket: usize) -> f64 {
         let (octave, quarter) = (bucket / PER_OCTAVE as usize, bucket % PER_OCTAVE as usize);
         libm::ldexp(1.0 + quarter as f64 / f64::from(PER_OCTAVE), octave as i32)
@@ -85,7 +88,7 @@ impl Lengths {
         }
     }
 
-    /// How many gaps end between two lengths, and how many later, each bucket evenly over its length.
+    /// Gaps that end between two lengths, and gaps that end later, uniform within each bucket.
     fn between(&self, from: f64, to: f64) -> (f64, f64) {
         let (mut now, mut later) = (0.0, 0.0);
         for bucket in self.first..self.last {
@@ -100,12 +103,12 @@ impl Lengths {
         (now, later)
     }
 
-    /// How likely a gap that has lasted for `lasted` ends within the next `within` nanoseconds.
+    /// Probability that a gap of age `lasted` ends within the next `within` nanoseconds.
     fn ends(&self, lasted: f64, within: f64) -> f64 {
         let prior = PRIOR * self.weight;
         let (now, later) = self.between(lasted, lasted + within);
         let here = (now + prior * within / (lasted + within)) / (now + later + prior);
-        // Whoever chooses among moments chooses those that look better than they are by chance; so it is no less than at the rate of lengths around this one.
+        // Choosing moments favours underestimates: the rate around this length is a floor.
         let (from, to) = (lasted / AROUND, (lasted + within) * AROUND);
         let (now, later) = self.between(from, to);
         let rate = libm::log((now + later + prior) / (later + prior)) / (to - from);
@@ -113,49 +116,48 @@ impl Lengths {
     }
 }
 
-/// What was seen at the last look.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Snapshot {
     now: Nanos,
     requests: u64,
     idle_since: Option<Nanos>,
     idle_unsure: Nanos,
 }
 
-/// What was known when a command was sent.
+/// State at the time a command was sent.
 #[derive(Clone, Copy, Debug)]
 struct SentAt {
     rate: f64,
     requests: u64,
-    /// It could wait no longer, or need not wait.
+    /// The command was overdue or exempt from waiting.
     urgent: bool,
-    /// What each counts who comes meanwhile.
+    /// Weight of each request that arrives meantime.
     weight: f64,
 }
 
-/// What is known of others, and what they may meet.
+/// Knowledge about foreground I/O, and the collision account.
 #[derive(Clone, Debug)]
 pub(super) struct Gaps {
-    last: Option<Look>,
+    last: Option<Snapshot>,
     lengths: Lengths,
-    /// Requests in a nanosecond lately, and how much of the time for which that is meant has been seen.
+    /// Recent requests per nanosecond, and the observed share of the averaging time.
     rate: f64,
     rate_seen: f64,
-    /// When a request was last seen.
+    /// Time of the last request seen.
     request_at: Option<Nanos>,
-    /// What may be met now.
+    /// Collisions that may happen now.
     account: f64,
     moments: Moments,
-    /// Of a command that was sent, and of which nothing is known yet.
+    /// The command in flight.
     sent: Option<SentAt>,
-    /// The next command can wait no longer.
+    /// The next command is overdue.
     urgent: bool,
-    /// Gaps seen, and how many of them from their beginning to their end.
+    /// Gaps seen, and the number seen from beginning to end.
     seen: u32,
     whole: u32,
-    /// Until when it is learned how long gaps are.
+    /// End of the warm-up.
     learning_until: Option<Nanos>,
-    /// Since when a command has been waiting.
+    /// Time since which a command has been waiting.
     waiting: Option<Nanos>,
 }
 
@@ -163,7 +165,7 @@ fn share(settings: &IdleSettings) -> f64 {
     f64::from(settings.met_per_mille.max(1)) / 1000.0
 }
 
-/// Whether it is not known since when nobody has used the device, for a command that takes `took_ns`.
+/// True if the start of the idle time is too uncertain for a command that takes `took_ns`.
 fn is_unsure(observation: &Observation<'_>, took_ns: f64) -> bool {
     let lasted = observation.idle_since.map_or(0.0, |since| observation.now.saturating_sub(since).as_f64());
     observation.idle_unsure.as_f64() > lasted.max(took_ns)
@@ -188,17 +190,18 @@ impl Gaps {
         }
     }
 
-    /// Takes what is seen of others, and how long the command took that ended since the last look, if one did. Gives how many met it.
+    /// Processes an observation and the duration of the command that ended since the last one, if
+    /// any. Returns the number of its collisions.
     pub(super) fn observe(&mut self, settings: &IdleSettings, observation: &Observation<'_>, took: Option<Nanos>) -> f64 {
         let Some(requests) = observation.requests else { return 0.0 };
-        let look = Look { now: observation.now, requests, idle_since: observation.idle_since, idle_unsure: observation.idle_unsure };
+        let look = Snapshot { now: observation.now, requests, idle_since: observation.idle_since, idle_unsure: observation.idle_unsure };
         let Some(before) = self.last.replace(look) else { return 0.0 };
         let elapsed = look.now.saturating_sub(before.now).as_f64();
-        // A counter that began again says what came since.
+        // A restarted counter shows the requests since its restart.
         let came = requests.checked_sub(before.requests).unwrap_or(requests) as f64;
         let saved_max = SAVED_MAX.max(self.account);
-        if self.request_at.is_some() && !self.others(look.now) {
-            // Whom a debt would spare is not there any more.
+        if self.request_at.is_some() && !self.foreground_active(look.now) {
+            // A debt only protects active foreground I/O.
             self.account = self.account.max(0.0);
         }
         self.account = (self.account + share(settings) * came + elapsed / ONE_IN_NS).min(saved_max);
@@ -215,75 +218,76 @@ impl Gaps {
         self.request_at = Some(look.now);
         self.seen = self.seen.saturating_add(1);
         let lasted = before.idle_since.map(|since| before.now.saturating_sub(since).as_f64());
-        // At least as long as it had lasted, if that says anything.
+        // A lower bound on the length of the gap, unless uncertain.
         let first = lasted.filter(|lasted| *lasted >= before.idle_unsure.as_f64());
         if let Some(lasted) = first {
             self.lengths.add(lasted, 1.0);
             self.whole = self.whole.saturating_add(1);
         }
         let unseen = came - f64::from(u8::from(first.is_some()));
-        if unseen > 0.0 && elapsed <= LOOK_MOST.as_f64() {
+        if unseen > 0.0 && elapsed <= POLL_MAX.as_f64() {
             self.lengths.add(elapsed / came, unseen.min(UNSEEN_MAX));
         }
         met
     }
 
-    /// How many met the command that was sent, of which it is known now how long it `took`: all who came since, as it is looked again when it has ended, later only where
-    /// somebody was served before. Whoever ends a gap may begin with very many at once, which wait for each other and not for the command.
+    /// Collisions of the command that took `took`: all requests since it was sent, because the
+    /// poll follows its end directly or after other requests. A burst that ends the gap is
+    /// capped, since its requests mostly wait for each other.
     fn met(&mut self, requests: u64, in_flight: u32, took: Option<Nanos>) -> f64 {
         let Some(took) = took else { return 0.0 };
         let Some(sent) = self.sent.take().filter(|_| took > Nanos::ZERO) else { return 0.0 };
         let came = requests.checked_sub(sent.requests).unwrap_or(requests) as f64 + f64::from(in_flight);
         let come = sent.rate * took.as_f64();
-        // Where one waits, those that would have come behind it are late as well, though they are only seen later.
+        // Requests behind a delayed one are late as well, though they are counted later.
         let met = sent.weight * if came > 0.0 { came.min(MET_MOST.max(MET_TIMES * come)).max(come) } else { 0.0 };
-        // Those that cannot wait are few enough by themselves.
+        // Overdue commands are rare enough.
         self.account -= if sent.urgent { 0.0 } else { met };
         met
     }
 
-    /// Whether enough is known of gaps to tell good moments.
+    /// True if enough gaps are known to choose moments.
     pub(super) const fn know(&self) -> bool {
         self.seen >= SEEN_MIN
     }
 
-    /// Whether others use the device. Unknown is no.
-    pub(super) fn others(&self, now: Nanos) -> bool {
+    /// True if foreground I/O is active; false if unknown.
+    pub(super) fn foreground_active(&self, now: Nanos) -> bool {
         self.request_at.is_some_and(|at| now.saturating_sub(at) <= LATELY)
     }
 
-    /// What whoever meets a command that is sent now counts: less where nobody has been there lately.
+    /// Weight of a collision with a command sent now; reduced after an idle period.
     fn weight(&self, settings: &IdleSettings, now: Nanos) -> f64 {
-        let rests = self.request_at.is_some() && !self.others(now);
+        let rests = self.request_at.is_some() && !self.foreground_active(now);
         if rests { 1.0 / f64::from(settings.rests_shorter.max(1)) } else { 1.0 }
     }
 
-    /// How many requests a command of `took_ns` is expected to meet if it is sent now.
+    /// Expected collisions of a command of `took_ns` sent now.
     fn meets(&self, settings: &IdleSettings, observation: &Observation<'_>, took_ns: f64) -> f64 {
         let idle = observation.idle_since.filter(|_| observation.in_flight == 0);
         let lasted = idle.map_or(0.0, |since| observation.now.saturating_sub(since).as_f64());
-        // Whoever ends the gap, and those who come behind it.
+        // The request that ends the gap and those behind it.
         let come = self.rate * took_ns;
         let together = (1.0 + come / 2.0).max(come);
         let here = self.lengths.ends(lasted, took_ns);
-        // Where it is not known where in a gap this is, it is as good as any moment at best.
+        // An unknown position in the gap counts as a random moment.
         let ends = if is_unsure(observation, took_ns) { here.max(1.0 - libm::exp(-come)) } else { here };
-        // Who is there meets it in any case.
+        // Requests in flight meet it in any case.
         f64::from(observation.in_flight) + ends * together * self.weight(settings, observation.now)
     }
 
-    /// Until when a command that takes `took_ns` has to wait, if it has to. Where requests are not counted it never has.
+    /// Time until which a command of `took_ns` must wait; `None` if uncounted.
     pub(super) fn must_wait(&mut self, settings: &IdleSettings, observation: &Observation<'_>, took_ns: f64) -> Option<Nanos> {
         observation.requests?;
         let now = observation.now;
         let since = *self.waiting.get_or_insert(now);
-        // One at a time in so long a time is within the share wherever requests come at random.
+        // One command per such period is within the share for random arrivals.
         let patience = settings.patience.as_f64().max(took_ns / share(settings));
         let waited = now.saturating_sub(since).as_f64();
         let meets = self.meets(settings, observation, took_ns);
         let good = self.moments.is_good(now, took_ns, meets, self.seen);
-        // Soon it will be known.
-        let good = good && !(is_unsure(observation, took_ns) && self.rate * LOOK_LEAST.as_f64() * LOOKS_KNOW < 1.0);
+        // The position will soon be known.
+        let good = good && !(is_unsure(observation, took_ns) && self.rate * POLL_MIN.as_f64() * POLLS_KNOWN < 1.0);
         let short = meets.min(SAVED_MAX) - self.account;
         self.urgent = waited >= patience;
         let learning = self.learns(now);
@@ -291,33 +295,32 @@ impl Gaps {
             return None;
         }
         let earns = self.rate * share(settings) + 1.0 / ONE_IN_NS;
-        // Until there is what it costs in a good moment; sooner it may cost less.
+        // Time until the account covers a good moment; sooner, it may be cheaper.
         let short = self.moments.best().min(SAVED_MAX) - self.account;
         let mut look = (took_ns / 8.0).max(short / earns / 8.0).min(patience);
         if learning {
-            look = look.min(1.0 / (LOOKS_A_GAP * self.rate));
+            look = look.min(1.0 / (POLLS_PER_GAP * self.rate));
         }
-        Some(now.saturating_add(Nanos(look as u64).max(LOOK_LEAST).min(LOOK_MOST)))
+        Some(now.saturating_add(Nanos(look as u64).max(POLL_MIN).min(POLL_MAX)))
     }
 
-    /// Whether it is still to be learned how long gaps are. Not where others are so rare that nothing would be learned in that time.
+    /// True during the warm-up. Skipped if requests are too rare to learn anything within it.
     fn learns(&mut self, now: Nanos) -> bool {
         let expected = self.rate * LEARNING.as_f64();
         expected >= f64::from(SEEN_MIN) && self.whole < WHOLE_MIN && now < *self.learning_until.get_or_insert(now.saturating_add(LEARNING))
     }
 
-    /// A command is sent; if it is `cheap`, the account does not pay for it.
+    /// Records a command. The account does not pay for `cheap` ones.
     pub(super) fn sent(&mut self, settings: &IdleSettings, now: Nanos, cheap: bool) {
         let (requests, weight) = (self.last.map_or(0, |last| last.requests), self.weight(settings, now));
         (self.waiting, self.sent) = (None, Some(SentAt { rate: self.rate, requests, urgent: self.urgent || cheap, weight }));
     }
 
-    /// Whether what was sent could wait no longer, or need not wait.
+    /// True if the last command was overdue or exempt from waiting.
     pub(super) fn sent_urgently(&self) -> bool {
         self.sent.is_some_and(|sent| sent.urgent)
     }
 
-    /// A pass is over.
     pub(super) const fn rest(&mut self) {
         (self.waiting, self.learning_until) = (None, None);
     }
@@ -334,7 +337,7 @@ mod tests {
         IdleSettings { met_per_mille: 5, ..IdleSettings::default() }
     }
 
-    /// At `now` milliseconds, with so many requests so far, idle since then or not at all.
+    /// At `now` milliseconds, after `requests` requests, idle since then or not at all.
     fn at(now: f64, requests: u64, idle_since: Option<f64>) -> Observation<'static> {
         let nanos = |ms: f64| Nanos((ms * MS) as u64);
         Observation {
@@ -345,7 +348,7 @@ mod tests {
         }
     }
 
-    /// A request every 5 ms, each of which takes 0.5 ms, looked at every half a millisecond for so many of them.
+    /// A request every 5 ms that takes 0.5 ms, polled every 0.5 ms.
     fn regular(requests: u64) -> Gaps {
         let mut gaps = Gaps::new();
         for look in 0..requests * 10 {
@@ -371,8 +374,8 @@ mod tests {
     }
 
     #[test]
-    fn gaps_that_come_at_random_end_at_their_rate_whatever_the_time() {
-        // Exponential gaps of 5 ms: 0.15 ms meet one in 1 - exp(-0.03) of the cases, 2.96 %.
+    fn random_gaps_end_at_constant_rate() {
+        // Exponential gaps of 5 ms end within 0.15 ms with probability 1 - exp(-0.03), 2.96 %.
         let (mut lengths, mut rng) = (Lengths::new(), trimtab_drive::rng::Stream::new(3, "gaps"));
         (0..3000).for_each(|_| lengths.add(-5.0 * MS * libm::log(1.0 - rng.below(1 << 30) as f64 / f64::from(1 << 30)), 1.0));
         for lasted in [0.0, 1.0, 4.0, 8.0] {
@@ -387,7 +390,7 @@ mod tests {
         let meets = |since_ms: f64| gaps.meets(&settings(), &at(10_000.0 + since_ms, 400, Some(10_000.0)), 0.15 * MS);
         assert!(meets(0.5) < 0.002 && meets(2.0) < 0.002, "{} {}", meets(0.5), meets(2.0));
         assert!(meets(3.9) > 0.1, "{}", meets(3.9));
-        // Busy: all that come while it runs.
+        // Busy: all arrivals during the command.
         assert!(gaps.meets(&settings(), &at(10_000.0, 400, None), 100.0 * MS) > 15.0);
     }
 
@@ -400,18 +403,18 @@ mod tests {
         assert!((gaps.account - 0.5).abs() < 1e-5, "{}", gaps.account);
         gaps.observe(&settings(), &at(2.0, 10_000, None), None);
         assert_eq!(gaps.account, 1.0);
-        // A counter that began again.
+        // A restarted counter.
         gaps.account = 0.0;
         gaps.observe(&settings(), &at(3.0, 100, None), None);
         assert!((gaps.account - 0.5).abs() < 1e-5, "{}", gaps.account);
-        // And one in ten minutes without any.
+        // One collision in ten minutes without requests.
         gaps.account = 0.0;
         gaps.observe(&settings(), &at(300_003.0, 100, None), None);
         assert!((gaps.account - 0.5).abs() < 1e-9, "{}", gaps.account);
     }
 
     #[test]
-    fn who_came_while_a_command_ran_is_paid_for() {
+    fn requests_during_a_command_are_debited() {
         let mut gaps = Gaps::new();
         let settings = settings();
         gaps.observe(&settings, &at(0.0, 0, None), None);
@@ -424,12 +427,12 @@ mod tests {
             let met = gaps.observe(&settings, &seen, Some(Nanos((took_ms * MS) as u64)));
             (met, libm::round((gaps.account + met) * 1e4) / 1e4)
         };
-        // Those that are not done among them; and where one came, as many as come in that time.
+        // Includes requests in flight; after the first arrival, at least the expected number.
         assert_eq!([after(2, 0, 0.0, 5.0), after(2, 1, 0.0, 5.0), after(1, 0, 1000.0, 5.0)], [(2.0, 0.01), (3.0, 0.01), (5.0, 0.005)]);
-        assert_eq!([after(0, 0, 1000.0, 5.0), after(2, 0, 0.0, 0.0)], [(0.0, 0.0), (0.0, 0.01)], "nobody, and nothing was sent");
-        // What begins at the end of a gap may be thousands; where so many come all the time they are all late.
+        assert_eq!([after(0, 0, 1000.0, 5.0), after(2, 0, 0.0, 0.0)], [(0.0, 0.0), (0.0, 0.01)], "no request, and no command");
+        // A burst at the end of a gap is capped, unless the normal rate is that high.
         assert_eq!([after(5000, 0, 0.0, 5.0).0, after(5000, 0, 200_000.0, 5.0).0], [64.0, 2000.0]);
-        // Also who was seen before it was known that the command had ended.
+        // A request observed before the end of the command counts too.
         let last = gaps.last.unwrap();
         gaps.sent(&settings, last.now, false);
         let now = last.now.as_f64() / MS + 5.0;
@@ -441,7 +444,7 @@ mod tests {
     #[test]
     fn short_rest_counts_for_proportionally_less() {
         let settings = IdleSettings { rests_shorter: 100, ..settings() };
-        // Of two requests that come while a command runs: what they count if others were there this long before it, and what one is expected to.
+        // Expected collisions and weight of two requests, by the idle period before.
         let after = |rest_ms: f64| {
             let mut gaps = Gaps::new();
             gaps.observe(&settings, &at(0.0, 0, None), None);
@@ -458,9 +461,9 @@ mod tests {
         assert!((busy / rested / 100.0 - 1.0).abs() < 0.01, "{busy} {rested}");
     }
 
-    /// Commands of 0.4 ms beside requests that take 0.1 ms each and begin at `begins`, in milliseconds, told by counters alone, as the kernel has them: when
-    /// commands were sent, and how many requests were there together with one.
-    fn beside(begins: &[f64]) -> (Vec<f64>, usize) {
+    /// Commands of 0.4 ms against requests of 0.1 ms that begin at `begins` (ms), observed by
+    /// counters as in the kernel. Returns command times and the collision count.
+    fn send_during(begins: &[f64]) -> (Vec<f64>, usize) {
         let done = |now: f64| begins.partition_point(|begin| begin + 0.1 <= now) as u64;
         let there = |now: f64| begins.partition_point(|begin| *begin <= now) as u64 - done(now);
         let (mut gaps, settings) = (Gaps::new(), settings());
@@ -492,16 +495,16 @@ mod tests {
     #[test]
     fn collision_rate_stays_within_limit() {
         let regular: Vec<f64> = (0..20_000).map(|nth| 5.0 * f64::from(nth)).collect();
-        let (commands, met) = beside(&regular);
-        assert!(commands.len() > 2000 && met < 40, "{} commands, {met} of 20,000 met one", commands.len());
+        let (commands, met) = send_during(&regular);
+        assert!(commands.len() > 2000 && met < 40, "{} commands, {met} collisions of 20,000", commands.len());
         let soon = commands.iter().filter(|sent| **sent < 2000.0).count();
         assert!(soon > 400, "{soon} in the first two seconds");
         let mut rng = trimtab_drive::rng::Stream::new(5, "gaps");
         let mut random: Vec<f64> = (0..20_000).map(|_| rng.below(1 << 30) as f64 / f64::from(1 << 30) * 100_000.0).collect();
         random.sort_by(f64::total_cmp);
-        let (commands, met) = beside(&random);
-        // In a time of 0.5 ms there is one in ten cases: 0.5 of a hundred are a thousand commands.
-        assert!((500..1500).contains(&commands.len()) && met <= 130, "{} commands, {met} of 20,000 met one", commands.len());
+        let (commands, met) = send_during(&random);
+        // 0.5 ms contain a request in one of ten cases: 0.5 % allows a thousand commands.
+        assert!((500..1500).contains(&commands.len()) && met <= 130, "{} commands, {met} collisions of 20,000", commands.len());
     }
 
     #[test]
@@ -523,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn no_command_waits_for_ever() {
+    fn command_wait_ends_with_patience() {
         let mut gaps = Gaps::new();
         let busy = |now: f64, requests| at(now, requests, None);
         gaps.observe(&settings(), &busy(0.0, 0), None);
@@ -532,12 +535,12 @@ mod tests {
         assert!(gaps.must_wait(&settings, &busy(0.0, 0), 5.0 * MS).is_some());
         assert!(gaps.must_wait(&settings, &busy(1999.0, 0), 5.0 * MS).is_some());
         assert!(gaps.must_wait(&settings, &busy(2000.0, 0), 5.0 * MS).is_none());
-        // Dear ones: the share decides, 100 ms in 20 s.
+        // Expensive commands: the share decides, 100 ms in 20 s.
         gaps.rest();
         assert!(gaps.must_wait(&settings, &busy(3000.0, 0), 100.0 * MS).is_some());
         assert!(gaps.must_wait(&settings, &busy(22_999.0, 0), 100.0 * MS).is_some());
         assert!(gaps.must_wait(&settings, &busy(23_000.0, 0), 100.0 * MS).is_none());
         let unknown = Observation { requests: None, ..busy(0.0, 0) };
-        assert!(Gaps::new().must_wait(&settings, &unknown, 1e12).is_none(), "where nobody counts");
+        assert!(Gaps::new().must_wait(&settings, &unknown, 1e12).is_none(), "requests are not counted");
     }
 }

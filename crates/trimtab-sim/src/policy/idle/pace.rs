@@ -1,5 +1,5 @@
-//! How large the pieces of idle trims may be: as large as what they cost (`cost`) and how long others waited allow. Whether the device is
-//! quiet is another question (`quiet`).
+//! Size of idle trim pieces, limited by their cost (`cost`) and by foreground waits. Idle
+//! time of the device is the subject of `quiet`.
 
 use super::cost::{CostFit, GROSS, MEMORY, TrimCost};
 use super::{IdleSettings, whole_units};
@@ -9,50 +9,52 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// A piece is at most so many times as large as the largest of which the cost was seen: the cost of a byte may not be the same for all sizes.
+/// Largest piece relative to the largest measured one: the cost per byte may vary with size.
 const GROWTH: f64 = 8.0;
-/// Where extents can be asked for by their size no more than this is tried: a tail is sent once more with its window, and what a block group costs (128 MiB) follows.
+/// Largest trial by size: tails are sent twice, and block groups (128 MiB) follow.
 const TRIAL_MAX: Bytes = Bytes(16 << 20);
-/// How far commands of a free extent that is not divided are from the piece towards the whole extent, as exponents: with less of it there are more commands, with more
-/// each takes longer. Half way, where every command is dear, what commands cost together is what the bytes of one cost. The first where others are seen to get in between, the last where they wait for all of it anyway;
-/// one less where a piece is within the budget.
+/// Size of commands for indivisible extents between the piece and the whole extent, as
+/// exponents: smaller means more commands, larger means longer ones. Halfway, if every
+/// command is expensive, the fixed costs equal the byte cost of one command. The first
+/// applies if foreground I/O gets in between, the last if it waits for all commands; one less
+/// if a piece fits the budget.
 const TOWARDS: [f64; 3] = [0.0, 0.5, 0.75];
-/// With so many commands it shows whether others get in between: those who wait for no more than this share of the time do, and from the other share on they do not.
+/// With at least this many commands, foreground waits reveal the order: below the first share
+/// of the time requests pass between commands, above the second they wait for all.
 const LONG_MIN: f64 = 4.0;
 const PASSES: f64 = 0.25;
 const WAITS_FOR_ALL: f64 = 0.5;
-/// After so many trials in a row that taught nothing, because hardly anything was free there, windows are tried at their own tails only.
+/// After this many vain trials in a row, only the window's own tail is tried.
 pub(super) const TRIALS_VAIN: u32 = MEMORY as u32;
 
-/// Commands are cheap where a quick one takes less than the budget divided by this, and the median at most the budget.
-/// Quick commands show the drive's own time: other processes only delay a command.
+/// Commands are cheap if a quick one takes less than the budget divided by this, and the
+/// median at most the budget. Other processes only add delay.
 const CHEAP_PARTS: f64 = 5.0;
-/// Largest share of that time for one command, where bytes count.
+/// Largest share of that time for one command, if size matters.
 const CHEAP_FILL: f64 = 0.75;
-/// Number of recent commands that count, and the fewest that tell anything.
+/// Number of recent commands considered, and the minimum for a verdict.
 const RECENT: usize = 7;
 const RECENT_MIN: usize = 4;
 
-/// The search for the size of pieces by trials at the tails of windows.
+/// Search for the piece size by trials at the tails of windows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Search {
-    /// Trials so far.
     pub(super) tried: u32,
-    /// Trials in a row that taught nothing.
+    /// Consecutive trials without a measurement.
     pub(super) vain: u32,
-    /// The window, by its start, before which its own tail was tried.
+    /// Start of the window whose own tail was tried.
     pub(super) own: Option<u64>,
 }
 
-/// How long others wait beside trims: how many times as long as a command takes, at the most lately.
+/// Recent worst foreground wait relative to the duration of a command.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Waits {
     times: f64,
 }
 
 impl Waits {
-    /// Others waited for `waited` while commands took `command_ns` each. They may wait for reasons of their own: what a command does not
-    /// explain within a factor of [`GROSS`] is not put down to it.
+    /// Records a foreground wait and the duration of a command. Waits beyond a factor of
+    /// [`GROSS`] have another cause and are ignored.
     fn observe(&mut self, waited_ns: f64, command_ns: f64, budget_ns: f64) {
         self.times -= (self.times - 1.0) / MEMORY;
         if waited_ns > budget_ns && waited_ns <= command_ns * GROSS {
@@ -61,7 +63,7 @@ impl Waits {
     }
 }
 
-/// What the last commands took: bytes and nanoseconds, newest first.
+/// Recent commands as bytes and nanoseconds, newest first.
 #[derive(Clone, Debug, Default)]
 struct Recent(VecDeque<(f64, f64)>);
 
@@ -71,7 +73,7 @@ impl Recent {
         self.0.push_front((bytes, nanos));
     }
 
-    /// Nanoseconds of the second quickest, and of the one in the middle; `None` before there are enough.
+    /// Second shortest and median duration in nanoseconds; `None` with too few commands.
     fn usual(&self) -> Option<(f64, f64)> {
         let mut sorted: Vec<f64> = self.0.iter().map(|(_, nanos)| *nanos).collect();
         sorted.sort_by(f64::total_cmp);
@@ -79,7 +81,7 @@ impl Recent {
         usual.filter(|_| sorted.len() >= RECENT_MIN)
     }
 
-    /// The bytes of the largest, and nanoseconds of the quickest that is at least half as large, and of the quickest.
+    /// Largest bytes, shortest time of at least half of that, shortest time of all.
     fn quickest(&self) -> (f64, f64, f64) {
         let largest = self.0.iter().map(|(bytes, _)| *bytes).fold(0.0, f64::max);
         let quickest = |from: f64| self.0.iter().filter(|(bytes, _)| *bytes >= from).map(|(_, nanos)| *nanos).fold(f64::INFINITY, f64::min);
@@ -87,33 +89,30 @@ impl Recent {
     }
 }
 
-/// What came of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sent {
     pub(super) commands: u64,
     pub(super) bytes: f64,
     /// 0 if nothing was sent.
     pub(super) took: Nanos,
-    /// Only to learn what it costs.
     pub(super) trial: bool,
 }
 
-/// How large a piece may be.
+/// Limits on the piece size.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
-    /// What a command costs.
     commands: CostFit,
     recent: Recent,
-    /// Cheap commands follow each other, of this size at most.
+    /// Maximum size of cheap commands sent back to back.
     at_once: Option<Bytes>,
-    /// Where windows can be divided: what a part of one costs, all its commands together. Others may wait for all of them.
+    /// Cost of a part of a divisible window with all its commands.
     parts: CostFit,
     waits: Waits,
-    /// Which of [`TOWARDS`].
+    /// Index into [`TOWARDS`].
     towards: usize,
-    /// The piece that was sent and has not been answered, and whether it is a trial.
+    /// Request without a reply yet, and true for a trial.
     sent: Option<(TrimWindow, bool)>,
-    /// Under way until the size is known.
+    /// Active until the size is known.
     pub(super) search: Option<Search>,
 }
 
@@ -140,7 +139,7 @@ impl Pace {
         state.set("idle.towards", self.towards as u64);
     }
 
-    /// Notes what is sent; if it is a trial, before which window.
+    /// Records a request. For a trial, `trial_before` is the start of the next window.
     pub(super) fn sent(&mut self, window: TrimWindow, trial_before: Option<u64>) {
         self.sent = Some((window, trial_before.is_some()));
         if let Some(search) = self.search.as_mut().filter(|search| search.vain >= TRIALS_VAIN) {
@@ -148,7 +147,7 @@ impl Pace {
         }
     }
 
-    /// Takes what the last piece cost, and how long somebody waited meanwhile. Gives what came of it, if one was sent.
+    /// Processes cost and foreground wait of the last request; returns its result.
     pub(super) fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Sent> {
         let (sent, trial) = self.sent.take()?;
         let (piece, largest) = (self.piece(settings), self.commands.largest());
@@ -156,7 +155,7 @@ impl Pace {
             return None;
         }
         let Some(outcome) = observation.last_trim else {
-            // Windows are tried again after a while, trials are not.
+            // Windows are retried after a while, trials are not.
             self.search = self.search.filter(|_| !trial);
             return Some(Sent { commands: 0, bytes: 0.0, took: Nanos::ZERO, trial });
         };
@@ -176,36 +175,35 @@ impl Pace {
             }
         }
         if trial {
-            // A part of one may be free.
+            // Part of a trial may be free.
             let filled = discarded.is_some_and(|(_, bytes)| bytes >= trial_of(piece, observation).as_f64() / 2.0);
-            // The size of cheap commands goes up and down with the last ones; only a larger command teaches more.
+            // The size of cheap commands fluctuates; only a larger command is new information.
             let larger = if self.at_once.is_some() { self.commands.largest() > largest } else { self.piece(settings) > piece };
             self.search_on(filled, larger, self.piece(settings) >= settings.piece_max);
         } else if discarded.is_some() {
-            // What windows cost is better than what trials would say.
+            // Whole windows give better cost measurements than trials.
             self.search = None;
         }
         let (commands, bytes) = discarded.unwrap_or_default();
         Some(Sent { commands: commands as u64, bytes, took: if discarded.is_some() { outcome.took } else { Nanos::ZERO }, trial })
     }
 
-    /// Whether as much has been sent at once as is tried by size at most.
+    /// True if the largest measured command reaches the limit of trials by size.
     pub(super) fn tried_most(&self) -> bool {
         self.commands.largest() >= TRIAL_MAX.as_f64()
     }
 
-    /// Whether nothing is known of costs.
     pub(super) fn is_new(&self) -> bool {
         !self.commands.known()
     }
 
-    /// Has cheap commands follow each other, if the last ones were cheap and `allowed`.
+    /// Enables back-to-back commands if recent ones were cheap and `allowed` is true.
     pub(super) fn decide_at_once(&mut self, settings: &IdleSettings, allowed: bool) -> bool {
         self.at_once = self.cheap_piece(settings).filter(|_| allowed);
         self.at_once.is_some()
     }
 
-    /// How large a cheap command may be; `None` where commands are not cheap.
+    /// Maximum size of a cheap command; `None` if commands are not cheap.
     fn cheap_piece(&self, settings: &IdleSettings) -> Option<Bytes> {
         let limit = settings.budget.as_f64() / CHEAP_PARTS;
         let (quick, median) = self.recent.usual()?;
@@ -213,20 +211,21 @@ impl Pace {
             return None;
         }
         let (bytes, large, any) = self.recent.quickest();
-        // Where bytes hardly count a larger one will not take the budget, though that is the most that it can.
+        // If bytes hardly matter a larger one is unlikely to reach the budget, its upper bound.
         let most = if large < any * 2.0 { settings.budget.as_f64() } else { limit * CHEAP_FILL };
         let piece = (bytes * most / large.max(1.0)).min(self.commands.largest() * GROWTH);
         Some(Bytes((piece as u64).min(settings.piece_max.0).max(settings.piece_min.0)))
     }
 
-    /// What the next request is expected to take, in nanoseconds: one command while `others` are there. `longest` is how long a free extent may be that is not divided.
-    pub(super) fn takes_ns(&self, settings: &IdleSettings, longest: Bytes, others: bool) -> f64 {
+    /// Expected duration of the next request in nanoseconds; of one command during `foreground`
+    /// I/O. `longest` bounds the indivisible free extents.
+    pub(super) fn takes_ns(&self, settings: &IdleSettings, longest: Bytes, foreground: bool) -> f64 {
         let piece = self.command_of(settings, longest.0).min(longest);
         let one = if self.commands.known() { self.commands.expected(piece.as_f64()) } else { settings.budget.as_f64() };
-        if others { one } else { one * self.commands_max(settings).max(1) as f64 }
+        if foreground { one } else { one * self.commands_max(settings).max(1) as f64 }
     }
 
-    /// After a trial: whether it was as large as it was meant to be, and what came of it.
+    /// Updates the search after a trial.
     fn search_on(&mut self, filled: bool, larger: bool, largest: bool) {
         let Some(mut search) = self.search.take() else { return };
         search.tried = search.tried.saturating_add(1);
@@ -235,24 +234,25 @@ impl Pace {
         } else if search.vain < TRIALS_VAIN {
             search.vain = 0;
         } else {
-            // Elsewhere there was nothing to learn: once more here.
+            // Trials elsewhere taught nothing: try once more here.
             search.own = None;
         }
-        // One alone may have waited for others.
+        // A single trial may have been delayed by other requests.
         let sure = filled && self.commands.count() > 1.0;
         self.search = (!largest && (larger || !sure)).then_some(search);
     }
 
-    /// Whether every command exceeds the budget: then shrinking gains nothing. What the smallest is expected to cost.
-    pub(super) fn dear(&self, settings: &IdleSettings) -> Option<Nanos> {
+    /// Expected cost of the smallest piece, if it exceeds the budget.
+    pub(super) fn smallest_over_budget(&self, settings: &IdleSettings) -> Option<Nanos> {
         let smallest = self.commands.expected(settings.piece_min.as_f64());
         (smallest > settings.budget.as_f64()).then(|| Nanos(libm::round(smallest) as u64))
     }
 
-    /// The size of a piece: the largest whose cost stays within the budget, with the error of what is expected of it.
+    /// Piece size: the largest whose cost fits the budget, including its error.
     ///
-    /// Where not even the smallest is sure to, it is the largest of which that is expected; where every command is dear, the largest whose bytes cost
-    /// no more than the command itself: nobody waits for more than two of what cannot be helped, and larger ones would save half of the time at most.
+    /// If even the smallest may not fit, the largest expected to fit. If every command exceeds
+    /// the budget, the largest whose byte cost does not exceed the fixed cost: the wait at most
+    /// doubles, and larger ones would save at most half of the time.
     pub(super) fn piece(&self, settings: &IdleSettings) -> Bytes {
         if let Some(piece) = self.at_once {
             return piece;
@@ -263,8 +263,8 @@ impl Pace {
         }
         let most = most.min(((self.commands.largest() * GROWTH) as u64).max(least));
         let limit = self.limit(settings);
-        if self.dear(settings).is_some() {
-            // The first says nothing of what bytes cost, and whether larger ones are dearer is worth one to know.
+        if self.smallest_over_budget(settings).is_some() {
+            // The first measurement does not separate byte cost; try one larger command.
             let twice = 2.0 * self.commands.line().0;
             return Bytes(if self.commands.varied() { (self.commands.expected_within(twice) as u64).clamp(least, most) } else { most });
         }
@@ -272,16 +272,16 @@ impl Pace {
             return Bytes((self.commands.expected_within(limit) as u64).clamp(least, most));
         }
         let within = self.commands.largest_within(limit, least, most);
-        // Of all commands of a part together.
+        // All commands of a part together.
         Bytes(if self.parts.known() { within.min(self.parts.largest_within(limit, least, most)) } else { within })
     }
 
-    /// What a command may take, in nanoseconds, so that nobody waits for longer than the budget.
+    /// Maximum duration of a command in nanoseconds for waits within the budget.
     fn limit(&self, settings: &IdleSettings) -> f64 {
         settings.budget.as_f64() / self.waits.times
     }
 
-    /// Others waited for this share of the time that several commands took one after another.
+    /// Records the foreground wait as a share of the duration of consecutive commands.
     fn let_pass(&mut self, share: f64) {
         if share >= WAITS_FOR_ALL {
             self.towards = (self.towards + 1).min(TOWARDS.len() - 1);
@@ -290,46 +290,44 @@ impl Pace {
         }
     }
 
-    /// The largest command of a free extent that is not divided, and no longer than `longest`.
+    /// Largest command for an indivisible free extent of at most `longest` bytes.
     pub(super) fn command_of(&self, settings: &IdleSettings, longest: u64) -> Bytes {
         let piece = self.piece(settings);
         if piece.0 >= longest {
             return piece;
         }
-        let towards = TOWARDS[if self.dear(settings).is_some() { self.towards } else { self.towards.saturating_sub(1) }];
+        let towards = TOWARDS[if self.smallest_over_budget(settings).is_some() { self.towards } else { self.towards.saturating_sub(1) }];
         Bytes((libm::pow(piece.as_f64(), 1.0 - towards) * libm::pow(longest as f64, towards)) as u64)
     }
 
-    /// How many commands may follow each other without a pause, so that all of them together stay within the budget: a device without
-    /// a scheduler serves others after all of those, and one whose every TRIM is dear would never catch up between them. One less than that, because
-    /// the last free extent is sent to its end.
+    /// Number of consecutive commands that fit the budget together: a device without a scheduler
+    /// queues other requests behind all of them, and one with expensive TRIMs would never catch
+    /// up in between. Minus one, because the last free extent is sent to its end.
     pub(super) fn commands_max(&self, settings: &IdleSettings) -> u64 {
         if !self.commands.known() {
             return 0;
         }
-        // Where every one is dear that is below 1.
+        // Below 1 if every command is expensive.
         let within = self.limit(settings) / self.commands.upper(self.commands.typical());
         (within as u64).saturating_sub(1).max(1)
     }
 
-    /// The largest command for a window that is sent as a whole, with free extents of up to `longest`.
+    /// Largest command for an indivisible window with free extents of up to `longest`.
     pub(super) fn command_max(&self, settings: &IdleSettings, window: TrimWindow, longest: Bytes) -> Bytes {
         let command = self.command_of(settings, longest.0.min(window.len));
         if command.0 < window.len { command } else { Bytes::MAX }
     }
 
-    /// What was learned of costs.
     pub(super) fn learned(&self) -> Option<TrimCost> {
         self.commands.shown()
     }
 }
 
-/// How much is tried where a piece may be so large.
 pub(super) fn trial_of(piece: Bytes, observation: &Observation<'_>) -> Bytes {
     if observation.by_size { piece.min(TRIAL_MAX) } else { piece }
 }
 
-/// Commands and bytes that a request sent; `None` if nothing. Where they are not counted, as many as it takes.
+/// Commands and bytes sent; `None` if nothing. Estimates uncounted commands.
 fn sent_by(outcome: &TrimOutcome, window: TrimWindow, piece: Bytes) -> Option<(f64, f64)> {
     let (commands, bytes) = match outcome.counted {
         Some(counted) => (counted.count, counted.bytes),
@@ -355,7 +353,7 @@ mod tests {
         Pace::restore(&State::default())
     }
 
-    /// Has seen one command of 64 KiB that took `nanos`.
+    /// Has measured one command of 64 KiB that took `nanos`.
     fn having_seen(nanos: f64) -> Pace {
         let mut pace = fresh();
         pace.commands.add(65_536.0, nanos);
@@ -363,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_counted_or_reckoned() {
+    fn sent_commands_are_counted_or_estimated() {
         let window = TrimWindow { start: 0, len: 10 };
         let of =
             |counted, returned| sent_by(&TrimOutcome { counted, returned: Bytes(returned), ..TrimOutcome::default() }, window, Bytes(4));
@@ -375,88 +373,90 @@ mod tests {
     }
 
     #[test]
-    fn waits_count_where_a_command_explains_them_and_fade() {
+    fn waits_beyond_twice_a_command_are_ignored() {
         let after = |waited: f64| {
             let mut waits = Waits { times: 1.0 };
             waits.observe(waited, 4e6, 5e6);
             waits.times
         };
-        // Within the budget; twice the command; and more than that, which has another cause.
+        // Within the budget; 1.5 and 2 times the command; beyond that, another cause.
         assert_eq!([after(5e6), after(6e6), after(8e6), after(8.001e6)], [1.0, 1.5, 2.0, 1.0]);
         let mut waits = Waits { times: 2.0 };
         waits.observe(0.0, 4e6, 5e6);
         assert_eq!(waits.times, 1.968_75, "a thirty-second of what is above 1");
         waits.observe(6e6, 4e6, 5e6);
-        assert_eq!(waits.times, 1.968_75 - 0.968_75 / 32.0, "less than lately changes nothing");
+        assert_eq!(waits.times, 1.968_75 - 0.968_75 / 32.0, "a smaller wait than before changes nothing");
     }
 
     #[test]
-    fn so_many_commands_follow_as_fit_the_budget_less_one() {
-        assert_eq!(fresh().commands_max(&settings()), 0, "nothing is known");
-        // Of one observation the error is a tenth, on the root of two: 1 ms is at most 1.283 ms, of which 3.9 fit; 0.4 ms 0.513 ms, 9.7.
+    fn commands_max_fits_the_budget_less_one() {
+        assert_eq!(fresh().commands_max(&settings()), 0, "cost unknown");
+        // A single measurement has an error of a tenth times the root of two: 1 ms is at most 1.283
+        // ms, so 3.9 fit; 0.4 ms is 0.513 ms, so 9.7.
         assert_eq!([1e6, 0.4e6, 4e6, 40e6].map(|nanos| having_seen(nanos).commands_max(&settings())), [2, 8, 1, 1]);
         let mut pace = having_seen(0.4e6);
         pace.waits.times = 2.0;
-        assert_eq!(pace.commands_max(&settings()), 3, "others wait twice as long: 4.9 fit");
+        assert_eq!(pace.commands_max(&settings()), 3, "the foreground waits twice as long: 4.9 fit");
     }
 
     #[test]
-    fn dear_is_what_costs_more_than_the_budget_at_its_smallest() {
-        assert_eq!([4e6, 5e6].map(|nanos| having_seen(nanos).dear(&settings())), [None, None]);
-        assert_eq!(having_seen(5_000_001.0).dear(&settings()), Some(Nanos(5_000_001)));
+    fn smallest_over_budget_compares_smallest_piece() {
+        assert_eq!([4e6, 5e6].map(|nanos| having_seen(nanos).smallest_over_budget(&settings())), [None, None]);
+        assert_eq!(having_seen(5_000_001.0).smallest_over_budget(&settings()), Some(Nanos(5_000_001)));
     }
 
     #[test]
     fn piece_size_is_bounded_by_observed_sizes() {
         assert_eq!(fresh().piece(&settings()), Bytes(65_536));
-        // One size tells what others cost at most: in proportion, 1.283 ms for 64 KiB; in 5 ms 3.898 times as much.
+        // One size bounds others in proportion: 1.283 ms for 64 KiB, 3.898 times that in 5 ms.
         let sure = 65_536.0 * 5.0 / (1.0 + 0.2 * core::f64::consts::SQRT_2);
         assert_eq!(having_seen(1e6).piece(&settings()), Bytes(sure as u64));
-        // Cheap: eight times what was seen, no more.
+        // Cheap: at most eight times the largest measured.
         assert_eq!(having_seen(1e3).piece(&settings()), Bytes(8 * 65_536));
-        // Dear, and nothing said of bytes: the same limit, and never more than may be.
+        // Expensive, byte cost unknown: the same limit, and never above the maximum.
         assert_eq!(having_seen(9e6).piece(&settings()), Bytes(8 * 65_536));
         assert_eq!(having_seen(9e6).piece(&IdleSettings { piece_max: Bytes(100_000), ..settings() }), Bytes(100_000));
-        // Expected to fit, but not sure to: what is expected to, which is 5/4.5 of it.
+        // Expected but not certain to fit: 5/4.5 of it.
         assert_eq!(having_seen(4.5e6).piece(&settings()), Bytes((65_536.0 * 5.0 / 4.5) as u64));
-        // Where parts of windows cost 2 ms for each 64 KiB, all their commands together decide.
+        // Where parts of windows cost 2 ms per 64 KiB, all their commands count together.
         let mut pace = having_seen(1e3);
         pace.parts.add(65_536.0, 2e6);
         assert_eq!(pace.piece(&settings()), Bytes((65_536.0 * 2.5 / (1.0 + 0.2 * core::f64::consts::SQRT_2)) as u64));
     }
 
     #[test]
-    fn a_window_of_one_piece_is_sent_without_a_limit() {
+    fn command_max_is_unlimited_for_window_of_one_piece() {
         let (pace, max) = (fresh(), |len| fresh().command_max(&settings(), TrimWindow { start: 0, len }, Bytes::MAX));
         assert_eq!(max(65_537), pace.piece(&settings()));
         assert_eq!([65_536, 1].map(max), [Bytes::MAX; 2]);
     }
 
-    /// What a drive takes that needs 4 ms for a command and 4 ms for each 64 KiB that it maps, of which nobody knows beforehand whether it does: at worst as long for the commands as for the bytes of one.
+    /// A drive that needs 4 ms per command and possibly 4 ms per mapped 64 KiB: at worst the
+    /// fixed costs equal the byte cost of one command.
     #[test]
     fn undivided_extent_cost_counts_bytes_of_all_commands() {
         let mut pace = fresh();
         (0..40).for_each(|_| [1.0, 8.0].into_iter().for_each(|units| pace.commands.add(65_536.0 * units, 4e6 + 4e6 * units)));
-        assert!(pace.dear(&settings()).is_some());
+        assert!(pace.smallest_over_budget(&settings()).is_some());
         let units = |pace: &Pace, longest| pace.command_of(&settings(), longest).as_f64() / 65_536.0;
         assert!((units(&pace, 65_536) - 1.0).abs() < 0.01, "{}", units(&pace, 65_536));
         let of_group = units(&pace, 128 * MIB);
         let (commands, bytes) = (4.0 * 2048.0 / of_group, 4.0 * of_group);
         assert!((commands / bytes - 1.0).abs() < 0.05 && commands < 185.0, "{commands} ms of commands, {bytes} ms of bytes");
-        // Others wait for all of it: fewer. They pass: pieces.
+        // If requests wait for all commands, fewer; if they pass in between, pieces.
         pace.let_pass(0.6);
         assert!((units(&pace, 128 * MIB) / libm::pow(2048.0, 0.75) - 1.0).abs() < 0.05);
         pace.let_pass(0.9);
         assert_eq!(pace.towards, 2);
         pace.let_pass(0.3);
         pace.let_pass(0.0);
-        assert_eq!(pace.towards, 2, "which says nothing, or nobody waited");
+        assert_eq!(pace.towards, 2, "inconclusive, or no foreground wait");
         let mut state = State::default();
         pace.save(&mut state);
         assert_eq!(Pace::restore(&state).towards, 2);
         pace.let_pass(0.2);
         assert!((units(&pace, 128 * MIB) - 1.0).abs() < 0.01);
-        // Cheap ones are as large as the budget allows, until others were seen to wait for all of them.
+        // Cheap commands are as large as the budget allows unless requests wait for all.
         let mut pace = having_seen(1e6);
         assert_eq!(pace.command_of(&settings(), 128 * MIB), pace.piece(&settings()));
         pace.let_pass(0.5);
@@ -481,13 +481,12 @@ mod tests {
     }
 
     #[test]
-    fn while_others_are_there_one_command_is_expected_at_a_time() {
-        assert_eq!([true, false].map(|others| fresh().takes_ns(&settings(), Bytes(MIB), others)), [5e6; 2], "nothing is known");
-        // 0.4 ms at most 0.513 ms each, of which eight follow each other.
-        assert_eq!([true, false].map(|others| having_seen(0.4e6).takes_ns(&settings(), Bytes(MIB), others)), [0.4e6, 3.2e6]);
+    fn takes_ns_expects_one_command_during_foreground_io() {
+        assert_eq!([true, false].map(|foreground| fresh().takes_ns(&settings(), Bytes(MIB), foreground)), [5e6; 2], "cost unknown");
+        // 0.4 ms is at most 0.513 ms, and eight follow each other.
+        assert_eq!([true, false].map(|foreground| having_seen(0.4e6).takes_ns(&settings(), Bytes(MIB), foreground)), [0.4e6, 3.2e6]);
     }
 
-    /// The pace after `commands`: bytes and nanoseconds of each.
     fn after(commands: &[(f64, f64)]) -> Pace {
         let mut pace = fresh();
         commands.iter().for_each(|(bytes, nanos)| {
@@ -502,27 +501,27 @@ mod tests {
         let cheap = |nanos: &[f64]| after(&nanos.iter().map(|nanos| (65_536.0, *nanos)).collect::<Vec<_>>()).cheap_piece(&settings());
         assert_eq!(cheap(&[0.2e6; 3]), None, "too few");
         assert!(cheap(&[0.2e6; 4]).is_some());
-        assert!(cheap(&[0.9e6, 0.9e6, 4e6, 4e6]).is_some(), "other processes delayed two");
-        assert!(cheap(&[0.9e6, 1.1e6, 1.1e6, 1.1e6]).is_none(), "one alone is chance");
+        assert!(cheap(&[0.9e6, 0.9e6, 4e6, 4e6]).is_some(), "two were delayed by other processes");
+        assert!(cheap(&[0.9e6, 1.1e6, 1.1e6, 1.1e6]).is_none(), "a single one may be chance");
         assert!(cheap(&[0.2e6, 0.2e6, 5.1e6, 5.1e6]).is_none(), "most are above the budget");
         let mut pace = after(&[(65_536.0, 0.2e6); 4]);
         assert!(pace.decide_at_once(&settings(), true) && !pace.decide_at_once(&settings(), false));
         pace.recent = Recent(pace.recent.0.iter().map(|(bytes, _)| (*bytes, 9e6)).collect());
-        assert!(!pace.decide_at_once(&settings(), true), "they are not any more");
+        assert!(!pace.decide_at_once(&settings(), true), "no longer cheap");
     }
 
     #[test]
-    fn cheap_commands_grow_as_far_as_their_bytes_cost_little() {
+    fn cheap_commands_grow_while_bytes_cost_little() {
         let piece = |commands: &[(f64, f64)]| after(commands).cheap_piece(&settings()).map(|piece| piece.0);
         assert_eq!(piece(&[(65_536.0, 0.2e6); 4]), Some(8 * 65_536), "eight times what was tried");
         let fixed: Vec<(f64, f64)> = [(65_536.0, 0.2e6); 3].into_iter().chain([(16.0 * MIB as f64, 0.21e6)]).collect();
         assert_eq!(piece(&fixed), Some(128 * MIB));
-        // 0.1 ms for 64 KiB: three quarters of the fifth of the budget are 480 KiB.
+        // 0.1 ms per 64 KiB: three quarters of a fifth of the budget are 480 KiB.
         let by_bytes: Vec<(f64, f64)> = [(65_536.0, 0.1e6); 3].into_iter().chain([(262_144.0, 0.4e6)]).collect();
         assert_eq!(piece(&by_bytes), Some(480 << 10));
     }
 
-    /// A window with much free space, in small extents, is tried again and again.
+    /// A window with much free space in small extents is tried repeatedly.
     #[test]
     fn search_among_cheap_commands_ends_once_they_stop_growing() {
         let mut pace = after(&[(65_536.0, 0.2e6); 4]);
@@ -537,8 +536,8 @@ mod tests {
     }
 
     #[test]
-    fn no_command_is_expected_to_take_longer_than_its_window_does() {
-        // 64 KiB take 0.1 ms, and 1 MiB 1.6 ms: pieces of up to 3 MiB fit, and so much is there.
+    fn takes_ns_is_bounded_by_the_window() {
+        // 64 KiB take 0.1 ms and 1 MiB 1.6 ms: pieces of up to 3 MiB fit and are available.
         let mut pace = having_seen(0.1e6);
         (0..40)
             .for_each(|_| [(65_536.0, 0.1e6), (1_048_576.0, 1.6e6)].into_iter().for_each(|(bytes, nanos)| pace.commands.add(bytes, nanos)));
@@ -548,8 +547,9 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_with_what_is_known_or_with_what_is_found() {
-        // After one trial that was full: again, as one may have waited for others; after a second one that made no larger pieces, no more.
+    fn search_ends_when_cost_is_known() {
+        // A full trial is repeated once, as it may have been delayed. The search ends when the
+        // second one does not enlarge the piece.
         let mut pace = having_seen(1e6);
         assert_eq!(pace.search.map(|search| (search.tried, search.vain, search.own)), Some((0, 0, None)));
         pace.search_on(true, false, false);
@@ -565,8 +565,8 @@ mod tests {
         assert!(pace.search.is_none());
         let mut pace = having_seen(1e6);
         pace.search_on(false, true, true);
-        assert!(pace.search.is_none(), "none is larger");
-        // After thirty-two in vain only the window's own tail is tried, once, and once more where that taught something.
+        assert!(pace.search.is_none(), "no larger piece");
+        // After 32 vain trials only the window's tail is tried, twice if it is measured.
         let mut pace = having_seen(1e6);
         (0..TRIALS_VAIN).for_each(|_| pace.search_on(false, false, false));
         pace.sent(TrimWindow { start: 7, len: 1 }, Some(3));

@@ -1,27 +1,27 @@
-//! When a piece of an idle trim may be sent: whether the device is quiet. What pieces cost is another question (`cost`).
+//! Timing of idle trim pieces by how quiet the device is; `cost` has their cost.
 
 use super::IdleSettings;
 use crate::policy::Observation;
 use trimtab_drive::units::Nanos;
 
-/// How much longer than the required quiet to wait for it before less will do.
+/// Wait this many times the required quiet before lowering it.
 const QUIET_TRIES: u64 = 4;
-/// The least quiet that is waited for; below it only that nothing is in flight counts.
+/// Minimum required quiet; below it, nothing in flight is enough.
 const QUIET_LEAST: Nanos = Nanos::from_micros(500);
 
-/// After what cost more than the budget the device is left alone for this many times as long: seven eighths of the time are then for others.
+/// Rest after a request over budget, in multiples of its duration.
 const REST: u64 = 7;
 
-/// How quiet the device has to be, and is.
+/// Required and observed quiet of the device.
 #[derive(Clone, Debug)]
 pub(super) struct Quiet {
-    /// Until when the device is left alone after the last request.
+    /// End of the rest after the last request.
     rest_until: Nanos,
-    /// Idle time that is required now.
+    /// Currently required idle time.
     quiet: Nanos,
-    /// The longest idle time seen since the present quiet has been asked for.
+    /// Longest idle time seen since the requirement was set.
     idle_max: Nanos,
-    /// Since when a piece has been waiting to be sent, and since when the present quiet has been asked for.
+    /// Start of the wait for a piece, and of the present requirement.
     waiting: Option<(Nanos, Nanos)>,
 }
 
@@ -30,24 +30,23 @@ impl Quiet {
         Self { rest_until: Nanos::ZERO, quiet: settings.quiet, idle_max: Nanos::ZERO, waiting: None }
     }
 
-    /// A pass is over: the next one may meet another load.
+    /// Resets after a pass, because the load may change.
     pub(super) const fn forget(&mut self, settings: &IdleSettings) {
         self.waiting = None;
         self.quiet = settings.quiet;
     }
 
-    /// A piece is sent.
     pub(super) const fn sent(&mut self, now: Nanos) {
         self.waiting = Some((now, now));
         self.idle_max = Nanos::ZERO;
     }
 
-    /// Leaves the device alone after a request that `took` long and made others wait, but no longer than patience lasts.
+    /// Rests after a request that took `took` and delayed others, at most for the patience.
     pub(super) fn rest(&mut self, settings: &IdleSettings, now: Nanos, took: Nanos) {
         self.rest_until = now.saturating_add(Nanos(took.0.saturating_mul(REST)).min(settings.patience));
     }
 
-    /// Until when a piece has to wait, if it has to.
+    /// Time until which a piece must wait, if at all.
     pub(super) fn must_wait(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Nanos> {
         let now = observation.now;
         if now < self.rest_until {
@@ -70,7 +69,7 @@ impl Quiet {
             return None;
         }
         if now.saturating_sub(*quiet_since).0 >= self.quiet.0.saturating_mul(QUIET_TRIES) {
-            // Gaps of that length come and go; half of one is quiet enough.
+            // Half of the longest gap is quiet enough.
             let seen = Nanos(self.idle_max.0 / 2).max(QUIET_LEAST);
             self.quiet = if self.quiet > QUIET_LEAST { Nanos(self.quiet.0 / 2).min(seen) } else { Nanos::ZERO };
             self.idle_max = Nanos::ZERO;
@@ -93,7 +92,7 @@ mod tests {
         Observation { idle_since: idle.map(|idle| Nanos(now - idle)), ..Observation::of(Nanos(now), &[]) }
     }
 
-    /// Asks for 100 ms of quiet, and has patience for a minute.
+    /// Requires 100 ms of quiet, with a patience of one minute.
     fn settings() -> IdleSettings {
         IdleSettings { quiet: Nanos(100 * MS), patience: Nanos(60_000 * MS), ..IdleSettings::default() }
     }
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_for_what_is_left_of_the_quiet() {
+    fn quiet_waits_for_the_remaining_idle_time() {
         let mut quiet = Quiet::new(&settings());
         assert_eq!(wait(&mut quiet, START, Some(40 * MS)), Some(60 * MS));
         assert_eq!(wait(&mut quiet, START, None), Some(100 * MS));
@@ -125,22 +124,22 @@ mod tests {
     }
 
     #[test]
-    fn less_quiet_will_do_where_four_times_as_long_there_was_none() {
-        // Gaps of 60 ms were seen: half of one. The next asks for as much again, and sees none.
+    fn quiet_is_lowered_after_four_times_without_any() {
+        // Gaps of 60 ms were seen: half of that. The next period sees none.
         let mut quiet = Quiet::new(&settings());
         assert_eq!(wait(&mut quiet, START, Some(60 * MS)), Some(40 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS - 1, None), Some(100 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(30 * MS));
         assert_eq!(wait(&mut quiet, START + 520 * MS - 1, None), Some(30 * MS));
         assert_eq!(wait(&mut quiet, START + 520 * MS, None), Some(500_000));
-        // Below half a millisecond nothing in flight is quiet enough.
+        // Below half a millisecond, nothing in flight is quiet enough.
         assert_eq!(wait(&mut quiet, START + 522 * MS, None), Some(500_000));
         assert_eq!(wait(&mut quiet, START + 522 * MS, Some(0)), None);
-        // Gaps of 99 ms: half of one is less than half of what was asked.
+        // Gaps of 99 ms: half of one is less than half of the requirement.
         let mut quiet = Quiet::new(&settings());
         wait(&mut quiet, START, Some(99 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(49 * MS + MS / 2));
-        // What is sent restarts the count, and forgets the gaps.
+        // A piece restarts the wait and forgets the gaps.
         let mut quiet = Quiet::new(&settings());
         wait(&mut quiet, START, Some(60 * MS));
         quiet.sent(Nanos(START + 300 * MS));
@@ -158,11 +157,11 @@ mod tests {
         assert_eq!(wait(&mut quiet, START + 403 * MS, Some(120 * MS)), None);
         assert_eq!(wait(&mut quiet, START + 404 * MS, None), Some(60 * MS));
         assert_eq!(wait(&mut quiet, START + 405 * MS, Some(900 * MS)), None);
-        assert_eq!(wait(&mut quiet, START + 406 * MS, None), Some(100 * MS), "no more than was asked first");
+        assert_eq!(wait(&mut quiet, START + 406 * MS, None), Some(100 * MS), "never above the initial requirement");
         wait(&mut quiet, START + 800 * MS, None);
         quiet.forget(&settings());
         assert_eq!(wait(&mut quiet, START + 801 * MS, None), Some(100 * MS));
-        assert_eq!(wait(&mut quiet, START + 1_200 * MS, None), Some(100 * MS), "counted from the first look of the next pass");
+        assert_eq!(wait(&mut quiet, START + 1_200 * MS, None), Some(100 * MS), "counted from the first observation of the next pass");
     }
 
     #[test]

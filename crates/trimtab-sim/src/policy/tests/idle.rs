@@ -1,4 +1,4 @@
-//! What others wait beside idle trims, how many commands they take, and that they end.
+//! Idle trims: foreground latency, number of commands, and termination.
 
 use super::build;
 use super::rig::*;
@@ -10,12 +10,13 @@ use trimtab_drive::discards::Amount;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// On a drive whose trim cost it does not know, within what a smallest piece can keep, nobody waits longer than the budget.
+    /// No foreground request waits longer than the budget on a drive of unknown trim cost,
+    /// provided the smallest piece fits the budget.
     #[test]
-    fn idle_keeps_to_the_budget(
+    fn idle_foreground_wait_stays_within_budget(
         seed: u64,
         command_us in 0..2000_u64,
-        // Up to 20 ms a MiB; an OCZ Vertex LE takes 9.
+        // Up to 20 ms per MiB; an OCZ Vertex LE takes 9.
         ns_per_kib in 0..20_000_u64,
         divisible: bool,
         rate in 1..200_u64,
@@ -35,13 +36,14 @@ proptest! {
         rig.arrivals.reverse();
         rig.run(&mut *policy, at + 100 * S);
         prop_assert!(rig.stall_max <= 5 * MS, "waited {} ns", rig.stall_max);
-        prop_assert_eq!(rig.freed(), 0, "and it is done all the same");
+        prop_assert_eq!(rig.freed(), 0, "all is trimmed");
     }
 
-    /// Where one TRIM alone exceeds the budget, whatever its size: nobody waits longer than for two of the smallest, few commands are sent,
-    /// the device is left alone most of the time, all is trimmed, and the policy says that the budget is not kept.
+    /// If even one TRIM exceeds the budget whatever its size: no wait exceeds two of the
+    /// smallest, few commands are sent, the device rests most of the time, everything is trimmed,
+    /// and the policy reports that the budget is not met.
     #[test]
-    fn idle_where_every_trim_is_dear_does_not_crumble(
+    fn idle_sends_few_commands_when_each_exceeds_budget(
         seed: u64,
         command_us in 6_000..40_000_u64,
         ns_per_kib in 0..20_000_u64,
@@ -62,20 +64,21 @@ proptest! {
         }
         rig.arrivals.reverse();
         rig.run(&mut *policy, at + 4000 * S);
-        prop_assert_eq!(rig.freed(), 0, "it is done");
+        prop_assert_eq!(rig.freed(), 0, "all is trimmed");
         let smallest = command_us * 1000 + ns_per_kib * 64;
-        // A window's mean is what is known: its last piece may be short, and a larger one as much dearer.
+        // Only a window's mean is known: the last piece may be short, others more expensive.
         prop_assert!(rig.stall_max <= smallest * 4, "waited {} ns, the smallest takes {}", rig.stall_max, smallest);
         let remark = policy.remark();
         prop_assert!(remark.as_ref().is_some_and(|text| text.contains("budget of 5.00 ms")), "{:?}", remark);
         let again = "idle".parse::<PolicySpec>().unwrap().build(&policy.state());
-        prop_assert_eq!(again.remark(), remark, "and remembers it");
+        prop_assert_eq!(again.remark(), remark, "restored from state");
     }
 }
 
 #[test]
-fn idle_learns_how_large_a_piece_may_be() {
-    // 9 ms a MiB: 5.69e5 bytes are within 5 ms, and an error of some per cent is left for. And a drive where anything goes, whole windows for instance.
+fn idle_learns_piece_size_from_cost() {
+    // At 9 ms per MiB 5.69e5 bytes take 5 ms, minus an error of a few percent. The second drive
+    // allows any size, such as whole windows.
     let within = 4_999_000 * 1024 / 9_000;
     for (ns_per_kib, from, to) in [(9_000, within / 10 * 9, within), (0, WINDOW, 1 << 30)] {
         let mut rig = Rig::new(64, Bytes(4096), Drive { ns_per_kib, command_ns: 1000, ..CHEAP }, 1);
@@ -87,13 +90,13 @@ fn idle_learns_how_large_a_piece_may_be() {
         }
         assert!((from..=to).contains(&policy.piece().0), "{} at {ns_per_kib} ns/KiB", policy.piece());
         let again = Idle::new(IdleSettings::default(), &policy.state());
-        assert_eq!(again.piece(), policy.piece(), "and remembers it");
+        assert_eq!(again.piece(), policy.piece(), "restored from state");
     }
 }
 
 #[test]
-fn idle_takes_few_commands_where_their_cost_is_fixed() {
-    // 6 ms a command and 64 KiB pieces would be 65,536 commands for these 4 GiB, if windows are not divided.
+fn idle_sends_few_commands_at_fixed_cost() {
+    // 64 KiB pieces would be 65,536 commands of 6 ms for 4 GiB of undivided windows.
     let mut rig = Rig::new(1024, Bytes::MAX, Drive { ns_per_kib: 0, command_ns: 6_000_000, ..CHEAP }, 1);
     let mut policy = Idle::new(IdleSettings::default(), &State::default());
     rig.forced = true;
@@ -105,9 +108,9 @@ fn idle_takes_few_commands_where_their_cost_is_fixed() {
 }
 
 #[test]
-fn idle_sends_few_commands_where_all_are_queued_before_others() {
-    // As on a loop device, or any other without a scheduler: a window's commands stand in the queue at once, and 64 of them, cheap as
-    // each of them is, make others wait 10 ms and more.
+fn idle_sends_few_commands_without_io_scheduler() {
+    // As on a loop device or any other without a scheduler: all commands of a window are queued
+    // at once, and 64 cheap ones delay other requests by 10 ms or more.
     let drive = Drive { ns_per_kib: 0, command_ns: 200_000, ..CHEAP };
     let mut rig = Rig::new(512, Bytes::MAX, drive, 1);
     rig.first_come = true;
@@ -117,16 +120,16 @@ fn idle_sends_few_commands_where_all_are_queued_before_others() {
     rig.run(&mut policy, 1000 * S);
     assert_eq!(rig.freed(), 0);
     assert!(rig.commands < 512 + 256, "{} commands for 512 windows", rig.commands);
-    assert!(rig.stall_max <= 13 * MS, "64 commands, those of the first window, and no more: {} ns", rig.stall_max);
+    assert!(rig.stall_max <= 13 * MS, "at most the 64 commands of the first window: {} ns", rig.stall_max);
 }
 
 #[test]
 fn idle_tries_tails_before_tiny_commands() {
-    // What the first window costs is known before it is sent: nobody waits for a queue.
+    // The trial measures the cost before the first window, so requests do not queue.
     let cheap = Drive { ns_per_kib: 0, command_ns: 200_000, ..CHEAP };
-    // And where each command is dear it is known before the first window is sent in 64 of them.
-    let dear = Drive { ns_per_kib: 0, command_ns: 148 * MS, ..CHEAP };
-    for (drive, stall_max) in [(cheap, MS), (dear, 149 * MS)] {
+    // An expensive command is detected before the first window is sent in 64 of them.
+    let expensive = Drive { ns_per_kib: 0, command_ns: 148 * MS, ..CHEAP };
+    for (drive, stall_max) in [(cheap, MS), (expensive, 149 * MS)] {
         let mut rig = Rig::new(512, Bytes::MAX, drive, 1);
         rig.tail = Bytes(4096);
         rig.first_come = true;
@@ -141,14 +144,14 @@ fn idle_tries_tails_before_tiny_commands() {
 }
 
 #[test]
-fn idle_takes_a_fragmented_window_a_few_commands_at_a_time() {
-    let dear = Drive { ns_per_kib: 0, command_ns: 148 * MS, ..CHEAP };
+fn idle_splits_fragmented_window_into_short_requests() {
+    let expensive = Drive { ns_per_kib: 0, command_ns: 148 * MS, ..CHEAP };
     let cheap = Drive { ns_per_kib: 0, command_ns: 300_000, ..CHEAP };
-    for (drive, stall_max) in [(dear, 149 * MS), (cheap, 5 * MS)] {
+    for (drive, stall_max) in [(expensive, 149 * MS), (cheap, 5 * MS)] {
         let mut rig = Rig::new(16, Bytes::MAX, drive, 1);
         rig.tail = Bytes(4096);
         rig.first_come = true;
-        // Thirty-two holes in each window, and the last four windows free as a whole.
+        // Thirty-two holes in each window; the last four windows are entirely free.
         (0..12 * UNITS_PER_WINDOW).step_by(2).for_each(|i| rig.units[i] = Unit::Live);
         rig.arrivals = (0..400_000).map(|i| i * 5 * MS).rev().collect();
         let mut policy = build("idle");
@@ -161,7 +164,7 @@ fn idle_takes_a_fragmented_window_a_few_commands_at_a_time() {
 }
 
 #[test]
-fn idle_is_not_misled_by_one_trial_that_waited_for_others() {
+fn idle_ignores_a_single_delayed_trial() {
     let mut rig = Rig::new(64, Bytes::MAX, CHEAP, 1);
     rig.tail = Bytes(4096);
     let mut policy = Idle::new(IdleSettings::default(), &State::default());
@@ -169,7 +172,7 @@ fn idle_is_not_misled_by_one_trial_that_waited_for_others() {
     while !matches!(rig.decide(&mut policy), Action::Trim(_)) {
         rig.now += 100 * MS;
     }
-    // The first one took 6 ms.
+    // The first took 6 ms.
     rig.outcome = Some(TrimOutcome {
         asked: Bytes(UNIT),
         returned: Bytes(UNIT),
@@ -182,7 +185,7 @@ fn idle_is_not_misled_by_one_trial_that_waited_for_others() {
 }
 
 #[test]
-fn idle_does_not_try_for_ever_where_the_device_divides_commands() {
+fn idle_trials_end_when_device_splits_commands() {
     // Two commands of half a piece each, at a cost that would allow twice the piece.
     for device_max in [256 << 10, 384 << 10, 2 << 20] {
         for command_ns in [300_000, 700_000, 1_000_000] {
@@ -198,7 +201,7 @@ fn idle_does_not_try_for_ever_where_the_device_divides_commands() {
 }
 
 #[test]
-fn idle_asks_for_quiet_again_when_the_load_is_gone() {
+fn idle_requires_full_quiet_after_load_ends() {
     let mut rig = Rig::new(64, Bytes::MAX, CHEAP, 1);
     let mut policy = Idle::new(IdleSettings::default(), &State::default());
     rig.arrivals = (0..10_000).map(|i| i * MS).rev().collect();
@@ -206,7 +209,7 @@ fn idle_asks_for_quiet_again_when_the_load_is_gone() {
     rig.run(&mut policy, 10 * S);
     rig.forced = true;
     rig.run(&mut policy, 1000 * S);
-    // A request, and 20 ms later a pass that is asked for: it waits.
+    // A request, and 20 ms later a forced pass: it waits.
     rig.last_request = rig.now - 20 * MS;
     rig.forced = true;
     let action = rig.decide(&mut policy);
@@ -214,8 +217,8 @@ fn idle_asks_for_quiet_again_when_the_load_is_gone() {
 }
 
 #[test]
-fn idle_finds_out_even_if_most_groups_have_nothing_to_send() {
-    // As after a pass of somebody else: tails of all windows but one send nothing.
+fn idle_learns_cost_when_most_groups_have_nothing_free() {
+    // As after a pass by another process: tails of all windows but one send nothing.
     let mut rig = Rig::new(64, Bytes::MAX, Drive { command_ns: 148 * MS, ns_per_kib: 0, ..CHEAP }, 1);
     rig.tail = Bytes(4096);
     rig.units[..60 * UNITS_PER_WINDOW].fill(Unit::Live);
@@ -228,7 +231,7 @@ fn idle_finds_out_even_if_most_groups_have_nothing_to_send() {
 }
 
 #[test]
-fn idle_does_not_try_for_ever_where_pieces_are_not_to_be_large() {
+fn idle_trials_end_at_piece_max() {
     let mut rig = Rig::new(64, Bytes::MAX, CHEAP, 1);
     rig.tail = Bytes(4096);
     let mut policy = build("idle:piece-max=1MiB");
@@ -239,7 +242,7 @@ fn idle_does_not_try_for_ever_where_pieces_are_not_to_be_large() {
 }
 
 #[test]
-fn idle_gives_up_trials_where_nothing_is_free() {
+fn idle_trials_end_when_nothing_is_free() {
     for fail_share in [0.0, 1.0] {
         let mut rig = Rig::new(64, Bytes::MAX, CHEAP, 1);
         rig.tail = Bytes(4096);
@@ -259,7 +262,7 @@ fn idle_gives_up_trials_where_nothing_is_free() {
 }
 
 #[test]
-fn idle_finds_out_when_a_budget_can_be_kept_after_all() {
+fn idle_detects_that_budget_has_become_reachable() {
     let mut rig = Rig::new(64, Bytes(4096), Drive { ns_per_kib: 0, command_ns: 8_000_000, ..CHEAP }, 1);
     let mut policy = Idle::new(IdleSettings::default(), &State::default());
     rig.forced = true;
@@ -273,10 +276,10 @@ fn idle_finds_out_when_a_budget_can_be_kept_after_all() {
 }
 
 #[test]
-fn idle_waits_for_quiet_but_less_where_there_never_is_any() {
+fn idle_shortens_quiet_on_a_busy_device() {
     let mut rig = Rig::new(4, Bytes(4096), CHEAP, 1);
     let mut policy = build("idle:patience=1d");
-    // A request every 5 ms for a minute: 100 ms of quiet do not come.
+    // A request every 5 ms for a minute: never 100 ms of quiet.
     rig.arrivals = (0..12_000).map(|i| i * 5 * MS).rev().collect();
     rig.forced = true;
     rig.run(&mut *policy, 60 * S);
@@ -302,9 +305,9 @@ fn idle_tries_tails_of_undivided_windows_first() {
         if !request.trial {
             break request;
         }
-        // A millisecond each: three or four of them, with the error of that, are within the budget; the last extent may be more than one.
+        // At 1 ms each, three or four fit the budget with the error.
         let few = if tried.is_empty() { 1..=1 } else { 2..=3 };
-        assert!(few.contains(&request.commands_max), "before anything is known one tells enough: {request:?}");
+        assert!(few.contains(&request.commands_max), "one command suffices before the cost is known: {request:?}");
         assert!(windows.iter().any(|w| w.start + w.len == request.window.start + request.window.len), "{request:?}");
         tried.push(request.window.len);
         // Each takes a millisecond, whatever its size.
@@ -313,7 +316,7 @@ fn idle_tries_tails_of_undivided_windows_first() {
             TrimOutcome { asked: Bytes(bytes), returned: Bytes(bytes), counted: Some(Amount::new(1, bytes)), took: Nanos::from_millis(1) };
         action = policy.decide(&Observation { last_trim: Some(&outcome), ..observation.clone() });
     };
-    // The second may cost five times as much if all of the cost is one of bytes, with the error of one observation: a tenth, and two of it.
+    // The second may cost five times as much per byte, with twice the error of a tenth.
     assert_eq!(tried[..2], [64 << 10, (65_536.0 * 5.0 / (1.0 + 0.2 * libm::sqrt(2.0))) as u64 / 4096 * 4096]);
     assert!(tried.len() <= 8 && tried.windows(2).all(|pair| pair[1] > pair[0] && pair[1] <= pair[0] * 8), "{tried:?}");
     assert_eq!((whole.window, whole.commands_max, whole.command_max), (windows[0], 3, Bytes::MAX));

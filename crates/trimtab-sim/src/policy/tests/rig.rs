@@ -1,4 +1,4 @@
-//! A small filesystem on a drive whose trim costs a policy does not know, and a foreground that uses it.
+//! A small filesystem on a drive of unknown trim cost, with a foreground load.
 
 use crate::policy::*;
 use alloc::vec;
@@ -17,7 +17,7 @@ pub(super) enum Unit {
     Trimmed,
 }
 
-/// What trims cost on the drive below, and how its write counter behaves.
+/// Trim cost of the drive, and the step of its write counter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drive {
     pub(super) command_ns: u64,
@@ -26,7 +26,7 @@ pub(super) struct Drive {
     pub(super) has_counter: bool,
 }
 
-/// Units of a filesystem on such a drive; a foreground that uses it; and the driver of a policy.
+/// Filesystem units on such a drive, a foreground load, and the driver of a policy.
 pub(super) struct Rig {
     pub(super) units: Vec<Unit>,
     pub(super) windows: Vec<TrimWindow>,
@@ -36,11 +36,11 @@ pub(super) struct Rig {
     pub(super) now: u64,
     pub(super) written: u64,
     pub(super) counter_base: u64,
-    /// Instants at which foreground requests arrive, latest first.
+    /// Arrival times of foreground requests, latest first.
     pub(super) arrivals: Vec<u64>,
     pub(super) last_request: u64,
     pub(super) wait_max: Option<u64>,
-    /// Longest wait because of a trim, ever.
+    /// Longest wait ever caused by a trim.
     pub(super) stall_max: u64,
     pub(super) stall_sum: u64,
     pub(super) outcome: Option<TrimOutcome>,
@@ -50,24 +50,22 @@ pub(super) struct Rig {
     pub(super) written_at_pass: Vec<u64>,
     pub(super) forced: bool,
     pub(super) shutting_down: bool,
-    /// Commands sent.
     pub(super) commands: u64,
-    /// The filesystem claims this many times the free space that it has.
+    /// Factor between reported and actual free space.
     pub(super) scale: u64,
-    /// The device takes no larger commands.
     pub(super) device_max: u64,
-    /// All commands of a window are in the device's queue before those who arrive meanwhile.
+    /// All commands of a window are queued ahead of requests that arrive later.
     pub(super) first_come: bool,
-    /// Whether a policy is told how many requests there were.
+    /// True if the request count is visible to the policy.
     pub(super) counted: bool,
-    /// Requests so far, and how many of them waited for a command.
+    /// Requests so far, and the number that waited for a command.
     pub(super) requests: u64,
     pub(super) met: u64,
-    /// Requests until something was sent last.
+    /// Request count at the last command.
     pub(super) requests_then: u64,
-    /// Extents can be asked for by their size.
+    /// Extents can be selected by size.
     pub(super) by_size: bool,
-    /// When how many bytes were sent.
+    /// Time and bytes of each command.
     pub(super) sent: Vec<(u64, u64)>,
 }
 
@@ -144,7 +142,7 @@ impl Rig {
         policy.decide(&observation)
     }
 
-    /// Serves the foreground requests that arrive until `until`, the drive being busy until `busy` with one command.
+    /// Serves requests that arrive before `until`; a command occupies the drive until `busy`.
     pub(super) fn serve(&mut self, until: u64, busy: u64) {
         while self.arrivals.last().is_some_and(|at| *at < until) {
             let at = self.arrivals.pop().unwrap_or_default();
@@ -184,7 +182,7 @@ impl Rig {
                 at += run.max(1);
                 continue;
             }
-            // Units may begin before the window, and end behind it.
+            // Units may extend beyond the window on both sides.
             let (begin, end) = ((at as u64 * UNIT).max(window.start), ((at + run) as u64 * UNIT).min(window.start + window.len));
             let mut left = end.saturating_sub(begin);
             while left > 0 {
@@ -199,7 +197,6 @@ impl Rig {
                 bytes += len;
             }
             self.serve(self.now, self.now);
-            // Those of which all is trimmed, this part the last.
             self.units[at..(end / UNIT).max(at as u64) as usize].fill(Unit::Trimmed);
             at += run.max(1);
         }
@@ -216,7 +213,7 @@ impl Rig {
         });
     }
 
-    /// Runs `policy` until `until`, asking it as the contract says.
+    /// Runs `policy` until `until` according to the contract.
     pub(super) fn run(&mut self, policy: &mut dyn Policy, until: u64) {
         while self.now < until {
             let wait = match self.decide(policy) {

@@ -1,4 +1,4 @@
-//! What can be set of a volume: what [`VolumeSpec::fields`] writes can be read again.
+//! Settings of a volume: everything that [`VolumeSpec::fields`] writes can be parsed again.
 
 use super::VolumeSpec;
 use crate::run::Field;
@@ -49,13 +49,13 @@ impl VolumeSpec {
         ]
     }
 
-    /// What can be set, by the names that [`VolumeSpec::fields`] has without their `volume.`.
+    /// Names of the settings, as in [`VolumeSpec::fields`] without `volume.`.
     #[must_use]
     pub fn setting_names() -> Vec<&'static str> {
         Self::ext4().settings().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Everything that decides what the volume does, for reports and the store.
+    /// All settings of the volume, for reports and the store.
     #[must_use]
     pub fn fields(&self) -> Vec<Field> {
         let mut spec = self.clone();
@@ -63,10 +63,10 @@ impl VolumeSpec {
         core::iter::once(Field::new("volume.name", self.name)).chain(settings).collect()
     }
 
-    /// Changes one setting; whether the whole still makes sense is found out when a volume is made.
+    /// Changes one setting. Consistency is checked when a volume is created.
     ///
     /// # Errors
-    /// What would be right, if `value` is nothing that `key` can be; an unknown key.
+    /// Unknown key, or an invalid value with a description of valid ones.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let setting = self.settings().into_iter().find(|(name, _)| *name == key);
         let (_, setting) = setting.ok_or_else(|| format!("a volume has no setting '{key}'"))?;
@@ -78,9 +78,9 @@ impl VolumeSpec {
 mod tests {
     use super::*;
 
-    /// What one volume says of itself makes any other the same, and every name of the list is one of these.
+    /// The fields of one volume turn any other into it, and every setting has a field.
     #[test]
-    fn what_is_written_is_read_again() {
+    fn fields_and_set_round_trip() {
         let all = [VolumeSpec::ext4(), VolumeSpec::ext4_2011(), VolumeSpec::desktop_2011(), VolumeSpec::ext4().with_online_discard()];
         for from in &all {
             for to in &all {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn set_rejects_invalid_values() {
         for (key, value) in [
             ("atime", "sometimes"),
             ("dirty-limit", "0%"),

@@ -1,4 +1,4 @@
-//! What must hold whenever no operation is under way. Only for tests: it looks at every block.
+//! Invariants of a volume between operations. For tests only, as it visits every block.
 
 use crate::volume::Volume;
 use crate::volume::node::Node;
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use trimtab_drive::{Device, Extent};
 
 impl<D: Device> Volume<D> {
-    /// Panics if something does not hold: bitmaps match extents, nothing is in use twice, counts are right, the journal is within its bounds.
+    /// Panics if bitmaps, extents, counts or journal are inconsistent.
     pub fn check(&self) {
         let mut used = vec![false; self.layout.blocks as usize];
         let mut mark = |what: &str, (start, len): (u32, u32)| {
@@ -67,7 +67,7 @@ impl<D: Device> Volume<D> {
         self.journal.check();
     }
 
-    /// Runs that are free but not for use: freed in a transaction that is not durable, or being discarded.
+    /// Runs that are not available yet: freed in a non-durable transaction or being discarded.
     fn held_back(&self) -> Vec<(u32, u32)> {
         let mut runs: Vec<(u32, u32)> = self.journal.freed.iter().collect();
         if let Some(commit) = &self.commit {

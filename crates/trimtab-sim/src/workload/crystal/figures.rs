@@ -1,4 +1,4 @@
-//! Figures of the test sets: of single tests with their passes, and of rounds over the bytes written meanwhile.
+//! Metrics of the test sets: of single tests, and of rounds over bytes written.
 
 use crate::analysis::change_points::{self, ChangePoint, Options};
 use crate::analysis::steady::{SteadyState, steady_state};
@@ -11,11 +11,11 @@ use alloc::vec::Vec;
 use trimtab_drive::OpKind;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Operations of at most this many bytes are told in operations a second as well.
+/// Operations up to this size also report operations per second.
 const SMALL: f64 = 65536.0;
 
-/// The figures of every test: a sample a pass. `NAME.rate` (10^6 bytes a second), `NAME.latency` (mean over the operations of the
-/// pass, from issue to completion) and for small operations `NAME.iops`.
+/// Metrics of every test, one sample per pass: `NAME.rate` (10^6 bytes per second),
+/// `NAME.latency` (mean from issue to completion) and for small operations `NAME.iops`.
 #[must_use]
 pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
     let mut metrics = Vec::new();
@@ -51,13 +51,13 @@ fn moved(phase: &Phase) -> f64 {
     phase.read.as_f64() + phase.written.as_f64()
 }
 
-/// Rate of a phase in 10^6 bytes a second.
+/// Rate of a phase in 10^6 bytes per second.
 #[must_use]
 pub fn rate(phase: &Phase) -> f64 {
     moved(phase) / 1e6 / phase.took.as_secs_f64()
 }
 
-/// Mean time from issue to completion of the reads and writes of a phase.
+/// Mean latency of the reads and writes of a phase, from issue to completion.
 #[must_use]
 pub fn latency_mean_ns(phase: &Phase) -> Option<f64> {
     let totals = phase
@@ -73,38 +73,38 @@ pub fn latency_mean_ns(phase: &Phase) -> Option<f64> {
     (count > 0.0).then(|| sum / count)
 }
 
-/// One pass of a series of rounds.
+/// A pass of a series of rounds.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pass {
     /// Name of its phase.
     pub phase: String,
-    /// Round it belongs to, from 0.
+    /// Round, from 0.
     pub round: u64,
-    /// Bytes written, in all passes and preparations of all rounds, when it ended.
+    /// Total bytes written, including preparation and earlier rounds, at its end.
     pub written: Bytes,
-    /// 10^6 bytes a second.
+    /// 10^6 bytes per second.
     pub rate: f64,
 }
 
-/// Everything about one test over a series of rounds.
+/// Results of one test over a series of rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trend {
     /// Name of the phase.
     pub phase: String,
-    /// The fastest pass, 10^6 bytes a second.
+    /// Fastest pass, 10^6 bytes per second.
     pub max: f64,
     /// Mean rate of each round.
     pub rounds: Vec<f64>,
-    /// Bytes written at the end of each of these rounds' last pass of the test.
+    /// Bytes written at the end of the test's last pass of each round.
     pub written: Vec<Bytes>,
-    /// Whether the rounds became steady after the last knee, and at which level; what a knee ended was not steady.
+    /// Steady state after the last knee; a level ended by a knee was not steady.
     pub steady: SteadyState,
-    /// Where the level changes for good; indices of rounds.
+    /// Permanent changes of the level, by index of round.
     pub knees: Vec<ChangePoint>,
 }
 
-/// The trend of every test that writes. Steady state counts once `target_size` has been written.
+/// Trend of every write test. Steady state counts once `target_size` has been written.
 #[must_use]
 pub fn trends(passes: &[Pass], target_size: Bytes) -> Vec<Trend> {
     let names = names(passes.iter().map(|p| p.phase.as_str()).filter(|name| name.ends_with(".write")));
@@ -139,13 +139,14 @@ fn trend(passes: &[Pass], name: &str, target_size: Bytes) -> Trend {
 }
 
 impl Trend {
-    /// Bytes that had been written when the round with this index began, for this test.
+    /// Bytes written before this round, for this test.
     #[must_use]
     pub fn written_before(&self, round: usize) -> Bytes {
         if round == 0 { Bytes::ZERO } else { self.written.get(round - 1).copied().unwrap_or(Bytes::ZERO) }
     }
 
-    /// `NAME.rate.first`, `.max`, `.steady` and `.last`; the place and the level of each knee as `NAME.knee-1.written` and `NAME.knee-1.rate`.
+    /// `NAME.rate.first`, `.max`, `.steady` and `.last`; position and level of each knee as
+    /// `NAME.knee-1.written` and `NAME.knee-1.rate`.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         let mut metrics = Vec::new();
@@ -171,8 +172,8 @@ impl Trend {
     }
 }
 
-/// The rate of every pass over the bytes written until it ended, a series a test: `NAME.rate`. Passes during which nothing was
-/// written share a place, and are averaged.
+/// Rate of every pass over the bytes written, one series per test: `NAME.rate`. Passes
+/// without writes in between share a point and are averaged.
 #[must_use]
 pub fn series(passes: &[Pass]) -> Vec<Series> {
     let names = names(passes.iter().map(|p| p.phase.as_str()));
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn each_test_has_a_sample_a_pass() {
+    fn metrics_have_one_sample_per_pass() {
         let phases = [
             phase("a.read", 1000, 1000, 4096),
             phase("b.read", 500, 10, 1 << 20),
@@ -234,7 +235,7 @@ mod tests {
         assert!((metrics[3].samples[0] - 20.97152).abs() < 1e-9);
     }
 
-    /// Rounds of two passes that write 5 GB each, at the rate that `level` gives for the bytes written before.
+    /// Rounds of two passes of 5 GB each; `level` maps bytes written to the rate.
     fn rounds(count: u64, level: impl Fn(u64) -> f64) -> Vec<Pass> {
         let mut written = 0;
         let mut passes = Vec::new();
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_with_two_knees_shows_maximum_knees_and_steady_level() {
+    fn trend_finds_two_knees_and_the_steady_level() {
         let passes = rounds(100, |written| match written / 1_000_000_000 {
             0..100 => 193.0,
             100..380 => 160.0,
@@ -264,7 +265,7 @@ mod tests {
         let knees: Vec<_> = trend.knees.iter().map(|k| trend.written_before(k.index).0 / 1_000_000_000).collect();
         assert_eq!(knees, [100, 380]);
         let window = trend.steady.window().unwrap();
-        assert!(trend.written_before(window.first).0 >= 380_000_000_000, "160 MB/s lasted, but not for good");
+        assert!(trend.written_before(window.first).0 >= 380_000_000_000, "160 MB/s was not permanent");
         assert!((window.average - 120.0).abs() < 2.0, "{window:?}");
         let metrics = trend.metrics();
         let value = |name: &str| metrics.iter().find(|m| m.name == name).map(|m| m.samples[0]);
@@ -274,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_steady_before_the_target_has_been_written_once() {
+    fn steady_state_needs_the_target_written_once() {
         let passes = rounds(10, |_| 100.0);
         assert_eq!(trends(&passes, Bytes(1_000_000_000_000))[0].steady.window(), None);
         assert!(trends(&passes, Bytes(20_000_000_000))[0].steady.window().is_some());
     }
 
     #[test]
-    fn a_series_rises_and_averages_what_shares_a_place() {
+    fn series_averages_passes_at_the_same_point() {
         let all = series(&rounds(3, |_| 100.0));
         let read = all.iter().find(|s| s.name == "seq1m-q1.read.rate").unwrap();
         let write = all.iter().find(|s| s.name == "seq1m-q1.write.rate").unwrap();

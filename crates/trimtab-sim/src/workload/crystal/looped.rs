@@ -1,4 +1,4 @@
-//! The test sets as they wear a drive: each round deletes the test file and makes a new one, somewhere on the drive.
+//! The test sets as a wear workload: each round replaces the test file.
 
 use super::{Crystal, PREPARE, SettingsError};
 use crate::workload::{BlockPhase, BlockWorkload, Limit, Plan};
@@ -11,29 +11,29 @@ use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::{Command, Extent, Ranges};
 
-/// The phase that deletes the file of the round before: a trim for each of its pieces. Whether the drive is told, and when, is the trim policy's.
+/// Phase that deletes the previous file: one trim per piece, subject to the policy.
 pub const DELETE: &str = "delete";
 
-/// Operations of less than this have an amount of their own a pass.
+/// Operations below this size have their own amount per pass.
 const SMALL_BYTES: u32 = 64 << 10;
-/// Pieces of a scattered file. A multiple of every block that the tests use.
+/// Piece size of a scattered file; a multiple of every block size.
 const PIECE_BYTES: u64 = 16 << 20;
 
 named! {
     "place of a test file"
-    /// Where the file of a round lies.
+    /// Location of the test file in each round.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Placement {
         /// Always at the start of the drive.
         Same = "same",
-        /// Behind the file before it; from the start again when the drive ends. The whole drive fills with old versions, unless they are trimmed.
+        /// After the previous file, wrapping at the end of the drive.
         Next = "next",
-        /// In pieces of 16 MiB at random places.
+        /// In pieces of 16 MiB at random positions.
         Scattered = "scattered",
     }
 }
 
-/// [`Crystal`] on a file that is deleted after each round and made again for the next.
+/// [`Crystal`] with a new file for each round.
 #[derive(Clone, Debug)]
 pub struct Looped {
     rounds: Crystal,
@@ -44,21 +44,20 @@ pub struct Looped {
     piece: u64,
     places: Stream,
     next: u64,
-    /// Where the pieces of the file begin.
     pieces: Vec<u64>,
-    /// Pieces that are still to be deleted, the next one last.
+    /// Pieces still to delete, in reverse order.
     deleted: Vec<u64>,
     deleting: bool,
-    /// The phase that follows the deletion.
+    /// Phase after the deletion.
     held: Option<BlockPhase>,
 }
 
 impl Looped {
-    /// `rounds`, whose files are placed in the first `space` bytes of a drive. Passes of operations below 64 KiB move `small_pass` instead of what the
-    /// settings say. The settings must ask for a preparation.
+    /// Places the files of `rounds` in the first `space` bytes of a drive. Passes with operations
+    /// below 64 KiB move `small_pass`, if given. The settings must include preparation.
     ///
     /// # Errors
-    /// A file that is larger than the space.
+    /// The file exceeds the space.
     pub fn new(rounds: Crystal, placement: Placement, space: Bytes, small_pass: Option<Bytes>, seed: u64) -> Result<Self, SettingsError> {
         let size = rounds.settings.size.0;
         let piece = if placement == Placement::Scattered { PIECE_BYTES } else { size };
@@ -66,7 +65,7 @@ impl Looped {
             return Err(SettingsError(format!("a test file of {} does not fit on a drive of {space}", Bytes(size))));
         }
         if !rounds.settings.prepare {
-            return Err(SettingsError("a new test file has to be written before it is used".to_string()));
+            return Err(SettingsError("a new test file must be written before use".to_string()));
         }
         let places = Stream::new(seed, "crystal.places");
         Ok(Self {
@@ -95,7 +94,7 @@ impl Looped {
             }
             Placement::Scattered => {
                 let (slots, count) = (self.space / self.piece, self.size.div_ceil(self.piece));
-                // The first places of a random permutation, exchanged as far as they are needed (Fisher and Yates).
+                // The first positions of a random permutation, swapped as needed (Fisher-Yates).
                 let mut slot: Vec<u64> = (0..slots).collect();
                 for i in 0..count {
                     let other = i + self.places.below(slots - i);
@@ -152,14 +151,14 @@ impl BlockWorkload for Looped {
     fn next_op(&mut self) -> Option<Command<'static>> {
         if self.deleting {
             let offset = self.deleted.pop()?;
-            // The last piece may be a short one.
+            // The last piece may be short.
             let before = (self.pieces.len() - 1 - self.deleted.len()) as u64 * self.piece;
             return Some(Command::Trim(Ranges::One(Extent { offset, len: self.piece.min(self.size - before) })));
         }
         Some(match self.rounds.next_op()? {
             Command::Read(extent) => Command::Read(self.moved(extent)),
             Command::Write(extent, class) => Command::Write(self.moved(extent), class),
-            // Rounds read and write.
+            // Reads and writes of the rounds.
             other => other,
         })
     }
@@ -185,7 +184,7 @@ mod tests {
         Crystal::new(settings, 1, Position::default()).unwrap()
     }
 
-    /// Phases with their operations, each phase as far as its limit.
+    /// Phases with their operations, up to the limit of each.
     fn phases(mut workload: Looped) -> Vec<(BlockPhase, Vec<Command<'static>>)> {
         let mut all = Vec::new();
         while let Some(phase) = workload.next_phase() {
@@ -203,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn small_operations_have_an_amount_of_their_own() {
+    fn small_pass_applies_to_small_operations() {
         let workload = Looped::new(rounds(16), Placement::Same, Bytes(64 * MIB), Some(Bytes(MIB)), 1).unwrap();
         let limits: Vec<_> = phases(workload).into_iter().filter(|(p, _)| p.name.ends_with("write")).map(|(p, _)| p.limit).collect();
         assert_eq!(limits[..4], [4, 4, 1, 1].map(|mib| Limit::Bytes(Bytes(mib * MIB))));
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn file_larger_than_the_space_is_refused() {
         for placement in [Placement::Same, Placement::Next, Placement::Scattered] {
             assert!(Looped::new(rounds(64), placement, Bytes(63 * MIB), None, 1).is_err());
             assert!(Looped::new(rounds(64), placement, Bytes(64 * MIB), None, 1).is_ok());
@@ -234,14 +233,14 @@ mod tests {
                     };
                     prop_assert!(offset + small <= space * MIB);
                     if phase.name == PREPARE {
-                        prop_assert!(!file.contains(&offset), "two parts of the file share a place");
+                        prop_assert!(!file.contains(&offset), "two pieces of the file overlap");
                         file.push(offset);
                     } else {
                         prop_assert!(file.contains(&(offset / MIB * MIB)) || file.iter().any(|at| (*at..at + MIB).contains(&offset)), "outside of the file");
                     }
                 }
                 match phase.name.as_str() {
-                    DELETE => prop_assert!(file.is_empty(), "something of the file before is left"),
+                    DELETE => prop_assert!(file.is_empty(), "part of the previous file is left"),
                     PREPARE => {
                         rounds_seen += 1;
                         prop_assert_eq!(file.len() as u64, size);

@@ -1,4 +1,4 @@
-//! What a sweep over loads comes to.
+//! Metrics of a sweep over loads.
 
 use super::{Point, overall_response_time};
 use crate::run::{Better, LatencyPart, Metric, Phase, Unit};
@@ -8,16 +8,16 @@ use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::histogram::Histogram;
 
-/// A load that was asked for, under the name of its phases.
+/// A requested load and its phase name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requested {
-    /// Name of the phase; it comes again with every repeat.
+    /// Phase name, the same in every repeat.
     pub name: String,
-    /// Operations a second.
+    /// Operations per second.
     pub rate: f64,
 }
 
-/// Achieved rate and mean response time in nanoseconds of a phase, and the distribution of the response times.
+/// Achieved rate, mean response time in nanoseconds, and distribution of a phase.
 #[must_use]
 pub fn point(phase: &Phase) -> (Point, Histogram) {
     let mut all = Histogram::new();
@@ -29,13 +29,13 @@ pub fn point(phase: &Phase) -> (Point, Histogram) {
     (Point { rate, response: all.mean_ns() }, all)
 }
 
-/// The figures of a sweep, with a repeat for every time that it was made: peak throughput, overall response time, and for every load
-/// what was asked, what was achieved, and the mean and 99th percentile of the response time.
+/// Metrics of a sweep, one sample per repeat: peak throughput, overall response time, and for
+/// every load the requested and achieved rate, mean and 99th percentile response time.
 #[must_use]
 pub fn metrics(phases: &[Phase], loads: &[Requested]) -> Vec<Metric> {
     let of = |load: &Requested| -> Vec<(Point, Histogram)> { phases.iter().filter(|p| p.name == load.name).map(point).collect() };
     let measured: Vec<Vec<(Point, Histogram)>> = loads.iter().map(of).collect();
-    // Only sweeps that came to their end have a peak and an overall response time.
+    // Only complete sweeps have a peak and an overall response time.
     let sweeps = measured.iter().map(Vec::len).min().unwrap_or(0);
     let sweep = |n: usize| measured.iter().map(|repeats| repeats[n].0).collect::<Vec<Point>>();
     let peak = |points: &[Point]| points.iter().map(|p| p.rate).fold(0.0, f64::max);
@@ -97,7 +97,7 @@ mod tests {
         ];
         let metrics = metrics(&phases, &loads);
         let get = |name: &str| metrics.iter().find(|m| m.name == name).map(|m| m.samples.clone()).unwrap();
-        assert_eq!(get("peak.rate"), [1000.0, 1000.0], "the third sweep was cut short");
+        assert_eq!(get("peak.rate"), [1000.0, 1000.0], "the third sweep is incomplete");
         let ort = get("ort");
         // (500 x 0.5 + 500 x 2) / 1000 ms
         assert!(ort.len() == 2 && (ort[0] - 1.25e-3).abs() < 2e-6, "{ort:?}");

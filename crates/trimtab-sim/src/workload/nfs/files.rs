@@ -1,4 +1,4 @@
-//! The names of a stream: which exist, and how large they are.
+//! File names of a stream: existence and sizes.
 
 use super::tables::{FILE_SIZES, draw};
 use super::{EXISTING_PERCENT, FILES_PER_DIR};
@@ -10,22 +10,22 @@ use core::fmt::Write as _;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Bytes;
 
-/// Mean of the exponential popularity, as a share of the existing files: a fifth of them get 63 % of the accesses.
+/// Mean of the exponential popularity: a fifth of the files get 63 % of the accesses.
 const POPULARITY_MEAN: f64 = 0.2;
 
 #[derive(Clone, Debug)]
 pub(super) struct FileSet {
     root: String,
-    /// Bytes of each name, if it exists.
+    /// Size of each existing name.
     sizes: Vec<Option<u64>>,
-    /// Names that exist, by popularity, and those that do not.
+    /// Existing names by popularity, and missing ones.
     existing: Vec<u32>,
     missing: Vec<u32>,
-    /// Files that were created and are still smaller than they are to become: name, final size.
+    /// New files below their final size: name, final size.
     filling: VecDeque<(u32, u64)>,
 }
 
-/// Where a write goes.
+/// Target of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) file: u32,
@@ -35,7 +35,7 @@ pub(super) struct Place {
 
 impl FileSet {
     pub(super) fn new(root: String, names: u32, rng: &mut Stream) -> Self {
-        // One file always stays; to create or to remove another takes a second name.
+        // One file always stays; creating or removing another needs a second name.
         let names = names.max(2);
         let mut order: Vec<u32> = (0..names).collect();
         rng.shuffle(&mut order);
@@ -86,7 +86,7 @@ impl FileSet {
         !self.missing.is_empty()
     }
 
-    /// One file always stays, for the others to work on.
+    /// True if a file may be removed; one always stays for other operations.
     pub(super) fn can_remove(&self) -> bool {
         self.existing.len() > 1
     }
@@ -98,7 +98,7 @@ impl FileSet {
         self.existing[place as usize % self.existing.len()]
     }
 
-    /// Makes a missing name an empty file.
+    /// Creates a missing name as an empty file.
     pub(super) fn create(&mut self, rng: &mut Stream) -> u32 {
         let file = self.missing.swap_remove(rng.below(self.missing.len() as u64) as usize);
         self.existing.push(file);
@@ -107,7 +107,7 @@ impl FileSet {
         file
     }
 
-    /// Makes an existing file a missing name.
+    /// Removes an existing file.
     pub(super) fn remove(&mut self, rng: &mut Stream) -> u32 {
         let file = self.existing.swap_remove(rng.below(self.existing.len() as u64) as usize);
         self.missing.push(file);
@@ -116,7 +116,7 @@ impl FileSet {
         file
     }
 
-    /// Where `want` bytes go: behind the end of a file that is still being filled, or over a part of one that is large enough.
+    /// Target for `want` bytes: the end of a file being filled, or part of a large enough one.
     pub(super) fn place_write(&mut self, want: u64, draws: u32, rng: &mut Stream) -> Place {
         if let Some(&(file, target)) = self.filling.front() {
             let offset = self.current_size(file);

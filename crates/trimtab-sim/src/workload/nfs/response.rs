@@ -3,16 +3,17 @@
 /// A load point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Achieved operations a second.
+    /// Achieved operations per second.
     pub rate: f64,
     /// Mean response time, in any unit.
     pub response: f64,
 }
 
-/// SPECsfs's overall response time (ORT): the area under response time over achieved throughput, by trapezoids from the origin (0, 0) over
-/// the points in their order, divided by the highest throughput. Points behind the highest throughput do not count.
+/// SPECsfs's overall response time (ORT): the area under response time over achieved
+/// throughput, by trapezoids from the origin through the points in order, divided by the peak
+/// throughput. Points after the peak do not count.
 ///
-/// In the points' unit of response time. `None` without a positive throughput.
+/// In the points' unit of response time. `None` without positive throughput.
 #[must_use]
 pub fn overall_response_time(points: &[Point]) -> Option<f64> {
     let peak = points.iter().enumerate().max_by(|a, b| a.1.rate.total_cmp(&b.1.rate))?;
@@ -37,10 +38,10 @@ mod tests {
     }
 
     #[test]
-    fn the_area_begins_at_the_origin() {
+    fn ort_area_begins_at_the_origin() {
         // One point: a triangle, not a rectangle.
         assert_eq!(overall_response_time(&points(&[(1000.0, 2.0)])), Some(1.0));
-        // A constant response over ten equal steps: half of the first step is missing, so 2 x (1 - 0.05).
+        // Constant response over ten steps: half of the first is missing, so 2 x (1 - 0.05).
         let flat: alloc::vec::Vec<Point> = (1..=10).map(|i| Point { rate: 100.0 * f64::from(i), response: 2.0 }).collect();
         assert!((overall_response_time(&flat).unwrap() - 1.9).abs() < 1e-12);
         // By hand: 1000 x 0.5 x 1 + 1000 x 0.5 x (1 + 3) = 2500, over 2000.
@@ -48,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_behind_the_peak_does_not_count() {
+    fn ort_ignores_points_after_the_peak() {
         let rising = points(&[(1000.0, 1.0), (2000.0, 3.0)]);
         let collapsed = points(&[(1000.0, 1.0), (2000.0, 3.0), (1500.0, 50.0)]);
         assert_eq!(overall_response_time(&rising), overall_response_time(&collapsed));

@@ -1,9 +1,9 @@
-//! The mix, and the sizes.
+//! The operation mix and the size tables.
 
 use trimtab_drive::OpKind;
 use trimtab_drive::rng::Stream;
 
-/// SPECsfs2008's NFSv3 operations, per cent (as published by M. Eisler, 2008). It has no COMMIT: writes are stable.
+/// NFSv3 operations of SPECsfs2008 in percent (M. Eisler, 2008). Writes are stable.
 pub const MIX: [(OpKind, u32); 12] = [
     (OpKind::Create, 1),
     (OpKind::Read, 18),
@@ -19,14 +19,14 @@ pub const MIX: [(OpKind, u32); 12] = [
     (OpKind::FsStat, 1),
 ];
 
-/// This many per cent are between `low` and `high` KiB, uniformly, in whole KiB.
+/// A percentage of sizes, uniform between `low_kib` and `high_kib` in whole KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeClass {
-    /// Per cent.
+    /// Percent.
     pub percent: u32,
-    /// Smallest, KiB.
+    /// Minimum in KiB.
     pub low_kib: u32,
-    /// Largest, KiB.
+    /// Maximum in KiB.
     pub high_kib: u32,
 }
 
@@ -34,7 +34,7 @@ const fn class(percent: u32, low_kib: u32, high_kib: u32) -> SizeClass {
     SizeClass { percent, low_kib, high_kib }
 }
 
-/// Sizes of files (filebench, netsfs).
+/// File sizes (filebench, netsfs).
 pub const FILE_SIZES: [SizeClass; 10] = [
     class(33, 1, 1),
     class(21, 1, 3),
@@ -48,19 +48,19 @@ pub const FILE_SIZES: [SizeClass; 10] = [
     class(1, 341, 1707),
 ];
 
-/// Sizes of writes (filebench, netsfs).
+/// Write sizes (filebench, netsfs).
 pub const WRITE_SIZES: [SizeClass; 5] = [class(50, 9, 15), class(14, 17, 23), class(14, 33, 39), class(12, 65, 71), class(10, 129, 135)];
 
-/// Sizes of reads (filebench, netsfs).
+/// Read sizes (filebench, netsfs).
 pub const READ_SIZES: [SizeClass; 5] = [class(85, 8, 8), class(8, 17, 23), class(4, 33, 39), class(2, 65, 71), class(1, 129, 135)];
 
-/// Mean of a table, bytes.
+/// Mean of a table in bytes.
 #[must_use]
 pub fn mean_size(table: &[SizeClass]) -> f64 {
     table.iter().map(|c| f64::from(c.percent) / 100.0 * f64::from(c.low_kib + c.high_kib) / 2.0 * 1024.0).sum()
 }
 
-/// A size of a table, bytes.
+/// A random size of a table in bytes.
 pub(super) fn draw(table: &[SizeClass], rng: &mut Stream) -> u64 {
     let mut percent = rng.below(100) as u32;
     for class in table {

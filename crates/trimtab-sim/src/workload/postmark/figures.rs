@@ -1,4 +1,4 @@
-//! The figures of a PostMark run, from its phases and counts.
+//! Metrics of a PostMark run, from its phases and counts.
 
 use super::{Counts, phase};
 use crate::run::metrics;
@@ -7,10 +7,11 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use trimtab_drive::OpKind;
 
-/// Figures over all tries among `phases`; `transactions` are those finished in each try.
+/// Metrics of all tries among `phases`; `transactions` are those completed in each try.
 ///
-/// The total is creation, transactions and deletion together, as in the original's report; making directories is no part of it.
-/// Byte rates divide by the total as well. Unlike the original's, times are not rounded and bytes are exact; MB is 10^6 bytes.
+/// The total is creation, transactions and deletion, as in the original's report; directories
+/// are excluded. Byte rates divide by the total too. Unlike the original, times are not
+/// rounded and bytes are exact; MB is 10^6 bytes.
 #[must_use]
 pub fn metrics(phases: &[Phase], transactions: &[u64]) -> Vec<Metric> {
     let named = |name: &str| -> Vec<&Phase> { phases.iter().filter(|phase| phase.name == name).collect() };
@@ -39,7 +40,7 @@ pub fn metrics(phases: &[Phase], transactions: &[u64]) -> Vec<Metric> {
 }
 
 impl Counts {
-    /// As name and value, for results. The totals in single precision are beside the exact ones.
+    /// As name and value, for results; totals in single precision follow the exact ones.
     #[must_use]
     pub fn named(&self) -> [(&'static str, u64); 12] {
         [

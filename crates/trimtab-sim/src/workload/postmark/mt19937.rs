@@ -1,25 +1,25 @@
-//! PostMark's own random numbers: MT19937 with the reference seeding of 1999.
+//! PostMark's random numbers: MT19937 with the reference seeding of 1999.
 //!
-//! Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998. The widespread seeding of 2002
-//! gives other numbers; PostMark's published counts come out only with the earlier one.
+//! Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998. The common seeding of
+//! 2002 gives other numbers; only the earlier one reproduces PostMark's published counts.
 
 const WORDS: usize = 624;
 const OFFSET: usize = 397;
 const MATRIX: u32 = 0x9908_b0df;
 const UPPER: u32 = 0x8000_0000;
 
-/// The generator's state.
+/// The generator.
 #[derive(Clone, Debug)]
 pub struct Mt19937 {
     state: [u32; WORDS],
-    /// The next word to hand out; `WORDS` if the state has to be regenerated first.
+    /// Next word; `WORDS` if the state must be regenerated first.
     next: usize,
-    /// How often the state has been regenerated.
+    /// Regenerations of the state.
     generations: u64,
 }
 
 impl Mt19937 {
-    /// Seeded as in 1999: each word takes the high halves of two successive values of a 32-bit linear congruence.
+    /// Seeded as in 1999: a word joins the high halves of two linear congruential values.
     #[must_use]
     pub fn new(seed: u32) -> Self {
         let mut value = seed;
@@ -36,13 +36,13 @@ impl Mt19937 {
         Self { state, next: WORDS, generations: 0 }
     }
 
-    /// The state words, for checking the seeding.
+    /// State words, to check the seeding.
     #[must_use]
     pub const fn state(&self) -> &[u32; WORDS] {
         &self.state
     }
 
-    /// How many outputs have been taken.
+    /// Number of outputs taken.
     #[must_use]
     pub const fn taken(&self) -> u64 {
         match self.generations {
@@ -51,7 +51,7 @@ impl Mt19937 {
         }
     }
 
-    /// The next output.
+    /// Next output.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
         if self.next >= WORDS {
@@ -65,13 +65,13 @@ impl Mt19937 {
         y ^ (y >> 18)
     }
 
-    /// A draw below `bound`: the next output modulo `bound`; 0, and no output taken, for a `bound` of 0.
+    /// Next output modulo `bound`; 0 without taking an output for a `bound` of 0.
     #[inline]
     pub fn below(&mut self, bound: u32) -> u32 {
         if bound == 0 { 0 } else { self.next_u32() % bound }
     }
 
-    /// Passes over `count` outputs.
+    /// Skips `count` outputs.
     pub fn skip(&mut self, count: u64) {
         let mut left = count;
         while left > 0 {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn state_and_outputs_are_those_of_the_original() {
+    fn state_and_outputs_match_the_original() {
         let mut lines = VECTORS.lines();
         let mut seeds = 0;
         while let Some(line) = lines.next() {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn skipping_is_the_same_as_taking() {
+    fn skip_equals_taking_outputs() {
         for count in [0, 1, 623, 624, 625, 5000] {
             let (mut a, mut b) = (Mt19937::new(7), Mt19937::new(7));
             for _ in 0..count {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_of_zero_takes_nothing() {
+    fn below_zero_takes_no_output() {
         let mut rng = Mt19937::new(42);
         assert_eq!(rng.below(0), 0);
         assert_eq!(rng.taken(), 0);

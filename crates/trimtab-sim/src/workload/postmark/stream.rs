@@ -1,4 +1,4 @@
-//! The operations of a PostMark run, in the original's order of draws.
+//! Operations of a PostMark run, in the original's order of draws.
 
 use super::mt19937::Mt19937;
 use super::table::{Slot, Table};
@@ -11,15 +11,15 @@ use alloc::sync::Arc;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Names of the phases. The published times are those of `CREATE`, `TRANSACTIONS` and `DELETE`; directories are not timed there.
+/// Phase names. Published times are those of `CREATE`, `TRANSACTIONS` and `DELETE`.
 pub mod phase {
-    /// Making the directories, where there are any.
+    /// Creating the directories, if any.
     pub const MAKE_DIRS: &str = "make-directories";
     /// Creating the files.
     pub const CREATE: &str = "create";
     /// The transactions.
     pub const TRANSACTIONS: &str = "transactions";
-    /// Deleting what is left.
+    /// Deleting the remaining files.
     pub const DELETE: &str = "delete";
     /// Removing the directories.
     pub const REMOVE_DIRS: &str = "remove-directories";
@@ -27,19 +27,19 @@ pub mod phase {
 
 /// A PostMark run.
 ///
-/// Files are named by their running number, in `l<location>/` if there are several locations and `s<subdirectory>/` if
-/// there are several subdirectories.
+/// Files are named by a running number, in `l<location>/` with several locations and
+/// `s<subdirectory>/` with several subdirectories.
 #[derive(Clone, Debug)]
 pub struct Postmark {
     text: Arc<Text>,
     decisions: Decisions,
-    /// What was decided last, and the path that it is about.
+    /// Last decision and its path.
     current: Option<Decision>,
     path: String,
 }
 
 impl Postmark {
-    /// A run of `settings`, checked.
+    /// Validates `settings` and creates a run.
     pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
         settings.check()?;
         let mut rng = Mt19937::new(settings.seed);
@@ -47,7 +47,7 @@ impl Postmark {
         Ok(Self { text, decisions: Decisions::new(settings, rng)?, current: None, path: String::new() })
     }
 
-    /// The locations exist: their directories `l0`, `l1` … are neither made nor removed.
+    /// The location directories `l0`, `l1` … exist and are neither created nor removed.
     #[must_use]
     pub fn in_existing_locations(mut self) -> Self {
         self.decisions.make_locations = false;
@@ -60,13 +60,13 @@ impl Postmark {
         &self.decisions.settings
     }
 
-    /// What has been done so far.
+    /// Counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts { draws: self.decisions.rng.taken(), ..self.decisions.counts }
     }
 
-    /// Transactions finished: those whose operations have all been handed out and followed by another step.
+    /// Completed transactions: all operations handed out and followed by another step.
     #[must_use]
     pub const fn transactions_finished(&self) -> u32 {
         self.decisions.counts.transactions
@@ -87,13 +87,13 @@ impl Postmark {
         current.is_some()
     }
 
-    /// The step decided last begins a phase.
+    /// True if the last step begins a phase.
     #[must_use]
     pub const fn at_phase(&self) -> bool {
         matches!(self.current, Some(Decision::Phase(_)))
     }
 
-    /// The step decided last.
+    /// The last step.
     #[inline]
     #[must_use]
     pub fn current(&self) -> Option<FileStep<'_>> {
@@ -111,8 +111,8 @@ impl Postmark {
         }))
     }
 
-    /// Calls `each` with the path of everything that this run may have left if it ends now: files first, then directories from
-    /// the deepest up. Some of it may be gone or not have come to be.
+    /// Calls `each` with every path that may exist if the run ends now: files, then directories
+    /// upwards.
     pub fn for_each_leftover(&self, mut each: impl FnMut(Leftover<'_>)) {
         let decisions = &self.decisions;
         let mut path = String::new();
@@ -127,7 +127,7 @@ impl Postmark {
     }
 }
 
-/// Something that a run may have left.
+/// A path that a run may leave behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover<'a> {
     /// A file.
@@ -136,11 +136,11 @@ pub enum Leftover<'a> {
     Dir(&'a str),
 }
 
-/// What a directory takes on most filesystems: a block.
+/// Space of a directory on most filesystems: one block.
 const DIR_BYTES: u64 = 4096;
 
 impl FileWorkload for Postmark {
-    /// Exact: the whole run is decided once in advance, without its data.
+    /// Exact: decides the whole run in advance, without data.
     fn plan(&self) -> Plan {
         let mut rehearsal = self.decisions.clone();
         let mut ops = 0;
@@ -158,12 +158,12 @@ impl FileWorkload for Postmark {
     }
 }
 
-/// What happens next, before it has names and data.
+/// The next step without path and data.
 #[derive(Clone, Copy, Debug)]
 enum Decision {
     Phase(&'static str),
     NotBefore(Nanos),
-    /// The directory of this index: locations first, then subdirectories.
+    /// Directory by index: locations first, then subdirectories.
     MakeDir(u32),
     RemoveDir(u32),
     Create(Slot),
@@ -172,13 +172,12 @@ enum Decision {
     Delete(Slot),
 }
 
-/// Where in the run it stands.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Begin,
     MakeDirs(u32),
     Create,
-    /// Before a transaction: the check for files, and the wait for its time.
+    /// Before a transaction: checks for files and waits for the due time.
     Transaction {
         waited: bool,
     },
@@ -193,7 +192,7 @@ enum Stage {
     End,
 }
 
-/// The run's decisions: everything but the text.
+/// Decisions of a run, without the text.
 #[derive(Clone, Debug)]
 struct Decisions {
     settings: Settings,
@@ -203,7 +202,7 @@ struct Decisions {
     stage: Stage,
     make_locations: bool,
     weights_sum: u32,
-    /// The file handed out last for deletion, which may not have happened.
+    /// File last handed out for deletion, which may still exist.
     last_removed: Option<Slot>,
 }
 
@@ -300,7 +299,7 @@ impl Decisions {
         }
     }
 
-    /// The final sweep, from slot `from` on.
+    /// Final deletion of all files, from slot `from`.
     fn next_in_sweep(&mut self, from: usize) -> Option<Decision> {
         match self.table.slots()[from..].iter().position(|slot| slot.size != 0) {
             Some(ahead) => {
@@ -319,7 +318,7 @@ impl Decisions {
         }
     }
 
-    /// Draws: location, subdirectory, size, each only where there is a choice. Nothing at all if the table is full.
+    /// Draws location, subdirectory and size where there is a choice, if a slot is free.
     fn create(&mut self) -> Option<Decision> {
         let Self { settings, rng, table, counts, weights_sum, .. } = self;
         let slot = table.take_free()?;
@@ -339,14 +338,14 @@ impl Decisions {
         Some(Decision::Create(*slot))
     }
 
-    /// Draws: the file. Counts its known size.
+    /// Draws the file. Counts its known size.
     fn read(&mut self) -> Decision {
         let slot = *self.table.pick(&mut self.rng);
         self.counts.add_read(slot.size);
         Decision::Read(slot)
     }
 
-    /// Draws: the file, then the amount, unless the file is full-grown: then nothing happens.
+    /// Draws the file, then the amount; skips files of maximum size.
     fn append(&mut self) -> Option<Decision> {
         let slot = self.table.pick(&mut self.rng);
         if slot.size >= self.settings.size_high {
@@ -360,7 +359,7 @@ impl Decisions {
         Some(Decision::Append(before, amount))
     }
 
-    /// Draws: the file.
+    /// Draws the file.
     fn delete_picked(&mut self) -> Decision {
         let slot = self.table.remove_picked(&mut self.rng);
         self.deleted(slot)
@@ -373,7 +372,7 @@ impl Decisions {
         Decision::Delete(slot)
     }
 
-    /// How many locations have directories of their own.
+    /// Number of locations with their own directory.
     fn locations_len(&self) -> u32 {
         match self.settings.weights.len() {
             0 | 1 => 1,
@@ -389,12 +388,12 @@ impl Decisions {
         if self.settings.subdirectories > 1 { self.settings.subdirectories * self.locations_len() } else { 0 }
     }
 
-    /// Directories that are made: the locations' own, then their subdirectories.
+    /// Number of created directories: locations, then subdirectories.
     fn dirs_len(&self) -> u32 {
         self.made_locations() + self.subdirs_len()
     }
 
-    /// Subdirectories go in the order in which they came, then the locations' own.
+    /// Subdirectories are removed in order of creation, then the locations.
     fn removal_order(&self, left: u32) -> u32 {
         let done = self.dirs_len() - 1 - left;
         if done < self.subdirs_len() { self.made_locations() + done } else { done - self.subdirs_len() }
@@ -418,7 +417,7 @@ impl Decisions {
         push_number(path, slot.number);
     }
 
-    /// The directory of `place` with a slash behind each component.
+    /// Appends the directory of `place`, with a slash after each component.
     fn push_place(&self, place: u32, path: &mut String) {
         let subdirectories = self.settings.subdirectories.max(1);
         if self.settings.weights.len() > 1 {
@@ -434,7 +433,7 @@ impl Decisions {
     }
 }
 
-/// The location that `draw` falls to when each is listed as often as its weight says.
+/// Location selected by `draw` in proportion to the weights.
 fn pick_location(weights: &[u32], draw: u32) -> u32 {
     let mut left = draw;
     for (location, weight) in weights.iter().enumerate() {
@@ -446,7 +445,7 @@ fn pick_location(weights: &[u32], draw: u32) -> u32 {
     0
 }
 
-/// Decimal digits, without the formatting machinery: this stands in the measured loop.
+/// Appends decimal digits without the formatting machinery: part of the measured loop.
 fn push_number(path: &mut String, number: u32) {
     let mut digits = [0_u8; 10];
     let mut at = digits.len();

@@ -1,26 +1,26 @@
-//! PostMark's table of files: twice as many slots as files at the start.
+//! PostMark's table of files: twice as many slots as initial files.
 
 use super::SettingsError;
 use super::mt19937::Mt19937;
 use alloc::vec::Vec;
 use trimtab_drive::units::Bytes;
 
-/// One file; a size of 0 marks an empty slot.
+/// A file; size 0 marks an empty slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) size: u32,
-    /// The running number that is its name.
+    /// Running number, used as name.
     pub(super) number: u32,
-    /// Which directory it is in: location times subdirectories plus subdirectory.
+    /// Directory: location times subdirectories plus subdirectory.
     pub(super) place: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     slots: Vec<Slot>,
-    /// Where the next creation looks first; one beyond the slot that the last one took.
+    /// First slot to try for a new file: one past the last one used.
     cursor: usize,
-    /// No slot below this one is empty, so a search need not begin at 0.
+    /// No lower slot is empty.
     full_below: usize,
 }
 
@@ -37,7 +37,7 @@ impl Table {
         &self.slots
     }
 
-    /// Draws until a slot in use is hit. There must be one.
+    /// Draws until a slot is in use; requires at least one.
     pub(super) fn pick(&mut self, rng: &mut Mt19937) -> &mut Slot {
         let len = self.slots.len() as u32;
         loop {
@@ -48,7 +48,7 @@ impl Table {
         }
     }
 
-    /// An empty slot for a new file, if there is one: the one at the cursor, else the first.
+    /// An empty slot for a new file: the one at the cursor, otherwise the first.
     pub(super) fn take_free(&mut self) -> Option<&mut Slot> {
         let at_cursor = self.slots.get(self.cursor).is_some_and(|slot| slot.size == 0);
         let at = if at_cursor {
@@ -63,7 +63,7 @@ impl Table {
         Some(slot)
     }
 
-    /// Empties a random slot in use, and says what was in it.
+    /// Empties a random slot in use; returns its content.
     pub(super) fn remove_picked(&mut self, rng: &mut Mt19937) -> Slot {
         let len = self.slots.len() as u32;
         loop {
@@ -74,7 +74,6 @@ impl Table {
         }
     }
 
-    /// Empties slot `at`.
     pub(super) fn remove(&mut self, at: usize) -> Slot {
         self.full_below = self.full_below.min(at);
         core::mem::take(&mut self.slots[at])
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn free_slots_are_taken_at_the_cursor_first_then_from_the_start() {
+    fn take_free_prefers_the_cursor_over_earlier_gaps() {
         let mut table = Table::new(2).unwrap();
         let take = |table: &mut Table| {
             table.take_free().map(|slot| slot.size = 1)?;
@@ -99,6 +98,6 @@ mod tests {
         assert_eq!([take(&mut table), take(&mut table), take(&mut table)], [Some(3), Some(0), Some(2)]);
         assert_eq!(take(&mut table), None, "full");
         table.remove(1);
-        assert_eq!(take(&mut table), Some(1), "a full table is left again");
+        assert_eq!(take(&mut table), Some(1), "a full table frees a slot");
     }
 }

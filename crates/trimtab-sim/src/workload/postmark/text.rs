@@ -1,17 +1,17 @@
-//! The text that PostMark writes: one pool of random printable characters, of which every write takes a prefix.
+//! PostMark's text: one pool of random printable characters; every write takes a prefix.
 
 use super::mt19937::Mt19937;
 use super::{Settings, SettingsError};
 use alloc::vec::Vec;
 use trimtab_drive::units::Bytes;
 
-/// From here on twice the high size bound exceeds 31 bits: the original then fails to get its pool and draws nothing for it.
+/// From here on the original's pool size overflows: it draws nothing for it.
 const POOL_OVERFLOW: u32 = 1 << 30;
 
-/// The pool starts on a multiple of this, so that copying it into the page cache meets whole cache lines and pages.
+/// Alignment of the pool, so that copies into the page cache use whole cache lines and pages.
 const ALIGNMENT: usize = 4096;
 
-/// The pool: as many characters as the largest file has. The original makes twice as many and uses half.
+/// The pool, as long as the largest file. The original allocates twice that and uses half.
 #[derive(Debug)]
 pub(super) struct Text {
     memory: Vec<u8>,
@@ -19,7 +19,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Makes the pool, taking twice the high size bound from `rng`, as the original does.
+    /// Creates the pool. Takes twice the high size bound from `rng`, like the original.
     pub(super) fn new(settings: &Settings, rng: &mut Mt19937) -> Result<Self, SettingsError> {
         let high = settings.size_high as usize;
         let mut memory: Vec<u8> = Vec::new();
@@ -30,7 +30,7 @@ impl Text {
             memory.extend((0..high).map(|_| character(rng)));
             rng.skip(high as u64);
         } else {
-            // Counts stay the original's, whose generator is untouched; the text is what it would have been.
+            // The generator stays unchanged as in the original.
             let mut own = rng.clone();
             memory.extend((0..high).map(|_| character(&mut own)));
         }
@@ -44,7 +44,7 @@ impl Text {
     }
 }
 
-/// The first `len` characters that every file of a run with `seed` begins with, as far as it reaches.
+/// The first `len` characters of every file of a run with `seed`.
 #[must_use]
 pub fn text_prefix(seed: u32, len: usize) -> Vec<u8> {
     let mut rng = Mt19937::new(seed);
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pool_is_the_originals() {
+    fn text_pool_matches_the_original() {
         for (seed, size_high, start) in [
             (42, 10_000, "LeZebJ6S5~qPv$C$py}hmKd H58nM4~.}pv}Q7wSt'&R0{oSe8eY_i&z}T'V"),
             (7, 20_000, "~D>WgrDWVc2w%/'Rj0VFG;M{dM}PfUkAGhwJJdC1fn,>Y1.,T:wL@S`vVwB "),

@@ -1,11 +1,11 @@
-//! The same run several times over: every try does the same.
+//! Repeats a run identically.
 
 use super::{Counts, Postmark};
 use crate::workload::{FileStep, FileWorkload, Plan};
 use alloc::vec::Vec;
 use trimtab_drive::units::Bytes;
 
-/// A run, repeated.
+/// A repeated run.
 #[derive(Clone, Debug)]
 pub struct Tries {
     fresh: Postmark,
@@ -15,19 +15,19 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// `run`, which has not begun, `tries` times.
+    /// Repeats `run`, which must not have started, `tries` times.
     #[must_use]
     pub fn new(run: Postmark, tries: u32) -> Self {
         Self { current: run.clone(), fresh: run, tries, finished: Vec::new() }
     }
 
-    /// The counts of the tries that are done.
+    /// Counts of completed tries.
     #[must_use]
     pub fn finished(&self) -> &[Counts] {
         &self.finished
     }
 
-    /// The try that goes on.
+    /// The current try.
     #[must_use]
     pub const fn current(&self) -> &Postmark {
         &self.current
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_try_does_the_same() {
+    fn tries_are_identical() {
         let run = Postmark::new(&Settings { number: 20, transactions: 50, ..Settings::default() }).unwrap();
         let mut tries = Tries::new(run.clone(), 3);
         let (one, all) = (run.plan(), tries.plan());

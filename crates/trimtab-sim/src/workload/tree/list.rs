@@ -1,4 +1,4 @@
-//! The tree as a list of directories and files.
+//! A tree as a list of directories and files.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString as _};
@@ -7,36 +7,36 @@ use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 
-/// The directory that everything is in.
+/// Root directory of the tree.
 pub(super) const ROOT: &str = "tree";
 
-/// A file lies in at most this many directories inside each other.
+/// Maximum depth of directories.
 pub const DEPTH_MAX: usize = 256;
 
-/// One directory or file.
+/// A directory or file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     path: u32,
     path_len: u32,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: EntryKind,
 }
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A directory.
     Dir,
     /// A file.
     File {
-        /// Its size in bytes.
+        /// Size in bytes.
         size: u64,
-        /// Where its content begins, if contents are kept.
+        /// Start of its content, if contents are kept.
         offset: usize,
     },
 }
 
-/// A tree: parents before what is in them, and the order of removal.
+/// A tree: entries with parents first, and the order of removal.
 #[derive(Clone, Debug)]
 pub struct TreeList {
     paths: String,
@@ -55,7 +55,7 @@ impl TreeList {
         &self.entries
     }
 
-    /// The path of an entry of this tree.
+    /// Path of an entry of this tree.
     #[must_use]
     pub fn path(&self, entry: Entry) -> &str {
         &self.paths[entry.path as usize..(entry.path + entry.path_len) as usize]
@@ -67,67 +67,67 @@ impl TreeList {
         self.files
     }
 
-    /// Number of directories, the one that everything is in included.
+    /// Number of directories, including the root.
     #[must_use]
     pub fn dirs(&self) -> u64 {
         self.entries.len() as u64 - self.files
     }
 
-    /// Bytes of all files.
+    /// Total bytes of the files.
     #[must_use]
     pub const fn size(&self) -> Bytes {
         Bytes(self.size)
     }
 
-    /// What the contents are like.
+    /// Class of the contents.
     #[must_use]
     pub const fn class(&self) -> DataClass {
         self.class
     }
 
-    /// Contents of all files, one after the other, if the tree came with some.
+    /// Concatenated contents of all files, if the tree has any.
     pub(super) fn content(&self) -> Option<&[u8]> {
         self.content.as_deref()
     }
 
-    /// Indices of entries in the order of removal: depth first, what is in a directory before the directory.
+    /// Entry indices in order of removal: depth first, contents before their directory.
     pub(super) fn removal_order(&self) -> &[u32] {
         &self.removal
     }
 }
 
-/// Why something cannot be part of a tree.
+/// Reason for refusing a path or a tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
-    /// The path leads out of the tree, or is none.
-    #[error("the path '{0}' leads out of the tree")]
+    /// The path is empty or outside the tree.
+    #[error("the path '{0}' is outside the tree")]
     Outside(String),
-    /// The path is a file and a directory.
-    #[error("'{0}' is a file and a directory at once")]
+    /// The path is both a file and a directory.
+    #[error("'{0}' is both a file and a directory")]
     FileAndDirectory(String),
-    /// Too many names for this workload.
+    /// Too many names.
     #[error("the names in the tree take more than 2 GiB")]
     TooManyNames,
-    /// More directories inside each other than any tree needs.
-    #[error("'{0}' lies deeper than {DEPTH_MAX} directories")]
+    /// Too many nested directories.
+    #[error("'{0}' is nested deeper than {DEPTH_MAX} directories")]
     TooDeep(String),
-    /// The totals cannot be met.
-    #[error("{size} bytes are too few for {files} files: a file has at least one")]
+    /// The totals are impossible.
+    #[error("{size} bytes are too few for {files} files: each needs at least one")]
     TooSmall {
-        /// Files asked for.
+        /// Requested files.
         files: u64,
-        /// Bytes asked for.
+        /// Requested bytes.
         size: u64,
     },
-    /// Too many files for this workload.
-    #[error("{0} files are too many; the most is 20 million")]
+    /// Too many files.
+    #[error("{0} files are too many; the limit is 20 million")]
     TooManyFiles(u64),
-    /// No file at all.
-    #[error("there is no file in it")]
+    /// No files.
+    #[error("it contains no files")]
     Empty,
 }
 
-/// Gathers a tree in any order, as archives have it. Missing parents are added; a file that comes twice counts as it came last.
+/// Builds a tree from entries in any order; the last file of a path wins.
 #[derive(Clone, Debug, Default)]
 pub struct TreeBuilder {
     items: BTreeMap<String, Item>,
@@ -159,26 +159,26 @@ impl TreeBuilder {
         self.insert_file(path, Item::File { size: content.len() as u64, offset })
     }
 
-    /// Adds a file of this size, whose content the target makes up.
+    /// Adds a file of this size, with content generated by the target.
     pub(super) fn sized_file(&mut self, path: &str, size: u64) -> Result<(), TreeError> {
         self.insert_file(path, Item::File { size, offset: 0 })
     }
 
-    /// The contents so far, one after the other.
+    /// Concatenated contents so far.
     #[must_use]
     pub fn content(&self) -> &[u8] {
         &self.content
     }
 
-    /// About as much memory as it takes, in bytes.
+    /// Approximate memory use in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        // Each name stands in three places, with what belongs to it there.
+        // Each name is stored three times, with overhead.
         const OF_A_NAME: u64 = 256;
         self.content.len() as u64 + self.names * 3 + self.order.len() as u64 * OF_A_NAME
     }
 
-    /// True if there is no file yet.
+    /// True before the first file.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.items.values().any(|item| matches!(item, Item::File { .. }))
@@ -229,7 +229,7 @@ impl TreeBuilder {
         Ok(())
     }
 
-    /// The tree, whose contents are of `class`.
+    /// Completes the tree, with contents of `class`.
     #[must_use]
     pub fn finish(self, class: DataClass) -> TreeList {
         let mut list = TreeList {
@@ -270,11 +270,11 @@ impl TreeBuilder {
     }
 }
 
-/// Depth first from entry 0: the files of a directory in their order, its directories in theirs, then itself.
+/// Depth first from entry 0: the files of a directory in order, its directories, then itself.
 fn removal_order(entries: &[Entry], children: &[Vec<u32>]) -> Vec<u32> {
     let is_dir = |i: &&u32| entries[**i as usize].kind == EntryKind::Dir;
     let mut order = Vec::with_capacity(entries.len());
-    // Directories still to be gone into, and those whose contents are gone when they come up again.
+    // Directories to visit, and those to remove once their contents are gone.
     let mut stack = vec![(0_u32, false)];
     while let Some((dir, emptied)) = stack.pop() {
         if emptied {
@@ -289,7 +289,7 @@ fn removal_order(entries: &[Entry], children: &[Vec<u32>]) -> Vec<u32> {
     order
 }
 
-/// `path` without `.`, empty and trailing parts; an error if it is absolute or goes up.
+/// `path` without `.` and empty components; an error if absolute or with `..`.
 fn clean(path: &str) -> Result<String, TreeError> {
     let outside = || TreeError::Outside(path.to_string());
     if path.starts_with('/') || path.contains('\0') {
@@ -322,14 +322,14 @@ mod tests {
     use core::ops::Add as _;
 
     #[test]
-    fn paths_that_lead_out_are_refused() {
+    fn paths_outside_the_tree_are_refused() {
         let mut builder = TreeBuilder::default();
         for path in ["/etc/passwd", "../x", "a/../../x", "a/..", "\0", "x\0y"] {
             assert!(matches!(builder.file(path, b""), Err(TreeError::Outside(_))), "{path}");
         }
         for path in ["", ".", "./"] {
-            assert!(builder.file(path, b"").is_err(), "{path:?} is no file");
-            assert!(builder.dir(path).is_ok(), "{path:?} is the root, as archives of '.' have it");
+            assert!(builder.file(path, b"").is_err(), "{path:?} is not a file");
+            assert!(builder.dir(path).is_ok(), "{path:?} is the root, as in archives of '.'");
         }
         assert!(builder.is_empty());
     }
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_parents_are_made_and_the_last_of_two_files_counts() {
+    fn builder_adds_parents_and_keeps_the_last_file() {
         let mut builder = TreeBuilder::default();
         builder.file("./a/b//c", b"old").unwrap();
         builder.file("a/b/c", b"newer").unwrap();

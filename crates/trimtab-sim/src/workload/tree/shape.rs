@@ -1,4 +1,4 @@
-//! A synthetic tree with the shape of a kernel source tree: exact totals, everything else from the seed.
+//! A synthetic tree shaped like a kernel source tree, with exact totals.
 
 use super::list::{TreeBuilder, TreeError, TreeList};
 use alloc::format;
@@ -14,17 +14,17 @@ pub const DEFAULT_FILES: u64 = 36_706;
 /// Bytes of the default tree, as in the published measurement.
 pub const DEFAULT_SIZE: Bytes = Bytes(493_000_000);
 
-/// More files than this are refused: their names alone would fill gigabytes.
+/// Maximum number of files: more names would take gigabytes.
 const FILES_MAX: u64 = 20_000_000;
-/// Directories above a file, at most, below the tree's own directory.
+/// Maximum directories above a file, below the tree's root.
 const DEPTH_MAX: usize = 7;
-/// Standard deviation of the logarithm of file sizes: the mean is 3.1 times the median, as in C sources.
+/// Standard deviation of log file size: mean 3.1 times the median, as in C sources.
 const SIZE_SIGMA: f64 = 1.5;
-/// Standard deviation of the logarithm of the number of files in a directory.
+/// Standard deviation of the logarithm of files per directory.
 const FAN_OUT_SIGMA: f64 = 1.1;
 
-/// Top-level directories with their files and directories (themselves included) in a tree of [`DEFAULT_FILES`] files.
-/// Sixteen more files lie beside them.
+/// Top-level directories with their files and directories (themselves included) in a tree of
+/// [`DEFAULT_FILES`] files. Sixteen more files are next to them.
 const TOP: &[(&str, u64, u64)] = &[
     ("", 16, 0),
     ("Documentation", 2150, 190),
@@ -51,7 +51,7 @@ const TOP: &[(&str, u64, u64)] = &[
 ];
 
 impl TreeList {
-    /// A tree of exactly `files` files and `size` bytes; a file has at least one byte.
+    /// A tree of exactly `files` files and `size` bytes; each file has at least one byte.
     pub fn synthetic(files: u64, size: Bytes, class: DataClass, seed: u64) -> Result<Self, TreeError> {
         match files {
             0 => return Err(TreeError::Empty),
@@ -87,8 +87,8 @@ impl TreeList {
     }
 }
 
-/// Paths of `count` directories: `top`, and below it each in one that is there already, the less deep of two drawn.
-/// In the order in which an archiver walks them.
+/// Paths of `count` directories: `top`, and others each below an existing one, the less deep
+/// of two drawn. In the order of an archiver.
 fn directories(top: &str, count: u64, shape: &mut Stream, names: &mut Stream) -> Vec<String> {
     let mut dirs = vec![(top.to_string(), 1_usize)];
     while (dirs.len() as u64) < count {
@@ -105,15 +105,15 @@ fn directories(top: &str, count: u64, shape: &mut Stream, names: &mut Stream) ->
     paths
 }
 
-/// `files` over `dirs` directories: at least one each where that is possible, the rest with a log-normal spread.
+/// Distributes `files` over `dirs`: at least one each if possible, the rest log-normal.
 fn files_per_directory(files: u64, dirs: usize, shape: &mut Stream) -> Vec<u64> {
     let weights: Vec<f64> = (0..dirs).map(|_| libm::exp(FAN_OUT_SIGMA * normal_quantile(shape.unit()))).collect();
     let one_each = u64::from(files >= dirs as u64);
     apportion(files - one_each * dirs as u64, &weights).into_iter().map(|n| n + one_each).collect()
 }
 
-/// Sizes that add up to `size`: evenly spaced quantiles of a log-normal distribution in random order, so that the
-/// distribution is the same for every seed.
+/// Sizes that add up to `size`: evenly spaced quantiles of a log-normal distribution in
+/// random order, so every seed has the same distribution.
 fn file_sizes(files: u64, size: u64, rng: &mut Stream) -> Vec<u64> {
     let weights: Vec<f64> = (0..files).map(|i| libm::exp(SIZE_SIGMA * normal_quantile((i as f64 + 0.5) / files as f64))).collect();
     let mut sizes: Vec<u64> = apportion(size - files, &weights).into_iter().map(|n| n + 1).collect();
@@ -121,7 +121,7 @@ fn file_sizes(files: u64, size: u64, rng: &mut Stream) -> Vec<u64> {
     sizes
 }
 
-/// Splits `total` in proportion to `weights` into whole numbers with that exact sum (largest remainders).
+/// Splits `total` by `weights` into integers with that exact sum (largest remainder).
 fn apportion(total: u64, weights: &[f64]) -> Vec<u64> {
     let sum: f64 = weights.iter().sum();
     let ideal: Vec<f64> = weights.iter().map(|w| total as f64 * w / sum).collect();
@@ -144,7 +144,7 @@ fn word(names: &mut Stream, low: u64, high: u64) -> String {
     (0..names.between(low, high)).map(|_| char::from(b'a' + names.below(26) as u8)).collect()
 }
 
-/// A name as sources have them: letters, a number that makes it unique in its directory, an ending.
+/// A name as in source trees: letters, a number unique in its directory, an extension.
 fn file_name(names: &mut Stream, number: u64) -> String {
     let ending = match names.below(100) {
         0..=43 => ".c",
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_the_default_tree() {
+    fn top_table_matches_the_default_tree() {
         assert_eq!(TOP.iter().map(|t| t.1).sum::<u64>(), DEFAULT_FILES);
         let tree = default_tree();
         assert_eq!((tree.files(), tree.size()), (DEFAULT_FILES, DEFAULT_SIZE));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_tree_and_another_another() {
+    fn synthetic_tree_depends_on_the_seed() {
         let paths = |seed| -> Vec<String> {
             let tree = TreeList::synthetic(500, Bytes(1_000_000), DataClass::Text, seed).unwrap();
             tree.entries().iter().map(|e| format!("{} {:?}", tree.path(*e), e.kind)).collect()
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn any_totals_come_out_exactly_or_are_refused() {
+    fn synthetic_totals_are_exact_or_refused() {
         for (files, size) in [(1, 1), (1, 10_000_000), (5, 5), (100, 100), (999, 12_345_678)] {
             let tree = TreeList::synthetic(files, Bytes(size), DataClass::Zero, 9).unwrap();
             assert_eq!((tree.files(), tree.size()), (files, Bytes(size)));

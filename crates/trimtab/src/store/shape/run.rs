@@ -139,7 +139,7 @@ mod tests {
             (r#""seed":42"#, r#""seed":-42"#, "u64"),
             (r#""count":4"#, r#""count":5"#, "count is 5, but the buckets hold 4"),
             (r#""x":[1000000000,2000000000]"#, r#""x":[2000000000,1000000000]"#, "do not increase"),
-            (r#""x":[1000000000,2000000000]"#, r#""x":[1000000000]"#, "1 places and 2 values"),
+            (r#""x":[1000000000,2000000000]"#, r#""x":[1000000000]"#, "1 x values and 2 y values"),
             (r#""workload":"#, r#""wrokload":"#, "unknown field `wrokload`"),
         ] {
             assert!(good.contains(was), "{was} is in {good}");

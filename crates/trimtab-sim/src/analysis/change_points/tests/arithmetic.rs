@@ -1,4 +1,4 @@
-//! The steps of the search, each worked by hand.
+//! Steps of the search, verified by hand.
 
 use crate::analysis::change_points::*;
 use core::f64::consts::PI;
@@ -30,7 +30,7 @@ fn outlier_is_replaced_and_step_is_kept() {
     let mut values: Vec<f64> = (0..40).map(wave).collect();
     values[20] = 100.0;
     let filtered = without_outliers(&values);
-    // Of 11, 10, 11, 100, 11, 10, 11 the median is 11.
+    // The median of 11, 10, 11, 100, 11, 10, 11 is 11.
     assert_eq!(filtered[20], 11.0);
     assert!((0..40).filter(|i| *i != 20).all(|i| filtered[i] == values[i]));
     let step: Vec<f64> = (0..40).map(|i| if i < 20 { wave(i) } else { 30.0 + wave(i) }).collect();
@@ -39,7 +39,7 @@ fn outlier_is_replaced_and_step_is_kept() {
 
 #[test]
 fn local_noise_is_never_below_global_noise() {
-    // Twenty differences of 0, then nineteen of 2; each estimate looks at 15 on either side.
+    // Twenty differences of 0, then nineteen of 2; each estimate uses 15 on either side.
     let two = |i: usize| if i < 20 { 0.0 } else { 2.0 };
     let noise = local_noise(&(0..39).map(two).collect::<Vec<f64>>(), 40);
     let per_difference = libm::sqrt(PI) / 2.0;
@@ -47,25 +47,26 @@ fn local_noise_is_never_below_global_noise() {
     near(noise[10], per_difference * 12.0 / 26.0);
     near(noise[38], per_difference * 2.0);
     near(noise[39], per_difference * 2.0);
-    // Of neighbours that differ by 1 everywhere the variance is pi / 4; of a constant it is a millionth.
+    // If neighbours always differ by 1 the variance is pi / 4; of a constant it is a millionth.
     let wave = |i: usize| f64::from(u32::from(!i.is_multiple_of(2)));
     all_near(&precision(&(0..40).map(wave).collect::<Vec<f64>>()), &[4.0 / PI; 40]);
     assert!(precision(&[7.0; 40]).iter().all(|p| (p / 1e6 - 1.0).abs() < 1e-9));
-    // Twenty zeros and then a wave: twenty of 39 differences are 1, and where it is quiet the noise of the whole counts.
+    // Twenty zeros, then a wave: 20 of 39 differences are 1; the quiet part uses that.
     let late: Vec<f64> = (0..40).map(|i| if i < 20 { 0.0 } else { wave(i + 1) }).collect();
     let whole = per_difference * 20.0 / 39.0;
     near(precision(&late)[0], 1.0 / (whole * whole));
 }
 
 #[test]
-fn correlated_noise_widens_as_its_differences_say() {
-    // Up and down: two steps bring it back, which is no correlation.
+fn widening_follows_correlation_of_differences() {
+    // Alternating: two steps return to the start, without correlation.
     let wave: Vec<f64> = (0..100).map(|i: u32| if i.is_multiple_of(2) { 1.0 } else { -1.0 }).collect();
     near(widening(&wave, &[1.0; 100]), 1.0);
-    // Three times the variance that was taken for it counts as that.
+    // Three times the assumed variance counts as such.
     near(widening(&wave, &[3.0; 100]), 3.0);
-    // Steps of one, of which three in five go on in the same direction: of the 100 differences over two places 60 are 2. Of the smaller 90
-    // the mean is 100 / 90, so that r = (10 / 9)^2 - 1 and a standard error of 1 / sqrt(102).
+    // Steps of one, three in five in the same direction: 60 of the 100 differences over two
+    // steps are 2. The mean of the smaller 90 is 100 / 90, so r = (10 / 9)^2 - 1, with a
+    // standard error of 1 / sqrt(102).
     let mut at = 0.0;
     let mut drift = vec![at];
     for i in 0..101 {
@@ -81,7 +82,7 @@ fn correlated_noise_widens_as_its_differences_say() {
 }
 
 #[test]
-fn errors_about_means_and_what_is_left() {
+fn cost_and_residuals_match_hand_calculation() {
     assert_eq!(residuals(&[1.0, 3.0, 10.0, 14.0], &[2]), [-1.0, 1.0, -2.0, 2.0]);
     assert_eq!(residuals(&[1.0, 3.0], &[]), [-1.0, 1.0]);
     // 1 and 3 about 2; all about 5, the last counting twice; 3 and twice 8 about 19/3.
@@ -93,32 +94,32 @@ fn errors_about_means_and_what_is_left() {
 }
 
 #[test]
-fn a_cut_pays_where_it_saves_more_than_the_penalty() {
-    // In one stretch the error is 6 x 4.5^2 = 121.5.
+fn cut_is_made_if_it_saves_more_than_the_penalty() {
+    // The error of a single segment is 6 x 4.5^2 = 121.5.
     let values = [0.0, 0.0, 0.0, 9.0, 9.0, 9.0];
     assert_eq!(optimal_partition(&values, &[1.0; 6], 121.0, 2), [3]);
     assert!(optimal_partition(&values, &[1.0; 6], 122.0, 2).is_empty());
     assert_eq!(optimal_partition(&values, &[2.0; 6], 242.0, 2), [3]);
-    // No stretch is shorter than it may be.
+    // No segment is shorter than the minimum.
     assert!(optimal_partition(&values, &[1.0; 6], 1.0, 4).is_empty());
     let three = [0.0, 0.0, 9.0, 9.0, 9.0, 2.0, 2.0];
     assert_eq!(optimal_partition(&three, &[1.0; 7], 1.0, 2), [2, 5]);
 }
 
 #[test]
-fn a_cut_is_placed_to_the_value_within_its_reach() {
+fn best_cut_is_exact_within_its_reach() {
     let values = [7.0, 7.0, 0.0, 0.0, 0.0, 0.0, 5.0, 5.0, 5.0, 5.0];
     // The step of 2..10 is at 6.
     assert_eq!(best_cut(&values, 2, 4, 10, 2), 6);
     assert_eq!(best_cut(&values, 2, 4, 10, 1), 5);
     assert_eq!(best_cut(&values, 2, 8, 10, 2), 6);
     assert_eq!(best_cut(&values, 2, 8, 10, 1), 7);
-    // It leaves both sides something.
+    // Both sides keep at least one value.
     assert_eq!([best_cut(&[1.0, 5.0, 5.0, 5.0], 0, 2, 4, 9), best_cut(&[1.0, 1.0, 1.0, 5.0], 0, 2, 4, 9)], [1, 3]);
 }
 
 #[test]
-fn small_steps_go_and_the_smallest_first() {
+fn small_steps_are_dropped_smallest_first() {
     assert_eq!(levels(&[1.0, 3.0, 10.0, 14.0], &[2]), [2.0, 12.0]);
     let values = [100.0, 100.0, 104.0, 104.0, 200.0, 200.0];
     let kept = |step_min| {
@@ -126,9 +127,9 @@ fn small_steps_go_and_the_smallest_first() {
         drop_small_steps(&values, &mut cuts, step_min);
         cuts
     };
-    // 4 of 104 are 3.85 %; what is left then is 100 and 104, of which the median is 102, against 200: 49 %.
+    // 4 of 104 are 3.85 %; then 100 and 104 remain, with a median of 102, against 200: 49 %.
     assert_eq!([kept(0.038), kept(0.039), kept(0.489), kept(0.491)], [vec![2, 4], vec![4], vec![4], vec![]]);
-    // A step of exactly as much stays, down as well as up.
+    // A step of exactly the minimum stays, down as well as up.
     for values in [[1.0, 2.0], [2.0, 1.0], [-1.0, -2.0]] {
         let mut cuts = vec![1];
         drop_small_steps(&values, &mut cuts, 0.5);
@@ -139,24 +140,24 @@ fn small_steps_go_and_the_smallest_first() {
 }
 
 #[test]
-fn a_wave_goes_up_and_down_evenly_and_regularly() {
+fn swings_requires_even_and_regular_alternation() {
     let of = |levels: &[f64], values: &[usize]| -> Vec<Stretch> {
         levels.iter().zip(values.iter().cycle()).map(|(&level, &values)| Stretch { level, values }).collect()
     };
     let even = |levels: &[f64]| swings(&of(levels, &[5]));
-    // Three turns are four stretches.
+    // Three turns need four segments.
     assert!(even(&[0.0, 10.0, 0.0, 10.0]) && !even(&[0.0, 10.0, 0.0]));
-    // Stretches on the same side are one, and the furthest of them counts.
+    // Segments on the same side are merged, and the extreme counts.
     assert!(even(&[0.0, 10.0, 8.0, 0.0, 10.0]) && even(&[0.0, 8.0, 10.0, 0.0, 10.0]) && even(&[10.0, 0.0, 2.0, 10.0, 0.0]));
     assert!(!even(&[0.0, 10.0, 8.0, 0.0]));
-    // 35 % of the way may be missing, and no more; half of it is no peak.
+    // At most 35 % of the distance may be missing; half of it is not a peak.
     assert!(
         even(&[0.0, 10.0, 0.0, 6.5]) && !even(&[0.0, 10.0, 0.0, 6.4]) && even(&[0.0, 10.0, 3.5, 10.0]) && !even(&[0.0, 10.0, 3.6, 10.0])
     );
-    // What is just in the middle lies with those below.
+    // A level exactly in the middle counts as low.
     assert!(swings(&of(&[0.0, 10.0, 0.0, 5.0, 0.0, 10.0], &[5, 5, 2, 1, 2, 5])) && !even(&[0.0, 10.0, 5.0, 10.0, 0.0]));
-    // What lasts more than twice as long as the longest other is no part of it.
+    // A segment more than twice as long as the longest other is not part of a wave.
     assert!(swings(&of(&[0.0, 10.0, 0.0, 10.0], &[5, 5, 5, 10])) && !swings(&of(&[0.0, 10.0, 0.0, 10.0], &[5, 5, 5, 11])));
-    // Those on one side are one stretch of their lengths together.
+    // Segments on one side count with their total length.
     assert!(!swings(&of(&[0.0, 10.0, 0.0, 10.0, 9.0], &[5, 5, 5, 5, 6])) && swings(&of(&[0.0, 10.0, 0.0, 10.0, 9.0], &[5, 5, 5, 5, 5])));
 }

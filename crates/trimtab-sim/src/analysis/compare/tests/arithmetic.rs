@@ -1,9 +1,9 @@
-//! Intervals worked by hand.
+//! Intervals calculated by hand.
 
 use crate::analysis::compare::*;
 
 #[test]
-fn a_mean_or_a_median_stands_for_repeats() {
+fn statistic_is_mean_or_median() {
     let of = |statistic: Statistic, samples: &[f64]| statistic.of(&mut samples.to_vec());
     assert_eq!([of(Statistic::Mean, &[1.0, 2.0, 9.0]), of(Statistic::Median, &[9.0, 1.0, 2.0])], [4.0, 2.0]);
     assert_eq!([of(Statistic::Median, &[9.0, 1.0, 4.0, 2.0]), of(Statistic::Median, &[7.0])], [3.0, 7.0]);
@@ -11,20 +11,21 @@ fn a_mean_or_a_median_stands_for_repeats() {
     assert!((relative_variance(&[9.0, 10.0, 11.0]) - 1.0 / 300.0).abs() < 1e-15);
 }
 
-/// Relative variances of 1/300 and 1/1200 have 50/17 degrees of freedom by Welch and Satterthwaite; there Student's t stays below 3.218758614 in
-/// 97.5 % (by numeric integration of its density), so that the interval is 2 exp(-+ 3.218758614 sqrt(5/1200)). A bootstrap stays within it: no
-/// resample has a ratio above 21/9 or below 19/11.
+/// Relative variances of 1/300 and 1/1200 give 50/17 degrees of freedom by
+/// Welch-Satterthwaite. Student's t then stays below 3.218758614 in 97.5 % (numeric
+/// integration of its density), so the interval is 2 exp(-+ 3.218758614 sqrt(5/1200)). The
+/// bootstrap stays within it: no resample has a ratio above 21/9 or below 19/11.
 #[test]
-fn the_interval_of_few_repeats_is_that_of_welch() {
+fn interval_of_few_repeats_matches_welch() {
     let c = compare(&[9.0, 10.0, 11.0], &[19.0, 20.0, 21.0], Better::Higher, &Options::default());
     let interval = c.interval.unwrap();
     assert_eq!((c.a, c.b, c.ratio, c.verdict), (10.0, 20.0, Some(2.0), Verdict::Better));
     assert!((interval.low - 1.624_787_772).abs() < 1e-8 && (interval.high - 2.461_859_985).abs() < 1e-8, "{interval:?}");
 }
 
-/// As each resample of one value is that value.
+/// Every resample of one value is that value.
 #[test]
-fn without_spread_there_is_nothing_to_be_unsure_about() {
+fn interval_without_spread_is_a_point() {
     for statistic in [Statistic::Mean, Statistic::Median] {
         let c = compare(&[4.0; 5], &[6.0; 5], Better::Lower, &Options { statistic, resamples: 50, ..Options::default() });
         let interval = c.interval.unwrap();
@@ -33,21 +34,21 @@ fn without_spread_there_is_nothing_to_be_unsure_about() {
 }
 
 #[test]
-fn an_interval_has_two_ends_in_order_or_is_none() {
-    // Asked for no confidence at all, it is what lies in the middle of the resamples: of two both.
+fn interval_ends_are_ordered_or_absent() {
+    // With zero confidence, the interval is the middle of the resamples: of two, both.
     let of = |seed| {
         let options = Options { statistic: Statistic::Median, confidence: 0.0, resamples: 2, seed };
         compare(&[1.0, 2.0, 3.0, 4.0, 5.0], &[10.0, 23.0, 31.0, 47.0, 59.0], Better::Higher, &options).interval.unwrap()
     };
     assert!((1..=20).all(|seed| of(seed).low <= of(seed).high) && (1..=20).any(|seed| of(seed).low < of(seed).high));
-    // A ratio of 1e307 can be written; what it may be at most, fifty times as much, cannot.
+    // A ratio of 1e307 is finite; its upper bound, fifty times as much, is not.
     let c = compare(&[1e-154, 1e-154, 30e-154], &[1.2e154; 3], Better::Higher, &Options::default());
     assert!(c.ratio.is_some_and(|ratio| ratio > 1e307));
     assert_eq!((c.interval, c.verdict), (None, Verdict::CannotTell));
 }
 
 #[test]
-fn what_is_not_positive_has_no_ratio_and_yet_an_order() {
+fn non_positive_values_have_a_verdict_without_ratio() {
     let c = exactly(&[-1.0], &[-2.0], Better::Lower, Statistic::Mean);
     assert_eq!((c.ratio, c.interval, c.verdict), (None, None, Verdict::Better));
     let c = exactly(&[1.0], &[f64::INFINITY], Better::Lower, Statistic::Mean);

@@ -1,4 +1,4 @@
-//! Synthetic costs whose parameters are known, against least squares by normal equations.
+//! Synthetic costs with known parameters, against least squares by normal equations.
 
 use super::*;
 use alloc::vec::Vec;
@@ -10,8 +10,9 @@ fn size(rng: &mut Stream) -> f64 {
     65_536.0 * libm::exp(rng.unit() * libm::log(1024.0))
 }
 
-/// Weights, intercept, slope and weighted sum of squares, by the normal equations over all observations: each weighs one by the square of what those
-/// before it let expect, and the newest 32 of 31 parts of the one before.
+/// Weights, intercept, slope and weighted sum of squares by the normal equations. An
+/// observation weighs the inverse square of the cost expected from those before it, times
+/// 31/32 per later observation.
 fn by_normal_equations(samples: &[Sample]) -> (Vec<f64>, f64, f64, f64) {
     let mut expected: Vec<f64> = Vec::new();
     let mut line = (samples[0].1, 0.0);
@@ -42,7 +43,7 @@ fn close(a: f64, b: f64, relative: f64) -> bool {
 }
 
 #[test]
-fn the_fit_is_least_squares_with_fading_weights() {
+fn cost_fit_is_least_squares_with_fading_weights() {
     for seed in 0..50 {
         let mut rng = Stream::new(seed, "costs");
         let mut fit = CostFit::default();
@@ -54,7 +55,7 @@ fn the_fit_is_least_squares_with_fading_weights() {
         let (weights, fixed, slope, squares) = by_normal_equations(&samples);
         assert!(close(fit.line().0, fixed, 1e-6) && (fit.line().1 - slope).abs() * MIB < 1e-2, "{seed}: {:?} {fixed} {slope}", fit.line());
         assert!(close(fit.weight, weights.iter().sum(), 1e-6), "{seed}");
-        // The deviation is that sum, with the one observation that stands for what is expected beforehand.
+        // The deviation is that sum plus the one observation of the prior.
         let age = |power: i32| (0..samples.len()).map(|n| libm::pow(1.0 - 1.0 / MEMORY, (n as f64) * f64::from(power))).sum::<f64>();
         let freedom = age(1) - 2.0 * age(2) / age(1);
         let variance = (squares + SPREAD * SPREAD) / (1.0 + freedom.max(0.0));
@@ -64,7 +65,7 @@ fn the_fit_is_least_squares_with_fading_weights() {
 
 #[test]
 fn cost_estimate_coverage_matches_stated_error() {
-    // A cost a command, one a MiB, and by how much both deviate.
+    // Cost per command, cost per MiB, and the relative deviation of both.
     for (command_ns, mib_ns, share) in
         [(150_000.0, 0.0, 0.05), (150_000.0, 4_000.0, 0.2), (3_500_000.0, 30_000.0, 0.1), (1_000.0, 900.0, 0.15)]
     {
@@ -84,11 +85,12 @@ fn cost_estimate_coverage_matches_stated_error() {
             within += u32::from((nanos - expected).abs() <= error);
             above += u32::from(nanos > fit.upper(bytes));
             next += 1;
-            // The line itself, where it is known best, is known better than that.
+            // At the mean size, the line is known best.
             let truth = command_ns + mib_ns * fit.bytes / MIB;
             lines += u32::from((fit.expected(fit.bytes) - truth).abs() <= SIGMAS * fit.deviation() * libm::sqrt(fit.fading() / fit.weight));
         }
-        // A normal deviation lies within one standard error 68.3 % of the time, and above two 2.3 % of it. Three standard deviations of 400 draws are 7 and 2.3 %.
+        // A normal deviate lies within one standard error 68.3 % of the time and above two 2.3 %.
+        // Three standard deviations of 400 draws are 7 % and 2.3 %.
         let part = |n: u32| f64::from(n) / f64::from(next);
         assert!((0.613..0.753).contains(&part(within)), "{command_ns} {mib_ns} {share}: {within} of {next} within one");
         assert!(part(above) <= 0.046, "{command_ns} {mib_ns} {share}: {above} of {next} above the bound");
@@ -100,17 +102,17 @@ fn cost_estimate_coverage_matches_stated_error() {
 fn single_size_bounds_cost_and_costs_are_not_negative() {
     let mut fit = CostFit::default();
     fit.add(65_536.0, 100_000.0);
-    // A tenth of it, one observation: the next one is off by as much again.
+    // A tenth of one observation, plus the same deviation of the next.
     let level = 100_000.0 * (1.0 + SIGMAS * SPREAD * libm::sqrt(2.0));
     assert!(close(fit.upper(65_536.0), level, 1e-12) && close(fit.upper(4096.0), level, 1e-12));
     assert!(close(fit.upper(655_360.0), level * 10.0, 1e-12), "all of it may be a cost of bytes");
     assert_eq!(fit.largest_within(1e6, 65_536, 1 << 30), (65_536.0 * 1e6 / level) as u64);
     assert_eq!((fit.largest_within(1e5, 65_536, 1 << 30), fit.largest_within(1e9, 65_536, 1 << 20)), (65_536, 1 << 20));
-    // Less for more: no cost of bytes.
+    // Decreasing cost: no cost per byte.
     fit.add(131_072.0, 90_000.0);
     assert_eq!(fit.line().1, 0.0);
     assert!(close(fit.line().0, fit.nanos, 1e-12));
-    // More than in proportion: no cost of commands, and least squares through nothing for nothing.
+    // More than proportional: no cost per command, least squares through the origin.
     let mut fit = CostFit::default();
     let samples = [(1.0, 10.0), (2.0, 30.0), (3.0, 50.0)];
     samples.iter().for_each(|(bytes, nanos)| fit.fit(*bytes, *nanos));
@@ -127,25 +129,25 @@ fn cost_outlier_is_dropped_and_two_in_a_row_are_kept() {
     fit.add(MIB, 2001.0);
     assert_eq!((fit.expected(MIB), fit.count), (before.expected(MIB), before.count));
     fit.add(MIB, 9000.0);
-    assert!((2001.0..9000.0).contains(&fit.expected(MIB)) && fit.upper(MIB) > 9000.0 && fit.count < 2.0, "the drive is another now");
-    // Not in a row: they are part of what it costs.
+    assert!((2001.0..9000.0).contains(&fit.expected(MIB)) && fit.upper(MIB) > 9000.0 && fit.count < 2.0, "the drive's cost has changed");
+    // Not consecutive: both are part of the cost.
     let mut fit = before.clone();
     fit.add(MIB, 9000.0);
     cheap(&mut fit, 3);
     assert!(close(fit.expected(MIB), 1000.0, 1e-12));
     fit.add(MIB, 9000.0);
     assert!(fit.expected(MIB) > 2000.0 && fit.upper(MIB) > 9000.0, "{fit:?}");
-    // Unless the other one is forgotten.
+    // Unless the earlier outlier is forgotten.
     let mut fit = before.clone();
     fit.add(MIB, 9000.0);
     cheap(&mut fit, 32);
     fit.add(MIB, 9000.0);
     assert!(close(fit.expected(MIB), 1000.0, 1e-12));
-    // Twice the size may cost twice as much: nothing odd about it.
+    // Twice the size at twice the cost is not an outlier.
     let mut fit = before;
     fit.add(8.0 * MIB, 8000.0);
     assert!(fit.odd.is_none() && fit.expected(8.0 * MIB) > 7000.0, "{fit:?}");
-    // If the first was the odd one, it is the second that counts, and another like the first brings that back.
+    // If the first was the outlier the second counts; another like the first restores it.
     let mut fit = CostFit::default();
     fit.add(MIB, 6000.0);
     fit.add(MIB, 50.0);
@@ -155,18 +157,18 @@ fn cost_outlier_is_dropped_and_two_in_a_row_are_kept() {
 }
 
 #[test]
-fn a_drive_that_becomes_cheaper_is_believed_as_memory_fades() {
+fn cost_decrease_is_learned_as_memory_fades() {
     let mut fit = CostFit::default();
     (0..100).for_each(|_| fit.add(MIB, 8000.0));
     (0..22).for_each(|_| fit.add(MIB, 1000.0));
-    // 31 of 32 stay each time: a half after 22, if all weigh the same, and the later ones weigh more.
+    // Factor 31/32 per observation: half after 22, sooner since later ones weigh more.
     assert!((1500.0..4500.0).contains(&fit.expected(MIB)), "{}", fit.expected(MIB));
     (0..200).for_each(|_| fit.add(MIB, 1000.0));
     assert!(fit.upper(MIB) < 1200.0, "{}", fit.upper(MIB));
 }
 
 #[test]
-fn what_was_saved_is_the_same_again_and_nonsense_is_nothing() {
+fn cost_fit_restore_is_exact_and_rejects_garbage() {
     let mut fit = CostFit::default();
     [(65_536.0, 1e5), (1e6, 1.3e5), (3e6, 1.7e5)].iter().for_each(|(bytes, nanos)| fit.add(*bytes, *nanos));
     let mut state = State::default();
@@ -190,7 +192,7 @@ fn cost_display_has_command_error_and_bytes() {
     let shown = fit.shown().unwrap();
     assert_eq!((shown.command, shown.mib), (Nanos(150_000), Nanos(400)));
     let text = alloc::string::ToString::to_string(&TrimCost { error: Nanos(20_000), ..shown });
-    assert_eq!(text, "150 µs ± 20.0 µs a command and 400 ns a MiB");
+    assert_eq!(text, "150 µs ± 20.0 µs per command and 400 ns per MiB");
     let unknown = TrimCost { command: Nanos::ZERO, error: Nanos::from_micros(1700), mib: Nanos(400) };
-    assert_eq!(alloc::string::ToString::to_string(&unknown), "up to 3.40 ms a command (not known closer) and 400 ns a MiB");
+    assert_eq!(alloc::string::ToString::to_string(&unknown), "at most 3.40 ms per command (no closer estimate) and 400 ns per MiB");
 }

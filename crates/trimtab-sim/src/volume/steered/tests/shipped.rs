@@ -1,4 +1,4 @@
-//! Idle trims of a filesystem in use, on every shipped drive that knows TRIM: what is learned, what others have of it, and how many commands it takes.
+//! Idle trims on every shipped drive with TRIM: learned cost, latency, commands.
 
 use crate::policy::{PolicySpec, State};
 use crate::volume::steered::*;
@@ -11,7 +11,7 @@ use trimtab_drive::spec::DriveSpec;
 
 type Target = Steered<Box<dyn Model>>;
 
-/// A filesystem of some gibibytes, six tenths of it in use between free extents of 512 KiB, all of which were written.
+/// A filesystem of a few GiB, 60 % full with free extents of 512 KiB, all written before.
 fn in_use(spec: &DriveSpec) -> Target {
     let spec = [4_u64, 8, 16, 32].into_iter().find_map(|gib| sized(spec.clone(), Some(Bytes(gib << 30))).ok()).unwrap();
     let mut volume_spec = VolumeSpec::ext4();
@@ -30,7 +30,7 @@ fn policy(text: &str) -> Box<dyn Policy> {
     text.parse::<PolicySpec>().unwrap().build(&State::default())
 }
 
-/// A small file is made durable every 50 ms, so often or until a pass that was begun is over: how long each took, the shortest first.
+/// Syncs a small file every 50 ms, or until the pass ends. Returns sorted durations.
 fn files(target: &mut Target, most: usize, during_pass: bool) -> Vec<Nanos> {
     let mut took = Vec::new();
     while took.len() < most && (!during_pass || took.is_empty() || target.pass_under_way()) {
@@ -45,7 +45,7 @@ fn files(target: &mut Target, most: usize, during_pass: bool) -> Vec<Nanos> {
     took
 }
 
-/// Commands of a pass, which is waited for, and how long it takes from here.
+/// Waits for a pass. Returns its commands and its duration.
 fn pass(target: &mut Target) -> (u64, Nanos) {
     let began = target.now();
     while target.log().spans.is_empty() || target.pass_under_way() {
@@ -55,7 +55,7 @@ fn pass(target: &mut Target) -> (u64, Nanos) {
     (target.log().sent().count, target.now() - began)
 }
 
-/// Nanoseconds of a command with one range, and of each mebibyte, as the specification has them.
+/// Specified nanoseconds per command with one range, and per MiB.
 fn nominal(spec: &DriveSpec) -> (f64, f64) {
     let trim = &spec.flash().unwrap().trim;
     let command = trim.command_ns + trim.range_ns + spec.interface.latency_ns + spec.interface.command_overhead_ns;
@@ -76,9 +76,9 @@ fn idle_trim_learns_shipped_drives_without_extra_commands() {
             target
         };
         let undisturbed = files(&mut used.fork(policy("idle")), 20, false);
-        let mut beside = begun(policy("idle"));
-        let (began, disturbed) = (beside.now(), files(&mut beside, most, true));
-        let (took_beside, sent_beside) = (beside.now() - began, beside.log().sent().count);
+        let mut concurrent = begun(policy("idle"));
+        let (began, disturbed) = (concurrent.now(), files(&mut concurrent, most, true));
+        let (took_concurrent, sent_concurrent) = (concurrent.now() - began, concurrent.log().sent().count);
         let mut alone = begun(policy("idle"));
         let ((at_once, _), (sent, took)) = (pass(&mut begun(policy("none"))), pass(&mut alone));
 
@@ -87,36 +87,36 @@ fn idle_trim_learns_shipped_drives_without_extra_commands() {
         let (size, error) = (used.volume().drive().size(), learned.error.as_f64());
         let share = |share: f64| disturbed[((disturbed.len() - 1) as f64 * share) as usize].0;
         std::println!(
-            "{name},{},{command},{mib},{},{},{},{at_once},{sent},{},{},{sent_beside},{},{},{},{}",
+            "{name},{},{command},{mib},{},{},{},{at_once},{sent},{},{},{sent_concurrent},{},{},{},{}",
             size.0,
             learned.command.0,
             learned.error.0,
             learned.mib.0,
             took.0,
-            took_beside.0,
+            took_concurrent.0,
             share(0.5),
             share(0.9),
             share(0.99),
             share(1.0)
         );
         assert!((learned.command.as_f64() - command).abs() <= 2.0 * error, "{name}: {learned}, nominal {command} ns");
-        // Half a mebibyte is usual here.
-        assert!((learned.mib.as_f64() - mib).abs() / 2.0 <= 2.0 * error, "{name}: {learned}, nominal {mib} ns a MiB");
-        assert!(error <= (command + mib / 2.0) * 0.1, "{name}: an error of {learned} says nothing");
+        // Half a MiB is the typical size here.
+        assert!((learned.mib.as_f64() - mib).abs() / 2.0 <= 2.0 * error, "{name}: {learned}, nominal {mib} ns per MiB");
+        assert!(error <= (command + mib / 2.0) * 0.1, "{name}: the error is too large: {learned}");
 
-        // Making a file durable is five requests, each of which may meet a command; where the smallest is above the budget, one twice as long.
+        // A sync is five requests, and each may meet a command.
         let smallest = command + mib / 16.0;
-        let dear = smallest > 5e6;
-        let wait = if dear { 2.2 * smallest } else { 5e6 };
+        let expensive = smallest > 5e6;
+        let wait = if expensive { 2.2 * smallest } else { 5e6 };
         let (longest, without) = (disturbed[disturbed.len() - 1], undisturbed[undisturbed.len() - 1]);
         assert!(longest.as_f64() <= without.as_f64() + 5.0 * wait, "{name}: {longest}, {without} without a trim");
-        assert_eq!(alone.policy().remark().is_some(), dear, "{name}");
-        // Where bytes are more than half of the cost at the smallest size, extents of 512 KiB are cut into eight and some more.
-        let commands_max = if dear { at_once * 9 } else { at_once + at_once / 20 + 60 };
+        assert_eq!(alone.policy().remark().is_some(), expensive, "{name}");
+        // At high byte cost, extents of 512 KiB are split into about eight.
+        let commands_max = if expensive { at_once * 9 } else { at_once + at_once / 20 + 60 };
         assert!(sent <= commands_max, "{name}: {sent} commands, {at_once} at once");
-        // Commands, bytes and, where they are dear, seven times as long a rest; each request waits for the next look.
+        // Commands, bytes, rests seven times as long if expensive, and waits for polls.
         let costs = sent as f64 * command + alone.log().sent().bytes.as_f64() / 1_048_576.0 * mib;
-        let rests = if dear { 8.0 } else { 1.0 };
+        let rests = if expensive { 8.0 } else { 1.0 };
         assert!(took.as_f64() <= costs * rests * 1.1 + 1e9, "{name}: {took} for {sent} commands of {command} ns");
     }
 }

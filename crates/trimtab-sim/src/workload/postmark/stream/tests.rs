@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 use trimtab_drive::units::Bytes;
 
-/// What the original did, and what a simulation of it gave in exact arithmetic.
+/// Counts of the original, and of an exact simulation of it.
 const COUNTS: &str = include_str!("../../../../tests/data/postmark/counts.csv");
 
 type Row = BTreeMap<&'static str, &'static str>;
@@ -43,7 +43,7 @@ fn finished(mut run: Postmark) -> Postmark {
 }
 
 #[test]
-fn every_count_and_byte_is_the_originals() {
+fn counts_and_bytes_match_the_original() {
     let rows = rows();
     assert_eq!(rows.len(), 32);
     for row in rows {
@@ -76,8 +76,8 @@ fn every_count_and_byte_is_the_originals() {
 }
 
 #[test]
-fn sizes_beyond_the_pool_limit_are_decided_as_by_the_original() {
-    // Its pool of 2 x 2,000,000,000 overflows and draws nothing; it reported 757.96 megabytes written.
+fn sizes_beyond_pool_limit_match_the_original() {
+    // Its pool of 2 x 2,000,000,000 overflows and draws nothing; it reported 757.96 MB written.
     let settings = Settings { size_low: 1, size_high: 2_000_000_000, number: 2, bias_read: None, bias_create: None, ..Settings::default() };
     let rng = Mt19937::new(settings.seed);
     let mut decisions = Decisions::new(&settings, rng).unwrap();
@@ -85,7 +85,7 @@ fn sizes_beyond_the_pool_limit_are_decided_as_by_the_original() {
     assert_eq!(alloc::format!("{:.2}", f64::from(decisions.counts.bytes_written_single) / 1_048_576.0), "757.96");
 }
 
-/// The operations as text, with the bytes of data but not the data.
+/// Operations as text, with lengths instead of data.
 fn script(run: &mut Postmark) -> Vec<String> {
     let mut script = Vec::new();
     while let Some(step) = run.next_step() {
@@ -105,7 +105,7 @@ fn script(run: &mut Postmark) -> Vec<String> {
 }
 
 #[test]
-fn directories_come_first_and_go_last() {
+fn directories_are_created_first_and_removed_last() {
     let settings = Settings { number: 1, transactions: 1, weights: Vec::from([3, 1]), subdirectories: 2, ..Settings::default() };
     let script_made = script(&mut Postmark::new(&settings).unwrap());
     let dirs = |script: &[String]| -> Vec<String> { script.iter().filter(|line| line.contains("dir")).cloned().collect() };
@@ -123,7 +123,7 @@ fn directories_come_first_and_go_last() {
 }
 
 #[test]
-fn rate_sets_due_times_and_changes_nothing_else() {
+fn interval_changes_due_times_only() {
     let settings = Settings { number: 5, transactions: 3, ..Settings::default() };
     let paced = Settings { interval: Some(Nanos(250)), ..settings.clone() };
     let plain = script(&mut Postmark::new(&settings).unwrap());
@@ -173,9 +173,8 @@ fn any_settings() -> impl Strategy<Value = Settings> {
 }
 
 proptest! {
-    /// Played on a directory tree that refuses whatever makes no sense, every run fits, leaves nothing, and is what its plan said.
     #[test]
-    fn every_run_makes_sense(settings in any_settings()) {
+    fn every_run_is_valid_and_matches_its_plan(settings in any_settings()) {
         let mut run = Postmark::new(&settings).unwrap();
         let plan = run.plan();
         let mut files: BTreeMap<String, u64> = BTreeMap::new();
@@ -219,7 +218,7 @@ proptest! {
         prop_assert_eq!(counts.bytes_written.0, written);
     }
 
-    /// Wherever a run stops, what exists then is among its leftovers.
+    /// At any point of a run, all existing paths are among its leftovers.
     #[test]
     fn leftovers_cover_what_exists(settings in any_settings(), steps in 0_usize..400) {
         let mut run = Postmark::new(&settings).unwrap();

@@ -1,4 +1,4 @@
-//! Requests of a trace that are not replayed, and why.
+//! Requests of a trace that are not replayed, by reason.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -6,22 +6,22 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Why a request is not replayed.
+/// Reason why a request is not replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Why {
-    /// It has no bytes.
+pub enum SkipReason {
+    /// No bytes.
     Empty,
-    /// The trace has no response for it.
+    /// No response in the trace.
     NoResponse,
-    /// It is a command for the drive that passes by the block layer.
+    /// A command for the drive that bypasses the block layer.
     PassedThrough,
-    /// It is for a zone: reset, open, close, finish or append.
+    /// A zone command: reset, open, close, finish or append.
     Zone,
-    /// It writes zeros without sending any.
+    /// Writes zeros without sending data.
     WriteZeroes,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Empty => "size 0",
@@ -33,12 +33,12 @@ impl fmt::Display for Why {
     }
 }
 
-/// How many requests are left out, by the reason.
+/// Number of skipped requests by reason.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LeftOut(BTreeMap<Why, u64>);
+pub(super) struct SkipCounts(BTreeMap<SkipReason, u64>);
 
-impl LeftOut {
-    pub(super) fn add(&mut self, why: Why) {
+impl SkipCounts {
+    pub(super) fn add(&mut self, why: SkipReason) {
         *self.0.entry(why).or_default() += 1;
     }
 

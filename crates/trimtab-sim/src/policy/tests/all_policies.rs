@@ -1,4 +1,4 @@
-//! What holds under every policy.
+//! Properties of every policy.
 
 use super::build;
 use super::rig::*;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever the policy, the counter and the failures: what is freed gets trimmed, across restarts, within its period.
+    /// Every policy trims all freed space in its period, across restarts and failures.
     #[test]
     fn every_freed_byte_is_eventually_trimmed(
         seed: u64,
@@ -37,10 +37,10 @@ proptest! {
         }
         rig.fail_share = 0.0;
         if busy {
-            // Never idle: a request every 5 ms, for two minutes. Patience has to get through; after that it is quiet again.
+            // A request every 5 ms for two minutes, then idle. Patience must get through.
             rig.arrivals = (0..24_000).map(|i| rig.now + i * 5 * MS).rev().collect();
         }
-        // Two periods, and the longest wait after failures.
+        // Two periods plus the longest retry delay.
         let until = rig.now + 6 * DAY;
         rig.run(&mut *policy, until);
         prop_assert_eq!(rig.freed(), 0, "{}", which);
@@ -48,7 +48,7 @@ proptest! {
 }
 
 #[test]
-fn whoever_asks_gets_a_pass_under_every_policy() {
+fn forced_pass_runs_under_every_policy() {
     for text in PolicySpec::NAMES {
         let mut rig = Rig::new(2, Bytes::MAX, CHEAP, 1);
         let mut policy = build(text);
@@ -62,7 +62,7 @@ fn whoever_asks_gets_a_pass_under_every_policy() {
 }
 
 #[test]
-fn on_battery_only_what_the_user_asks_for_is_trimmed() {
+fn battery_allows_forced_passes_only() {
     for text in ["batched:every=1s", "adaptive:at-least=1s", "idle:at-least=1s"] {
         let mut policy = build(text);
         let window = [TrimWindow { start: 0, len: WINDOW }];
@@ -84,7 +84,7 @@ fn on_battery_only_what_the_user_asks_for_is_trimmed() {
 }
 
 #[test]
-fn a_window_that_fails_is_kept_and_tried_less_and_less_often() {
+fn failed_window_is_kept_and_retried_with_backoff() {
     let mut rig = Rig::new(1, Bytes::MAX, CHEAP, 1);
     rig.fail_share = 1.0;
     let mut policy = build("none");
@@ -98,9 +98,9 @@ fn a_window_that_fails_is_kept_and_tried_less_and_less_often() {
     assert_eq!(rig.freed(), 0);
 }
 
-/// What a policy says of a pass while it is under way, and what it remembers of it.
+/// Reported state of a pass in progress, and the state stored for it.
 #[test]
-fn every_policy_says_where_its_pass_stands_also_after_a_restart() {
+fn pass_progress_survives_restart_under_every_policy() {
     let mut now: Box<dyn Policy> = Box::new(Now::new(Bytes::ZERO, &State::default()));
     assert_eq!((now.name(), now.running()), ("now", false));
     for text in PolicySpec::NAMES.into_iter().chain(["now"]) {
@@ -126,15 +126,15 @@ fn every_policy_says_where_its_pass_stands_also_after_a_restart() {
         assert_eq!(said(&*policy), (true, true, None), "{text}");
         again = build(&policy.state());
         assert_eq!((said(&*again), again.state()), ((true, true, None), policy.state()), "{text}");
-        // What is under way is gone over to its end, and then once more.
+        // The pass in progress ends, then one more follows.
         rig.run(&mut *again, 100 * S);
         assert_eq!((said(&*again), rig.freed(), rig.passes.len()), ((false, false, None), 0, 2), "{text}");
     }
 }
 
 #[test]
-fn a_pass_of_the_user_is_remembered_as_what_it_is() {
-    // Neither battery nor schedule hold it back, also not after a restart.
+fn forced_pass_stays_forced_after_restart() {
+    // Neither battery nor schedule delays it, even after a restart.
     let window = [TrimWindow { start: 0, len: WINDOW }, TrimWindow { start: WINDOW, len: WINDOW }];
     let observation = |forced| Observation {
         written_step: Bytes(512),

@@ -1,4 +1,4 @@
-//! When passes begin: by need, by the calendar, at shutdown.
+//! Start of passes: by bytes written, on a schedule, at shutdown.
 
 use super::build;
 use super::rig::*;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// The trigger fires within one step of its threshold, whatever the step, across restarts of policy and counter.
+    /// The trigger fires within one step of its threshold, across restarts.
     #[test]
     fn adaptive_fires_within_one_step(
         seed: u64,
@@ -28,7 +28,7 @@ proptest! {
         for i in 0..400 {
             rig.written += 97 << 20;
             if i == reset_at {
-                // A reboot: what came after the last step is lost to a coarse counter.
+                // Reboot: a coarse counter loses the writes after its last step.
                 lost = step;
                 rig.counter_base = rig.written;
             }
@@ -37,7 +37,7 @@ proptest! {
             }
             rig.run(&mut *policy, rig.now + 10 * S);
         }
-        // The counter was looked at every 97 MiB.
+        // The counter was polled every 97 MiB.
         let slack = (97 << 20) + step + lost;
         let threshold = 12_u64 << 30;
         prop_assert!(rig.written_at_pass.len() >= 2, "{:?}", rig.written_at_pass);
@@ -51,7 +51,7 @@ proptest! {
 }
 
 #[test]
-fn a_counter_that_never_advances_leaves_the_longest_interval() {
+fn adaptive_with_stuck_counter_uses_longest_interval() {
     let mut rig = Rig::new(4, Bytes::MAX, Drive { counter_step: u64::MAX, ..CHEAP }, 1);
     let mut policy = build("adaptive");
     for _ in 0..30 {
@@ -63,8 +63,8 @@ fn a_counter_that_never_advances_leaves_the_longest_interval() {
 }
 
 #[test]
-fn a_counter_in_steps_of_64_gib_fires_at_its_first_step() {
-    // 100 GB free would be the window sizes of a drive; here the free space is small, so that one step exceeds the threshold by far.
+fn adaptive_with_64_gib_counter_steps_fires_at_first_step() {
+    // The step exceeds the threshold by far.
     let mut rig = Rig::new(4, Bytes::MAX, Drive { counter_step: 64 << 30, ..CHEAP }, 1);
     let mut policy = build("adaptive:poll=1s");
     rig.run(&mut *policy, S);
@@ -79,7 +79,7 @@ fn a_counter_in_steps_of_64_gib_fires_at_its_first_step() {
 }
 
 #[test]
-fn adaptive_keeps_its_distance() {
+fn adaptive_keeps_minimum_interval() {
     let mut rig = Rig::new(4, Bytes::MAX, CHEAP, 1);
     let mut policy = build("adaptive:at-most=1h:poll=1s");
     for _ in 0..3600 * 3 {
@@ -119,14 +119,14 @@ fn at_shutdown_trims_once_and_timer_never_delays_it() {
 }
 
 #[test]
-fn a_trigger_that_has_fired_keeps_its_distance_after_a_restart() {
+fn adaptive_keeps_minimum_interval_after_restart() {
     let spec: PolicySpec = "adaptive:at-most=1h:at-least=10h".parse().unwrap();
     let mut rig = Rig::new(1, Bytes::MAX, CHEAP, 1);
     let mut policy = spec.build(&State::default());
     rig.run(&mut *policy, S);
     rig.written += 1 << 40;
     rig.run(&mut *policy, 60 * S);
-    assert_eq!(rig.passes.len(), 1, "the first needs no distance");
+    assert_eq!(rig.passes.len(), 1, "no minimum interval before the first");
     policy = spec.build(&policy.state());
     rig.written += 1 << 40;
     rig.run(&mut *policy, 3500 * S);
@@ -148,6 +148,6 @@ fn untouched_full_filesystem_is_left_alone() {
     let mut policy = build("adaptive:at-most=0s:at-least=1d:poll=1s");
     assert!(matches!(policy.decide(&observation(1, 1000)), Action::WaitUntil(_)));
     assert!(matches!(policy.decide(&observation(2, 1000)), Action::WaitUntil(_)), "nothing was written");
-    assert!(matches!(policy.decide(&observation(3, 1512)), Action::Trim(_)), "all that is free was");
+    assert!(matches!(policy.decide(&observation(3, 1512)), Action::Trim(_)), "all free space was written");
     assert_eq!(build("batched:shutdown").decide(&observation(1, 0)), Action::Nothing);
 }

@@ -1,4 +1,4 @@
-//! How many requests of others meet an idle trim's commands, what is sent first, and what is left.
+//! Idle trims: collisions with foreground requests, order of extents, and what is skipped.
 
 use super::build;
 use super::rig::*;
@@ -8,20 +8,20 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
 
-/// When requests come.
+/// Arrival pattern of requests.
 #[derive(Clone, Copy, Debug)]
 enum Load {
-    /// At random, so many a second.
+    /// Poisson arrivals, per second.
     Random(u64),
-    /// One every so many microseconds.
+    /// Fixed interval in microseconds.
     Regular(u64),
-    /// So many within 20 ms, once a second.
+    /// This many within 20 ms, once a second.
     Bursts(u64),
-    /// Now at random, now none for 20 s, in turns of 20 s.
+    /// Alternates between 20 s of Poisson arrivals and 20 s without requests.
     InTurns(u64),
 }
 
-/// For so many seconds, latest first.
+/// Arrival times over `seconds`, latest first.
 fn arrivals(load: Load, seconds: u64, seed: u64) -> Vec<u64> {
     let mut rng = Stream::new(seed, "arrivals");
     let mut gap = |rate: u64| (-libm::log(1.0 - rng.below(1 << 40) as f64 / (1_u64 << 40) as f64) * S as f64 / rate as f64) as u64;
@@ -38,7 +38,7 @@ fn arrivals(load: Load, seconds: u64, seed: u64) -> Vec<u64> {
     all
 }
 
-/// A pass over free extents of one to sixteen units beside a load; gives the rig, and the policy as it is then.
+/// Runs a pass over extents of one to sixteen units under a load.
 fn pass(load: Load, drive: Drive, policy: &str, seconds: u64) -> (Rig, alloc::boxed::Box<dyn Policy>) {
     pass_of(load, drive, policy, seconds, 7)
 }
@@ -46,12 +46,12 @@ fn pass(load: Load, drive: Drive, policy: &str, seconds: u64) -> (Rig, alloc::bo
 fn pass_of(load: Load, drive: Drive, policy: &str, seconds: u64, seed: u64) -> (Rig, alloc::boxed::Box<dyn Policy>) {
     let mut rig = Rig::new(24, Bytes::MAX, drive, 1);
     (rig.tail, rig.first_come, rig.counted, rig.by_size) = (Bytes(4096), true, true, true);
-    // In each window: 32 units free in one, then eight, four, two and some single ones.
+    // Free extents per window: 32 units, eight, four, two, and several single ones.
     let live = [32, 41, 46, 49, 51, 53, 55, 57, 59, 61, 63];
     (0..24).for_each(|window| live.iter().for_each(|unit| rig.units[window * UNITS_PER_WINDOW + unit] = Unit::Live));
     rig.arrivals = arrivals(load, seconds, seed);
     let mut policy = build(policy);
-    // A load is known before anybody asks for a trim.
+    // The load is known before the trim is requested.
     rig.run(&mut *policy, 5 * S);
     (rig.requests, rig.met) = (0, 0);
     rig.forced = true;
@@ -79,23 +79,24 @@ fn under_1_percent_of_requests_meet_a_command() {
         let (mut met, mut requests) = (0, 0);
         for seed in 0..3 {
             let (rig, _) = pass_of(load, drive, "idle:complete=yes", 4000, seed);
-            assert_eq!(rig.freed(), 0, "{load:?}, {command_ns} ns: it is done");
+            assert_eq!(rig.freed(), 0, "{load:?}, {command_ns} ns: all is trimmed");
             assert!(rig.stall_max <= command_ns, "{load:?}, {command_ns} ns: {} ns", rig.stall_max);
             (met, requests) = (met + rig.met, requests + rig.requests_then);
         }
-        // A pass that is over within a gap or two may end in a burst that it knew nothing of.
+        // A pass that ends within a gap or two may meet a burst that it could not predict.
         let at_once = if let Load::Bursts(many) = load { many * command_ns / (20 * MS) } else { 0 };
         assert!(met * 100 < requests + 3 * 100 * at_once, "{load:?}, {command_ns} ns: {met} of {requests}");
     }
 }
 
-/// Commands of a tenth of the budget: a pass took as long as 200 times its commands, and its foreground waited as long as beside `fstrim`.
+/// For commands of a tenth of the budget, a pass used to take 200 times its commands, with
+/// the same foreground wait as `fstrim`.
 #[test]
-fn cheap_commands_follow_each_other_without_waiting_for_gaps() {
+fn cheap_commands_do_not_wait_for_gaps() {
     let command_ns = 150_000;
     for load in [Load::Random(200), Load::Random(2000), Load::Regular(5000), Load::InTurns(100)] {
         let (rig, _) = pass(load, Drive { command_ns, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 4000);
-        assert_eq!(rig.freed(), 0, "{load:?}: it is done");
+        assert_eq!(rig.freed(), 0, "{load:?}: all is trimmed");
         assert!(rig.stall_max <= command_ns, "{load:?}: a request waits for one command, not {} ns", rig.stall_max);
         let last = rig.sent.iter().rfind(|sent| sent.1 > 0).map_or(0, |sent| sent.0);
         // Gaps are learned for a second; then come 240 extents.
@@ -104,11 +105,11 @@ fn cheap_commands_follow_each_other_without_waiting_for_gaps() {
 }
 
 #[test]
-fn cheap_commands_of_frequent_passes_keep_to_their_share() {
+fn cheap_commands_stay_within_share_over_passes() {
     let drive = Drive { command_ns: 900_000, ns_per_kib: 0, ..CHEAP };
     let (mut rig, mut policy) = pass(Load::Random(200), drive, "idle:complete=yes", 400);
     assert_eq!(rig.freed(), 0);
-    // One pass after another, for which all is freed again.
+    // Repeated passes; everything is freed again before each.
     let (begun, commands, requests, met) = (rig.now, rig.commands, rig.requests, rig.met);
     while rig.now < 390 * S {
         rig.units.iter_mut().filter(|unit| **unit == Unit::Trimmed).for_each(|unit| *unit = Unit::Freed);
@@ -123,22 +124,22 @@ fn cheap_commands_of_frequent_passes_keep_to_their_share() {
 }
 
 #[test]
-fn gaps_of_a_regular_load_are_used_and_met_by_nobody() {
-    // 4.5 ms between requests leave room for a command of 1 ms: one in each gap, and hardly any is met.
+fn regular_load_gaps_hold_commands_without_collisions() {
+    // 4.5 ms between requests fit a 1 ms command: one per gap, hardly any collisions.
     let (rig, _) = pass(Load::Regular(5000), Drive { command_ns: MS, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 3000);
     let (first, last) = (rig.sent.first().map_or(0, |sent| sent.0), rig.sent.iter().rfind(|sent| sent.1 > 0).map_or(0, |sent| sent.0));
-    // At random places at most seven in a second could be sent.
+    // At random times, the limit would allow at most seven per second.
     let per_second = rig.commands as f64 / ((last - first) as f64 / S as f64);
-    assert!(per_second > 20.0, "{per_second} commands a second");
+    assert!(per_second > 20.0, "{per_second} commands per second");
     assert!(rig.met <= 8, "{}", rig.met);
 }
 
 #[test]
-fn most_bytes_are_sent_with_a_small_part_of_the_commands() {
+fn largest_extents_are_sent_first() {
     let (rig, _) = pass(Load::Random(200), Drive { command_ns: 150_000, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 3000);
     let sent: Vec<(u64, u64)> = rig.sent.iter().copied().filter(|sent| sent.1 > 0).collect();
     let all: u64 = sent.iter().map(|sent| sent.1).sum();
-    // Trials first; 32 and 8 of 53 free units in each window are in two of its ten extents.
+    // After trials: two of ten extents hold 32 and 8 of the 53 free units in each window.
     let half = sent[..sent.len() / 2].iter().map(|sent| sent.1).sum::<u64>();
     assert!(half * 100 >= all * 75, "{half} of {all} with half of the commands");
     let sizes: Vec<u64> = sent.iter().map(|sent| sent.1).collect();
@@ -147,18 +148,18 @@ fn most_bytes_are_sent_with_a_small_part_of_the_commands() {
 }
 
 #[test]
-fn what_costs_others_more_than_the_drive_gains_is_left_and_said() {
+fn extents_not_worth_their_latency_are_left_with_remark() {
     let drive = Drive { command_ns: 100 * MS, ns_per_kib: 0, ..CHEAP };
     let load = Load::Random(50);
     let (rig, policy) = pass(load, drive, "idle", 40_000);
     let (freed, remark) = (rig.freed(), policy.remark().unwrap_or_default());
     assert!(freed > 0 && freed < 24 * 53, "{freed}");
-    assert!(remark.contains("were left: for each GB of them others would wait"), "{remark}");
+    assert!(remark.contains("were skipped: trimming them costs"), "{remark}");
     assert!(!policy.running(), "and the pass is over");
-    // Asked for all, it sends all.
+    // With `complete`, it sends all.
     let (rig, policy) = pass(load, drive, "idle:complete=yes", 40_000);
-    assert_eq!((rig.freed(), policy.remark().filter(|remark| remark.contains("were left"))), (0, None::<String>));
-    // And where nobody is there, it sends all as well.
+    assert_eq!((rig.freed(), policy.remark().filter(|remark| remark.contains("were skipped"))), (0, None::<String>));
+    // Without a foreground load, it sends all as well.
     let mut rig = Rig::new(24, Bytes::MAX, drive, 1);
     (rig.tail, rig.counted, rig.by_size, rig.forced) = (Bytes(4096), true, true, true);
     (0..24 * UNITS_PER_WINDOW).step_by(2).for_each(|unit| rig.units[unit] = Unit::Live);
@@ -168,7 +169,7 @@ fn what_costs_others_more_than_the_drive_gains_is_left_and_said() {
 }
 
 #[test]
-fn a_pass_is_over_within_the_time_that_it_has() {
+fn pass_ends_within_finish_within() {
     let drive = Drive { command_ns: 20 * MS, ns_per_kib: 0, ..CHEAP };
     let spans = ["idle:complete=yes", "idle:finish-within=60s"].map(|policy| {
         let (rig, _) = pass(Load::Random(100), drive, policy, 3000);
@@ -178,7 +179,7 @@ fn a_pass_is_over_within_the_time_that_it_has() {
     assert!(spans[0] > 200 && spans[1] <= 60, "{spans:?} s");
 }
 
-/// Seen: on a busy machine 3,400 requests for one extent each took seven times as long as the pass had.
+/// Observed: 3,400 requests of one extent each took seven times the allotted time.
 #[test]
 fn after_finish_within_rest_is_sent_in_whole_windows() {
     let windows = [0, 1, 2].map(|nth| TrimWindow { start: nth << 27, len: 1 << 27 });
@@ -205,7 +206,7 @@ fn after_finish_within_rest_is_sent_in_whole_windows() {
         assert_eq!(request, TrimRequest::whole(window, Bytes::ZERO));
         last = asked(window.len);
     }
-    // A pass that is asked for meanwhile has ten seconds of its own.
+    // A pass requested during the current one has ten seconds of its own.
     let outcome = last.take();
     let action = policy.decide(&Observation { forced: true, last_trim: outcome.as_ref(), ..seen(10) });
     assert!(!matches!(action, Action::Trim(TrimRequest { sizes: None, .. })), "{action:?}");
@@ -220,7 +221,7 @@ fn after_finish_within_rest_is_sent_in_whole_windows() {
     assert_eq!(wholes, 3);
 }
 
-/// A limit of commands stops the queue twice: once to lower it, and once to put it back.
+/// A command limit stops the queue twice: to lower the limit and to restore it.
 #[test]
 fn cheap_groups_need_no_command_limit_after_trials() {
     const GROUP: u64 = 128 << 20;
@@ -245,7 +246,7 @@ fn cheap_groups_need_no_command_limit_after_trials() {
             assert_eq!(tried, 16 << 20);
             return;
         }
-        // There are no extents shorter than a group, and 0.3 ms is what a tail costs.
+        // No extent is shorter than a group, and a tail costs 0.3 ms.
         let sent = if request.sizes.is_some() { 0 } else { request.window.len };
         tried = tried.max(sent);
         let counted = Some(trimtab_drive::discards::Amount::new(u64::from(sent > 0), sent));
@@ -254,8 +255,9 @@ fn cheap_groups_need_no_command_limit_after_trials() {
     panic!("no group was sent, {tried} tried");
 }
 
-/// Seen on the Vertex LE: short extents and the last 256 KiB of each group hold data there and cost 0.261 ms for each 4 KiB, what else is free was never written and costs a command. By pieces of 56 KiB one of them was 2,000 commands of 3.56 ms, and
-/// others waited for 5 s.
+/// Observed on a Vertex LE: short extents and the last 256 KiB of each group hold data and
+/// cost 0.261 ms per 4 KiB; other free space was never written and costs one command. In 56
+/// KiB pieces one extent took 2,000 commands of 3.56 ms, and requests waited 5 s.
 #[test]
 fn cheap_free_groups_are_not_split_for_costly_extents() {
     const GROUP: u64 = 128 << 20;
@@ -298,7 +300,7 @@ fn cheap_free_groups_are_not_split_for_costly_extents() {
                     took: Nanos(took),
                     ..TrimOutcome::default()
                 });
-                // Who comes meanwhile waits for all of it.
+                // A request that arrives during the trim waits for all of it.
                 waited = Some(took).filter(|took| *took > 5 * MS);
                 now += took;
             }
@@ -311,19 +313,21 @@ fn cheap_free_groups_are_not_split_for_costly_extents() {
         }
     }
     assert_eq!(stalls.len(), 40);
-    // Of 16.7 ms for what was written, and commands: sqrt(128 MiB / 64 KiB) are 45, or 161 ms, and fewer once it is seen that others wait for all of them. 2,048 are 7,291 ms.
+    // 16.7 ms for written data, plus commands: sqrt(128 MiB / 64 KiB) = 45, or 161 ms, and fewer
+    // once foreground requests are seen to wait for all of them. 2,048 take 7,291 ms.
     assert!(stalls.iter().all(|ms| *ms < 250), "{stalls:?} ms");
     assert!(stalls[2..].iter().all(|ms| *ms < 60), "{stalls:?} ms");
 }
 
-/// Seen: beside small writes a trim ended after 4 MB of 551, all of it trials, since others had waited for these.
+/// Observed with small writes: a trim ended after 4 of 551 MB, all of them trials, because
+/// foreground requests had waited for these.
 #[test]
-fn the_largest_extents_are_sent_whatever_others_wait_for_them() {
+fn largest_extents_are_sent_whatever_the_foreground_wait() {
     for seed in 0..3 {
         let drive = Drive { command_ns: 2 * S, ns_per_kib: 0, ..CHEAP };
         let (rig, policy) = pass_of(Load::Random(50), drive, "idle", 200_000, seed);
         assert!(!policy.running(), "the pass is over");
-        // 32 units of 53 in each window, at least; a write or two came meanwhile.
+        // At least 32 of 53 units per window; a write or two may arrive during the pass.
         assert!(rig.freed() <= 24 * 21 + 8, "{} units were left", rig.freed());
         let remark = policy.remark().unwrap_or_default();
         assert!(!remark.contains("TB"), "{remark}");
