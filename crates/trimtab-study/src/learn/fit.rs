@@ -29,14 +29,14 @@ use trimtab_sim::target::drive::DriveTarget;
 /// Members of an ensemble.
 pub const MEMBERS: usize = 64;
 /// Limit of a residual's logarithm, so that a single inexplicable figure does not decide the fit.
-const ODD: f64 = 0.7;
+const RESIDUAL_MAX: f64 = 0.7;
 /// Maximum number of Levenberg-Marquardt rounds.
 const ROUNDS: u32 = 8;
 /// Factor on the errors when kinds are compared: the errors of a small model are correlated
 /// between figures.
-const TEMPER: f64 = 2.0;
+const KIND_ERROR_FACTOR: f64 = 2.0;
 /// Additional factor on the errors of members.
-const LOOSE: f64 = 1.5;
+const MEMBER_ERROR_FACTOR: f64 = 1.5;
 /// Minimum gain of a round; the fit stops below it.
 const GAIN_MIN: f64 = 0.3;
 /// Damping factors tried in each step; the best result wins.
@@ -385,15 +385,15 @@ impl Problem<'_> {
     /// many members explained the figures and how many were rejected.
     fn ensemble(&mut self, best: &Point, others: &[Point]) -> Option<(Vec<Candidate>, u32, u32)> {
         let mut random = Stream::new(self.plan.seed, "ensemble");
-        self.loose = LOOSE * looser(self.misfit(best), best.shown.len());
+        self.loose = MEMBER_ERROR_FACTOR * looser(self.misfit(best), best.shown.len());
         let mut kinds = Vec::new();
         for point in core::iter::once(best).chain(others) {
             let slopes = self.slopes(point)?;
             if let Some(spread) = self.spread(&point.candidate, &slopes) {
-                kinds.push(Around { point, slopes, spread });
+                kinds.push(Posterior { point, slopes, spread });
             }
         }
-        let temper = TEMPER * (self.loose / LOOSE) * (self.loose / LOOSE);
+        let temper = KIND_ERROR_FACTOR * (self.loose / MEMBER_ERROR_FACTOR) * (self.loose / MEMBER_ERROR_FACTOR);
         let weights: Vec<f64> = kinds.iter().map(|kind| libm::exp(-0.5 / temper * (kind.point.cost - best.cost)).min(1.0)).collect();
         let known = (0..NUMBERS).filter(|number| best.candidate.kind.has(*number)).count() as f64;
         let most = most_of(known);
@@ -411,11 +411,11 @@ impl Problem<'_> {
 
     /// Draws members around `kinds` in proportion to their weights. Keeps those whose misfit is
     /// below `most` and returns the number of the others.
-    fn explaining(&mut self, kinds: &[Around<'_>], weights: &[f64], most: f64, random: &mut Stream) -> Option<(Vec<Candidate>, u32)> {
+    fn explaining(&mut self, kinds: &[Posterior<'_>], weights: &[f64], most: f64, random: &mut Stream) -> Option<(Vec<Candidate>, u32)> {
         let (mut explaining, mut rejected, mut shrunk) = (Vec::new(), 0, 1.0);
         for round in 0..6 {
             let missing = MEMBERS - explaining.len();
-            let starts: Vec<&Around<'_>> = (0..missing).map(|_| &kinds[pick(random, weights)]).collect();
+            let starts: Vec<&Posterior<'_>> = (0..missing).map(|_| &kinds[pick(random, weights)]).collect();
             let first: Vec<Draw> = starts.iter().map(|start| self.draw(start.point, shrunk, random)).collect();
             let candidates = first.iter().zip(&starts).map(|(draw, start)| self.towards(draw, start.point, start)).collect();
             let points = self.try_all(candidates)?;
@@ -457,7 +457,7 @@ impl Problem<'_> {
         Draw { noise, means }
     }
 
-    fn towards(&self, draw: &Draw, from: &Point, around: &Around<'_>) -> Candidate {
+    fn towards(&self, draw: &Draw, from: &Point, around: &Posterior<'_>) -> Candidate {
         let residuals: Vec<f64> = self.residuals(&from.shown).iter().zip(&draw.noise).map(|(residual, noise)| residual + noise).collect();
         let mut to = from.candidate.clone();
         let pulls = self.pulls(&from.candidate, &residuals, &draw.means, &around.slopes);
@@ -471,7 +471,7 @@ impl Problem<'_> {
 }
 
 /// A kind and the posterior around its best numbers.
-struct Around<'a> {
+struct Posterior<'a> {
     point: &'a Point,
     slopes: Vec<Vec<f64>>,
     spread: Matrix,
@@ -500,9 +500,9 @@ fn most_of(freedom: f64) -> f64 {
     freedom * libm::pow(1.0 - 2.0 / (9.0 * freedom) + 2.33 * libm::sqrt(2.0 / (9.0 * freedom)), 3.0)
 }
 
-/// Limits a difference of logarithms to [`ODD`].
+/// Limits a difference of logarithms to [`RESIDUAL_MAX`].
 fn tame(off: f64) -> f64 {
-    off / libm::sqrt(1.0 + off * off / (ODD * ODD))
+    off / libm::sqrt(1.0 + off * off / (RESIDUAL_MAX * RESIDUAL_MAX))
 }
 
 /// A step large enough to change a whole number.

@@ -116,7 +116,7 @@ pub struct Ageing {
 
 /// State of the drive at one inspection.
 #[derive(Clone, Debug, Default)]
-struct Look {
+struct Inspection {
     written: u64,
     medium: u64,
     erases: u64,
@@ -242,7 +242,7 @@ struct Months {
     /// When sustained random writes are measured, in eighths of the sessions.
     sustained_at: &'static [u64],
     /// The first inspection follows the filling.
-    looks: Vec<Look>,
+    looks: Vec<Inspection>,
     sustained: Vec<Sustained>,
     /// Records superblock snapshots: bytes written so far, and the state of each superblock.
     pictured: bool,
@@ -324,7 +324,7 @@ impl Months {
                 self.moments.push((written, all));
             }
         }
-        self.looks.push(Look { written, medium, erases: count("erases"), states: STATES.map(|(counter, _)| count(counter)), burst });
+        self.looks.push(Inspection { written, medium, erases: count("erases"), states: STATES.map(|(counter, _)| count(counter)), burst });
         Ok(())
     }
 
@@ -332,23 +332,23 @@ impl Months {
     /// converted to bytes of the full-size drive.
     fn describe(&self, run: &mut Run, full: &DriveSpec, small: &Small) {
         let Some(first) = self.looks.first() else { return };
-        let at = |look: &Look| ((look.written - first.written) as f64 * small.factor) as u64;
-        let series = |name: &str, unit, looks: &[&Look], y: Vec<f64>| Series {
+        let at = |look: &Inspection| ((look.written - first.written) as f64 * small.factor) as u64;
+        let series = |name: &str, unit, looks: &[&Inspection], y: Vec<f64>| Series {
             name: name.to_owned(),
             axis: Axis::BytesWritten,
             x: looks.iter().map(|look| at(look)).collect(),
             unit,
             y,
         };
-        let burst: Vec<&Look> = self.looks.iter().filter(|look| look.burst.is_some()).collect();
+        let burst: Vec<&Inspection> = self.looks.iter().filter(|look| look.burst.is_some()).collect();
         let rates = burst.iter().filter_map(|look| look.burst).collect();
         run.series.push(series(BURST_SERIES, Unit::OpsPerSecond, &burst, rates));
-        let between: Vec<(&Look, &Look)> =
+        let between: Vec<(&Inspection, &Inspection)> =
             self.looks.windows(2).map(|pair| (&pair[0], &pair[1])).filter(|(a, b)| b.written > a.written).collect();
         let waf: Vec<f64> = between.iter().map(|(a, b)| (b.medium - a.medium) as f64 / (b.written - a.written) as f64).collect();
-        let after: Vec<&Look> = between.iter().map(|(_, b)| *b).collect();
+        let after: Vec<&Inspection> = between.iter().map(|(_, b)| *b).collect();
         run.series.push(series(WAF_SERIES, Unit::Ratio, &after, waf));
-        let all: Vec<&Look> = self.looks.iter().collect();
+        let all: Vec<&Inspection> = self.looks.iter().collect();
         for (i, (_, name)) in STATES.iter().enumerate() {
             let values = all.iter().map(|look| look.states[i] as f64 * small.factor).collect();
             run.series.push(series(&format!("{STATE_SERIES}{name}"), Unit::Bytes, &all, values));
@@ -414,7 +414,7 @@ impl Months {
         if last.written <= from.written {
             return;
         }
-        let waf = |a: &Look, b: &Look| (b.medium - a.medium) as f64 / (b.written - a.written).max(1) as f64;
+        let waf = |a: &Inspection, b: &Inspection| (b.medium - a.medium) as f64 / (b.written - a.written).max(1) as f64;
         run.metrics.push(figure(WAF_STEADY, Unit::Ratio, Better::Lower, waf(from, last)));
         run.metrics.push(figure(metrics::WAF, Unit::Ratio, Better::Lower, waf(first, last)));
         if let Medium::Flash(flash) = &small.spec.medium {

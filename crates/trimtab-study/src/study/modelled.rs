@@ -183,7 +183,7 @@ const fn by_hand(spec: &PolicySpec) -> &PolicySpec {
 
 /// Actions around the phases of a job: counts discards; the last phase is followed by light
 /// work and trims.
-struct Around<'a> {
+struct JobEvents<'a> {
     watcher: &'a dyn Watcher,
     policy: PolicySpec,
     /// Runs only what the verdict needs: rare operations, without waiting for the trim to end.
@@ -196,7 +196,7 @@ struct Around<'a> {
     beside: Recorded,
 }
 
-impl<'a> Around<'a> {
+impl<'a> JobEvents<'a> {
     const fn new(policy: PolicySpec, brief: bool, watcher: &'a dyn Watcher) -> Self {
         let beside = Recorded { phases: Vec::new(), series: Vec::new() };
         Self { watcher, policy, brief, met: Vec::new(), latencies: Vec::new(), beside }
@@ -223,7 +223,7 @@ impl<'a> Around<'a> {
     }
 }
 
-impl Events<Steered<Box<dyn Model>>> for Around<'_> {
+impl Events<Steered<Box<dyn Model>>> for JobEvents<'_> {
     fn stopped(&self) -> bool {
         self.watcher.stopped()
     }
@@ -307,7 +307,7 @@ pub(super) fn run(
     let state = if matches!(policy, PolicySpec::Idle(_)) { learned(volume.clone(), policy, watcher) } else { State::default() };
     let mut target = steered(volume, policy, &state);
     let before = target.volume().counters().traffic;
-    let mut around = Around::new(*policy, brief, watcher);
+    let mut around = JobEvents::new(*policy, brief, watcher);
     let outcome = job.run(&mut target, &mut around);
     let end = outcome.end;
     let mut run = header(setup, job, policy).into_run(outcome.recorded, end == End::Complete);

@@ -84,7 +84,7 @@ pub struct Sustained {
 
 /// One measurement.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tried {
+struct Measurement {
     writes: u64,
     seconds: f64,
     /// Time of the writes on the link or the command processor.
@@ -101,7 +101,7 @@ struct Tried {
     later: Option<Unlasting>,
 }
 
-impl Tried {
+impl Measurement {
     /// Writes per second, as observed.
     fn seen(&self) -> f64 {
         self.writes as f64 / self.seconds.max(1e-9)
@@ -119,7 +119,7 @@ impl Tried {
 }
 
 /// Index of the first of the last five rounds, if they are steady.
-fn steady_from(rounds: &[Tried]) -> Option<usize> {
+fn steady_from(rounds: &[Measurement]) -> Option<usize> {
     let first = rounds.len().checked_sub(ROUNDS)?;
     let last = &rounds[first..];
     let rates: Vec<f64> = last.iter().map(|round| if round.later.is_some() { f64::NAN } else { round.rate() }).collect();
@@ -133,9 +133,9 @@ fn steady_from(rounds: &[Tried]) -> Option<usize> {
 impl Sustained {
     /// Figures of `window`: all its writes over all its time. Rate and write amplification
     /// therefore cover the same work.
-    fn of(window: &[Tried], steady: bool) -> Self {
-        let sum = |of: fn(&Tried) -> f64| window.iter().map(of).sum::<f64>();
-        let seconds = sum(Tried::all_seconds);
+    fn of(window: &[Measurement], steady: bool) -> Self {
+        let sum = |of: fn(&Measurement) -> f64| window.iter().map(of).sum::<f64>();
+        let seconds = sum(Measurement::all_seconds);
         Self {
             rate: sum(|round| round.writes as f64) / seconds.max(1e-9),
             waf: sum(|round| round.medium as f64) / sum(|round| round.host as f64).max(1.0),
@@ -211,7 +211,7 @@ impl RandomWrites {
                 break;
             }
         }
-        let mut rounds: Vec<Tried> = Vec::new();
+        let mut rounds: Vec<Measurement> = Vec::new();
         loop {
             session(&mut copy, &mut churn)?;
             let number = 1_000 + 2 * rounds.len() as u64;
@@ -229,10 +229,10 @@ impl RandomWrites {
     }
 
     /// Issues 4 KiB direct writes at random offsets of the file at the full queue depth.
-    fn tried(&self, target: &mut Target, writes: u64, number: u64, watcher: &dyn Watcher) -> TargetResult<Tried> {
+    fn tried(&self, target: &mut Target, writes: u64, number: u64, watcher: &dyn Watcher) -> TargetResult<Measurement> {
         let mut file = FileBlocks::open(target.volume_mut(), FILE, self.depth)?;
         // Opening the file flushes its pending writes.
-        let before = Seen::now(&mut file);
+        let before = DriveState::now(&mut file);
         let settings = Settings {
             pattern: Pattern::Uniform,
             mix: Mix::default(),
@@ -243,7 +243,7 @@ impl RandomWrites {
             queue_depth: self.depth,
             limit: Limit::Ops(writes),
         };
-        let mut tried = Tried::default();
+        let mut tried = Measurement::default();
         if let Ok(mut workload) = Synthetic::new(settings, self.seed ^ (number + 1)) {
             let outcome = blocks::run(&mut workload, &mut file, &mut { watcher });
             if let End::Failed(error) = outcome.end {
@@ -254,7 +254,7 @@ impl RandomWrites {
                 tried.seconds += phase.took.as_secs_f64();
             }
         }
-        let after = Seen::now(&mut file);
+        let after = DriveState::now(&mut file);
         (tried.host, tried.medium) = (after.written.0 - before.written.0, after.written.1 - before.written.1);
         tried.free = (before.free, after.free);
         let elapsed = (after.at - before.at).as_secs_f64();
@@ -268,7 +268,7 @@ impl RandomWrites {
 }
 
 /// State of a drive at one moment.
-struct Seen {
+struct DriveState {
     at: Nanos,
     written: (u64, u64),
     backlog: Nanos,
@@ -277,7 +277,7 @@ struct Seen {
     strain: Strain,
 }
 
-impl Seen {
+impl DriveState {
     fn now(file: &mut FileBlocks<'_, Box<dyn Model>>) -> Self {
         let at = file.now();
         let drive = file.volume().drive();

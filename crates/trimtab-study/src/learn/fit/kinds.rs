@@ -18,8 +18,8 @@ const OF_A_FAMILY: usize = 1;
 const PROMISING: f64 = 9.0;
 /// Largest excess cost of a family that gets a turn. Much smaller if some drive explains
 /// every figure to a fifth of its error.
-const HOPELESS: f64 = 300.0;
-const HOPELESS_BESIDE_EXACT: f64 = 30.0;
+const FAMILY_EXCESS_MAX: f64 = 300.0;
+const FAMILY_EXCESS_MAX_IF_EXACT: f64 = 30.0;
 const EXACT: f64 = 0.04;
 /// Neighbours adapted per expanded kind.
 const ADAPTED: usize = 24;
@@ -46,7 +46,7 @@ const SCATTERED_FITTED: usize = 48;
 const LAST: usize = 3;
 
 /// A kind with its best numbers so far.
-struct Tried {
+struct KindEntry {
     point: Point,
     fitted: bool,
     expanded: bool,
@@ -68,7 +68,7 @@ impl Problem<'_> {
     /// Repeatedly fits the most promising kind and tries its neighbours. Expands the best of each
     /// family at least once.
     pub(super) fn best(&mut self) -> Option<(Point, Vec<Point>, Vec<Candidate>)> {
-        let mut tried: Vec<Tried> = Vec::new();
+        let mut tried: Vec<KindEntry> = Vec::new();
         for point in self.starts()? {
             add(&mut tried, point, true);
         }
@@ -115,18 +115,18 @@ impl Problem<'_> {
         Some(points)
     }
 
-    fn unexplained(&self, tried: &[Tried]) -> Option<bool> {
+    fn unexplained(&self, tried: &[KindEntry]) -> Option<bool> {
         self.worse_than(tried, UNEXPLAINED)
     }
 
-    fn worse_than(&self, tried: &[Tried], misfit: f64) -> Option<bool> {
+    fn worse_than(&self, tried: &[KindEntry], misfit: f64) -> Option<bool> {
         let least = tried.iter().min_by(|a, b| a.point.cost.total_cmp(&b.point.cost))?;
         Some(self.misfit(&least.point) > misfit * self.found.observations.len() as f64)
     }
 
     /// Samples drives of any kind around the known host and TRIM parameters. Repeatedly fits all
     /// and keeps the better half.
-    fn scattered(&mut self, tried: &[Tried]) -> Option<Vec<Point>> {
+    fn scattered(&mut self, tried: &[KindEntry]) -> Option<Vec<Point>> {
         let mut random = Stream::new(self.plan.seed, "scattered");
         let of_families = of_families(tried);
         let candidates = (0..SCATTERED).filter_map(|_| {
@@ -156,7 +156,7 @@ impl Problem<'_> {
     }
 
     /// Polishes the best kinds not yet polished, unless the figures are fully explained.
-    fn polished(&mut self, tried: &mut [Tried]) -> Option<()> {
+    fn polished(&mut self, tried: &mut [KindEntry]) -> Option<()> {
         for _ in 0..POLISHED {
             if !self.unexplained(tried)? {
                 break;
@@ -174,7 +174,7 @@ impl Problem<'_> {
     }
 
     /// Expands the most promising kinds, up to `turns`, and fits the results.
-    fn look_around(&mut self, tried: &mut Vec<Tried>, turns: usize) -> Option<()> {
+    fn look_around(&mut self, tried: &mut Vec<KindEntry>, turns: usize) -> Option<()> {
         for _ in 0..turns {
             let Some(next) = self.next(tried) else { break };
             let point = tried[next].point.clone();
@@ -202,7 +202,7 @@ impl Problem<'_> {
     /// Fits every arrangement of the best families with its own slopes, halving the number each
     /// time. An arrangement may look bad only because of numbers made for another. Also tries the
     /// best-looking ones with lone reads divided differently.
-    fn side_by_side(&mut self, tried: &[Tried]) -> Option<Vec<Point>> {
+    fn side_by_side(&mut self, tried: &[KindEntry]) -> Option<Vec<Point>> {
         let mut of_families = of_families(tried);
         of_families.truncate(FAMILIES);
         let sata = !self.plan.reported.full_duplex;
@@ -264,11 +264,11 @@ impl Problem<'_> {
     }
 
     /// Next kind to expand: the best of a family without a turn, then the best overall.
-    fn next(&self, tried: &[Tried]) -> Option<usize> {
-        let cheapest = |a: &(usize, &Tried), b: &(usize, &Tried)| a.1.point.cost.total_cmp(&b.1.point.cost);
+    fn next(&self, tried: &[KindEntry]) -> Option<usize> {
+        let cheapest = |a: &(usize, &KindEntry), b: &(usize, &KindEntry)| a.1.point.cost.total_cmp(&b.1.point.cost);
         let (_, best) = tried.iter().enumerate().min_by(cheapest)?;
         let (least, figures) = (best.point.cost, self.found.observations.len() as f64);
-        let hopeless = if self.misfit(&best.point) < EXACT * figures { HOPELESS_BESIDE_EXACT } else { HOPELESS };
+        let hopeless = if self.misfit(&best.point) < EXACT * figures { FAMILY_EXCESS_MAX_IF_EXACT } else { FAMILY_EXCESS_MAX };
         let turns = |of: Family| tried.iter().filter(|one| one.expanded && family(&one.point.candidate.kind) == of).count();
         let open = || tried.iter().enumerate().filter(|(_, one)| !one.expanded);
         let neglected = open()
@@ -280,7 +280,7 @@ impl Problem<'_> {
 }
 
 /// The best point of each family, in order.
-fn of_families(tried: &[Tried]) -> Vec<&Point> {
+fn of_families(tried: &[KindEntry]) -> Vec<&Point> {
     let mut best: Vec<&Point> = tried.iter().map(|one| &one.point).collect();
     best.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     let mut of_families: Vec<&Point> = Vec::new();
@@ -293,10 +293,10 @@ fn of_families(tried: &[Tried]) -> Vec<&Point> {
 }
 
 /// Records a kind, or better numbers for it.
-fn add(tried: &mut Vec<Tried>, point: Point, fitted: bool) {
+fn add(tried: &mut Vec<KindEntry>, point: Point, fitted: bool) {
     match tried.iter_mut().find(|one| one.point.candidate.is_kind_of(&point.candidate)) {
         Some(known) if known.point.cost > point.cost => (known.point, known.polished) = (point, false),
         Some(_) => {}
-        None => tried.push(Tried { point, fitted, expanded: false, polished: false }),
+        None => tried.push(KindEntry { point, fitted, expanded: false, polished: false }),
     }
 }

@@ -16,7 +16,7 @@ use trimtab_sim::runner::recorder::Recorded;
 
 /// Figures of one policy.
 #[derive(Clone, Debug)]
-struct Found {
+struct PolicyFigures {
     /// Seconds of deleting, of syncing after it, and of the whole work, for each repeat.
     times: Vec<[f64; 3]>,
     /// Worst foreground latency in seconds (modelled), or the number of long appends out of a
@@ -35,7 +35,7 @@ struct Evidence {
     measured: bool,
     months: bool,
     discard: &'static str,
-    policies: Vec<(&'static str, Found)>,
+    policies: Vec<(&'static str, PolicyFigures)>,
 }
 
 fn run(evidence: &Evidence, workload: &str, policy: &str, figures: &[(&str, Unit, Vec<f64>)]) -> Run {
@@ -51,7 +51,7 @@ fn run(evidence: &Evidence, workload: &str, policy: &str, figures: &[(&str, Unit
 }
 
 fn study(evidence: &Evidence) -> Study {
-    let tree = |(policy, found): &(&str, Found)| {
+    let tree = |(policy, found): &(&str, PolicyFigures)| {
         let column = |at: usize| found.times.iter().map(|times| times[at]).collect::<Vec<_>>();
         let commands = if *policy == policy::NONE { 0.0 } else { found.commands };
         let mut figures = vec![
@@ -66,7 +66,7 @@ fn study(evidence: &Evidence) -> Study {
         let made = run(evidence, "tree", policy, &figures);
         if evidence.measured { met(made, &[(100 - found.long, 5), (found.long, (found.wait * 1000.0) as u64 + 6)]) } else { made }
     };
-    let aged = |(policy, found): &(&str, Found)| {
+    let aged = |(policy, found): &(&str, PolicyFigures)| {
         [("60%", 0), ("90%", 1)].map(|(fill, at)| {
             let [rate, cycles] = found.months[at];
             let figures = [
@@ -95,7 +95,7 @@ fn evidence() -> impl Strategy<Value = Evidence> {
                 // Repeats are similar, otherwise nothing would be measurable.
                 let first = times[0];
                 times.iter_mut().enumerate().for_each(|(at, time)| *time = first.map(|seconds| seconds * (1.0 + 0.02 * at as f64)));
-                Found { times, wait, long, commands, months, behind }
+                PolicyFigures { times, wait, long, commands, months, behind }
             },
         )
     };
@@ -168,7 +168,7 @@ fn beaten(evidence: &Evidence, verdict: &Verdict<'_>) -> Option<String> {
     let place = |name: &str| simplest_first.iter().position(|one| *one == name);
     let of = |name: &str| evidence.policies.iter().find(|(policy, _)| *policy == name).map(|(_, found)| found);
     let [rate, cycles] = of(mine)?.months[0];
-    let keeps = |name: &str, found: &Found| {
+    let keeps = |name: &str, found: &PolicyFigures| {
         let slows = name == policy::ONLINE && verdict.comparison.online_cost.is_some();
         name == policy::NONE || (found.wait <= limit_seconds && found.behind < 90.0 && !slows)
     };
