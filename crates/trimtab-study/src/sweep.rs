@@ -1,7 +1,9 @@
-//! Sweeps: many modelled runs that differ in what a plan says. A plan is text, its cells are values, what came of them is a table.
+//! Sweeps: many modelled runs along the axes of a plan. A plan is text, its cells are values,
+//! and the results are a table.
 //!
-//! Nothing here runs anything by itself: who runs cells, on how many threads or machines, is the caller's matter and decides nothing. Cells are numbered;
-//! each is made from its number alone, so that no list of millions has to be kept.
+//! This module runs nothing itself. The caller runs the cells on any number of threads or
+//! machines; the results do not depend on that. Each numbered cell is made from its number
+//! alone, so that no list of millions is stored.
 
 pub mod cell;
 pub mod design;

@@ -12,7 +12,7 @@ use super::super::invert;
 use super::super::lab::Lab;
 use super::super::probes::{self, Findings, Plan};
 use super::linear::Matrix;
-use super::{Fitted, MEMBER_ERROR_FACTOR, Point, KIND_ERROR_FACTOR, Trials, Tries, explained_by, most_of, off_by, pick, points};
+use super::{Fitted, KIND_ERROR_FACTOR, MEMBER_ERROR_FACTOR, Point, Trials, Tries, explained_by, most_of, off_by, pick, points};
 use crate::study::small::Small;
 use alloc::vec;
 use alloc::vec::Vec;

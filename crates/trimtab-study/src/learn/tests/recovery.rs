@@ -151,7 +151,12 @@ fn recovered(seed: u64, asked: TestExtent) -> Option<Recovered> {
 type PredictionSet = (Vec<Figure>, Vec<Predicted>, [Vec<PolicyChoice>; 2]);
 
 /// Measures a drive, and predicts it with `members`, each with its own seed.
-fn measure_and_predict(spec: &DriveSpec, members: &[(DriveSpec, u64)], unexplained: Unexplained, asked: TestExtent) -> Option<PredictionSet> {
+fn measure_and_predict(
+    spec: &DriveSpec,
+    members: &[(DriveSpec, u64)],
+    unexplained: Unexplained,
+    asked: TestExtent,
+) -> Option<PredictionSet> {
     let predictions = |shown: Vec<Vec<Figure>>| predictions(&shown).into_iter().map(|one| one.widened(unexplained)).collect::<Vec<_>>();
     let measured = figures(spec, 5)?;
     let shown = members.iter().take(asked.members).filter_map(|(member, seed)| figures(member, *seed));
