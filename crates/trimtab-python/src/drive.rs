@@ -144,7 +144,7 @@ impl Drive {
 }
 
 /// Error text with the name of the setting.
-pub fn said(wrong: settings::Wrong) -> String {
+pub fn said(wrong: settings::SettingError) -> String {
     match wrong.key {
         Some(key) => format!("{key}: {}", wrong.text),
         None => wrong.text,

@@ -58,7 +58,7 @@ impl Study {
         values(py, serde_json::to_string(&Verdict::of(&self.study).evidence))
     }
 
-    /// What would change the verdict, and what was not tested.
+    /// Conditions that would change the verdict, and untested parts.
     #[getter]
     fn caveats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         values(py, serde_json::to_string(&Verdict::of(&self.study).caveats))
@@ -143,7 +143,7 @@ pub fn study(
     let policies = modelled::policies(&named(policies)?).map_err(|wrong| error(wrong.to_string()))?;
     let seed = seed.0;
     if !FILESYSTEMS.contains(&filesystem) {
-        return Err(error(format!("filesystem: there is no '{filesystem}', there are {}", FILESYSTEMS.join(", "))));
+        return Err(error(format!("filesystem: unknown '{filesystem}'; choose {}", FILESYSTEMS.join(", "))));
     }
     if !(0.0..=95.0).contains(&fill_percent) {
         return Err(error(format!("fill_percent: {fill_percent} is not from 0 to 95")));
@@ -185,7 +185,7 @@ fn asked(quick: bool, questions: Option<&[String]>) -> PyResult<StudyRequest> {
             "ageing" => asked.extent.ageing = true,
             "tuning" => asked.extent.tuning = true,
             "assumptions" => asked.assumptions = Some(Breadth::All),
-            other => return Err(error(format!("questions: there is no '{other}', there are deleting, ageing, tuning, assumptions"))),
+            other => return Err(error(format!("questions: unknown '{other}'; choose deleting, ageing, tuning or assumptions"))),
         }
     }
     Ok(asked)

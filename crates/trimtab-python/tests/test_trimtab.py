@@ -225,9 +225,9 @@ class Simulations(unittest.TestCase):
         script = "import trimtab\nssd = trimtab.Ssd(trimtab.Drive('intel-x25-m-160gb'))\nfor _ in range(50): ssd.submit([1], [0], [4096])\n"
         if not shutil.which("strace"):
             skip(self, "strace is not installed")
-        told = subprocess.run(["strace", "-f", "-c", "-e", "trace=clone3,clone", sys.executable, "-c", script], check=True, capture_output=True, text=True).stderr
-        calls = sum(int(line.split()[3]) for line in told.splitlines() if line.endswith(("clone", "clone3")))
-        self.assertLess(calls, 50, told)
+        printed = subprocess.run(["strace", "-f", "-c", "-e", "trace=clone3,clone", sys.executable, "-c", script], check=True, capture_output=True, text=True).stderr
+        calls = sum(int(line.split()[3]) for line in printed.splitlines() if line.endswith(("clone", "clone3")))
+        self.assertLess(calls, 50, printed)
 
     def test_simulate_lets_other_threads_run(self):
         ticks, over = [], threading.Event()
@@ -272,17 +272,17 @@ class Studies(unittest.TestCase):
             found = trimtab.study(trimtab.Drive(path), policies, quick=True, questions=questions, progress=done.append)
             command = [BINARY, "--store", directory + "/store", "--json", "study", f"drive:{path}", "--quick", "--report", directory + "/r.html"]
             command += ["--policies", ",".join(policies), "--questions", ",".join(questions)]
-            told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        self.assertEqual((found.use, found.verdict, found.why), (told["use"], told["verdict"], told["why"]))
-        rows = told["sensitivity"]["rows"]
+            printed = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        self.assertEqual((found.use, found.verdict, found.why), (printed["use"], printed["verdict"], printed["why"]))
+        rows = printed["sensitivity"]["rows"]
         changes = [(row["assumption"], row["assumed"], tried["value"], tried["recommended"]) for row in rows for tried in row["tried"]]
         self.assertGreater(len(changes), 10)
         self.assertEqual(found.use, "idle")
         self.assertEqual(found.assumptions, changes)
-        decisive = {assumption for assumption, _, _, recommended in changes if recommended != told["sensitivity"]["recommended"]}
-        self.assertEqual(told["sensitivity"]["recommended"], "idle")
+        decisive = {assumption for assumption, _, _, recommended in changes if recommended != printed["sensitivity"]["recommended"]}
+        self.assertEqual(printed["sensitivity"]["recommended"], "idle")
         self.assertEqual((found.sure["varied"], set(found.sure["decisive"])), (len(rows), decisive))
-        for mine, theirs in [(found.deleting, told["runs"]), (found.ageing, told["ageing"])]:
+        for mine, theirs in [(found.deleting, printed["runs"]), (found.ageing, printed["ageing"])]:
             self.assertEqual([run.policy[0] for run in mine], [run["policy"] for run in theirs])
             for run, other in zip(mine, theirs):
                 seconds = sum(phase["took_ns"] for phase in other["phases"]) / 1e9
@@ -296,8 +296,8 @@ class Studies(unittest.TestCase):
     def test_study_errors_name_the_argument(self):
         for call, said in [
             (lambda: trimtab.study(small(), ["sometimes"]), "sometimes"),
-            (lambda: trimtab.study(small(), filesystem="zfs"), "there are ext4"),
-            (lambda: trimtab.study(small(), questions=["why"]), "there are deleting"),
+            (lambda: trimtab.study(small(), filesystem="zfs"), "choose ext4"),
+            (lambda: trimtab.study(small(), questions=["why"]), "choose deleting"),
             (lambda: trimtab.study(small(), questions=[]), "the list is empty"),
             (lambda: trimtab.study(small(), fill_percent=float("nan")), "fill_percent"),
         ]:
@@ -414,11 +414,11 @@ class Sweeps(unittest.TestCase):
         """
         peaks = []
         for limit in ("1", "None"):
-            told = subprocess.run([sys.executable, "-c", textwrap.dedent(code), limit], check=True, capture_output=True, text=True).stdout
-            cell, peak = map(int, told.split())
+            printed = subprocess.run([sys.executable, "-c", textwrap.dedent(code), limit], check=True, capture_output=True, text=True).stdout
+            cell, peak = map(int, printed.split())
             peaks.append(peak)
         self.assertLess(peaks[0], 2 * cell + (100 << 20), "one after another")
-        self.assertGreater(peaks[1] - peaks[0], cell, "beside each other, where there is memory")
+        self.assertGreater(peaks[1] - peaks[0], cell, "cells run concurrently if memory permits")
 
     def test_table_is_readable_by_arrow(self):
         import pyarrow
@@ -548,15 +548,15 @@ class Packages(unittest.TestCase):
                     self.assertTrue(file.is_file() and file.is_relative_to(top.resolve()), f"{source.name}: {path}")
                     included += 1
             self.assertGreater(included, 50, "the drives")
-            told = (top / "PKG-INFO").read_text()
+            printed = (top / "PKG-INFO").read_text()
         for field in ["License-Expression: ", "License-File: LICENSE-MIT", "License-File: LICENSE-APACHE", "Description-Content-Type: text/markdown", "# Trimtab for Python"]:
-            self.assertIn(field, told)
+            self.assertIn(field, printed)
 
     def test_stubs_match_the_module(self):
         # It leaves a cache in its working directory.
         with tempfile.TemporaryDirectory() as directory:
-            told = subprocess.run([sys.executable, "-m", "mypy.stubtest", "trimtab"], capture_output=True, text=True, cwd=directory)
-        self.assertEqual(told.returncode, 0, told.stdout + told.stderr)
+            printed = subprocess.run([sys.executable, "-m", "mypy.stubtest", "trimtab"], capture_output=True, text=True, cwd=directory)
+        self.assertEqual(printed.returncode, 0, printed.stdout + printed.stderr)
 
 
 class Engines(unittest.TestCase):

@@ -185,7 +185,7 @@ pub struct Findings {
     pub headline: String,
     /// The figures that support it.
     pub evidence: Vec<String>,
-    /// What would change it, and what was not tested.
+    /// Conditions that would change it, and untested parts.
     pub caveats: Vec<String>,
 }
 
@@ -214,7 +214,7 @@ pub struct Table {
     pub shades: Vec<Vec<u8>>,
 }
 
-/// Whether a column may be omitted on a narrow screen.
+/// Rule for omitting a column on a narrow screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnUse {
     /// Never omitted.
@@ -223,7 +223,7 @@ pub enum ColumnUse {
     Repeated,
 }
 
-/// Whether a row may be omitted on a narrow screen.
+/// Rule for omitting a row on a narrow screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowUse {
     /// Rows of the same drive share a number.

@@ -23,5 +23,5 @@ pub mod value;
 pub use cell::{Cell, Work};
 pub use hash::{MODEL, hex, short_hash};
 pub use plan::{Place, Plan, PlanError, id_of_impossible};
-pub use settings::{Asked, Sources, Wrong};
+pub use settings::{Asked, SettingError, Sources};
 pub use value::Value;

@@ -105,7 +105,7 @@ class Study:
         """Figures that support the verdict."""
     @property
     def caveats(self) -> list[dict[str, Any]]:
-        """What would change the verdict, and what was not tested."""
+        """Conditions that would change the verdict, and untested parts."""
     @property
     def sure(self) -> dict[str, Any]:
         """Confidence in the verdict, from repeats or from varied assumptions."""

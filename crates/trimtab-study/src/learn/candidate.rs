@@ -275,7 +275,7 @@ impl Candidate {
         let geometry = geometry.with_over_provisioning(capacity, (spare + few + 200) as u32);
         let reported = Reported { capacity_bytes: capacity, ..plan.reported };
         let mut spec = self.assemble(("candidate", "a candidate"), &reported, capacity, geometry, SlcSize::Fixed { bytes: slc_bytes });
-        // Superblocks of a large drive stay open for long, and what is in an open one is not moved.
+        // Superblocks of a large drive stay open for long; data in an open one are not moved.
         if let Medium::Flash(flash) = &mut spec.medium
             && let Some(slc) = flash.slc_cache.as_mut().filter(|_| !self.kind.folds)
         {

@@ -234,11 +234,11 @@ impl Problem<'_> {
     }
 
     fn cost(&self, candidate: &Candidate, shown: &[f64]) -> f64 {
-        self.residuals(shown).iter().map(|one| one * one).sum::<f64>() + self.oddity(candidate)
+        self.residuals(shown).iter().map(|one| one * one).sum::<f64>() + self.prior_distance(candidate)
     }
 
     /// Squared distance of a candidate from the class priors.
-    fn oddity(&self, candidate: &Candidate) -> f64 {
+    fn prior_distance(&self, candidate: &Candidate) -> f64 {
         let of = |number: &usize| {
             let prior = self.priors[*number];
             let off = (candidate.logs[*number] - libm::log(prior.median)) / prior.sigma;
@@ -385,7 +385,7 @@ impl Problem<'_> {
     /// many members explained the figures and how many were rejected.
     fn ensemble(&mut self, best: &Point, others: &[Point]) -> Option<(Vec<Candidate>, u32, u32)> {
         let mut random = Stream::new(self.plan.seed, "ensemble");
-        self.loose = MEMBER_ERROR_FACTOR * looser(self.misfit(best), best.shown.len());
+        self.loose = MEMBER_ERROR_FACTOR * error_factor(self.misfit(best), best.shown.len());
         let mut kinds = Vec::new();
         for point in core::iter::once(best).chain(others) {
             let slopes = self.slopes(point)?;
@@ -396,7 +396,7 @@ impl Problem<'_> {
         let temper = KIND_ERROR_FACTOR * (self.loose / MEMBER_ERROR_FACTOR) * (self.loose / MEMBER_ERROR_FACTOR);
         let weights: Vec<f64> = kinds.iter().map(|kind| libm::exp(-0.5 / temper * (kind.point.cost - best.cost)).min(1.0)).collect();
         let known = (0..NUMBERS).filter(|number| best.candidate.kind.has(*number)).count() as f64;
-        let most = most_of(known);
+        let most = chi_squared_99(known);
         let (explaining, rejected) = self.explaining(&kinds, &weights, most, &mut random)?;
         let explained = explaining.len();
         let again = |random: &mut Stream| explaining.get(random.below(explained as u64) as usize).unwrap_or(&best.candidate).clone();
@@ -485,23 +485,23 @@ struct Draw {
 
 /// Measured minus shown logarithms, in units of `loose` times their errors.
 fn residuals(found: &Findings, shown: &[f64], loose: f64) -> Vec<f64> {
-    let each = |(one, shown): (&Observation, &f64)| tame(libm::log(one.value_ns) - shown) / (one.sigma * loose);
+    let each = |(one, shown): (&Observation, &f64)| limit_residual(libm::log(one.value_ns) - shown) / (one.sigma * loose);
     found.observations.iter().zip(shown).map(each).collect()
 }
 
 /// Factor on the errors of members if even the best drive fits worse than the errors allow
 /// (Birge 1932).
-fn looser(squares: f64, figures: usize) -> f64 {
+fn error_factor(squares: f64, figures: usize) -> f64 {
     libm::sqrt(squares / figures.max(1) as f64).max(1.0)
 }
 
 /// Approximate 99th percentile of a chi-squared distribution (Wilson and Hilferty).
-fn most_of(freedom: f64) -> f64 {
+fn chi_squared_99(freedom: f64) -> f64 {
     freedom * libm::pow(1.0 - 2.0 / (9.0 * freedom) + 2.33 * libm::sqrt(2.0 / (9.0 * freedom)), 3.0)
 }
 
 /// Limits a difference of logarithms to [`RESIDUAL_MAX`].
-fn tame(off: f64) -> f64 {
+fn limit_residual(off: f64) -> f64 {
     off / libm::sqrt(1.0 + off * off / (RESIDUAL_MAX * RESIDUAL_MAX))
 }
 

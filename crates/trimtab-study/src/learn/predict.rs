@@ -144,7 +144,7 @@ impl Area {
     /// closed. Each member therefore starts with a different fill.
     #[must_use]
     pub fn figures(&self, spec: &DriveSpec, seed: u64, nth: usize) -> Option<Vec<Figure>> {
-        let small = beside(spec)?;
+        let small = area_drive(spec)?;
         let before = (open_slc_bytes(&small) * phase(nth)) as u64;
         let mut target = DriveTarget::new(model::build(&small, seed).ok()?, DEPTH_MAX);
         let mut lab = Lab::new(&mut target);
@@ -169,7 +169,7 @@ fn open_slc_bytes(spec: &DriveSpec) -> f64 {
 /// A drive of `spec` with less capacity that never collects garbage. Superblocks and write
 /// cache keep their size: data in an open superblock stay in the SLC cache, however long the
 /// drive is idle.
-fn beside(spec: &DriveSpec) -> Option<DriveSpec> {
+fn area_drive(spec: &DriveSpec) -> Option<DriveSpec> {
     let mut to = spec.clone();
     to.capacity_bytes = AREA_SIZE.0.min(spec.capacity_bytes);
     let Medium::Flash(flash) = &mut to.medium else { return None };

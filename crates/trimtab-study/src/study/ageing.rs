@@ -79,7 +79,7 @@ pub const SESSION_EVERY: Nanos = Nanos::from_secs(8640);
 /// Share of the drive that is written per day.
 pub const DAILY: f64 = 0.1;
 /// Sessions between two inspections of the drive.
-const LOOK_EVERY: u64 = 4;
+const INSPECT_EVERY: u64 = 4;
 /// Approximate number of superblock snapshots.
 const MOMENTS: usize = 50;
 /// Inspections between two bursts.
@@ -242,7 +242,7 @@ struct Months {
     /// When sustained random writes are measured, in eighths of the sessions.
     sustained_at: &'static [u64],
     /// The first inspection follows the filling.
-    looks: Vec<Inspection>,
+    inspections: Vec<Inspection>,
     sustained: Vec<Sustained>,
     /// Records superblock snapshots: bytes written so far, and the state of each superblock.
     pictured: bool,
@@ -253,8 +253,8 @@ struct Months {
 
 impl Months {
     const fn new(writes: RandomWrites, sessions: u64, sustained_at: &'static [u64]) -> Self {
-        let looks = Vec::new();
-        Self { writes, sessions, sustained_at, looks, sustained: Vec::new(), pictured: false, moments: Vec::new(), counted: (0, 0) }
+        let inspections = Vec::new();
+        Self { writes, sessions, sustained_at, inspections, sustained: Vec::new(), pictured: false, moments: Vec::new(), counted: (0, 0) }
     }
 
     /// Runs the workload and inspects the drive after every few sessions.
@@ -268,7 +268,7 @@ impl Months {
                         // Lets the background work that the filling triggered finish.
                         let pause = target.now() + Nanos::from_secs(600);
                         target.idle_until(pause);
-                        self.look(target, true, watcher)?;
+                        self.inspect(target, true, watcher)?;
                     }
                     phase = target.now();
                     recorder.begin_phase(name, phase);
@@ -276,7 +276,7 @@ impl Months {
                 FileStep::NotBefore(offset) => {
                     target.idle_until(phase.saturating_add(offset));
                     sessions += 1;
-                    self.after(sessions, target, workload, watcher)?;
+                    self.after_session(sessions, target, workload, watcher)?;
                     if sessions >= self.sessions {
                         return Ok(End::Complete);
                     }
@@ -295,13 +295,13 @@ impl Months {
     }
 
     /// Handles the pause after the given session.
-    fn after(&mut self, session: u64, target: &Target, workload: &Churn, watcher: &dyn Watcher) -> TargetResult {
+    fn after_session(&mut self, session: u64, target: &Target, workload: &Churn, watcher: &dyn Watcher) -> TargetResult {
         if session * 2 > self.sessions {
             self.counted.0 += 1;
             self.counted.1 += u64::from(target.pass_under_way());
         }
-        if session.is_multiple_of(LOOK_EVERY) || session == self.sessions {
-            self.look(target, session.is_multiple_of(LOOK_EVERY * BURST_EVERY) || session == self.sessions, watcher)?;
+        if session.is_multiple_of(INSPECT_EVERY) || session == self.sessions {
+            self.inspect(target, session.is_multiple_of(INSPECT_EVERY * BURST_EVERY) || session == self.sessions, watcher)?;
         }
         if self.sustained_at.iter().any(|eighths| session == (self.sessions * eighths).div_ceil(8)) && !watcher.stopped() {
             self.sustained.push(self.writes.sustained(target, workload, watcher)?);
@@ -309,13 +309,13 @@ impl Months {
         Ok(())
     }
 
-    fn look(&mut self, target: &Target, with_burst: bool, watcher: &dyn Watcher) -> TargetResult {
-        let burst = if with_burst { Some(self.writes.burst(target, self.looks.len() as u64, watcher)?) } else { None };
+    fn inspect(&mut self, target: &Target, with_burst: bool, watcher: &dyn Watcher) -> TargetResult {
+        let burst = if with_burst { Some(self.writes.burst(target, self.inspections.len() as u64, watcher)?) } else { None };
         let counters = target.volume().drive().counters();
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
         let (written, medium) = target.volume().drive().written();
-        let looks = self.sessions.div_ceil(LOOK_EVERY).max(1) as usize;
-        let due = self.looks.len().is_multiple_of(looks.div_ceil(MOMENTS)) || self.looks.len() == looks;
+        let looks = self.sessions.div_ceil(INSPECT_EVERY).max(1) as usize;
+        let due = self.inspections.len().is_multiple_of(looks.div_ceil(MOMENTS)) || self.inspections.len() == looks;
         if self.pictured && due {
             let volume = target.volume();
             let all = volume.drive().superblocks(&|bytes| volume.needs(bytes));
@@ -324,14 +324,20 @@ impl Months {
                 self.moments.push((written, all));
             }
         }
-        self.looks.push(Inspection { written, medium, erases: count("erases"), states: STATES.map(|(counter, _)| count(counter)), burst });
+        self.inspections.push(Inspection {
+            written,
+            medium,
+            erases: count("erases"),
+            states: STATES.map(|(counter, _)| count(counter)),
+            burst,
+        });
         Ok(())
     }
 
     /// Adds series and figures to a run. Series are over bytes written to the small drive,
     /// converted to bytes of the full-size drive.
     fn describe(&self, run: &mut Run, full: &DriveSpec, small: &Small) {
-        let Some(first) = self.looks.first() else { return };
+        let Some(first) = self.inspections.first() else { return };
         let at = |look: &Inspection| ((look.written - first.written) as f64 * small.factor) as u64;
         let series = |name: &str, unit, looks: &[&Inspection], y: Vec<f64>| Series {
             name: name.to_owned(),
@@ -340,15 +346,15 @@ impl Months {
             unit,
             y,
         };
-        let burst: Vec<&Inspection> = self.looks.iter().filter(|look| look.burst.is_some()).collect();
+        let burst: Vec<&Inspection> = self.inspections.iter().filter(|look| look.burst.is_some()).collect();
         let rates = burst.iter().filter_map(|look| look.burst).collect();
         run.series.push(series(BURST_SERIES, Unit::OpsPerSecond, &burst, rates));
         let between: Vec<(&Inspection, &Inspection)> =
-            self.looks.windows(2).map(|pair| (&pair[0], &pair[1])).filter(|(a, b)| b.written > a.written).collect();
+            self.inspections.windows(2).map(|pair| (&pair[0], &pair[1])).filter(|(a, b)| b.written > a.written).collect();
         let waf: Vec<f64> = between.iter().map(|(a, b)| (b.medium - a.medium) as f64 / (b.written - a.written) as f64).collect();
         let after: Vec<&Inspection> = between.iter().map(|(_, b)| *b).collect();
         run.series.push(series(WAF_SERIES, Unit::Ratio, &after, waf));
-        let all: Vec<&Inspection> = self.looks.iter().collect();
+        let all: Vec<&Inspection> = self.inspections.iter().collect();
         for (i, (_, name)) in STATES.iter().enumerate() {
             let values = all.iter().map(|look| look.states[i] as f64 * small.factor).collect();
             run.series.push(series(&format!("{STATE_SERIES}{name}"), Unit::Bytes, &all, values));
@@ -365,7 +371,7 @@ impl Months {
     /// Adds the random-write rates: bursts and sustained load.
     fn rates(&self, run: &mut Run, small: &Small) {
         let mut metric = |name: &str, unit, value: f64| run.metrics.push(figure(name, unit, Better::Higher, value));
-        let bursts: Vec<f64> = self.looks.iter().filter_map(|look| look.burst).collect();
+        let bursts: Vec<f64> = self.inspections.iter().filter_map(|look| look.burst).collect();
         if let Some(first) = bursts.first() {
             metric(BURST_FIRST, Unit::OpsPerSecond, *first);
             metric(BURST, Unit::OpsPerSecond, mean(last_quarter(&bursts)));
@@ -408,8 +414,8 @@ impl Months {
     }
 
     fn wear(&self, run: &mut Run, full: &DriveSpec, small: &Small) {
-        let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else { return };
-        let quarter = last_quarter(&self.looks);
+        let (Some(first), Some(last)) = (self.inspections.first(), self.inspections.last()) else { return };
+        let quarter = last_quarter(&self.inspections);
         let from = &quarter[0];
         if last.written <= from.written {
             return;
@@ -433,7 +439,7 @@ impl Months {
 
     /// Adds the filesystem's write overhead during the churn.
     fn filesystem(&self, run: &mut Run) {
-        let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else { return };
+        let (Some(first), Some(last)) = (self.inspections.first(), self.inspections.last()) else { return };
         let files: u64 = run.phases.iter().filter(|phase| phase.name == churn::CHURN).map(|phase| phase.written.0).sum();
         if files > 0 {
             run.metrics.push(figure(HOST_AMPLIFICATION, Unit::Ratio, Better::Lower, (last.written - first.written) as f64 / files as f64));

@@ -103,7 +103,7 @@ struct Measurement {
 
 impl Measurement {
     /// Writes per second, as observed.
-    fn seen(&self) -> f64 {
+    fn observed_rate(&self) -> f64 {
         self.writes as f64 / self.seconds.max(1e-9)
     }
 
@@ -195,7 +195,7 @@ impl RandomWrites {
             let next = copy.now() + Nanos::from_secs(1);
             copy.idle_until(next);
         }
-        Ok(self.tried(&mut copy, self.burst, number, watcher)?.seen())
+        Ok(self.measure(&mut copy, self.burst, number, watcher)?.observed_rate())
     }
 
     /// Runs rounds of random writes without pauses, each after a session of `churn`, until five
@@ -216,9 +216,9 @@ impl RandomWrites {
             session(&mut copy, &mut churn)?;
             let number = 1_000 + 2 * rounds.len() as u64;
             if self.lead_in > 0 {
-                self.tried(&mut copy, self.lead_in, number, watcher)?;
+                self.measure(&mut copy, self.lead_in, number, watcher)?;
             }
-            rounds.push(self.tried(&mut copy, self.round, number + 1, watcher)?);
+            rounds.push(self.measure(&mut copy, self.round, number + 1, watcher)?);
             if let Some(first) = steady_from(&rounds) {
                 return Ok(Sustained::of(&rounds[first..], true));
             }
@@ -229,7 +229,7 @@ impl RandomWrites {
     }
 
     /// Issues 4 KiB direct writes at random offsets of the file at the full queue depth.
-    fn tried(&self, target: &mut Target, writes: u64, number: u64, watcher: &dyn Watcher) -> TargetResult<Measurement> {
+    fn measure(&self, target: &mut Target, writes: u64, number: u64, watcher: &dyn Watcher) -> TargetResult<Measurement> {
         let mut file = FileBlocks::open(target.volume_mut(), FILE, self.depth)?;
         // Opening the file flushes its pending writes.
         let before = DriveState::now(&mut file);

@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trimtab_sim::policy::PolicySpec;
 
-/// What to do.
+/// A recommendation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Recommendation {
     /// Use this policy; `none` if trimming has a cost and no gain.

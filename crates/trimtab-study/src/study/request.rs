@@ -103,7 +103,7 @@ impl StudyRequest {
 }
 
 impl Setup {
-    /// Sets up `drive`, called `label`, with the named filesystem, of which a share of `fill` is in
+    /// Sets up `drive`, called `label`, with the named filesystem. A share of `fill` is in
     /// use with the layout of `used` (see [`Used::by_churn`]; it does not depend on the drive).
     ///
     /// # Errors

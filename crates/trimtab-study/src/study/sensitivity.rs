@@ -26,7 +26,7 @@ pub enum Assumption {
     DailyWrites,
     /// The filesystem.
     Filesystem,
-    /// How full the filesystem is.
+    /// Fill level of the filesystem.
     Fill,
 }
 

@@ -62,7 +62,7 @@ pub enum Confidence {
 pub struct OtherFill<'a> {
     /// Fill level.
     pub fill: &'a str,
-    /// What to do.
+    /// The recommendation.
     pub recommendation: Recommendation,
     /// Its gain over batched trims, if both were aged.
     pub gain: Option<Gain<'a>>,
@@ -74,7 +74,7 @@ pub struct Verdict<'a> {
     /// The comparison behind the verdict.
     #[serde(skip)]
     pub comparison: Comparison<'a>,
-    /// What to do.
+    /// The recommendation.
     pub recommendation: Recommendation,
     /// The rule behind the recommendation.
     pub rule: Rule,
@@ -98,7 +98,7 @@ pub struct Verdict<'a> {
     /// Figures that support the verdict.
     #[serde(skip)]
     pub evidence: Vec<Finding<'a>>,
-    /// What would change the verdict, and what was not tested.
+    /// Conditions that would change the verdict, and untested parts.
     #[serde(skip)]
     pub caveats: Vec<Finding<'a>>,
 }

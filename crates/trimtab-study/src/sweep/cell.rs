@@ -14,7 +14,7 @@ use trimtab_sim::runner::End;
 use trimtab_sim::runner::header::Header;
 use trimtab_sim::simulate::{self, Load, Plan, Trace, Watcher};
 
-/// A cell. Its result does not depend on who runs it, when, or next to which other cells.
+/// A cell. Its result does not depend on the machine, the time, or other cells.
 #[derive(Clone, Debug)]
 pub struct Cell<T> {
     /// The drive at the requested size.

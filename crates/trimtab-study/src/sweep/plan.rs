@@ -4,7 +4,7 @@ use super::cell::Cell;
 use super::design::{Design, Kind};
 use super::hash::{MODEL, short_hash};
 use super::keep::Keep;
-use super::settings::{self, Sources, Wrong, is_fractional};
+use super::settings::{self, SettingError, Sources, is_fractional};
 use super::value::{Axis, Range, Value, Values, ends};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeSet;
@@ -26,7 +26,7 @@ const KEYS: [&str; 7] = ["name", "seed", "repeats", "base", "axes", "design", "k
 /// A plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What it is called.
+    /// Name.
     pub name: String,
     /// Common parameters of all cells: parameter, value, line.
     base: Vec<(String, Value, usize)>,
@@ -128,7 +128,7 @@ impl Plan {
     ///
     /// # Errors
     /// Why the cell is impossible: the values do not form a valid drive, filesystem or workload.
-    pub fn cell<S: Sources>(&self, place: &Place, sources: &S) -> Result<Cell<S::Trace>, Wrong> {
+    pub fn cell<S: Sources>(&self, place: &Place, sources: &S) -> Result<Cell<S::Trace>, SettingError> {
         let axes = self.axes.iter().zip(&place.values).map(|(axis, value)| (axis.key.as_str(), value));
         let all: Vec<(&str, &Value)> = self.base.iter().map(|(key, value, _)| (key.as_str(), value)).chain(axes).collect();
         settings::resolve(&all, place.seed, sources)
@@ -168,8 +168,8 @@ impl Plan {
 
     /// Reports errors of a single parameter. Errors of a combination are left to the results
     /// table. `tried` is the axis whose value is tried.
-    fn refuse(&self, wrong: Option<Wrong>, tried: Option<(&str, usize)>) -> Result<(), PlanError> {
-        let Some(Wrong { key: Some(key), text }) = wrong else { return Ok(()) };
+    fn refuse(&self, wrong: Option<SettingError>, tried: Option<(&str, usize)>) -> Result<(), PlanError> {
+        let Some(SettingError { key: Some(key), text }) = wrong else { return Ok(()) };
         let on_axis = || self.axes.iter().find(|axis| axis.key == key).map(|axis| axis.probes().first().map_or(axis.line, |probe| probe.1));
         let in_base = || self.base.iter().find(|(known, ..)| *known == key).map(|(.., line)| *line);
         let line = tried.filter(|(axis, _)| *axis == key).map(|(_, line)| line).or_else(on_axis).or_else(in_base);

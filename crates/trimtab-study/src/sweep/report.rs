@@ -46,7 +46,7 @@ const CHANCE: f64 = 2.0;
 const POLICY: &str = "policy.name";
 
 /// A sweep, binned along its axes.
-struct Look<'a> {
+struct SweepView<'a> {
     plan: &'a Plan,
     /// Finished cells: bin on each axis, and figures.
     cells: Vec<(Vec<usize>, &'a BTreeMap<String, f64>)>,
@@ -73,7 +73,7 @@ struct Bins {
 pub fn document(plan: &Plan, rows: &[Row], filter: &Filter, only: &[String]) -> Document {
     let all = rows.len() as u64;
     let rows: Vec<Row> = rows.iter().filter(|row| filter.passes(&plan.place(row.cell).values)).cloned().collect();
-    let (look, rows) = (Look::of(plan, &rows, filter, only), rows.as_slice());
+    let (look, rows) = (SweepView::of(plan, &rows, filter, only), rows.as_slice());
     let failed = rows.iter().filter(|row| matches!(row.outcome, Outcome::Failed(_))).count();
     let missing = plan.cells().saturating_sub(all);
     let finished = grouped(look.cells.len() as u64);
@@ -99,7 +99,7 @@ pub fn document(plan: &Plan, rows: &[Row], filter: &Filter, only: &[String]) -> 
     }
 }
 
-impl<'a> Look<'a> {
+impl<'a> SweepView<'a> {
     fn of(plan: &'a Plan, rows: &'a [Row], filter: &Filter, only: &[String]) -> Self {
         let bins: Vec<Bins> = plan.axes.iter().enumerate().map(|(at, axis)| Bins::of(axis, |value| filter.lets(at, value))).collect();
         let places = |row: &Row| {

@@ -77,10 +77,10 @@ pub trait Sources {
     fn trace(&self, path: &str, asked: &Asked) -> Result<(Self::Trace, String), String>;
 }
 
-/// How to read and replay a trace.
+/// Options for reading and replaying a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// How to parse its text.
+    /// Parse options.
     pub reading: Reading,
     /// When to issue requests.
     pub timing: Timing,
@@ -88,14 +88,14 @@ pub struct Asked {
 
 /// An invalid setting or combination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct SettingError {
     /// The invalid parameter; `None` if only the combination is invalid.
     pub key: Option<String>,
     /// Description of the error.
     pub text: String,
 }
 
-impl Wrong {
+impl SettingError {
     fn of(key: impl Into<String>, text: impl Into<String>) -> Self {
         Self { key: Some(key.into()), text: text.into() }
     }
@@ -127,30 +127,30 @@ impl<'a> Section<'a> {
     }
 
     /// Takes a number from `from` to `to`.
-    fn number(&mut self, key: &str, from: f64, to: f64) -> Result<Option<f64>, Wrong> {
+    fn number(&mut self, key: &str, from: f64, to: f64) -> Result<Option<f64>, SettingError> {
         let Some(value) = self.take(key) else { return Ok(None) };
-        let wrong = || Wrong::of(self.key(key), format!("{value} is not a number from {from} to {to}"));
+        let wrong = || SettingError::of(self.key(key), format!("{value} is not a number from {from} to {to}"));
         value.number().filter(|number| (from..=to).contains(number)).map(Some).ok_or_else(wrong)
     }
 
-    fn whole(&mut self, key: &str, from: u32, to: u32) -> Result<Option<u32>, Wrong> {
+    fn whole(&mut self, key: &str, from: u32, to: u32) -> Result<Option<u32>, SettingError> {
         let Some(value) = self.take(key) else { return Ok(None) };
-        let wrong = || Wrong::of(self.key(key), format!("{value} is not a whole number from {from} to {to}"));
+        let wrong = || SettingError::of(self.key(key), format!("{value} is not a whole number from {from} to {to}"));
         let number = if let Value::Integer(number) = value { u32::try_from(*number).ok() } else { None };
         number.filter(|number| (from..=to).contains(number)).map(Some).ok_or_else(wrong)
     }
 
     /// Takes a setting and parses it.
-    fn parsed<P: core::str::FromStr<Err: Display>>(&mut self, key: &str) -> Result<Option<P>, Wrong> {
+    fn parsed<P: core::str::FromStr<Err: Display>>(&mut self, key: &str) -> Result<Option<P>, SettingError> {
         let Some(value) = self.take(key) else { return Ok(None) };
-        value.to_string().parse().map(Some).map_err(|error: P::Err| Wrong::of(self.key(key), error.to_string()))
+        value.to_string().parse().map(Some).map_err(|error: P::Err| SettingError::of(self.key(key), error.to_string()))
     }
 
     /// Fails if a setting is left. `known` provides a suggestion.
-    fn end(&self, what: &str, known: &[&str]) -> Result<(), Wrong> {
+    fn end(&self, what: &str, known: &[&str]) -> Result<(), SettingError> {
         let Some(key) = self.values.keys().next() else { return Ok(()) };
         let hint = nearest(key, known).map_or_else(|| format!("; it has {}", known.join(", ")), |near| format!("; did you mean '{near}'?"));
-        Err(Wrong::of(self.key(key), format!("{what} has no parameter '{key}'{hint}")))
+        Err(SettingError::of(self.key(key), format!("{what} has no parameter '{key}'{hint}")))
     }
 }
 
@@ -158,14 +158,14 @@ impl<'a> Section<'a> {
 ///
 /// # Errors
 /// The invalid parameter, or the invalid combination.
-pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) -> Result<Cell<S::Trace>, Wrong> {
+pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) -> Result<Cell<S::Trace>, SettingError> {
     check_keys(settings)?;
     for (key, _) in settings {
         let section = key.split('.').next().unwrap_or_default();
         if !SECTIONS.contains(&section) {
             let hint = nearest(section, &SECTIONS)
                 .map_or_else(|| format!("sections are {}", SECTIONS.join(", ")), |near| format!("did you mean '{near}'?"));
-            return Err(Wrong::of(*key, format!("unknown section '{section}'; {hint}")));
+            return Err(SettingError::of(*key, format!("unknown section '{section}'; {hint}")));
         }
     }
     let drive = match drive(Section::of("drive", settings), sources) {
@@ -181,23 +181,23 @@ pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) 
         return files(drive?.drive, policy, workload, volume, seed);
     }
     if let Some(key) = volume.values.keys().next() {
-        return Err(Wrong::of(volume.key(key), format!("workload {name} has no filesystem; use churn")));
+        return Err(SettingError::of(volume.key(key), format!("workload {name} has no filesystem; use churn")));
     }
     let (load, content, amount) = load(&name, &mut workload, sources)?;
     let plan = requests(name, load, amount, policy, &mut workload, seed)?;
     let Changed { drive, few } = drive?;
     // Rejects a cell that its run would refuse, so that the plan check reports it.
-    trimtab_sim::simulate::check(&drive.spec, &plan).map_err(|refused| Wrong::together(refused.to_string()))?;
+    trimtab_sim::simulate::check(&drive.spec, &plan).map_err(|refused| SettingError::together(refused.to_string()))?;
     Ok(Cell { drive: drive.spec, few, work: Work::Requests { plan: Box::new(plan), content } })
 }
 
 /// The drive. Unless set, the number of blocks follows from capacity and over-provisioning;
 /// the proportions of the named drive remain.
-fn drive<S: Sources>(mut section: Section<'_>, sources: &S) -> Result<Changed, Wrong> {
+fn drive<S: Sources>(mut section: Section<'_>, sources: &S) -> Result<Changed, SettingError> {
     let name = section
         .take("name")
-        .ok_or_else(|| Wrong::of("drive.name", "a plan needs a drive: drive.name = \"NAME\" or a specification file"))?;
-    let drive = sources.drive(&name.to_string()).map_err(|why| Wrong::of("drive.name", why))?;
+        .ok_or_else(|| SettingError::of("drive.name", "a plan needs a drive: drive.name = \"NAME\" or a specification file"))?;
+    let drive = sources.drive(&name.to_string()).map_err(|why| SettingError::of("drive.name", why))?;
     changed_by(drive, section)
 }
 
@@ -205,17 +205,17 @@ fn drive<S: Sources>(mut section: Section<'_>, sources: &S) -> Result<Changed, W
 ///
 /// # Errors
 /// The invalid parameter, or the invalid combination.
-pub fn changed_drive(drive: Drive, settings: &[(&str, &Value)]) -> Result<Changed, Wrong> {
+pub fn changed_drive(drive: Drive, settings: &[(&str, &Value)]) -> Result<Changed, SettingError> {
     check_keys(settings)?;
     changed_by(drive, Section::of("drive", settings))
 }
 
 /// Rejects overlong names, because each dot means a nested table.
-fn check_keys(settings: &[(&str, &Value)]) -> Result<(), Wrong> {
+fn check_keys(settings: &[(&str, &Value)]) -> Result<(), SettingError> {
     match settings.iter().find(|(key, _)| key.len() > KEY_BYTES_MAX) {
         Some((key, _)) => {
             let begin: String = key.chars().take(30).collect();
-            Err(Wrong::of(format!("{begin}…"), format!("no parameter has a name of more than {KEY_BYTES_MAX} bytes")))
+            Err(SettingError::of(format!("{begin}…"), format!("no parameter has a name of more than {KEY_BYTES_MAX} bytes")))
         }
         None => Ok(()),
     }
@@ -230,7 +230,7 @@ pub struct Changed {
     pub few: Option<Warning>,
 }
 
-fn changed_by(drive: Drive, mut section: Section<'_>) -> Result<Changed, Wrong> {
+fn changed_by(drive: Drive, mut section: Section<'_>) -> Result<Changed, SettingError> {
     let capacity = section.parsed::<Bytes>("capacity")?;
     let asked = section.number("over_provisioning_percent", 0.1, 10_000.0)?.map(|percent| libm::round(percent * 10.0) as u32);
     let made = at_capacity(drive.clone(), capacity, asked, &section)?;
@@ -242,7 +242,7 @@ fn changed_by(drive: Drive, mut section: Section<'_>) -> Result<Changed, Wrong> 
 
 /// `drive` at a capacity, with over-provisioning in per mille if `asked`, and with the remaining
 /// fields of `section`. Shrinks superblocks if there would be too few and their pages are not set.
-fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, Wrong> {
+fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, SettingError> {
     let as_is = of_capacity(drive.clone(), capacity, asked, section);
     if capacity.is_none() || section.values.contains_key("flash.geometry.pages_per_block") {
         return as_is;
@@ -255,32 +255,32 @@ fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, sectio
 }
 
 /// As [`at_capacity`], with unchanged superblocks.
-fn of_capacity(mut drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, Wrong> {
+fn of_capacity(mut drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, SettingError> {
     let before = drive.spec.clone();
     let spare = drive.spec.flash().map(|flash| model::over_provisioning_permille(&flash.geometry, drive.spec.capacity_bytes));
     if let Some(capacity) = capacity {
         drive.spec = model::scaled(drive.spec, capacity);
     }
     for (field, value) in &section.values {
-        drive.spec = with_field(drive.spec, field, value).map_err(|text| Wrong::of(section.key(field), text))?;
+        drive.spec = with_field(drive.spec, field, value).map_err(|text| SettingError::of(section.key(field), text))?;
     }
     let shaped = section.values.keys().any(|field| field.starts_with("flash.geometry."));
     let blocks = section.values.contains_key("flash.geometry.blocks_per_plane");
     match &mut drive.spec.medium {
         Medium::Flash(_) if asked.is_some() && blocks => {
             let key = "drive.over_provisioning_percent";
-            return Err(Wrong::of(key, "conflicts with drive.flash.geometry.blocks_per_plane, which determines it"));
+            return Err(SettingError::of(key, "conflicts with drive.flash.geometry.blocks_per_plane, which determines it"));
         }
         Medium::Flash(flash) if asked.is_some() || shaped && !blocks => {
             let permille = asked.or(spare).unwrap_or(0);
             flash.geometry = flash.geometry.clone().with_over_provisioning(drive.spec.capacity_bytes, permille);
         }
         Medium::Disk(_) if asked.is_some() => {
-            return Err(Wrong::of("drive.over_provisioning_percent", format!("{} is a hard disk and has none", drive.spec.name)));
+            return Err(SettingError::of("drive.over_provisioning_percent", format!("{} is a hard disk and has none", drive.spec.name)));
         }
         _ => {}
     }
-    drive.spec.validate().map_err(|error| Wrong::together(error.to_string()))?;
+    drive.spec.validate().map_err(|error| SettingError::together(error.to_string()))?;
     // Knowledge about a learned drive does not apply to a changed one.
     if drive.spec != before {
         drive.twin = None;
@@ -367,28 +367,29 @@ fn meant(word: &str, known: &[&str]) -> String {
 }
 
 /// The policy; `None` for the workload's own, which trims immediately.
-fn policy(section: &mut Section<'_>) -> Result<Option<PolicySpec>, Wrong> {
+fn policy(section: &mut Section<'_>) -> Result<Option<PolicySpec>, SettingError> {
     let name = section.take("name").map(ToString::to_string);
     let Some(mut text) = name else {
         return match section.values.keys().next() {
-            Some(key) => Err(Wrong::of(section.key(key), "needs a policy: set policy.name")),
+            Some(key) => Err(SettingError::of(section.key(key), "needs a policy: set policy.name")),
             None => Ok(None),
         };
     };
     let mut policy: PolicySpec =
-        text.parse().map_err(|error: trimtab_sim::policy::ParsePolicyError| Wrong::of("policy.name", error.to_string()))?;
+        text.parse().map_err(|error: trimtab_sim::policy::ParsePolicyError| SettingError::of("policy.name", error.to_string()))?;
     for (key, value) in &section.values {
         text = format!("{text}:{key}={value}");
-        policy = text.parse().map_err(|error: trimtab_sim::policy::ParsePolicyError| Wrong::of(section.key(key), error.to_string()))?;
+        policy =
+            text.parse().map_err(|error: trimtab_sim::policy::ParsePolicyError| SettingError::of(section.key(key), error.to_string()))?;
     }
     Ok(Some(policy))
 }
 
 /// The requests of a workload, a hash of its input, and the default amount to write.
 #[expect(clippy::type_complexity, reason = "three things that belong together once")]
-fn load<S: Sources>(name: &str, section: &mut Section<'_>, sources: &S) -> Result<(Load<S::Trace>, String, Option<Amount>), Wrong> {
+fn load<S: Sources>(name: &str, section: &mut Section<'_>, sources: &S) -> Result<(Load<S::Trace>, String, Option<Amount>), SettingError> {
     let three = Some(Amount::Capacities(DRIVE_WRITES));
-    let of_name = |text: String| Wrong::of("workload.name", text);
+    let of_name = |text: String| SettingError::of("workload.name", text);
     let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
     let share = |text: &str| text.parse::<f64>().map_err(|_| of_name(format!("'{text}' is not a number")));
     let pattern = match (kind, rest) {
@@ -421,28 +422,28 @@ fn load<S: Sources>(name: &str, section: &mut Section<'_>, sources: &S) -> Resul
     Ok((Load::Synthetic(addresses(pattern, section)?), String::new(), three))
 }
 
-fn asked(section: &mut Section<'_>) -> Result<Asked, Wrong> {
+fn asked(section: &mut Section<'_>) -> Result<Asked, SettingError> {
     let timing = match (section.number("rate", 0.001, 1e9)?, section.whole("closed_loop", 1, 65_536)?) {
         (Some(rate), None) => Timing::Rate(rate),
         (None, Some(depth)) => Timing::ClosedLoop(depth),
         (None, None) => Timing::Recorded,
         (Some(_), Some(_)) => {
-            return Err(Wrong::of("workload.closed_loop", "a trace takes either workload.rate or workload.closed_loop, not both"));
+            return Err(SettingError::of("workload.closed_loop", "a trace takes either workload.rate or workload.closed_loop, not both"));
         }
     };
     let reading = Reading { format: section.parsed("format")?, volume: section.parsed("volume")?, events: section.parsed("events")? };
     Ok(Asked { reading, timing })
 }
 
-fn addresses(pattern: Pattern, section: &mut Section<'_>) -> Result<Addresses, Wrong> {
+fn addresses(pattern: Pattern, section: &mut Section<'_>) -> Result<Addresses, SettingError> {
     let sizes = match section.take("size") {
         None => alloc::vec![(4096, 1)],
-        Some(value) => sizes(&value.to_string()).map_err(|text| Wrong::of("workload.size", text))?,
+        Some(value) => sizes(&value.to_string()).map_err(|text| SettingError::of("workload.size", text))?,
     };
     let trims_of = match section.take("trims_of").map(ToString::to_string).as_deref() {
         None | Some("all") => TrimsOf::All,
         Some("in-use") => TrimsOf::InUse,
-        Some(other) => return Err(Wrong::of("workload.trims_of", format!("must be 'all' or 'in-use', not '{other}'"))),
+        Some(other) => return Err(SettingError::of("workload.trims_of", format!("must be 'all' or 'in-use', not '{other}'"))),
     };
     Ok(Addresses {
         pattern,
@@ -475,11 +476,11 @@ fn requests<T>(
     trim: Option<PolicySpec>,
     section: &mut Section<'_>,
     seed: u64,
-) -> Result<Plan<T>, Wrong> {
+) -> Result<Plan<T>, SettingError> {
     let (of_addresses, of_crystal) = (matches!(load, Load::Synthetic(_)), matches!(load, Load::Crystal(_)));
     let amount = match (section.parsed::<Amount>("until_written")?, section.number("drive_writes", 0.001, 1e6)?) {
         (Some(_), Some(_)) => {
-            return Err(Wrong::of("workload.until_written", "conflicts with workload.drive_writes: set only one of them"));
+            return Err(SettingError::of("workload.until_written", "conflicts with workload.drive_writes: set only one of them"));
         }
         (Some(amount), None) => Some(amount),
         (None, Some(times)) => Some(Amount::Capacities(times)),
@@ -517,7 +518,7 @@ fn files<T>(
     mut section: Section<'_>,
     mut of_volume: Section<'_>,
     seed: u64,
-) -> Result<Cell<T>, Wrong> {
+) -> Result<Cell<T>, SettingError> {
     let volume = volume(&mut of_volume)?;
     let fill = section.number("fill_percent", 1.0, 95.0)?.unwrap_or(FILL_OF_FILES) / 100.0;
     let data = section.parsed("data")?.unwrap_or(DataClass::Random);
@@ -547,25 +548,25 @@ fn files<T>(
     section.end("workload churn", &known)?;
     let policy = policy.unwrap_or(PolicySpec::None);
     if policy != PolicySpec::None && spec.flash().is_none_or(|flash| !flash.trim.supported) {
-        return Err(Wrong::together(format!("{} does not support TRIM, so no policy but none can be tried: {policy}", spec.name)));
+        return Err(SettingError::together(format!("{} does not support TRIM, so no policy but none can be tried: {policy}", spec.name)));
     }
     Ok(Cell { drive: spec, few: None, work: Work::Files { ageing: Box::new(ageing), policy } })
 }
 
-fn volume(section: &mut Section<'_>) -> Result<VolumeSpec, Wrong> {
+fn volume(section: &mut Section<'_>) -> Result<VolumeSpec, SettingError> {
     let names = ["ext4", "ext4-2011", "desktop-2011"];
     let name = section.take("name").map_or_else(|| names[0].to_owned(), ToString::to_string);
     if !names.contains(&name.as_str()) {
-        return Err(Wrong::of("volume.name", format!("there is no filesystem '{name}'{}", meant(&name, &names))));
+        return Err(SettingError::of("volume.name", format!("there is no filesystem '{name}'{}", meant(&name, &names))));
     }
     let mut volume = volume_named(&name);
     for (key, value) in core::mem::take(&mut section.values) {
         let dashed = key.replace('_', "-");
         let known = VolumeSpec::setting_names();
         if !known.contains(&dashed.as_str()) {
-            return Err(Wrong::of(section.key(key), format!("a volume has no setting '{key}'{}", meant(&dashed, &known))));
+            return Err(SettingError::of(section.key(key), format!("a volume has no setting '{key}'{}", meant(&dashed, &known))));
         }
-        volume.set(&dashed, &value.to_string()).map_err(|text| Wrong::of(section.key(key), text))?;
+        volume.set(&dashed, &value.to_string()).map_err(|text| SettingError::of(section.key(key), text))?;
     }
     Ok(volume)
 }

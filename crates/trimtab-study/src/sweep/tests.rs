@@ -454,7 +454,7 @@ fn report_with_filter_covers_only_matching_cells() {
     });
     // The last cell (30 %, 4 in flight) is missing.
     assert_eq!(heat.unwrap().rows, [["20", "30.0", "65.0"], ["30", "40.0", ""]]);
-    assert!(document.sections.iter().all(|section| section.title != "What decides"), "a part of a grid is no grid");
+    assert!(document.sections.iter().all(|section| section.title != "What decides"), "a part of a grid is not a grid");
 }
 
 /// If the figure depends on the spare space alone, no policy wins, wherever points lie. A

@@ -72,24 +72,24 @@ impl Problem<'_> {
         for point in self.starts()? {
             add(&mut tried, point, true);
         }
-        self.look_around(&mut tried, EXPANSIONS)?;
+        self.expand(&mut tried, EXPANSIONS)?;
         self.polished(&mut tried)?;
         if self.unexplained(&tried)? {
-            self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+            self.expand(&mut tried, EXPANSIONS_AFTER)?;
             self.polished(&mut tried)?;
         }
         if self.unexplained(&tried)? {
-            for point in self.side_by_side(&tried)? {
+            for point in self.fit_all_arrangements(&tried)? {
                 add(&mut tried, point, true);
             }
-            self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+            self.expand(&mut tried, EXPANSIONS_AFTER)?;
             self.polished(&mut tried)?;
         }
         if self.worse_than(&tried, UNEXPLAINED_STILL)? {
             for point in self.scattered(&tried)? {
                 add(&mut tried, point, true);
             }
-            self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+            self.expand(&mut tried, EXPANSIONS_AFTER)?;
             self.polished(&mut tried)?;
         }
         let families = of_families(&tried).into_iter().map(|point| point.candidate.clone()).collect();
@@ -107,7 +107,7 @@ impl Problem<'_> {
         let slc = point.candidate.kind.slc;
         let mut tried = Vec::new();
         add(&mut tried, point, true);
-        self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+        self.expand(&mut tried, EXPANSIONS_AFTER)?;
         tried.retain(|one| one.point.candidate.kind.slc == slc);
         self.polished(&mut tried)?;
         let mut points: Vec<Point> = tried.into_iter().map(|one| one.point).collect();
@@ -174,7 +174,7 @@ impl Problem<'_> {
     }
 
     /// Expands the most promising kinds, up to `turns`, and fits the results.
-    fn look_around(&mut self, tried: &mut Vec<KindEntry>, turns: usize) -> Option<()> {
+    fn expand(&mut self, tried: &mut Vec<KindEntry>, turns: usize) -> Option<()> {
         for _ in 0..turns {
             let Some(next) = self.next(tried) else { break };
             let point = tried[next].point.clone();
@@ -202,7 +202,7 @@ impl Problem<'_> {
     /// Fits every arrangement of the best families with its own slopes, halving the number each
     /// time. An arrangement may look bad only because of numbers made for another. Also tries the
     /// best-looking ones with lone reads divided differently.
-    fn side_by_side(&mut self, tried: &[KindEntry]) -> Option<Vec<Point>> {
+    fn fit_all_arrangements(&mut self, tried: &[KindEntry]) -> Option<Vec<Point>> {
         let mut of_families = of_families(tried);
         of_families.truncate(FAMILIES);
         let sata = !self.plan.reported.full_duplex;

@@ -12,7 +12,7 @@ use super::super::invert;
 use super::super::lab::Lab;
 use super::super::probes::{self, Findings, Plan};
 use super::linear::Matrix;
-use super::{Fitted, KIND_ERROR_FACTOR, MEMBER_ERROR_FACTOR, Point, Trials, Tries, explained_by, most_of, off_by, pick, points};
+use super::{Fitted, KIND_ERROR_FACTOR, MEMBER_ERROR_FACTOR, Point, Trials, Tries, chi_squared_99, explained_by, off_by, pick, points};
 use crate::study::small::Small;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -129,9 +129,9 @@ pub fn refine(
     let mut problem = Problem { found: found.clone(), plan, priors, trials, loose: 1.0, spent: 0 };
     let (mut best, mut others) = problem.best(&fitted.best)?;
     if problem.allow_for_chance(&best)? {
-        (best, others) = problem.once_more(best, others)?;
+        (best, others) = problem.search_again(best, others)?;
     }
-    let (best, others) = problem.asked_again(&mut fitted, small, (best, others))?;
+    let (best, others) = problem.revise_kind(&mut fitted, small, (best, others))?;
     let slopes = problem.slopes(&best)?;
     let spread = problem.curvature(&best.candidate, &slopes, 0.0).inverse()?;
     let (members, explained, rejected) = problem.members(&fitted, &best, &others, &slopes)?;
@@ -238,7 +238,7 @@ fn victims(candidate: &Candidate) -> Vec<Candidate> {
 }
 
 /// `candidate` with every combination of discrete properties.
-fn others(candidate: &Candidate) -> Vec<Candidate> {
+fn discrete_variants(candidate: &Candidate) -> Vec<Candidate> {
     let mut all = victims(candidate);
     if candidate.kind.slc {
         all = all
@@ -292,8 +292,8 @@ impl Problem<'_> {
     fn cost(&self, candidate: &Candidate, shown: &[f64]) -> f64 {
         let sizes = sizes(candidate);
         let off = |size: usize| (sizes[size] - libm::log(self.priors[size].median)) / self.priors[size].sigma;
-        let oddity: f64 = (0..SIZES).filter(|size| has(candidate, *size)).map(|size| off(size) * off(size)).sum();
-        self.misfit(shown) + oddity + classes::rarity_of_hidden(candidate, &self.plan.reported)
+        let prior_distance: f64 = (0..SIZES).filter(|size| has(candidate, *size)).map(|size| off(size) * off(size)).sum();
+        self.misfit(shown) + prior_distance + classes::rarity_of_hidden(candidate, &self.plan.reported)
     }
 
     /// The best point, and others that explain the figures as well or nearly.
@@ -341,7 +341,7 @@ impl Problem<'_> {
     }
 
     /// Repeats the search from its result with the widened errors.
-    fn once_more(&mut self, best: Point, others: Vec<Point>) -> Option<(Point, Vec<Point>)> {
+    fn search_again(&mut self, best: Point, others: Vec<Point>) -> Option<(Point, Vec<Point>)> {
         let again = best.candidate.clone();
         let mut points: Vec<Point> = core::iter::once(best).chain(others).collect();
         for point in &mut points {
@@ -362,15 +362,18 @@ impl Problem<'_> {
             }
         }
         let least = known.first()?.cost;
-        let looser = super::looser(self.misfit(&known.first()?.shown), self.found.observations.len());
-        known.retain(|point| point.cost < least + WORSE_MAX * looser * looser);
+        let widened = super::error_factor(self.misfit(&known.first()?.shown), self.found.observations.len());
+        known.retain(|point| point.cost < least + WORSE_MAX * widened * widened);
         let best = known.remove(0);
         Some((best, known))
     }
 
     /// Evaluates variants of other kinds, and fits the best of each victim selection policy.
     fn fitted_from(&mut self, starts: Vec<Candidate>) -> Option<Vec<Point>> {
-        let all = starts.iter().flat_map(|start| core::iter::once(start.clone()).chain(other_size(start))).flat_map(|one| others(&one));
+        let all = starts
+            .iter()
+            .flat_map(|start| core::iter::once(start.clone()).chain(other_size(start)))
+            .flat_map(|one| discrete_variants(&one));
         let tried = self.tried_in_order(all.collect())?;
         let least = tried.first()?.cost;
         let mut fitted = Vec::new();
@@ -471,12 +474,12 @@ impl Problem<'_> {
     /// explained them and how many were rejected.
     fn members(&mut self, fitted: &Fitted, best: &Point, others: &[Point], slopes: &[Vec<f64>]) -> Option<(Vec<Candidate>, u32, u32)> {
         let mut random = Stream::new(self.plan.seed, "whole ensemble");
-        let looser = super::looser(self.misfit(&best.shown), best.shown.len());
-        self.loose = MEMBER_ERROR_FACTOR * looser;
+        let widened = super::error_factor(self.misfit(&best.shown), best.shown.len());
+        self.loose = MEMBER_ERROR_FACTOR * widened;
         let kinds: Vec<&Point> = core::iter::once(best).chain(others).collect();
-        let weight = |kind: &&Point| libm::exp(-0.5 / KIND_ERROR_FACTOR * (kind.cost - best.cost) / (looser * looser)).min(1.0);
+        let weight = |kind: &&Point| libm::exp(-0.5 / KIND_ERROR_FACTOR * (kind.cost - best.cost) / (widened * widened)).min(1.0);
         let weights: Vec<f64> = kinds.iter().map(weight).collect();
-        let most = most_of(SIZES as f64 + NUMBERS as f64);
+        let most = chi_squared_99(SIZES as f64 + NUMBERS as f64);
         let mut draws = Vec::new();
         let mut starts = Vec::new();
         for member in &fitted.members {
@@ -488,7 +491,7 @@ impl Problem<'_> {
                 (means[of::PROGRAM], means[of::READ]) = (member.logs[at::PROGRAM], member.logs[at::READ]);
             }
             draws.push((noise, means));
-            starts.push(around(member, &kinds[pick(&mut random, &weights)].candidate));
+            starts.push(with_whole_parameters(member, &kinds[pick(&mut random, &weights)].candidate));
         }
         let (mut members, mut rejected) = (Vec::new(), 0);
         for point in self.drawn(starts, &draws, slopes, self.misfit(&best.shown) + most)? {
@@ -499,7 +502,7 @@ impl Problem<'_> {
         }
         let explained = members.len() as u32;
         while members.len() < fitted.members.len() {
-            let nearest = || around(&fitted.members[members.len()], &best.candidate);
+            let nearest = || with_whole_parameters(&fitted.members[members.len()], &best.candidate);
             let again = if explained == 0 { nearest() } else { members[random.below(explained.into()) as usize].clone() };
             members.push(again);
         }
@@ -546,7 +549,7 @@ fn variance(values: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
 type Draw = (Vec<f64>, [f64; SIZES]);
 
 /// `member` with the parameters found for the whole drive.
-fn around(member: &Candidate, found: &Candidate) -> Candidate {
+fn with_whole_parameters(member: &Candidate, found: &Candidate) -> Candidate {
     let mut to = member.clone();
     let (pages, bits) = (member.hidden.pages_per_block, member.hidden.bits_per_cell);
     to.hidden = paged(found, pages).hidden;

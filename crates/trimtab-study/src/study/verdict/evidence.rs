@@ -24,7 +24,7 @@ pub(super) fn evidence<'a>(comparison: &Comparison<'a>) -> Vec<Finding<'a>> {
     comparison.tests.iter().filter(|test| test.result != TestResult::TooFew).map(Finding::from).collect()
 }
 
-/// What would change the verdict, and what was not tested.
+/// Conditions that would change the verdict, and untested parts.
 pub(super) fn caveats<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<Finding<'a>> {
     let study = comparison.study();
     let mut all: Vec<Finding<'a>> = comparison.tests.iter().filter(|test| test.result == TestResult::TooFew).map(Finding::from).collect();

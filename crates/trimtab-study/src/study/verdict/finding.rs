@@ -24,7 +24,7 @@ pub enum Finding<'a> {
     },
     /// The stall that idle trimming avoids.
     Stall(Stall),
-    /// What online discard slows down most.
+    /// The largest slowdown under online discard.
     OnlineCost {
         /// The affected work and its times.
         #[serde(flatten)]
@@ -39,7 +39,7 @@ pub enum Finding<'a> {
         /// The policy.
         policy: &'static str,
     },
-    /// How long batched trims took.
+    /// Duration of batched trims.
     TrimTime {
         /// Number of trims; 0 if unknown.
         trims: usize,

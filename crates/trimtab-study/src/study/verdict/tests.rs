@@ -117,7 +117,7 @@ fn batched_runs_are_repeats_of_the_same_work_until_their_trim() {
         once(tree("batched", "nodiscard", &[0.70], 120.0, Some(0.1))),
         tree("online", "discard", &[0.74], 40.0, None),
     ];
-    assert_eq!(Verdict::of(&study(runs)).comparison.online_cost, None, "noise is no cost");
+    assert_eq!(Verdict::of(&study(runs)).comparison.online_cost, None, "noise is not a cost");
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn months_of_use_decide_recommendation() {
     assert_eq!(rule(&same), (Recommendation::NoDifference, Rule::GainsNothing));
     // A cost and no gain.
     assert_eq!(rule(&with(11.0, same.ageing.clone())), take(policy::NONE, Rule::GainsNothing));
-    // Gains, and costs nothing; or costs.
+    // A gain, without a cost or with one.
     let gains = vec![aged("none", 28e3, 11.0), aged("online", 36e3, 7.0), aged("batched", 35e3, 7.8), aged("adaptive", 35e3, 7.7)];
     let free = with(0.17, gains.clone());
     let verdict = Verdict::of(&free);

@@ -4,7 +4,7 @@
 use super::super::changes::neighbours;
 use super::super::kinds::family;
 use super::super::{Fitted, Point, Problem as Part, Trials, shown};
-use super::{Problem, WORSE_MAX, others, priors};
+use super::{Problem, WORSE_MAX, discrete_variants, priors};
 use crate::learn::candidate::{Candidate, Kind};
 use crate::learn::classes;
 use crate::learn::invert;
@@ -48,7 +48,7 @@ impl JointFit {
     }
 
     /// A point with the total cost, for use in an ensemble.
-    fn in_all(&self) -> Point {
+    fn total(&self) -> Point {
         Point { cost: self.cost(), ..self.part.clone() }
     }
 }
@@ -56,16 +56,16 @@ impl JointFit {
 impl Problem<'_> {
     /// Returns `found`, or a better explanation around another kind; `fitted` then becomes that
     /// of the new kind.
-    pub(super) fn asked_again(&mut self, fitted: &mut Fitted, small: &Findings, found: Explanation) -> Option<Explanation> {
+    pub(super) fn revise_kind(&mut self, fitted: &mut Fitted, small: &Findings, found: Explanation) -> Option<Explanation> {
         if self.is_explained(&found.0) {
             return Some(found);
         }
-        let part = self.on_a_part(small, |part| part.try_all(alloc::vec![fitted.best.clone()]))?;
+        let part = self.on_small_probes(small, |part| part.try_all(alloc::vec![fitted.best.clone()]))?;
         let first = JointFit { part: part.into_iter().flatten().next()?, whole: found.0.clone() };
         let mut all = alloc::vec![first.clone()];
         let mut best = first.clone();
         for _ in 0..STEPS {
-            let next = self.step_of_kind(fitted, small, &best, &mut all)?;
+            let next = self.best_alternative(fitted, small, &best, &mut all)?;
             let Some(next) = next.filter(|next| next.cost() + GAIN_MIN < best.cost()) else { break };
             best = next;
             if self.is_explained(&best.whole) || self.spent > SPENT_MAX {
@@ -76,8 +76,8 @@ impl Problem<'_> {
             return Some(found);
         }
         all.retain(|one| one.cost() < best.cost() + WORSE_MAX && !one.part.candidate.is_kind_of(&best.part.candidate));
-        let others: Vec<Point> = all.iter().map(JointFit::in_all).collect();
-        *fitted = self.on_a_part(small, |part| part.finished(best.in_all(), &others, fitted.families.clone()))?;
+        let others: Vec<Point> = all.iter().map(JointFit::total).collect();
+        *fitted = self.on_small_probes(small, |part| part.finished(best.total(), &others, fitted.families.clone()))?;
         self.priors = priors(fitted, self.plan);
         let (around_it, mut others) = self.best(&fitted.best)?;
         others.push(best.whole);
@@ -90,20 +90,26 @@ impl Problem<'_> {
     }
 
     /// The best alternative to `here` by total cost. Adds everything tried to `all`.
-    fn step_of_kind(&mut self, fitted: &Fitted, small: &Findings, here: &JointFit, all: &mut Vec<JointFit>) -> Option<Option<JointFit>> {
+    fn best_alternative(
+        &mut self,
+        fitted: &Fitted,
+        small: &Findings,
+        here: &JointFit,
+        all: &mut Vec<JointFit>,
+    ) -> Option<Option<JointFit>> {
         let known: Vec<Candidate> = all.iter().map(|one| one.part.candidate.clone()).collect();
-        let parts = self.on_a_part(small, |part| part.alternatives(&here.part, fitted, &known))?;
-        let mut tried = self.on_both(fitted, here, parts)?;
-        self.looked_into(fitted, here, &mut tried)?;
+        let parts = self.on_small_probes(small, |part| part.alternatives(&here.part, fitted, &known))?;
+        let mut tried = self.with_whole_estimate(fitted, here, parts)?;
+        self.search_thoroughly(fitted, here, &mut tried)?;
         // A kind that explains the whole drive better may also explain the small figures after
         // another change.
         if let Some(best) = tried.iter().min_by(|a, b| a.cost().total_cmp(&b.cost())).cloned()
             && best.cost() < here.cost()
         {
-            let mut parts = self.on_a_part(small, |part| part.settled(best.part.clone()))?;
+            let mut parts = self.on_small_probes(small, |part| part.settled(best.part.clone()))?;
             parts.retain(|part| part.cost + GAIN_MIN < best.part.cost);
             parts.truncate(SETTLED);
-            tried.extend(self.on_both(fitted, &best, parts)?);
+            tried.extend(self.with_whole_estimate(fitted, &best, parts)?);
         }
         all.extend(tried.iter().cloned());
         Some(tried.into_iter().min_by(|a, b| a.cost().total_cmp(&b.cost())))
@@ -111,7 +117,7 @@ impl Problem<'_> {
 
     /// Searches the remaining kinds thoroughly, those with the best small figures first, until
     /// one explains the whole drive. The quick estimate says little about the parameters.
-    fn looked_into(&mut self, fitted: &Fitted, here: &JointFit, tried: &mut [JointFit]) -> Option<()> {
+    fn search_thoroughly(&mut self, fitted: &Fitted, here: &JointFit, tried: &mut [JointFit]) -> Option<()> {
         let least = tried.iter().map(JointFit::cost).fold(here.cost(), f64::min);
         let mut open: Vec<&mut JointFit> = tried.iter_mut().filter(|one| one.cost() < RULED_OUT * least).collect();
         open.sort_by(|a, b| a.part.cost.total_cmp(&b.part.cost));
@@ -130,10 +136,10 @@ impl Problem<'_> {
     }
 
     /// Adds a quick whole-drive estimate to those of `parts` that might cost less than `here`.
-    fn on_both(&mut self, fitted: &Fitted, here: &JointFit, parts: Vec<Point>) -> Option<Vec<JointFit>> {
+    fn with_whole_estimate(&mut self, fitted: &Fitted, here: &JointFit, parts: Vec<Point>) -> Option<Vec<JointFit>> {
         let mut all = Vec::new();
         for part in parts.into_iter().filter(|part| part.cost + GAIN_MIN < here.cost()) {
-            if let Some(whole) = self.at_a_glance(fitted, &part.candidate, &here.whole.candidate)? {
+            if let Some(whole) = self.quick_estimate(fitted, &part.candidate, &here.whole.candidate)? {
                 all.push(JointFit { part, whole });
             }
         }
@@ -141,7 +147,7 @@ impl Problem<'_> {
     }
 
     /// Runs `act` on the problem of the small probes.
-    fn on_a_part<T>(&mut self, found: &Findings, act: impl FnOnce(&mut Part<'_>) -> Option<T>) -> Option<T> {
+    fn on_small_probes<T>(&mut self, found: &Findings, act: impl FnOnce(&mut Part<'_>) -> Option<T>) -> Option<T> {
         let plan = self.plan;
         let show = |candidate: &Candidate| shown(candidate, plan);
         let trials = Trials { tries: self.trials.tries, observer: &mut *self.trials.observer, tried: self.trials.tried };
@@ -153,11 +159,11 @@ impl Problem<'_> {
 
     /// Quick estimate of the best fit of `kind` to the whole drive. Hidden properties come from
     /// `best` or from arithmetic.
-    fn at_a_glance(&mut self, fitted: &Fitted, kind: &Candidate, best: &Candidate) -> Option<Option<Point>> {
+    fn quick_estimate(&mut self, fitted: &Fitted, kind: &Candidate, best: &Candidate) -> Option<Option<Point>> {
         let before = self.priors;
         self.priors = priors(&Fitted { best: kind.clone(), ..fitted.clone() }, self.plan);
         let inverted = invert::whole::invert(kind, &self.found, self.plan);
-        let starts = others(&inverted).into_iter().chain(others(&super::around(kind, best))).collect();
+        let starts = discrete_variants(&inverted).into_iter().chain(discrete_variants(&super::with_whole_parameters(kind, best))).collect();
         let first = self.tried_in_order(starts)?.into_iter().next();
         let improved = match first {
             Some(point) => Some(self.improved(point, ROUNDS_OF_WHOLE)?),

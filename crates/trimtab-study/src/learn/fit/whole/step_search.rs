@@ -2,7 +2,7 @@
 //! the figures of small drives change in steps, because superblocks are whole.
 
 use super::super::Point;
-use super::{Problem, has, mapped, of, other_size, others, paged, same_kind, sizes, victims, with};
+use super::{Problem, discrete_variants, has, mapped, of, other_size, paged, same_kind, sizes, victims, with};
 use crate::learn::candidate::Candidate;
 use crate::learn::classes::{self, Prior, SIZES};
 use alloc::vec::Vec;
@@ -55,7 +55,7 @@ impl Problem<'_> {
             }
             points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
             let from = best_of_kinds(&points);
-            let drawn = (0..DRAWN).map(|_| moved(nth_of(&from, &mut random), &self.priors, &mut random)).collect();
+            let drawn = (0..DRAWN).map(|_| moved(draw_favouring_first(&from, &mut random), &self.priors, &mut random)).collect();
             points.extend(self.try_all(drawn)?.into_iter().flatten());
             idle = if least(&points)?.cost < best.cost { 0 } else { idle + 1 };
         }
@@ -115,7 +115,7 @@ impl Problem<'_> {
     /// be the only argument against another.
     fn of_each_cache(&mut self, from: &Candidate) -> Option<Vec<Point>> {
         let cache = |one: &Candidate| (one.hidden.bits_per_cell, has(one, of::SLC_MORE));
-        let all = core::iter::once(from.clone()).chain(other_size(from)).flat_map(|one| others(&one));
+        let all = core::iter::once(from.clone()).chain(other_size(from)).flat_map(|one| discrete_variants(&one));
         let mut known = alloc::vec![cache(from)];
         let mut fitted = Vec::new();
         for point in self.tried_in_order(all.collect())? {
@@ -149,7 +149,7 @@ fn best_of_kinds(points: &[Point]) -> Vec<&Candidate> {
 }
 
 /// Draws one of them, earlier ones with higher probability.
-fn nth_of<'a>(from: &[&'a Candidate], random: &mut Stream) -> &'a Candidate {
+fn draw_favouring_first<'a>(from: &[&'a Candidate], random: &mut Stream) -> &'a Candidate {
     let mut nth = 0;
     while nth + 1 < from.len() && !random.chance(FAVOURED) {
         nth += 1;
@@ -159,7 +159,7 @@ fn nth_of<'a>(from: &[&'a Candidate], random: &mut Stream) -> &'a Candidate {
 
 /// Changes some parameters by a large or small amount, and sometimes the kind.
 fn moved(from: &Candidate, priors: &[Prior; SIZES], random: &mut Stream) -> Candidate {
-    let to = if random.chance(OTHER_KIND) { of_another_kind(from, random) } else { from.clone() };
+    let to = if random.chance(OTHER_KIND) { change_kind(from, random) } else { from.clone() };
     let far = MOVED.0 * libm::pow(MOVED.1 / MOVED.0, random.unit());
     let mut all = sizes(&to);
     let surely = random.below(SIZES as u64) as usize;
@@ -177,7 +177,7 @@ fn moved(from: &Candidate, priors: &[Prior; SIZES], random: &mut Stream) -> Cand
 
 /// Changes one discrete property: victim selection, separation of relocated data, or the kind
 /// of SLC cache.
-fn of_another_kind(from: &Candidate, random: &mut Stream) -> Candidate {
+fn change_kind(from: &Candidate, random: &mut Stream) -> Candidate {
     let mut to = from.clone();
     let hidden = &mut to.hidden;
     match random.below(if from.kind.slc { 7 } else { 4 }) {
