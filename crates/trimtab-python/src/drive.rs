@@ -32,8 +32,7 @@ pub fn drives() -> Vec<String> {
     shipped::files().filter_map(|text| parse(text).ok()).map(|drive| drive.spec.name).collect()
 }
 
-/// Loads a shipped drive by name, or a specification file: anything with a `/` or that ends
-/// in `.toml`.
+/// Loads a shipped drive by name, or a specification file (with a `/`, or ending in `.toml`).
 ///
 /// # Errors
 /// Text for an unknown name, an unreadable file, or an invalid specification.

@@ -12,7 +12,6 @@ use trimtab_study::learn::fit::{Show, Tries};
 use trimtab_study::learn::learned::Measured;
 use trimtab_study::learn::{Budget, Observer};
 
-/// Evaluates candidates on threads.
 struct OnThreads<'a> {
     threads: usize,
     state: &'a TaskState,
@@ -38,8 +37,7 @@ impl Observer for &TaskState {
     }
 }
 
-/// Learns a twin of a modelled drive: probes it in virtual time and finds the drives that
-/// explain the figures.
+/// Learns a twin of a modelled drive: probes it in virtual time and fits drives to it.
 #[pyfunction]
 #[pyo3(signature = (drive, budget="small", *, write_limit_bytes=None, threads=None, progress=None, seed=Whole(1)))]
 pub fn learn(

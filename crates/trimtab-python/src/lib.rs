@@ -21,7 +21,6 @@ use pyo3::prelude::*;
 
 pyo3::create_exception!(trimtab, Error, PyValueError, "Error with the text of the command line.");
 
-/// Creates an error with this text.
 fn error(text: impl Into<String>) -> PyErr {
     Error::new_err(text.into())
 }

@@ -203,7 +203,6 @@ impl Plan {
 }
 
 impl Plan {
-    /// Content of a file named by the plan.
     fn content(&self, path: &str) -> Result<Cow<'_, [u8]>, String> {
         let read = |path: &Path| std::fs::read(path).map_err(|wrong| format!("cannot read {}: {wrong}", path.display()));
         match &self.given {

@@ -9,7 +9,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use trimtab_sim::run::{self, Field};
 use trimtab_study::sweep::table::{COUNTER, Outcome};
 
-/// Names and texts in order.
 type Texts = Vec<(String, String)>;
 
 /// A modelled run.
@@ -42,7 +41,6 @@ struct Series {
 type Values<'py> = (String, Bound<'py, PyArray1<u64>>, String, Bound<'py, PyArray1<f64>>);
 /// A pickled series: name, axis, unit, positions, values.
 type Pickled<X, Y> = Vec<(String, String, String, X, Y)>;
-/// A pickled run.
 type Parts<X, Y> = (String, (String, Texts), (String, Texts), u64, Texts, BTreeMap<String, f64>, BTreeMap<String, u64>, Pickled<X, Y>);
 /// The argument of the function that restores a run.
 type Arguments<'py> = (Parts<Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<f64>>>,);

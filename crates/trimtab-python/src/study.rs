@@ -94,8 +94,7 @@ impl Study {
         values(py, serde_json::to_string(&Verdict::of(&self.study).confidence))
     }
 
-    /// Varied assumptions: the assumption, its value, the other value, and the recommendation for
-    /// it.
+    /// Varied assumptions: name, value, other value, and the recommendation for the latter.
     #[getter]
     fn assumptions(&self) -> Vec<(String, String, String, String)> {
         let rows = self.study.sensitivity.iter().flat_map(|sensitivity| &sensitivity.rows);
@@ -227,8 +226,7 @@ fn made(
 type RunResult = Result<run::Run, String>;
 type StudyResult = Result<Vec<run::Run>, String>;
 
-/// Runs every cell and the small studies; `None` if stopped. Starts with the cells that need
-/// the most memory.
+/// Runs all cells, largest memory first, and the small studies; `None` if stopped.
 fn all(
     cells: &[Cell],
     small: &[Result<Vec<Cell>, Problem>],

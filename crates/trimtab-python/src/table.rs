@@ -1,5 +1,4 @@
-//! Tables of sweep results for Arrow consumers (pyarrow, pandas, polars, DuckDB) and as plain
-//! Python values.
+//! Tables of sweep results for Arrow consumers and as plain Python values.
 
 use crate::error;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;

@@ -47,8 +47,7 @@ fn shown(given: &Bound<'_, PyAny>) -> String {
     given.repr().map_or_else(|_| "that".to_owned(), |text| text.to_string())
 }
 
-/// Converts an array of any integer type, or a list, to a column. Does not copy if the type
-/// already matches.
+/// Converts an integer array or a list to a column, without a copy if the type matches.
 ///
 /// # Errors
 /// Not such a column, or a number is out of range. The text uses `name`, the argument.

@@ -198,8 +198,7 @@ pub struct Table {
     pub header: Vec<String>,
     /// Rows, each as long as the header.
     pub rows: Vec<Vec<String>>,
-    /// Titles above groups of columns: none, or one per column (empty for a column without a
-    /// group).
+    /// Titles above groups of columns: none, or one per column (empty without a group).
     pub groups: Vec<String>,
     /// Recommended rows.
     pub chosen: Vec<usize>,
@@ -209,8 +208,7 @@ pub struct Table {
     pub columns: Vec<ColumnUse>,
     /// Which rows may be omitted on a narrow screen; none, or one entry per row.
     pub row_uses: Vec<RowUse>,
-    /// A heat map: shade of each cell after the first, up to [`SHADES`]; none, or one entry per
-    /// row.
+    /// A heat map: shades of all cells but the first, up to [`SHADES`]; none, or one entry per row.
     pub shades: Vec<Vec<u8>>,
 }
 
@@ -238,8 +236,7 @@ pub const SHADES: u8 = 8;
 /// Layout of a table that is wider than the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Narrow {
-    /// Columns wrap into panels, each repeating the first column: for figures compared down a
-    /// column.
+    /// Columns wrap into panels that repeat the first column: for figures compared down a column.
     #[default]
     Panels,
     /// One record per row, headed by its first cell: for lists of unlike items.
@@ -377,8 +374,7 @@ impl Heat {
     }
 }
 
-/// The label of a vertical axis without its unit, and a formatter for its values. Times carry
-/// their own units.
+/// The label of a vertical axis without its unit, and a formatter for its values.
 #[must_use]
 pub fn read_as(label: &str) -> (&str, fn(f64) -> String) {
     let time = |seconds: f64| Nanos((seconds.max(0.0) * 1e9) as u64).to_string();
@@ -450,8 +446,7 @@ pub struct Mark {
     pub label: String,
 }
 
-/// Reduces a line to at most `most` points and keeps its shape: the minimum and maximum of
-/// every bucket remain.
+/// Reduces a line to at most `most` points; every bucket keeps its minimum and maximum.
 pub fn thinned(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     if points.len() <= most || most < 4 {
         return points.to_vec();

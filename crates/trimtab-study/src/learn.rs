@@ -79,8 +79,7 @@ named! {
     }
 }
 
-/// One figure from a probe. All figures are times, so they are positive and their logarithms
-/// can be compared.
+/// One figure from a probe. All figures are times, so their logarithms can be compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// Name of the figure: `read 4096 q1`.

@@ -1,5 +1,4 @@
-//! A candidate: the numbers and kind that define a drive, at full size or small enough to run
-//! in milliseconds.
+//! A candidate: numbers and kind of a drive, at full size or small enough for fast runs.
 
 use super::Reported;
 use super::probes::{AREA_WRITES, Plan};
@@ -253,16 +252,14 @@ impl Candidate {
         (self.hidden.map_ppm > 0).then(|| ((bytes / 1_000_000) as u64).max(self.kind.page_bytes))
     }
 
-    /// Pages per block; fewer if superblocks would be too large to express spare space in per
-    /// mille.
+    /// Pages per block; fewer if large superblocks would make the spare space too coarse.
     fn pages_per_block(&self, capacity: u64) -> u32 {
         let row = u64::from(self.kind.dies()) * self.kind.row_bytes();
         let most = u32::try_from(capacity / SUPERBLOCKS_MIN / row.max(1)).unwrap_or(u32::MAX);
         self.hidden.pages_per_block.min((most / PAGES_STEP * PAGES_STEP).max(PAGES_STEP))
     }
 
-    /// The smallest drive that shows the same under the probes of `plan`. It never collects
-    /// garbage.
+    /// The smallest drive equivalent under the probes of `plan`. It never collects garbage.
     #[must_use]
     pub fn laboratory(&self, plan: &Plan) -> DriveSpec {
         let capacity = plan.start + 2 * plan.area;

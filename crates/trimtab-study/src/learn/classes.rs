@@ -145,7 +145,6 @@ pub fn hidden(random: &mut Stream, reported: &Reported, slc: bool) -> Hidden {
     }
 }
 
-/// Probabilities of the kinds of drives.
 struct Chances {
     suspends: f64,
     protected: f64,

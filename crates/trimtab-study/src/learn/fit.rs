@@ -30,14 +30,11 @@ use trimtab_sim::target::drive::DriveTarget;
 pub const MEMBERS: usize = 64;
 /// Limit of a residual's logarithm, so that a single inexplicable figure does not decide the fit.
 const RESIDUAL_MAX: f64 = 0.7;
-/// Maximum number of Levenberg-Marquardt rounds.
 const ROUNDS: u32 = 8;
-/// Factor on the errors when kinds are compared: the errors of a small model are correlated
-/// between figures.
+/// Error factor for comparing kinds: the errors of a small model are correlated.
 const KIND_ERROR_FACTOR: f64 = 2.0;
 /// Additional factor on the errors of members.
 const MEMBER_ERROR_FACTOR: f64 = 1.5;
-/// Minimum gain of a round; the fit stops below it.
 const GAIN_MIN: f64 = 0.3;
 /// Damping factors tried in each step; the best result wins.
 const DAMPING: [f64; 4] = [0.0, 0.1, 1.0, 10.0];
@@ -92,8 +89,7 @@ pub struct Fitted {
     pub explained: u32,
     /// Mean squared residual of the figures; 1 matches their expected errors.
     pub misfit: f64,
-    /// Deviation of the logarithms that two of three figures stay within, regardless of their
-    /// errors.
+    /// Deviation of the logarithms that two of three figures stay within.
     pub off: f64,
     /// For each number, the share of the prior uncertainty that the figures removed, from 0 to 1.
     pub learned: [f64; NUMBERS],
@@ -140,7 +136,6 @@ struct Point {
     cost: f64,
 }
 
-/// Evaluates candidates and counts them.
 struct Trials<'a> {
     tries: &'a dyn Tries,
     observer: &'a mut dyn Observer,
@@ -148,7 +143,6 @@ struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// The figures of each candidate; `None` if stopped.
     fn all(&mut self, candidates: &[Candidate], show: &Show<'_>) -> Option<Vec<Option<Vec<f64>>>> {
         if self.observer.stopped() {
             return None;
@@ -190,7 +184,6 @@ fn off_by(found: &Findings, shown: &[f64]) -> f64 {
     all.get(all.len() * 2 / 3).copied().unwrap_or(0.0)
 }
 
-/// The inputs of a fit.
 struct Problem<'a> {
     plan: &'a Plan,
     found: &'a Findings,
@@ -444,7 +437,6 @@ impl Problem<'_> {
         Some((explaining, rejected))
     }
 
-    /// The part of the cost that comes from the figures.
     fn misfit(&self, point: &Point) -> f64 {
         self.residuals(&point.shown).iter().map(|one| one * one).sum()
     }
@@ -489,8 +481,7 @@ fn residuals(found: &Findings, shown: &[f64], loose: f64) -> Vec<f64> {
     found.observations.iter().zip(shown).map(each).collect()
 }
 
-/// Factor on the errors of members if even the best drive fits worse than the errors allow
-/// (Birge 1932).
+/// Error factor of members if even the best drive fits worse than expected (Birge 1932).
 fn error_factor(squares: f64, figures: usize) -> f64 {
     libm::sqrt(squares / figures.max(1) as f64).max(1.0)
 }

@@ -14,8 +14,7 @@ const COMPRESSED: f64 = 0.93;
 /// Largest share of a flush taken by its program.
 pub(super) const PROGRAM_OF_FLUSH: f64 = 0.9;
 
-/// A drive that approximately shows the figures. Parameters that cannot be inverted get
-/// class-typical values.
+/// A drive that approximately shows the figures; other parameters are class typical.
 #[must_use]
 pub fn invert(found: &Findings, plan: &Plan) -> Candidate {
     let reported = &plan.reported;
@@ -57,7 +56,6 @@ pub fn invert(found: &Findings, plan: &Plan) -> Candidate {
     Candidate { kind, logs, hidden }
 }
 
-/// Host-side times, without the flash.
 struct Host {
     rate: Option<f64>,
     overhead: Option<f64>,

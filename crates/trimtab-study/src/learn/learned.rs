@@ -49,8 +49,7 @@ pub struct Measured {
     pub firmware: Option<String>,
     /// Serial identity, if available.
     pub which: Option<String>,
-    /// True if the drive itself answered. If a cache in front of it did, no figure counts as
-    /// measured.
+    /// True if the drive itself answered. If a cache did, no figure counts as measured.
     pub is_of_a_drive: bool,
     /// Remarks.
     pub notes: Vec<String>,
@@ -244,8 +243,7 @@ fn doubts(fitted: &Fitted) -> Vec<String> {
     doubts
 }
 
-/// Formats a figure: a time per command or per byte. Times below 1 µs are in nanoseconds with
-/// two decimals.
+/// Formats a time per command or per byte; below 1 µs in nanoseconds with two decimals.
 #[must_use]
 pub fn time(name: &str, ns: f64) -> String {
     let time = if ns < 1000.0 { format!("{ns:.2} ns") } else { format!("{}", Nanos(libm::round(ns) as u64)) };

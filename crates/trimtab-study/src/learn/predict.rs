@@ -1,5 +1,4 @@
-//! Workloads that no probe runs. A twin predicts their figures, and measurements verify the
-//! prediction.
+//! Workloads that no probe runs, to verify the predictions of a twin.
 //!
 //! They run on a drive of the same design with less capacity (`study::small`). The twin and
 //! the drive it represents are scaled down alike.
@@ -33,11 +32,9 @@ use trimtab_sim::workload::tree::{Tree, TreeList};
 
 /// Capacity of the scaled-down drives.
 pub const SIZE: Bytes = Bytes(1 << 30);
-/// Bytes of a small operation.
 const SMALL: u64 = 4096;
 /// Sustained random writes on a full drive.
 const IN_THE_END: &str = "random writes in the end";
-/// Operations per mix.
 const MIXED: usize = 6000;
 
 /// One figure of a workload.
@@ -136,8 +133,7 @@ impl Area {
         Ok(all)
     }
 
-    /// Figures of a drive of `spec` as member `nth` of an ensemble. `None` if it is impossible,
-    /// or fails.
+    /// Figures of `spec` as member `nth` of an ensemble. `None` if impossible or failing.
     ///
     /// The fill of the open superblock in the SLC cache before the area was written is unknown
     /// for a real drive. It decides which data move to native cells when that superblock is
@@ -191,8 +187,7 @@ fn area_drive(spec: &DriveSpec) -> Option<DriveSpec> {
 /// Maximum number of blocks added per plane if large superblocks leave too few.
 const MORE_BLOCKS_MAX: u32 = 32;
 
-/// Capacity of the drives for [`Area::figures`]. An eighth is SLC cache, which holds the area
-/// as on the real drive.
+/// Capacity for [`Area::figures`]. An eighth is SLC cache, which holds the area.
 const AREA_SIZE: Bytes = Bytes(8 << 30);
 /// Bytes of a large operation, and the number of them.
 const LARGE: u64 = 32 << 10;
@@ -363,9 +358,7 @@ fn trims(lab: &mut Lab<'_>, capacity: u64, seed: u64, all: &mut Vec<Figure>) -> 
     Ok(())
 }
 
-/// Number of TRIMs.
 const TRIMS: u64 = 400;
-/// Operation size for filling drives.
 const FILL: u64 = 1 << 20;
 
 fn fill(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
@@ -384,14 +377,12 @@ fn write(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
     Ok(())
 }
 
-/// A new filesystem that is never trimmed.
 fn volume(spec: &DriveSpec) -> Option<Steered<Box<dyn Model>>> {
     let drive = model::build(spec, 1).ok()?;
     let volume = Volume::format(drive, VolumeSpec::ext4(), Nanos::ZERO).ok()?;
     Some(Steered::new(volume, PolicySpec::None.build(&State::default()), WRITTEN_STEP))
 }
 
-/// Unpacks a tree, syncs, deletes it and syncs.
 fn tree(spec: &DriveSpec, seed: u64, all: &mut Vec<Figure>) -> Option<()> {
     let list = TreeList::synthetic(3000, Bytes(60_000_000), DataClass::Compressible(30), seed).ok()?;
     let outcome = files::run(&mut Tree::new(Arc::new(list), 1), &mut volume(spec)?, &mut ());
@@ -399,7 +390,6 @@ fn tree(spec: &DriveSpec, seed: u64, all: &mut Vec<Figure>) -> Option<()> {
     (outcome.end == End::Complete).then(|| all.push(Figure { workload: "tree", what: What::Time, value: took }))
 }
 
-/// A small PostMark run with a sync before and after.
 fn postmark(spec: &DriveSpec, all: &mut Vec<Figure>) -> Option<()> {
     let settings = Settings { number: 1000, transactions: 2000, size_high: 60_000, ..Settings::default() };
     let outcome = files::run(&mut Synced::new(Postmark::new(&settings).ok()?), &mut volume(spec)?, &mut ());

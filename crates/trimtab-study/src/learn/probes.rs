@@ -34,12 +34,10 @@ pub const DEPTH_MAX: u32 = 257;
 const AREA_MAX: u64 = 256 << 20;
 /// Upper bound for the bytes written by all probes, as a multiple of the area.
 pub const AREA_WRITES: u64 = 3;
-/// Bytes of a sequential operation.
 const SEQUENTIAL: u64 = 128 << 10;
 /// Smallest meaningful time: nanoseconds per byte on the fastest link.
 pub const SHORTEST_NS: f64 = 0.01;
-/// Idle time in which a drive finishes the background work for this little data. Used if time
-/// is free.
+/// Idle time for the background work after this little data, if time is free.
 const REST: Nanos = Nanos::from_secs(60);
 
 /// Idle time before reads that must not meet writes: a drive with free flushes still empties
@@ -55,8 +53,7 @@ pub struct Reach {
     pub trim_ranges_max: Option<u32>,
     /// True if a flush is only a flush of the drive, without a journal write.
     pub flushes: bool,
-    /// True if flushes reach the drive. The kernel sends none to a drive that reports no volatile
-    /// cache.
+    /// True if flushes reach the drive. The kernel sends none without a volatile cache.
     pub sends_flushes: bool,
 }
 
@@ -127,7 +124,6 @@ impl Plan {
         if budget == Budget::Full { limit.max(4 * AREA_MIN * AREA_WRITES) } else { limit }
     }
 
-    /// A part of the area, from `from` to `to` sixteenths.
     const fn part(&self, from: u64, to: u64) -> Extent {
         Extent { offset: self.start + self.area / 16 * from, len: self.area / 16 * (to - from) }
     }
@@ -137,13 +133,11 @@ impl Plan {
         u64::from(self.reported.logical_block_bytes).max(4096)
     }
 
-    /// Limits of a TRIM command, and the maximum number of ranges per request; `None` if TRIM is
-    /// not probed.
+    /// Limits of a TRIM command and of ranges per request; `None` if TRIM is not probed.
     fn trims(&self) -> Option<(TrimLimits, u64)> {
         self.reported.trim.zip(self.reach.trim_ranges_max).map(|(limits, most)| (limits, u64::from(most)))
     }
 
-    /// Maximum queue depth.
     fn deepest(&self) -> u32 {
         self.reported.queue_depth.clamp(1, 256)
     }
@@ -154,8 +148,7 @@ impl Plan {
 pub struct Findings {
     /// Figures.
     pub observations: Vec<Observation>,
-    /// The shortest effective TRIM and the longest ineffective one below it; `None` if no TRIM
-    /// had an effect.
+    /// The shortest effective TRIM and the longest ineffective one; `None` if none had an effect.
     pub trim_least: Option<(u64, u64)>,
     /// Required alignment of TRIM ranges.
     pub trim_granularity: Option<u64>,
@@ -203,7 +196,6 @@ pub fn every() -> impl Iterator<Item = &'static dyn Probe> {
     of_areas().iter().chain(of_wholes()).copied()
 }
 
-/// Probes that need a small area.
 fn of_areas() -> &'static [&'static dyn Probe] {
     &[
         &burst::Burst,
@@ -219,13 +211,11 @@ fn of_areas() -> &'static [&'static dyn Probe] {
     ]
 }
 
-/// Probes that need a whole drive.
 fn of_wholes() -> &'static [&'static dyn Probe] {
     &[&slc_cache::SlcCache, &recovery::Recovery, &collection::Collection, &map::Map]
 }
 
-/// The probes of a plan that need a small area, in order. TRIMs come last, so that all others
-/// find a written area.
+/// Small probes of a plan in order. TRIMs come last, so that others find a written area.
 pub fn of(plan: &Plan) -> impl Iterator<Item = &'static dyn Probe> {
     let all: &[&'static dyn Probe] = match plan.budget {
         Budget::Reads => &[&reads::Reads],
@@ -245,8 +235,7 @@ pub fn run(lab: &mut Lab<'_>, plan: &Plan, observer: &mut dyn Observer) -> Targe
     run_these(of(plan), lab, plan, observer)
 }
 
-/// Runs the probes of the whole drive, on a drive that is empty except for existing data of
-/// the user.
+/// Runs the probes of the whole drive, which holds nothing but existing user data.
 ///
 /// # Errors
 /// The target fails.
@@ -288,7 +277,6 @@ pub fn there_already(lab: &mut Lab<'_>, plan: &Plan) -> TargetResult {
     Ok(())
 }
 
-/// Sequential writes of the whole `extent`.
 fn sequential(extent: Extent, class: DataClass) -> impl Iterator<Item = Command<'static>> {
     let step = SEQUENTIAL.min(extent.len);
     (0..extent.len / step).map(move |nth| Command::Write(Extent { offset: extent.offset + nth * step, len: step }, class))
@@ -316,7 +304,6 @@ impl Iterator for Places {
     }
 }
 
-/// Reads at random offsets.
 fn reads(plan: &Plan, purpose: &str, within: Extent, len: u64, count: usize) -> impl Iterator<Item = Command<'static>> + use<> {
     Places::new(plan, purpose, within, len).take(count).map(Command::Read)
 }
@@ -342,8 +329,7 @@ const PIECE: u64 = 1 << 20;
 mod tests {
     use super::*;
 
-    /// Reads stay within pieces of 1 MiB, in which a file is contiguous, and start anywhere in
-    /// them.
+    /// Reads start anywhere within pieces of 1 MiB, in which a file is contiguous.
     #[test]
     fn crossing_reads_start_anywhere_within_a_piece() {
         let trim = None;

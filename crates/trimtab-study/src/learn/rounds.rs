@@ -15,8 +15,7 @@ pub struct Together {
     pub found: Findings,
     /// Unsteady figures: name, minimum and maximum in nanoseconds.
     pub unsteady: Vec<(String, f64, f64)>,
-    /// Relative slowdown of the last round over the first, as the median of all figures: 0.1 is a
-    /// tenth.
+    /// Median relative slowdown of the last round over the first: 0.1 is a tenth.
     pub drift: f64,
 }
 

@@ -11,8 +11,7 @@ use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use trimtab_drive::spec::twin::{Known, Parameter};
 
-/// Share of the prior uncertainty that must be removed for a figure to count as measured, and
-/// as bounded.
+/// Share of the prior uncertainty that a measured, and a bounded, figure must remove.
 const MEASURED: f64 = 0.9;
 const BOUNDED: f64 = 0.3;
 
@@ -75,8 +74,7 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
 /// for one kind may be an artefact.
 const LEFT_OVER: f64 = 0.1;
 
-/// Kinds that explain the figures nearly as well as the best, if the best does not explain
-/// them completely.
+/// Kinds that explain the figures nearly as well as the best, if its fit is incomplete.
 fn nearly_as_good(fitted: &Fitted) -> &[Candidate] {
     if fitted.misfit > LEFT_OVER { &fitted.kinds } else { &[] }
 }
@@ -84,12 +82,10 @@ fn nearly_as_good(fitted: &Fitted) -> &[Candidate] {
 /// Minimum number of distinct members for an interval. With fewer, or if no drive explains
 /// the figures, nothing counts as measured.
 const OF_THEIR_OWN_MIN: u32 = 8;
-/// Ratio of bounds above which a TRIM cost may be zero, because it is negligible compared
-/// with the others.
+/// Ratio of bounds above which a TRIM cost is negligible next to the others.
 const MAY_BE_NONE: u64 = 4;
 
-/// Lower bound and source of a TRIM cost. If the bounds are too far apart, only the upper
-/// bound is known.
+/// Lower bound and source of a TRIM cost; bounds too far apart leave only the upper one.
 fn of_cost(field: &str, (low, high): (u64, u64), known: Known) -> (u64, Known) {
     if field.starts_with("flash.trim.") && known != Known::Typical && high > MAY_BE_NONE * low { (0, Known::Bounded) } else { (low, known) }
 }
@@ -186,8 +182,7 @@ struct Hides {
     /// Total dies, if the link is no faster than the channels and therefore masks their
     /// distribution over channels.
     dies: Option<u64>,
-    /// Alignment of TRIMs, if no smaller minimum is known: shorter TRIMs have no effect because
-    /// of it.
+    /// Alignment of TRIMs, if it explains why shorter ones have no effect.
     alignment: u64,
 }
 
@@ -215,8 +210,7 @@ fn hidden(field: &str, hides: &Hides, (low, high): (u64, u64)) -> (u64, u64) {
     }
 }
 
-/// Range of planes and page size from the rows of the members. The size of a row is visible,
-/// but not its division.
+/// Range of planes and page size. The size of a row is visible, but not its division.
 fn of_a_row(field: &str, fitted: &Fitted, sata: bool) -> Option<(u64, u64)> {
     let rows = || fitted.members.iter().chain([&fitted.best]).chain(nearly_as_good(fitted)).map(|one| one.kind.row_bytes());
     let (least, most) = (rows().min()?, rows().max()?);
@@ -272,8 +266,7 @@ fn drawn(fitted: &Fitted, plan: &Plan, field: &str, size: Option<usize>, of: imp
     // The erase time depends on the pages per block, in which members differ.
     let learned =
         fitted.whole.zip(size).map_or(0.0, |(whole, size)| whole.learned[size].min(told_by(low, high, classes::sizes()[size].sigma)));
-    // If its own figures are unexplained, the parameter stands in for a property that the model
-    // lacks.
+    // If its figures are unexplained, the parameter stands in for a property not modelled.
     let off = unexplained(&fitted.odd, field);
     let (low, high) = (libm::round(low as f64 / off) as u64, libm::round(high as f64 * off) as u64);
     let known = match known(learned) {
@@ -347,8 +340,7 @@ mod tests {
         }
     }
 
-    /// A class with a standard deviation of 0.5 has nine in ten within a factor of exp(1.645) =
-    /// 5.18 overall.
+    /// With a standard deviation of 0.5, nine in ten lie within exp(1.645) = 5.18 overall.
     #[test]
     fn parameter_with_differing_members_is_not_measured() {
         assert_eq!(known(told_by(1000, 1000, 0.5)), Known::Measured);

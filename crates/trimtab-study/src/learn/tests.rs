@@ -225,8 +225,7 @@ fn whole_drive_probes_show_slc_cache_and_native_cells() {
         let value = found.ns(name).unwrap();
         assert!((value / expected_ns - 1.0).abs() < 0.1, "{name}: {value}, {expected_ns} by arithmetic");
     }
-    // After a long rest, the whole cache (an eighth of the drive) is available; after a short
-    // one it is not.
+    // The whole cache, an eighth of the drive, is available after a long rest only.
     let fast = |rest: &str| (1..=10).filter(|nth| found.ns(&format!("after a {rest} rest {nth}")).unwrap() < 0.7e6 / row).count();
     assert!(fast("long") >= 9, "{}", fast("long"));
     assert!(fast("short") < 5, "{}", fast("short"));
@@ -324,8 +323,8 @@ fn real_drive_workloads_write_no_more_than_stated() {
         assert!(written <= area.written_max() && (written > 0) == writes, "{written} of {}", area.written_max());
         assert_eq!(shown.len(), if writes { 21 } else { 9 });
         if !writes {
-            // Nothing is mapped: sequential transfers of 32 KiB over the link while the command
-            // processor works ahead.
+            // Nothing is mapped: 32 KiB link transfers in sequence, while the processor works
+            // ahead.
             let link = 32_768.0 / 0.43;
             let rate = shown.iter().find(|one| one.workload == "reads of 32 KiB, 4 in flight" && one.what == What::Rate).unwrap().value;
             assert!((1e9 / rate / link - 1.0).abs() < 0.02, "{}, {link}", 1e9 / rate);
@@ -349,8 +348,7 @@ fn area_rounds_give_equal_figures() {
     let first = reads();
     for _ in 1..3 {
         let mean = reads();
-        // With 1,750 random writes left over from the previous round, a 32 KiB read would touch
-        // several rows.
+        // With 1,750 random writes left over, a 32 KiB read would touch several rows.
         assert!((mean / first - 1.0).abs() < 0.03, "{mean} for {first}");
     }
 }
@@ -450,8 +448,7 @@ fn prediction_interval_of_few_members_exceeds_their_range() {
     assert_eq!(predict::predictions(&same)[0].high, 0.0, "zero has no spread");
 }
 
-/// A deviation of a tenth in one of twenty, with an equal spread, widens the interval by the
-/// square root of two.
+/// A deviation of a tenth with an equal spread widens the interval by the root of two.
 #[test]
 fn widened_adds_residual_deviation_of_model() {
     let tenth = libm::log(1.1);
@@ -466,8 +463,7 @@ fn widened_adds_residual_deviation_of_model() {
     assert!((sure.high - 110.0).abs() < 1e-9, "{sure:?}");
 }
 
-/// A queued TRIM of one range takes the time of the host, a command and a range, if units and
-/// bytes are free.
+/// A queued TRIM of one range costs host, command and range, if units and bytes are free.
 #[test]
 fn unprobed_workloads_match_calculated_figures() {
     let expensive = |flash: &mut Flash| {

@@ -42,11 +42,9 @@ pub const CHURN: &str = "churn";
 pub const RATE_STEADY: &str = "random-write.steady-state";
 /// Metric: write amplification (flash bytes per host byte) during these writes.
 pub const RATE_STEADY_WAF: &str = "random-write.steady-state.waf";
-/// Metric: percentage of the time of these writes that the drive spent on the policy's TRIM
-/// commands.
+/// Metric: percentage of the time of these writes spent on the policy's TRIM commands.
 pub const RATE_STEADY_TRIMS: &str = "random-write.steady-state.trim-time";
-/// Metric: 4 KiB random writes per second in a burst after hours of idle time; mean of the
-/// last quarter.
+/// Metric: burst rate of 4 KiB random writes after hours of idle time; mean of last quarter.
 pub const BURST: &str = "random-write.burst";
 /// Metric: rate of the first burst, on the freshly filled drive.
 pub const BURST_FIRST: &str = "random-write.burst.first";
@@ -60,8 +58,7 @@ pub const CYCLES_PER_TB: &str = "erase-cycles.per-tb";
 pub const HOST_AMPLIFICATION: &str = "filesystem.amplification";
 /// Metric: share of the drive that is mapped, mean of the last quarter.
 pub const MAPPED: &str = "mapped.steady";
-/// Metric: percentage of the sessions in the second half that began before the previous
-/// trimming had finished.
+/// Metric: percentage of later sessions that began before trimming had finished.
 pub const BEHIND: &str = "trim.behind";
 /// Metric: time during which a trim of the policy was running, on the drive of full size.
 pub const TRIM_TIME: &str = metrics::TRIM_SECONDS;
@@ -97,8 +94,7 @@ pub struct Ageing {
     pub setup: Setup,
     /// Share of the filesystem that stays in use.
     pub fill: f64,
-    /// The churn: file sizes, growth, reads and content. Live and written bytes follow from the
-    /// other fields.
+    /// The churn. Its live and written bytes follow from the other fields.
     pub mix: churn::Settings,
     /// Drive-writes after the drive has been filled.
     pub drive_writes: f64,
@@ -114,7 +110,6 @@ pub struct Ageing {
     pub pictured: bool,
 }
 
-/// State of the drive at one inspection.
 #[derive(Clone, Debug, Default)]
 struct Inspection {
     written: u64,
@@ -131,8 +126,7 @@ const STATES: [(&str, &str); 4] =
 type Target = Steered<Box<dyn Model>>;
 
 impl Ageing {
-    /// Churn at `fill` with contents of `class` for `drive_writes` drive-writes, a tenth of the
-    /// drive per day.
+    /// Churn at `fill` for `drive_writes` drive-writes, a tenth of the drive per day.
     pub fn new(setup: Setup, fill: f64, class: DataClass, drive_writes: f64) -> Self {
         let mix = churn::Settings { class, ..churn::Settings::default() };
         Self { setup, fill, mix, drive_writes, daily: DAILY, size: small::SIZE, thorough: true, notes: Vec::new(), pictured: false }
@@ -201,7 +195,6 @@ impl Ageing {
         fields
     }
 
-    /// Creates a new small drive with a new filesystem and the file for random writes.
     fn target(&self, small: &Small, policy: &PolicySpec, watcher: &mut dyn Watcher) -> Result<Target, Problem> {
         let drive = watcher.build(&small.spec, self.setup.seed)?;
         let mut volume_spec = self.setup.mounted(policy, drive.supports_trim());
@@ -237,11 +230,9 @@ fn shrink(volume: &mut VolumeSpec, factor: f64) {
 /// Inspections of the drive over the months.
 struct Months {
     writes: RandomWrites,
-    /// Total sessions.
     sessions: u64,
     /// When sustained random writes are measured, in eighths of the sessions.
     sustained_at: &'static [u64],
-    /// The first inspection follows the filling.
     inspections: Vec<Inspection>,
     sustained: Vec<Sustained>,
     /// Records superblock snapshots: bytes written so far, and the state of each superblock.
@@ -257,7 +248,6 @@ impl Months {
         Self { writes, sessions, sustained_at, inspections, sustained: Vec::new(), pictured: false, moments: Vec::new(), counted: (0, 0) }
     }
 
-    /// Runs the workload and inspects the drive after every few sessions.
     fn run(&mut self, workload: &mut Churn, target: &mut Target, recorder: &mut Recorder, watcher: &dyn Watcher) -> TargetResult<End> {
         let mut phase = target.now();
         let mut sessions = 0;
@@ -368,7 +358,6 @@ impl Months {
         self.filesystem(run);
     }
 
-    /// Adds the random-write rates: bursts and sustained load.
     fn rates(&self, run: &mut Run, small: &Small) {
         let mut metric = |name: &str, unit, value: f64| run.metrics.push(figure(name, unit, Better::Higher, value));
         let bursts: Vec<f64> = self.inspections.iter().filter_map(|look| look.burst).collect();
@@ -381,8 +370,7 @@ impl Months {
             return;
         }
         let of = |part: fn(&Sustained) -> f64| mean(&self.sustained.iter().map(part).collect::<Vec<_>>());
-        // Averages the time per write. Write amplification averages the work per write, so both
-        // cover the same writes.
+        // Averages the time per write, as write amplification averages the work per write.
         run.metrics.push(figure(RATE_STEADY, Unit::OpsPerSecond, Better::Higher, 1.0 / of(|one| 1.0 / one.rate)));
         run.metrics.push(figure(RATE_STEADY_TRIMS, Unit::Percent, Better::Neither, 100.0 * of(|one| one.trim_share)));
         run.metrics.push(figure(RATE_STEADY_WAF, Unit::Ratio, Better::Lower, of(|one| one.waf)));
@@ -527,8 +515,7 @@ mod tests {
 
     #[test]
     fn random_write_rate_is_flash_rate_over_waf() {
-        // Covers greedy victim selection, other policies, and random victims behind a cache larger
-        // than a round.
+        // Greedy victim selection, other policies, and random victims behind a large cache.
         for (name, policies) in
             [("ocz-vertex-le-100gb", ["none", "online"].as_slice()), ("intel-320-300gb", &["none", "online"]), ("corsair-p128", &["none"])]
         {
@@ -579,8 +566,7 @@ mod tests {
         for (policy, what) in [
             ("online", ["discard.commands", CYCLES_PER_TB, MAPPED].as_slice()),
             ("batched:every=48h", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED]),
-            // One pass takes seven hours and is due sooner: it never finishes, which must show at
-            // every size.
+            // One pass takes seven hours and is due sooner: unfinished at every size.
             ("idle:met-per-mille=0", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED, BEHIND]),
             ("idle", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED]),
         ] {

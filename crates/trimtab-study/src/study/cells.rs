@@ -138,8 +138,7 @@ impl Cell {
         }
     }
 
-    /// Header of the run, known before it begins. Together with [`detail`](Self::detail) it
-    /// decides the result.
+    /// Header of the run. Together with [`detail`](Self::detail), it decides the result.
     pub fn header(&self) -> Header {
         match &self.work {
             Work::Job { setup, job, .. } => modelled::header(setup, job, &self.policy),

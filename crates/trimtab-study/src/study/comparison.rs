@@ -139,8 +139,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// A policy that trims, if no discard of any policy reached the device. Queued discards are
-/// inconclusive.
+/// A policy that trims, if no discard arrived. Queued discards are inconclusive.
 fn blocked(study: &Study) -> Option<&str> {
     let any = study.runs.iter().any(|run| discard_count(run) == DiscardCount::Counted);
     let trims = |run: &&Run| matches!(effective_policy(run), policy::ONLINE | policy::BATCHED);

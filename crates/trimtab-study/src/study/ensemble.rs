@@ -65,14 +65,12 @@ pub struct Shown {
 pub struct Separates {
     /// The field.
     pub field: String,
-    /// Source of its value: the class prior, or the probes that identify it, and the probes that
-    /// would narrow it down.
+    /// Source of its value: class prior or probes, and the probes that would narrow it down.
     pub source: String,
 }
 
 impl Ensemble {
-    /// Combines `fits`, the results of the first members of `twin`. Members that could not be run
-    /// are `None`.
+    /// Combines the results of the first members of `twin`; `None` for members that failed.
     #[must_use]
     pub fn new(twin: &Twin, fits: Vec<Option<Fit>>) -> Option<Self> {
         let tried: Vec<(&DriveSpec, Fit)> = twin.members.iter().zip(fits).filter_map(|(member, fit)| Some((member, fit?))).collect();
@@ -277,8 +275,7 @@ mod tests {
     const BATCHED: Recommendation = Recommendation::Use(policy::BATCHED);
     const ONLINE: Recommendation = Recommendation::Use(policy::ONLINE);
 
-    /// Rates 150, 240, 360 with trimming and 100, 120, 120 without; 5, 4 and 4 erase cycles
-    /// against 6.
+    /// Rates 150, 240, 360 against 100, 120, 120; 5, 4 and 4 erase cycles against 6.
     #[test]
     fn gains_are_computed_per_drive_not_from_medians() {
         let shown = |policy: &str, rate: f64, cycles: f64| Shown {

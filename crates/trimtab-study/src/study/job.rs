@@ -45,8 +45,7 @@ impl Job {
         Ok(Self::Postmark(Box::new(Synced::new(Postmark::new(settings)?))))
     }
 
-    /// The tree that is deleted during foreground I/O: a quarter of the files. Only the first job
-    /// of a study has one.
+    /// Tree deleted during foreground I/O: a quarter of the files. Only the first job has one.
     pub fn beside(&self) -> Result<Option<Arc<TreeList>>, Problem> {
         let Self::Tree { list, seed } = self else { return Ok(None) };
         let (files, size) = (list.files().div_ceil(BESIDE_SHARE), Bytes(list.size().0 / BESIDE_SHARE));

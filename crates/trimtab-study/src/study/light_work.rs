@@ -1,5 +1,4 @@
-//! Light foreground work during a trim at two loads: the latency of one operation, and the
-//! backlog of a queue.
+//! Light foreground work during a trim at two loads: operation latency and queue backlog.
 //!
 //! The two figures differ. The latency of one operation is the wait of a user who saves a
 //! file occasionally. The backlog applies to operations that arrive at a fixed rate whether
@@ -130,8 +129,7 @@ mod tests {
     const TRIM: Nanos = Nanos::from_millis(148);
     const OTHERS: Nanos = Nanos::from_micros(100);
 
-    /// A drive that executes one command at a time. Every TRIM takes the same time, whatever its
-    /// size.
+    /// A drive that executes commands one by one. Every TRIM takes the same time.
     #[derive(Debug, Clone)]
     struct Serial {
         busy_until: Nanos,
@@ -158,7 +156,6 @@ mod tests {
         fn idle(&mut self, _until: Nanos) {}
     }
 
-    /// A filesystem in use, and a trim of all of it that begins with the next operation.
     fn target() -> Steered<Serial> {
         let mut spec = VolumeSpec::ext4();
         spec.mkfs.discard = false;

@@ -14,11 +14,9 @@ pub struct Matrix {
     untried: Vec<Untried>,
 }
 
-/// State of a cell.
 #[derive(Clone, Debug)]
 struct Entry {
-    /// The part that is listed as not tested if the cell fails; all its cells are abandoned
-    /// together.
+    /// Part listed as not tested if the cell fails; all its cells are abandoned together.
     part: Part,
     /// Name under which the run is stored and found again.
     name: Option<String>,

@@ -71,8 +71,7 @@ pub fn drive_name(run: &Run) -> Option<&str> {
     Some(description.split_once(": ").map_or(description, |(name, _)| name))
 }
 
-/// The effective policy of a run: `as-mounted` counts as `none` or `online`, depending on the
-/// mount options.
+/// The effective policy: `as-mounted` is `none` or `online`, depending on mount options.
 pub fn effective_policy(run: &Run) -> &str {
     if run.policy != policy::AS_MOUNTED {
         return &run.policy;
@@ -221,8 +220,7 @@ impl<'a> Metrics<'a> {
         self.of_policy(policy).next().is_some()
     }
 
-    /// True if discards of `policy` were counted. A policy without counted discards cannot be
-    /// judged.
+    /// True if discards of `policy` were counted; otherwise it cannot be judged.
     pub fn is_counted(&self, policy: &str) -> bool {
         self.of_policy(policy).any(|run| discard_count(run) == DiscardCount::Counted)
     }

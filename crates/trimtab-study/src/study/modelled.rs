@@ -62,7 +62,6 @@ pub fn volume_named(name: &str) -> VolumeSpec {
     }
 }
 
-/// Filesystem generations and their kernels.
 const GENERATIONS: [(&str, &str); 3] = [
     ("ext4 of Linux 6.18", "Linux 6.18"),
     ("ext4 of Linux 2.6.39", "Linux 2.6.39"),
@@ -83,8 +82,7 @@ pub fn kernel(generation: &str) -> Option<&'static str> {
     GENERATIONS.iter().find(|(name, _)| *name == generation).map(|(_, kernel)| *kernel)
 }
 
-/// Share of the free space written since its last discard, at the time files are deleted
-/// under a policy.
+/// Share of the free space written since its last discard when files are deleted.
 fn written_since_trim(spec: &PolicySpec) -> f64 {
     match spec {
         PolicySpec::Online => 0.0,
@@ -95,8 +93,7 @@ fn written_since_trim(spec: &PolicySpec) -> f64 {
     }
 }
 
-/// A filesystem in use on a new drive, before it is mounted for a policy. Identical for all
-/// policies.
+/// A filesystem in use on a new drive, before it is mounted; identical for all policies.
 #[derive(Clone)]
 pub struct InUse(Volume<Box<dyn Model>>);
 
@@ -104,8 +101,7 @@ pub struct InUse(Volume<Box<dyn Model>>);
 pub type Beginning<'a> = dyn FnMut(&Setup, &mut dyn Watcher) -> Result<InUse, Problem> + 'a;
 
 impl Setup {
-    /// Creates a new drive with a filled filesystem mounted for `spec`, whose prior knowledge is
-    /// `state`.
+    /// Creates a new drive with a filled filesystem mounted for `spec` with knowledge `state`.
     ///
     /// # Errors
     /// The drive or the filesystem cannot be created.
@@ -164,8 +160,7 @@ fn steered(mut volume: Volume<Box<dyn Model>>, spec: &PolicySpec, state: &State)
     target
 }
 
-/// The knowledge of an idle policy after trimming this drive once: the cost of TRIMs and the
-/// resulting piece size.
+/// An idle policy's knowledge after trimming this drive once: TRIM costs and piece size.
 fn learned(volume: Volume<Box<dyn Model>>, spec: &PolicySpec, watcher: &dyn Watcher) -> State {
     let mut target = steered(volume, spec, &State::default());
     target.force();
@@ -175,22 +170,18 @@ fn learned(volume: Volume<Box<dyn Model>>, spec: &PolicySpec, watcher: &dyn Watc
     State { entries: of_costs.collect() }
 }
 
-/// The policy to trigger. A batched trim starts right after the files are deleted, regardless
-/// of its schedule.
+/// The policy to trigger. A batched trim starts right after the deletion, ignoring schedules.
 const fn by_hand(spec: &PolicySpec) -> &PolicySpec {
     if matches!(spec, PolicySpec::Batched(_)) { &PolicySpec::None } else { spec }
 }
 
-/// Actions around the phases of a job: counts discards; the last phase is followed by light
-/// work and trims.
+/// Actions around the phases of a job: counts discards; light work and trims come last.
 struct JobEvents<'a> {
     watcher: &'a dyn Watcher,
     policy: PolicySpec,
     /// Runs only what the verdict needs: rare operations, without waiting for the trim to end.
     brief: bool,
-    /// Metrics of each load, in order.
     met: Vec<Metric>,
-    /// Latencies of each load over time.
     latencies: Vec<LatencyMap>,
     /// The phase of the load that ran on a copy of the target.
     beside: Recorded,
@@ -217,7 +208,6 @@ impl<'a> JobEvents<'a> {
         Ok(())
     }
 
-    /// True if the policy sends trims itself.
     const fn trims(&self) -> bool {
         matches!(self.policy, PolicySpec::Batched(_) | PolicySpec::Adaptive(_) | PolicySpec::Idle(_))
     }
@@ -254,7 +244,6 @@ impl Events<Steered<Box<dyn Model>>> for JobEvents<'_> {
     }
 }
 
-/// Leaves the filesystem idle until the policy has trimmed and is at rest.
 fn wait_for_a_pass(target: &mut Steered<Box<dyn Model>>, recorder: &mut Recorder, watcher: &dyn Watcher) {
     recorder.begin_phase(IDLE, target.now());
     idle_until_trimmed(target, watcher);
@@ -293,8 +282,7 @@ pub(super) fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> Header {
     header
 }
 
-/// Runs `job` on a new drive under `policy`. With `brief`, adds only the load that the
-/// verdict needs.
+/// Runs `job` on a new drive under `policy`. `brief` limits the load to the verdict's needs.
 pub(super) fn run(
     setup: &Setup,
     job: &Job,

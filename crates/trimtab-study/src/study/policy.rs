@@ -12,6 +12,5 @@ pub const BATCHED: &str = "batched";
 pub const ADAPTIVE: &str = "adaptive";
 /// Trims small pieces in idle time.
 pub const IDLE: &str = "idle";
-/// Policy setting key for the discard mode of the filesystem: `nodiscard`, `discard`,
-/// `discard=async`.
+/// Setting key of the filesystem's discard mode: `nodiscard`, `discard`, `discard=async`.
 pub const DISCARD: &str = "discard";

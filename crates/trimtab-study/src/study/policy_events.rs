@@ -8,8 +8,7 @@ use trimtab_sim::runner::{Events, Progress};
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::target::Trimmable;
 
-/// Trim before the job, so that all policies start with the same free space. Not part of any
-/// policy.
+/// Trim before the job, so that all policies start alike. Not part of any policy.
 pub const TRIM_BEFORE: &str = "trim-before";
 /// The trim of the batched policy.
 pub const TRIM: &str = "trim";

@@ -46,11 +46,9 @@ type Target = Steered<Box<dyn Model>>;
 /// Measures random writes on a drive.
 #[derive(Debug, Clone)]
 pub struct RandomWrites {
-    /// Writes in flight.
     depth: u32,
     class: DataClass,
     seed: u64,
-    /// Writes per burst.
     burst: u64,
     /// Writes per round under load.
     round: u64,
@@ -60,8 +58,7 @@ pub struct RandomWrites {
     /// of the churn. There are at least as many as in a round, so that garbage collection lags as
     /// it does under these writes.
     lead_in: u64,
-    /// Seconds per write on the link or the command processor: a lower bound for the sustained
-    /// time.
+    /// Seconds per write on the link or the command processor: a lower bound.
     write_seconds_min: f64,
     /// The policy, scaled to the small drive.
     policy: PolicySpec,
@@ -82,7 +79,6 @@ pub struct Sustained {
     pub later: Option<Unlasting>,
 }
 
-/// One measurement.
 #[derive(Debug, Clone, Copy, Default)]
 struct Measurement {
     writes: u64,
@@ -102,17 +98,14 @@ struct Measurement {
 }
 
 impl Measurement {
-    /// Writes per second, as observed.
     fn observed_rate(&self) -> f64 {
         self.writes as f64 / self.seconds.max(1e-9)
     }
 
-    /// Seconds for the writes including their pending work.
     fn all_seconds(&self) -> f64 {
         (self.seconds + self.owed_seconds).max(self.seconds_min)
     }
 
-    /// Writes per second including the pending work.
     fn rate(&self) -> f64 {
         self.writes as f64 / self.all_seconds().max(1e-9)
     }
@@ -198,8 +191,7 @@ impl RandomWrites {
         Ok(self.measure(&mut copy, self.burst, number, watcher)?.observed_rate())
     }
 
-    /// Runs rounds of random writes without pauses, each after a session of `churn`, until five
-    /// in a row are steady.
+    /// Runs rounds of random writes, each after a churn session, until five in a row are steady.
     ///
     /// # Errors
     /// The drive or the filesystem fails.
@@ -267,7 +259,6 @@ impl RandomWrites {
     }
 }
 
-/// State of a drive at one moment.
 struct DriveState {
     at: Nanos,
     written: (u64, u64),

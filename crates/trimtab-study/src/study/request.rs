@@ -22,7 +22,6 @@ use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
 use trimtab_sim::volume::Layout;
 
-/// Content of the filesystem before files are deleted from it.
 const FILL_DATA: DataClass = DataClass::Compressible(30);
 
 /// Extent of a study.

@@ -20,12 +20,10 @@ use trimtab_sim::policy::{BatchedSettings, PolicySpec, Schedule};
 pub const SIZE: Bytes = Bytes(2_000_000_000);
 /// Minimum number of superblocks, so that the few under collection carry little weight.
 const SUPERBLOCKS_MIN: u64 = 160;
-/// Minimum size of the write buffer.
 const CACHE_MIN: u64 = 1 << 20;
 /// Minimum thermal time constant that a specification may have.
 const COOLING_NS_MIN: f64 = 1e6;
 const RISE_MC_PER_GB_MAX: f64 = 1e6;
-/// Minimum pages per block.
 const PAGES_MIN: u32 = 4;
 
 /// A small drive that represents a large one.
@@ -35,8 +33,7 @@ pub struct Small {
     pub spec: DriveSpec,
     /// Capacity of the large drive divided by that of the small one.
     pub factor: f64,
-    /// Superblock size relative to the large drive's; below 1 if the small drive would have too
-    /// few.
+    /// Relative superblock size; below 1 if the small drive would have too few.
     pub block_share: f64,
 }
 
@@ -99,8 +96,7 @@ impl Small {
             PolicySpec::Idle(mut settings) => {
                 settings.at_least_every = self.sooner(settings.at_least_every);
                 settings.poll = self.sooner(settings.poll).max(POLL_MIN.min(settings.poll));
-                // Rests between sessions end as often as on the full drive, with proportionally
-                // fewer commands.
+                // Rests end as often as on the full drive, with proportionally fewer commands.
                 settings.rests_shorter = libm::round(self.factor).max(1.0) as u32;
                 PolicySpec::Idle(settings)
             }
@@ -126,7 +122,6 @@ fn shrink_flash(flash: &mut Flash, capacity: u64, size: Bytes) -> f64 {
     share
 }
 
-/// Scales calendar-based intervals.
 fn calendar_faster(flash: &mut Flash, full: &DriveSpec, factor: f64) {
     if let Some(thermal) = &mut flash.thermal {
         heat_sooner(thermal, factor);
@@ -168,8 +163,7 @@ mod tests {
         }
     }
 
-    /// Newton's law of cooling at a constant write rate: the final temperature and the time
-    /// constant.
+    /// Newton's law of cooling at a constant write rate: final temperature and time constant.
     #[test]
     fn small_drive_heats_up_proportionally_sooner() {
         let full = drive("nvme-tlc-500gb").spec;

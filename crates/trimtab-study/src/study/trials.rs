@@ -30,7 +30,6 @@ use trimtab_sim::run::{Run, TargetKind};
 use trimtab_sim::runner::header::Header;
 use trimtab_sim::workload::churn;
 
-/// Scale of the small studies.
 const SCALE: Scale = Scale { name: "assumptions", divisor: 20, repeats: 1 };
 const SMALL: Months = Months { size: Bytes(1_000_000_000), drive_writes: 1.0, thorough: false };
 /// Workload name in the hash of each cell.
@@ -71,16 +70,13 @@ pub fn header(setup: &Setup) -> Header {
     Header::new(WORKLOAD, Vec::new(), TargetKind::ModelledVolume, &setup.label, policy::NONE, setup.seed)
 }
 
-/// Extent of the months of use in a small study.
 #[derive(Debug, Clone, Copy)]
 struct Months {
-    /// Capacity of the scaled-down drive.
     size: Bytes,
     drive_writes: f64,
     thorough: bool,
 }
 
-/// All inputs of a small study.
 #[derive(Debug, Clone)]
 struct Case {
     setup: Setup,
@@ -130,13 +126,11 @@ impl Case {
     }
 }
 
-/// The recommendation that follows from the runs of a small study.
 fn recommended(runs: Vec<Run>) -> Recommendation {
     let (ageing, runs) = runs.into_iter().partition(|run| run.workload == CHURN);
     Verdict::of(&Study { runs, ageing, complete: true, ..Study::default() }).recommendation
 }
 
-/// Figures and recommendation from the runs of one drive.
 fn fit(runs: Vec<Run>) -> Fit {
     let wait = |policy: &str| {
         let of_policy = runs.iter().filter(|run| run.policy == policy);
@@ -233,7 +227,6 @@ pub fn detail(setup: &Setup, policies: &[PolicySpec], breadth: Breadth, extent: 
     format!("{setup:?} {policies:?} {SMALL:?} {SCALE:?} {breadth:?} {:?} {}", extent.aged, extent.drive_writes)
 }
 
-/// Trials that change an assumption about the drive.
 fn of_drive(base: &Case, flash: &Flash) -> Vec<Trial> {
     let mut trials = Vec::new();
     let mut add = |assumption: Assumption, assumed: String, value: String, change: &dyn Fn(&mut Flash)| {
@@ -294,7 +287,6 @@ fn of_trim(base: &Case, flash: &Flash) -> Vec<Trial> {
     others.into_iter().map(trial).collect()
 }
 
-/// Trials that change an assumption about the host and its use.
 fn of_use(base: &Case) -> Result<Vec<Trial>, Problem> {
     let mut trials = Vec::new();
     let mut add = |assumption: Assumption, assumed: String, value: String, change: &dyn Fn(&mut Case)| {

@@ -1,5 +1,4 @@
-//! Free space of a filesystem in use: the free extents that churn leaves behind, identical
-//! for every fill.
+//! Free space of a filesystem in use: the free extents that churn leaves behind.
 
 use super::problem::Problem;
 use super::small;
@@ -29,8 +28,7 @@ impl core::fmt::Debug for Used {
     }
 }
 
-/// A device that completes all commands instantly, because file placement does not depend on
-/// the drive.
+/// A device without delays, because file placement does not depend on the drive.
 struct Nothing(Bytes);
 
 impl Device for Nothing {

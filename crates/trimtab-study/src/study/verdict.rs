@@ -1,5 +1,4 @@
-//! The verdict on the runs of a study: the last stage before the text. The same for real and
-//! modelled targets.
+//! The verdict on a study, real or modelled: the last stage before the text.
 
 mod decision;
 mod evidence;
@@ -169,7 +168,6 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// Recommendations at each fill level but the first.
 fn other_fills<'a>(comparison: &Comparison<'a>, over_batched: &[Gain<'a>]) -> Vec<OtherFill<'a>> {
     let fills = comparison.metrics.fills.iter().skip(1).filter(|_| comparison.has_months() && !comparison.metrics.study.runs.is_empty());
     let one = |fill: &&'a str| {
@@ -198,7 +196,6 @@ fn confidence(comparison: &Comparison<'_>, recommendation: Recommendation) -> Co
     }
 }
 
-/// Figures of the recommendation, in report order.
 fn findings<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<Finding<'a>> {
     use policy::{ADAPTIVE, BATCHED, IDLE, NONE, ONLINE};
     let metrics = &comparison.metrics;
@@ -254,7 +251,6 @@ fn online_cost<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {
     Some(Finding::OnlineCost { cost, generation, other: comparison.other_generation(cost.job, cost.part) })
 }
 
-/// Duration of batched trims over all workloads and repeats.
 fn trim_time<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {
     let metrics = &comparison.metrics;
     let times: Vec<f64> =

@@ -71,8 +71,7 @@ impl<T: Trace<Error: Display>> Cell<T> {
         format!("{MODEL}\n{drive:?}\n{work}{said}")
     }
 
-    /// Name of the cell: 128 bits of the SHA-256 of its [`identity`](Self::identity), in
-    /// hexadecimal.
+    /// 128 bits of the SHA-256 of its [`identity`](Self::identity), in hexadecimal.
     #[must_use]
     pub fn id(&self) -> String {
         short_hash(self.identity())
@@ -119,8 +118,7 @@ impl<T: Trace<Error: Display>> Cell<T> {
         header.into_run(trimtab_sim::runner::recorder::Recorded::default(), false)
     }
 
-    /// Bytes written to the drive before the workload, and by it; `None` if only the trace
-    /// determines the latter.
+    /// Bytes written before the workload, and by it; `None` if only the trace decides the latter.
     #[must_use]
     pub fn writes(&self) -> (Bytes, Option<Bytes>) {
         let capacity = Bytes(self.drive.capacity_bytes);
@@ -136,8 +134,7 @@ impl<T: Trace<Error: Display>> Cell<T> {
         }
     }
 
-    /// Approximate memory of the run: 4 bytes per mapped unit and per physical place, plus
-    /// workload and figures.
+    /// Approximate memory: 4 bytes per mapped unit and per physical place, plus the workload.
     #[must_use]
     pub fn memory(&self) -> Bytes {
         /// Base memory of a run without a drive: histograms, series, first use of code.
@@ -163,8 +160,7 @@ impl<T: Trace<Error: Display>> Cell<T> {
                 let steered = if plan.trim.is_some() { 3 * bits / 8 } else { 0 };
                 Bytes(BASE + self.drive.table_bytes() + places + steered)
             }
-            // A drive of that size, and copies of drive and filesystem for measurements during the
-            // months.
+            // A drive of that size, and copies of drive and filesystem for measurements.
             Work::Files { ageing, .. } => {
                 let small = crate::study::small::Small::of(&self.drive, ageing.size);
                 Bytes(8 * BASE + 3 * small.map_or_else(|_| self.drive.table_bytes(), |small| small.spec.table_bytes()))

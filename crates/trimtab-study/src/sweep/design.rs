@@ -11,8 +11,7 @@ use trimtab_drive::rng::{Counted, Stream, derive_seed};
 pub struct Design {
     /// Method of choosing points.
     pub kind: Kind,
-    /// Number of points, or of base points of a sensitivity design. The axes determine it for a
-    /// grid.
+    /// Number of points, or of base points of a sensitivity design. Given by the axes of a grid.
     pub points: u64,
     /// Seed of the samples.
     pub seed: u64,
@@ -144,8 +143,7 @@ mod tests {
                 assert!(parts.len() as u64 == points && parts.last() == Some(&(points - 1)), "{points} {axis}");
             }
         }
-        // Axes are uncorrelated: Spearman's coefficient of two permutations of 1000 has a standard
-        // deviation of 0.03.
+        // Uncorrelated: Spearman's coefficient of two permutations of 1000 has a deviation of 0.03.
         let d = design(Kind::LatinHypercube, 1000);
         let (x, y): (Vec<f64>, Vec<f64>) = (0..1000).map(|p| (d.part(p, 0) as f64 - 499.5, d.part(p, 1) as f64 - 499.5)).unzip();
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();

@@ -17,7 +17,6 @@ pub struct Filter {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Condition {
-    /// Index of the axis.
     axis: usize,
     said: String,
     allowed: Allowed,

@@ -155,8 +155,7 @@ mod tests {
         assert_eq!((of_grid(&[1.0; 12], &[3, 4]), of_grid(&[1.0, 2.0], &[3, 4])), (None, None));
     }
 
-    /// Two points: mean 1 and variance 4/3; the half sums are 1/2 and 2, divided by it 0.375 and
-    /// 1.5.
+    /// Two points: mean 1 and variance 4/3; half sums 1/2 and 2 give 0.375 and 1.5.
     #[test]
     fn indices_need_at_least_two_points() {
         let sample = |a, b, mixed| Sample { a, b, mixed: alloc::vec![mixed] };

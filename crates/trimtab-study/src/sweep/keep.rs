@@ -103,7 +103,6 @@ pub struct Kept {
     pub points: Vec<(u64, f64)>,
 }
 
-/// Latencies of reads, writes and trims over all phases.
 pub(super) fn latencies(run: &Run) -> Vec<(OpKind, Histogram)> {
     let mut all: Vec<(OpKind, Histogram)> = Vec::new();
     let of = run.phases.iter().flat_map(|phase| &phase.latencies).filter(|latency| latency.part == LatencyPart::Total);

@@ -20,7 +20,6 @@ use trimtab_drive::usage::nearest;
 pub const CELLS_MAX: u64 = 10_000_000;
 /// Maximum values of an axis, and repeats.
 const STEPS_MAX: u64 = 1_000_000;
-/// Top-level keys of a plan.
 const KEYS: [&str; 7] = ["name", "seed", "repeats", "base", "axes", "design", "keep"];
 
 /// A plan.
@@ -177,7 +176,6 @@ impl Plan {
     }
 }
 
-/// Parser of one plan.
 struct Reader<'a> {
     text: &'a str,
     /// Offsets of the line ends.
@@ -302,8 +300,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Calls `take` with the dotted name of each parameter, such as `drive.capacity`, for any
-    /// nesting of tables.
+    /// Calls `take` with the dotted name of each parameter, for any nesting of tables.
     fn flatten<'d, 'i>(
         &self,
         table: &'d DeTable<'i>,

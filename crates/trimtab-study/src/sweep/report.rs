@@ -1,5 +1,4 @@
-//! A sweep as a document: the best policy by place, the response of figures to each axis, and
-//! sensitivity.
+//! A sweep as a document: best policy by place, response of figures to axes, sensitivity.
 
 use super::MODEL;
 use super::design::Kind;
@@ -34,7 +33,6 @@ const SHOWN: [(&str, Better); 10] = [
 const BINS: usize = 12;
 /// Maximum lines of a chart, and maximum values of a text axis drawn as lines.
 const LINES: usize = 6;
-/// Maximum cells listed individually.
 const LISTED: usize = 1000;
 /// Maximum places in a page, at about 30 bytes per figure each. A filter (--where) selects fewer.
 const PLACES_MAX: usize = 20_000;
@@ -42,7 +40,6 @@ const PLACES_MAX: usize = 20_000;
 const TIE: f64 = 0.01;
 /// For sampled points: differences up to this many standard errors count as chance.
 const CHANCE: f64 = 2.0;
-/// Key of the policy axis.
 const POLICY: &str = "policy.name";
 
 /// A sweep, binned along its axes.
@@ -50,16 +47,13 @@ struct SweepView<'a> {
     plan: &'a Plan,
     /// Finished cells: bin on each axis, and figures.
     cells: Vec<(Vec<usize>, &'a BTreeMap<String, f64>)>,
-    /// The bins of each axis.
     bins: Vec<Bins>,
-    /// Names of the shown figures.
     figures: Vec<String>,
 }
 
 /// Text of a place, given by bins of axes.
 type Written<'a> = dyn Fn(&[(usize, usize)]) -> String + 'a;
 
-/// Bins of an axis.
 struct Bins {
     values: Vec<Value>,
     labels: Vec<String>,
@@ -67,8 +61,7 @@ struct Bins {
     at: Vec<Option<f64>>,
 }
 
-/// Renders the cells of a sweep that pass `filter`. `only` replaces the default columns if
-/// not empty.
+/// Renders the cells that pass `filter`. `only` replaces the default columns if not empty.
 #[must_use]
 pub fn document(plan: &Plan, rows: &[Row], filter: &Filter, only: &[String]) -> Document {
     let all = rows.len() as u64;
@@ -116,13 +109,11 @@ impl<'a> SweepView<'a> {
         self.plan.axes.iter().position(|axis| axis.key == POLICY)
     }
 
-    /// Mean of a figure over the cells in these bins; `None` without cells.
     fn mean(&self, figure: &str, bins: &[(usize, usize)]) -> Option<f64> {
         let values = self.values(figure, bins);
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// Values of a figure in the cells in these bins.
     fn values(&self, figure: &str, bins: &[(usize, usize)]) -> Vec<f64> {
         let inside = |place: &[usize]| bins.iter().all(|(axis, bin)| place[*axis] == *bin);
         self.cells.iter().filter(|(place, _)| inside(place)).filter_map(|(_, figures)| figures.get(figure).copied()).collect()
@@ -143,7 +134,6 @@ impl<'a> SweepView<'a> {
         table
     }
 
-    /// All places, for interactive filtering.
     fn filters(&self) -> Vec<Block> {
         let mut places: BTreeMap<&[usize], Vec<(f64, u32)>> = BTreeMap::new();
         for (place, figures) in &self.cells {
@@ -162,7 +152,6 @@ impl<'a> SweepView<'a> {
         alloc::vec![Block::Plane(Plane { axes, figures: self.figures.clone(), places })]
     }
 
-    /// The best policy over the plane of the first two other axes.
     fn best(&self) -> Option<Section> {
         let policy = self.policy().filter(|axis| self.bins[*axis].labels.len() > 1)?;
         let others: Vec<usize> = (0..self.bins.len()).filter(|axis| *axis != policy).take(2).collect();
@@ -198,7 +187,6 @@ impl<'a> SweepView<'a> {
         Some(known.iter().zip(labels).filter(|(one, _)| near(one)).map(|(_, label)| label.as_str()).collect::<Vec<_>>().join(", "))
     }
 
-    /// A table over the bins of up to two axes.
     fn plane(&self, caption: &str, axes: &[usize], cell: &Written<'_>) -> Table {
         let key = |axis: usize| self.plan.axes[axis].key.as_str();
         let labels = |axis: usize| self.bins[axis].labels.iter().map(String::as_str);
@@ -218,7 +206,6 @@ impl<'a> SweepView<'a> {
         table
     }
 
-    /// The response of a figure to each axis, and to pairs of the first axes.
     fn response(&self, figure: &str) -> Vec<Block> {
         let lines_by = self
             .policy()
@@ -352,8 +339,7 @@ impl<'a> SweepView<'a> {
 }
 
 impl Bins {
-    /// Bins the values of an axis that `lets` accepts. Neighbouring values share a bin if there
-    /// are many.
+    /// Bins the values that `lets` accepts. Neighbouring values share a bin if there are many.
     fn of(axis: &Axis, lets: impl Fn(&Value) -> bool) -> Self {
         let (mut values, about): (Vec<Value>, &str) = match axis.len() {
             Some(len) if len as usize <= BINS * 2 => ((0..len).map(|nth| axis.nth(nth)).collect(), ""),
@@ -366,7 +352,6 @@ impl Bins {
         Self { labels, at: values.iter().map(Value::number).collect(), values }
     }
 
-    /// The bin of a value.
     fn find(&self, axis: &Axis, value: &Value) -> usize {
         if let Some(exact) = self.values.iter().position(|known| known == value) {
             return exact;
@@ -392,7 +377,6 @@ fn mean_and_error(values: &[f64]) -> (f64, f64) {
     (mean, if values.len() > 1 { libm::sqrt(squares / (count - 1.0) / count) } else { 0.0 })
 }
 
-/// A value as shown in headings.
 fn label(value: &Value) -> String {
     match value {
         // Sampled values have sixteen digits, written ones are short.

@@ -1,5 +1,4 @@
-//! Converts parameters and their values to a cell. This module alone knows the parameters of
-//! a plan.
+//! Converts settings to a cell. This module alone knows the parameters of a plan.
 
 use super::cell::{Cell, Work};
 use super::value::Value;
@@ -51,7 +50,6 @@ const KEY_BYTES_MAX: usize = 200;
 const OF_DRIVES: [&str; 3] = ["name", "capacity", "over_provisioning_percent"];
 /// Default share of the filesystem in use, in per cent.
 const FILL_OF_FILES: f64 = 60.0;
-/// Default number of drive-writes.
 const DRIVE_WRITES: f64 = 3.0;
 
 /// True if a parameter accepts fractions.
@@ -126,7 +124,6 @@ impl<'a> Section<'a> {
         self.values.remove(key)
     }
 
-    /// Takes a number from `from` to `to`.
     fn number(&mut self, key: &str, from: f64, to: f64) -> Result<Option<f64>, SettingError> {
         let Some(value) = self.take(key) else { return Ok(None) };
         let wrong = || SettingError::of(self.key(key), format!("{value} is not a number from {from} to {to}"));
@@ -140,7 +137,6 @@ impl<'a> Section<'a> {
         number.filter(|number| (from..=to).contains(number)).map(Some).ok_or_else(wrong)
     }
 
-    /// Takes a setting and parses it.
     fn parsed<P: core::str::FromStr<Err: Display>>(&mut self, key: &str) -> Result<Option<P>, SettingError> {
         let Some(value) = self.take(key) else { return Ok(None) };
         value.to_string().parse().map(Some).map_err(|error: P::Err| SettingError::of(self.key(key), error.to_string()))
@@ -294,7 +290,6 @@ pub fn is_path(name: &str) -> bool {
     name.contains('/') || name.ends_with(".toml")
 }
 
-/// Sets a specification field, named as in specification files.
 fn with_field(mut spec: DriveSpec, field: &str, value: &Value) -> Result<DriveSpec, String> {
     let value = field_value(field, value)?;
     let whole = |max: u64| {
@@ -333,7 +328,6 @@ fn field_value(field: &str, value: &Value) -> Result<toml::Value, String> {
     }
 }
 
-/// Sets one dotted field in a part of a specification.
 fn changed<P: serde::Serialize + serde::de::DeserializeOwned>(part: &P, field: &str, value: toml::Value) -> Result<P, String> {
     let mut table = toml::Table::try_from(part).map_err(|error| error.to_string())?;
     let (path, last) = field.rsplit_once('.').unwrap_or(("", field));

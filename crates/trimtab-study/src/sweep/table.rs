@@ -1,5 +1,4 @@
-//! Results of the cells as a table: one row per cell, and figures in columns whose names
-//! include the unit.
+//! Results as a table: one row per cell, figures in columns whose names include the unit.
 
 use super::cell::Cell;
 use super::keep::{Detail, Keep, latencies};
@@ -139,8 +138,7 @@ pub fn outcome<T>(cell: &Cell<T>, run: &Run, keep: &Keep) -> Outcome {
     outcome
 }
 
-/// Figures of any run: means of its metrics, latencies over all phases, counters. Names end
-/// with the unit.
+/// Figures of a run: means of metrics, latencies over all phases, counters.
 pub fn figures(run: &Run) -> BTreeMap<String, f64> {
     let mut figures = BTreeMap::new();
     let mut add = |name: String, value: f64| {
@@ -189,12 +187,10 @@ fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
 }
 
-/// Column name of a counter.
 fn counter_column(name: &str) -> String {
     format!("{COUNTER}{}", plain(name))
 }
 
-/// Column name of a metric, with the unit last.
 fn column_of(metric: &Metric) -> String {
     let name = plain(&metric.name);
     let unit = match metric.unit {

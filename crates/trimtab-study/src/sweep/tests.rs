@@ -169,8 +169,7 @@ fn churn_plan_varies_files_and_filesystem() {
     assert!(figures["waf_steady_ratio"] >= 0.9, "{figures:?}");
 }
 
-/// Recounts bucket by bucket: percentiles match the figures, and operations match the drive's
-/// own counter.
+/// Recounts each bucket: percentiles match the figures, operations the drive's own counter.
 #[test]
 fn stored_details_agree_with_figures() {
     let text = "keep = [\"series:waf\", \"histograms\"]\n[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"1GiB\"\n\
@@ -418,8 +417,7 @@ fn report_matches_rows() {
     // y: 10 y and half of the increment of 'online'; exact on the grid.
     let decides = table("What decides waf");
     let total = |row: usize| decides.rows[row][2].trim_end_matches(" %").parse::<f64>().unwrap();
-    // Variances: x 66.67; y (32.5/2)^2 = 264.06; policy 1.5625 alone, and the same amount as
-    // interaction with y.
+    // Variances: x 66.67; y (32.5/2)^2 = 264.06; policy 1.5625 alone and with y.
     let all = 200.0 / 3.0 + 16.25 * 16.25 + 2.0 * 1.5625;
     for (row, variance) in [200.0 / 3.0, 16.25 * 16.25 + 1.5625, 2.0 * 1.5625].into_iter().enumerate() {
         assert!((total(row) - 100.0 * variance / all).abs() < 0.6, "{decides:?}");
@@ -486,8 +484,7 @@ fn sampled_points_give_no_policy_an_accidental_win() {
     };
     let equal = winners(0.0);
     assert_eq!(equal.len(), 24);
-    // By chance, a few of 24 places lie beyond two standard errors. Without the rule, most had a
-    // single winner.
+    // By chance, a few of 24 places lie beyond two standard errors.
     assert!(equal.iter().filter(|words| words.split(", ").count() == 3).count() >= 16, "{equal:?}");
     assert!(winners(100.0).iter().all(|words| !words.contains("idle") && !words.is_empty()));
 }

@@ -83,7 +83,6 @@ pub(super) fn mapped_by(from: &Candidate, unit: u64) -> Option<Candidate> {
     Some(to)
 }
 
-/// All candidates that are one change away.
 pub(super) fn neighbours(from: &Candidate, sata: bool) -> Vec<Candidate> {
     let mut all: Vec<Candidate> = Vec::new();
     all.extend(arranged(from, |kind| kind.dies_per_channel *= 2));

@@ -9,7 +9,6 @@ use trimtab_drive::rng::Stream;
 
 /// Largest excess cost of a kind that still explains the figures.
 const WORSE_MAX: f64 = 14.0;
-/// Arrangements fitted per family before the search starts.
 const STARTS: usize = 2;
 /// Maximum number of kinds to expand, and the minimum per family.
 const EXPANSIONS: usize = 12;
@@ -65,8 +64,7 @@ impl Problem<'_> {
     /// Returns the best point, the best of each other kind that explains the figures nearly as
     /// well, and the best of each family.
     ///
-    /// Repeatedly fits the most promising kind and tries its neighbours. Expands the best of each
-    /// family at least once.
+    /// Repeatedly fits the most promising kind and its neighbours; expands each family once.
     pub(super) fn best(&mut self) -> Option<(Point, Vec<Point>, Vec<Candidate>)> {
         let mut tried: Vec<KindEntry> = Vec::new();
         for point in self.starts()? {
@@ -101,8 +99,7 @@ impl Problem<'_> {
         Some((best, others, families))
     }
 
-    /// Regular search around `point`, best result first. Keeps the presence or absence of an SLC
-    /// cache.
+    /// Regular search around `point`, best result first. Keeps or omits the SLC cache as given.
     pub(super) fn settled(&mut self, point: Point) -> Option<Vec<Point>> {
         let slc = point.candidate.kind.slc;
         let mut tried = Vec::new();
@@ -140,8 +137,7 @@ impl Problem<'_> {
         self.best_of_many(points)
     }
 
-    /// Improves all points a little, keeps the better half and repeats; fits the last ones until
-    /// convergence.
+    /// Improves all points a little and keeps the better half, until the last ones converge.
     fn best_of_many(&mut self, mut points: Vec<Point>) -> Option<Vec<Point>> {
         while points.len() > LAST {
             let mut better = Vec::new();
@@ -279,7 +275,6 @@ impl Problem<'_> {
     }
 }
 
-/// The best point of each family, in order.
 fn of_families(tried: &[KindEntry]) -> Vec<&Point> {
     let mut best: Vec<&Point> = tried.iter().map(|one| &one.point).collect();
     best.sort_by(|a, b| a.cost.total_cmp(&b.cost));

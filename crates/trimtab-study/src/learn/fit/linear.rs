@@ -3,7 +3,6 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A symmetric matrix.
 #[derive(Clone, Debug)]
 pub(super) struct Matrix {
     size: usize,
@@ -69,7 +68,6 @@ impl Matrix {
         x
     }
 
-    /// The inverse matrix.
     pub(super) fn inverse(&self) -> Option<Self> {
         let root = self.root()?;
         let mut inverse = Self::new(self.size);

@@ -11,12 +11,10 @@ const JUMPS: [f64; 12] = [-0.6, -0.3, -0.18, -0.1, -0.05, -0.02, 0.02, 0.05, 0.1
 const WIDER: [f64; 3] = [-1.0, 3.0, -5.0];
 /// Number of jumps that are followed.
 const FOLLOWED: usize = 24;
-/// Maximum number of rounds.
 const ROUNDS: u32 = 16;
 
 impl Problem<'_> {
-    /// Improves the numbers of `point` with other slopes, and with jumps of one number that the
-    /// others follow.
+    /// Improves numbers with other slopes, and with jumps of one number that the others follow.
     pub(super) fn polish(&mut self, mut point: Point) -> Option<Point> {
         for _ in 0..ROUNDS {
             let before = point.cost;
@@ -40,7 +38,6 @@ impl Problem<'_> {
         Some(point)
     }
 
-    /// The best of `point` and `others`.
     fn best_of(&mut self, point: Point, others: Vec<Candidate>) -> Option<Point> {
         let points = self.try_all(others)?;
         points.into_iter().flatten().chain(core::iter::once(point)).min_by(|a, b| a.cost.total_cmp(&b.cost))

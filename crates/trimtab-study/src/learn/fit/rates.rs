@@ -1,5 +1,4 @@
-//! Fits a drive to a few published rates for which no probe ran. Kinds are given, numbers are
-//! fitted.
+//! Fits the numbers of given kinds to a few published rates, without probes.
 
 use super::{Point, Problem, Show, Trials, Tries, explained_by};
 use crate::learn::candidate::{Candidate, NUMBERS};
@@ -9,7 +8,6 @@ use alloc::vec::Vec;
 
 /// Kinds that are fitted, out of all that are evaluated.
 const FITTED: usize = 8;
-/// Rounds per kind.
 const ROUNDS: u32 = 8;
 /// Nine in ten values lie within this many standard deviations.
 const NINE_OF_TEN: f64 = 1.645;

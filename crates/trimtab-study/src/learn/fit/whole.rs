@@ -42,7 +42,6 @@ pub mod of {
 const TRIED: usize = 1;
 /// Candidates with this many times the cost of the best are not fitted.
 const COST_RATIO_MAX: f64 = 5.0;
-/// Rounds per fit.
 const ROUNDS: u32 = 6;
 /// Factors on the inverted spare space that give further starting points.
 const SPARES: [f64; 4] = [1.0, 0.45, 0.7, 1.5];
@@ -225,8 +224,7 @@ fn paged(candidate: &Candidate, pages: u32) -> Candidate {
     to
 }
 
-/// `candidate` with every victim selection policy, with and without separate superblocks for
-/// relocated data.
+/// `candidate` with every victim selection, with and without separate relocated data.
 fn victims(candidate: &Candidate) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (victim, separate_gc) in classes::VICTIMS.iter().flat_map(|(victim, _)| [(*victim, true), (*victim, false)]) {
@@ -312,8 +310,7 @@ impl Problem<'_> {
         let starts: Vec<Candidate> = SPARES.iter().map(with_spare).chain(MAPS.iter().map(|ppm| mapped(&start, *ppm))).collect();
         let mut points = self.fitted_from(starts)?;
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-        // Repeats from the new point: with other parameters, other discrete properties may be
-        // better.
+        // Repeats from the new point, where other discrete properties may be better.
         let again = points.first()?.candidate.clone();
         points.extend(self.fitted_from(vec![again])?);
         let points = self.wider(points, rounds)?;
@@ -351,8 +348,7 @@ impl Problem<'_> {
         self.kinds(points)
     }
 
-    /// The best of `points`, and the best of each other kind that explains the figures nearly as
-    /// well.
+    /// The best point, and the best of each other kind with nearly as good a fit.
     fn kinds(&self, mut points: Vec<Point>) -> Option<(Point, Vec<Point>)> {
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         let mut known: Vec<Point> = Vec::new();

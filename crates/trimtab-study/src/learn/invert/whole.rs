@@ -64,8 +64,7 @@ fn knee(pieces: &[f64]) -> Option<f64> {
     Some((at as f64 + within(at) + within(at + 1)).max(0.05))
 }
 
-/// Share of the drive written randomly before the rate drops: until then, unused space was
-/// available.
+/// Share of the drive written randomly before the rate drops, while unused space lasts.
 fn onset(pieces: &[f64]) -> Option<f64> {
     let first = *pieces.first()?;
     let slower = pieces.iter().position(|ns| *ns > SLOWER * first)?;

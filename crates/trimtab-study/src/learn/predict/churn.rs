@@ -65,8 +65,7 @@ pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
     Some(all)
 }
 
-/// The policy with the fastest random writes at a fill level, its rate, and the rate without
-/// trimming.
+/// The policy with the fastest random writes at a fill level, and the rates with and without.
 #[must_use]
 pub fn best(fill: f64, rate: impl Fn(&str) -> Option<f64>) -> Option<(&'static str, f64, f64)> {
     let at = || CASES.into_iter().filter(|(_, full, _)| *full == fill);

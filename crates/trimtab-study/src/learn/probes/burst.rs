@@ -1,5 +1,4 @@
-//! Sequential writes of incompressible data, starting with an empty write cache: cache size
-//! and flash rate.
+//! Sequential writes of incompressible data into an empty cache: cache size and flash rate.
 
 use super::{Findings, Lab, Plan, Probe, sequential};
 use alloc::format;

@@ -7,7 +7,6 @@ use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::target::TargetResult;
 
-/// Number of pieces.
 const PIECES: u64 = 16;
 /// Number and divisor of the shorter pieces after the rest.
 const AFTER: u64 = 4;

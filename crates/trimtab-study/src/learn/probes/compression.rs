@@ -8,7 +8,6 @@ use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::target::TargetResult;
 
-/// Data classes.
 const CLASSES: [(DataClass, &str); 3] =
     [(DataClass::Zero, "zeros"), (DataClass::Compressible(50), "half compressible"), (DataClass::Random, "random")];
 

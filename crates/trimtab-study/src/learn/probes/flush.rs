@@ -6,7 +6,6 @@ use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::target::TargetResult;
 
-/// Number of pairs.
 const PAIRS: usize = 32;
 
 /// Alternating writes and flushes.

@@ -9,7 +9,6 @@ use trimtab_sim::target::TargetResult;
 
 /// Divisors of the area.
 const PARTS: [u64; 4] = [64, 16, 4, 1];
-/// Lone reads per part.
 const READS: usize = 192;
 
 /// Reads of parts of the area and of the whole area.

@@ -30,8 +30,7 @@ impl Probe for RandomWrites {
             let stream = lab.stream(32, places.map(|extent| Command::Write(extent, DataClass::Random)))?;
             let flush = lab.one(Command::Flush)?;
             found.add(self.name(), format!("random write {size} q32"), stream.took.0 as f64 / count as f64, 0.03);
-            // A filesystem's log write before a flush is part of the measured time, but not of a
-            // candidate's.
+            // A filesystem's log write before a flush adds to the measured time only.
             let log = if plan.reach.flushes { 0.0 } else { flush.0 as f64 / (stream.took + flush).0.max(1) as f64 };
             let to_the_end = (stream.took + flush).0 as f64 / count as f64;
             found.add(self.name(), format!("random write {size} to the end"), to_the_end, libm::sqrt(0.02 * 0.02 + log * log));

@@ -5,9 +5,7 @@ use alloc::format;
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
 
-/// Sizes and numbers of lone reads.
 const SIZES: [(u64, usize); 5] = [(4096, 96), (16 << 10, 48), (64 << 10, 48), (256 << 10, 24), (1 << 20, 12)];
-/// Queue depths of small reads.
 const DEPTHS: [u32; 5] = [2, 8, 32, 96, 255];
 /// Small reads per command in flight.
 const ROUNDS: usize = 12;

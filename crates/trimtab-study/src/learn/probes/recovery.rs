@@ -7,7 +7,6 @@ use alloc::format;
 use trimtab_drive::Command;
 use trimtab_sim::target::TargetResult;
 
-/// Number of lone reads.
 const READS: usize = 64;
 
 /// Bursts after rests.

@@ -1,5 +1,4 @@
-//! Writes the whole part sequentially once: the amount accepted at full speed, and the rate
-//! after it.
+//! Writes the whole part sequentially once: the amount at full speed, and the rate after it.
 
 use super::whole::{FILL_PIECES, in_pieces};
 use super::{Findings, Lab, Plan, Probe};

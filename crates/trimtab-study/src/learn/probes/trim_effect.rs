@@ -45,7 +45,6 @@ impl Probe for TrimEffect {
     }
 }
 
-/// Tests whether an address is mapped.
 struct MappingTest {
     small: u64,
     /// Space that is never trimmed.

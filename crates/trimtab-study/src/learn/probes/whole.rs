@@ -7,8 +7,7 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
 
-/// Capacity of scaled-down drives; everything proportional to the capacity shrinks with it
-/// (`study::small`).
+/// Capacity of scaled-down drives (`study::small`).
 pub const SIZE: Bytes = Bytes(1 << 30);
 /// Upper bound for the bytes written by these probes, in eighths of the part.
 pub const WRITES_EIGHTHS: u64 = 20;
@@ -90,8 +89,7 @@ impl Whole {
     }
 }
 
-/// Writes `extent` sequentially. Returns nanoseconds per byte for each of `count` pieces;
-/// skips a remainder.
+/// Writes `extent` sequentially; nanoseconds per byte for each of `count` whole pieces.
 pub(super) fn in_pieces(lab: &mut Lab<'_>, extent: Extent, count: u64) -> TargetResult<Vec<f64>> {
     let step = super::SEQUENTIAL;
     let piece = (extent.len / count / step).max(1) * step;
@@ -125,8 +123,7 @@ mod tests {
         assert_eq!(small, Whole { start: 512 << 20, bytes: 256 << 20, of: 1 << 30, held: 512 << 20 });
         assert!(small.is_enough() && !Whole { bytes: 5 << 30, ..whole }.is_enough());
         assert_eq!(Whole::all((1 << 30) + 5).bytes, 1 << 30);
-        // The remaining time is proportional to the capacity; the two seconds before background
-        // work are not.
+        // Proportional to the capacity, except for the two seconds before background work.
         assert_eq!((small.rest(Rest::Long), whole.rest(Rest::Long)), (Nanos::from_secs(5), Nanos::from_secs(362)));
         assert_eq!(small.written_max(), 640 << 20);
     }

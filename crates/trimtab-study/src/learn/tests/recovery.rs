@@ -29,7 +29,6 @@ use trimtab_drive::shipped;
 use trimtab_drive::spec::DriveSpec;
 use trimtab_sim::target::drive::DriveTarget;
 
-/// Reported properties of a 120 GB drive.
 fn reported(pcie: bool) -> Reported {
     let limits = if pcie {
         TrimLimits { ranges_per_command_max: 256, range_bytes_max: 1 << 40 }
@@ -48,11 +47,9 @@ fn reported(pcie: bool) -> Reported {
 /// A measured figure and its prediction.
 type Predicted = (Figure, Prediction);
 
-/// Extent of a recovery test.
 #[derive(Clone, Copy)]
 struct TestExtent {
     budget: Budget,
-    /// Number of members that predict.
     members: usize,
     /// Number of members that predict churn; 0 skips it.
     churn: usize,
@@ -60,7 +57,6 @@ struct TestExtent {
     baselines: bool,
 }
 
-/// Results for one drive.
 struct Recovered {
     seed: u64,
     misfit: f64,
@@ -68,16 +64,14 @@ struct Recovered {
     misfit_of_truth: f64,
     /// Misfits of the found and the true drive for the whole-drive figures.
     misfit_of_whole: (f64, f64),
-    /// Number of distinct members.
     explained: u32,
     /// Differences between the found and the true kind.
     otherwise: String,
     /// For the cost of a command, a range, a unit and a byte of a TRIM: error of the logarithm,
     /// and the largest share of the cost in a TRIM of the probes.
     trim_costs: Vec<(f64, f64)>,
-    /// Each figure, measured and predicted.
     predicted: Vec<Predicted>,
-    /// PolicyChoice policies at each fill level, judged by one run of the drive, and by the medians of
+    /// Named policies at each fill level, judged by one run of the drive, and by the medians of
     /// as many runs as there are members.
     policies: [Vec<PolicyChoice>; 2],
     /// Relative errors of the baselines: nearest shipped drive, the probes' own figures, six rates.
@@ -94,7 +88,6 @@ struct PolicyChoice {
     none_rate: f64,
 }
 
-/// Findings of the whole-drive probes on a drive of the same proportions.
 fn probed_whole(spec: &DriveSpec, plan: &Plan) -> Option<Findings> {
     let small = Small::of(spec, SIZE).ok()?.spec;
     let mut target = DriveTarget::new(model::build(&small, 9).ok()?, DEPTH_MAX);
@@ -109,7 +102,6 @@ fn probed(spec: &DriveSpec, plan: &Plan) -> Option<Findings> {
     probes::run(&mut lab, plan, &mut ()).ok()
 }
 
-/// Draws a drive with `seed`, learns it and predicts its workloads.
 fn recovered(seed: u64, asked: TestExtent) -> Option<Recovered> {
     let mut random = Stream::new(seed, "truth");
     let reported = reported(random.chance(0.5));
@@ -150,7 +142,6 @@ fn recovered(seed: u64, asked: TestExtent) -> Option<Recovered> {
 /// Measurements, predictions, and policies as in [`Recovered`].
 type PredictionSet = (Vec<Figure>, Vec<Predicted>, [Vec<PolicyChoice>; 2]);
 
-/// Measures a drive, and predicts it with `members`, each with its own seed.
 fn measure_and_predict(
     spec: &DriveSpec,
     members: &[(DriveSpec, u64)],

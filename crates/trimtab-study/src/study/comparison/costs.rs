@@ -16,8 +16,7 @@ use trimtab_sim::run::Run;
 /// Idle trimming is worthwhile if one operation takes longer than this during a batched trim,
 /// and at most half as long during an idle one.
 pub const STALL_SECONDS: f64 = 0.05;
-/// Until its trim, `batched` does the same work as `none`. Using the repeats of both shows
-/// the noise better.
+/// Until its trim, `batched` does the same work as `none`; more repeats show the noise better.
 const SAME_WORK: [&str; 2] = [policy::NONE, policy::BATCHED];
 
 /// The work that online discard slows down.
@@ -40,7 +39,6 @@ impl Part {
         !matches!(self, Self::Append(_))
     }
 
-    /// Times of this part in a run, one per repeat.
     fn times(self, run: &Run) -> Option<Vec<f64>> {
         let of = |name: &str| samples(run, name).map(<[f64]>::to_vec);
         match self {
@@ -118,8 +116,7 @@ pub fn online_cost<'a>(metrics: &Metrics<'a>, test: Option<&LatencyTest>) -> Opt
     of_work.or_else(appends).or_else(|| measured(metrics, test))
 }
 
-/// Slowdowns of the deleting phases, of deleting as a whole, and of the whole work under
-/// online discard.
+/// Slowdowns of deleting, its phases, and the whole work under online discard.
 fn of_work<'a>(metrics: &Metrics<'a>, job: &'a str) -> Vec<OnlineCost<'a>> {
     let deleting = pair(metrics, job, policy::ONLINE, &SAME_WORK, Part::Deleting);
     // A phase that is slower while another is faster by as much has no cost.
@@ -136,7 +133,6 @@ fn measured<'a>(metrics: &Metrics<'a>, test: Option<&LatencyTest>) -> Option<Onl
     Some(OnlineCost { job, part: Part::Append(AppendLoad::FiftyPerSecond), online_seconds, none_seconds })
 }
 
-/// Times of `job` under `policy`, and under `others` combined.
 fn pair(metrics: &Metrics<'_>, job: &str, policy: &str, others: &[&str], part: Part) -> Option<(Vec<f64>, Vec<f64>)> {
     // A run without discards cannot be slow because of them.
     let mine = part.times(metrics.find(job, policy).filter(|run| discard_count(run) == DiscardCount::Counted)?)?;

@@ -116,13 +116,11 @@ fn result((with, without): (Share, Share), chance: f64) -> TestResult {
     }
 }
 
-/// Runs under `policy` with measured appends.
 fn measured<'a>(metrics: &Metrics<'a>, policy: &str) -> impl Iterator<Item = &'a Run> {
     let is_measured = |run: &&Run| run.provenance == Provenance::Measured && samples(run, BUSY_WAIT).is_some();
     metrics.of_policy(policy).filter(is_measured)
 }
 
-/// Distribution of append latencies under `policy`.
 fn appends(metrics: &Metrics<'_>, policy: &str) -> Option<Histogram> {
     let phases = measured(metrics, policy).flat_map(|run| &run.phases).filter(|phase| phase.name == BUSY.phase);
     let latencies = phases.flat_map(|phase| &phase.latencies).filter(|latency| latency.part == LatencyPart::Total);

@@ -52,7 +52,6 @@ pub enum Rule {
     TooLittle,
 }
 
-/// The recommendation and its rule.
 pub(super) fn decide(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     if comparison.blocked.is_some() {
         return (Recommendation::Blocked, Rule::Blocked);

@@ -60,7 +60,6 @@ fn noise<'a>(metrics: &Metrics<'a>, job: &'a str) -> Option<Finding<'a>> {
     (most > NOISE).then_some(Finding::Noise { job, percent: (most - 1.0) * 100.0 })
 }
 
-/// Findings that would change the choice of `chosen`.
 fn changes<'a>(comparison: &Comparison<'a>, chosen: &str, all: &mut Vec<Finding<'a>>) {
     if let Some(stall) = comparison.stall.filter(|_| chosen == policy::IDLE) {
         let gains_as_much = comparison.has_months() && !comparison.beats(policy::IDLE, policy::BATCHED);

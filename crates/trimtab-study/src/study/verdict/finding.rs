@@ -47,8 +47,7 @@ pub enum Finding<'a> {
         least_seconds: f64,
         /// The longest, seconds.
         most_seconds: f64,
-        /// The longest foreground append during the trims and without, seconds, if measurably
-        /// longer.
+        /// The longest append during trims and without, seconds, if measurably longer.
         append_seconds: Option<(f64, f64)>,
     },
     /// Too few repeats to tell a difference from noise.

@@ -15,8 +15,7 @@ use alloc::vec::Vec;
 /// Largest relative difference between times that count as equal.
 const ALIKE: f64 = 0.02;
 
-/// Reasons from foreground latency, and from deleting. With months of use, the rule itself is
-/// the reason.
+/// Reasons from foreground latency and deleting. With months of use, the rule is the reason.
 pub(super) fn reasons<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<Reason<'a>> {
     if let Some(policy) = comparison.blocked {
         return vec![Reason::Blocked { policy }];
@@ -83,7 +82,6 @@ fn without_choice<'a>(
     recommendation: Recommendation,
     mut all: Vec<PolicyLatency<'a>>,
 ) -> Option<LatencyReason<'a>> {
-    /// Maximum number of latencies shown.
     const SHOWN: usize = 3;
     /// Ratio above which two modelled latencies look different.
     const APART: f64 = 1.02;
@@ -97,8 +95,7 @@ fn without_choice<'a>(
     let aside = match comparison.metrics.is_measured() {
         _ if !no_difference => None,
         false => apart(APART).then_some(LatencyAside::TooLittle),
-        // Single events: no policy had more long appends than no trimming, otherwise a doubt would
-        // be set.
+        // Single events: no policy has more long appends than no trimming, or a doubt would be set.
         true => (apart(WORSE) && others.iter().all(|one| one.doubt.is_none())).then_some(LatencyAside::LongNoMoreOften),
     };
     let load = comparison.metrics.load();

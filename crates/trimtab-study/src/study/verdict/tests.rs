@@ -104,8 +104,7 @@ fn difference_within_scatter_is_ignored() {
     assert_eq!(rule(&study(runs)), (Recommendation::NoDifference, Rule::CostsNothing));
 }
 
-/// One quick repeat each: online looks twice as slow as none, but so does batched, which did
-/// the same work as none.
+/// One quick repeat each: online looks twice as slow as none, but so does batched.
 #[test]
 fn batched_runs_are_repeats_of_the_same_work_until_their_trim() {
     let once = |mut run: Run| {

@@ -13,7 +13,6 @@ use alloc::vec::Vec;
 
 /// Misfit per figure above which the kind is revised.
 const UNEXPLAINED: f64 = 0.1;
-/// Maximum number of changes of the kind.
 const STEPS: u32 = 3;
 /// Kinds adapted to the small figures, and how many of those are fitted and tried on whole drives.
 const ADAPTED: usize = 32;
@@ -26,10 +25,8 @@ const ROUNDS_OF_WHOLE: u32 = 3;
 const RULED_OUT: f64 = 3.0;
 const LOOKED_INTO: usize = 5;
 const ROUNDS_BY_CHANCE: u32 = 5;
-/// Limit of candidates on whole drives, each of which takes 20 to 60 ms. Above it, no further
-/// kind is examined.
+/// Limit of candidates on whole drives, at 20 to 60 ms each, for examining further kinds.
 const SPENT_MAX: usize = 10_000;
-/// Minimum gain of a step.
 const GAIN_MIN: f64 = 4.0;
 
 /// The best explanation of the whole drive, and others that are as good or nearly.
@@ -54,8 +51,7 @@ impl JointFit {
 }
 
 impl Problem<'_> {
-    /// Returns `found`, or a better explanation around another kind; `fitted` then becomes that
-    /// of the new kind.
+    /// Returns `found`, or a better explanation of another kind, and then sets `fitted` to it.
     pub(super) fn revise_kind(&mut self, fitted: &mut Fitted, small: &Findings, found: Explanation) -> Option<Explanation> {
         if self.is_explained(&found.0) {
             return Some(found);
@@ -101,8 +97,8 @@ impl Problem<'_> {
         let parts = self.on_small_probes(small, |part| part.alternatives(&here.part, fitted, &known))?;
         let mut tried = self.with_whole_estimate(fitted, here, parts)?;
         self.search_thoroughly(fitted, here, &mut tried)?;
-        // A kind that explains the whole drive better may also explain the small figures after
-        // another change.
+        // A kind that explains the whole drive better may need another change for the small
+        // figures.
         if let Some(best) = tried.iter().min_by(|a, b| a.cost().total_cmp(&b.cost())).cloned()
             && best.cost() < here.cost()
         {

@@ -14,7 +14,6 @@ const UNEXPLAINED: f64 = 0.05;
 /// Maximum number of rounds, and of consecutive rounds without a gain.
 pub(super) const ROUNDS: u32 = 14;
 const IDLE_ROUNDS: u32 = 4;
-/// Candidates per round.
 const DRAWN: usize = 40;
 /// Number of kinds to draw from; each is drawn with this probability before the next.
 const KINDS: usize = 6;
@@ -175,8 +174,7 @@ fn moved(from: &Candidate, priors: &[Prior; SIZES], random: &mut Stream) -> Cand
     with(&to, &all)
 }
 
-/// Changes one discrete property: victim selection, separation of relocated data, or the kind
-/// of SLC cache.
+/// Changes one discrete property: victim selection, relocated data, or the SLC cache.
 fn change_kind(from: &Candidate, random: &mut Stream) -> Candidate {
     let mut to = from.clone();
     let hidden = &mut to.hidden;
