@@ -26,8 +26,7 @@ impl Watcher for &TaskState {
     }
 }
 
-/// Runs `work` on a thread of its own and waits for it. Calls `progress` with the work done
-/// so far whenever it has changed.
+/// Runs `work` on a thread of its own. Calls `progress` with the work done so far on changes.
 ///
 /// # Errors
 /// The exception raised by Ctrl-C or by `progress`.
@@ -68,8 +67,7 @@ pub fn run<R: Send>(py: Python<'_>, progress: Option<&Py<PyAny>>, work: impl FnO
     })
 }
 
-/// Runs `work` on the calling thread without the GIL. For work of a few milliseconds, less
-/// than starting a thread takes.
+/// Runs short `work` on the calling thread without the GIL; a thread would take longer.
 ///
 /// # Errors
 /// A panic of the model.

@@ -1,10 +1,11 @@
 //! A study of a modelled drive: effects of each trim policy, and the verdict.
 
+use crate::background::{self, TaskState};
 use crate::crew::{Crew, available};
 use crate::drive::Drive;
+use crate::error;
 use crate::run::Run;
 use crate::values::{Threads, Whole};
-use crate::{background, error};
 use pyo3::prelude::*;
 use std::cmp::Reverse;
 use trimtab_sim::policy::PolicySpec;
@@ -190,13 +191,7 @@ fn asked(quick: bool, questions: Option<&[String]>) -> PyResult<StudyRequest> {
     Ok(asked)
 }
 
-fn made(
-    setup: &Setup,
-    policies: &[PolicySpec],
-    asked: &StudyRequest,
-    threads: usize,
-    state: &background::TaskState,
-) -> Result<Made, String> {
+fn made(setup: &Setup, policies: &[PolicySpec], asked: &StudyRequest, threads: usize, state: &TaskState) -> Result<Made, String> {
     let (cells, untried) = asked.cells(setup, policies).map_err(|problem| problem.to_string())?;
     let mut made = Made { target: setup.label.clone(), complete: true, untried, ..Made::default() };
     let no_assumptions = |reason: String| Untried { part: Part::Assumptions, reason: Reason::Obstacle(reason) };
@@ -231,7 +226,7 @@ fn all(
     cells: &[Cell],
     small: &[Result<Vec<Cell>, Problem>],
     threads: usize,
-    state: &background::TaskState,
+    state: &TaskState,
 ) -> Option<(Vec<RunResult>, Vec<StudyResult>)> {
     let mut order: Vec<usize> = (0..cells.len()).collect();
     order.sort_by_key(|at| Reverse(cells[*at].memory().0));
@@ -252,7 +247,7 @@ fn all(
 }
 
 /// Runs one cell; `None` if stopped.
-fn one(cell: &Cell, state: &background::TaskState) -> Option<RunResult> {
+fn one(cell: &Cell, state: &TaskState) -> Option<RunResult> {
     let mut watcher = state;
     match cell.run(&mut watcher as &mut dyn simulate::Watcher) {
         Ok((run, End::Complete)) => Some(Ok(run)),

@@ -1,5 +1,4 @@
-//! Sweeps: many modelled runs along the axes of a plan. A plan is text, its cells are values,
-//! and the results are a table.
+//! Sweeps: many modelled runs along the axes of a plan, with the results in a table.
 //!
 //! This module runs nothing itself. The caller runs the cells on any number of threads or
 //! machines; the results do not depend on that. Each numbered cell is made from its number

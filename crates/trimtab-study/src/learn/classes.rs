@@ -167,8 +167,7 @@ const fn chances(pcie: bool) -> Chances {
     }
 }
 
-/// Penalty for a rare kind: minus twice the logarithm of its share, up to a constant. It adds
-/// to the cost like a residual.
+/// Penalty for a rare kind: minus twice the logarithm of its share, up to a constant.
 #[must_use]
 pub fn rarity(kind: &Kind, reported: &Reported) -> f64 {
     let chances = chances(reported.full_duplex);
@@ -203,8 +202,7 @@ pub fn draw(random: &mut Stream, reported: &Reported) -> Candidate {
     for (log, prior) in logs.iter_mut().zip(priors(reported)) {
         *log = libm::log(prior.median) + prior.sigma * random.normal().clamp(-SIGMAS_MAX, SIGMAS_MAX);
     }
-    // On SATA, writes occupy the command processor as long as reads, or longer. On most PCIe
-    // drives, they take far longer.
+    // Writes occupy a SATA processor as long as reads or longer, most PCIe ones far longer.
     if !pcie {
         logs[at::WRITE_OVERHEAD] = logs[at::OVERHEAD] + if random.chance(0.5) { 0.0 } else { random.unit() };
     }

@@ -82,8 +82,7 @@ pub const OF_THE_RIGHT_KIND: f64 = 0.3;
 pub struct Fitted {
     /// The drive that explains the figures best.
     pub best: Candidate,
-    /// Other drives that explain the figures. If too few do, they repeat with other properties
-    /// that no probe identifies.
+    /// Other drives that explain the figures, repeated with other hidden properties if few do.
     pub members: Vec<Candidate>,
     /// Number of distinct members that explain the figures.
     pub explained: u32,
@@ -282,7 +281,6 @@ impl Problem<'_> {
         matrix
     }
 
-    /// Posterior covariance around `candidate`, to first order.
     fn spread(&self, candidate: &Candidate, slopes: &[Vec<f64>]) -> Option<Matrix> {
         self.curvature(candidate, slopes, 0.0).inverse()
     }
@@ -313,8 +311,7 @@ impl Problem<'_> {
         DAMPING.iter().filter_map(|damping| self.step(from, residuals, means, slopes, *damping)).collect()
     }
 
-    /// Adapts the other numbers of each point to the one that was moved deliberately, if any.
-    /// Uses `slopes` from nearby.
+    /// Adapts the other numbers of points with a deliberately moved one, using nearby `slopes`.
     fn adapted(&mut self, mut points: Vec<(Option<usize>, Point)>, slopes: &[Vec<f64>]) -> Option<Vec<Point>> {
         let means = self.means();
         for _ in 0..2 {
@@ -441,7 +438,6 @@ impl Problem<'_> {
         self.residuals(&point.shown).iter().map(|one| one * one).sum()
     }
 
-    /// Perturbs figures and priors by `scale` times their errors.
     fn draw(&self, start: &Point, scale: f64, random: &mut Stream) -> Draw {
         let mut normal = || scale * random.normal();
         let noise = start.shown.iter().map(|_| normal()).collect();
@@ -469,7 +465,6 @@ struct Posterior<'a> {
     spread: Matrix,
 }
 
-/// Perturbations of figures and priors for one member.
 struct Draw {
     noise: Vec<f64>,
     means: [f64; NUMBERS],

@@ -112,8 +112,7 @@ fn kind(found: &Findings, plan: &Plan, host: &Host, read: Option<f64>) -> Kind {
     }
 }
 
-/// Ratio of the write times of zeros and incompressible data. If the flash limits both, this
-/// is the stored share of zeros.
+/// Ratio of the write times of zeros and random data: the stored share if the flash limits.
 fn written_smaller(found: &Findings) -> Option<f64> {
     found.ns("write zeros").zip(found.ns("write random")).map(|(zeros, random)| zeros / random)
 }
@@ -156,7 +155,6 @@ fn cache(found: &Findings, plan: &Plan) -> Option<f64> {
     Some(fast.0 * (1.0 - fast.1 / last))
 }
 
-/// Costs of a command, a range, a mapped unit and 10^9 bytes, from four differences.
 fn trim_costs(found: &Findings, plan: &Plan, host: &Host, unit: u64) -> [(usize, Option<f64>); 4] {
     let limits = plan.reported.trim;
     let most = limits.map_or(1, |limits| u64::from(limits.ranges_per_command_max));

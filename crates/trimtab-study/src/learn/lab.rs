@@ -87,8 +87,7 @@ impl<'a> Lab<'a> {
         self.wait_for_one()
     }
 
-    /// Runs a TRIM with `beside` submitted right after it. Returns the latency of the TRIM and
-    /// the stream of the other commands.
+    /// Runs a TRIM with `beside` right after it. Returns its latency and the other commands.
     pub fn trim_beside(&mut self, ranges: &[Extent], beside: &[Command<'static>]) -> TargetResult<(Nanos, Stream)> {
         let begun = self.target.now();
         self.target.trim(0, ranges)?;

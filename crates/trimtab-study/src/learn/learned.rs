@@ -162,7 +162,6 @@ impl Measured {
     }
 }
 
-/// Maximum number of unexplained figures that are listed.
 const ODD_MAX: usize = 6;
 
 /// Unexplained figures, those with the largest deviation of the best drive first.
@@ -194,8 +193,7 @@ pub fn identifier(model: &str) -> String {
     if name.is_empty() { "drive".to_owned() } else { name }
 }
 
-/// Removes line feeds and control characters, which names of drives, files and programs may
-/// contain but twin files may not.
+/// Removes line feeds and control characters from names, as twin files may not contain them.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()

@@ -250,7 +250,6 @@ impl Prediction {
         Self { low: median / libm::exp(half(median / low)), high: median * libm::exp(half(high / median)), ..self }
     }
 
-    /// True if the workload triggers garbage collection.
     fn collects(&self) -> bool {
         self.workload == IN_THE_END || self.workload.starts_with("churn")
     }
@@ -279,8 +278,7 @@ pub fn predictions(shown: &[Vec<Figure>]) -> Vec<Prediction> {
 const STUDENT: [f64; 17] =
     [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753, 1.746, 1.740];
 
-/// Interval that the next value falls below and above with a probability of one in twenty
-/// each. `sorted` holds earlier values.
+/// Bounds that the next value exceeds with a probability of one in twenty per side.
 ///
 /// The next value lies below the k-th of n values with a probability of k / (n + 1). Fewer
 /// than nineteen values do not reach that far; their logarithms are then assumed to be

@@ -30,7 +30,6 @@ use whole::Whole;
 pub const AREA_MIN: u64 = 8 << 20;
 /// Maximum commands in flight.
 pub const DEPTH_MAX: u32 = 257;
-/// Largest useful area.
 const AREA_MAX: u64 = 256 << 20;
 /// Upper bound for the bytes written by all probes, as a multiple of the area.
 pub const AREA_WRITES: u64 = 3;
@@ -57,8 +56,7 @@ pub struct Reach {
     pub sends_flushes: bool,
 }
 
-/// Error, in powers of e, of a flush that the kernel drops: such a call shows that no flush
-/// is needed, but not how long one takes.
+/// Error, in powers of e, of a flush that the kernel drops: its time reveals nothing.
 const NOT_SENT: f64 = 10.0;
 
 impl Reach {

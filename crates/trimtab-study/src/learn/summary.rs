@@ -70,8 +70,7 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
     }
 }
 
-/// Misfit above which the model does not reproduce the drive exactly, so that a preference
-/// for one kind may be an artefact.
+/// Misfit above which a preference for one kind of drive may be a model artefact.
 const LEFT_OVER: f64 = 0.1;
 
 /// Kinds that explain the figures nearly as well as the best, if its fit is incomplete.
@@ -115,14 +114,12 @@ fn told_by(low: u64, high: u64, sigma: f64) -> f64 {
     1.0 - left * left
 }
 
-/// 5th and 95th percentiles.
 fn bounds(mut values: Vec<u64>, estimate: u64) -> (u64, u64) {
     values.sort_unstable();
     let at = |share: usize| values.get((values.len().saturating_sub(1)) * share / 100).copied().unwrap_or(estimate);
     (at(5).min(estimate), at(95).max(estimate))
 }
 
-/// True if a probe helps to identify a field.
 fn is_about(probe: &dyn Probe, field: &str) -> bool {
     probe.identifies().iter().any(|about| field.strip_prefix(about).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
 }
@@ -134,7 +131,6 @@ fn unexplained(odd: &[(Observation, f64)], field: &str) -> f64 {
     of_it.map(|(one, shown)| (one.value_ns / shown).max(shown / one.value_ns)).fold(1.0, f64::max)
 }
 
-/// The probes that identify a field, as text.
 fn source(known: Known, field: &str, plan: &Plan) -> String {
     let names: Vec<&str> = probes::all_of(plan).filter(|probe| is_about(*probe, field)).map(|probe| probe.name()).collect();
     if known != Known::Typical && !names.is_empty() {
@@ -147,7 +143,6 @@ fn source(known: Known, field: &str, plan: &Plan) -> String {
     }
 }
 
-/// Parameters of discrete properties: measured if all members agree.
 fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     type Of = fn(&Candidate) -> u64;
     let kinds: [(&str, Of); 8] = [
@@ -179,8 +174,7 @@ fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
 /// Conditions that mask other parameters.
 #[derive(Clone, Copy)]
 struct Hides {
-    /// Total dies, if the link is no faster than the channels and therefore masks their
-    /// distribution over channels.
+    /// Total dies, if the link is too slow to show their distribution over channels.
     dies: Option<u64>,
     /// Alignment of TRIMs, if it explains why shorter ones have no effect.
     alignment: u64,
@@ -222,7 +216,6 @@ fn of_a_row(field: &str, fitted: &Fitted, sata: bool) -> Option<(u64, u64)> {
     }
 }
 
-/// Maximum planes per die.
 const PLANES_MAX: u64 = 4;
 
 /// Name of the spare space, which has no field of its own.
@@ -316,8 +309,7 @@ mod tests {
         assert!(!is_a_block(250, 512, 4096) && !is_a_block(125, 512, 16_384));
     }
 
-    /// Random writes take 180 µs, but 120 µs on the twin: the parameters they identify may be off
-    /// by half, others are unaffected.
+    /// Random writes of 180 µs that take 120 µs on the twin widen only their own parameters.
     #[test]
     fn unexplained_figures_widen_the_intervals() {
         let one = |probe, value_ns| (Observation { name: "x".to_string(), probe, value_ns, sigma: 0.05 }, 120_000.0);

@@ -59,7 +59,6 @@ fn learned(spec: &DriveSpec, plan: &Plan) -> Fitted {
     fit::fit(&probed(spec, plan).0, plan, &OneByOne, &mut ()).unwrap()
 }
 
-/// Command times calculated by hand from the documentation of the model.
 #[test]
 fn probes_match_calculated_times() {
     let spec = drive(|_| {});
@@ -91,8 +90,7 @@ fn probes_match_calculated_times() {
     assert_eq!(invert::unit_written(&found), Some(8192));
 }
 
-/// A free flush leaves 2 MiB to program in 11 ms. Reads during a non-blocking TRIM take at
-/// most as long as four concurrent reads.
+/// A free flush leaves 2 MiB to program in 11 ms. Reads during a TRIM take at most 4 reads.
 #[test]
 fn reads_during_queued_trims_do_not_wait_for_flushed_writes() {
     let spec = drive(|flash| {
@@ -193,11 +191,9 @@ fn compression_is_found_from_reads_on_slow_link() {
     assert!(like >= 6, "{like} of {} are as the drive is", fitted.members.len());
 }
 
-/// The probes of a whole drive match calculated times and respect their write bound.
 #[test]
 fn whole_drive_probes_show_slc_cache_and_native_cells() {
-    // An eighth of the drive in SLC mode; the eight dies write rows of 32 KiB in 0.3 ms there,
-    // and in 1.37 ms in native mode.
+    // An eighth in SLC mode; eight dies write 32 KiB rows in 0.3 ms there, natively in 1.37 ms.
     let slc = SlcCache {
         size: SlcSize::Fixed { bytes: 1 << 27 },
         program_ns: 300_000,
@@ -297,7 +293,6 @@ fn whole_drive_reads_wait_for_map_as_calculated() {
     assert!((waits / expected - 1.0).abs() < 0.15, "{waits} for {expected}");
 }
 
-/// A budget does not claim to have measured what it cannot.
 #[test]
 fn reads_budget_leaves_writes_and_trims_typical() {
     let spec = drive(|_| {});
@@ -312,7 +307,6 @@ fn reads_budget_leaves_writes_and_trims_typical() {
     assert!((fitted.best.number(at::RATE) / 430e6 - 1.0).abs() < 0.1, "{}", fitted.best.number(at::RATE));
 }
 
-/// Writes stay within the stated bound, and read-only runs take the calculated time.
 #[test]
 fn real_drive_workloads_write_no_more_than_stated() {
     for writes in [false, true] {
@@ -323,8 +317,7 @@ fn real_drive_workloads_write_no_more_than_stated() {
         assert!(written <= area.written_max() && (written > 0) == writes, "{written} of {}", area.written_max());
         assert_eq!(shown.len(), if writes { 21 } else { 9 });
         if !writes {
-            // Nothing is mapped: 32 KiB link transfers in sequence, while the processor works
-            // ahead.
+            // Nothing is mapped: 32 KiB link transfers in sequence; the processor works ahead.
             let link = 32_768.0 / 0.43;
             let rate = shown.iter().find(|one| one.workload == "reads of 32 KiB, 4 in flight" && one.what == What::Rate).unwrap().value;
             assert!((1e9 / rate / link - 1.0).abs() < 0.02, "{}, {link}", 1e9 / rate);
@@ -332,7 +325,6 @@ fn real_drive_workloads_write_no_more_than_stated() {
     }
 }
 
-/// A real drive is measured in rounds; the members of a twin predict a single one.
 #[test]
 fn area_rounds_give_equal_figures() {
     let area = predict::Area { bytes: 32 << 20, writes: true, rest: trimtab_drive::units::Nanos::from_secs(1) };
@@ -353,8 +345,7 @@ fn area_rounds_give_equal_figures() {
     }
 }
 
-/// The kernel sends no flush to a drive without a volatile cache, so the call time says
-/// nothing about the drive.
+/// The kernel sends no flush to a drive without a volatile cache.
 #[test]
 fn unsent_flushes_identify_no_times() {
     let spec = drive(|_| {});
@@ -396,8 +387,7 @@ fn prediction_interval_excludes_a_twentieth_per_side() {
     assert!(predict::predictions(&[]).is_empty());
 }
 
-/// An open superblock stays in the SLC cache. Scaled down with the drive, it was full, and
-/// its data were read from native cells.
+/// Data in an open superblock stay in the SLC cache, unless it is scaled down and therefore full.
 #[test]
 fn real_drive_is_predicted_with_full_size_superblocks() {
     let slc = SlcCache {
@@ -424,8 +414,7 @@ fn real_drive_is_predicted_with_full_size_superblocks() {
     // superblock. The second starts with 61.8 %: 12.2 of the 16 MiB are in a closed one.
     let (mean, moved) = (mean(0), mean(1));
     assert!((120e3..170e3).contains(&moved) && moved > mean + 20e3, "{moved}");
-    // Host, link, 20 us per page and the channel: 105 us, more if two reads need the same die.
-    // From native cells: 168 us.
+    // Host, link, 20 us per page and channel: 105 us, or more. From native cells: 168 us.
     assert!((95e3..140e3).contains(&mean), "{mean}");
 }
 
@@ -477,8 +466,7 @@ fn unprobed_workloads_match_calculated_figures() {
     for name in ["mixed, 1 in flight", "trims"] {
         assert!((of(name, What::Rate) * of(name, What::Mean) / 1e9 - 1.0).abs() < 0.01, "{name}");
     }
-    // With 8 KiB mapping units, a 4 KiB random write costs at least a program of two, over eight
-    // dies of 32 KiB in 1.37 ms.
+    // With 8 KiB units, a 4 KiB write costs a program of two, over eight 32 KiB dies in 1.37 ms.
     let most = 8.0 * 4.0 / 1.37e-3;
     assert!(of("random writes in the end", What::Rate) < most, "{}", of("random writes in the end", What::Rate));
     assert_eq!(predict::figures(&drive(expensive), 1).unwrap(), figures);

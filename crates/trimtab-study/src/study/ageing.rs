@@ -116,7 +116,6 @@ struct Inspection {
     medium: u64,
     erases: u64,
     states: [u64; 4],
-    /// Writes per second of a burst, if one was measured.
     burst: Option<f64>,
 }
 
@@ -443,7 +442,6 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// The last quarter of `all`, at least one item.
 fn last_quarter<T>(all: &[T]) -> &[T] {
     &all[all.len() - all.len().div_ceil(4)..]
 }

@@ -26,8 +26,7 @@ use trimtab_sim::volume::Steered;
 pub struct Load {
     /// Name of the phase and prefix of the metrics.
     pub phase: &'static str,
-    /// Time between due times. The first operation is due immediately, so that it meets the
-    /// discards of the last deletions.
+    /// Time between due times. The first is due at once, to meet the last discards.
     pub interval: Nanos,
     /// Minimum duration.
     pub at_least: Nanos,
@@ -38,8 +37,7 @@ pub struct Load {
 /// Load of a server: 50 appends per second.
 pub const BUSY: Load =
     Load { phase: "load", interval: Nanos::from_millis(20), at_least: Nanos::from_secs(30), at_most: Nanos::from_secs(900) };
-/// Load of an interactive user: one append every five seconds, so that the previous one has
-/// nearly always finished.
+/// Load of an interactive user: one append every five seconds, usually without overlap.
 pub const SPARSE: Load =
     Load { phase: "sparse-load", interval: Nanos::from_secs(5), at_least: Nanos::from_secs(300), at_most: Nanos::from_secs(900) };
 
@@ -182,8 +180,7 @@ mod tests {
         let commands = target.volume().drive().others.div_ceil(alone.wait.count());
         assert!(alone.wait.max() <= Nanos(OTHERS.0 * commands * 2), "{}", alone.wait.max());
         assert_eq!(alone.backlog.max(), Nanos::ZERO);
-        // One TRIM may be running before each of these, and a periodic commit may have begun, which
-        // sends as many commands.
+        // One TRIM may be running before each, and a periodic commit may have begun.
         let (met, target, _) = run(SPARSE, true);
         let trim = Nanos(TRIM.0 * target.volume().drive().trims);
         assert!(trim > Nanos::from_secs(150), "{trim}");

@@ -114,8 +114,7 @@ pub fn repeats(run: &Run) -> u32 {
     Field::find(&run.settings, "repeats").and_then(|repeats| repeats.parse().ok()).unwrap_or(1)
 }
 
-/// Merges repeats into one run: phases in sequence, one sample per repeat, each warning once,
-/// and the series of the first.
+/// Merges repeats: phases in sequence, one sample each, warnings once, series of the first.
 #[must_use]
 pub fn merge(runs: Vec<Run>) -> Option<Run> {
     let repeats: u32 = runs.iter().map(repeats).sum();

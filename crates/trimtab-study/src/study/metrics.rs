@@ -253,8 +253,7 @@ impl<'a> Metrics<'a> {
         if sparse { AppendLoad::EveryFiveSeconds } else { AppendLoad::FiftyPerSecond }
     }
 
-    /// The worst foreground latency under `policy`, over all workloads and repeats. All parts of
-    /// a report use this figure.
+    /// The worst foreground latency under `policy`. All parts of a report use this figure.
     pub fn worst_latency(&self, policy: &str) -> Option<WorstLatency<'a>> {
         let of = |metric: &str, load: AppendLoad| {
             let all = self.of_policy(policy).flat_map(|run| {

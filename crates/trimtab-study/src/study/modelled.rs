@@ -1,5 +1,4 @@
-//! A study on a modelled drive. Each run gets a new drive and a new filesystem, so that all
-//! policies start from the same state.
+//! A study on a modelled drive. Each run gets a new drive, so that all policies start alike.
 
 use super::job::{self, IDLE, Job};
 use super::problem::Problem;
@@ -227,8 +226,7 @@ impl Events<Steered<Box<dyn Model>>> for JobEvents<'_> {
         if self.brief {
             return Ok(());
         }
-        // Starts a trim now to measure its effect on foreground I/O. Triggers and schedules decide
-        // separately when a trim would start.
+        // Starts a trim now to measure its effect, independently of triggers and schedules.
         if self.trims() {
             target.force();
         }
@@ -265,7 +263,6 @@ fn idle_until_trimmed(target: &mut Steered<Box<dyn Model>>, watcher: &dyn Watche
     }
 }
 
-/// Duration of the trim; `None` if no policy trimmed.
 fn trim_time(target: &Steered<Box<dyn Model>>) -> Option<Metric> {
     let log = target.log();
     (!log.spans.is_empty()).then(|| Metric {

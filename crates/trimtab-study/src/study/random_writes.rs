@@ -34,8 +34,7 @@ const ROUNDS_MAX: usize = 25;
 /// Largest change of the erased flash over a window, as a share of the flash writes in it. A
 /// larger change would mean that writes consumed or built up a reserve.
 const CREDIT_MAX: f64 = 0.05;
-/// Preconditioning before the first round, as a share of the capacity, or this multiple of
-/// the largest SLC cache if that is more.
+/// Preconditioning: this share of the capacity, or this multiple of the largest SLC cache.
 const BEFORE_SHARE: f64 = 0.05;
 const BEFORE_CACHES: f64 = 1.2;
 /// Maximum wait for discards and trims before a burst.
@@ -60,7 +59,6 @@ pub struct RandomWrites {
     lead_in: u64,
     /// Seconds per write on the link or the command processor: a lower bound.
     write_seconds_min: f64,
-    /// The policy, scaled to the small drive.
     policy: PolicySpec,
 }
 
@@ -124,8 +122,7 @@ fn steady_from(rounds: &[Measurement]) -> Option<usize> {
 }
 
 impl Sustained {
-    /// Figures of `window`: all its writes over all its time. Rate and write amplification
-    /// therefore cover the same work.
+    /// Figures of `window`: all its writes over all its time, for both rate and amplification.
     fn of(window: &[Measurement], steady: bool) -> Self {
         let sum = |of: fn(&Measurement) -> f64| window.iter().map(of).sum::<f64>();
         let seconds = sum(Measurement::all_seconds);

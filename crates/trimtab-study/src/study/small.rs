@@ -181,8 +181,7 @@ mod tests {
         assert_eq!((large.throttle_mc, large.resume_mc, large.ambient_mc), (little.throttle_mc, little.resume_mc, little.ambient_mc));
     }
 
-    /// The cost of folding depends on the share of pages that a block has in SLC mode, which must
-    /// match the large drive within rounding.
+    /// The cost of folding depends on the SLC share of a block's pages, which must match.
     #[test]
     fn small_drive_keeps_slc_share_of_blocks() {
         for name in ["sata-tlc-500gb", "nvme-tlc-500gb", "nvme-qlc-dramless-500gb"] {

@@ -48,8 +48,7 @@ impl Device for Nothing {
 }
 
 impl Used {
-    /// Runs the churn of the ageing studies on a filesystem like `volume` with a share of `fill`
-    /// in use. Empty if `fill` is.
+    /// Runs the ageing churn on a filesystem like `volume`, filled to `fill`. Empty if `fill` is 0.
     ///
     /// # Errors
     /// The filesystem cannot be created.

@@ -45,8 +45,7 @@ pub enum Work<T> {
 }
 
 impl<T: Trace<Error: Display>> Cell<T> {
-    /// All inputs of the result as text. Equal for equal cells of the same model, regardless of
-    /// the source of drive or trace.
+    /// All inputs of the result as text, regardless of the source of drive or trace.
     #[must_use]
     pub fn identity(&self) -> String {
         let drive = DriveSpec { name: String::new(), description: String::new(), ..self.drive.clone() };
@@ -171,8 +170,8 @@ impl<T: Trace<Error: Display>> Cell<T> {
 
 /// Facts about the drive in addition to its figures.
 impl<T> Cell<T> {
-    /// Over-provisioning (T - U) / U of the drive in per cent: the requested value or slightly
-    /// more, because superblocks are whole.
+    /// Over-provisioning (T - U) / U in per cent: as requested or slightly more (whole
+    /// superblocks).
     #[must_use]
     pub fn over_provisioning_percent(&self) -> Option<f64> {
         let raw = self.drive.flash()?.geometry.raw_bytes() as f64;

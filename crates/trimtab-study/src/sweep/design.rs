@@ -1,5 +1,4 @@
-//! Designs: the points of the space of the axes that are run. Each point is computed from its
-//! number, independently of earlier ones.
+//! Designs: which points of the axes are run. Each point is computed from its number.
 
 use alloc::format;
 use alloc::string::String;

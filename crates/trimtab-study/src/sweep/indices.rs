@@ -1,5 +1,4 @@
-//! Sensitivity of a figure to its inputs: Sobol' indices from a design of matrices A, B, and
-//! A with one column of B.
+//! Sobol' sensitivity indices from matrices A, B, and A with one column of B.
 //!
 //! The first-order index of an input is the share of the variance that disappears if only
 //! that input is known. The total-order index is the share that remains if all other inputs
@@ -96,8 +95,7 @@ mod tests {
         (0..cells).map(sample).collect()
     }
 
-    /// Ishigami's function with a = 7 and b = 0.1, whose indices are known in closed form
-    /// (Ishigami and Homma 1990).
+    /// Ishigami's function, a = 7 and b = 0.1, has known indices (Ishigami and Homma 1990).
     #[test]
     fn indices_match_ishigami_formula() {
         let (a, b) = (7.0, 0.1);

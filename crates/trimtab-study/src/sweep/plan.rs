@@ -100,8 +100,8 @@ impl Plan {
         self.design.total(self.axes.len()).saturating_mul(self.repeats)
     }
 
-    /// Position of the cell with that number. Repeats of a point are consecutive; on a grid the
-    /// last axis changes first.
+    /// Position of a cell. Repeats of a point are consecutive; on a grid the last axis changes
+    /// first.
     #[must_use]
     pub fn place(&self, cell: u64) -> Place {
         let (point, repeat) = (cell / self.repeats, cell % self.repeats);
@@ -146,8 +146,7 @@ impl Plan {
         all.filter_map(path).collect()
     }
 
-    /// Tries every value of the plan once, combined with the first value of all other axes, to
-    /// find errors before anything runs.
+    /// Tries every value once, with the first of all other axes, to find errors before a run.
     ///
     /// # Errors
     /// The first invalid parameter or value, with its line.

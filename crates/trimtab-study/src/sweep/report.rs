@@ -287,8 +287,7 @@ impl<'a> SweepView<'a> {
         (blocks.len() > 1 && keys.len() > 1).then(|| Section::new("What decides", blocks))
     }
 
-    /// First-order and total-order index of each axis, and the standard error of the latter;
-    /// `None` if cells are missing.
+    /// First and total index of each axis, and the latter's error; `None` if cells are missing.
     fn indices(&self, figure: &str, rows: &[Row]) -> Option<Vec<(f64, f64, Option<f64>)>> {
         let mut points = alloc::vec![(0.0, 0_u64); usize::try_from(self.plan.design.total(self.plan.axes.len())).ok()?];
         for row in rows {

@@ -103,8 +103,7 @@ impl SettingError {
     }
 }
 
-/// Settings below `drive.`, `policy.` and so on, by local name. Known settings are removed as
-/// they are used; the rest are unknown.
+/// Settings below `drive.` and so on, by local name. Used ones are removed; the rest are unknown.
 struct Section<'a> {
     name: &'static str,
     values: BTreeMap<&'a str, &'a Value>,
@@ -312,7 +311,6 @@ fn with_field(mut spec: DriveSpec, field: &str, value: &Value) -> Result<DriveSp
     Ok(spec)
 }
 
-/// Converts a value; sizes and durations may have units.
 fn field_value(field: &str, value: &Value) -> Result<toml::Value, String> {
     let whole = |number: u64| i64::try_from(number).map(toml::Value::Integer).map_err(|_| format!("{number} is too large"));
     match value {

@@ -169,7 +169,6 @@ fn churn_plan_varies_files_and_filesystem() {
     assert!(figures["waf_steady_ratio"] >= 0.9, "{figures:?}");
 }
 
-/// Recounts each bucket: percentiles match the figures, operations the drive's own counter.
 #[test]
 fn stored_details_agree_with_figures() {
     let text = "keep = [\"series:waf\", \"histograms\"]\n[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"1GiB\"\n\
@@ -218,7 +217,6 @@ fn stored_details_agree_with_figures() {
     assert!(wrong("3").starts_with("line 1: keep: must be a list") && wrong("[3]").starts_with("line 1: keep: must be a list of strings"));
 }
 
-/// Errors give line and key, with a suggestion.
 #[test]
 fn errors_give_line_and_key() {
     for (rest, expected) in [
@@ -288,7 +286,6 @@ fn errors_give_line_and_key() {
     assert!(no_drive.contains("a plan needs a drive"), "{no_drive}");
 }
 
-/// The identity covers exactly the inputs that decide the result.
 #[test]
 fn identity_covers_exactly_the_inputs_of_the_result() {
     let identity = |text: &str| {
@@ -320,7 +317,6 @@ fn identity_covers_exactly_the_inputs_of_the_result() {
     assert!(trace("a").contains("hash of a") && trace("a") != trace("b"));
 }
 
-/// A renamed specification is the same drive.
 #[test]
 fn identity_ignores_drive_name() {
     struct Renamed;
@@ -455,8 +451,7 @@ fn report_with_filter_covers_only_matching_cells() {
     assert!(document.sections.iter().all(|section| section.title != "What decides"), "a part of a grid is not a grid");
 }
 
-/// If the figure depends on the spare space alone, no policy wins, wherever points lie. A
-/// policy with a large penalty loses.
+/// If the figure depends on the spare space alone, no policy wins. A penalised one loses.
 #[test]
 fn sampled_points_give_no_policy_an_accidental_win() {
     use crate::document::Block;

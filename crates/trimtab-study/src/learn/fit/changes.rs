@@ -201,7 +201,6 @@ pub(super) fn scattered_from(from: &Candidate, random: &mut Stream) -> Option<Ca
     Some(to)
 }
 
-/// Standard deviations of the sampled flash numbers.
 const SCATTER: [(usize, f64); 6] =
     [(at::READ, 0.3), (at::CHANNEL, 0.5), (at::CACHE, 0.6), (at::PROGRAM, 0.15), (at::SLC_PROGRAM, 0.15), (at::SLC_READ, 0.15)];
 

@@ -15,8 +15,7 @@ const EXPANSIONS: usize = 12;
 const OF_A_FAMILY: usize = 1;
 /// Largest excess cost of a kind that is expanded.
 const PROMISING: f64 = 9.0;
-/// Largest excess cost of a family that gets a turn. Much smaller if some drive explains
-/// every figure to a fifth of its error.
+/// Largest excess cost of a family that gets a turn; smaller if some drive fits exactly.
 const FAMILY_EXCESS_MAX: f64 = 300.0;
 const FAMILY_EXCESS_MAX_IF_EXACT: f64 = 30.0;
 const EXACT: f64 = 0.04;
@@ -61,8 +60,7 @@ pub(super) fn family(kind: &Kind) -> Family {
 }
 
 impl Problem<'_> {
-    /// Returns the best point, the best of each other kind that explains the figures nearly as
-    /// well, and the best of each family.
+    /// The best point, the best of each other kind that fits nearly as well, and of each family.
     ///
     /// Repeatedly fits the most promising kind and its neighbours; expands each family once.
     pub(super) fn best(&mut self) -> Option<(Point, Vec<Point>, Vec<Candidate>)> {
@@ -121,8 +119,8 @@ impl Problem<'_> {
         Some(self.misfit(&least.point) > misfit * self.found.observations.len() as f64)
     }
 
-    /// Samples drives of any kind around the known host and TRIM parameters. Repeatedly fits all
-    /// and keeps the better half.
+    /// Samples drives around the known host and TRIM parameters, repeatedly keeping the better
+    /// half.
     fn scattered(&mut self, tried: &[KindEntry]) -> Option<Vec<Point>> {
         let mut random = Stream::new(self.plan.seed, "scattered");
         let of_families = of_families(tried);

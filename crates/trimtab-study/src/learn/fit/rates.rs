@@ -27,8 +27,7 @@ pub struct OfRates {
     pub bounds: [(f64, f64); NUMBERS],
 }
 
-/// Fits the numbers of `kinds` to `found`; `show` evaluates a candidate. `None` if every
-/// candidate is impossible.
+/// Fits the numbers of `kinds` to `found`. `None` if every candidate is impossible.
 pub fn fit(found: &Findings, plan: &Plan, kinds: Vec<Candidate>, show: &Show<'_>, tries: &dyn Tries) -> Option<OfRates> {
     let mut observer = ();
     let trials = Trials { tries, observer: &mut observer, tried: 0 };

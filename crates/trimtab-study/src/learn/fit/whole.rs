@@ -158,7 +158,6 @@ pub fn refine(
     })
 }
 
-/// Priors of the parameters after the small probes.
 fn priors(fitted: &Fitted, plan: &Plan) -> [Prior; SIZES] {
     let class = classes::priors(&plan.reported);
     let after = |number: usize| {
@@ -235,7 +234,6 @@ fn victims(candidate: &Candidate) -> Vec<Candidate> {
     all
 }
 
-/// `candidate` with every combination of discrete properties.
 fn discrete_variants(candidate: &Candidate) -> Vec<Candidate> {
     let mut all = victims(candidate);
     if candidate.kind.slc {
@@ -337,7 +335,6 @@ impl Problem<'_> {
         Some(much)
     }
 
-    /// Repeats the search from its result with the widened errors.
     fn search_again(&mut self, best: Point, others: Vec<Point>) -> Option<(Point, Vec<Point>)> {
         let again = best.candidate.clone();
         let mut points: Vec<Point> = core::iter::once(best).chain(others).collect();
@@ -541,7 +538,6 @@ fn variance(values: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
     values.map(|value| (value - mean) * (value - mean)).sum::<f64>() / (count - 1.0).max(1.0)
 }
 
-/// Perturbed figures and priors for one member.
 type Draw = (Vec<f64>, [f64; SIZES]);
 
 /// `member` with the parameters found for the whole drive.

@@ -38,8 +38,8 @@ fn slc(to: &mut Candidate, found: &Findings, share: f64) {
         (Some(least), None) => (least, least),
         (None, None) => to.hidden.slc_ppm,
     };
-    // Behind the cache, each die programs a row of native cells in turn. If the cache is emptied
-    // first, that adds to the time.
+    // Each die programs native rows in turn behind the cache, and in addition if it is emptied
+    // first.
     if let Some(slow) = fill.last().filter(|_| most.is_some()) {
         let row = f64::from(to.kind.dies()) * to.kind.row_bytes() as f64;
         to.logs[at::PROGRAM] = libm::log((slow * row).max(1e4));

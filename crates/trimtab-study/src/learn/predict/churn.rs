@@ -1,5 +1,4 @@
-//! Months of use under trim policies, the purpose of a twin. As modelled by a study
-//! (`study::ageing`), but shorter.
+//! Months of use under trim policies, as in `study::ageing` but shorter.
 
 use super::{Figure, What};
 use crate::study::ageing::{Ageing, RATE_STEADY, WAF_STEADY};

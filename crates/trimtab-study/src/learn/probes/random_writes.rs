@@ -1,5 +1,4 @@
-//! Random writes of increasing sizes until the last program has finished. Writes below a
-//! mapping unit need a read-modify-write.
+//! Random writes of increasing sizes; those below a mapping unit need a read-modify-write.
 
 use super::{Findings, Lab, Places, Plan, Probe};
 use alloc::format;

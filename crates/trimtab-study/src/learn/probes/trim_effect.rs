@@ -1,5 +1,4 @@
-//! Smallest effective TRIM and its alignment, from the speed of subsequent reads: unmapped
-//! space needs no flash access.
+//! Smallest effective TRIM and its alignment, from the faster reads of unmapped space.
 
 use super::{Findings, Lab, Plan, Probe};
 use trimtab_drive::{Command, Extent};
@@ -64,8 +63,7 @@ impl MappingTest {
         Ok((took.0 as f64) < self.boundary_ns)
     }
 
-    /// The longest ineffective and the first effective TRIM, in increasing order at one place:
-    /// ignored TRIMs leave the data mapped.
+    /// The longest ineffective and the first effective TRIM, growing at one place.
     fn least(&self, lab: &mut Lab<'_>, base: u64) -> TargetResult<Option<(u64, u64)>> {
         let mut in_vain = 0;
         for size in self.sizes() {

@@ -44,7 +44,6 @@ fn reported(pcie: bool) -> Reported {
     }
 }
 
-/// A measured figure and its prediction.
 type Predicted = (Figure, Prediction);
 
 #[derive(Clone, Copy)]
@@ -53,7 +52,6 @@ struct TestExtent {
     members: usize,
     /// Number of members that predict churn; 0 skips it.
     churn: usize,
-    /// Includes all baselines.
     baselines: bool,
 }
 
@@ -71,8 +69,7 @@ struct Recovered {
     /// and the largest share of the cost in a TRIM of the probes.
     trim_costs: Vec<(f64, f64)>,
     predicted: Vec<Predicted>,
-    /// Named policies at each fill level, judged by one run of the drive, and by the medians of
-    /// as many runs as there are members.
+    /// Named policies by fill level, judged by one run and by the medians of several runs.
     policies: [Vec<PolicyChoice>; 2],
     /// Relative errors of the baselines: nearest shipped drive, the probes' own figures, six rates.
     baselines: [Vec<f64>; 3],
@@ -225,7 +222,6 @@ fn misfit_of_whole_of(candidate: &Candidate, found: &Findings, plan: &Plan) -> f
     squares.sum::<f64>() / shown.len().max(1) as f64
 }
 
-/// The whole-drive figures with the largest deviation of `candidate`.
 fn worst(candidate: &Candidate, found: &Findings, plan: &Plan) -> String {
     let shown = fit::whole::shown(candidate, plan).unwrap_or_default();
     let off = found.observations.iter().zip(&shown).map(|(one, shown)| (libm::log(one.value_ns) - shown, one.name.as_str()));
@@ -336,8 +332,7 @@ fn interpolated(found: &Findings, measured: &[Figure]) -> Vec<f64> {
     finite(rates(measured, read, write))
 }
 
-/// Errors of a six-rate model as used by I/O controllers: a read and a write each have a
-/// constant cost at full load.
+/// Errors of a six-rate model with a constant cost of reads and of writes.
 fn six_rates(found: &Findings, measured: &[Figure]) -> Vec<f64> {
     let deepest = found.observations.iter().rfind(|one| one.name.starts_with("read 4096 q")).map_or(f64::NAN, |one| one.value_ns);
     let write = found.ns("random write 4096 q32").unwrap_or(f64::NAN);
@@ -361,8 +356,7 @@ fn holds((figure, predicted): &Predicted) -> bool {
     predicted.holds(figure.value, 0.005)
 }
 
-/// Prints how often the named policy was the best or equally good where the choice matters by
-/// a tenth, and how often it was harmful.
+/// Prints how often the named policy was best or as good where it matters, or harmful.
 fn tell_policies(all: &[Recovered]) {
     for (nth, judge) in ["one run of the drive", "the medians of other runs"].into_iter().enumerate() {
         let every: Vec<(u64, &PolicyChoice)> = all.iter().flat_map(|one| one.policies[nth].iter().map(|named| (one.seed, named))).collect();
@@ -406,7 +400,6 @@ fn number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Prints the results of one drive as soon as they are known.
 fn tell_one(one: &Recovered) {
     let share = |some: usize| 100.0 * some as f64 / one.predicted.len().max(1) as f64;
     let held = share(one.predicted.iter().filter(|one| holds(one)).count());
@@ -470,8 +463,7 @@ fn randomly_drawn_drives_are_recovered() {
     let churn = number("TRIMTAB_TWINS_CHURN").unwrap_or(0) as usize;
     let asked = TestExtent {
         budget,
-        // With four members, two may hold only part of their map in memory, and the median would
-        // lie between both kinds.
+        // With four members, the median would lie between both kinds of map memory.
         members: number("TRIMTAB_TWINS_MEMBERS").unwrap_or(if many.is_some() { 16 } else { 9 }) as usize,
         churn,
         baselines: many.is_some(),

@@ -141,8 +141,7 @@ fn pair(metrics: &Metrics<'_>, job: &str, policy: &str, others: &[&str], part: P
     (!without.is_empty()).then_some((mine, without))
 }
 
-/// Mean times of `job` under `policy` and under `others`, if the former is measurably longer
-/// and by more than [`BLINK_SECONDS`].
+/// Mean times under `policy` and `others`, if measurably longer and by [`BLINK_SECONDS`].
 fn longer(metrics: &Metrics<'_>, job: &str, policy: &str, others: &[&str], part: Part) -> Option<(f64, f64)> {
     let (mine, without) = pair(metrics, job, policy, others, part)?;
     let difference = compare(&mine, &without)?;
@@ -150,7 +149,6 @@ fn longer(metrics: &Metrics<'_>, job: &str, policy: &str, others: &[&str], part:
     (difference.measurable && difference.ratio > 1.0 && mine - without > BLINK_SECONDS).then_some((mine, without))
 }
 
-/// As [`longer`], for online discard.
 fn slowed<'a>(metrics: &Metrics<'a>, job: &'a str, part: Part, others: &[&str]) -> Option<OnlineCost<'a>> {
     let (online_seconds, none_seconds) = longer(metrics, job, policy::ONLINE, others, part)?;
     Some(OnlineCost { job, part, online_seconds, none_seconds })

@@ -6,8 +6,7 @@ use serde::Serialize;
 
 /// Smallest gain that counts: random writes this much faster, or this much less wear.
 pub const GAIN: f64 = 1.05;
-/// Above this percentage of sessions, trimming never catches up: it was unfinished at nine of
-/// ten inspections, hours apart.
+/// Percentage of unfinished sessions above which trimming never catches up.
 const BEHIND_MAX: f64 = 90.0;
 
 /// Gain of a policy over another at one fill level.

@@ -70,8 +70,7 @@ pub struct LatencyTest {
 }
 
 impl LatencyTest {
-    /// Tests `policy`. Returns `None` if nothing was measured, no discard was counted, or
-    /// latencies were modelled.
+    /// Tests `policy`; `None` without measurements or counted discards, or if modelled.
     pub fn of(metrics: &Metrics<'_>, policy: &'static str) -> Option<Self> {
         let (with, without) = (appends(metrics, policy)?, appends(metrics, policy::NONE)?);
         if !measured(metrics, policy).any(|run| discard_count(run) == DiscardCount::Counted) {

@@ -51,8 +51,7 @@ pub(super) fn caveats<'a>(comparison: &Comparison<'a>, recommendation: Recommend
     all
 }
 
-/// Difference between batched and no trimming before the trim, when both do the same work. It
-/// shows the noise of the measurements.
+/// Difference between batched and no trimming before the trim: the noise of equal work.
 fn noise<'a>(metrics: &Metrics<'a>, job: &'a str) -> Option<Finding<'a>> {
     let times = |policy: &str| samples(metrics.find(job, policy)?, FOREGROUND);
     let ratio = compare(times(policy::BATCHED)?, times(policy::NONE)?)?.ratio;

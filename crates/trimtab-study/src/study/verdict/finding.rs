@@ -172,8 +172,7 @@ pub struct LatencyReason<'a> {
     pub load: AppendLoad,
     /// Under the recommended policy; `None` where none is recommended.
     pub chosen: Option<PolicyLatency<'a>>,
-    /// With online discard, which delays foreground I/O whenever files are deleted. Set only if
-    /// there is no other reason.
+    /// With online discard, which affects every deletion. Set only if there is no other reason.
     pub online_seconds: Option<f64>,
     /// Under other policies.
     pub others: Vec<PolicyLatency<'a>>,

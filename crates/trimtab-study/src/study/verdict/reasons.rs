@@ -68,8 +68,7 @@ fn latency<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> O
     if shown.len() > 2 {
         shown = vec![shown[0], shown[shown.len() - 1]];
     }
-    // A batched trim is occasional; online discard runs on every deletion. Its latency was the
-    // reason if no other exists.
+    // Online discard runs on every deletion; its latency is the reason if no other exists.
     let online = appends.filter(|_| mine.policy != policy::ONLINE && !decides).map(|cost| cost.online_seconds);
     let load = comparison.metrics.load();
     let reason = LatencyReason { load, chosen: Some(mine), online_seconds: online, others: shown, aside: None };

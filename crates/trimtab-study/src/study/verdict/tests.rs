@@ -203,8 +203,7 @@ fn measured_latency_counts_where_it_is_more_than_chance() {
     let verdict = Verdict::of(&study);
     assert_eq!((verdict.recommendation, tests(&verdict.caveats)), (Recommendation::NoDifference, vec![]));
     assert_eq!(tests(&verdict.evidence)[0], (policy::ONLINE, TestResult::Alike, (0, 52)));
-    // A third of 60 take 900 ms with online discard, none of 52 without: 20 of 20 by chance in
-    // C(60, 20) / C(112, 20).
+    // 20 of 60 take 900 ms online, 0 of 52 without: by chance in C(60, 20) / C(112, 20).
     let slow = [(40, 1), (20, 900)];
     let study = waited(&quick, &quick, &slow);
     let verdict = Verdict::of(&study);

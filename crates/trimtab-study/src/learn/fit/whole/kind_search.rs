@@ -97,8 +97,7 @@ impl Problem<'_> {
         let parts = self.on_small_probes(small, |part| part.alternatives(&here.part, fitted, &known))?;
         let mut tried = self.with_whole_estimate(fitted, here, parts)?;
         self.search_thoroughly(fitted, here, &mut tried)?;
-        // A kind that explains the whole drive better may need another change for the small
-        // figures.
+        // The small figures of a better kind may need another change.
         if let Some(best) = tried.iter().min_by(|a, b| a.cost().total_cmp(&b.cost())).cloned()
             && best.cost() < here.cost()
         {
@@ -153,8 +152,7 @@ impl Problem<'_> {
         came
     }
 
-    /// Quick estimate of the best fit of `kind` to the whole drive. Hidden properties come from
-    /// `best` or from arithmetic.
+    /// Quick fit of `kind` to the whole drive, with hidden properties of `best` or by arithmetic.
     fn quick_estimate(&mut self, fitted: &Fitted, kind: &Candidate, best: &Candidate) -> Option<Option<Point>> {
         let before = self.priors;
         self.priors = priors(&Fitted { best: kind.clone(), ..fitted.clone() }, self.plan);
@@ -171,8 +169,7 @@ impl Problem<'_> {
 }
 
 impl Part<'_> {
-    /// Alternatives to `here` that are not in `known`, with numbers fitted to the small figures.
-    /// The best of each family come first.
+    /// Alternatives to `here` not in `known`, fitted to the small figures; best of families first.
     fn alternatives(&mut self, here: &Point, fitted: &Fitted, known: &[Candidate]) -> Option<Vec<Point>> {
         let all = neighbours(&here.candidate, !self.plan.reported.full_duplex)
             .into_iter()

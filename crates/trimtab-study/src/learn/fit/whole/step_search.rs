@@ -36,8 +36,7 @@ const CACHES_KEPT: usize = 12;
 const KINDS_FITTED: usize = 3;
 
 impl Problem<'_> {
-    /// Adds points found around the best one, in no particular order. Does nothing if a point
-    /// already explains the figures.
+    /// Adds points found around the best one, unless a point already explains the figures.
     pub(super) fn wider(&mut self, mut points: Vec<Point>, rounds: u32) -> Option<Vec<Point>> {
         let mut random = Stream::new(self.plan.seed, "whole drives, by chance");
         let mut idle = 0;
@@ -110,8 +109,7 @@ impl Problem<'_> {
         Some(fitted)
     }
 
-    /// Fits the best variant for each other kind of SLC cache. Parameters made for one kind may
-    /// be the only argument against another.
+    /// Fits the best variant for each other kind of SLC cache, with suitable parameters.
     fn of_each_cache(&mut self, from: &Candidate) -> Option<Vec<Point>> {
         let cache = |one: &Candidate| (one.hidden.bits_per_cell, has(one, of::SLC_MORE));
         let all = core::iter::once(from.clone()).chain(other_size(from)).flat_map(|one| discrete_variants(&one));
