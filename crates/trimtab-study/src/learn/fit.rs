@@ -399,8 +399,8 @@ impl Problem<'_> {
         Some((members, explained as u32, rejected))
     }
 
-    /// Draws members around `kinds` in proportion to their weights. Keeps those whose misfit is
-    /// below `most` and returns the number of the others.
+    /// Draws members around `kinds` in proportion to their weights. Keeps those whose misfit
+    /// exceeds that of their kind by at most `most`, and returns the number of the others.
     fn explaining(&mut self, kinds: &[Posterior<'_>], weights: &[f64], most: f64, random: &mut Stream) -> Option<(Vec<Candidate>, u32)> {
         let (mut explaining, mut rejected, mut shrunk) = (Vec::new(), 0, 1.0);
         for round in 0..6 {

@@ -81,7 +81,7 @@ fn nearly_as_good(fitted: &Fitted) -> &[Candidate] {
 /// Minimum number of distinct members for an interval. With fewer, or if no drive explains
 /// the figures, nothing counts as measured.
 const OF_THEIR_OWN_MIN: u32 = 8;
-/// Ratio of bounds above which a TRIM cost is negligible next to the others.
+/// Ratio of bounds above which a TRIM cost may be zero.
 const MAY_BE_NONE: u64 = 4;
 
 /// Lower bound and source of a TRIM cost; bounds too far apart leave only the upper one.

@@ -261,7 +261,7 @@ fn of_trim(base: &Case, flash: &Flash) -> Vec<Trial> {
     let text = |flash: &Flash| {
         let trim = &flash.trim;
         let ns = |ns: u64| Nanos(ns);
-        format!("{} a command, {} a range, {} a mapped unit", ns(trim.command_ns), ns(trim.range_ns), ns(trim.unit_ns))
+        format!("{} per command, {} per range, {} per mapped unit", ns(trim.command_ns), ns(trim.range_ns), ns(trim.unit_ns))
     };
     let others: Vec<DriveSpec> = if base.setup.drive.alternatives.is_empty() {
         let scaled = |times: u64, divisor: u64| {

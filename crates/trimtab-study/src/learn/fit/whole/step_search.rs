@@ -18,9 +18,9 @@ const DRAWN: usize = 40;
 /// Number of kinds to draw from; each is drawn with this probability before the next.
 const KINDS: usize = 6;
 const FAVOURED: f64 = 0.6;
-/// Minimum and maximum size of a change, as a share of the prior.
+/// Minimum and maximum size of a change, in units of [`SCATTER`].
 const MOVED: (f64, f64) = (0.01, 1.2);
-/// Standard deviations of the logarithms for a full-size change.
+/// Standard deviations of the logarithms for a change of size 1.
 const SCATTER: [f64; SIZES] = [0.25, 0.4, 0.4, 0.4, 0.3, 0.3, 0.4];
 /// Probability that a parameter is drawn from its prior instead.
 const FROM_PRIOR: f64 = 0.07;
@@ -172,7 +172,7 @@ fn moved(from: &Candidate, priors: &[Prior; SIZES], random: &mut Stream) -> Cand
     with(&to, &all)
 }
 
-/// Changes one discrete property: victim selection, relocated data, or the SLC cache.
+/// Changes one property: victim selection, relocated data, pages, map memory or SLC cache.
 fn change_kind(from: &Candidate, random: &mut Stream) -> Candidate {
     let mut to = from.clone();
     let hidden = &mut to.hidden;
