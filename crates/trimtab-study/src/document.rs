@@ -470,7 +470,7 @@ pub fn thinned(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
     #[test]
-    fn thinning_keeps_extremes_and_order() {
+    fn thinned_keeps_extremes_and_order() {
         let mut points: Vec<(f64, f64)> = (0..10_000).map(|i| (f64::from(i), 100.0)).collect();
         points[5_000].1 = 1.0;
         points[7_777].1 = 900.0;

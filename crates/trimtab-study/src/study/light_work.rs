@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn one_operation_waits_for_few_trim_commands() {
+    fn sparse_load_waits_for_few_trim_commands() {
         // Commands of an append and its fsync, executed in sequence without a trim.
         let (alone, target, _) = run(SPARSE, false);
         let commands = target.volume().drive().others.div_ceil(alone.wait.count());
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn overload_falls_behind_as_a_queue_does() {
+    fn busy_load_backlog_matches_fluid_queue() {
         let (met, target, took) = run(BUSY, true);
         let trim = Nanos(TRIM.0 * target.volume().drive().trims);
         // During the trim, operations finish at a fixed rate and arrive every 20 ms. The last one

@@ -377,7 +377,6 @@ fn tell_policies(all: &[Recovered]) {
     }
 }
 
-/// Saves every prediction after each drive, so that an interruption loses nothing.
 fn keep(path: &str, all: &[Recovered]) {
     let mut text = String::from("seed,workload,figure,measured,predicted,low,high\n");
     for one in all {

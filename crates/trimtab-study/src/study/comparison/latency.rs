@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_latency_that_means_nothing_is_in_doubt() {
+    fn doubt_flags_longest_latency_without_difference() {
         let doubt = |result, with, without| {
             let long = (share(2, 60), share(2, 60));
             LatencyTest { policy: policy::ONLINE, result, longest: (with, without), limit: 0.05, long, chance: 0.6 }.doubt()
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn long_appends_that_may_be_chance_are_too_few() {
+    fn result_is_too_few_if_long_appends_may_be_chance() {
         let found = |with: (u64, u64), without: (u64, u64)| {
             let long = (share(with.0, with.1), share(without.0, without.1));
             result(long, more_often(long.0, long.1))

@@ -80,7 +80,7 @@ fn trim_time_is_of_all_repeats() {
 }
 
 #[test]
-fn published_slowdown_leads_to_batches() {
+fn published_slowdown_recommends_batched() {
     // The result is the same if the filesystem was mounted with discard.
     let mounted = tree("as-mounted", "discard", &[40.4, 40.1, 40.8], 36_000.0, None);
     let as_mounted = tree("as-mounted", "nodiscard", &[0.17, 0.16, 0.18], 0.0, None);
@@ -150,7 +150,7 @@ fn discards_that_never_arrive_come_first() {
 }
 
 #[test]
-fn queued_discards_that_have_not_arrived_prove_nothing() {
+fn queued_discards_prove_nothing() {
     let queued = tree("as-mounted", "discard=async", &[0.17], 0.0, None);
     let study = study(vec![queued, none(), batched()]);
     let verdict = Verdict::of(&study);
@@ -189,7 +189,7 @@ fn waited(without: &[(u64, u64)], with_batched: &[(u64, u64)], with_online: &[(u
 }
 
 #[test]
-fn measured_latency_counts_where_it_is_more_than_chance() {
+fn measured_latency_counts_only_beyond_chance() {
     let quick = [(50, 1), (2, 8)];
     let tests = |findings: &[Finding<'_>]| -> Vec<(&'static str, TestResult, (u64, u64))> {
         let of = |finding: &Finding<'_>| match finding {
@@ -308,7 +308,7 @@ fn months_of_use_decide_recommendation() {
 
 /// A study of none and idle, which tripled the rate.
 #[test]
-fn policy_compared_with_none_alone_is_taken_where_it_gains() {
+fn policy_with_gain_over_none_alone_is_recommended() {
     for policy in [policy::IDLE, policy::ADAPTIVE] {
         let runs = vec![tree(policy::NONE, "nodiscard", &[0.05], 0.0, None), tree(policy, "nodiscard", &[0.05], 100.0, None)];
         let study = Study { ageing: vec![aged(policy::NONE, 10_000.0, 200.0), aged(policy, 33_000.0, 70.0)], ..study(runs) };
