@@ -1,5 +1,5 @@
-//! Names the model by a hash of its sources, so that results of different models are never taken for each other.
-//! In a published crate, whose siblings are elsewhere, the version alone names it.
+//! Computes a hash of the model sources, so that results of different models are never confused.
+//! A published crate has no sibling sources; there, the version and its own sources identify it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

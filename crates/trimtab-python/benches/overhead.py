@@ -1,7 +1,7 @@
-"""What Python, Dask and Ray cost: the same cells, of about a second each, by each of them, in turns.
+"""Overhead of Dask and Ray over threads: the same cells, of about a second each, run by each engine in turn.
 
-`target/python/bin/python crates/trimtab-python/benches/overhead.py` after `make python`, with a wheel of the release profile (docs/python.md), on a quiet machine. Two workers each.
-Prints a line a way with the median of its rounds and its ratio to threads of this process; exit status 1 if one takes more than 5 % longer.
+`target/python/bin/python crates/trimtab-python/benches/overhead.py` after `make python`, with a wheel of the release profile (docs/python.md), on an idle machine. Two workers each.
+Prints one line per engine with the median of its rounds and its ratio to threads of this process. Exit status 1 if one takes more than 5 % longer.
 """
 
 import csv
@@ -36,14 +36,15 @@ def seconds(client) -> float:
 
 
 def keep(took: dict[str, list[float]], load: str) -> None:
-    """Every sample, in the shape of the other benchmarks (crates/trimtab/benches/figures), in the directory that TRIMTAB_BENCH_CSV names."""
+    """Writes every sample to the directory TRIMTAB_BENCH_CSV, in the format of the other benchmarks
+    (crates/trimtab/benches/figures)."""
     directory = os.environ.get("TRIMTAB_BENCH_CSV")
     if not directory:
         return
     os.makedirs(directory, exist_ok=True)
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("trimtab", "distributed", "ray"))
     with open(os.path.join(directory, "python.csv"), "w", newline="") as file:
-        file.write(f"# What Dask and Ray cost beside threads: {CELLS} cells, {WORKERS} at once.\n# {versions}, Python {platform.python_version()}\n")
+        file.write(f"# Overhead of Dask and Ray over threads: {CELLS} cells, {WORKERS} at once.\n# {versions}, Python {platform.python_version()}\n")
         file.write(f"# Linux {platform.release()} {platform.machine()}, {os.cpu_count()} processors; load before {load}\n")
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["case", "figure", "unit", "sample", "value"])
@@ -62,7 +63,7 @@ def main() -> int:
         cluster = LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=None, host="127.0.0.1", local_directory=directory)
         with cluster, Client(cluster) as client:
             for way in (client, ray):
-                # Workers are started, and have the package, before anything is measured.
+                # Starts the workers and loads the package before the measurement.
                 trimtab.sweep(trimtab.Plan(plan().text.replace(f"repeats = {CELLS}", "repeats = 4").replace("drive_writes = 4", "drive_writes = 0.1")), client=way)
             for _ in range(ROUNDS):
                 for name, way in (("threads", None), ("dask", client), ("ray", ray)):
@@ -70,7 +71,7 @@ def main() -> int:
         ray.shutdown()
     keep(took, load)
     base = statistics.median(took["threads"])
-    print(f"{CELLS} cells, {WORKERS} at once, {base * WORKERS / CELLS:.2f} s a cell, {ROUNDS} rounds in turns")
+    print(f"{CELLS} cells, {WORKERS} at once, {base * WORKERS / CELLS:.2f} s per cell, {ROUNDS} alternating rounds")
     worst = 0.0
     for name, rounds in took.items():
         ratio = statistics.median(rounds) / base

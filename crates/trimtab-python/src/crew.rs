@@ -1,13 +1,13 @@
-//! Cells on threads, each begun within the memory that is left.
+//! Runs cells on threads within a memory limit.
 
-use crate::aside::Signs;
+use crate::background::TaskState;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Taken for available where the system does not say.
+/// Available memory assumed if the system does not report it.
 const UNKNOWN: u64 = 4 << 30;
 
-/// What cells may take together: four fifths of what the system could give out now.
+/// Memory limit for all cells together: four fifths of the available memory.
 pub fn available() -> u64 {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -15,19 +15,20 @@ pub fn available() -> u64 {
     kib.map_or(UNKNOWN, |kib| kib.saturating_mul(1024)) / 5 * 4
 }
 
-/// How to run cells.
+/// Threads and memory for running cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Crew<'a> {
-    /// So many at once, if there is memory.
+    /// Maximum number of cells at once.
     pub threads: usize,
-    /// What they may take together. One that takes more runs alone.
+    /// Memory limit for all cells together. A cell that needs more runs alone.
     pub memory_bytes: u64,
-    /// Whether to stop, and how many are done.
-    pub signs: &'a Signs,
+    /// State of the task.
+    pub state: &'a TaskState,
 }
 
 impl Crew<'_> {
-    /// What `make` gives for each number below `count`, in their order; `None` if it was stopped or gave none. `needs` says what each takes of memory.
+    /// Calls `make` for each number below `count` and returns the results in order. Returns `None`
+    /// if stopped, or if a call returned `None`. `needs` gives the memory of each call in bytes.
     pub fn run<R: Send>(
         &self,
         count: usize,
@@ -36,10 +37,10 @@ impl Crew<'_> {
     ) -> Option<Vec<R>> {
         let (next, left, given_back) = (AtomicUsize::new(0), Mutex::new(self.memory_bytes), Condvar::new());
         let made: Mutex<Vec<Option<R>>> = Mutex::new((0..count).map(|_| None).collect());
-        // Each change of what these locks hold is whole: a thread that panicked left it as good as before.
+        // Every update under these locks is atomic, so the data stay valid after a panic.
         let left = || left.lock().unwrap_or_else(PoisonError::into_inner);
         let work = || {
-            while !self.signs.stop.load(Ordering::Relaxed) {
+            while !self.state.stop.load(Ordering::Relaxed) {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 if at >= count {
                     break;
@@ -52,7 +53,7 @@ impl Crew<'_> {
                 given_back.notify_all();
                 let Some(one) = one else { break };
                 made.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(one);
-                self.signs.done.fetch_add(1, Ordering::Relaxed);
+                self.state.done.fetch_add(1, Ordering::Relaxed);
             }
         };
         std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Drives: the shipped ones, and specification files.
+//! Shipped drives and specification files.
 
 use crate::error;
 use crate::{twin, values};
@@ -15,27 +15,27 @@ use trimtab_drive::usage::{did_you_mean, similar};
 use trimtab_sim::run::Warning;
 use trimtab_study::sweep::{Value, settings};
 
-/// No specification is longer.
+/// Maximum size of a specification.
 const SPEC_BYTES_MAX: u64 = 1 << 20;
 
 /// A drive specification.
 #[pyclass(frozen, module = "trimtab")]
 pub struct Drive {
     pub drive: file::Drive,
-    /// That it was made smaller than its write amplification allows.
+    /// Warning if the drive was scaled below the size that preserves its write amplification.
     pub few: Option<Warning>,
 }
 
-/// Names of the shipped drives, those of published rates after the others.
+/// Names of the shipped drives. Those from published rates come last.
 #[pyfunction]
 pub fn drives() -> Vec<String> {
     shipped::files().filter_map(|text| parse(text).ok()).map(|drive| drive.spec.name).collect()
 }
 
-/// The drive of that name, or in that file: anything with a `/` or that ends in `.toml`.
+/// Loads a shipped drive by name, or a specification file (with a `/`, or ending in `.toml`).
 ///
 /// # Errors
-/// An unknown name, a file that cannot be read, or that is no specification; text, for whoever asks.
+/// Text for an unknown name, an unreadable file, or an invalid specification.
 pub fn load(reference: &str, directory: &Path) -> Result<file::Drive, String> {
     if settings::is_path(reference) {
         let path = directory.join(reference);
@@ -66,17 +66,18 @@ impl Drive {
     /// A shipped drive by its name, or a specification file: anything with a `/` or that ends in `.toml`.
     #[new]
     fn new(reference: PathBuf) -> PyResult<Self> {
-        let reference = reference.to_str().ok_or_else(|| error("the name of a drive is text"))?;
+        let reference = reference.to_str().ok_or_else(|| error("the drive name must be text"))?;
         Ok(load(reference, Path::new("")).map_err(error)?.into())
     }
 
-    /// A drive from the text of a specification.
+    /// Creates a drive from the text of a specification.
     #[staticmethod]
     fn parse(text: &str) -> PyResult<Self> {
         Ok(parse(text).map_err(error)?.into())
     }
 
-    /// The same drive with other parameters, as sweeps set them: `drive.change({"capacity": "8GiB", "flash.trim.command_ns": 0})`.
+    /// The same drive with changed parameters, named as in sweeps: `drive.change({"capacity":
+    /// "8GiB", "flash.trim.command_ns": 0})`.
     fn change(&self, parameters: &Bound<'_, PyDict>) -> PyResult<Self> {
         let mut given = Vec::new();
         values::entries("drive", parameters, &mut given)?;
@@ -85,19 +86,21 @@ impl Drive {
         Ok(Self { drive: changed.drive, few: changed.few.or_else(|| self.few.clone()) })
     }
 
-    /// The text of its specification, every field with its value and its source: what `parse` reads, and the program as `drive:FILE.toml`.
+    /// Text of the specification with the value and source of every field. Accepted by `parse`,
+    /// and by the program as `drive:FILE.toml`.
     #[getter]
     fn text(&self) -> String {
         text::file(&self.drive)
     }
 
-    /// What is known of it, if it was learned from another: `origin`, and `parameters` with their 90 % intervals.
+    /// For a learned drive: `origin`, and `parameters` with their 90 % intervals. `None` for
+    /// others.
     #[getter]
     fn twin<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         self.drive.twin.as_ref().map(|known| twin::dictionary(py, known)).transpose()
     }
 
-    /// The drives that explain what a twin was learned from; of others none.
+    /// For a learned drive: all drives that explain the measurements. Empty for others.
     #[getter]
     fn members(&self) -> Vec<Self> {
         let bare = |spec: &DriveSpec| file::Drive { spec: spec.clone(), sources: BTreeMap::new(), alternatives: Vec::new(), twin: None };
@@ -129,7 +132,7 @@ impl Drive {
         hasher.finish()
     }
 
-    /// The text that it is made of again, for copies and other processes.
+    /// Pickles the drive as its text.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
         Ok((py.get_type::<Self>().getattr("parse")?, (self.text(),)))
     }
@@ -139,8 +142,8 @@ impl Drive {
     }
 }
 
-/// What is wrong with a setting, and which.
-pub fn said(wrong: settings::Wrong) -> String {
+/// Error text with the name of the setting.
+pub fn said(wrong: settings::SettingError) -> String {
     match wrong.key {
         Some(key) => format!("{key}: {}", wrong.text),
         None => wrong.text,

@@ -1,10 +1,10 @@
-//! Twins: learned from modelled drives, as `trimtab drive learn drive:NAME` learns them.
+//! Twins of modelled drives, learned as by `trimtab drive learn drive:NAME`.
 
-use crate::aside::Signs;
+use crate::background::TaskState;
 use crate::crew::{Crew, available};
 use crate::drive::Drive;
 use crate::values::{Threads, Whole};
-use crate::{aside, error};
+use crate::{background, error};
 use pyo3::prelude::*;
 use std::sync::atomic::Ordering;
 use trimtab_study::learn::candidate::Candidate;
@@ -12,23 +12,22 @@ use trimtab_study::learn::fit::{Show, Tries};
 use trimtab_study::learn::learned::Measured;
 use trimtab_study::learn::{Budget, Observer};
 
-/// Candidates on threads.
 struct OnThreads<'a> {
     threads: usize,
-    signs: &'a Signs,
+    state: &'a TaskState,
 }
 
 impl Tries for OnThreads<'_> {
     fn all(&self, candidates: &[Candidate], show: &Show<'_>) -> Vec<Option<Vec<f64>>> {
-        // They are counted by whoever watches.
-        let uncounted = Signs::default();
-        let crew = Crew { threads: self.threads, memory_bytes: available(), signs: &uncounted };
-        let make = |at: usize| Some(if self.signs.stop.load(Ordering::Relaxed) { None } else { show(&candidates[at]) });
+        // The observer counts them.
+        let uncounted = TaskState::default();
+        let crew = Crew { threads: self.threads, memory_bytes: available(), state: &uncounted };
+        let make = |at: usize| Some(if self.state.stop.load(Ordering::Relaxed) { None } else { show(&candidates[at]) });
         crew.run(candidates.len(), |_| 0, make).unwrap_or_else(|| vec![None; candidates.len()])
     }
 }
 
-impl Observer for &Signs {
+impl Observer for &TaskState {
     fn tried(&mut self, candidates: u32) {
         self.done.store(candidates.into(), Ordering::Relaxed);
     }
@@ -38,7 +37,7 @@ impl Observer for &Signs {
     }
 }
 
-/// Learns a twin of a modelled drive: probes it in virtual time, and finds the drives that explain what they show.
+/// Learns a twin of a modelled drive: probes it in virtual time and fits drives to it.
 #[pyfunction]
 #[pyo3(signature = (drive, budget="small", *, write_limit_bytes=None, threads=None, progress=None, seed=Whole(1)))]
 pub fn learn(
@@ -60,11 +59,11 @@ pub fn learn(
         .extract()?;
     let (threads, seed, limit) = (Threads::or_all(threads), seed.0, write_limit_bytes.map(|limit| limit.0));
     let spec = drive.drive.spec.clone();
-    let learned = aside::run(py, progress.as_ref(), |mut signs| {
-        let measured = Measured::in_virtual_time(&spec, &spec.name, budget, limit, seed, &mut signs)
+    let learned = background::run(py, progress.as_ref(), |mut state| {
+        let measured = Measured::in_virtual_time(&spec, &spec.name, budget, limit, seed, &mut state)
             .map_err(|cannot| cannot.to_string().replace("--write-limit", "write_limit_bytes"))?;
-        let fitted = measured.fitted(&OnThreads { threads, signs }, &mut signs);
-        let fitted = fitted.ok_or_else(|| format!("no modelled drive explains what was measured on {}", spec.name))?;
+        let fitted = measured.fitted(&OnThreads { threads, state }, &mut state);
+        let fitted = fitted.ok_or_else(|| format!("no modelled drive explains the measurements of {}", spec.name))?;
         Ok::<_, String>(measured.twin(&spec.name, &today, &fitted))
     })?;
     learned.map(Drive::from).map_err(error)

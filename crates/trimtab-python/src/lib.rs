@@ -1,7 +1,8 @@
-//! Trimtab's model as a Python module: drives, simulations, sweeps and a drive to be driven command by command. It only converts; what anything means is in
-//! the crates `trimtab-drive`, `trimtab-sim` and `trimtab-study`. Everything that takes long lets other Python threads run, and ends at Ctrl-C.
+//! Python bindings for Trimtab's model: drives, simulations, sweeps, and a drive controlled command
+//! by command. This crate only converts values; the semantics are in `trimtab-drive`, `trimtab-sim`
+//! and `trimtab-study`. Long operations let other Python threads run and stop at Ctrl-C.
 
-mod aside;
+mod background;
 mod crew;
 mod drive;
 mod learn;
@@ -18,9 +19,8 @@ mod values;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-pyo3::create_exception!(trimtab, Error, PyValueError, "What the command line would have said.");
+pyo3::create_exception!(trimtab, Error, PyValueError, "Error with the text of the command line.");
 
-/// An error with this text.
 fn error(text: impl Into<String>) -> PyErr {
     Error::new_err(text.into())
 }

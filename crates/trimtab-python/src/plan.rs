@@ -1,9 +1,9 @@
-//! Plans of sweeps: their cells, run here on threads, or wherever a caller sends their numbers.
+//! Plans of sweeps. Their cells run here on threads, or anywhere a caller sends their numbers.
 
 use crate::crew::{Crew, available};
 use crate::trace::{Timed, Trace};
 use crate::values::{Threads, Whole};
-use crate::{aside, drive, error, table};
+use crate::{background, drive, error, table};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyType};
@@ -27,19 +27,19 @@ pub struct Plan {
     text: String,
     plan: trimtab_study::sweep::Plan,
     directory: PathBuf,
-    /// Drives and traces by the paths that the plan has, where they were given and are not to be looked for.
+    /// Contents of drives and traces by path, if passed in; otherwise they are read from files.
     given: Option<BTreeMap<String, PyBackedBytes>>,
-    /// What was read already.
+    /// Traces that were already read.
     traces: Mutex<Vec<Known>>,
 }
 
-/// A trace that was read, by its path and how it was to be read; or why it cannot be.
+/// A trace, or the error of reading it, by path and options.
 type Known = (String, Asked, Result<Trace, String>);
 
-/// Text, directory, and files that were given.
-type Again<'py> = (String, PathBuf, Option<Bound<'py, PyDict>>);
+/// Pickled form: text, directory and passed-in files.
+type PickledPlan<'py> = (String, PathBuf, Option<Bound<'py, PyDict>>);
 
-/// Drives and traces beside the plan, or as they were given.
+/// Loads drives and traces from files next to the plan, or from the passed-in contents.
 impl Sources for Plan {
     type Trace = Timed;
 
@@ -70,27 +70,27 @@ impl Sources for Plan {
 }
 
 fn sent<'a>(given: &'a BTreeMap<String, PyBackedBytes>, path: &str) -> Result<&'a [u8], String> {
-    given.get(path).map(AsRef::as_ref).ok_or_else(|| format!("{path} is not among the files that were given"))
+    given.get(path).map(AsRef::as_ref).ok_or_else(|| format!("{path} is not among the files passed in"))
 }
 
 impl Plan {
-    /// The row of a cell; `None` if it was stopped.
-    fn row(&self, number: u64, mut signs: &aside::Signs) -> Option<Row> {
+    /// Runs a cell and returns its row; `None` if stopped.
+    fn row(&self, number: u64, mut state: &background::TaskState) -> Option<Row> {
         let place = self.plan.place(number);
         let (id, outcome) = match self.plan.cell(&place, self) {
             Err(wrong) => (id_of_impossible(&place, &wrong.text), Outcome::Failed(wrong.text)),
-            Ok(cell) => (self.plan.keep.id(cell.id()), made(&cell, &self.plan.keep, &mut signs)?),
+            Ok(cell) => (self.plan.keep.id(cell.id()), made(&cell, &self.plan.keep, &mut state)?),
         };
         Some(Row { cell: number, id, outcome })
     }
 }
 
-fn made(cell: &Cell<Timed>, keep: &Keep, signs: &mut &aside::Signs) -> Option<Outcome> {
-    match catch_unwind(AssertUnwindSafe(|| cell.run(signs))) {
+fn made(cell: &Cell<Timed>, keep: &Keep, state: &mut &background::TaskState) -> Option<Outcome> {
+    match catch_unwind(AssertUnwindSafe(|| cell.run(state))) {
         Ok(Ok((run, End::Complete))) => Some(outcome(cell, &run, keep)),
         Ok(Ok((_, End::Failed(failed)))) => Some(Outcome::Failed(failed.to_string())),
         Ok(Ok((_, End::Interrupted))) => None,
-        Ok(Err(_)) if signs.stop.load(Ordering::Relaxed) => None,
+        Ok(Err(_)) if state.stop.load(Ordering::Relaxed) => None,
         Ok(Err(reason)) => Some(Outcome::Failed(reason)),
         Err(_) => Some(Outcome::Failed("the model stopped".to_owned())),
     }
@@ -98,7 +98,8 @@ fn made(cell: &Cell<Timed>, keep: &Keep, signs: &mut &aside::Signs) -> Option<Ou
 
 #[pymethods]
 impl Plan {
-    /// The plan of this text. Drives and traces that it names by path are below `directory`, or are what `files` has for these paths.
+    /// Parses a plan. Drives and traces named by path are read below `directory`, or taken from
+    /// `files` by path.
     #[new]
     #[pyo3(signature = (text, directory=PathBuf::new(), files=None))]
     fn new(text: String, directory: PathBuf, files: Option<BTreeMap<String, PyBackedBytes>>) -> PyResult<Self> {
@@ -108,13 +109,13 @@ impl Plan {
         Ok(made)
     }
 
-    /// What it is made of again, for copies and other processes.
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyType>, Again<'py>)> {
+    /// Pickles the plan with its files.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyType>, PickledPlan<'py>)> {
         let files = self.given.as_ref().map(|_| self.files(py)).transpose()?;
         Ok((py.get_type::<Self>(), (self.text.clone(), self.directory.clone(), files)))
     }
 
-    /// The files that the plan names, by the paths that it has for them: all that it needs besides its text.
+    /// Contents of the files named by the plan, by path. With its text, this is the whole plan.
     #[getter]
     fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
@@ -124,7 +125,7 @@ impl Plan {
         Ok(all)
     }
 
-    /// How many cells it has.
+    /// Number of cells.
     #[getter]
     fn cells(&self) -> u64 {
         self.plan.cells()
@@ -145,13 +146,14 @@ impl Plan {
         &self.directory
     }
 
-    /// About the memory that a cell takes, in bytes.
+    /// Approximate memory of a cell in bytes.
     fn memory_bytes(&self, cell: u64) -> PyResult<u64> {
         let place = self.plan.place(self.known(cell)?);
         Ok(self.plan.cell(&place, self).map_err(|wrong| error(drive::said(wrong)))?.memory().0)
     }
 
-    /// Runs these cells on so many threads, as far as `memory_bytes` (or four fifths of what is free) take them, and gives a row each, in their order, in a form that can be sent anywhere.
+    /// Runs cells on `threads` threads within `memory_bytes` (default: four fifths of the
+    /// available memory). Returns one serialised row per cell, in order.
     #[pyo3(signature = (cells, *, threads=Threads(1), memory_bytes=None, progress=None))]
     fn run<'py>(
         &self,
@@ -162,20 +164,20 @@ impl Plan {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         cells.iter().try_for_each(|cell| self.known(*cell).map(drop))?;
-        let rows = aside::run(py, progress.as_ref(), |signs| {
-            self.rows(&cells, &Crew { threads: threads.0, memory_bytes: memory_bytes.map_or_else(available, |bytes| bytes.0), signs })
+        let rows = background::run(py, progress.as_ref(), |state| {
+            self.rows(&cells, &Crew { threads: threads.0, memory_bytes: memory_bytes.map_or_else(available, |bytes| bytes.0), state })
         })?;
-        let rows = rows.ok_or_else(|| error("it was stopped"))?;
+        let rows = rows.ok_or_else(|| error("interrupted"))?;
         Ok(rows.iter().map(|row| PyBytes::new(py, &packed(row))).collect())
     }
 
-    /// The table of rows that `run` gave, here or elsewhere, in the order of their cells.
+    /// Combines rows from `run`, from here or elsewhere, into a table in cell order.
     fn table(&self, rows: Vec<Vec<u8>>) -> PyResult<table::Table> {
         let mut rows = rows.iter().map(|row| unpacked(row)).collect::<Result<Vec<Row>, String>>().map_err(error)?;
         rows.sort_by_key(|row| row.cell);
         rows.iter().try_for_each(|row| self.known(row.cell).map(drop))?;
         if let Some(pair) = rows.windows(2).find(|pair| pair[0].cell == pair[1].cell) {
-            return Err(error(format!("there are two rows of cell {}", pair[0].cell)));
+            return Err(error(format!("duplicate row for cell {}", pair[0].cell)));
         }
         let metadata = [
             ("schema", "trimtab.sweep".to_owned()),
@@ -201,7 +203,6 @@ impl Plan {
 }
 
 impl Plan {
-    /// A file that the plan names.
     fn content(&self, path: &str) -> Result<Cow<'_, [u8]>, String> {
         let read = |path: &Path| std::fs::read(path).map_err(|wrong| format!("cannot read {}: {wrong}", path.display()));
         match &self.given {
@@ -210,7 +211,7 @@ impl Plan {
         }
     }
 
-    /// What the files hold that the plan names, by their paths: hashes, as JSON.
+    /// Hashes of the files named by the plan, by path, as JSON.
     fn inputs(&self) -> Result<String, String> {
         let hash = |path: String| self.content(&path).map(|content| (path, short_hash(&content)));
         let all = self.plan.paths().into_iter().map(hash).collect::<Result<BTreeMap<String, String>, String>>()?;
@@ -219,13 +220,13 @@ impl Plan {
 
     fn known(&self, cell: u64) -> PyResult<u64> {
         let cells = self.plan.cells();
-        if cell < cells { Ok(cell) } else { Err(error(format!("the plan has {cells} cells, and none of number {cell}"))) }
+        if cell < cells { Ok(cell) } else { Err(error(format!("there is no cell {cell}; the plan has {cells} cells"))) }
     }
 
-    /// The rows of cells; `None` if it was stopped.
+    /// Runs cells and returns their rows; `None` if stopped.
     fn rows(&self, cells: &[u64], crew: &Crew<'_>) -> Option<Vec<Row>> {
         let needs = |at: usize| self.plan.cell(&self.plan.place(cells[at]), self).map_or(0, |cell| cell.memory().0);
-        crew.run(cells.len(), needs, |at| self.row(cells[at], crew.signs))
+        crew.run(cells.len(), needs, |at| self.row(cells[at], crew.state))
     }
 }
 
@@ -235,9 +236,9 @@ fn packed(row: &Row) -> Vec<u8> {
 
 fn unpacked(bytes: &[u8]) -> Result<Row, String> {
     let (model, cell, id, outcome): (String, u64, String, Outcome) =
-        serde_json::from_slice(bytes).map_err(|wrong| format!("that is not a row of a sweep: {wrong}"))?;
+        serde_json::from_slice(bytes).map_err(|wrong| format!("not a row of a sweep: {wrong}"))?;
     if model != MODEL {
-        return Err(format!("cell {cell} was run with model {model}, and this is {MODEL}"));
+        return Err(format!("cell {cell} was run with model {model}, but this package has {MODEL}"));
     }
     Ok(Row { cell, id, outcome })
 }

@@ -1,4 +1,4 @@
-//! What a simulation found.
+//! Result of a simulation.
 
 use numpy::{PyArray1, PyReadonlyArray1, ToPyArray as _};
 use pyo3::exceptions::PyKeyError;
@@ -9,7 +9,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use trimtab_sim::run::{self, Field};
 use trimtab_study::sweep::table::{COUNTER, Outcome};
 
-/// Texts with their names, in order.
 type Texts = Vec<(String, String)>;
 
 /// A modelled run.
@@ -28,7 +27,7 @@ pub struct Run {
     series: Vec<Series>,
 }
 
-/// A figure over time, or over what was written.
+/// A figure over time or over bytes written.
 #[derive(Clone, PartialEq)]
 struct Series {
     name: String,
@@ -38,13 +37,12 @@ struct Series {
     y: Vec<f64>,
 }
 
-/// What a series is over, where, its unit, its values.
+/// Axis, positions, unit and values of a series.
 type Values<'py> = (String, Bound<'py, PyArray1<u64>>, String, Bound<'py, PyArray1<f64>>);
-/// A series as it is pickled: name, axis, unit, where, values.
+/// A pickled series: name, axis, unit, positions, values.
 type Pickled<X, Y> = Vec<(String, String, String, X, Y)>;
-/// A run as it is pickled.
 type Parts<X, Y> = (String, (String, Texts), (String, Texts), u64, Texts, BTreeMap<String, f64>, BTreeMap<String, u64>, Pickled<X, Y>);
-/// The one argument that restores it.
+/// The argument of the function that restores a run.
 type Arguments<'py> = (Parts<Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<f64>>>,);
 
 fn texts(fields: &[Field]) -> Texts {
@@ -58,7 +56,7 @@ fn dictionary<'py>(py: Python<'py>, texts: &Texts) -> PyResult<Bound<'py, PyDict
 }
 
 impl Run {
-    /// What Python can ask of a run and its outcome.
+    /// Extracts the data of a run and its outcome that Python can access.
     pub fn new(id: String, run: &run::Run, outcome: &Outcome) -> Self {
         let all = if let Outcome::Finished { figures, .. } = outcome { figures.clone() } else { BTreeMap::new() };
         let (counters, figures): (BTreeMap<_, _>, BTreeMap<_, _>) = all.into_iter().partition(|(name, _)| name.starts_with(COUNTER));
@@ -87,7 +85,8 @@ impl Run {
 
 #[pymethods]
 impl Run {
-    /// Its figures, by names that end with their units: `waf_ratio`, `write_latency_p99_ns`; counters are whole numbers.
+    /// Figures by name. Names end with the unit: `waf_ratio`, `write_latency_p99_ns`. Counters
+    /// are integers.
     #[getter]
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
@@ -96,19 +95,19 @@ impl Run {
         Ok(all)
     }
 
-    /// What decides the run: settings of the workload, by name.
+    /// Settings of the workload by name; they decide the run.
     #[getter]
     fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         dictionary(py, &self.settings)
     }
 
-    /// The policy, and its settings.
+    /// Name of the policy and its settings.
     #[getter]
     fn policy<'py>(&self, py: Python<'py>) -> PyResult<(String, Bound<'py, PyDict>)> {
         Ok((self.policy.clone(), dictionary(py, &self.policy_settings)?))
     }
 
-    /// What could mislead: code and text of each warning.
+    /// Warnings about misleading figures: code and text of each.
     #[getter]
     fn warnings(&self) -> Texts {
         self.warnings.clone()
@@ -126,7 +125,8 @@ impl Run {
         names
     }
 
-    /// A series: what it is over (`time`, in nanoseconds, or `bytes-written`), where, its unit, its values. Some are kept over both; `over` says which is meant.
+    /// A series: axis (`time` in nanoseconds, or `bytes-written`), positions, unit, values.
+    /// `over` selects the axis if there are two.
     #[pyo3(signature = (name, over=None))]
     fn series<'py>(&self, py: Python<'py>, name: &str, over: Option<&str>) -> PyResult<Values<'py>> {
         let meant = |series: &&Series| series.name == name && over.is_none_or(|over| series.axis == over);
@@ -140,7 +140,7 @@ impl Run {
         Ok((series.axis.clone(), series.x.to_pyarray(py), series.unit.clone(), series.y.to_pyarray(py)))
     }
 
-    /// Hash of all that decides the result, the model among it.
+    /// Hash of all inputs of the result, including the model.
     #[getter]
     fn id(&self) -> &str {
         &self.id
@@ -161,7 +161,7 @@ impl Run {
         hasher.finish()
     }
 
-    /// What it is made of again, for copies and other processes.
+    /// Pickles the run.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Arguments<'py>)> {
         let series = |one: &Series| (one.name.clone(), one.axis.clone(), one.unit.clone(), one.x.to_pyarray(py), one.y.to_pyarray(py));
         let parts = (
@@ -177,7 +177,7 @@ impl Run {
         Ok((py.get_type::<Self>().getattr("_restored")?, (parts,)))
     }
 
-    /// The run that was pickled.
+    /// Restores a pickled run.
     #[staticmethod]
     fn _restored<'py>(parts: Parts<PyReadonlyArray1<'py, u64>, PyReadonlyArray1<'py, f64>>) -> PyResult<Self> {
         let (id, (workload, settings), (policy, policy_settings), seed, warnings, figures, counters, pickled) = parts;

@@ -1,23 +1,23 @@
-//! One simulation: a drive, a workload, a policy.
+//! A single simulation of a drive, a workload and a policy.
 
 use crate::drive::{Drive, said};
 use crate::run::Run;
 use crate::trace::{Timed, Trace};
 use crate::values::Whole;
-use crate::{aside, error, values};
+use crate::{background, error, values};
 use pyo3::prelude::*;
 use trimtab_drive::spec::file;
 use trimtab_sim::runner::End;
 use trimtab_study::sweep::keep::Keep;
 use trimtab_study::sweep::{Asked, Sources, Value, Work, settings, table};
 
-/// The drive and the trace that were given.
-struct Given<'a> {
+/// The drive and the trace passed in.
+struct Inputs<'a> {
     drive: &'a file::Drive,
     trace: Option<&'a Trace>,
 }
 
-impl Sources for Given<'_> {
+impl Sources for Inputs<'_> {
     type Trace = Timed;
 
     fn drive(&self, _name: &str) -> Result<file::Drive, String> {
@@ -25,12 +25,12 @@ impl Sources for Given<'_> {
     }
 
     fn trace(&self, _path: &str, asked: &Asked) -> Result<(Timed, String), String> {
-        self.trace.map(|trace| trace.timed(asked.timing)).ok_or_else(|| "no trace was given: trace=trimtab.Trace(…)".to_owned())
+        self.trace.map(|trace| trace.timed(asked.timing)).ok_or_else(|| "no trace given: pass trace=trimtab.Trace(…)".to_owned())
     }
 }
 
-/// Runs a workload on a modelled drive under a trim policy. Settings are those of sweeps (`workload`, `policy` and `volume` are a name, or a
-/// dictionary with a `name`), and so are the figures of the result.
+/// Runs a workload on a modelled drive under a trim policy. Settings and figures are those of
+/// sweeps; `workload`, `policy` and `volume` are a name, or a dictionary with a `name`.
 #[pyfunction]
 #[pyo3(signature = (drive, workload=None, policy=None, *, volume=None, trace=None, seed=Whole(1)))]
 pub fn simulate(
@@ -48,20 +48,20 @@ pub fn simulate(
     values::section("volume", volume, &mut given)?;
     if trace.is_some() {
         if given.iter().any(|(key, _)| key == "workload.name") {
-            return Err(error("workload.name: a trace is the workload"));
+            return Err(error("workload.name: not allowed with a trace"));
         }
         given.push(("workload.name".to_owned(), Value::Text("trace:given".to_owned())));
     }
     let given: Vec<(&str, &Value)> = given.iter().map(|(key, value)| (key.as_str(), value)).collect();
-    let sources = Given { drive: &drive.drive, trace: trace.as_deref() };
+    let sources = Inputs { drive: &drive.drive, trace: trace.as_deref() };
     let mut cell = settings::resolve(&given, seed.0, &sources).map_err(|wrong| error(said(wrong)))?;
     if matches!(cell.work, Work::Requests { .. }) {
         cell.few = drive.few.clone();
     }
-    match aside::run(py, None, |mut signs| cell.run(&mut signs))? {
+    match background::run(py, None, |mut state| cell.run(&mut state))? {
         Ok((run, End::Complete)) => Ok(Run::new(cell.id(), &run, &table::outcome(&cell, &run, &Keep::default()))),
         Ok((_, End::Failed(failed))) => Err(error(failed.to_string())),
-        Ok((_, End::Interrupted)) => Err(error("it was stopped")),
+        Ok((_, End::Interrupted)) => Err(error("interrupted")),
         Err(reason) => Err(error(reason)),
     }
 }

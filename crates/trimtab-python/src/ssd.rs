@@ -1,9 +1,9 @@
-//! A drive that is driven command by command, by whoever brings a host of their own.
+//! A drive that the caller controls command by command.
 
 use crate::drive::Drive;
 use crate::trace::KINDS;
 use crate::values::{Whole, column};
-use crate::{aside, error};
+use crate::{background, error};
 use numpy::{PyArray1, PyReadonlyArray1, ToPyArray as _};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -17,33 +17,33 @@ use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device as _, Extent, Ranges};
 use trimtab_sim::trace::Kind;
 
-/// Commands between two looks at whether to stop.
+/// Commands between two checks for a stop request.
 const LOOK_EVERY: usize = 1 << 16;
-/// Most commands of a batch that is served without a thread of its own, and the most bytes that they are about.
+/// Limits for a batch that runs without a thread of its own: commands and bytes.
 const SHORT_COMMANDS: usize = 4096;
 const SHORT_BYTES: u64 = 64 << 20;
-/// No host keeps more in flight.
+/// Maximum commands in flight.
 const DEPTH_MAX: usize = 65_536;
 
-/// A modelled drive: an SSD, or a disk.
+/// A modelled SSD or hard disk.
 #[pyclass(frozen, module = "trimtab")]
 pub struct Ssd(Mutex<Host>);
 
-/// The drive, and the latest time that it knows.
+/// The drive and its latest time.
 struct Host {
     drive: Box<dyn Model>,
     now: Nanos,
 }
 
-/// When commands are submitted.
+/// Submission times of commands.
 enum Times<'a> {
-    /// At these instants, in nanoseconds.
+    /// Fixed times in nanoseconds.
     At(&'a [u64]),
-    /// So many in flight.
+    /// A fixed number of commands in flight.
     InFlight(usize),
 }
 
-/// Commands, each at one place of the arrays.
+/// Arrays of commands.
 struct Batch<'a> {
     kinds: &'a [u8],
     offsets: &'a [u64],
@@ -52,7 +52,7 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Whether a drive serves it within milliseconds.
+    /// True if a drive serves the batch within milliseconds.
     fn is_short(&self) -> bool {
         let bytes = || self.lengths.iter().fold(0_u64, |sum, length| sum.saturating_add(*length));
         self.kinds.len() <= SHORT_COMMANDS && bytes() <= SHORT_BYTES
@@ -65,14 +65,14 @@ impl Batch<'_> {
             Some(Kind::Write) => Ok(Command::Write(extent, self.class)),
             Some(Kind::Trim) => Ok(Command::Trim(Ranges::One(extent))),
             Some(Kind::Flush) => Ok(Command::Flush),
-            None => Err(format!("command {n} is of kind {}, and there are 0 to 3", self.kinds[n])),
+            None => Err(format!("command {n} has kind {}; valid kinds are 0 to 3", self.kinds[n])),
         }
     }
 }
 
 impl Host {
-    /// Submits commands until one is refused; gives when each was done.
-    fn serve(&mut self, batch: &Batch<'_>, times: &Times<'_>, signs: &aside::Signs) -> Result<(Vec<u64>, Vec<u64>), String> {
+    /// Submits commands until one is refused. Returns their submission and completion times.
+    fn serve(&mut self, batch: &Batch<'_>, times: &Times<'_>, state: &background::TaskState) -> Result<(Vec<u64>, Vec<u64>), String> {
         let (mut started, mut done) = (Vec::with_capacity(batch.kinds.len()), Vec::with_capacity(batch.kinds.len()));
         let mut in_flight = BinaryHeap::new();
         for n in 0..batch.kinds.len() {
@@ -82,7 +82,7 @@ impl Host {
                 Times::InFlight(_) => in_flight.pop().map_or(self.now, |Reverse(done)| self.now.max(done)),
             };
             if at < self.now {
-                return Err(format!("command {n} is submitted at {} ns, when it is {} ns already", at.0, self.now.0));
+                return Err(format!("command {n} is submitted at {} ns, but the drive is already at {} ns", at.0, self.now.0));
             }
             self.now = at;
             let completion = self.drive.submit(at, &batch.command(n)?);
@@ -92,7 +92,7 @@ impl Host {
             }
             started.push(at.0);
             done.push(completion.done.0);
-            if n % LOOK_EVERY == 0 && signs.stop.load(Ordering::Relaxed) {
+            if n % LOOK_EVERY == 0 && state.stop.load(Ordering::Relaxed) {
                 break;
             }
         }
@@ -104,18 +104,18 @@ impl Host {
 }
 
 impl Ssd {
-    /// Whoever panicked while they had it left the drive as it was then.
+    /// Ignores lock poisoning: a panic leaves the drive as it was at that moment.
     fn host(&self) -> MutexGuard<'_, Host> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// When commands began and when they were done, in nanoseconds.
+/// Submission and completion times in nanoseconds.
 type Served<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
 
 #[pymethods]
 impl Ssd {
-    /// A new drive.
+    /// Creates a new drive.
     #[new]
     #[pyo3(signature = (drive, seed=Whole(1)))]
     fn new(drive: PyRef<'_, Drive>, seed: Whole) -> PyResult<Self> {
@@ -123,8 +123,10 @@ impl Ssd {
         Ok(Self(Mutex::new(Host { drive, now: Nanos::ZERO })))
     }
 
-    /// Submits commands: what (0 read, 1 write, 2 trim, 3 flush), where and how long (bytes); at `at_ns`, which never falls, or with `depth` in
-    /// flight. Gives two arrays: when each was submitted, and when it was done. The first that the drive refuses is an error; those before it were served.
+    /// Submits commands: kind (0 read, 1 write, 2 trim, 3 flush), offset and length in bytes.
+    /// Submission is at non-decreasing `at_ns`, or with `depth` in flight. Returns arrays of
+    /// submission and completion times. Raises an error at the first refused command; earlier
+    /// ones have been served.
     #[pyo3(signature = (kind, offset, length, *, at_ns=None, depth=None, data="random"))]
     #[expect(clippy::too_many_arguments, reason = "the signature is for Python")]
     fn submit<'py>(
@@ -143,38 +145,35 @@ impl Ssd {
         let (kinds, offsets, lengths) = (kind.as_slice()?, offset.as_slice()?, length.as_slice()?);
         let at = at_ns.as_ref().map(PyReadonlyArray1::as_slice).transpose()?;
         if [offsets.len(), lengths.len(), at.map_or(kinds.len(), <[u64]>::len)] != [kinds.len(); 3] {
-            return Err(error("the arrays of commands are of the same length"));
+            return Err(error("the command arrays must have the same length"));
         }
         let times = match (at, depth) {
             (Some(at), None) => Times::At(at),
             (None, depth) => match depth.map_or(Some(1), |depth| usize::try_from(depth.0).ok()) {
                 Some(depth @ 1..=DEPTH_MAX) => Times::InFlight(depth),
                 other => {
-                    return Err(error(format!(
-                        "depth: {} commands in flight, and there are 1 to {DEPTH_MAX}",
-                        other.unwrap_or(usize::MAX)
-                    )));
+                    return Err(error(format!("depth: {} is not from 1 to {DEPTH_MAX}", other.unwrap_or(usize::MAX))));
                 }
             },
-            (Some(_), Some(_)) => return Err(error("commands have times or a depth, not both")),
+            (Some(_), Some(_)) => return Err(error("use either at_ns or depth, not both")),
         };
         let batch = Batch { kinds, offsets, lengths, class: data.parse().map_err(error)? };
-        let at_once = || self.0.try_lock().ok().map(|mut host| host.serve(&batch, &times, &aside::Signs::default()));
-        let served = match batch.is_short().then(|| aside::run_here(py, at_once)).transpose()?.flatten() {
+        let at_once = || self.0.try_lock().ok().map(|mut host| host.serve(&batch, &times, &background::TaskState::default()));
+        let served = match batch.is_short().then(|| background::run_here(py, at_once)).transpose()?.flatten() {
             Some(served) => served,
-            None => aside::run(py, None, |signs| self.host().serve(&batch, &times, signs))?,
+            None => background::run(py, None, |state| self.host().serve(&batch, &times, state))?,
         };
         let (started, done) = served.map_err(error)?;
         Ok((started.to_pyarray(py), done.to_pyarray(py)))
     }
 
-    /// Tells the drive that no command arrives before then, so that it can use the time.
+    /// Leaves the drive idle until `until_ns`; it may use the time for background work.
     fn idle(&self, py: Python<'_>, until_ns: Whole) -> PyResult<()> {
         let until_ns = until_ns.0;
-        aside::run(py, None, |_| {
+        background::run(py, None, |_| {
             let mut host = self.host();
             if until_ns < host.now.0 {
-                return Err(format!("it is {} ns already", host.now.0));
+                return Err(format!("the drive is already at {} ns", host.now.0));
             }
             host.now = Nanos(until_ns);
             host.drive.idle(Nanos(until_ns));
@@ -183,14 +182,14 @@ impl Ssd {
         .map_err(error)
     }
 
-    /// Every counter by name, and how the flash is used now.
+    /// All counters by name, and the current use of the flash.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
         self.host().drive.counters().iter().try_for_each(|(name, value)| all.set_item(name, value))?;
         Ok(all)
     }
 
-    /// Bytes written to the flash over bytes that the host wrote, so far; None before the first write.
+    /// Write amplification so far (flash bytes per host byte); None before the first write.
     #[getter]
     fn waf(&self) -> Option<f64> {
         let (host, flash) = self.host().drive.written();
@@ -207,7 +206,7 @@ impl Ssd {
         self.host().drive.size().0
     }
 
-    /// A drive in the same state, which goes its own way from here on.
+    /// An independent copy of the drive in its current state.
     fn copy(&self) -> Self {
         let host = self.host();
         Self(Mutex::new(Host { drive: host.drive.boxed_clone(), now: host.now }))

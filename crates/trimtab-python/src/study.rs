@@ -1,10 +1,11 @@
-//! A study of a modelled drive: what each trim policy does, and what follows from it.
+//! A study of a modelled drive: effects of each trim policy, and the verdict.
 
+use crate::background::{self, TaskState};
 use crate::crew::{Crew, available};
 use crate::drive::Drive;
+use crate::error;
 use crate::run::Run;
 use crate::values::{Threads, Whole};
-use crate::{aside, error};
 use pyo3::prelude::*;
 use std::cmp::Reverse;
 use trimtab_sim::policy::PolicySpec;
@@ -22,10 +23,10 @@ use trimtab_study::study::{Study as Made, policy};
 use trimtab_study::sweep::table::Outcome;
 use trimtab_study::sweep::{MODEL, short_hash};
 
-/// Filesystems that a modelled drive can carry.
+/// Filesystems for modelled drives.
 const FILESYSTEMS: [&str; 3] = ["ext4", "ext4-2011", "desktop-2011"];
 
-/// What each trim policy does to a drive, and which to use.
+/// Effects of each trim policy on a drive, and the recommendation.
 #[pyclass(frozen, module = "trimtab")]
 pub struct Study {
     study: Made,
@@ -33,14 +34,14 @@ pub struct Study {
 
 #[pymethods]
 impl Study {
-    /// The policy to use; `None` where no one policy is.
+    /// Recommended policy; `None` if no single policy is recommended.
     #[getter]
     #[pyo3(name = "use")]
     fn recommended(&self) -> Option<&'static str> {
         Verdict::of(&self.study).policy()
     }
 
-    /// Why: at most two reasons with their figures, as in the JSON of `trimtab study`.
+    /// At most two reasons with their figures, as in the JSON of `trimtab study`.
     #[getter]
     fn why<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         values(py, serde_json::to_string(&Verdict::of(&self.study).reasons))
@@ -52,49 +53,49 @@ impl Study {
         values(py, serde_json::to_string(&Verdict::of(&self.study)))
     }
 
-    /// The figures that carry it.
+    /// Figures that support the verdict.
     #[getter]
     fn evidence<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         values(py, serde_json::to_string(&Verdict::of(&self.study).evidence))
     }
 
-    /// What would change it, and what was not shown.
+    /// Conditions that would change the verdict, and untested parts.
     #[getter]
     fn caveats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         values(py, serde_json::to_string(&Verdict::of(&self.study).caveats))
     }
 
-    /// Parts that could not be tried, each with the reason.
+    /// Parts that were not run, each with the reason.
     #[getter]
     fn untried<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         values(py, serde_json::to_string(&self.study.untried))
     }
 
-    /// Files deleted under each policy, with others at work beside.
+    /// Runs that delete files under each policy, with foreground I/O.
     #[getter]
     fn deleting(&self) -> Vec<Run> {
         shown(&self.study.runs)
     }
 
-    /// Months of churn under each policy at each fill.
+    /// Months of churn under each policy at each fill level.
     #[getter]
     fn ageing(&self) -> Vec<Run> {
         shown(&self.study.ageing)
     }
 
-    /// Data and tuning: one thing changed at a time.
+    /// Data and tuning: each run changes one setting.
     #[getter]
     fn tuning(&self) -> Vec<Run> {
         shown(&self.study.tuning)
     }
 
-    /// How sure that is: by repeats, or by assumptions that were changed one at a time.
+    /// Confidence in the verdict, from repeats or from varied assumptions.
     #[getter]
     fn sure<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         values(py, serde_json::to_string(&Verdict::of(&self.study).confidence))
     }
 
-    /// Each change of an assumption: the assumption, its value, the other value, and what is recommended then.
+    /// Varied assumptions: name, value, other value, and the recommendation for the latter.
     #[getter]
     fn assumptions(&self) -> Vec<(String, String, String, String)> {
         let rows = self.study.sensitivity.iter().flat_map(|sensitivity| &sensitivity.rows);
@@ -112,7 +113,7 @@ impl Study {
     }
 }
 
-/// Plain values of Python: as `json.loads` gives them.
+/// Converts JSON to plain Python values, like `json.loads`.
 fn values<'py>(py: Python<'py>, json: serde_json::Result<String>) -> PyResult<Bound<'py, PyAny>> {
     let text = json.map_err(|wrong| error(wrong.to_string()))?;
     py.import("json")?.call_method1("loads", (text,))
@@ -123,7 +124,7 @@ fn shown(runs: &[run::Run]) -> Vec<Run> {
     runs.iter().map(shown).collect()
 }
 
-/// Studies a modelled drive as `trimtab study` does.
+/// Studies a modelled drive like `trimtab study`.
 #[pyfunction]
 #[pyo3(signature = (drive, policies=None, *, filesystem="ext4", fill_percent=60.0, quick=false, questions=None, threads=None, progress=None, seed=Whole(1)))]
 #[expect(clippy::too_many_arguments, reason = "all but the first have names in Python")]
@@ -142,40 +143,40 @@ pub fn study(
     let policies = modelled::policies(&named(policies)?).map_err(|wrong| error(wrong.to_string()))?;
     let seed = seed.0;
     if !FILESYSTEMS.contains(&filesystem) {
-        return Err(error(format!("filesystem: there is no '{filesystem}', there are {}", FILESYSTEMS.join(", "))));
+        return Err(error(format!("filesystem: unknown '{filesystem}'; choose {}", FILESYSTEMS.join(", "))));
     }
     if !(0.0..=95.0).contains(&fill_percent) {
         return Err(error(format!("fill_percent: {fill_percent} is not from 0 to 95")));
     }
     let mut asked = asked(quick, questions.as_deref())?;
-    // What is said of a twin is of several drives.
+    // Statements about a twin cover several drives.
     if drive.drive.twin.is_some() && questions.is_none() {
         asked.assumptions = asked.assumptions.or(Some(Breadth::Drives));
     }
     let (drive, threads) = (drive.drive.clone(), Threads::or_all(threads));
-    let made = aside::run(py, progress.as_ref(), |signs| {
+    let made = background::run(py, progress.as_ref(), |state| {
         let used =
             Used::by_churn(&modelled::volume_named(filesystem), fill_percent / 100.0, seed).map_err(|problem| problem.to_string())?;
         let label = format!("drive:{}", drive.spec.name);
         let setup = Setup::new(drive, &label, filesystem, fill_percent / 100.0, used, seed).map_err(|wrong| wrong.message().to_owned())?;
-        made(&setup, &policies, &asked, threads, signs)
+        made(&setup, &policies, &asked, threads, state)
     })?;
     made.map(|study| Study { study }).map_err(error)
 }
 
-/// Policies by name: all, one, or a list of some.
+/// Policies by name: all (`None`), one, or a list.
 fn named(policies: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<String>> {
     let Some(given) = policies else { return Ok(Vec::new()) };
     let names = given.extract::<String>().map(|one| vec![one]).or_else(|_| given.extract::<Vec<String>>());
-    let names = names.map_err(|_| error("policies: a name, or a list of names"))?;
-    if names.is_empty() { Err(error("policies: there is none in the list; leave it out for all of them")) } else { Ok(names) }
+    let names = names.map_err(|_| error("policies: must be a name or a list of names"))?;
+    if names.is_empty() { Err(error("policies: the list is empty; omit it for all policies")) } else { Ok(names) }
 }
 
 fn asked(quick: bool, questions: Option<&[String]>) -> PyResult<StudyRequest> {
     let mut asked = StudyRequest::of_one(if quick { Thoroughness::Quick } else { Thoroughness::Usual });
     let Some(questions) = questions else { return Ok(asked) };
     if questions.is_empty() {
-        return Err(error("questions: none is asked; leave it out for all of them"));
+        return Err(error("questions: the list is empty; omit it for all questions"));
     }
     (asked.deleting, asked.extent.ageing, asked.extent.tuning, asked.assumptions) = (false, false, false, None);
     for question in questions {
@@ -184,13 +185,13 @@ fn asked(quick: bool, questions: Option<&[String]>) -> PyResult<StudyRequest> {
             "ageing" => asked.extent.ageing = true,
             "tuning" => asked.extent.tuning = true,
             "assumptions" => asked.assumptions = Some(Breadth::All),
-            other => return Err(error(format!("questions: there is no '{other}', there are deleting, ageing, tuning, assumptions"))),
+            other => return Err(error(format!("questions: unknown '{other}'; choose deleting, ageing, tuning or assumptions"))),
         }
     }
     Ok(asked)
 }
 
-fn made(setup: &Setup, policies: &[PolicySpec], asked: &StudyRequest, threads: usize, signs: &aside::Signs) -> Result<Made, String> {
+fn made(setup: &Setup, policies: &[PolicySpec], asked: &StudyRequest, threads: usize, state: &TaskState) -> Result<Made, String> {
     let (cells, untried) = asked.cells(setup, policies).map_err(|problem| problem.to_string())?;
     let mut made = Made { target: setup.label.clone(), complete: true, untried, ..Made::default() };
     let no_assumptions = |reason: String| Untried { part: Part::Assumptions, reason: Reason::Obstacle(reason) };
@@ -200,11 +201,11 @@ fn made(setup: &Setup, policies: &[PolicySpec], asked: &StudyRequest, threads: u
             None
         });
     let small: Vec<_> = trials.iter().flat_map(Trials::studies).collect();
-    let (runs, small) = all(&cells, &small, threads, signs).ok_or_else(|| "it was stopped".to_owned())?;
+    let (runs, small) = all(&cells, &small, threads, state).ok_or_else(|| "interrupted".to_owned())?;
     for (cell, run) in cells.iter().zip(runs) {
         match run {
             Ok(run) => made.add(cell.question, run),
-            // The policy that others are compared with does only what anyone may do.
+            // The baseline policy needs no special support, so its failure fails the study.
             Err(reason) if cell.question == Question::Deleting && cell.policy.name() == policy::NONE => return Err(reason),
             Err(reason) => made.untried.push(Untried { part: cell.part(), reason: Reason::Obstacle(reason) }),
         }
@@ -216,33 +217,38 @@ fn made(setup: &Setup, policies: &[PolicySpec], asked: &StudyRequest, threads: u
     Ok(made)
 }
 
-/// A run, or why there is none; and those of a small study.
-type Tried = Result<run::Run, String>;
-type Together = Result<Vec<run::Run>, String>;
+/// A run or the error, and likewise for the runs of a small study.
+type RunResult = Result<run::Run, String>;
+type StudyResult = Result<Vec<run::Run>, String>;
 
-/// Every cell's run, and those of the small studies; `None` if it was stopped. What takes most memory begins first.
-fn all(cells: &[Cell], small: &[Result<Vec<Cell>, Problem>], threads: usize, signs: &aside::Signs) -> Option<(Vec<Tried>, Vec<Together>)> {
+/// Runs all cells, largest memory first, and the small studies; `None` if stopped.
+fn all(
+    cells: &[Cell],
+    small: &[Result<Vec<Cell>, Problem>],
+    threads: usize,
+    state: &TaskState,
+) -> Option<(Vec<RunResult>, Vec<StudyResult>)> {
     let mut order: Vec<usize> = (0..cells.len()).collect();
     order.sort_by_key(|at| Reverse(cells[*at].memory().0));
     let needs = |at: usize| order.get(at).map_or(0, |at| cells[*at].memory().0);
     let make = |at: usize| match order.get(at) {
-        Some(at) => one(&cells[*at], signs).map(|run| vec![run]),
+        Some(at) => one(&cells[*at], state).map(|run| vec![run]),
         None => match &small[at - order.len()] {
-            Ok(cells) => cells.iter().map(|cell| one(cell, signs)).collect(),
+            Ok(cells) => cells.iter().map(|cell| one(cell, state)).collect(),
             Err(problem) => Some(vec![Err(problem.to_string())]),
         },
     };
-    let crew = Crew { threads, memory_bytes: available(), signs };
+    let crew = Crew { threads, memory_bytes: available(), state };
     let mut made = crew.run(cells.len() + small.len(), needs, make)?;
     let small = made.split_off(cells.len()).into_iter().map(|runs| runs.into_iter().collect()).collect();
-    let mut runs: Vec<(usize, Tried)> = order.into_iter().zip(made.into_iter().flatten()).collect();
+    let mut runs: Vec<(usize, RunResult)> = order.into_iter().zip(made.into_iter().flatten()).collect();
     runs.sort_by_key(|(at, _)| *at);
     Some((runs.into_iter().map(|(_, run)| run).collect(), small))
 }
 
-/// `None` if it was stopped.
-fn one(cell: &Cell, signs: &aside::Signs) -> Option<Tried> {
-    let mut watcher = signs;
+/// Runs one cell; `None` if stopped.
+fn one(cell: &Cell, state: &TaskState) -> Option<RunResult> {
+    let mut watcher = state;
     match cell.run(&mut watcher as &mut dyn simulate::Watcher) {
         Ok((run, End::Complete)) => Some(Ok(run)),
         Ok((_, End::Interrupted)) => None,

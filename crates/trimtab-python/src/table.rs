@@ -1,4 +1,4 @@
-//! Tables: columns of a sweep, for whoever speaks Arrow (pyarrow, pandas, polars, DuckDB), and for who does not.
+//! Tables of sweep results for Arrow consumers and as plain Python values.
 
 use crate::error;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use trimtab_study::sweep::table::{Cells, Column};
 
-/// Columns of equal length, with what they come from.
+/// Columns of equal length, with metadata.
 #[pyclass(frozen, module = "trimtab")]
 pub struct Table {
     pub columns: Vec<Column>,
-    /// Series and histograms of the same cells, where the plan keeps them.
+    /// Series and histograms of the cells, if the plan keeps them.
     pub series: Option<Arc<Vec<Column>>>,
     pub histograms: Option<Arc<Vec<Column>>>,
     pub metadata: Vec<(String, String)>,
@@ -58,10 +58,11 @@ impl Table {
 
 #[pymethods]
 impl Table {
-    /// The Arrow PyCapsule interface: `pyarrow.table(table)`, `polars.DataFrame(table)`, DuckDB and others take it without a copy.
+    /// Arrow PyCapsule interface: `pyarrow.table(table)`, `polars.DataFrame(table)`, DuckDB and
+    /// others read the table without a copy.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(&self, py: Python<'py>, requested_schema: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyCapsule>> {
-        // What cannot be cast may be given as it is.
+        // The interface permits ignoring a schema that cannot be cast.
         let _ = requested_schema;
         let batch = self.batch()?;
         let schema = batch.schema();
@@ -69,31 +70,31 @@ impl Table {
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
-    /// Names of the columns, in their order.
+    /// Column names in order.
     #[getter]
     fn column_names(&self) -> Vec<&str> {
         self.columns.iter().map(|column| column.name.as_str()).collect()
     }
 
-    /// A column as a list; None where there is nothing.
+    /// A column as a list; None for missing values.
     fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let column = self.columns.iter().find(|column| column.name == name);
         list(py, column.ok_or_else(|| PyKeyError::new_err(format!("there is no column '{name}'")))?)
     }
 
-    /// `table["waf_ratio"]` is `table.column("waf_ratio")`.
+    /// `table["waf_ratio"]` is shorthand for `table.column("waf_ratio")`.
     fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         self.column(py, name)
     }
 
-    /// All columns as lists, by their names.
+    /// All columns as lists, by name.
     fn to_pydict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
         self.columns.iter().try_for_each(|column| all.set_item(&column.name, list(py, column)?))?;
         Ok(all)
     }
 
-    /// Rows as dictionaries, one after another: what `pandas.DataFrame(table)` takes.
+    /// Iterates over rows as dictionaries, as `pandas.DataFrame(table)` expects.
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let lists = self.columns.iter().map(|column| list(py, column)).collect::<PyResult<Vec<_>>>()?;
         let rows = (0..self.__len__()).map(|at| {
@@ -104,19 +105,21 @@ impl Table {
         PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)?.call_method0("__iter__")
     }
 
-    /// Every point of every series, where the plan keeps series: `cell`, `series`, `time_ns` or `written_bytes`, `value`, `unit`.
+    /// Every point of every series, if the plan keeps series: `cell`, `series`, `time_ns` or
+    /// `written_bytes`, `value`, `unit`.
     #[getter]
     fn series(&self) -> Option<Self> {
         self.of(self.series.as_ref())
     }
 
-    /// Every bucket of latencies, where the plan keeps histograms: `cell`, `kind`, `latency_at_most_ns`, `operations`.
+    /// Every latency bucket, if the plan keeps histograms: `cell`, `kind`, `latency_at_most_ns`,
+    /// `operations`.
     #[getter]
     fn histograms(&self) -> Option<Self> {
         self.of(self.histograms.as_ref())
     }
 
-    /// Where it comes from: plan, model, versions.
+    /// Origin of the table: plan, model, versions.
     #[getter]
     fn metadata(&self) -> HashMap<String, String> {
         self.metadata.iter().cloned().collect()

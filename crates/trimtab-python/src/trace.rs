@@ -1,4 +1,4 @@
-//! Traces: requests as arrays, or read from the text formats that the command line knows.
+//! Traces: requests as arrays, or read from the text formats of the command line.
 
 use crate::error;
 use crate::values::column;
@@ -17,12 +17,12 @@ use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::{Event, Format, Kind, Lines, Reading as Options, Recognised};
 use trimtab_study::sweep::short_hash;
 
-/// Kinds of requests by their numbers in arrays.
+/// Kinds of requests by number.
 pub const KINDS: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush];
-/// No line is longer.
+/// Maximum length of a line.
 const LINE_BYTES_MAX: u64 = 1 << 16;
 
-/// Requests of a host, in the order of their times.
+/// Requests of a host in time order.
 #[pyclass(frozen, module = "trimtab")]
 #[derive(Clone)]
 pub struct Trace {
@@ -30,39 +30,39 @@ pub struct Trace {
     content: Arc<str>,
 }
 
-/// When, what, where and how long.
+/// Arrays of times, kinds, offsets and lengths.
 type Arrays<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
 
-/// A trace that is replayed.
+/// A trace for replay.
 #[derive(Clone)]
 pub struct Timed {
     events: Arc<Vec<Event>>,
     timing: Timing,
 }
 
-/// Why a replay cannot be.
+/// Why a trace cannot be replayed.
 #[derive(Debug)]
-pub struct Cannot(String);
+pub struct ReplayError(String);
 
-impl std::fmt::Display for Cannot {
+impl std::fmt::Display for ReplayError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl From<UsageError> for Cannot {
+impl From<UsageError> for ReplayError {
     fn from(error: UsageError) -> Self {
         Self(error.to_string())
     }
 }
 
-impl From<trimtab_drive::spec::SpecError> for Cannot {
+impl From<trimtab_drive::spec::SpecError> for ReplayError {
     fn from(error: trimtab_drive::spec::SpecError) -> Self {
         Self(error.to_string())
     }
 }
 
-impl From<Stopped> for Cannot {
+impl From<Stopped> for ReplayError {
     fn from(error: Stopped) -> Self {
         Self(error.to_string())
     }
@@ -79,21 +79,21 @@ impl Trace {
         Self { content: short_hash(&bytes).into(), events: Arc::new(events) }
     }
 
-    /// The trace with a timing, and a hash of what it holds.
+    /// The trace with a timing, and a hash of its content.
     pub fn timed(&self, timing: Timing) -> (Timed, String) {
         (Timed { events: Arc::clone(&self.events), timing }, self.content.to_string())
     }
 
-    /// Reads a file of one of the text formats.
+    /// Reads a file in one of the text formats.
     ///
     /// # Errors
-    /// A file that cannot be read, a format that is not known, a line that is not of it.
+    /// The file cannot be read, the format is unknown, or a line does not match it.
     pub fn read(path: &Path, options: &Options) -> Result<Self, String> {
         let file = std::fs::File::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         Self::parse(path, BufReader::with_capacity(LINE_BYTES_MAX as usize, file), options)
     }
 
-    /// Reads the content of a file that is called `path` in error messages.
+    /// Parses `input`. Error messages use `path`.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -126,13 +126,13 @@ impl Trace {
     }
 }
 
-/// The format that the text beginning with `bytes` is recognised as.
+/// Detects the format from the first bytes.
 fn recognised(path: &Path, bytes: &[u8]) -> Result<Format, String> {
     let begin = &bytes[..bytes.len().min(LINE_BYTES_MAX as usize)];
     let whole = begin.iter().rposition(|byte| *byte == b'\n').map_or(begin, |end| &begin[..end]);
     match Format::recognise(&String::from_utf8_lossy(whole)) {
         Recognised::Certain(format) => Ok(format),
-        Recognised::Possible(_) => Err(format!("{}: say the format of the trace: {}", path.display(), Format::names())),
+        Recognised::Possible(_) => Err(format!("{}: specify the trace format: {}", path.display(), Format::names())),
     }
 }
 
@@ -144,31 +144,32 @@ fn event(at_ns: u64, kind: Kind, offset: u64, len: u64) -> Event {
 
 #[pymethods]
 impl Trace {
-    /// Requests as arrays: when (nanoseconds, not falling), what (0 read, 1 write, 2 trim, 3 flush), where and how long (bytes).
+    /// Creates a trace from arrays: time (nanoseconds, non-decreasing), kind (0 read, 1 write, 2
+    /// trim, 3 flush), offset and length (bytes).
     #[new]
     fn new(time_ns: &Bound<'_, PyAny>, kind: &Bound<'_, PyAny>, offset: &Bound<'_, PyAny>, length: &Bound<'_, PyAny>) -> PyResult<Self> {
         let (time_ns, kind) = (column::<u64>("time_ns", time_ns, u64::MAX)?, column::<u8>("kind", kind, u8::MAX.into())?);
         let (offset, length) = (column::<u64>("offset", offset, u64::MAX)?, column::<u64>("length", length, u64::MAX)?);
         let (time_ns, kind, offset, length) = (time_ns.as_array(), kind.as_array(), offset.as_array(), length.as_array());
         if [kind.len(), offset.len(), length.len()] != [time_ns.len(); 3] {
-            return Err(error("the arrays of a trace are of the same length"));
+            return Err(error("the trace arrays must have the same length"));
         }
         let (mut events, mut latest) = (Vec::with_capacity(time_ns.len()), 0);
         for n in 0..time_ns.len() {
             if time_ns[n] < latest {
-                return Err(error(format!("request {n} comes before the one before it")));
+                return Err(error(format!("request {n} is earlier than its predecessor")));
             }
             latest = time_ns[n];
             let what = KINDS
                 .get(usize::from(kind[n]))
-                .ok_or_else(|| error(format!("request {n} is of kind {}, and there are 0 to 3", kind[n])))?;
+                .ok_or_else(|| error(format!("request {n} has kind {}; valid kinds are 0 to 3", kind[n])))?;
             events.push(event(latest, *what, offset[n], length[n]));
         }
-        if events.is_empty() { Err(error("a trace has at least one request")) } else { Ok(Self::of(events)) }
+        if events.is_empty() { Err(error("a trace needs at least one request")) } else { Ok(Self::of(events)) }
     }
 
-    /// Reads a trace in one of the formats that `trimtab drive trace` reads. A volume is a number, or a text such as '8,16'; events are
-    /// 'Q', 'D' or 'C' of blkparse.
+    /// Reads a trace in one of the formats of `trimtab drive trace`. A volume is a number, or
+    /// text such as '8,16'; events are 'Q', 'D' or 'C' of blkparse.
     #[staticmethod]
     #[pyo3(signature = (path, *, format=None, volume=None, events=None))]
     fn load(path: PathBuf, format: Option<&str>, volume: Option<&Bound<'_, PyAny>>, events: Option<&str>) -> PyResult<Self> {
@@ -181,7 +182,7 @@ impl Trace {
         Self::read(&path, &options).map_err(error)
     }
 
-    /// The arrays that it is made of again, for copies and other processes.
+    /// Pickles the trace as its arrays.
     fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyType>, Arrays<'py>) {
         let number = |of: fn(&Event) -> u64| self.events.iter().map(of).collect::<Vec<u64>>().to_pyarray(py);
         let kind = |event: &Event| KINDS.iter().position(|kind| *kind == event.kind).unwrap_or_default() as u8;
@@ -195,7 +196,7 @@ impl Trace {
 }
 
 impl trimtab_sim::simulate::Trace for Timed {
-    type Error = Cannot;
+    type Error = ReplayError;
 
     type Requests<'a> = Reading<'a>;
 
@@ -207,21 +208,21 @@ impl trimtab_sim::simulate::Trace for Timed {
         "the trace".to_owned()
     }
 
-    fn open(&self) -> Result<Reading<'_>, Cannot> {
+    fn open(&self) -> Result<Reading<'_>, ReplayError> {
         Ok(Reading { events: &self.events, next: 0 })
     }
 }
 
-/// A trace in memory that is being read.
+/// Reads a trace in memory.
 pub struct Reading<'a> {
     events: &'a [Event],
     next: usize,
 }
 
 impl Requests for Reading<'_> {
-    type Error = Cannot;
+    type Error = ReplayError;
 
-    fn next_request(&mut self) -> Option<Result<Event, Cannot>> {
+    fn next_request(&mut self) -> Option<Result<Event, ReplayError>> {
         let event = self.events.get(self.next).copied();
         self.next += 1;
         event.map(Ok)

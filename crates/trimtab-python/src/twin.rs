@@ -1,10 +1,10 @@
-//! What is known of a twin, as a dictionary.
+//! Data of a twin as a dictionary.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use trimtab_drive::spec::twin::{Origin, Parameter, Twin};
 
-/// Its origin and its parameters.
+/// Origin and parameters of a twin.
 pub fn dictionary<'py>(py: Python<'py>, twin: &Twin) -> PyResult<Bound<'py, PyDict>> {
     let known = PyDict::new(py);
     known.set_item("origin", origin(py, &twin.origin)?)?;

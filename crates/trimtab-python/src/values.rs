@@ -1,4 +1,4 @@
-//! Settings as Python has them: dictionaries, however deep, with dotted or nested names.
+//! Settings from Python: nested dictionaries with dotted or nested names.
 
 use crate::error;
 use numpy::{Element, PyReadonlyArray1};
@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use trimtab_study::sweep::Value;
 
-/// Settings with their dotted names.
+/// Settings by dotted name.
 pub type Settings = Vec<(String, Value)>;
 
-/// A number that is whole and not below zero. Python names the argument that is not.
+/// A non-negative integer. Python's errors name the argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole(pub u64);
 
@@ -23,7 +23,7 @@ impl<'py> FromPyObject<'_, 'py> for Whole {
     }
 }
 
-/// Threads: at least one.
+/// Number of threads, at least one.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads(pub usize);
 
@@ -32,12 +32,12 @@ impl<'py> FromPyObject<'_, 'py> for Threads {
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let threads = given.extract::<usize>().ok().filter(|threads| *threads > 0);
-        threads.map(Self).ok_or_else(|| PyTypeError::new_err(format!("{} is no number of threads", shown(&given))))
+        threads.map(Self).ok_or_else(|| PyTypeError::new_err(format!("{} is not a number of threads", shown(&given))))
     }
 }
 
 impl Threads {
-    /// So many, or one for each processor.
+    /// The given number, or one per processor.
     pub fn or_all(given: Option<Self>) -> usize {
         given.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |threads| threads.0)
     }
@@ -47,10 +47,10 @@ fn shown(given: &Bound<'_, PyAny>) -> String {
     given.repr().map_or_else(|_| "that".to_owned(), |text| text.to_string())
 }
 
-/// A column of numbers, from an array of any whole type or a list: as it is where it has the right type.
+/// Converts an integer array or a list to a column, without a copy if the type matches.
 ///
 /// # Errors
-/// What is no such column, or has a number that does not fit. `name` is the argument's.
+/// Not such a column, or a number is out of range. The text uses `name`, the argument.
 pub fn column<'py, T: Element>(name: &str, given: &Bound<'py, PyAny>, max: u64) -> PyResult<PyReadonlyArray1<'py, T>> {
     if let Ok(array) = given.extract() {
         return Ok(array);
@@ -59,23 +59,23 @@ pub fn column<'py, T: Element>(name: &str, given: &Bound<'py, PyAny>, max: u64) 
     let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
     let empty = array.getattr("size")?.extract::<usize>()? == 0;
     if !empty && !["i", "u"].contains(&kind.as_str()) {
-        return Err(error(format!("{name}: it holds whole numbers, not {}", array.getattr("dtype")?)));
+        return Err(error(format!("{name}: must hold whole numbers, not {}", array.getattr("dtype")?)));
     }
     if array.getattr("ndim")?.extract::<usize>()? != 1 {
-        return Err(error(format!("{name}: it has one dimension")));
+        return Err(error(format!("{name}: must have one dimension")));
     }
     let outside = |of: &str| -> PyResult<bool> { Ok(array.call_method0(of)?.extract::<u64>().map_or(true, |value| value > max)) };
     if !empty && (outside("min")? || outside("max")?) {
-        return Err(error(format!("{name}: its numbers are 0 to {max}")));
+        return Err(error(format!("{name}: numbers must be from 0 to {max}")));
     }
     let wanted = if max > u64::from(u8::MAX) { "uint64" } else { "uint8" };
-    array.call_method1("astype", (wanted,))?.extract().map_err(|_| error(format!("{name}: it is no column of numbers")))
+    array.call_method1("astype", (wanted,))?.extract().map_err(|_| error(format!("{name}: not a column of numbers")))
 }
 
-/// Adds what `given` says below `prefix`. Text stands for the name: `policy="idle"`.
+/// Adds the settings of `given` below `prefix`. Text stands for the name: `policy="idle"`.
 ///
 /// # Errors
-/// What is no number, text, flag or dictionary of such.
+/// A value is not a number, text, boolean or dictionary of those.
 pub fn section(prefix: &str, given: Option<&Bound<'_, PyAny>>, settings: &mut Settings) -> PyResult<()> {
     match given {
         None => Ok(()),
@@ -85,7 +85,7 @@ pub fn section(prefix: &str, given: Option<&Bound<'_, PyAny>>, settings: &mut Se
         }
         Some(given) => match given.cast::<PyDict>() {
             Ok(dictionary) => entries(prefix, dictionary, settings),
-            Err(_) => Err(error(format!("{prefix} is a name or a dictionary of settings"))),
+            Err(_) => Err(error(format!("{prefix}: must be a name or a dictionary of settings"))),
         },
     }
 }
@@ -96,7 +96,7 @@ pub fn section(prefix: &str, given: Option<&Bound<'_, PyAny>>, settings: &mut Se
 /// As [`section`].
 pub fn entries(prefix: &str, dictionary: &Bound<'_, PyDict>, settings: &mut Settings) -> PyResult<()> {
     for (key, given) in dictionary {
-        let key: String = key.extract().map_err(|_| error(format!("names of settings are text, and {key} is not")))?;
+        let key: String = key.extract().map_err(|_| error(format!("setting names must be text, not {key}")))?;
         let key = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
         match given.cast::<PyDict>() {
             Ok(inner) => entries(&key, inner, settings)?,
@@ -113,13 +113,13 @@ fn value(key: &str, given: &Bound<'_, PyAny>) -> PyResult<Value> {
     if given.is_instance_of::<PyString>() {
         return Ok(Value::Text(given.extract()?));
     }
-    // Integers of NumPy are no `int`, but can stand for one.
+    // NumPy integers are not `int`, but support `__index__`.
     if given.is_instance_of::<PyInt>() || !given.is_instance_of::<PyFloat>() && given.hasattr("__index__")? {
         return given.extract().map(Value::Integer).map_err(|_| error(format!("{key}: {given} is too large")));
     }
     match given.extract::<f64>() {
         Ok(number) if number.is_finite() => Ok(Value::Number(number)),
         Ok(number) => Err(error(format!("{key}: {number} is not a usable number"))),
-        Err(_) => Err(error(format!("{key}: a setting is a number, a text or a flag, not {}", given.get_type().name()?))),
+        Err(_) => Err(error(format!("{key}: a setting must be a number, text or boolean, not {}", given.get_type().name()?))),
     }
 }

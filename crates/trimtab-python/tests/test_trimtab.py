@@ -1,4 +1,4 @@
-"""The module against itself, against the command line, and against programs that share no code with it."""
+"""Compares the module with itself, with the command line, and with programs that share no code with it."""
 
 import contextlib
 import copy
@@ -37,7 +37,7 @@ workload.read_percent = [0, 50]
 
 
 def skip(test: unittest.TestCase, why: str):
-    """Where everything is to be tried, a skip is a failure."""
+    """Skips, or fails in a full run, which permits no skips."""
     (test.fail if os.environ.get("TRIMTAB_TESTS") == "full" else test.skipTest)(why)
 
 
@@ -46,7 +46,7 @@ def small() -> trimtab.Drive:
 
 
 def waf_of_fifo(u: float) -> float:
-    """Write amplification of uniform writes where blocks are collected first in, first out, at a utilisation of u.
+    """Write amplification of uniform writes with first-in, first-out collection at utilisation u.
 
     A page is collected after as many writes to the log as it has pages, of which the share 1 - x is the host's if the share x is still valid then. Each of these
     misses it with 1 - 1/U, so x = exp(-(1 - x) / u).
@@ -58,7 +58,7 @@ def waf_of_fifo(u: float) -> float:
 
 
 class Drives(unittest.TestCase):
-    def test_all_shipped_files_are_there(self):
+    def test_drives_lists_all_shipped_files(self):
         files = sorted(path.stem for path in (ROOT / "drives").glob("*.toml"))
         measured = sorted(path.stem for path in (ROOT / "drives/measured").glob("*.toml"))
         self.assertEqual(trimtab.drives(), files + measured)
@@ -66,7 +66,7 @@ class Drives(unittest.TestCase):
             capacity = re.search(r"^capacity_bytes = ([\d_]+)", (ROOT / "drives" / f"{name}.toml").read_text(), re.M)[1]
             self.assertEqual(trimtab.Drive(name).capacity_bytes, int(capacity.replace("_", "")), name)
 
-    def test_what_is_wrong_says_what_and_what_was_meant(self):
+    def test_drive_errors_name_cause_and_suggestion(self):
         for call, said in [
             (lambda: trimtab.Drive("intel-x25-m-160g"), "did you mean 'intel-x25-m-160gb'"),
             (lambda: trimtab.Drive("./nowhere.toml"), "nowhere.toml"),
@@ -80,7 +80,7 @@ class Drives(unittest.TestCase):
             (lambda: trimtab.simulate(small(), policy="sometimes"), "policy.name"),
             (lambda: trimtab.Plan("[base]\ndrive.name = 'x'\n"), "axes"),
             (lambda: trimtab.Plan(PLAN.replace("10, 28", "10, nan")), "line 9: drive.over_provisioning_percent"),
-            (lambda: trimtab.Plan(PLAN).run([8]), "none of number 8"),
+            (lambda: trimtab.Plan(PLAN).run([8]), "there is no cell 8"),
             (lambda: trimtab.Plan(PLAN).table([b"no row"]), "not a row of a sweep"),
             (lambda: trimtab.Plan(PLAN.replace("intel-x25-m-160gb", "./mine.toml"), files={}), "./mine.toml is not among the files"),
         ]:
@@ -91,8 +91,8 @@ class Drives(unittest.TestCase):
 
 
 class Notebooks(unittest.TestCase):
-    def test_each_runs_to_its_end_and_shows_what_it_says(self):
-        # They have assertions of their own: theory, and what their text says.
+    def test_notebooks_run_and_match_their_text(self):
+        # The notebooks contain assertions on theory and on the figures in their text.
         notebooks = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
         self.assertEqual(len(notebooks), 3)
         for path in notebooks:
@@ -107,19 +107,19 @@ class Notebooks(unittest.TestCase):
 
 
 class Simulations(unittest.TestCase):
-    def test_the_same_seed_gives_the_same_figures(self):
+    def test_simulate_same_seed_gives_same_figures(self):
         a, b, c = (trimtab.simulate(small(), {"name": "random", "drive_writes": 1}, seed=seed) for seed in (1, 1, 2))
         self.assertEqual((a.figures, a.id), (b.figures, b.id))
         self.assertNotEqual((a.figures, a.id), (c.figures, c.id))
 
-    def test_write_amplification_is_that_of_theory(self):
+    def test_simulate_waf_matches_theory(self):
         drive = small().change({"flash.ftl.victim": "fifo", "over_provisioning_percent": 25, "flash.geometry.pages_per_block": 32})
         run = trimtab.simulate(drive, {"name": "random", "drive_writes": 6})
         figures = run.figures
         expected = waf_of_fifo(figures["flash_utilisation_last_quarter_ratio"])
         self.assertAlmostEqual(figures["waf_last_quarter_ratio"] / expected, 1.0, delta=0.01)
 
-    def test_a_series_that_is_kept_over_two_axes_is_there_over_both(self):
+    def test_series_over_two_axes_selects_each(self):
         run = trimtab.simulate(small(), {"name": "random", "drive_writes": 1}, "none")
         self.assertEqual(len(run.series_names), len(set(run.series_names)))
         over_time, over_bytes = run.series("write.rate", "time"), run.series("write.rate", "bytes-written")
@@ -127,22 +127,22 @@ class Simulations(unittest.TestCase):
         with self.assertRaises(KeyError):
             run.series("write.rate", "anything")
 
-    def test_a_drive_that_was_made_too_small_says_so(self):
+    def test_simulate_warns_about_too_small_drive(self):
         codes = lambda drive: [code for code, _ in trimtab.simulate(drive, {"name": "random", "drive_writes": 0.01}, "none").warnings]
         m4 = trimtab.Drive("crucial-m4-128gb")
         self.assertIn("drive.few-superblocks", codes(m4.change({"capacity": "4GiB"})))
         self.assertNotIn("drive.few-superblocks", codes(trimtab.Drive("intel-x25-m-160gb").change({"capacity": "16GiB"})))
 
-    def test_what_is_wrong_with_an_argument_names_it(self):
+    def test_argument_errors_name_the_argument(self):
         ssd = trimtab.Ssd(small())
         for kind, words, call in [
             (TypeError, "-1 is not a whole number", lambda: trimtab.simulate(small(), seed=-1)),
-            (TypeError, "0 is no number of threads", lambda: trimtab.study(small(), quick=True, threads=0)),
+            (TypeError, "0 is not a number of threads", lambda: trimtab.study(small(), quick=True, threads=0)),
             (TypeError, "-1 is not a whole number", lambda: ssd.idle(-1)),
             (TypeError, "-1 is not a whole number", lambda: ssd.submit([1], [0], [4096], depth=-1)),
-            (trimtab.Error, "offset: its numbers", lambda: ssd.submit([1], [-4096], [4096])),
-            (trimtab.Error, "offset: it holds whole numbers", lambda: ssd.submit([1], [0.5], [4096])),
-            (trimtab.Error, "kind: its numbers", lambda: ssd.submit([300], [0], [4096])),
+            (trimtab.Error, "offset: numbers must be", lambda: ssd.submit([1], [-4096], [4096])),
+            (trimtab.Error, "offset: must hold whole numbers", lambda: ssd.submit([1], [0.5], [4096])),
+            (trimtab.Error, "kind: numbers must be", lambda: ssd.submit([300], [0], [4096])),
             (trimtab.Error, "policies: ", lambda: trimtab.study(small(), [])),
             (trimtab.Error, "policies: ", lambda: trimtab.study(small(), 3)),
             (trimtab.Error, "cannot read nope.toml", lambda: trimtab.sweep("nope.toml")),
@@ -154,7 +154,7 @@ class Simulations(unittest.TestCase):
             self.assertIn(words, str(raised.exception))
             self.assertNotIn("\n", str(raised.exception))
 
-    def test_arrays_of_any_whole_type_and_lists_are_commands(self):
+    def test_submit_accepts_any_integer_array_and_lists(self):
         served = [
             trimtab.Ssd(small()).submit(kind, offset, length, depth=2)[1].tolist()
             for kind, offset, length in [
@@ -166,7 +166,7 @@ class Simulations(unittest.TestCase):
         self.assertEqual(served[0], served[1])
         self.assertEqual(served[0], served[2])
 
-    def test_drives_plans_and_traces_go_to_other_processes(self):
+    def test_drives_plans_and_traces_can_be_pickled(self):
         again = pickle.loads(pickle.dumps(small()))
         self.assertEqual(again, small())
         self.assertEqual(hash(again), hash(small()))
@@ -184,7 +184,7 @@ class Simulations(unittest.TestCase):
         of = lambda trace: trimtab.simulate(small(), trace=trace).id
         self.assertEqual(of(pickle.loads(pickle.dumps(trace))), of(trace))
 
-    def test_series_are_arrays_that_agree_with_the_figures(self):
+    def test_series_arrays_agree_with_figures(self):
         run = trimtab.simulate(small(), {"name": "random", "drive_writes": 2})
         over, x, unit, y = run.series("waf")
         self.assertEqual((over, unit, x.dtype, y.dtype), ("bytes-written", "ratio", np.uint64, np.float64))
@@ -192,7 +192,7 @@ class Simulations(unittest.TestCase):
         with self.assertRaises(KeyError):
             run.series("nothing")
 
-    def test_a_trace_of_arrays_is_replayed_in_order(self):
+    def test_simulate_replays_array_trace_in_order(self):
         n = 1000
         at = np.arange(n, dtype=np.uint64) * np.uint64(1_000_000)
         offset = (np.arange(n, dtype=np.uint64) * np.uint64(7919) % np.uint64(1 << 17)) * np.uint64(4096)
@@ -210,7 +210,7 @@ class Simulations(unittest.TestCase):
         with self.assertRaises(trimtab.Error):
             trimtab.Trace(at[::-1].copy(), np.ones(n, np.uint8), offset, offset)
 
-    def test_a_short_batch_is_served_like_a_part_of_a_long_one(self):
+    def test_submit_short_batches_equal_one_long_batch(self):
         n = 10_000
         kind, offset, length = np.ones(n, np.uint8), np.arange(n, dtype=np.uint64) * np.uint64(4096), np.full(n, 4096, np.uint64)
         at = np.arange(n, dtype=np.uint64) * np.uint64(20_000)
@@ -221,15 +221,15 @@ class Simulations(unittest.TestCase):
         self.assertEqual(np.concatenate(parts).tolist(), whole.tolist())
         self.assertEqual(threading.active_count(), before)
 
-    def test_short_batches_start_no_thread(self):
+    def test_submit_short_batches_start_no_thread(self):
         script = "import trimtab\nssd = trimtab.Ssd(trimtab.Drive('intel-x25-m-160gb'))\nfor _ in range(50): ssd.submit([1], [0], [4096])\n"
         if not shutil.which("strace"):
             skip(self, "strace is not installed")
-        told = subprocess.run(["strace", "-f", "-c", "-e", "trace=clone3,clone", sys.executable, "-c", script], check=True, capture_output=True, text=True).stderr
-        calls = sum(int(line.split()[3]) for line in told.splitlines() if line.endswith(("clone", "clone3")))
-        self.assertLess(calls, 50, told)
+        printed = subprocess.run(["strace", "-f", "-c", "-e", "trace=clone3,clone", sys.executable, "-c", script], check=True, capture_output=True, text=True).stderr
+        calls = sum(int(line.split()[3]) for line in printed.splitlines() if line.endswith(("clone", "clone3")))
+        self.assertLess(calls, 50, printed)
 
-    def test_other_threads_run_meanwhile(self):
+    def test_simulate_lets_other_threads_run(self):
         ticks, over = [], threading.Event()
 
         def tick():
@@ -245,8 +245,8 @@ class Simulations(unittest.TestCase):
             thread.join()
         self.assertGreater(len(ticks), 3)
 
-    def test_ctrl_c_ends_a_long_simulation(self):
-        # Whoever starts the tests in the background has it ignored.
+    def test_ctrl_c_stops_a_long_simulation(self):
+        # Shells start background jobs with SIGINT ignored.
         listens = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         script = listens + "import trimtab\nprint('begun', flush=True)\ntrimtab.simulate(trimtab.Drive('intel-x25-m-160gb'), {'name': 'random', 'drive_writes': 1000})"
         process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -260,7 +260,7 @@ class Simulations(unittest.TestCase):
 
 
 class Studies(unittest.TestCase):
-    def test_the_command_line_says_the_same(self):
+    def test_study_equals_command_line(self):
         if not BINARY:
             skip(self, "TRIMTAB does not name the program")
         questions, policies = ["deleting", "ageing", "assumptions"], ["none", "idle"]
@@ -272,17 +272,17 @@ class Studies(unittest.TestCase):
             found = trimtab.study(trimtab.Drive(path), policies, quick=True, questions=questions, progress=done.append)
             command = [BINARY, "--store", directory + "/store", "--json", "study", f"drive:{path}", "--quick", "--report", directory + "/r.html"]
             command += ["--policies", ",".join(policies), "--questions", ",".join(questions)]
-            told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        self.assertEqual((found.use, found.verdict, found.why), (told["use"], told["verdict"], told["why"]))
-        rows = told["sensitivity"]["rows"]
+            printed = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        self.assertEqual((found.use, found.verdict, found.why), (printed["use"], printed["verdict"], printed["why"]))
+        rows = printed["sensitivity"]["rows"]
         changes = [(row["assumption"], row["assumed"], tried["value"], tried["recommended"]) for row in rows for tried in row["tried"]]
         self.assertGreater(len(changes), 10)
         self.assertEqual(found.use, "idle")
         self.assertEqual(found.assumptions, changes)
-        decisive = {assumption for assumption, _, _, recommended in changes if recommended != told["sensitivity"]["recommended"]}
-        self.assertEqual(told["sensitivity"]["recommended"], "idle")
+        decisive = {assumption for assumption, _, _, recommended in changes if recommended != printed["sensitivity"]["recommended"]}
+        self.assertEqual(printed["sensitivity"]["recommended"], "idle")
         self.assertEqual((found.sure["varied"], set(found.sure["decisive"])), (len(rows), decisive))
-        for mine, theirs in [(found.deleting, told["runs"]), (found.ageing, told["ageing"])]:
+        for mine, theirs in [(found.deleting, printed["runs"]), (found.ageing, printed["ageing"])]:
             self.assertEqual([run.policy[0] for run in mine], [run["policy"] for run in theirs])
             for run, other in zip(mine, theirs):
                 seconds = sum(phase["took_ns"] for phase in other["phases"]) / 1e9
@@ -293,12 +293,12 @@ class Studies(unittest.TestCase):
                     self.assertIn(mean, run.figures.values(), metric["name"])
         self.assertEqual(done, sorted(set(done)))
 
-    def test_what_is_wrong_is_said(self):
+    def test_study_errors_name_the_argument(self):
         for call, said in [
             (lambda: trimtab.study(small(), ["sometimes"]), "sometimes"),
-            (lambda: trimtab.study(small(), filesystem="zfs"), "there are ext4"),
-            (lambda: trimtab.study(small(), questions=["why"]), "there are deleting"),
-            (lambda: trimtab.study(small(), questions=[]), "none is asked"),
+            (lambda: trimtab.study(small(), filesystem="zfs"), "choose ext4"),
+            (lambda: trimtab.study(small(), questions=["why"]), "choose deleting"),
+            (lambda: trimtab.study(small(), questions=[]), "the list is empty"),
             (lambda: trimtab.study(small(), fill_percent=float("nan")), "fill_percent"),
         ]:
             with self.assertRaises(trimtab.Error) as raised:
@@ -307,7 +307,7 @@ class Studies(unittest.TestCase):
 
 
 class Twins(unittest.TestCase):
-    def test_the_command_line_learns_the_same(self):
+    def test_learn_equals_command_line(self):
         if not BINARY:
             skip(self, "TRIMTAB does not name the program")
         tried = []
@@ -319,13 +319,13 @@ class Twins(unittest.TestCase):
             subprocess.run(command, check=True, capture_output=True)
             theirs = pathlib.Path(output).read_text()
             again = trimtab.Drive(output)
-        # Two runs over midnight have two days.
+        # Around midnight, the two runs have different dates.
         day = re.compile(r"^learned = .*$", re.M)
         self.assertEqual(day.sub("", twin.text), day.sub("", theirs))
         self.assertEqual(day.sub("", again.text), day.sub("", theirs))
         self.assertEqual(tried, sorted(set(tried)))
 
-    def test_what_is_known_holds_the_truth_and_members_are_drives(self):
+    def test_twin_intervals_hold_truth_and_members_are_drives(self):
         drive = trimtab.Drive("crucial-m4-128gb").change({"capacity": "4GiB"})
         twin = trimtab.learn(drive, "reads")
         known = {one["field"]: one for one in twin.twin["parameters"]}
@@ -336,15 +336,15 @@ class Twins(unittest.TestCase):
         self.assertEqual((twin.twin["origin"]["budget"], twin.twin["origin"]["written_bytes"]), ("reads", 0))
         self.assertEqual(len(twin.members), 64)
         trimtab.simulate(twin.members[0].change({"capacity": "4GiB"}), {"name": "random", "drive_writes": 0.1})
-        # What is known is known of the drive as it was.
+        # Knowledge about a learned drive does not apply to a changed one.
         self.assertIsNone(twin.change({"flash.nand.read_ns": 1}).twin)
         self.assertIsNotNone(twin.change({}).twin)
         self.assertIsNone(small().twin)
 
-    def test_what_is_wrong_is_said(self):
+    def test_learn_errors_name_the_cause(self):
         for call, said in [
             (lambda: trimtab.learn(small(), "all"), "expected one of reads, small, full"),
-            (lambda: trimtab.learn(small(), write_limit_bytes=1), "is the least"),
+            (lambda: trimtab.learn(small(), write_limit_bytes=1), "MiB or more"),
             (lambda: trimtab.learn(trimtab.Drive("laptop-7200rpm")), "is a disk"),
         ]:
             with self.assertRaises(trimtab.Error) as raised:
@@ -353,7 +353,7 @@ class Twins(unittest.TestCase):
 
 
 class Stepwise(unittest.TestCase):
-    def test_sequential_writes_are_as_fast_as_the_link_or_the_flash(self):
+    def test_submit_sequential_writes_reach_link_or_flash_rate(self):
         drive = trimtab.Drive("nvme-tlc-500gb")
         ssd, n = trimtab.Ssd(drive), 4096
         offset = np.arange(n, dtype=np.uint64) * np.uint64(131_072)
@@ -366,7 +366,7 @@ class Stepwise(unittest.TestCase):
         self.assertGreater(rate, link * 0.2)
         self.assertEqual(ssd.waf, 1.0)
 
-    def test_a_copy_goes_its_own_way_and_the_same_commands_give_the_same_times(self):
+    def test_copy_is_independent_and_deterministic(self):
         ssd = trimtab.Ssd(small())
         kind, offset = np.ones(64, np.uint8), np.arange(64, dtype=np.uint64) * np.uint64(4096)
         length = np.full(64, 4096, np.uint64)
@@ -378,7 +378,7 @@ class Stepwise(unittest.TestCase):
         other.submit(kind, offset, length)
         self.assertNotEqual(ssd.counters(), other.counters())
 
-    def test_what_the_drive_refuses_is_an_error_that_says_which(self):
+    def test_submit_refused_command_names_its_index(self):
         ssd, one = trimtab.Ssd(small()), np.array([1], np.uint8)
         for offset, length, said in [(1, 4096, "command 0: range is not a multiple"), (1 << 40, 4096, "goes past the end")]:
             with self.assertRaises(trimtab.Error) as raised:
@@ -395,32 +395,32 @@ class Sweeps(unittest.TestCase):
         cls.plan = trimtab.Plan(PLAN)
         cls.table = trimtab.sweep(cls.plan)
 
-    def test_every_number_of_threads_and_every_division_give_the_same_table(self):
+    def test_sweep_table_is_independent_of_threads_and_division(self):
         self.assertEqual((self.plan.cells, len(self.table)), (8, 8))
         rows = self.plan.run([5, 1, 7, 3], threads=2) + self.plan.run([0, 2, 4, 6])
         again = self.plan.table(rows)
         for name in self.table.column_names:
             self.assertEqual(self.table.column(name), again.column(name), name)
 
-    def test_no_more_run_at_once_than_there_is_memory_for(self):
+    def test_run_respects_memory_limit(self):
         code = """
             import sys, trimtab
             plan = trimtab.Plan("repeats = 4\\n[base]\\ndrive.name = 'sata-tlc-500gb'\\ndrive.capacity = '64GiB'\\n"
                                 "workload = { name = 'random', until_written = '1MiB' }\\n[axes]\\nworkload.read_percent = [0]\\n")
             trimtab.sweep(plan, threads=4, memory_bytes=eval(sys.argv[1]))
-            # Not getrusage, which counts what this process was before it became a program of its own.
+            # Not getrusage, which includes the process before exec.
             peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM:"))
             print(plan.memory_bytes(0), int(peak.split()[1]) * 1024)
         """
         peaks = []
         for limit in ("1", "None"):
-            told = subprocess.run([sys.executable, "-c", textwrap.dedent(code), limit], check=True, capture_output=True, text=True).stdout
-            cell, peak = map(int, told.split())
+            printed = subprocess.run([sys.executable, "-c", textwrap.dedent(code), limit], check=True, capture_output=True, text=True).stdout
+            cell, peak = map(int, printed.split())
             peaks.append(peak)
         self.assertLess(peaks[0], 2 * cell + (100 << 20), "one after another")
-        self.assertGreater(peaks[1] - peaks[0], cell, "beside each other, where there is memory")
+        self.assertGreater(peaks[1] - peaks[0], cell, "cells run concurrently if memory permits")
 
-    def test_arrow_readers_take_it(self):
+    def test_table_is_readable_by_arrow(self):
         import pyarrow
 
         table = pyarrow.table(self.table)
@@ -429,7 +429,7 @@ class Sweeps(unittest.TestCase):
             self.assertEqual(table.column(name).to_pylist(), self.table.column(name), name)
         self.assertEqual(table.schema.metadata[b"trimtab.model"].decode(), trimtab.MODEL)
 
-    def test_a_table_is_columns_by_name_and_rows_in_order(self):
+    def test_table_has_columns_by_name_and_rows_in_order(self):
         table = self.table
         self.assertEqual(table["waf_ratio"], table.column("waf_ratio"))
         self.assertEqual(table.to_pydict(), {name: table.column(name) for name in table.column_names})
@@ -439,7 +439,7 @@ class Sweeps(unittest.TestCase):
         with self.assertRaises(KeyError):
             table["nothing"]
 
-    def test_pandas_and_polars_take_it(self):
+    def test_table_is_readable_by_pandas_and_polars(self):
         import pandas
         import polars
 
@@ -448,7 +448,7 @@ class Sweeps(unittest.TestCase):
             self.assertEqual(frame["waf_ratio"].to_list(), self.table["waf_ratio"])
             self.assertEqual(frame["axis_workload_read_percent"].to_list(), self.table["axis_workload_read_percent"])
 
-    def test_counters_are_whole_numbers(self):
+    def test_counters_are_integers(self):
         import pyarrow
 
         counters = [name for name in self.table.column_names if name.startswith("counter_")]
@@ -459,7 +459,7 @@ class Sweeps(unittest.TestCase):
         figures = trimtab.simulate(small(), {"name": "random", "drive_writes": 0.1}).figures
         self.assertIs(type(figures["counter_host_written_bytes"]), int)
 
-    def test_series_and_histograms_are_tables_of_their_own(self):
+    def test_series_and_histograms_are_separate_tables(self):
         self.assertIsNone(self.table.series)
         self.assertIsNone(self.table.histograms)
         table = trimtab.sweep(trimtab.Plan('keep = ["series:waf", "histograms"]\n' + PLAN.replace("repeats = 2", "")))
@@ -471,10 +471,10 @@ class Sweeps(unittest.TestCase):
         self.assertEqual([table.series.column("value")[n] for n in last], y.tolist())
         kinds, cells, counts = (table.histograms.column(name) for name in ("kind", "cell", "operations"))
         writes = sum(count for kind, cell, count in zip(kinds, cells, counts) if (kind, cell) == ("write", 3))
-        # Reads and writes are drawn: about half of 210,000 requests.
+        # Reads and writes are sampled: about half of 210,000 requests each.
         self.assertAlmostEqual(writes * 4096 / (0.2 * 2**31), 1.0, delta=0.01)
 
-    def test_progress_is_told_and_can_end_it(self):
+    def test_progress_is_reported_and_can_stop_a_sweep(self):
         seen = []
         trimtab.sweep(self.plan, threads=1, progress=seen.append)
         self.assertEqual(seen, sorted(set(seen)))
@@ -486,7 +486,7 @@ class Sweeps(unittest.TestCase):
         with self.assertRaises(KeyboardInterrupt):
             trimtab.sweep(trimtab.Plan(PLAN.replace("repeats = 2", "repeats = 2000")), progress=enough)
 
-    def test_the_command_line_has_the_same_figures(self):
+    def test_sweep_figures_equal_command_line(self):
         import csv
 
         if not BINARY:
@@ -508,7 +508,7 @@ class Sweeps(unittest.TestCase):
             else:
                 self.assertEqual(["" if value is None else str(value) for value in mine], theirs, name)
 
-    def test_a_manifest_is_one_command_a_shard(self):
+    def test_manifest_has_one_command_per_shard(self):
         with tempfile.TemporaryDirectory(prefix="a plan ") as directory:
             plan = pathlib.Path(directory, "plan.toml")
             plan.write_text(PLAN)
@@ -522,7 +522,7 @@ class Sweeps(unittest.TestCase):
 
 
 def travelling() -> tuple[trimtab.Plan, trimtab.Table]:
-    """A plan whose drive and trace are in no file any more, and what came of it while they were."""
+    """A plan whose drive and trace files are deleted, and its rows from before."""
     text = PLAN.replace("intel-x25-m-160gb", "./mine.toml").replace('drive.capacity = "2GiB"', "").replace("repeats = 2", "repeats = 4")
     text = text.replace('{ name = "random", drive_writes = 0.2 }', '{ name = "trace:t.txt", format = "columns", closed_loop = 4 }').replace("workload.read_percent = [0, 50]", 'policy.name = ["none", "online"]')
     with tempfile.TemporaryDirectory() as directory:
@@ -534,7 +534,7 @@ def travelling() -> tuple[trimtab.Plan, trimtab.Table]:
 
 
 class Packages(unittest.TestCase):
-    def test_the_source_distribution_has_all_that_it_compiles(self):
+    def test_source_distribution_contains_all_sources(self):
         with tempfile.TemporaryDirectory() as directory:
             maturin = [str(pathlib.Path(sys.executable).with_name("maturin")), "sdist", "-m", str(ROOT / "crates/trimtab-python/Cargo.toml"), "-o", directory]
             subprocess.run(maturin, check=True, capture_output=True)
@@ -548,19 +548,19 @@ class Packages(unittest.TestCase):
                     self.assertTrue(file.is_file() and file.is_relative_to(top.resolve()), f"{source.name}: {path}")
                     included += 1
             self.assertGreater(included, 50, "the drives")
-            told = (top / "PKG-INFO").read_text()
+            printed = (top / "PKG-INFO").read_text()
         for field in ["License-Expression: ", "License-File: LICENSE-MIT", "License-File: LICENSE-APACHE", "Description-Content-Type: text/markdown", "# Trimtab for Python"]:
-            self.assertIn(field, told)
+            self.assertIn(field, printed)
 
-    def test_stubs_say_what_the_module_has(self):
-        # It leaves a cache where it runs.
+    def test_stubs_match_the_module(self):
+        # It leaves a cache in its working directory.
         with tempfile.TemporaryDirectory() as directory:
-            told = subprocess.run([sys.executable, "-m", "mypy.stubtest", "trimtab"], capture_output=True, text=True, cwd=directory)
-        self.assertEqual(told.returncode, 0, told.stdout + told.stderr)
+            printed = subprocess.run([sys.executable, "-m", "mypy.stubtest", "trimtab"], capture_output=True, text=True, cwd=directory)
+        self.assertEqual(printed.returncode, 0, printed.stdout + printed.stderr)
 
 
 class Engines(unittest.TestCase):
-    """On this machine, with nothing sent anywhere else."""
+    """Runs on this machine only, without sending data elsewhere."""
 
     @classmethod
     def setUpClass(cls):
@@ -570,7 +570,7 @@ class Engines(unittest.TestCase):
     def tearDownClass(cls):
         shutil.rmtree(os.environ.pop("RAY_TMPDIR"), ignore_errors=True)
 
-    def test_dask_gives_the_same_table_also_when_a_worker_is_killed(self):
+    def test_dask_gives_same_table_after_worker_loss(self):
         try:
             from distributed import Client, LocalCluster
         except ImportError:
@@ -595,7 +595,7 @@ class Engines(unittest.TestCase):
         for name in here.column_names:
             self.assertEqual(here.column(name), table.column(name), name)
 
-    def test_ray_gives_the_same_table(self):
+    def test_ray_gives_same_table(self):
         try:
             import ray
         except ImportError:

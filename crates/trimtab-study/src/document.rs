@@ -1,5 +1,5 @@
-//! A report before it has a form: sections of verdicts, tables and charts. Terminal and HTML render the same document,
-//! so both have the same order and the same numbers.
+//! A report independent of its output format: sections of verdicts, tables and charts. The
+//! terminal and HTML renderers use the same document, so the order and the numbers match.
 
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -13,95 +13,95 @@ use trimtab_sim::run::pictures::{LatencyMap, SHARE_MAX, SuperblockMap};
 /// A report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
-    /// What it is about.
+    /// Subject of the report.
     pub title: String,
-    /// Lines below the title: what was run, where, when, by which version.
+    /// Lines below the title: workload, machine, time and version.
     pub subtitle: Vec<String>,
-    /// What a reader came for, on one screen; a study has it.
+    /// One-screen summary; only a study has one.
     pub answer: Option<Answer>,
     /// Sections in order; the verdict comes first.
     pub sections: Vec<Section>,
 }
 
-/// The answer of a study: what fits on one screen.
+/// The answer of a study, which fits on one screen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// The drive and the filesystem.
     pub subject: String,
-    /// Measured or modelled, by which version, in what time.
+    /// Measured or modelled, version and run time.
     pub origin: String,
-    /// What to use: of one drive, or of several beside each other.
+    /// Recommendations: one, or one per drive.
     pub uses: Vec<Use>,
-    /// Under what other conditions something else is to be used; empty if none is known.
+    /// Conditions under which another policy is better; empty if none is known.
     pub except: String,
-    /// Why: at most two lines with the figures that decide.
+    /// Reasons: at most two lines with the decisive figures.
     pub why: Vec<String>,
-    /// The policies beside each other; empty if there is nothing to compare.
+    /// Comparison of the policies; empty if there is only one.
     pub tables: Vec<Table>,
-    /// What to check first, what to be careful about.
+    /// Checks and warnings.
     pub notes: Vec<Note>,
-    /// What to type to follow it.
+    /// Commands that apply the recommendation.
     pub apply: Vec<String>,
-    /// What to type to have it as it was.
+    /// Command that restores the previous state.
     pub undo: Option<String>,
-    /// The report.
+    /// Path of the report.
     pub report: Option<String>,
-    /// Where the rest is.
+    /// Command that shows the rest.
     pub more: Option<More>,
 }
 
 /// A line of an answer below its table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// What it is about, and so what it is worth where there is little room.
+    /// Subject of the line, which sets its priority when space is short.
     pub kind: NoteKind,
-    /// What stands before the colon.
+    /// Text before the colon.
     pub label: String,
     /// The line.
     pub text: String,
 }
 
-/// What a line of an answer is about.
+/// Subject of an answer line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoteKind {
-    /// A figure that stands elsewhere too, or explains one.
+    /// A figure that is repeated or explained elsewhere.
     Detail,
-    /// What to check before anything is applied.
+    /// A check to do before applying anything.
     CheckFirst,
-    /// Under what the figures hold.
+    /// Condition under which the figures hold.
     Condition,
-    /// Everything else.
+    /// Any other line.
     Other,
 }
 
-/// Where the rest of an answer is.
+/// Reference to the full report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct More {
-    /// What stands before it.
+    /// Text before the command.
     pub label: String,
-    /// What to type.
+    /// Command to type.
     pub command: String,
-    /// What else is to be said of it.
+    /// Remark in parentheses.
     pub aside: String,
-    /// Whether it shows what was left out of the answer, too.
+    /// True if the command also shows what the answer omits.
     pub is_whole: bool,
 }
 
-/// What to use.
+/// A recommendation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// A policy, or that none is recommended.
+    /// A policy, or a statement that none is recommended.
     pub choice: String,
-    /// On which drive, where there are several.
+    /// The drive, if there are several.
     pub on: String,
-    /// What that does, in a few words.
+    /// Effect of the choice, in a few words.
     pub meaning: String,
-    /// How sure it is, if that was looked at.
+    /// Confidence, if it was tested.
     pub sure: String,
 }
 
 impl Use {
-    /// `idle on SATA SSD of today: trim in idle time`, without how sure it is.
+    /// One line without the confidence: `idle on SATA SSD of today: trim in idle time`.
     #[must_use]
     pub fn in_words(&self) -> String {
         let on = if self.on.is_empty() { String::new() } else { format!(" on {}", self.on) };
@@ -117,17 +117,17 @@ pub struct Section {
     pub title: String,
     /// Content in order.
     pub blocks: Vec<Block>,
-    /// Shut where it can be opened: for those who want to know everything.
+    /// Collapsed where the format allows it, because only some readers need it.
     pub folded: bool,
 }
 
 impl Section {
-    /// A section.
+    /// Creates a section.
     pub fn new(title: impl Into<String>, blocks: Vec<Block>) -> Self {
         Self { title: title.into(), blocks, folded: false }
     }
 
-    /// The same, folded away.
+    /// Collapses the section.
     #[must_use]
     pub fn folded(mut self) -> Self {
         self.folded = true;
@@ -135,46 +135,46 @@ impl Section {
     }
 }
 
-/// A piece of a section.
+/// A part of a section.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     /// A verdict with its evidence.
     Findings(Findings),
     /// A paragraph.
     Text(String),
-    /// How the picture before it is read: nothing where there is no picture.
+    /// Explains how to read the preceding picture; omitted if the picture is.
     Caption(String),
     /// A table.
     Table(Table),
-    /// A chart. Its numbers are shown as a table too.
+    /// A chart. Its numbers are also shown as a table.
     Chart(Chart),
-    /// The drive itself, over time.
+    /// State of the drive over time.
     Film(Film),
     /// Latencies over time.
     Heat(Heat),
-    /// Cells of a sweep, to be filtered where a script can run; paper has nothing of it.
+    /// Cells of a sweep that a script can filter; not printed on paper.
     Plane(Plane),
-    /// What may have distorted the figures.
+    /// Warnings about distorted figures.
     Warnings(Vec<Warning>),
 }
 
-/// Figures over axes.
+/// Figures over several axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plane {
-    /// Axes, with what each is divided into.
+    /// Axes with the values of each.
     pub axes: Vec<(String, Vec<String>)>,
     /// Figures.
     pub figures: Vec<String>,
-    /// What lies where.
+    /// Cells by position.
     pub places: Vec<PlaneCells>,
 }
 
-/// Cells at the same place of all axes.
+/// All cells at the same position on every axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlaneCells {
-    /// What it is on each axis, by number.
+    /// Index of the value on each axis.
     pub place: Vec<usize>,
-    /// Of each figure the sum, and of how many cells.
+    /// Sum and number of cells for each figure.
     pub sums: Vec<(f64, u32)>,
 }
 
@@ -183,80 +183,80 @@ pub struct PlaneCells {
 pub struct Findings {
     /// The recommendation with its figures.
     pub headline: String,
-    /// The figures that carry it.
+    /// The figures that support it.
     pub evidence: Vec<String>,
-    /// What would change it, and what was not shown.
+    /// Conditions that would change it, and untested parts.
     pub caveats: Vec<String>,
 }
 
 /// A table. The first column names the row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// What it shows.
+    /// Caption.
     pub caption: String,
     /// Column headings with units.
     pub header: Vec<String>,
     /// Rows, each as long as the header.
     pub rows: Vec<Vec<String>>,
-    /// Titles above columns that belong together: none, or one for each column, empty above those that stand alone.
+    /// Titles above groups of columns: none, or one per column (empty without a group).
     pub groups: Vec<String>,
-    /// The rows that are recommended.
+    /// Recommended rows.
     pub chosen: Vec<usize>,
-    /// What becomes of it where it does not fit.
+    /// Layout on a narrow screen.
     pub narrow: Narrow,
-    /// Columns that may be left out where there is no room; none, or one for each column.
+    /// Which columns may be omitted on a narrow screen; none, or one entry per column.
     pub columns: Vec<ColumnUse>,
-    /// Rows that may be left out where there is no room; none, or one for each row.
+    /// Which rows may be omitted on a narrow screen; none, or one entry per row.
     pub row_uses: Vec<RowUse>,
-    /// A heat map: how dark each cell behind the first of a row is, up to [`SHADES`]; none, or as many rows as there are.
+    /// A heat map: shades of all cells but the first, up to [`SHADES`]; none, or one entry per row.
     pub shades: Vec<Vec<u8>>,
 }
 
-/// Whether a column may be left out where there is no room.
+/// Rule for omitting a column on a narrow screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnUse {
-    /// Never.
+    /// Never omitted.
     Needed,
-    /// A figure that stands in another column for another condition.
+    /// The same figure as another column under another condition.
     Repeated,
 }
 
-/// Whether a row may be left out where there is no room.
+/// Rule for omitting a row on a narrow screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowUse {
-    /// Rows of one drive have the same number.
+    /// Rows of the same drive share a number.
     pub drive: usize,
-    /// It is recommended, or what others are compared with.
+    /// The row is recommended or is the baseline.
     pub needed: bool,
 }
 
 /// The darkest shade of a cell.
 pub const SHADES: u8 = 8;
 
-/// What becomes of a table on a screen that it does not fit on.
+/// Layout of a table that is wider than the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Narrow {
-    /// Columns move below each other, each time behind the first: for figures that are compared down a column.
+    /// Columns wrap into panels that repeat the first column: for figures compared down a column.
     #[default]
     Panels,
-    /// A row at a time, its first cell above the others: for lists of unlike things.
+    /// One record per row, headed by its first cell: for lists of unlike items.
     Records,
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(caption: impl Into<String>, header: &[&str]) -> Self {
         Self { caption: caption.into(), header: header.iter().map(|&h| h.to_owned()).collect(), ..Self::default() }
     }
 
-    /// The same, with what becomes of it on a narrow screen.
+    /// Sets the layout on a narrow screen.
     #[must_use]
     pub const fn when_narrow(mut self, narrow: Narrow) -> Self {
         self.narrow = narrow;
         self
     }
 
-    /// Headings with the titles above them, for where there is one row of them only.
+    /// Column headings prefixed with their group titles, for formats with a single heading row.
     #[must_use]
     pub fn headings(&self) -> Vec<String> {
         let heading = |(at, heading): (usize, &String)| match self.groups.get(at).filter(|group| !group.is_empty()) {
@@ -277,72 +277,72 @@ impl Table {
 /// A chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// Label of the horizontal axis, with its unit. Bars ignore it.
+    /// Label of the horizontal axis with its unit. Ignored for bars.
     pub x_label: String,
-    /// Label of the vertical axis, with its unit.
+    /// Label of the vertical axis with its unit.
     pub y_label: String,
-    /// How values are drawn.
+    /// Kind of chart and its values.
     pub kind: ChartKind,
 }
 
-/// How values are drawn.
+/// Kind of chart and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChartKind {
     /// Lines over a number, on a linear and a logarithmic scale.
     Lines {
-        /// One line each.
+        /// The lines.
         lines: Vec<Line>,
-        /// Vertical marks: knees, the beginning of steady state.
+        /// Vertical marks: knees, the start of steady state.
         marks: Vec<Mark>,
     },
-    /// Groups of bars: one group a category, one bar a series.
+    /// Groups of bars: one group per category, one bar per series.
     Bars {
         /// Names of the groups.
         categories: Vec<String>,
-        /// Name and one value a category (`None` where there is none).
+        /// Name and one value per category (`None` if unknown).
         series: Vec<(String, Vec<Option<f64>>)>,
     },
-    /// One mark each, on a logarithmic vertical scale: what it costs over what it gains.
+    /// Scatter plot of cost over gain, with a logarithmic vertical axis.
     Dots {
-        /// What may be put on the horizontal axis; the first is drawn where nobody can choose.
+        /// Choices for the horizontal axis; the first is the default.
         axes: Vec<String>,
         /// The marks.
         dots: Vec<Dot>,
     },
 }
 
-/// A mark of its own.
+/// A point of a scatter plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dot {
-    /// Its name, which stands beside it.
+    /// Name shown next to the point.
     pub name: String,
-    /// Where, on each of the axes; `None` where that is not known.
+    /// Position on each horizontal axis; `None` if unknown.
     pub x: Vec<Option<f64>>,
-    /// How high; above 0.
+    /// Height; must be above 0.
     pub y: f64,
-    /// It is the one that is recommended.
+    /// True if it is recommended.
     pub chosen: bool,
 }
 
-/// What the superblocks of drives held over time, two of them beside each other.
+/// State of the superblocks of several drives over time, shown in pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Film {
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// What is written beneath a moment: `written since filled, GB`, and what `x` is multiplied by.
+    /// Label of a moment, such as `written since filled, GB`. See `x_scale`.
     pub x_label: String,
-    /// Of the numbers in the maps to that.
+    /// Factor from the numbers in the maps to the unit of `x_label`.
     pub x_scale: f64,
-    /// Names and maps.
+    /// Names and maps of the drives.
     pub drives: Vec<(String, SuperblockMap)>,
-    /// Which two are shown first.
+    /// The two drives shown first.
     pub shown: [usize; 2],
 }
 
 impl Film {
-    /// What the superblocks of each drive held in the end, in per cent of the flash.
+    /// Final state of the superblocks of each drive, in per cent of the flash.
     #[must_use]
     pub fn table(&self) -> Table {
         let mut table = Table::new(self.title.clone(), &["policy", "needed", "kept, though no longer needed", "stale", "erased"]);
@@ -362,10 +362,10 @@ impl Film {
 }
 
 impl Heat {
-    /// How long the slowest of what was asked for took, and how many took long.
+    /// Longest latency and number of slow requests, by map.
     #[must_use]
     pub fn table(&self) -> Table {
-        let mut table = Table::new(self.title.clone(), &["policy", "asked for", "over 0.1 s", "longest"]);
+        let mut table = Table::new(self.title.clone(), &["policy", "requests", "over 0.1 s", "longest"]);
         for (name, map) in &self.maps {
             let count = |least: Nanos| map.cells.iter().filter(|cell| LatencyMap::least(cell.1) >= least).map(|cell| cell.2).sum::<u64>();
             table.row([name.clone(), grouped(count(Nanos::ZERO)), grouped(count(Nanos::from_millis(100))), map.longest_in_words()]);
@@ -374,7 +374,7 @@ impl Heat {
     }
 }
 
-/// The label of a vertical axis without its unit, and how its values are read: times have units of their own.
+/// The label of a vertical axis without its unit, and a formatter for its values.
 #[must_use]
 pub fn read_as(label: &str) -> (&str, fn(f64) -> String) {
     let time = |seconds: f64| Nanos((seconds.max(0.0) * 1e9) as u64).to_string();
@@ -385,7 +385,8 @@ pub fn read_as(label: &str) -> (&str, fn(f64) -> String) {
     }
 }
 
-/// Marks as a table, their numbers written by `number`, those of the vertical axis below `heading` by `height`.
+/// Scatter plot points as a table. `number` formats the horizontal values; `height` formats
+/// the vertical ones, which appear below `heading`.
 pub fn dots_table(
     chart: &Chart,
     axes: &[String],
@@ -402,7 +403,7 @@ pub fn dots_table(
     table
 }
 
-/// Bars as a table, their numbers written by `number`.
+/// Bars as a table. `number` formats the values.
 pub fn bars_table(chart: &Chart, categories: &[String], series: &[(String, Vec<Option<f64>>)], number: fn(f64) -> String) -> Table {
     let mut header = vec![chart.y_label.as_str()];
     header.extend(series.iter().map(|(name, _)| name.as_str()));
@@ -414,16 +415,16 @@ pub fn bars_table(chart: &Chart, categories: &[String], series: &[(String, Vec<O
     table
 }
 
-/// How long what was asked for when took, two of them beside each other.
+/// Latencies over time, shown in pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heat {
-    /// What it shows.
+    /// Title.
     pub title: String,
     /// Label of the vertical axis, with its unit.
     pub y_label: String,
     /// Names and maps.
     pub maps: Vec<(String, LatencyMap)>,
-    /// Which two are shown first.
+    /// The two maps shown first.
     pub shown: [usize; 2],
 }
 
@@ -439,13 +440,13 @@ pub struct Line {
 /// A vertical mark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// Where.
+    /// Position.
     pub x: f64,
-    /// What is there.
+    /// Label.
     pub label: String,
 }
 
-/// At most `most` points of a line that keep its shape: of every bucket the lowest and the highest.
+/// Reduces a line to at most `most` points; every bucket keeps its minimum and maximum.
 pub fn thinned(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     if points.len() <= most || most < 4 {
         return points.to_vec();
@@ -469,7 +470,7 @@ pub fn thinned(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
     #[test]
-    fn thinning_keeps_extremes_and_order() {
+    fn thinned_keeps_extremes_and_order() {
         let mut points: Vec<(f64, f64)> = (0..10_000).map(|i| (f64::from(i), 100.0)).collect();
         points[5_000].1 = 1.0;
         points[7_777].1 = 900.0;

@@ -1,8 +1,10 @@
-//! From measurements to a twin: probes of a drive, and which modelled drives explain what they found.
+//! Learns a twin: probes a drive, then finds the modelled drives that explain the measurements.
 //!
-//! A probe runs over the seam of block targets, on a drive that is there or on a modelled one, and gives [`Observation`]s. First each is inverted by
-//! arithmetic ([`invert`]), then modelled drives around that are put through the same probes in virtual time ([`fit`]): those that show the same are
-//! the ensemble, and its spread is what is not known. What no probe can tell is drawn from what such drives are like ([`classes`]).
+//! Probes run on any block target, real or modelled, and produce [`Observation`]s. [`invert`]
+//! derives a first drive from them by arithmetic. [`fit`] then runs the same probes on
+//! modelled drives around it in virtual time. The drives that show the same figures form the
+//! ensemble, and its spread is the remaining uncertainty. Properties that no probe can
+//! identify are drawn from class priors ([`classes`]).
 
 pub mod candidate;
 pub mod classes;
@@ -23,32 +25,32 @@ use trimtab_drive::named;
 use trimtab_drive::spec::{DriveSpec, Medium};
 use trimtab_sim::target::TargetResult;
 
-/// What a drive says of itself, without being measured.
+/// Properties that a drive reports about itself, without measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reported {
     /// User capacity in bytes.
     pub capacity_bytes: u64,
     /// Logical block in bytes.
     pub logical_block_bytes: u32,
-    /// Commands that it holds at once.
+    /// Commands that it accepts at once.
     pub queue_depth: u32,
-    /// PCIe: reads and writes have a link each.
+    /// Full-duplex link (PCIe): reads and writes do not share bandwidth.
     pub full_duplex: bool,
-    /// What one TRIM may be; `None` if it takes none.
+    /// Limits of a TRIM command; `None` without TRIM.
     pub trim: Option<TrimLimits>,
 }
 
-/// What one TRIM command may be.
+/// Limits of a TRIM command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimLimits {
-    /// Ranges in one command.
+    /// Maximum number of ranges per command.
     pub ranges_per_command_max: u32,
-    /// Bytes in one range.
+    /// Maximum bytes per range.
     pub range_bytes_max: u64,
 }
 
 impl Reported {
-    /// What a drive of `spec` says of itself; `None` of a disk.
+    /// The properties that a drive of `spec` reports; `None` for a hard disk.
     #[must_use]
     pub fn of(spec: &DriveSpec) -> Option<Self> {
         let Medium::Flash(flash) = &spec.medium else { return None };
@@ -65,32 +67,32 @@ impl Reported {
 
 named! {
     "budget"
-    /// How much a drive is probed.
+    /// Extent of the probes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Budget {
-        /// Nothing is written: reads of data that are there.
+        /// Reads existing data only; writes nothing.
         Reads = "reads",
-        /// Little is written, and only what was written is trimmed.
+        /// Writes little, and trims only what it wrote.
         Small = "small",
-        /// The same, and then as much of the drive is written over as may be.
+        /// As `Small`, then writes as much of the drive as is permitted.
         Full = "full",
     }
 }
 
-/// One figure that a probe found. All are times, so that all are positive and their logarithms can be compared.
+/// One figure from a probe. All figures are times, so their logarithms can be compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
-    /// What was measured: `read 4096 q1`.
+    /// Name of the figure: `read 4096 q1`.
     pub name: String,
-    /// Which probe.
+    /// Name of the probe.
     pub probe: &'static str,
-    /// Nanoseconds: of a command, or of each byte or command of many.
+    /// Nanoseconds per command or per byte.
     pub value_ns: f64,
-    /// By how much its logarithm may be off: noise, and what a model of another size cannot show.
+    /// Standard error of the logarithm: noise, and what a model of another size cannot reproduce.
     pub sigma: f64,
 }
 
-/// As the name, the probe, nanoseconds, and by how much the logarithm may be off.
+/// Serialised as name, probe, nanoseconds and error of the logarithm.
 impl Serialize for Observation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (&self.name, self.probe, self.value_ns, self.sigma).serialize(serializer)
@@ -105,15 +107,15 @@ impl<'de> Deserialize<'de> for Observation {
     }
 }
 
-/// Who wants to know how far learning is, and may stop it.
+/// Observes the progress of learning, and can stop it.
 pub trait Observer {
-    /// So many candidates have been tried.
+    /// Called with the number of candidates tried so far.
     fn tried(&mut self, _candidates: u32) {}
 
-    /// A probe has ended.
+    /// Called after each probe.
     fn probed(&mut self, _name: &str, _found: &[Observation]) {}
 
-    /// Whether to end now.
+    /// True if learning should stop now.
     fn stopped(&self) -> bool;
 }
 
@@ -123,18 +125,18 @@ impl Observer for () {
     }
 }
 
-/// Runs all probes of `plan` on `target`, but for those that need a whole drive.
+/// Runs the probes of `plan` on `target` that do not need a whole drive.
 ///
 /// # Errors
-/// A target that fails.
+/// The target fails.
 pub fn probe(target: &mut dyn lab::Probed, plan: &probes::Plan, observer: &mut dyn Observer) -> TargetResult<probes::Findings> {
     probes::run(&mut lab::Lab::new(target), plan, observer)
 }
 
-/// Runs those.
+/// Runs the probes of `plan` that need a whole drive.
 ///
 /// # Errors
-/// A target that fails.
+/// The target fails.
 pub fn probe_whole(target: &mut dyn lab::Probed, plan: &probes::Plan, observer: &mut dyn Observer) -> TargetResult<probes::Findings> {
     probes::run_whole(&mut lab::Lab::new(target), plan, observer)
 }

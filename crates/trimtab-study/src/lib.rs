@@ -1,7 +1,8 @@
-//! What runs mean: studies of trim policies, sweeps over plans, twins of real drives.
+//! Interprets runs: studies of trim policies, sweeps over plans, and twins of real drives.
 //!
-//! A [`study`] turns runs into a verdict and a [`document`]. A [`sweep`] makes cells from a plan and a table from their
-//! results. [`learn`] finds the modelled drives that explain the measurements of a real one.
+//! A [`study`] turns runs into a verdict and a [`document`]. A [`sweep`] expands a plan into
+//! cells and collects their results in a table. [`learn`] finds the modelled drives that
+//! explain the measurements of a real one.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![no_std]
 #![forbid(unsafe_code)]
@@ -10,7 +11,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-// The fixtures of a study are shared with the program's tests and name this crate as they do.
+// The program's tests share the fixtures of a study and refer to this crate by name.
 #[cfg(test)]
 extern crate self as trimtab_study;
 

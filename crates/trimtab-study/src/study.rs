@@ -1,4 +1,4 @@
-//! A study: the same workloads under each trim policy, and what follows from that.
+//! A study: the same workloads under each trim policy, and the verdict that follows.
 //!
 //! | stage | type | module |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | comparison | [`comparison::Comparison`] | [`comparison`] |
 //! | verdict | [`verdict::Verdict`] | [`verdict`] |
 //!
-//! Each stage is a function of the one before. Words come after the verdict, in the program.
+//! Each stage is a function of the previous one. The program puts the verdict into words.
 
 pub mod ageing;
 pub mod cells;
@@ -39,24 +39,24 @@ use sensitivity::Sensitivity;
 use trimtab_sim::run::Run;
 use untried::Untried;
 
-/// The runs of a study: one a job and policy, repeats merged.
+/// The runs of a study: one per job and policy, with repeats merged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Study {
-    /// What was studied, as the user named it.
+    /// Target, as the user named it.
     pub target: String,
     /// Runs, in the order of the matrix.
     pub runs: Vec<Run>,
-    /// Months of churn, each policy at each fill.
+    /// Months of churn: one run per policy and fill level.
     pub ageing: Vec<Run>,
-    /// What data and tuning change, one thing at a time.
+    /// Data and tuning: each run changes one setting.
     pub tuning: Vec<Run>,
-    /// Deleting with another generation of the filesystem, without discards and with.
+    /// Deleting on another generation of the filesystem, without discards and with them.
     pub kernels: Vec<Run>,
-    /// Which assumptions decide, if that was looked at.
+    /// Assumptions that change the recommendation; `None` if not tested.
     pub sensitivity: Option<Sensitivity>,
-    /// Parts that could not be tried.
+    /// Parts that were not tested.
     pub untried: Vec<Untried>,
-    /// False if it was interrupted.
+    /// False if the study was interrupted.
     pub complete: bool,
 }
 
@@ -66,7 +66,7 @@ impl Study {
         self.runs.iter().chain(&self.ageing).chain(&self.tuning).chain(&self.kernels)
     }
 
-    /// Nothing was finished.
+    /// True if no run finished.
     pub fn is_empty(&self) -> bool {
         self.all().next().is_none()
     }

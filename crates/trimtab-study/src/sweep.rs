@@ -1,7 +1,8 @@
-//! Sweeps: many modelled runs that differ in what a plan says. A plan is text, its cells are values, what came of them is a table.
+//! Sweeps: many modelled runs along the axes of a plan, with the results in a table.
 //!
-//! Nothing here runs anything by itself: who runs cells, on how many threads or machines, is the caller's matter and decides nothing. Cells are numbered;
-//! each is made from its number alone, so that no list of millions has to be kept.
+//! This module runs nothing itself. The caller runs the cells on any number of threads or
+//! machines; the results do not depend on that. Each numbered cell is made from its number
+//! alone, so that no list of millions is stored.
 
 pub mod cell;
 pub mod design;
@@ -21,5 +22,5 @@ pub mod value;
 pub use cell::{Cell, Work};
 pub use hash::{MODEL, hex, short_hash};
 pub use plan::{Place, Plan, PlanError, id_of_impossible};
-pub use settings::{Asked, Sources, Wrong};
+pub use settings::{Asked, SettingError, Sources};
 pub use value::Value;

@@ -1,4 +1,4 @@
-"""What TRIM, fill and time do to a drive, as a library.
+"""Models the effects of TRIM, fill level and time on a drive.
 
     import trimtab
 
@@ -6,8 +6,9 @@
     run = trimtab.simulate(drive, {"name": "random", "drive_writes": 3}, seed=1)
     run.figures["waf_ratio"]
 
-Settings and figures are those of ``trimtab sweep``; docs/method/sweeps.md says what they mean. Results are the same to the byte on every machine and for
-every number of threads and workers. Errors are :class:`trimtab.Error`, with the text that the command line has.
+Settings and figures are those of ``trimtab sweep``, described in docs/method/sweeps.md. Results are identical
+to the byte on every machine and for any number of threads and workers. Errors are :class:`trimtab.Error`, with
+the text of the command line.
 """
 
 from ._native import MODEL, Drive, Error, Plan, Run, Ssd, Study, Table, Trace, __version__, drives, learn, simulate, study

@@ -8,7 +8,7 @@ from typing_extensions import Self
 
 _Value = Union[bool, int, float, str, Mapping[str, "_Value"]]
 _Section = Union[str, Mapping[str, _Value], None]
-# A column of whole numbers, of any width; what has the right one (np.uint64, kinds np.uint8) is not copied.
+# A column of integers of any width. Arrays of the right type (np.uint64, kinds np.uint8) are not copied.
 _Whole = Union[NDArray[np.integer[Any]], Sequence[int]]
 
 __all__ = [
@@ -29,11 +29,11 @@ __all__ = [
 ]
 
 MODEL: str
-"""The version of the model, and a hash of what it is made of."""
+"""Version of the model and a hash of its sources."""
 __version__: str
 
 class Error(ValueError):
-    """What the command line would have said."""
+    """Error with the text of the command line."""
 
 def drives() -> list[str]:
     """Names of the shipped drives."""
@@ -47,9 +47,10 @@ def learn(
     progress: Callable[[int], Any] | None = None,
     seed: int = ...,
 ) -> Drive:
-    """Learns a twin of a modelled drive, as ``trimtab drive learn drive:NAME``: probes it in virtual time, and finds drives that explain what they show.
+    """Learns a twin of a modelled drive like ``trimtab drive learn drive:NAME``: probes it in virtual time and finds
+    the drives that explain the figures.
 
-    ``budget`` is ``reads``, ``small`` or ``full``. ``progress`` is called with how many candidates were tried.
+    ``budget`` is ``reads``, ``small`` or ``full``. ``progress`` is called with the number of candidates tried.
     """
 
 def simulate(
@@ -63,8 +64,8 @@ def simulate(
 ) -> Run:
     """Runs a workload on a modelled drive under a trim policy.
 
-    ``workload``, ``policy`` and ``volume`` are a name, or a dictionary with a ``name``; what else is in it is what a plan of ``trimtab sweep`` may set there.
-    With ``trace``, that is the workload.
+    ``workload``, ``policy`` and ``volume`` are a name, or a dictionary with a ``name`` and the settings of a
+    ``trimtab sweep`` plan. A ``trace`` replaces the workload name.
     """
 
 def study(
@@ -79,70 +80,72 @@ def study(
     progress: Callable[[int], Any] | None = None,
     seed: int = ...,
 ) -> Study:
-    """Studies a modelled drive as ``trimtab study`` does: what each policy costs when files are deleted, and what it gains over months.
+    """Studies a modelled drive like ``trimtab study``: the cost of each policy when files are deleted, and its gain
+    over months.
 
-    ``questions`` are some of ``deleting``, ``ageing``, ``tuning`` and ``assumptions``; without it all, but with ``quick`` no assumptions. ``progress`` is called
-    with how many runs are done.
+    ``questions`` selects from ``deleting``, ``ageing``, ``tuning`` and ``assumptions``. Default: all, without
+    ``assumptions`` if ``quick``. ``progress`` is called with the number of finished runs.
     """
 
 @final
 class Study:
-    """What each trim policy does to a drive, and which to use."""
+    """Effects of each trim policy on a drive, and the recommendation."""
 
     @property
     def use(self) -> str | None:
-        """The policy to use; ``None`` where no one policy is."""
+        """Recommended policy; ``None`` if no single policy is recommended."""
     @property
     def why(self) -> list[dict[str, Any]]:
         """At most two reasons with their figures."""
     @property
     def verdict(self) -> dict[str, Any]:
-        """The recommendation, the rule that decided, and their figures."""
+        """The recommendation, the deciding rule, and their figures."""
     @property
     def evidence(self) -> list[dict[str, Any]]:
-        """The figures that carry the verdict."""
+        """Figures that support the verdict."""
     @property
     def caveats(self) -> list[dict[str, Any]]:
-        """What would change the verdict, and what was not shown."""
+        """Conditions that would change the verdict, and untested parts."""
     @property
     def sure(self) -> dict[str, Any]:
-        """How sure that is: by repeats, or by assumptions that were changed one at a time."""
+        """Confidence in the verdict, from repeats or from varied assumptions."""
     @property
     def assumptions(self) -> list[tuple[str, str, str, str]]:
-        """Each change: the assumption, its value, the other value, and what is recommended then."""
+        """Varied assumptions: the assumption, its value, the other value, and the recommendation for it."""
     @property
     def untried(self) -> list[dict[str, Any]]:
-        """Parts that could not be tried, each with the reason."""
+        """Parts that were not run, each with the reason."""
     @property
     def deleting(self) -> list[Run]:
-        """Files deleted under each policy, with others at work beside."""
+        """Runs that delete files under each policy, with foreground I/O."""
     @property
     def ageing(self) -> list[Run]:
-        """Months of churn under each policy at each fill."""
+        """Months of churn under each policy at each fill level."""
     @property
     def tuning(self) -> list[Run]:
-        """Data and tuning: one thing changed at a time."""
+        """Data and tuning: each run changes one setting."""
 
 @final
 class Drive:
     """A drive specification."""
 
     def __new__(cls, reference: str | PathLike[str]) -> Self:
-        """A shipped drive by its name, or a specification file: anything with a ``/`` or that ends in ``.toml``."""
+        """Loads a shipped drive by name, or a specification file: anything with a ``/`` or that ends in ``.toml``."""
     @staticmethod
     def parse(text: str) -> Drive:
-        """A drive from the text of a specification."""
+        """Creates a drive from the text of a specification."""
     def change(self, parameters: Mapping[str, _Value]) -> Drive:
-        """The same drive with other parameters: ``drive.change({"capacity": "8GiB", "flash.trim.command_ns": 0})``."""
+        """The same drive with changed parameters: ``drive.change({"capacity": "8GiB", "flash.trim.command_ns": 0})``."""
     @property
     def text(self) -> str:
-        """Its specification, every field with its value and its source: what ``parse`` reads, and the program as ``drive:FILE.toml``."""
+        """Specification with the value and source of every field. Accepted by ``parse``, and by the program as
+        ``drive:FILE.toml``."""
     @property
     def twin(self) -> dict[str, Any] | None:
-        """What is known of it, if it was learned: ``origin``, and ``parameters`` with ``estimate``, ``low`` and ``high`` (90 %)."""
+        """For a learned drive: ``origin``, and ``parameters`` with ``estimate``, ``low`` and ``high`` (90 % interval)."""
     @property
     def members(self) -> list[Drive]:
-        """The drives that explain what a twin was learned from as well."""
+        """For a learned drive: all drives that explain the measurements."""
     @property
     def name(self) -> str: ...
     @property
@@ -152,25 +155,26 @@ class Drive:
 
 @final
 class Run:
-    """What a simulation found."""
+    """Result of a simulation."""
 
     @property
     def figures(self) -> dict[str, float]:
-        """Its figures, by names that end with their units."""
+        """Figures by name. Names end with the unit."""
     @property
     def settings(self) -> dict[str, str]: ...
     @property
     def policy(self) -> tuple[str, dict[str, str]]: ...
     @property
     def warnings(self) -> list[tuple[str, str]]:
-        """What could mislead: code and text of each."""
+        """Warnings about misleading figures: code and text of each."""
     @property
     def series_names(self) -> list[str]: ...
     def series(self, name: str, over: str | None = None) -> tuple[str, NDArray[np.uint64], str, NDArray[np.float64]]:
-        """What it is over (``time`` in nanoseconds, or ``bytes-written``), where, its unit, its values. Some are kept over both: ``over`` says which."""
+        """Axis (``time`` in nanoseconds, or ``bytes-written``), positions, unit, values. ``over`` selects the axis if there
+        are two."""
     @property
     def id(self) -> str:
-        """Hash of all that decides the result, the model among it."""
+        """Hash of all inputs of the result, including the model."""
     @property
     def seed(self) -> int: ...
 
@@ -179,7 +183,8 @@ class Trace:
     """Requests of a host."""
 
     def __new__(cls, time_ns: _Whole, kind: _Whole, offset: _Whole, length: _Whole) -> Self:
-        """When (nanoseconds, not falling), what (0 read, 1 write, 2 trim, 3 flush), where and how long (bytes): arrays of whole numbers, or lists."""
+        """Arrays or lists of integers: time (nanoseconds, non-decreasing), kind (0 read, 1 write, 2 trim, 3 flush), offset
+        and length (bytes)."""
     @staticmethod
     def load(path: str | PathLike[str], *, format: str | None = None, volume: int | str | None = None, events: str | None = None) -> Trace:
         """Reads a trace: ``fio``, ``blkparse``, ``msr``, ``alibaba``, ``tencent``, ``spc``, ``fiu``, ``systor17``, ``mqsim``, ``disksim``, ``columns``.
@@ -189,7 +194,7 @@ class Trace:
 
 @final
 class Ssd:
-    """A drive that is driven command by command."""
+    """A modelled drive that the caller controls command by command."""
 
     def __new__(cls, drive: Drive, seed: int = ...) -> Self: ...
     def submit(
@@ -202,29 +207,30 @@ class Ssd:
         depth: int | None = None,
         data: str = "random",
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Submits commands (kinds as in :class:`Trace`) at ``at_ns``, or with ``depth`` in flight. Gives when each was submitted, and when it was done."""
+        """Submits commands (kinds as in :class:`Trace`) at ``at_ns``, or with ``depth`` in flight. Returns
+        submission and completion times."""
     def idle(self, until_ns: int) -> None:
-        """Tells the drive that no command arrives before then."""
+        """Leaves the drive idle until ``until_ns``; it may use the time for background work."""
     def counters(self) -> dict[str, int]: ...
     @property
     def waf(self) -> float | None:
-        """Bytes written to the flash over bytes that the host wrote, so far."""
+        """Write amplification so far (flash bytes per host byte)."""
     @property
     def now_ns(self) -> int: ...
     @property
     def capacity_bytes(self) -> int: ...
     def copy(self) -> Ssd:
-        """A drive in the same state, which goes its own way from here on."""
+        """An independent copy of the drive in its current state."""
 
 @final
 class Plan:
     """A plan of many cells."""
 
     def __new__(cls, text: str, directory: str | PathLike[str] = ..., files: Mapping[str, bytes] | None = None) -> Self:
-        """Drives and traces that it names by path are below ``directory``, or are what ``files`` has for these paths."""
+        """Drives and traces named by path are read below ``directory``, or taken from ``files`` by path."""
     @property
     def files(self) -> dict[str, bytes]:
-        """The files that it names, by the paths that it has for them: all that it needs besides its text."""
+        """Contents of the files named by the plan, by path. With its text, this is the whole plan."""
     @property
     def cells(self) -> int: ...
     @property
@@ -237,31 +243,32 @@ class Plan:
     def run(
         self, cells: Sequence[int], *, threads: int = ..., memory_bytes: int | None = None, progress: Callable[[int], Any] | None = None
     ) -> list[bytes]:
-        """Runs these cells, and gives a row each, in a form that can be sent anywhere. No more of them at once than there is memory for."""
+        """Runs cells within the memory limit. Returns one serialised row per cell, in order."""
     def table(self, rows: Sequence[bytes]) -> Table:
-        """The table of rows that ``run`` gave, here or elsewhere."""
+        """Combines rows from ``run``, from here or elsewhere, into a table."""
 
 @final
 class Table:
-    """Columns with names that end with their units. ``pyarrow.table``, ``pandas.DataFrame``, ``polars.DataFrame`` and DuckDB take it."""
+    """Columns whose names end with the unit. ``pyarrow.table``, ``pandas.DataFrame``, ``polars.DataFrame`` and DuckDB
+    accept it."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     @property
     def column_names(self) -> list[str]: ...
     def column(self, name: str) -> list[int] | list[int | None] | list[float | None] | list[str | None]:
-        """A column as a list; ``None`` where there is nothing."""
+        """A column as a list; ``None`` for missing values."""
     def __getitem__(self, name: str, /) -> list[int] | list[int | None] | list[float | None] | list[str | None]:
-        """``table["waf_ratio"]`` is ``table.column("waf_ratio")``."""
+        """``table["waf_ratio"]`` is shorthand for ``table.column("waf_ratio")``."""
     def __iter__(self) -> Iterator[dict[str, int | float | str | None]]:
         """Rows as dictionaries."""
     def to_pydict(self) -> dict[str, list[int] | list[int | None] | list[float | None] | list[str | None]]:
-        """All columns as lists, by their names."""
+        """All columns as lists, by name."""
     @property
     def series(self) -> Table | None:
-        """Every point of every series, where the plan keeps series: ``cell``, ``series``, ``time_ns`` or ``written_bytes``, ``value``, ``unit``."""
+        """Every point of every series, if the plan keeps series: ``cell``, ``series``, ``time_ns`` or ``written_bytes``, ``value``, ``unit``."""
     @property
     def histograms(self) -> Table | None:
-        """Every bucket of latencies, where the plan keeps histograms: ``cell``, ``kind``, ``latency_at_most_ns``, ``operations``."""
+        """Every latency bucket, if the plan keeps histograms: ``cell``, ``kind``, ``latency_at_most_ns``, ``operations``."""
     @property
     def metadata(self) -> dict[str, str]: ...
     def __len__(self) -> int: ...

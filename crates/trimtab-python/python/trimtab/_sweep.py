@@ -1,4 +1,4 @@
-"""Cells of a plan on threads of this machine, or on a cluster that others have built. Who runs them decides nothing."""
+"""Runs the cells of a plan on local threads, or on a Dask or Ray cluster, with identical results."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from ._native import MODEL, Error, Plan, Table, __version__
 
-# Tasks for each worker: many, so that a slow one holds up little, and few enough that a task is worth sending.
+# Tasks per worker: enough to balance slow ones, and few enough to keep the overhead low.
 _TASKS_A_WORKER = 16
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """The plan in a file; drives and traces that it names are beside it."""
+    """Reads a plan from a file. Its paths of drives and traces are relative to the directory of the file."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -33,11 +33,12 @@ def sweep(
     memory_bytes: int | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Table:
-    """Runs all cells of a plan (or of the plan in a file) and gives the table.
+    """Runs all cells of a plan, or of the plan in a file, and returns the table.
 
-    ``client`` is a ``distributed.Client`` (Dask), or the module ``ray`` after ``ray.init()``; without one the cells run on threads of this process, on all
-    processors unless ``threads`` says otherwise, and as many at once as ``memory_bytes`` (without it, four fifths of what is free) are enough for. Workers need this package and nothing else: the files that a plan names are sent to each of them once.
-    ``progress`` is called with the number of cells that are done; the engines have dashboards of their own.
+    ``client`` is a ``distributed.Client`` (Dask), or the module ``ray`` after ``ray.init()``. Workers only need this
+    package; each receives the files that the plan names once. Without a client, the cells run on ``threads`` threads
+    of this process (default: all processors) within ``memory_bytes`` (default: four fifths of the available memory).
+    ``progress`` is called with the number of finished cells.
     """
     if not isinstance(plan, Plan):
         plan = load_plan(plan)
@@ -53,10 +54,10 @@ def sweep(
 
 
 def manifest(plan: str | os.PathLike[str], shards: int, output: str | os.PathLike[str]) -> list[str]:
-    """One command a shard, for Slurm arrays and GNU parallel, and the one that puts their directories together."""
+    """Returns one command per shard, for Slurm arrays and GNU parallel, and a last one that merges their directories."""
     cells = load_plan(plan).cells
     if not 1 <= shards <= cells:
-        raise Error(f"shards: {shards}, and the plan has {cells} cells: 1 to {cells} shards")
+        raise Error(f"shards: {shards}; a plan with {cells} cells takes 1 to {cells} shards")
     plan, output = str(plan), str(output)
     parts = [f"{output}.{n}" for n in range(1, shards + 1)]
     runs = [["trimtab", "sweep", "run", plan, "--shard", f"{n}/{shards}", "--output", part] for n, part in enumerate(parts, 1)]
@@ -68,22 +69,22 @@ def _processors() -> int:
 
 
 def _shares(cells: int, workers: int) -> list[list[int]]:
-    """Every so-manieth cell: neighbours take about as long."""
+    """Deals the cells out in turn, because neighbouring cells take about equally long."""
     tasks = max(1, min(cells, workers * _TASKS_A_WORKER))
     return [list(range(n, cells, tasks)) for n in range(tasks)]
 
 
-# Plans that this process has read, with their traces: the same one comes in many tasks.
+# The current plan of this process with its traces, reused by later tasks.
 _read: dict[tuple[str, str], Plan] = {}
 
 
 def run_cells(text: str, digest: str, files: dict[str, bytes], model: str, cells: Sequence[int]) -> list[bytes]:
-    """What a worker does."""
+    """Runs cells in a worker."""
     if model != MODEL:
-        raise Error(f"a worker has model {MODEL}, and who asks has {model}; install the same package on both")
+        raise Error(f"a worker has model {MODEL}, but the caller has {model}; install the same package on both")
     plan = _read.get((text, digest))
     if plan is None:
-        # An older plan is not likely to come again.
+        # Older plans are unlikely to be needed again.
         _read.clear()
         plan = _read[text, digest] = Plan(text, files=files)
     return plan.run(list(cells), threads=1)
@@ -98,9 +99,10 @@ def _on_dask(plan: Plan, client: Any, progress: Callable[[int], object] | None) 
 
     files = plan.files
     shares = _shares(plan.cells, max(1, sum(client.nthreads().values())))
-    # To every worker: what only one has is lost with it, and cannot be computed again. By a name of its own, which no earlier sweep gives up meanwhile.
+    # Broadcast, because data on a single worker is lost with it and cannot be recomputed. hash=False gives a unique
+    # name, so that an earlier sweep cannot release the data.
     [sent] = client.scatter([files], broadcast=True, hash=False)
-    # A task is the same wherever and however often it runs: the engine may try it again after the loss of a worker.
+    # Tasks are deterministic, so the engine may retry them after losing a worker.
     one_each = [[value] * len(shares) for value in (plan.text, _digest(files), sent, MODEL)]
     tasks = client.map(run_cells, *one_each, shares, pure=False, retries=5)
     rows: list[bytes] = []

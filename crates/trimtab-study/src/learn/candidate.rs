@@ -1,4 +1,4 @@
-//! A candidate: numbers and kinds from which a drive can be made, at its full size or small enough to be tried in milliseconds.
+//! A candidate: numbers and kind of a drive, at full size or small enough for fast runs.
 
 use super::Reported;
 use super::probes::{AREA_WRITES, Plan};
@@ -7,10 +7,11 @@ use trimtab_drive::spec::{
     SlcSize, Streams, Trim, VictimPolicy, WriteCache,
 };
 
-/// What has a size and can be learned. The names are those of [`FIELDS`], the units nanoseconds, bytes, bytes per second or per mille, as there.
+/// Number of continuous parameters that can be learned. Names and units are those of
+/// [`FIELDS`]: nanoseconds, bytes, bytes per second or per mille.
 pub const NUMBERS: usize = 18;
 
-/// The field of a specification that each number is.
+/// Specification field of each number.
 pub const FIELDS: [&str; NUMBERS] = [
     "interface.rate_bytes_per_s",
     "interface.command_overhead_ns",
@@ -32,93 +33,93 @@ pub const FIELDS: [&str; NUMBERS] = [
     "flash.trim.gb_ns",
 ];
 
-/// Places in a list of numbers.
+/// Indices of the numbers.
 pub mod at {
-    /// Of the link.
+    /// Link rate.
     pub const RATE: usize = 0;
-    /// Of a read.
+    /// Command overhead of a read.
     pub const OVERHEAD: usize = 1;
-    /// Of a write.
+    /// Command overhead of a write.
     pub const WRITE_OVERHEAD: usize = 2;
-    /// Of each command.
+    /// Latency of each command.
     pub const LATENCY: usize = 3;
-    /// Of a page.
+    /// Read time of a page.
     pub const READ: usize = 4;
-    /// Of a row of native cells.
+    /// Program time of a row of native cells.
     pub const PROGRAM: usize = 5;
-    /// Of each channel.
+    /// Rate of each channel.
     pub const CHANNEL: usize = 6;
-    /// Until a read interrupts.
+    /// Time to suspend a program for a read.
     pub const SUSPEND: usize = 7;
-    /// Of sequential reads.
+    /// Read-ahead for sequential reads.
     pub const READ_AHEAD: usize = 8;
-    /// Of writes.
+    /// Size of the write cache.
     pub const CACHE: usize = 9;
-    /// Besides programs.
+    /// Flush time in addition to programs.
     pub const FLUSH: usize = 10;
-    /// Of a row with one bit a cell.
+    /// Program time of a row in SLC mode.
     pub const SLC_PROGRAM: usize = 11;
-    /// The same, read.
+    /// Read time of a page in SLC mode.
     pub const SLC_READ: usize = 12;
-    /// Of what could be compressed away.
+    /// Stored size of fully compressible data.
     pub const STORED: usize = 13;
-    /// Of a TRIM.
+    /// Cost of a TRIM command.
     pub const TRIM_COMMAND: usize = 14;
-    /// Of each range.
+    /// Cost of each range.
     pub const TRIM_RANGE: usize = 15;
-    /// Of each mapped unit.
+    /// Cost of each mapped unit.
     pub const TRIM_UNIT: usize = 16;
-    /// Of 10^9 bytes.
+    /// Cost of 10^9 bytes.
     pub const TRIM_GB: usize = 17;
 }
 
-/// What is of one kind or another.
+/// The discrete properties of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// Channels.
     pub channels: u32,
-    /// Dies on each.
+    /// Dies per channel.
     pub dies_per_channel: u32,
-    /// Planes of each.
+    /// Planes per die.
     pub planes: u32,
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page_bytes: u64,
-    /// Mapping unit.
+    /// Mapping unit in bytes.
     pub unit_bytes: u64,
-    /// Reads interrupt programs.
+    /// Reads suspend programs.
     pub suspends: bool,
-    /// Flushes are free.
+    /// Flushes are free (power-loss protection).
     pub protected: bool,
-    /// There is a part with one bit a cell.
+    /// The drive has an SLC cache.
     pub slc: bool,
-    /// What the probes wrote there was moved to native cells while the drive was left alone.
+    /// Data that the probes wrote to the SLC cache moved to native cells during rests.
     pub folds: bool,
-    /// Spread of the times of pages, in per mille.
+    /// Spread of page read times, in per mille.
     pub read_spread_permille: u16,
-    /// What is written is compressed.
+    /// The controller compresses data.
     pub compresses: bool,
-    /// TRIM runs beside other commands.
+    /// TRIM runs concurrently with other commands.
     pub trim_queued: bool,
     /// Shorter TRIMs are ignored.
     pub trim_bytes_min: u64,
-    /// TRIMs count in whole multiples of this.
+    /// TRIMs take effect in multiples of this.
     pub trim_alignment_bytes: u64,
 }
 
 impl Kind {
-    /// Dies in all.
+    /// Total number of dies.
     #[must_use]
     pub const fn dies(&self) -> u32 {
         self.channels * self.dies_per_channel
     }
 
-    /// What a die programs at once.
+    /// Bytes that a die programs at once.
     #[must_use]
     pub const fn row_bytes(&self) -> u64 {
         self.page_bytes * self.planes as u64
     }
 
-    /// Whether a number means anything for such a drive.
+    /// True if the number with that index is meaningful for this kind.
     #[must_use]
     pub const fn has(&self, number: usize) -> bool {
         match number {
@@ -130,68 +131,69 @@ impl Kind {
     }
 }
 
-/// What nobody can tell from outside in minutes.
+/// Properties that cannot be measured from outside within minutes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hidden {
     /// Spare space, (T - U) / U in per mille.
     pub over_provisioning_permille: u32,
-    /// Bits of a cell; where pages differ it shows how many kinds of them there are.
+    /// Bits per cell. Visible in the number of page types if their read times differ.
     pub bits_per_cell: u8,
-    /// Pages of a block.
+    /// Pages per block.
     pub pages_per_block: u32,
-    /// Erasure of a block.
+    /// Erase time of a block.
     pub erase_ns: u64,
-    /// SLC cache at least and at most, in millionths of the capacity; equal where it is fixed.
+    /// Minimum and maximum size of the SLC cache, in millionths of the capacity; equal if fixed.
     pub slc_ppm: (u32, u32),
-    /// Writes go on in native cells when that is full.
+    /// Writes continue in native cells when the SLC cache is full.
     pub slc_direct: bool,
-    /// Which superblock is collected next.
+    /// Victim selection of garbage collection.
     pub victim: VictimPolicy,
-    /// Relocated data are kept apart.
+    /// Relocated data have superblocks of their own.
     pub separate_gc: bool,
-    /// Memory for the map: bytes for each 10^6 bytes of the drive that are mapped in 4 KiB, of which the whole map takes 977; 0 where all of it is in memory.
+    /// Memory for the map, in bytes per 10^6 bytes of the drive mapped in 4 KiB units; the whole
+    /// map takes 977. 0 if all of it is in memory.
     pub map_ppm: u32,
 }
 
-/// A drive that might be the one.
+/// A modelled drive that may match the measured one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Kinds.
+    /// Discrete properties.
     pub kind: Kind,
     /// Natural logarithms of the numbers.
     pub logs: [f64; NUMBERS],
-    /// What is drawn.
+    /// Sampled properties.
     pub hidden: Hidden,
 }
 
-/// Pages of a block in the laboratory: every number of bits divides them.
+/// Pages per block of a laboratory drive: divisible by every number of bits per cell.
 const LABORATORY_PAGES: u32 = 192;
 
-/// Superblocks that a drive has at least, as small drives have them (`study::small`).
+/// Minimum number of superblocks, as for small drives (`study::small`).
 const SUPERBLOCKS_MIN: u64 = 160;
-/// Mapping unit of which a map is largest.
+/// Mapping unit with the largest map.
 const SMALLEST_UNIT: u64 = 4096;
 /// Largest mapping unit of a candidate.
 pub const UNIT_MAX: u64 = 64 << 10;
-/// Every number of bits divides this.
+/// Divisible by every number of bits per cell.
 const PAGES_STEP: u32 = 12;
-/// Blocks of a plane that are added where there would be too few.
+/// Maximum number of blocks added per plane if there would be too few.
 const MORE_BLOCKS_MAX: u32 = 32;
 
 impl Candidate {
-    /// Bits of a cell where they show: pages of as many kinds take differently long to read.
+    /// Bits per cell if visible: one page type per bit, each with its own read time.
     #[must_use]
     pub fn shown_bits(&self) -> Option<u8> {
         (self.kind.read_spread_permille > 0).then_some(self.hidden.bits_per_cell)
     }
 
-    /// Whether both are of one kind, as far as small probes see it.
+    /// True if the small probes cannot tell the kinds of `self` and `other` apart.
     #[must_use]
     pub fn is_kind_of(&self, other: &Self) -> bool {
         self.kind == other.kind && self.shown_bits() == other.shown_bits()
     }
 
-    /// With properties that no probe of a small part tells, as drawn; but for what shows.
+    /// Replaces the properties that small probes cannot identify with `drawn`, except visible ones.
     #[must_use]
     pub fn hiding(mut self, drawn: Hidden) -> Self {
         let bits = self.shown_bits();
@@ -202,7 +204,7 @@ impl Candidate {
         self
     }
 
-    /// A number.
+    /// Value of a number.
     #[must_use]
     pub fn number(&self, at: usize) -> f64 {
         libm::exp(self.logs[at])
@@ -212,7 +214,7 @@ impl Candidate {
         libm::round(self.number(at)).clamp(0.0, 1e15) as u64
     }
 
-    /// The drive at its full size.
+    /// The drive at full size.
     #[must_use]
     pub fn spec(&self, name: &str, description: &str, reported: &Reported) -> DriveSpec {
         let capacity = reported.capacity_bytes;
@@ -223,7 +225,7 @@ impl Candidate {
         } else {
             SlcSize::Dynamic { bytes_min: share(least), bytes_max: share(most) }
         };
-        // What an SLC cache that is always there takes is no spare space.
+        // A permanent SLC cache is not part of the spare space.
         let always = if self.kind.slc { least * u32::from(self.hidden.bits_per_cell) / 1000 } else { 0 };
         let geometry =
             self.geometry(self.pages_per_block(capacity)).with_over_provisioning(capacity, self.hidden.over_provisioning_permille + always);
@@ -231,7 +233,7 @@ impl Candidate {
         if let Medium::Flash(flash) = &mut spec.medium {
             flash.ftl.mapping_cache_bytes = self.map_bytes(capacity);
         }
-        // Superblocks of large arrangements are so large that a few more are needed for what is open.
+        // Large geometries have large superblocks and need a few more for the open ones.
         for _ in 0..MORE_BLOCKS_MAX {
             if spec.validate().is_ok() {
                 break;
@@ -243,34 +245,34 @@ impl Candidate {
         spec
     }
 
-    /// Memory for the map of a drive of `capacity` bytes; `None` where all of it is there.
+    /// Memory for the map of a drive of `capacity` bytes; `None` if all of it is in memory.
     #[must_use]
     pub fn map_bytes(&self, capacity: u64) -> Option<u64> {
         let bytes = u128::from(capacity) * u128::from(self.hidden.map_ppm) * u128::from(SMALLEST_UNIT) / u128::from(self.kind.unit_bytes);
         (self.hidden.map_ppm > 0).then(|| ((bytes / 1_000_000) as u64).max(self.kind.page_bytes))
     }
 
-    /// Pages of a block, fewer where superblocks would be so large that spare space could not be told in per mille.
+    /// Pages per block; fewer if large superblocks would make the spare space too coarse.
     fn pages_per_block(&self, capacity: u64) -> u32 {
         let row = u64::from(self.kind.dies()) * self.kind.row_bytes();
         let most = u32::try_from(capacity / SUPERBLOCKS_MIN / row.max(1)).unwrap_or(u32::MAX);
         self.hidden.pages_per_block.min((most / PAGES_STEP * PAGES_STEP).max(PAGES_STEP))
     }
 
-    /// A drive that shows the same under the probes of `plan`, and is no larger than these need: nothing is ever collected.
+    /// The smallest drive equivalent under the probes of `plan`. It never collects garbage.
     #[must_use]
     pub fn laboratory(&self, plan: &Plan) -> DriveSpec {
         let capacity = plan.start + 2 * plan.area;
         let slc_bytes = AREA_WRITES * plan.area;
         let geometry = self.geometry(LABORATORY_PAGES);
         let slc_permille = if self.kind.slc { slc_bytes * 1000 / capacity * u64::from(self.hidden.bits_per_cell) } else { 0 };
-        // Room for all that is written, and 8 superblocks more.
+        // Room for all writes and 8 more superblocks.
         let spare = (AREA_WRITES * plan.area) * 1000 / capacity + slc_permille;
         let few = (8 * geometry.superblock_bytes() * 1000 / u128::from(capacity)) as u64;
         let geometry = geometry.with_over_provisioning(capacity, (spare + few + 200) as u32);
         let reported = Reported { capacity_bytes: capacity, ..plan.reported };
         let mut spec = self.assemble(("candidate", "a candidate"), &reported, capacity, geometry, SlcSize::Fixed { bytes: slc_bytes });
-        // Superblocks of a large drive stay open for long, and what is in an open one is not moved.
+        // Superblocks of a large drive stay open for long; data in an open one are not moved.
         if let Medium::Flash(flash) = &mut spec.medium
             && let Some(slc) = flash.slc_cache.as_mut().filter(|_| !self.kind.folds)
         {

@@ -1,25 +1,26 @@
-//! What drives are like, before one is measured: from where a fit starts, what is drawn where no probe can tell, and the space from which
-//! drives are drawn to try the whole. Link, commands and reads of PCIe drives are as those of the catalogue (drives/measured); all else is ours, and the shipped
-//! specifications lie within it.
+//! Class priors: the starting point of a fit, and the distributions of properties that no
+//! probe identifies. Also the space of drives for recovery tests. Link, commands and reads of
+//! PCIe drives follow the catalogue (drives/measured). The rest is our own estimate, and the
+//! shipped specifications lie within it.
 
 use super::Reported;
 use super::candidate::{Candidate, Hidden, Kind, NUMBERS, at};
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::VictimPolicy;
 
-/// Sizes that writing over the whole drive determines.
+/// Number of parameters that the probes of the whole drive determine.
 pub const SIZES: usize = 7;
 
-/// Where a number is thought to lie: the median, and the standard deviation of its natural logarithm.
+/// Prior of a number: its median and the standard deviation of its natural logarithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prior {
-    /// Half of the drives have less.
+    /// Median.
     pub median: f64,
-    /// Nine of ten lie within 1.64 of it to either side.
+    /// Standard deviation of the logarithm; nine in ten drives lie within 1.64 of it.
     pub sigma: f64,
 }
 
-/// Of each number, for a drive that says so of itself.
+/// Prior of each number for a drive that reports these properties.
 #[must_use]
 pub fn priors(reported: &Reported) -> [Prior; NUMBERS] {
     let pcie = reported.full_duplex;
@@ -46,45 +47,50 @@ pub fn priors(reported: &Reported) -> [Prior; NUMBERS] {
     all
 }
 
-/// What a drive shows that has been written over: in the order of `fit::whole::of`, but for programs and reads, of which more is known.
+/// Priors of the parameters that the probes of the whole drive determine, in the order of
+/// `fit::whole::of`. Programs and reads are known better from other probes.
 #[must_use]
 pub fn sizes() -> [Prior; SIZES] {
     let of = |median: f64, sigma: f64| Prior { median, sigma };
     [of(95.0, 0.35), of(3.5e6, 0.45), of(13e3, 0.6), of(80e3, 0.7), of(1e6, 1.0), of(60e3, 1.0), MAP]
 }
 
-/// Drives of which only a part of the map is in memory: 7 of the 36 measured models (drives/measured) are NVMe drives without memory of their own.
+/// Share of drives with only part of the map in memory: 7 of the 36 measured models
+/// (drives/measured) are DRAM-less NVMe drives.
 const WITHOUT_MEMORY: f64 = 0.2;
-/// What they have of the host's, or in the controller, as `Hidden::map_ppm`: ours, around the 128 of `nvme-qlc-dramless-500gb` (64 MB, itself assumed).
+/// Map memory of DRAM-less drives in the host or the controller, as `Hidden::map_ppm`. Our
+/// estimate, around the 128 of `nvme-qlc-dramless-500gb` (64 MB, itself assumed).
 const MAP: Prior = Prior { median: 100.0, sigma: 0.8 };
-/// Within which it is drawn: less would show in what small probes use.
+/// Limits of the sampled map memory. Less would be visible to the small probes.
 const MAP_PPM: (f64, f64) = (20.0, 600.0);
 
-/// What of the map is in memory, of a drive without memory of its own.
+/// Samples the map memory of a DRAM-less drive.
 pub fn map_ppm(random: &mut Stream) -> u32 {
     random.log_normal(MAP.median, MAP.sigma).clamp(MAP_PPM.0, MAP_PPM.1) as u32
 }
 
-/// Which superblock is collected next, and how many of ten drives choose so.
+/// Victim selection policies and the number of drives in ten that use each.
 pub const VICTIMS: [(VictimPolicy, f64); 4] =
     [(VictimPolicy::Greedy, 7.0), (VictimPolicy::CostBenefit, 1.0), (VictimPolicy::Fifo, 1.0), (VictimPolicy::DChoices(8), 1.0)];
 
-/// Pages of a block.
+/// Pages per block.
 pub const PAGES: [u32; 3] = [192, 384, 768];
 
-/// Bits of a cell; behind an SLC cache they are one more.
+/// Bits per cell; drives with an SLC cache have one more.
 #[must_use]
 pub const fn bits(slc: bool) -> [u8; 2] {
     if slc { [3, 4] } else { [2, 3] }
 }
 
-/// How many drives have the more of these, without an SLC cache and with one.
+/// Share of drives with the larger number of bits, without an SLC cache and with one.
 const MANY_BITS: [f64; 2] = [0.4, 0.35];
 
-/// How much longer programs of cells take that have four bits than of those that have three: ours, as of the shipped specifications (2.2 ms beside 0.56 and 1.38).
+/// Ratio of program times of four-bit and three-bit cells. Our estimate, from the shipped
+/// specifications (2.2 ms against 0.56 and 1.38).
 const FOUR_BITS_SLOWER: f64 = 2.2;
 
-/// The drive with native programs that go with its bits, behind an SLC cache, where nothing was seen of them. Elsewhere programs show, and bits do not.
+/// Sets the native program time that matches the number of bits if it is hidden behind an SLC
+/// cache. On other drives, program times are visible and bits are not.
 #[must_use]
 pub fn programs_as_bits(mut candidate: Candidate) -> Candidate {
     if candidate.kind.slc && candidate.hidden.bits_per_cell == bits(true)[1] {
@@ -93,14 +99,14 @@ pub fn programs_as_bits(mut candidate: Candidate) -> Candidate {
     candidate
 }
 
-/// As [`rarity`], of bits of a cell.
+/// As [`rarity`], for bits per cell.
 #[must_use]
 pub fn rarity_of_bits(found: u8, slc: bool) -> f64 {
     let many = MANY_BITS[usize::from(slc)];
     -2.0 * libm::log(if found == bits(slc)[1] { many } else { 1.0 - many })
 }
 
-/// As [`rarity`], of what is hidden.
+/// As [`rarity`], for hidden properties.
 #[must_use]
 pub fn rarity_of_hidden(candidate: &Candidate, reported: &Reported) -> f64 {
     let hidden = &candidate.hidden;
@@ -114,7 +120,8 @@ pub fn rarity_of_hidden(candidate: &Candidate, reported: &Reported) -> f64 {
         + if candidate.kind.slc { slc(if reported.full_duplex { 0.99 } else { 0.6 }) } else { 0.0 }
 }
 
-/// What no probe of a small part tells. `slc` and what is stored behind it go together: such caches are for cells of three bits and more.
+/// Samples the properties that small probes cannot identify. `slc` determines the bits per
+/// cell: SLC caches exist for cells of three or more bits.
 pub fn hidden(random: &mut Stream, reported: &Reported, slc: bool) -> Hidden {
     let [few, many] = bits(slc);
     let bits = if random.chance(MANY_BITS[usize::from(slc)]) { many } else { few };
@@ -138,7 +145,6 @@ pub fn hidden(random: &mut Stream, reported: &Reported, slc: bool) -> Hidden {
     }
 }
 
-/// What kinds of drives there are, as chances.
 struct Chances {
     suspends: f64,
     protected: f64,
@@ -161,17 +167,17 @@ const fn chances(pcie: bool) -> Chances {
     }
 }
 
-/// How rare a kind is: minus twice the logarithm of its share, but for a constant, as a further figure that is off.
+/// Penalty for a rare kind: minus twice the logarithm of its share, up to a constant.
 #[must_use]
 pub fn rarity(kind: &Kind, reported: &Reported) -> f64 {
     let chances = chances(reported.full_duplex);
     let either = |is: bool, chance: f64| -2.0 * libm::log(if is { chance } else { 1.0 - chance });
     let off = |value: u64, low: u64, high: u64| libm::log2((value as f64 / high as f64).max(low as f64 / value as f64).max(1.0));
-    // Each doubling beyond what is common is met by one drive in five.
+    // One drive in five has each doubling beyond the common value.
     let arrangement = off(kind.channels.into(), 4, 10)
         + off(kind.dies_per_channel.into(), 1, 8)
         + off(kind.planes.into(), 1, 4)
-        // Flash of SATA drives began with pages of 4 KiB.
+        // SATA drives started with 4 KiB pages.
         + 2.0 * off(kind.page_bytes, if reported.full_duplex { 16 << 10 } else { 4 << 10 }, 16 << 10)
         + off(kind.unit_bytes, 4096, 32 << 10);
     3.2 * arrangement
@@ -184,10 +190,10 @@ pub fn rarity(kind: &Kind, reported: &Reported) -> f64 {
         + either(kind.read_spread_permille > 0, chances.spread)
 }
 
-/// Truncated so that no drawn drive lies where none is sold.
+/// Truncation of sampled values, so that no drive lies outside the market.
 const SIGMAS_MAX: f64 = 1.8;
 
-/// A drive of the class.
+/// Samples a drive of the class.
 pub fn draw(random: &mut Stream, reported: &Reported) -> Candidate {
     let pcie = reported.full_duplex;
     let chances = chances(pcie);
@@ -196,14 +202,14 @@ pub fn draw(random: &mut Stream, reported: &Reported) -> Candidate {
     for (log, prior) in logs.iter_mut().zip(priors(reported)) {
         *log = libm::log(prior.median) + prior.sigma * random.normal().clamp(-SIGMAS_MAX, SIGMAS_MAX);
     }
-    // On SATA writes take the command processor as reads do, or longer; on PCIe most take far longer.
+    // Writes occupy a SATA processor as long as reads or longer, most PCIe ones far longer.
     if !pcie {
         logs[at::WRITE_OVERHEAD] = logs[at::OVERHEAD] + if random.chance(0.5) { 0.0 } else { random.unit() };
     }
-    // One way in which a TRIM is dear, or none: the others cost next to nothing.
-    let dear = random.below(5) as usize;
+    // At most one kind of TRIM cost is high; the others are close to zero.
+    let expensive = random.below(5) as usize;
     for number in [at::TRIM_COMMAND, at::TRIM_RANGE, at::TRIM_UNIT, at::TRIM_GB] {
-        if number != at::TRIM_COMMAND + dear {
+        if number != at::TRIM_COMMAND + expensive {
             logs[number] = logs[number].min(libm::log(priors(reported)[number].median)) - random.unit();
         } else {
             logs[number] = logs[number].max(libm::log(priors(reported)[number].median)) + random.unit();
@@ -235,9 +241,10 @@ mod tests {
     use alloc::vec::Vec;
     use trimtab_drive::shipped;
 
-    /// Native cells of four bits take 2.2 times as long as those of three (the shipped 2.2 ms, and 0.56 and 1.38): what is drawn behind an SLC cache goes together.
+    /// Native four-bit cells take 2.2 times as long as three-bit cells (the shipped 2.2 ms against
+    /// 0.56 and 1.38), so bits and program times behind an SLC cache are sampled together.
     #[test]
-    fn native_programs_are_drawn_as_their_bits_have_it() {
+    fn drawn_native_program_time_matches_bits_per_cell() {
         let reported = Reported::of(&shipped::named("nvme-tlc-500gb").unwrap().spec).unwrap();
         let mut random = Stream::new(1, "bits");
         let drawn: Vec<Candidate> = (0..2000).map(|_| draw(&mut random, &reported)).collect();
@@ -248,6 +255,6 @@ mod tests {
             logs.iter().sum::<f64>() / logs.len() as f64
         };
         assert!((libm::exp(mean(true, 4) - mean(true, 3)) / 2.2 - 1.0).abs() < 0.12);
-        assert!((libm::exp(mean(false, 3) - mean(false, 2)) - 1.0).abs() < 0.12, "they show there");
+        assert!((libm::exp(mean(false, 3) - mean(false, 2)) - 1.0).abs() < 0.12, "visible without an SLC cache");
     }
 }

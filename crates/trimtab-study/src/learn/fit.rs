@@ -1,8 +1,10 @@
-//! Which modelled drives explain what was found: the one that does it best, and others that do it as well.
+//! Fits modelled drives to the figures: the best one, and others that explain them equally well.
 //!
-//! Residuals are differences of logarithms in units of what a figure may be off by; what is thought of the class counts as further figures. Kinds (dies, rows, mapping
-//! unit ...) are tried one change at a time, numbers fitted by Levenberg's and Marquardt's steps. The ensemble is made by randomised maximum likelihood (Oliver, He and
-//! Reynolds 1996): each member is fitted to figures, and to a class, that are off by as much as they may be; whoever then does not explain the figures is left out.
+//! Residuals are differences of logarithms divided by the standard error of each figure. Class
+//! priors count as further figures. Kinds (dies, rows, mapping unit ...) are varied one change at a
+//! time, numbers are fitted with Levenberg-Marquardt steps. The ensemble uses randomised maximum
+//! likelihood (Oliver, He and Reynolds 1996): each member is fitted to figures and priors perturbed
+//! by their errors. Members that do not explain the figures are rejected.
 
 mod changes;
 mod kinds;
@@ -26,31 +28,30 @@ use trimtab_sim::target::drive::DriveTarget;
 
 /// Members of an ensemble.
 pub const MEMBERS: usize = 64;
-/// A residual never counts for more than a figure that is off by this much in its logarithm: one that cannot be explained does not decide all.
-const ODD: f64 = 0.7;
-/// Rounds of Levenberg and Marquardt.
+/// Limit of a residual's logarithm, so that a single inexplicable figure does not decide the fit.
+const RESIDUAL_MAX: f64 = 0.7;
 const ROUNDS: u32 = 8;
-/// Kinds are told apart as if figures said so much less: errors that a small model makes are the same for many figures.
-const TEMPER: f64 = 2.0;
-/// And members may be off by so much more.
-const LOOSE: f64 = 1.5;
-/// What a round has to gain, or it is the last.
+/// Error factor for comparing kinds: the errors of a small model are correlated.
+const KIND_ERROR_FACTOR: f64 = 2.0;
+/// Additional factor on the errors of members.
+const MEMBER_ERROR_FACTOR: f64 = 1.5;
 const GAIN_MIN: f64 = 0.3;
-/// By how much more than the normal equations say each step is held back; the best is taken.
+/// Damping factors tried in each step; the best result wins.
 const DAMPING: [f64; 4] = [0.0, 0.1, 1.0, 10.0];
 /// Step of a difference quotient, in the logarithm.
 const STEP: f64 = 0.04;
 
-/// Puts candidates through the probes of a plan. Whoever has threads does several at once; in whatever order, the answers are the same.
+/// Runs the probes of a plan on candidates. Implementations may evaluate candidates in
+/// parallel; the results do not depend on the order.
 pub trait Tries: Sync {
-    /// What each of `candidates` shows, as `show` finds out; `None` of a drive that cannot be.
+    /// The figures of each of `candidates` according to `show`; `None` for an impossible drive.
     fn all(&self, candidates: &[Candidate], show: &Show<'_>) -> Vec<Option<Vec<f64>>>;
 }
 
-/// Puts a candidate through probes.
+/// Runs the probes on one candidate.
 pub type Show<'a> = dyn Fn(&Candidate) -> Option<Vec<f64>> + Sync + 'a;
 
-/// One after another.
+/// Evaluates candidates sequentially.
 #[derive(Clone, Copy, Debug)]
 pub struct OneByOne;
 
@@ -60,7 +61,7 @@ impl Tries for OneByOne {
     }
 }
 
-/// Logarithms of what the probes find on a candidate, in their order.
+/// Logarithms of the probe results of a candidate, in probe order.
 #[must_use]
 pub fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
     let drive = model::build(&candidate.laboratory(plan), plan.seed).ok()?;
@@ -71,60 +72,62 @@ pub fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
     Some(found.observations.iter().map(|one| libm::log(one.value_ns)).collect())
 }
 
-/// Of 29 drives drawn at random and learned by `full` eight were explained less well than this (docs/method/twin.md): their intervals held 8 to 100 % of what was
-/// measured, those of the others 78 to 100 %.
+/// Misfit above which the best drive may be of the wrong kind. Of 29 randomly drawn drives
+/// learned with `full`, eight had a larger misfit (docs/method/twin.md). Their intervals held
+/// 8 to 100 % of the measured values, those of the others 78 to 100 %.
 pub const OF_THE_RIGHT_KIND: f64 = 0.3;
 
-/// What a fit ends with.
+/// Result of a fit.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// The one that explains the figures best.
+    /// The drive that explains the figures best.
     pub best: Candidate,
-    /// Others that do, too; where too few did, again and again with other properties that no probe sees.
+    /// Other drives that explain the figures, repeated with other hidden properties if few do.
     pub members: Vec<Candidate>,
-    /// Members that explain the figures, each once.
+    /// Number of distinct members that explain the figures.
     pub explained: u32,
-    /// Sum of the squares of the residuals of the figures, by their number: 1 is as good as figures are thought to be.
+    /// Mean squared residual of the figures; 1 matches their expected errors.
     pub misfit: f64,
-    /// By how much the logarithms of two of three figures are off at most, whatever they may be off by.
+    /// Deviation of the logarithms that two of three figures stay within.
     pub off: f64,
-    /// Of each number, the share of what was not known of it that the figures took away, from 0 to 1.
+    /// For each number, the share of the prior uncertainty that the figures removed, from 0 to 1.
     pub learned: [f64; NUMBERS],
-    /// Figures that the best does not explain: the name, found, shown by the best.
+    /// Figures that the best drive does not explain, with its own value.
     pub odd: Vec<(Observation, f64)>,
-    /// Candidates that were tried.
+    /// Number of candidates tried.
     pub tried: u32,
-    /// Members that were left out, because they did not explain the figures.
+    /// Number of members rejected because they did not explain the figures.
     pub rejected: u32,
-    /// The best of other kinds that explain the figures nearly as well.
+    /// The best drives of other kinds that explain the figures nearly as well.
     pub kinds: Vec<Candidate>,
-    /// The best with an SLC cache and without, emptied or not, with reads that interrupt programs or not, however well each explains the figures.
+    /// The best drive of each family (with or without SLC cache, emptied or not, with or without
+    /// program suspension), however well it explains the figures.
     pub families: Vec<Candidate>,
-    /// What came of the probes of the whole drive, where there were any.
+    /// Result of the probes of the whole drive, if they ran.
     pub whole: Option<whole::Whole>,
 }
 
 impl Fitted {
-    /// Whether the best explains the figures at all.
+    /// True if the best drive explains the figures.
     #[must_use]
     pub fn is_explained(&self) -> bool {
         explains(self.misfit, self.off())
     }
 
-    /// The misfit of a part of the drive or of all of it, whichever is more.
+    /// The larger misfit of the small probes and of the whole drive.
     #[must_use]
     pub fn misfit_of_all(&self) -> f64 {
         self.misfit.max(self.whole.as_ref().map_or(0.0, |whole| whole.misfit))
     }
 
-    /// By how much figures are off, of a part of the drive or of all of it, whichever is more.
+    /// The larger deviation of the small probes and of the whole drive.
     #[must_use]
     pub fn off(&self) -> f64 {
         self.off.max(self.whole.as_ref().map_or(0.0, |whole| whole.off))
     }
 }
 
-/// Somewhere in the space, and what is shown there.
+/// A candidate and its figures.
 #[derive(Clone, Debug)]
 struct Point {
     candidate: Candidate,
@@ -132,7 +135,6 @@ struct Point {
     cost: f64,
 }
 
-/// Who puts candidates through probes, and how many there were.
 struct Trials<'a> {
     tries: &'a dyn Tries,
     observer: &'a mut dyn Observer,
@@ -140,7 +142,6 @@ struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// What each shows; `None` if it was stopped.
     fn all(&mut self, candidates: &[Candidate], show: &Show<'_>) -> Option<Vec<Option<Vec<f64>>>> {
         if self.observer.stopped() {
             return None;
@@ -152,7 +153,7 @@ impl Trials<'_> {
     }
 }
 
-/// What candidates show, with its cost, where it is all that was found.
+/// Evaluates candidates, and computes the cost of each for `found`.
 fn points(
     candidates: Vec<Candidate>,
     shown: Vec<Option<Vec<f64>>>,
@@ -167,7 +168,7 @@ fn points(
     candidates.into_iter().zip(shown).map(point).collect()
 }
 
-/// The misfit of what is shown, and the figures that it does not explain.
+/// The misfit of `shown`, and the unexplained figures.
 fn explained_by(found: &Findings, shown: &[f64]) -> (f64, Vec<(Observation, f64)>) {
     let residuals = residuals(found, shown, 1.0);
     let misfit = residuals.iter().map(|one| one * one).sum::<f64>() / residuals.len().max(1) as f64;
@@ -175,25 +176,24 @@ fn explained_by(found: &Findings, shown: &[f64]) -> (f64, Vec<(Observation, f64)
     (misfit, odd.map(|((one, shown), _)| (one.clone(), libm::exp(*shown))).collect())
 }
 
-/// By how much two of three logarithms of figures are off at most.
+/// Deviation of the logarithms that two of three figures stay within.
 fn off_by(found: &Findings, shown: &[f64]) -> f64 {
     let mut all: Vec<f64> = found.observations.iter().zip(shown).map(|(one, shown)| libm::fabs(libm::log(one.value_ns) - shown)).collect();
     all.sort_by(f64::total_cmp);
     all.get(all.len() * 2 / 3).copied().unwrap_or(0.0)
 }
 
-/// What is asked.
 struct Problem<'a> {
     plan: &'a Plan,
     found: &'a Findings,
     priors: [Prior; NUMBERS],
     trials: Trials<'a>,
     show: &'a Show<'a>,
-    /// By how much more than they say figures may be off.
+    /// Factor on the errors of the figures.
     loose: f64,
 }
 
-/// Fits drives to `found`. `None` if it was stopped, or if no candidate could be tried.
+/// Fits drives to `found`. Returns `None` if stopped, or if no candidate could be tried.
 pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn Observer) -> Option<Fitted> {
     let trials = Trials { tries, observer, tried: 0 };
     let show = |candidate: &Candidate| shown(candidate, plan);
@@ -203,7 +203,7 @@ pub fn fit(found: &Findings, plan: &Plan, tries: &dyn Tries, observer: &mut dyn 
 }
 
 impl Problem<'_> {
-    /// The ensemble around the best and others, and what is known by it. `families` are only kept.
+    /// Builds the ensemble around the best and other points. `families` are passed through.
     fn finished(&mut self, best: Point, others: &[Point], families: Vec<Candidate>) -> Option<Fitted> {
         let slopes = self.slopes(&best)?;
         let spread = self.spread(&best.candidate, &slopes)?;
@@ -220,17 +220,17 @@ impl Problem<'_> {
         Some(points(candidates, all, self.found, |candidate, shown| self.cost(candidate, shown)))
     }
 
-    /// Found less shown, in units of what each may be off by.
+    /// Measured minus shown logarithms, in units of their errors.
     fn residuals(&self, shown: &[f64]) -> Vec<f64> {
         residuals(self.found, shown, self.loose)
     }
 
     fn cost(&self, candidate: &Candidate, shown: &[f64]) -> f64 {
-        self.residuals(shown).iter().map(|one| one * one).sum::<f64>() + self.oddity(candidate)
+        self.residuals(shown).iter().map(|one| one * one).sum::<f64>() + self.prior_distance(candidate)
     }
 
-    /// How far a candidate is from what is thought of its class.
-    fn oddity(&self, candidate: &Candidate) -> f64 {
+    /// Squared distance of a candidate from the class priors.
+    fn prior_distance(&self, candidate: &Candidate) -> f64 {
         let of = |number: &usize| {
             let prior = self.priors[*number];
             let off = (candidate.logs[*number] - libm::log(prior.median)) / prior.sigma;
@@ -241,12 +241,12 @@ impl Problem<'_> {
         numbers + bits + classes::rarity(&candidate.kind, &self.plan.reported)
     }
 
-    /// How what is shown changes with each number: a row for each.
+    /// Derivative of the figures with respect to each number, one row per number.
     fn slopes(&mut self, point: &Point) -> Option<Vec<Vec<f64>>> {
         self.slopes_over(point, 1.0)
     }
 
-    /// The same over `wider` times the usual step.
+    /// As [`slopes`](Self::slopes), with `wider` times the step.
     fn slopes_over(&mut self, point: &Point, wider: f64) -> Option<Vec<Vec<f64>>> {
         let steps: Vec<f64> = (0..NUMBERS).map(|number| wider * step(&point.candidate, number)).collect();
         let moved = |number: usize| {
@@ -265,7 +265,7 @@ impl Problem<'_> {
         Some(slopes)
     }
 
-    /// The matrix of the normal equations, with what is thought of the class.
+    /// The matrix of the normal equations, including class priors.
     fn curvature(&self, candidate: &Candidate, slopes: &[Vec<f64>], damping: f64) -> Matrix {
         let mut matrix = Matrix::new(NUMBERS);
         for row in 0..NUMBERS {
@@ -281,12 +281,11 @@ impl Problem<'_> {
         matrix
     }
 
-    /// What remains unknown around `candidate`, to first order.
     fn spread(&self, candidate: &Candidate, slopes: &[Vec<f64>]) -> Option<Matrix> {
         self.curvature(candidate, slopes, 0.0).inverse()
     }
 
-    /// Of each number, the share of what was not known of it that the figures took away.
+    /// For each number, the share of the prior uncertainty that the figures removed.
     fn learned(&self, candidate: &Candidate, spread: &Matrix) -> [f64; NUMBERS] {
         core::array::from_fn(|number| {
             let left = libm::sqrt(spread.at(number, number).max(0.0)) / self.priors[number].sigma;
@@ -294,7 +293,7 @@ impl Problem<'_> {
         })
     }
 
-    /// The step that would explain `residuals` and be as near to `means` of the class as that allows.
+    /// The step that best explains `residuals` while staying close to the class `means`.
     fn step(&self, from: &Candidate, residuals: &[f64], means: &[f64; NUMBERS], slopes: &[Vec<f64>], damping: f64) -> Option<Candidate> {
         let pulls = self.pulls(from, residuals, means, slopes);
         let moves = self.curvature(from, slopes, damping).solve(&pulls)?;
@@ -307,12 +306,12 @@ impl Problem<'_> {
         Some(to)
     }
 
-    /// The same with more and more damping.
+    /// Steps with increasing damping.
     fn damped(&self, from: &Candidate, residuals: &[f64], means: &[f64; NUMBERS], slopes: &[Vec<f64>]) -> Vec<Candidate> {
         DAMPING.iter().filter_map(|damping| self.step(from, residuals, means, slopes, *damping)).collect()
     }
 
-    /// Each of `points` with its other numbers adapted, by `slopes` of somewhere near, to the one that was moved on purpose, if one was.
+    /// Adapts the other numbers of points with a deliberately moved one, using nearby `slopes`.
     fn adapted(&mut self, mut points: Vec<(Option<usize>, Point)>, slopes: &[Vec<f64>]) -> Option<Vec<Point>> {
         let means = self.means();
         for _ in 0..2 {
@@ -339,7 +338,7 @@ impl Problem<'_> {
         Some(points.into_iter().map(|(_, point)| point).collect())
     }
 
-    /// Which way each number is drawn, by `residuals` and by `means` of the class.
+    /// The gradient for each number from `residuals` and the class `means`.
     fn pulls(&self, from: &Candidate, residuals: &[f64], means: &[f64; NUMBERS], slopes: &[Vec<f64>]) -> Vec<f64> {
         let pull = |number: usize| {
             let figures = slopes[number].iter().zip(residuals).zip(&self.found.observations);
@@ -354,7 +353,7 @@ impl Problem<'_> {
         self.priors.map(|prior| libm::log(prior.median))
     }
 
-    /// Improves the numbers of a candidate until nothing is gained.
+    /// Improves the numbers of a candidate until a round gains too little.
     fn improve(&mut self, mut point: Point, rounds: u32) -> Option<Point> {
         let means = self.means();
         for _ in 0..rounds {
@@ -372,21 +371,22 @@ impl Problem<'_> {
         Some(point)
     }
 
-    /// Members of the ensemble, among kinds by how well they explain the figures; how many did, and how many did not.
+    /// Draws the members, choosing kinds by how well they explain the figures. Also returns how
+    /// many members explained the figures and how many were rejected.
     fn ensemble(&mut self, best: &Point, others: &[Point]) -> Option<(Vec<Candidate>, u32, u32)> {
         let mut random = Stream::new(self.plan.seed, "ensemble");
-        self.loose = LOOSE * looser(self.misfit(best), best.shown.len());
+        self.loose = MEMBER_ERROR_FACTOR * error_factor(self.misfit(best), best.shown.len());
         let mut kinds = Vec::new();
         for point in core::iter::once(best).chain(others) {
             let slopes = self.slopes(point)?;
             if let Some(spread) = self.spread(&point.candidate, &slopes) {
-                kinds.push(Around { point, slopes, spread });
+                kinds.push(Posterior { point, slopes, spread });
             }
         }
-        let temper = TEMPER * (self.loose / LOOSE) * (self.loose / LOOSE);
+        let temper = KIND_ERROR_FACTOR * (self.loose / MEMBER_ERROR_FACTOR) * (self.loose / MEMBER_ERROR_FACTOR);
         let weights: Vec<f64> = kinds.iter().map(|kind| libm::exp(-0.5 / temper * (kind.point.cost - best.cost)).min(1.0)).collect();
         let known = (0..NUMBERS).filter(|number| best.candidate.kind.has(*number)).count() as f64;
-        let most = most_of(known);
+        let most = chi_squared_99(known);
         let (explaining, rejected) = self.explaining(&kinds, &weights, most, &mut random)?;
         let explained = explaining.len();
         let again = |random: &mut Stream| explaining.get(random.below(explained as u64) as usize).unwrap_or(&best.candidate).clone();
@@ -399,16 +399,17 @@ impl Problem<'_> {
         Some((members, explained as u32, rejected))
     }
 
-    /// Drives around `kinds`, as many of each as its weight says, whose figures are off from its own by less than `most`; how many were not.
-    fn explaining(&mut self, kinds: &[Around<'_>], weights: &[f64], most: f64, random: &mut Stream) -> Option<(Vec<Candidate>, u32)> {
+    /// Draws members around `kinds` in proportion to their weights. Keeps those whose misfit
+    /// exceeds that of their kind by at most `most`, and returns the number of the others.
+    fn explaining(&mut self, kinds: &[Posterior<'_>], weights: &[f64], most: f64, random: &mut Stream) -> Option<(Vec<Candidate>, u32)> {
         let (mut explaining, mut rejected, mut shrunk) = (Vec::new(), 0, 1.0);
         for round in 0..6 {
             let missing = MEMBERS - explaining.len();
-            let starts: Vec<&Around<'_>> = (0..missing).map(|_| &kinds[pick(random, weights)]).collect();
+            let starts: Vec<&Posterior<'_>> = (0..missing).map(|_| &kinds[pick(random, weights)]).collect();
             let first: Vec<Draw> = starts.iter().map(|start| self.draw(start.point, shrunk, random)).collect();
             let candidates = first.iter().zip(&starts).map(|(draw, start)| self.towards(draw, start.point, start)).collect();
             let points = self.try_all(candidates)?;
-            // Once more from where that led: what is shown is not linear in the numbers.
+            // Repeats from the new point, because the figures are not linear in the numbers.
             let again = first.iter().zip(&points).zip(&starts).map(|((draw, point), start)| match point {
                 Some(point) => self.towards(draw, point, start),
                 None => start.point.candidate.clone(),
@@ -425,7 +426,7 @@ impl Problem<'_> {
             if explaining.len() >= MEMBERS {
                 break;
             }
-            // What lies far out where figures saturate is tried nearer.
+            // Moves draws closer if they lie where figures saturate.
             if round >= 2 {
                 shrunk *= 0.7;
             }
@@ -433,12 +434,10 @@ impl Problem<'_> {
         Some((explaining, rejected))
     }
 
-    /// The part of the cost that the figures make.
     fn misfit(&self, point: &Point) -> f64 {
         self.residuals(&point.shown).iter().map(|one| one * one).sum()
     }
 
-    /// Figures and a class that are off by as much as they may be, times `scale`.
     fn draw(&self, start: &Point, scale: f64, random: &mut Stream) -> Draw {
         let mut normal = || scale * random.normal();
         let noise = start.shown.iter().map(|_| normal()).collect();
@@ -446,7 +445,7 @@ impl Problem<'_> {
         Draw { noise, means }
     }
 
-    fn towards(&self, draw: &Draw, from: &Point, around: &Around<'_>) -> Candidate {
+    fn towards(&self, draw: &Draw, from: &Point, around: &Posterior<'_>) -> Candidate {
         let residuals: Vec<f64> = self.residuals(&from.shown).iter().zip(&draw.noise).map(|(residual, noise)| residual + noise).collect();
         let mut to = from.candidate.clone();
         let pulls = self.pulls(&from.candidate, &residuals, &draw.means, &around.slopes);
@@ -459,38 +458,37 @@ impl Problem<'_> {
     }
 }
 
-/// A kind, and what is known around its best numbers.
-struct Around<'a> {
+/// A kind and the posterior around its best numbers.
+struct Posterior<'a> {
     point: &'a Point,
     slopes: Vec<Vec<f64>>,
     spread: Matrix,
 }
 
-/// By how much figures and class are off, for one member.
 struct Draw {
     noise: Vec<f64>,
     means: [f64; NUMBERS],
 }
 
-/// Found less shown, in units of what each may be off by, times `loose`.
+/// Measured minus shown logarithms, in units of `loose` times their errors.
 fn residuals(found: &Findings, shown: &[f64], loose: f64) -> Vec<f64> {
-    let each = |(one, shown): (&Observation, &f64)| tame(libm::log(one.value_ns) - shown) / (one.sigma * loose);
+    let each = |(one, shown): (&Observation, &f64)| limit_residual(libm::log(one.value_ns) - shown) / (one.sigma * loose);
     found.observations.iter().zip(shown).map(each).collect()
 }
 
-/// Where the best drive explains figures worse than they are thought to be known, members may be off by as much more (Birge 1932).
-fn looser(squares: f64, figures: usize) -> f64 {
+/// Error factor of members if even the best drive fits worse than expected (Birge 1932).
+fn error_factor(squares: f64, figures: usize) -> f64 {
     libm::sqrt(squares / figures.max(1) as f64).max(1.0)
 }
 
-/// A chi-squared of so many degrees of freedom stays below that in 99 of 100 cases, nearly (Wilson and Hilferty).
-fn most_of(freedom: f64) -> f64 {
+/// Approximate 99th percentile of a chi-squared distribution (Wilson and Hilferty).
+fn chi_squared_99(freedom: f64) -> f64 {
     freedom * libm::pow(1.0 - 2.0 / (9.0 * freedom) + 2.33 * libm::sqrt(2.0 / (9.0 * freedom)), 3.0)
 }
 
-/// A difference of logarithms that never counts for more than [`ODD`].
-fn tame(off: f64) -> f64 {
-    off / libm::sqrt(1.0 + off * off / (ODD * ODD))
+/// Limits a difference of logarithms to [`RESIDUAL_MAX`].
+fn limit_residual(off: f64) -> f64 {
+    off / libm::sqrt(1.0 + off * off / (RESIDUAL_MAX * RESIDUAL_MAX))
 }
 
 /// A step large enough to change a whole number.
@@ -499,7 +497,7 @@ fn step(candidate: &Candidate, number: usize) -> f64 {
     STEP.max(one)
 }
 
-/// The number of one of `weights`, drawn by them.
+/// Draws an index with probability proportional to `weights`.
 fn pick(random: &mut Stream, weights: &[f64]) -> usize {
     let mut left = random.unit() * weights.iter().sum::<f64>();
     for (nth, weight) in weights.iter().enumerate() {

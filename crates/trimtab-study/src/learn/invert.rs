@@ -1,4 +1,4 @@
-//! From figures to a drive by arithmetic alone: where the fit starts.
+//! Derives a drive from figures by arithmetic alone: the start of the fit.
 
 pub mod whole;
 
@@ -7,14 +7,14 @@ use super::classes;
 use super::probes::{Findings, Plan, burst, random_writes};
 use trimtab_drive::rng::Stream;
 
-/// Commands, pieces and units of a TRIM.
+/// Default unit of TRIM commands, pieces and mapping.
 const UNIT_DEFAULT: u64 = 4096;
-/// What zeros take of what other data take, below which they are compressed.
+/// Ratio of the times for zeros and for incompressible data below which the drive compresses.
 const COMPRESSED: f64 = 0.93;
-/// The most of a flush that its program takes.
+/// Largest share of a flush taken by its program.
 pub(super) const PROGRAM_OF_FLUSH: f64 = 0.9;
 
-/// A drive that shows about what was found. What cannot be inverted is typical of the class.
+/// A drive that approximately shows the figures; other parameters are class typical.
 #[must_use]
 pub fn invert(found: &Findings, plan: &Plan) -> Candidate {
     let reported = &plan.reported;
@@ -36,7 +36,7 @@ pub fn invert(found: &Findings, plan: &Plan) -> Candidate {
     set(at::WRITE_OVERHEAD, write_overhead(found, &host));
     let kind = kind(found, plan, &host, read);
     let program = found.ns(&burst::last(plan)).map(|of_a_byte| of_a_byte * f64::from(kind.dies()) * kind.row_bytes() as f64);
-    // A flush waits for one: where the link limits a burst its rate says less.
+    // A flush waits for one program. If the link limits a burst, the burst rate says less.
     let flushed = found.ns("flush").filter(|_| !kind.protected).map_or(f64::INFINITY, |flush| PROGRAM_OF_FLUSH * flush);
     set(if kind.slc { at::SLC_PROGRAM } else { at::PROGRAM }, program.map(|program| program.min(flushed)));
     set(at::SLC_READ, found.ns("read just written").zip(host.lone).map(|(read, alone)| (read - alone).max(5e3)).filter(|_| kind.slc));
@@ -47,21 +47,20 @@ pub fn invert(found: &Findings, plan: &Plan) -> Candidate {
     for (number, value) in trim_costs(found, plan, &host, kind.unit_bytes) {
         set(number, value.map(|value| value.max(1.0)));
     }
-    // As most have it: no small probe sees it, and the best drive is the one that studies are made of.
+    // The common case: no small probe can identify the map memory, and studies use the best drive.
     let mut hidden = Hidden { map_ppm: 0, separate_gc: true, ..classes::hidden(&mut random, reported, kind.slc) };
     if kind.slc {
-        // As most have it, as programs behind the cache are.
+        // The common case, which also sets the program times behind the cache.
         hidden.bits_per_cell = classes::bits(true)[0];
     }
     Candidate { kind, logs, hidden }
 }
 
-/// What needs no flash.
 struct Host {
     rate: Option<f64>,
     overhead: Option<f64>,
     latency: Option<f64>,
-    /// A read of 4 KiB that the flash has no part in.
+    /// A 4 KiB read that does not access the flash.
     lone: Option<f64>,
 }
 
@@ -113,17 +112,18 @@ fn kind(found: &Findings, plan: &Plan, host: &Host, read: Option<f64>) -> Kind {
     }
 }
 
-/// What zeros take to be written, of what cannot be compressed: where the flash limits both, what is stored of them.
+/// Ratio of the write times of zeros and random data: the stored share if the flash limits.
 fn written_smaller(found: &Findings) -> Option<f64> {
     found.ns("write zeros").zip(found.ns("write random")).map(|(zeros, random)| zeros / random)
 }
 
-/// The same of reads, of which the time of a page and the link remain.
+/// As [`written_smaller`], for reads. Page read time and link time remain constant.
 fn read_smaller(found: &Findings) -> Option<f64> {
     found.ns("read zeros").zip(found.ns("read random")).map(|(zeros, random)| zeros / random)
 }
 
-/// The mapping unit as random writes show it where the flash limits them: what is shorter is read and written again, and costs as much.
+/// The mapping unit as shown by random writes that are limited by the flash: shorter writes
+/// need a read-modify-write and take as long.
 #[must_use]
 pub fn unit_written(found: &Findings) -> Option<u64> {
     let cost = |size: u64| found.ns(&alloc::format!("random write {size} to the end"));
@@ -131,13 +131,13 @@ pub fn unit_written(found: &Findings) -> Option<u64> {
     random_writes::SIZES.into_iter().find(grows)
 }
 
-/// By how much the slowest of lone reads are slower than the mean, in hundreds of per mille.
+/// Excess of the slowest lone reads over the mean, in hundreds of per mille.
 fn spread(found: &Findings) -> u16 {
     let both = found.ns("read 4096 q1").zip(found.ns("read 4096 q1 p90"));
     both.map_or(0, |(mean, slow)| (libm::round(20.0 * (slow / mean - 1.0)).clamp(0.0, 4.0) * 100.0) as u16)
 }
 
-/// Whether reads beside a TRIM went on; `None` if it was too short to tell.
+/// True if reads continued during a TRIM; `None` if the TRIM was too short to tell.
 fn queued(found: &Findings) -> Option<bool> {
     let shape =
         |name: &str| Some((found.ns(&alloc::format!("trim {name} again"))?, found.ns(&alloc::format!("reads beside trim {name}"))?));
@@ -146,7 +146,7 @@ fn queued(found: &Findings) -> Option<bool> {
     (trim > 0.5 * alone).then_some(beside < alone + 0.5 * trim)
 }
 
-/// Bytes that were taken faster than the flash writes, less what it wrote meanwhile.
+/// Bytes accepted faster than the flash writes, minus what it wrote at the same time.
 fn cache(found: &Findings, plan: &Plan) -> Option<f64> {
     let last = found.ns(&burst::last(plan))?;
     let pieces = found.observations.iter().filter(|one| one.probe == "burst");
@@ -155,7 +155,6 @@ fn cache(found: &Findings, plan: &Plan) -> Option<f64> {
     Some(fast.0 * (1.0 - fast.1 / last))
 }
 
-/// Costs of a command, a range, a mapped unit and 10^9 bytes: four differences.
 fn trim_costs(found: &Findings, plan: &Plan, host: &Host, unit: u64) -> [(usize, Option<f64>); 4] {
     let limits = plan.reported.trim;
     let most = limits.map_or(1, |limits| u64::from(limits.ranges_per_command_max));
@@ -176,4 +175,4 @@ fn trim_costs(found: &Findings, plan: &Plan, host: &Host, unit: u64) -> [(usize,
     [(at::TRIM_COMMAND, command), (at::TRIM_RANGE, each), (at::TRIM_UNIT, mapped), (at::TRIM_GB, gb)]
 }
 
-const _: () = assert!(NUMBERS == 18, "a new number needs an inversion, or a word why it has none");
+const _: () = assert!(NUMBERS == 18, "a new number needs an inversion, or a comment why it has none");

@@ -1,4 +1,4 @@
-//! What probes are run on, and the few ways in which they use it.
+//! The target of the probes, and the operations that probes use.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,12 +7,12 @@ use trimtab_drive::{Command, Device, Extent};
 use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::target::{BlockCompletion, BlockTarget, TargetResult};
 
-/// A block target that also takes a TRIM of several ranges in one command.
+/// A block target that also accepts a TRIM of several ranges in one command.
 pub trait Probed: BlockTarget {
-    /// Starts it, as [`BlockTarget::submit`] does.
+    /// Submits a TRIM, as [`BlockTarget::submit`] does.
     ///
     /// # Errors
-    /// A target that refuses it.
+    /// The target rejects it.
     fn trim(&mut self, tag: u32, ranges: &[Extent]) -> TargetResult;
 }
 
@@ -22,7 +22,7 @@ impl<D: Device> Probed for DriveTarget<D> {
     }
 }
 
-/// Runs commands on what is probed.
+/// Runs commands on the target.
 pub struct Lab<'a> {
     target: &'a mut dyn Probed,
     done: Vec<BlockCompletion>,
@@ -32,19 +32,19 @@ pub struct Lab<'a> {
     pub read: u64,
 }
 
-/// Commands that were kept in flight.
+/// Result of commands that were kept in flight.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
     /// From the first submission to the last completion.
     pub took: Nanos,
-    /// Of each command, in the order of completion.
+    /// Latency of each command, in completion order.
     pub latencies: Vec<Nanos>,
-    /// When each had completed, since the first submission.
+    /// Completion time of each command since the first submission.
     pub completed: Vec<Nanos>,
 }
 
 impl Stream {
-    /// Mean of the middle four fifths of the latencies, in nanoseconds: rare retries do not count.
+    /// Mean of the middle four fifths of the latencies, in nanoseconds; excludes rare retries.
     #[must_use]
     pub fn middle_ns(&self) -> f64 {
         let mut sorted = self.latencies.clone();
@@ -54,7 +54,7 @@ impl Stream {
         middle.iter().map(|latency| latency.0 as f64).sum::<f64>() / middle.len().max(1) as f64
     }
 
-    /// The latency below which `percent` of the commands stay, in nanoseconds.
+    /// The given percentile of the latencies, in nanoseconds.
     #[must_use]
     pub fn percentile_ns(&self, percent: usize) -> f64 {
         let mut sorted = self.latencies.clone();
@@ -64,30 +64,30 @@ impl Stream {
 }
 
 impl<'a> Lab<'a> {
-    /// Nothing has been run yet.
+    /// Creates a lab with zero counters.
     pub fn new(target: &'a mut dyn Probed) -> Self {
         Self { target, done: Vec::new(), written: 0, read: 0 }
     }
 
-    /// Lets the drive alone for so long.
+    /// Leaves the drive idle for `time`.
     pub fn idle(&mut self, time: Nanos) {
         let until = self.target.now() + time;
         self.target.idle_until(until);
     }
 
-    /// Runs one command alone; how long it took.
+    /// Runs one command alone and returns its latency.
     pub fn one(&mut self, command: Command<'static>) -> TargetResult<Nanos> {
         self.start(0, command)?;
         self.wait_for_one()
     }
 
-    /// Runs one TRIM alone; how long it took.
+    /// Runs one TRIM alone and returns its latency.
     pub fn trim(&mut self, ranges: &[Extent]) -> TargetResult<Nanos> {
         self.target.trim(0, ranges)?;
         self.wait_for_one()
     }
 
-    /// Runs a TRIM with `beside` submitted right behind it: how long the TRIM took, and they.
+    /// Runs a TRIM with `beside` right after it. Returns its latency and the other commands.
     pub fn trim_beside(&mut self, ranges: &[Extent], beside: &[Command<'static>]) -> TargetResult<(Nanos, Stream)> {
         let begun = self.target.now();
         self.target.trim(0, ranges)?;
@@ -116,7 +116,8 @@ impl<'a> Lab<'a> {
         Ok(stream)
     }
 
-    /// The same with one command of `beside` always under way as well, for as long as there are `commands` in flight: what they took, and what those beside took.
+    /// As [`stream`](Self::stream), with one additional command of `beside` always in flight
+    /// until `commands` end. Returns the streams of both.
     pub fn streams(
         &mut self,
         depth: u32,
@@ -125,7 +126,7 @@ impl<'a> Lab<'a> {
     ) -> TargetResult<(Stream, Stream)> {
         let begun = self.target.now();
         let (mut stream, mut others) = (Stream::default(), Stream::default());
-        // One tag more than there are commands: that beside.
+        // Reserves one tag for the additional command.
         let depth = depth.min(self.target.info().queue_depth_max.saturating_sub(1)).max(1);
         let mut free: Vec<u32> = (0..depth).rev().collect();
         let mut in_flight = vec![false; depth as usize + 1];

@@ -1,4 +1,4 @@
-//! What learning ends with: a drive file that says how each of its figures is known.
+//! The result of learning: a drive file that records the source of each figure.
 
 use super::candidate::{Candidate, UNIT_MAX};
 use super::fit::{self, Fitted, OF_THE_RIGHT_KIND, Tries};
@@ -20,46 +20,47 @@ use trimtab_drive::usage::UsageError;
 use trimtab_sim::target::TargetError;
 use trimtab_sim::target::drive::DriveTarget;
 
-/// Why a modelled drive cannot be learned.
+/// Errors of learning a modelled drive.
 #[derive(Debug, thiserror::Error)]
 pub enum Cannot {
-    /// Not as it was asked.
+    /// The request is invalid.
     #[error(transparent)]
     Asked(#[from] UsageError),
-    /// There is no such drive.
+    /// The drive specification is invalid.
     #[error(transparent)]
     Drive(#[from] SpecError),
-    /// It failed.
+    /// The drive failed.
     #[error(transparent)]
     Failed(#[from] TargetError),
 }
 
-/// What was measured, and of what.
+/// Measurements and their subject.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// What was run.
+    /// Plan of the probes.
     pub plan: Plan,
-    /// What that found.
+    /// Findings of the probes.
     pub found: Findings,
-    /// What the probes of the whole drive found.
+    /// Findings of the probes of the whole drive.
     pub whole: Option<Findings>,
-    /// What the drive calls itself.
+    /// Model as reported by the drive.
     pub model: String,
-    /// Its firmware, if it says so.
+    /// Firmware revision, if reported.
     pub firmware: Option<String>,
-    /// Which one of its model, if that can be told.
+    /// Serial identity, if available.
     pub which: Option<String>,
-    /// Whether it was a drive that answered, and not memory in front of it: otherwise nothing of a drive is measured.
+    /// True if the drive itself answered. If a cache did, no figure counts as measured.
     pub is_of_a_drive: bool,
-    /// What was noticed.
+    /// Remarks.
     pub notes: Vec<String>,
 }
 
 impl Measured {
-    /// Probes the modelled drive of `spec`, which the user calls `called`. At most `write_limit` bytes are written; `None` is what is usual.
+    /// Probes the modelled drive of `spec`, named `called` by the user. Writes at most
+    /// `write_limit` bytes; `None` selects the default.
     ///
     /// # Errors
-    /// A disk; too little that may be written; a drive that cannot be, or that fails.
+    /// The drive is a hard disk, the write limit is too low, or the drive is impossible or fails.
     pub fn in_virtual_time(
         spec: &DriveSpec,
         called: &str,
@@ -72,7 +73,7 @@ impl Measured {
         let unit = spec.flash().map_or(0, |flash| flash.ftl.mapping_unit_bytes);
         if unit > UNIT_MAX {
             let (unit, most) = (unit >> 10, UNIT_MAX >> 10);
-            return Err(UsageError::new(format!("{called} has mapping units of {unit} KiB, and twins have units of {most} KiB at most"))
+            return Err(UsageError::new(format!("{called} has mapping units of {unit} KiB; a twin supports at most {most} KiB"))
                 .hint("learn a drive with a smaller flash.ftl.mapping_unit_bytes")
                 .into());
         }
@@ -90,13 +91,14 @@ impl Measured {
             whole = Some(super::probe_whole(&mut target, &Plan { whole: part, ..plan }, observer)?);
             if small.capacity_bytes < spec.capacity_bytes {
                 let size = Bytes(small.capacity_bytes);
-                notes.push(format!("what goes over the whole drive was run on one of {size} with the same proportions"));
+                notes.push(format!("probes of the whole drive ran on a {size} drive with the same proportions"));
             }
         }
         Ok(Self { plan, found, whole, model: format!("drive:{}", spec.name), firmware: None, which: None, is_of_a_drive: true, notes })
     }
 
-    /// Drives that explain what was measured: at first little of the drive, then all of it. `None` if it was stopped, or if no candidate could be tried.
+    /// Fits drives to the measurements: first to the small probes, then to the whole drive.
+    /// Returns `None` if stopped, or if no candidate could be tried.
     pub fn fitted(&self, tries: &dyn Tries, observer: &mut dyn Observer) -> Option<Fitted> {
         let fitted = fit::fit(&self.found, &self.plan, tries, observer)?;
         match &self.whole {
@@ -105,7 +107,7 @@ impl Measured {
         }
     }
 
-    /// All figures that were found.
+    /// All observations.
     pub fn observations(&self) -> impl Iterator<Item = &Observation> {
         self.found.observations.iter().chain(self.whole.iter().flat_map(|whole| &whole.observations))
     }
@@ -123,7 +125,7 @@ impl Measured {
         twin.truncate(IDENTIFIER_MAX);
         let description = format!("Twin of {name}, learned by probes ({} budget)", self.plan.budget.name());
         let of = |candidate: &Candidate| candidate.spec(&twin, &description, &self.plan.reported);
-        // A drive that could not be is none that explains anything.
+        // An impossible drive cannot be an explanation.
         let members = fitted.members.iter().map(of).filter(|spec| spec.validate().is_ok()).collect();
         let mut parameters = summary::parameters(fitted, &self.plan);
         if !self.is_of_a_drive {
@@ -136,10 +138,10 @@ impl Measured {
     fn origin(&self, day: &str, fitted: &Fitted) -> Origin {
         let odd = worst(&fitted.odd).into_iter().map(|(one, shown)| {
             let (found, shown) = (time(&one.name, one.value_ns), time(&one.name, *shown));
-            format!("{}: found {found}, the twin shows {shown}; no drive was found that shows both this and the rest", one.name)
+            format!("{}: measured {found}, twin {shown}; no modelled drive matches both this and the other figures", one.name)
         });
         let more = fitted.odd.len().saturating_sub(ODD_MAX);
-        let odd = odd.chain((more > 0).then(|| format!("{more} more that no drive was found to explain")));
+        let odd = odd.chain((more > 0).then(|| format!("{more} more figures that no modelled drive explains")));
         Origin {
             model: one_line(&self.model),
             firmware: self.firmware.as_deref().map(one_line),
@@ -160,10 +162,9 @@ impl Measured {
     }
 }
 
-/// Figures that no drive explains, and that are named.
 const ODD_MAX: usize = 6;
 
-/// Those of which the best drive shows the least.
+/// Unexplained figures, those with the largest deviation of the best drive first.
 fn worst(odd: &[(Observation, f64)]) -> Vec<&(Observation, f64)> {
     let off = |one: &(Observation, f64)| libm::fabs(libm::log(one.0.value_ns / one.1));
     let mut all: Vec<&(Observation, f64)> = odd.iter().collect();
@@ -172,17 +173,17 @@ fn worst(odd: &[(Observation, f64)]) -> Vec<&(Observation, f64)> {
     all
 }
 
-/// Where `limit` is less than the least that has to be written.
+/// Error for a write `limit` below the minimum `least`.
 #[must_use]
 pub fn too_little(called: &str, limit: u64, least: u64) -> UsageError {
-    let what = format!("with {} to be written nothing can be learned of {called}", Bytes(limit));
-    UsageError::new(what).hint(format!("--write-limit {}MiB is the least", least >> 20))
+    let what = format!("a write limit of {} is too small to learn {called}", Bytes(limit));
+    UsageError::new(what).hint(format!("use --write-limit {}MiB or more", least >> 20))
 }
 
-/// A twin is called after its drive, with `twin-of-` before it.
+/// Maximum name length. A twin is named `twin-of-` followed by the drive's name.
 pub const NAME_MAX: usize = IDENTIFIER_MAX - "twin-of-".len();
 
-/// Something that can name a drive, from what one calls itself.
+/// Converts a model string to a valid drive name.
 #[must_use]
 pub fn identifier(model: &str) -> String {
     let words = model.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
@@ -192,23 +193,23 @@ pub fn identifier(model: &str) -> String {
     if name.is_empty() { "drive".to_owned() } else { name }
 }
 
-/// `text` without the line feeds and control characters that a drive, a file or a program may have in its name: the file of a twin is not read with them.
+/// Removes line feeds and control characters from names, as twin files may not contain them.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
 }
 
-/// In per mille, and no more than a file can hold.
+/// Converts a share to per mille, limited to the range of the file format.
 fn permille(share: f64) -> u64 {
     libm::round(share * 1000.0).min(1e15) as u64
 }
 
-/// Why the ensemble says less than it seems to.
+/// Reasons why the ensemble is less certain than it appears.
 fn doubts(fitted: &Fitted) -> Vec<String> {
     let mut doubts = Vec::new();
     if !fitted.is_explained() {
         doubts.push(format!(
-            "no drive was found that explains the figures: the nearest is off by {} times what they may be off by, and one figure in three by more than {:.0} %; its intervals mean little",
+            "no modelled drive explains the figures: the nearest misses them by {} times their tolerance, and one figure in three by more than {:.0} %; its intervals are unreliable",
             three_digits(libm::sqrt(fitted.misfit)),
             100.0 * fitted.off()
         ));
@@ -216,38 +217,38 @@ fn doubts(fitted: &Fitted) -> Vec<String> {
     let misfit = fitted.misfit_of_all();
     if fitted.is_explained() && misfit > OF_THE_RIGHT_KIND {
         doubts.push(format!(
-            "the best drive explains the figures less well than one of the right kind does (a misfit of {}): it may have other dies, rows or caches, and intervals may be too narrow; 'drive check' tells",
+            "the best drive fits worse (misfit {}) than a drive of the right kind: dies, rows or caches may be wrong and intervals too narrow; verify with 'drive check'",
             three_digits(misfit)
         ));
     }
     let (explained, members) = (fitted.explained as usize, fitted.members.len());
     if explained == 0 {
         doubts.push(format!(
-            "none of the {members} members explains the figures: all are the nearest drive, with other properties that no probe sees"
+            "none of the {members} members explains the figures: all are variants of the nearest drive, in properties that no probe identifies"
         ));
     } else if explained < members {
         doubts.push(format!(
-            "only {explained} of {members} members are drives of their own; the others are these again, with other properties that no probe sees"
+            "only {explained} of {members} members are distinct drives; the rest are variants of them, in properties that no probe identifies"
         ));
     }
     let in_part = fitted.members.iter().filter(|one| one.hidden.map_ppm > 0).count();
     if in_part > 0 && fitted.best.hidden.map_ppm == 0 {
-        let would_tell = if fitted.whole.is_none() { "; the probe 'map' of --budget full would tell" } else { "" };
+        let hint = if fitted.whole.is_none() { "; the probe 'map' (--budget full) can decide this" } else { "" };
         doubts.push(format!(
-            "{in_part} of {members} members have only a part of their map in memory, as drives without memory of their own do: what goes over a whole drive is slower on these{would_tell}"
+            "{in_part} of {members} members keep only part of the map in memory, like DRAM-less drives: access to the whole drive is slower on these{hint}"
         ));
     }
     doubts
 }
 
-/// What a figure comes to: a time of a command, or of a byte, which takes less than there are units for.
+/// Formats a time per command or per byte; below 1 µs in nanoseconds with two decimals.
 #[must_use]
 pub fn time(name: &str, ns: f64) -> String {
     let time = if ns < 1000.0 { format!("{ns:.2} ns") } else { format!("{}", Nanos(libm::round(ns) as u64)) };
-    if is_of_a_byte(name) { format!("{time} a byte") } else { time }
+    if is_of_a_byte(name) { format!("{time} per byte") } else { time }
 }
 
-/// Whether a figure is what a byte takes: of what is written in order.
+/// True if a figure is a time per byte of sequential writes.
 fn is_of_a_byte(name: &str) -> bool {
     let (first, rest) = name.split_once(' ').unwrap_or((name, ""));
     match first {
@@ -306,23 +307,23 @@ mod tests {
     }
 
     #[test]
-    fn unexplained_figures_are_named_worst_first() {
+    fn unexplained_figures_are_listed_worst_first() {
         let one = |name: usize, value_ns: f64| Observation { name: format!("{name}"), probe: "reads", value_ns, sigma: 0.1 };
         let (measured, mut fitted) = fitted(0.1, 64);
         fitted.odd = (1..=8).map(|nth| (one(nth, nth as f64), 1.0)).collect();
         let notes = measured.origin("2026-11-22", &fitted).notes;
         assert_eq!(notes.len(), 1 + ODD_MAX + 1, "{notes:?}");
-        assert!(notes[1].starts_with("8: found 8.00 ns") && notes[7].starts_with("2 more that"), "{notes:?}");
+        assert!(notes[1].starts_with("8: measured 8.00 ns") && notes[7].starts_with("2 more figures"), "{notes:?}");
     }
 
     #[test]
-    fn what_a_byte_takes_is_called_that() {
+    fn time_formats_per_byte_figures() {
         for (name, ns, said) in [
-            ("burst 524288", 0.234, "0.23 ns a byte"),
+            ("burst 524288", 0.234, "0.23 ns per byte"),
             ("burst flush", 234_000.0, "234 µs"),
-            ("write zeros", 2.0, "2.00 ns a byte"),
+            ("write zeros", 2.0, "2.00 ns per byte"),
             ("write 4096 q1", 900.0, "900.00 ns"),
-            ("after a long rest 3", 1.0, "1.00 ns a byte"),
+            ("after a long rest 3", 1.0, "1.00 ns per byte"),
             ("read 4096 q255", 830.5, "830.50 ns"),
         ] {
             assert_eq!(time(name, ns), said);
@@ -330,23 +331,23 @@ mod tests {
     }
 
     #[test]
-    fn an_ensemble_that_explains_little_says_so() {
+    fn doubts_name_poorly_explained_ensembles() {
         let doubts = |misfit, explained, off| {
             let (_, fitted) = fitted(misfit, explained);
             doubts(&Fitted { off, ..fitted })
         };
         assert_eq!(doubts(0.3, 64, 0.5), [""; 0]);
-        // Seen: 8 % held, of a drive with a misfit of 2.15.
-        assert!(doubts(2.15, 64, 0.03)[0].contains("(a misfit of 2.15): it may have other dies"));
+        // A drive with a misfit of 2.15 held 8 % of the figures.
+        assert!(doubts(2.15, 64, 0.03)[0].contains("(misfit 2.15)"));
         assert!(doubts(0.1, 3, 0.03)[0].starts_with("only 3 of 64 members"));
-        // Figures that are off by three times what they may be off by, on average.
-        assert!(doubts(9.0, 0, 0.03)[0].contains("off by 3.00 times"));
+        // Figures off by three times their tolerance, on average.
+        assert!(doubts(9.0, 0, 0.03)[0].contains("misses them by 3.00 times"));
         assert!(doubts(9.0, 0, 0.03)[1].starts_with("none of the 64 members explains"));
         assert!(doubts(1.0, 64, 0.58)[0].contains("by more than 58 %"));
     }
 
     #[test]
-    fn nothing_is_measured_where_no_drive_explains_the_figures() {
+    fn nothing_is_measured_if_no_drive_explains_figures() {
         let is_measured = |misfit, explained| {
             let (measured, mut fitted) = fitted(misfit, explained);
             fitted.learned = [1.0; NUMBERS];
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_measured_where_memory_answered() {
+    fn nothing_is_measured_if_a_cache_answered() {
         let (measured, mut fitted) = fitted(1.0, 64);
         fitted.learned = [1.0; NUMBERS];
         let of = |is_of_a_drive| {
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_twin_comes_back_from_its_file() {
+    fn twin_round_trips_through_its_file() {
         let (measured, fitted) = fitted(1.0, 64);
         let twin = measured.twin(&identifier("  SAMSUNG_SSD 850/x "), "2026-11-22", &fitted);
         assert_eq!(twin.spec.name, "twin-of-samsung-ssd-850-x");
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_learned_is_said() {
+    fn in_virtual_time_refuses_unlearnable_drives() {
         let learn = |name: &str, limit| {
             let spec = shipped::named(name).unwrap().spec;
             Measured::in_virtual_time(&spec, name, Budget::Small, limit, 1, &mut ()).unwrap_err()
@@ -389,6 +390,6 @@ mod tests {
         let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!() };
         flash.ftl.mapping_unit_bytes = 128 << 10;
         let said = format!("{}", Measured::in_virtual_time(&spec, "x", Budget::Small, None, 1, &mut ()).unwrap_err());
-        assert!(said.starts_with("x has mapping units of 128 KiB, and twins have units of 64 KiB at most; "), "{said}");
+        assert!(said.starts_with("x has mapping units of 128 KiB; a twin supports at most 64 KiB; "), "{said}");
     }
 }

@@ -1,6 +1,7 @@
-//! Workloads that no probe runs, and what a drive shows under them: what a twin predicts, and what is measured to see whether it is right.
+//! Workloads that no probe runs, to verify the predictions of a twin.
 //!
-//! They are run on a drive of the same make and of less capacity (`study::small`), where the twin and what it is a twin of are made smaller alike.
+//! They run on a drive of the same design with less capacity (`study::small`). The twin and
+//! the drive it represents are scaled down alike.
 
 pub mod churn;
 
@@ -29,45 +30,43 @@ use trimtab_sim::workload::postmark::{Postmark, Settings};
 use trimtab_sim::workload::synced::Synced;
 use trimtab_sim::workload::tree::{Tree, TreeList};
 
-/// The size at which drives are tried.
+/// Capacity of the scaled-down drives.
 pub const SIZE: Bytes = Bytes(1 << 30);
-/// Small operations.
 const SMALL: u64 = 4096;
-/// Random writes over a full drive, once they are as fast as they stay.
+/// Sustained random writes on a full drive.
 const IN_THE_END: &str = "random writes in the end";
-/// Operations of each mix.
 const MIXED: usize = 6000;
 
 /// One figure of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
-    /// Which workload.
+    /// Name of the workload.
     pub workload: &'static str,
-    /// What of it.
+    /// Kind of the figure.
     pub what: What,
-    /// A second, or nanoseconds, or as many times.
+    /// Operations per second, nanoseconds, seconds or a ratio, according to `what`.
     pub value: f64,
 }
 
 named! {
     "kind of figure"
-    /// What a figure is.
+    /// The kind of a figure.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum What {
-        /// Operations a second.
+        /// Operations per second.
         Rate = "operations/s",
         /// Mean latency in nanoseconds.
         Mean = "mean latency",
-        /// The latency that one in a hundred exceeds, in nanoseconds.
+        /// The 99th percentile of the latency, in nanoseconds.
         P99 = "p99 latency",
         /// Seconds.
         Time = "time",
-        /// Bytes to flash for each byte of the host.
+        /// Flash bytes per host byte.
         Ratio = "write amplification",
     }
 }
 
-/// What a drive of `spec` shows under all workloads. `None` if it cannot be made small, or fails.
+/// Figures of a drive of `spec` under all workloads. `None` if it cannot be scaled down, or fails.
 #[must_use]
 pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
     let small = Small::of(spec, SIZE).ok()?.spec;
@@ -78,29 +77,30 @@ pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
     Some(all)
 }
 
-/// Part of a drive that is there, on which workloads are run that no probe runs.
+/// Part of a real drive that runs workloads no probe runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// Bytes, which have been written before.
+    /// Size in bytes. All of it has been written before.
     pub bytes: u64,
-    /// Whether it may be written to.
+    /// True if it may be written to.
     pub writes: bool,
-    /// For how long the drive is left alone before each workload.
+    /// Idle time before each workload.
     pub rest: Nanos,
 }
 
 impl Area {
-    /// Most bytes that [`Area::run`] writes.
+    /// Maximum number of bytes that [`Area::run`] writes.
     #[must_use]
     pub const fn written_max(&self) -> u64 {
         if self.writes { self.bytes + (MIXED as u64 / 4) * 3 * SMALL + LARGE_COUNT as u64 * LARGE } else { 0 }
     }
 
-    /// Runs the workloads. Where it may be written to, all of it is written in order before: what an earlier round wrote at random places leaves longer reads in
-    /// many rows, and members of an ensemble had no earlier round.
+    /// Runs the workloads. If writes are permitted, first writes the whole area sequentially:
+    /// random writes of an earlier round make longer reads touch many rows, and members of an
+    /// ensemble had no earlier round.
     ///
     /// # Errors
-    /// A target that fails.
+    /// The target fails.
     pub fn run(&self, lab: &mut Lab<'_>, seed: u64) -> TargetResult<Vec<Figure>> {
         if self.writes {
             write(lab, 0, self.bytes)?;
@@ -133,13 +133,14 @@ impl Area {
         Ok(all)
     }
 
-    /// What a drive of `spec` shows as the member `nth` of an ensemble. `None` if it cannot be made, or fails.
+    /// Figures of `spec` as member `nth` of an ensemble. `None` if impossible or failing.
     ///
-    /// How much of the superblock that is open in an SLC cache was full before the area was written is not known of a drive that is there, and decides what of the area is moved to native cells
-    /// when that superblock is closed; so each member has another part of it full.
+    /// The fill of the open superblock in the SLC cache before the area was written is unknown
+    /// for a real drive. It decides which data move to native cells when that superblock is
+    /// closed. Each member therefore starts with a different fill.
     #[must_use]
     pub fn figures(&self, spec: &DriveSpec, seed: u64, nth: usize) -> Option<Vec<Figure>> {
-        let small = beside(spec)?;
+        let small = area_drive(spec)?;
         let before = (open_slc_bytes(&small) * phase(nth)) as u64;
         let mut target = DriveTarget::new(model::build(&small, seed).ok()?, DEPTH_MAX);
         let mut lab = Lab::new(&mut target);
@@ -149,21 +150,22 @@ impl Area {
     }
 }
 
-/// Evenly over 0 to 1 however many there are: multiples of the golden ratio, less their whole parts.
+/// Low-discrepancy sequence over 0 to 1: the fractional parts of multiples of the golden ratio.
 fn phase(nth: usize) -> f64 {
     let turned = nth as f64 * 0.618_033_988_749_895;
     turned - libm::floor(turned)
 }
 
-/// Bytes of a superblock of the SLC cache; 0 without one.
+/// Bytes of an SLC cache superblock; 0 without an SLC cache.
 fn open_slc_bytes(spec: &DriveSpec) -> f64 {
     let slc = spec.flash().filter(|flash| flash.slc_cache.is_some());
     slc.map_or(0.0, |flash| flash.geometry.superblock_bytes() as f64 / f64::from(flash.geometry.bits_per_cell.max(1)))
 }
 
-/// A drive of `spec` with less capacity on which nothing is ever collected. Its superblocks and its write cache are as large as they are: what lies in a superblock
-/// that is open stays in an SLC cache, however long the drive is left alone.
-fn beside(spec: &DriveSpec) -> Option<DriveSpec> {
+/// A drive of `spec` with less capacity that never collects garbage. Superblocks and write
+/// cache keep their size: data in an open superblock stay in the SLC cache, however long the
+/// drive is idle.
+fn area_drive(spec: &DriveSpec) -> Option<DriveSpec> {
     let mut to = spec.clone();
     to.capacity_bytes = AREA_SIZE.0.min(spec.capacity_bytes);
     let Medium::Flash(flash) = &mut to.medium else { return None };
@@ -182,35 +184,35 @@ fn beside(spec: &DriveSpec) -> Option<DriveSpec> {
     Some(Small::of(spec, AREA_SIZE).ok()?.spec)
 }
 
-/// Blocks of a plane that are added where superblocks are so large that there would be too few.
+/// Maximum number of blocks added per plane if large superblocks leave too few.
 const MORE_BLOCKS_MAX: u32 = 32;
 
-/// The size at which drives are tried beside one that is there: an SLC cache, an eighth of it, holds the area there, as it does on the drive.
+/// Capacity for [`Area::figures`]. An eighth is SLC cache, which holds the area.
 const AREA_SIZE: Bytes = Bytes(8 << 30);
-/// Larger operations, and how many of them.
+/// Bytes of a large operation, and the number of them.
 const LARGE: u64 = 32 << 10;
 const LARGE_COUNT: usize = 400;
 
-/// Nine of ten lie within so many standard deviations.
+/// Nine in ten values lie within this many standard deviations.
 const NINE_OF_TEN: f64 = 1.645;
 
-/// By how much the best drive of an ensemble is off in what it was fitted to: a standard deviation of logarithms.
+/// Residual deviation of the best drive of an ensemble, as a standard deviation of logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unexplained {
-    /// Where little of a drive is used.
+    /// From the probes of a small part.
     pub part: f64,
-    /// Where all of it is written over.
+    /// From the probes of the whole drive.
     pub whole: f64,
 }
 
 impl Unexplained {
-    /// What `fitted` leaves.
+    /// Residual deviation of `fitted`.
     #[must_use]
     pub fn of(fitted: &Fitted) -> Self {
         Self { part: fitted.off, whole: fitted.whole.map_or(fitted.off, |whole| whole.off) }
     }
 
-    /// What a twin says of that.
+    /// Residual deviation recorded in a twin.
     #[must_use]
     pub fn said(origin: &Origin) -> Self {
         let part = origin.off_permille as f64 / 1000.0;
@@ -219,24 +221,24 @@ impl Unexplained {
     }
 }
 
-/// What an ensemble says of one figure.
+/// Prediction of an ensemble for one figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// Which workload.
+    /// Name of the workload.
     pub workload: &'static str,
-    /// What of it.
+    /// Kind of the figure.
     pub what: What,
-    /// The median of the members.
+    /// Median of the members.
     pub median: f64,
-    /// One drive in twenty shows less.
+    /// 5th percentile.
     pub low: f64,
-    /// One in twenty shows more.
+    /// 95th percentile.
     pub high: f64,
 }
 
 impl Prediction {
-    /// The same of a drive of which the model is off by so much in whatever it shows: the members only differ in what is not known of a drive that the model could show
-    /// to the nanosecond.
+    /// Widens the interval by the residual deviation of the model. The spread of the members only
+    /// covers what is unknown about a drive that the model reproduces perfectly.
     #[must_use]
     pub fn widened(self, unexplained: Unexplained) -> Self {
         let Self { median, low, high, .. } = self;
@@ -248,19 +250,18 @@ impl Prediction {
         Self { low: median / libm::exp(half(median / low)), high: median * libm::exp(half(high / median)), ..self }
     }
 
-    /// Whether it is of a drive that collects garbage.
     fn collects(&self) -> bool {
         self.workload == IN_THE_END || self.workload.starts_with("churn")
     }
 
-    /// Whether a measured value lies in the interval, but for `share` of it: what no clock tells apart.
+    /// True if `value` lies in the interval, extended by `share` for clock resolution.
     #[must_use]
     pub fn holds(&self, value: f64, share: f64) -> bool {
         value >= self.low * (1.0 - share) && value <= self.high * (1.0 + share)
     }
 }
 
-/// What members that show `shown` predict; nothing without any.
+/// Predictions from the figures of the members; empty without members.
 #[must_use]
 pub fn predictions(shown: &[Vec<Figure>]) -> Vec<Prediction> {
     let Some(first) = shown.first() else { return Vec::new() };
@@ -273,14 +274,15 @@ pub fn predictions(shown: &[Vec<Figure>]) -> Vec<Prediction> {
     first.iter().enumerate().map(one).collect()
 }
 
-/// What Student's t stays below in 19 of 20 cases, for 1 to 17 degrees of freedom.
+/// 95th percentile of Student's t for 1 to 17 degrees of freedom.
 const STUDENT: [f64; 17] =
     [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753, 1.746, 1.740];
 
-/// Below what, and above what, the next of such values lies in one case of twenty each. `sorted` are some.
+/// Bounds that the next value exceeds with a probability of one in twenty per side.
 ///
-/// In k of n + 1 cases the next one lies below the k-th of n. Of fewer than nineteen none lies so far out; there the logarithms are taken for normal, with a spread that is
-/// only known from so few.
+/// The next value lies below the k-th of n values with a probability of k / (n + 1). Fewer
+/// than nineteen values do not reach that far; their logarithms are then assumed to be
+/// normal, with a spread estimated from these few.
 fn interval(sorted: &[f64]) -> (f64, f64) {
     let count = sorted.len();
     let (least, most) = (sorted[0], sorted[count - 1]);
@@ -306,7 +308,7 @@ fn add(all: &mut Vec<Figure>, workload: &'static str, stream: &Stream) {
     all.push(Figure { workload, what: What::P99, value: stream.percentile_ns(99) });
 }
 
-/// Mixed reads and writes at three depths on a drive that is half full, and random writes until they are as fast as they stay.
+/// Mixed reads and writes at three depths on a half-full drive, and sustained random writes.
 fn blocks(spec: &DriveSpec, seed: u64, all: &mut Vec<Figure>) -> TargetResult {
     let Ok(drive) = model::build(spec, seed) else { return Ok(()) };
     let mut target = DriveTarget::new(drive, DEPTH_MAX);
@@ -336,12 +338,12 @@ fn blocks(spec: &DriveSpec, seed: u64, all: &mut Vec<Figure>) -> TargetResult {
     Ok(())
 }
 
-/// TRIMs of pieces of many sizes one after another, with a read under way beside them.
+/// Sequential TRIMs of many sizes, with one read in flight during each.
 fn trims(lab: &mut Lab<'_>, capacity: u64, seed: u64, all: &mut Vec<Figure>) -> TargetResult {
     lab.idle(Nanos::from_secs(60));
     let mut random = Random::new(seed, "trims");
     let commands = (0..TRIMS).map(|nth| {
-        // Each in a part of its own, in the first half, so that no place is trimmed twice.
+        // Each piece has its own part of the first half, so that nothing is trimmed twice.
         let part = capacity / 2 / TRIMS / SMALL * SMALL;
         let len = (random.between(1, part / SMALL) * SMALL).min(part);
         Command::Trim(Ranges::One(Extent { offset: nth * part, len }))
@@ -354,9 +356,7 @@ fn trims(lab: &mut Lab<'_>, capacity: u64, seed: u64, all: &mut Vec<Figure>) -> 
     Ok(())
 }
 
-/// How many.
 const TRIMS: u64 = 400;
-/// What drives are filled with.
 const FILL: u64 = 1 << 20;
 
 fn fill(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
@@ -375,14 +375,12 @@ fn write(lab: &mut Lab<'_>, from: u64, to: u64) -> TargetResult {
     Ok(())
 }
 
-/// A new filesystem, which nobody trims.
 fn volume(spec: &DriveSpec) -> Option<Steered<Box<dyn Model>>> {
     let drive = model::build(spec, 1).ok()?;
     let volume = Volume::format(drive, VolumeSpec::ext4(), Nanos::ZERO).ok()?;
     Some(Steered::new(volume, PolicySpec::None.build(&State::default()), WRITTEN_STEP))
 }
 
-/// A tree is unpacked, made durable, deleted, and that made durable.
 fn tree(spec: &DriveSpec, seed: u64, all: &mut Vec<Figure>) -> Option<()> {
     let list = TreeList::synthetic(3000, Bytes(60_000_000), DataClass::Compressible(30), seed).ok()?;
     let outcome = files::run(&mut Tree::new(Arc::new(list), 1), &mut volume(spec)?, &mut ());
@@ -390,7 +388,6 @@ fn tree(spec: &DriveSpec, seed: u64, all: &mut Vec<Figure>) -> Option<()> {
     (outcome.end == End::Complete).then(|| all.push(Figure { workload: "tree", what: What::Time, value: took }))
 }
 
-/// PostMark, small, with a sync before and after.
 fn postmark(spec: &DriveSpec, all: &mut Vec<Figure>) -> Option<()> {
     let settings = Settings { number: 1000, transactions: 2000, size_high: 60_000, ..Settings::default() };
     let outcome = files::run(&mut Synced::new(Postmark::new(&settings).ok()?), &mut volume(spec)?, &mut ());

@@ -1,4 +1,4 @@
-//! The probes, in the order in which they are run: later ones use what earlier ones wrote.
+//! The probes in execution order. Later ones use data that earlier ones wrote.
 
 pub mod burst;
 pub mod collection;
@@ -26,75 +26,74 @@ use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
 use whole::Whole;
 
-/// The least area in which something can be learned by writing.
+/// Smallest area for probes that write.
 pub const AREA_MIN: u64 = 8 << 20;
-/// As many commands are in flight at once, at most.
+/// Maximum commands in flight.
 pub const DEPTH_MAX: u32 = 257;
-/// A larger one would not tell more.
 const AREA_MAX: u64 = 256 << 20;
-/// All probes together write less than this many times the area.
+/// Upper bound for the bytes written by all probes, as a multiple of the area.
 pub const AREA_WRITES: u64 = 3;
-/// Sequential operations.
 const SEQUENTIAL: u64 = 128 << 10;
-/// What takes less is as good as nothing: nanoseconds of a byte at the fastest link.
+/// Smallest meaningful time: nanoseconds per byte on the fastest link.
 pub const SHORTEST_NS: f64 = 0.01;
-/// Time after which a drive has done in the background what it does for so little data, where time costs nothing.
+/// Idle time for the background work after this little data, if time is free.
 const REST: Nanos = Nanos::from_secs(60);
 
-/// For how long a drive is left alone before reads that are not meant to meet writes: where flushes are free, a write cache is still being emptied behind one. Short
-/// enough that a drive begins nothing by itself.
+/// Idle time before reads that must not meet writes: a drive with free flushes still empties
+/// its write cache after one. Too short for background work to start.
 const SETTLE: Nanos = Nanos::from_millis(500);
 
-/// How a drive is reached: what stands between the probes and it.
+/// Access path between the probes and the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// For how long the drive is left alone before it is read.
+    /// Idle time before reads.
     pub rest: Nanos,
-    /// Ranges that one TRIM can be asked to have; `None` where no TRIM can be asked for.
+    /// Maximum number of ranges per TRIM request; `None` if TRIM is unavailable.
     pub trim_ranges_max: Option<u32>,
-    /// Whether a flush is one of the drive, and no journal is written before.
+    /// True if a flush is only a flush of the drive, without a journal write.
     pub flushes: bool,
-    /// Whether flushes are sent to the drive: the kernel sends one none that says it has no volatile cache.
+    /// True if flushes reach the drive. The kernel sends none without a volatile cache.
     pub sends_flushes: bool,
 }
 
-/// What a call takes that the kernel makes nothing of tells that nothing need be flushed, and not how long that takes: it may be off by so many powers of e.
+/// Error, in powers of e, of a flush that the kernel drops: its time reveals nothing.
 const NOT_SENT: f64 = 10.0;
 
 impl Reach {
-    /// Nothing stands between.
+    /// Direct access.
     #[must_use]
     pub fn bare(reported: &Reported) -> Self {
         Self { rest: REST, trim_ranges_max: reported.trim.map(|limits| limits.ranges_per_command_max), flushes: true, sends_flushes: true }
     }
 
-    /// By what the time of a flush may be off, where it is by `sigma` if there is one.
+    /// Error of the time of a flush: `sigma` if flushes reach the drive.
     fn of_flush(&self, sigma: f64) -> f64 {
         if self.sends_flushes { sigma } else { NOT_SENT }
     }
 }
 
-/// What is run, to the last command: the same for the drive and for every candidate.
+/// The exact commands to run, identical for the drive and every candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// How much.
+    /// Extent.
     pub budget: Budget,
-    /// What the drive says of itself.
+    /// Properties that the drive reports.
     pub reported: Reported,
-    /// How it is reached.
+    /// Access path.
     pub reach: Reach,
-    /// First byte of the part of the target that is used.
+    /// Offset of the part of the target that is used.
     pub start: u64,
-    /// Bytes of that part.
+    /// Size of that part in bytes.
     pub area: u64,
     /// Seed of the addresses.
     pub seed: u64,
-    /// With [`Budget::Full`], what the probes of whole drives use.
+    /// Part used by the probes of the whole drive, with [`Budget::Full`].
     pub whole: Option<Whole>,
 }
 
 impl Plan {
-    /// The plan for a drive of which at most `write_limit` bytes may be written; `None` if that is too little. `small` probes use the first bytes of the target.
+    /// The plan for a drive that may receive at most `write_limit` bytes; `None` if that is too
+    /// little. Small probes use the first bytes of the target.
     #[must_use]
     pub fn new(budget: Budget, reported: Reported, write_limit: u64, seed: u64) -> Option<Self> {
         let most = match budget {
@@ -108,49 +107,48 @@ impl Plan {
         Some(Self { budget, reported, reach: Reach::bare(&reported), start: 0, area, seed, whole: None })
     }
 
-    /// Most bytes that may be written to a drive of `capacity_bytes` by default: 1 %, and not more than 4 GB.
+    /// Default write limit for a drive of `capacity_bytes`: 1 %, up to 4 GB.
     #[must_use]
     pub const fn write_limit(capacity_bytes: u64) -> u64 {
         let share = capacity_bytes / 100;
         if share < 4_000_000_000 { share } else { 4_000_000_000 }
     }
 
-    /// What is written at most if nothing else is said. Whoever lets all of a drive be written over lets a little more of a very small one be written before.
+    /// Default write limit for `budget`. A full budget includes permission to overwrite the
+    /// drive, so very small drives get a slightly higher limit.
     #[must_use]
     pub fn usual_limit(budget: Budget, capacity_bytes: u64) -> u64 {
         let limit = Self::write_limit(capacity_bytes);
         if budget == Budget::Full { limit.max(4 * AREA_MIN * AREA_WRITES) } else { limit }
     }
 
-    /// A part of the area: from `from` to `to` sixteenths of it.
     const fn part(&self, from: u64, to: u64) -> Extent {
         Extent { offset: self.start + self.area / 16 * from, len: self.area / 16 * (to - from) }
     }
 
-    /// The smallest operation: what is called 4 KiB, or a logical block if that is larger.
+    /// Smallest operation: 4 KiB or a logical block, whichever is larger.
     fn small(&self) -> u64 {
         u64::from(self.reported.logical_block_bytes).max(4096)
     }
 
-    /// What a TRIM may be, and how many ranges it can be asked to have; `None` if no TRIM is probed.
+    /// Limits of a TRIM command and of ranges per request; `None` if TRIM is not probed.
     fn trims(&self) -> Option<(TrimLimits, u64)> {
         self.reported.trim.zip(self.reach.trim_ranges_max).map(|(limits, most)| (limits, u64::from(most)))
     }
 
-    /// The deepest queue that is tried.
     fn deepest(&self) -> u32 {
         self.reported.queue_depth.clamp(1, 256)
     }
 }
 
-/// What the probes found.
+/// Findings of the probes.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Findings {
     /// Figures.
     pub observations: Vec<Observation>,
-    /// The shortest TRIM that had an effect, and the longest shorter one that had none; `None` if none had.
+    /// The shortest effective TRIM and the longest ineffective one; `None` if none had an effect.
     pub trim_least: Option<(u64, u64)>,
-    /// What TRIM ranges have to be multiples of.
+    /// Required alignment of TRIM ranges.
     pub trim_granularity: Option<u64>,
     /// Bytes written.
     pub written: u64,
@@ -159,13 +157,13 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// A figure by name, in nanoseconds.
+    /// Nanoseconds of a figure by name.
     #[must_use]
     pub fn ns(&self, name: &str) -> Option<f64> {
         self.observations.iter().find(|one| one.name == name).map(|one| one.value_ns)
     }
 
-    /// Adds a figure whose logarithm may be off by `sigma`.
+    /// Adds a figure; `sigma` is the error of its logarithm.
     fn add(&mut self, probe: &'static str, name: impl Into<String>, value_ns: f64, sigma: f64) {
         self.observations.push(Observation { name: name.into(), probe, value_ns: value_ns.max(SHORTEST_NS), sigma });
     }
@@ -176,27 +174,26 @@ pub trait Probe {
     /// Its name.
     fn name(&self) -> &'static str;
 
-    /// The fields of a specification that it tells something about.
+    /// Specification fields that it helps to identify.
     fn identifies(&self) -> &'static [&'static str];
 
-    /// Whether it tells nothing where no TRIM can be asked for.
+    /// True if it is useless without TRIM.
     fn is_of_trims(&self) -> bool {
         false
     }
 
-    /// Runs it, and adds what it finds.
+    /// Runs the probe and adds its findings.
     ///
     /// # Errors
-    /// A target that fails.
+    /// The target fails.
     fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult;
 }
 
-/// Every probe there is, in order.
+/// All probes in order.
 pub fn every() -> impl Iterator<Item = &'static dyn Probe> {
     of_areas().iter().chain(of_wholes()).copied()
 }
 
-/// Those that need little of a drive.
 fn of_areas() -> &'static [&'static dyn Probe] {
     &[
         &burst::Burst,
@@ -212,12 +209,11 @@ fn of_areas() -> &'static [&'static dyn Probe] {
     ]
 }
 
-/// Those that need as much of it as there is.
 fn of_wholes() -> &'static [&'static dyn Probe] {
     &[&slc_cache::SlcCache, &recovery::Recovery, &collection::Collection, &map::Map]
 }
 
-/// The probes of a plan that need little of a drive, in order: TRIMs last, so that all others find the area written to.
+/// Small probes of a plan in order. TRIMs come last, so that others find a written area.
 pub fn of(plan: &Plan) -> impl Iterator<Item = &'static dyn Probe> {
     let all: &[&'static dyn Probe] = match plan.budget {
         Budget::Reads => &[&reads::Reads],
@@ -227,20 +223,20 @@ pub fn of(plan: &Plan) -> impl Iterator<Item = &'static dyn Probe> {
     all.iter().copied().filter(move |probe| trims || !probe.is_of_trims())
 }
 
-/// All probes of a plan: those too that need a whole drive.
+/// All probes of a plan, including those of the whole drive.
 pub fn all_of(plan: &Plan) -> impl Iterator<Item = &'static dyn Probe> {
     of(plan).chain(if plan.whole.is_some() { of_wholes() } else { &[] }.iter().copied())
 }
 
-/// Runs all probes of the plan. Those of a modelled drive find on it what [`there_already`] has put there.
+/// Runs the small probes of the plan. On a modelled drive, call [`there_already`] first.
 pub fn run(lab: &mut Lab<'_>, plan: &Plan, observer: &mut dyn Observer) -> TargetResult<Findings> {
     run_these(of(plan), lab, plan, observer)
 }
 
-/// Runs the probes that need a whole drive, on one that holds nothing but what others have there.
+/// Runs the probes of the whole drive, which holds nothing but existing user data.
 ///
 /// # Errors
-/// A target that fails.
+/// The target fails.
 pub fn run_whole(lab: &mut Lab<'_>, plan: &Plan, observer: &mut dyn Observer) -> TargetResult<Findings> {
     run_these(of_wholes().iter().copied(), lab, plan, observer)
 }
@@ -265,10 +261,10 @@ fn run_these(
     Ok(found)
 }
 
-/// Gives a new modelled drive the data that a drive in use has, where probes only read.
+/// Writes the data that a drive in use holds to a new modelled drive, if the probes only read.
 ///
 /// # Errors
-/// A target that fails.
+/// The target fails.
 pub fn there_already(lab: &mut Lab<'_>, plan: &Plan) -> TargetResult {
     if plan.budget != Budget::Reads {
         return Ok(());
@@ -279,13 +275,12 @@ pub fn there_already(lab: &mut Lab<'_>, plan: &Plan) -> TargetResult {
     Ok(())
 }
 
-/// Writes all of `extent` in order.
 fn sequential(extent: Extent, class: DataClass) -> impl Iterator<Item = Command<'static>> {
     let step = SEQUENTIAL.min(extent.len);
     (0..extent.len / step).map(move |nth| Command::Write(Extent { offset: extent.offset + nth * step, len: step }, class))
 }
 
-/// Places of `len` bytes, aligned to that, at random in `within`.
+/// Random aligned offsets of `len` bytes in `within`.
 struct Places {
     random: Random,
     within: Extent,
@@ -307,13 +302,13 @@ impl Iterator for Places {
     }
 }
 
-/// Reads at random places.
 fn reads(plan: &Plan, purpose: &str, within: Extent, len: u64, count: usize) -> impl Iterator<Item = Command<'static>> + use<> {
     Places::new(plan, purpose, within, len).take(count).map(Command::Read)
 }
 
-/// The same, but beginning at any small operation of a [`PIECE`]: how rows of the flash lie below the addresses is not known of a drive that has been used, and
-/// reads that are all aligned would be in one row each, or all in two.
+/// Reads at random offsets, aligned to small operations within a [`PIECE`]. The layout of
+/// flash rows on a used drive is unknown; fully aligned reads would all touch one row each,
+/// or all touch two.
 fn crossing_reads(plan: &Plan, purpose: &str, within: Extent, len: u64, count: usize) -> impl Iterator<Item = Command<'static>> {
     let small = plan.small();
     let piece = PIECE.min(within.len).max(len);
@@ -325,16 +320,16 @@ fn crossing_reads(plan: &Plan, purpose: &str, within: Extent, len: u64, count: u
     })
 }
 
-/// A file lies in one piece on the drive for so many bytes at least.
+/// Minimum contiguous length of a file on the drive.
 const PIECE: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// They stay within pieces of 1 MiB, in which a file lies in order on the drive, and begin anywhere in them.
+    /// Reads start anywhere within pieces of 1 MiB, in which a file is contiguous.
     #[test]
-    fn longer_reads_begin_anywhere_in_a_piece() {
+    fn crossing_reads_start_anywhere_within_a_piece() {
         let trim = None;
         let reported = Reported { capacity_bytes: 1 << 34, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim };
         let plan = Plan::new(Budget::Small, reported, 48 << 20, 1).unwrap();

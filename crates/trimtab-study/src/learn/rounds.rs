@@ -1,25 +1,25 @@
-//! Probes that were run several times: real drives never show the same twice.
+//! Combines several rounds of the same probes. Real drives never show the same figures twice.
 
 use super::Observation;
 use super::probes::Findings;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A figure that is off by more between rounds, in its logarithm, is called unsteady: 15 %.
+/// A figure whose logarithm varies more than this between rounds is unsteady: 15 %.
 const UNSTEADY: f64 = 0.14;
 
-/// What several rounds of the same probes found together.
+/// Combined findings of several rounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Together {
-    /// Medians; each may be off by what it may be off by anyway, and by half of the range between rounds.
+    /// Medians. The error of each is its own error combined with half the range between rounds.
     pub found: Findings,
-    /// Figures that are not steady: the name, the least and the greatest value in nanoseconds.
+    /// Unsteady figures: name, minimum and maximum in nanoseconds.
     pub unsteady: Vec<(String, f64, f64)>,
-    /// By how much the last round was slower than the first, in the median of all figures: 0.1 is a tenth.
+    /// Median relative slowdown of the last round over the first: 0.1 is a tenth.
     pub drift: f64,
 }
 
-/// Puts rounds of one plan together. Figures that a round lacks are left out.
+/// Combines rounds of one plan. Omits figures that a round lacks.
 #[must_use]
 pub fn together(rounds: &[Findings]) -> Together {
     let Some(first) = rounds.first() else { return Together::default() };
@@ -38,7 +38,7 @@ pub fn together(rounds: &[Findings]) -> Together {
         all.found.observations.push(Observation { value_ns, sigma, ..one.clone() });
     }
     all.drift = if drifts.is_empty() { 0.0 } else { spread(drifts).0 };
-    // What rounds disagree about is not known.
+    // A value on which rounds disagree is unknown.
     let same = |of: fn(&Findings) -> Option<u64>| of(first).filter(|value| rounds.iter().all(|round| of(round) == Some(*value)));
     let least = same(|round| round.trim_least.map(|(_, least)| least));
     all.found.trim_least = first.trim_least.filter(|_| least.is_some());
@@ -48,7 +48,7 @@ pub fn together(rounds: &[Findings]) -> Together {
     all
 }
 
-/// The median (the mean of two in the middle), the least and the greatest.
+/// The median (mean of the middle two), minimum and maximum.
 fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);
     let last = values.len() - 1;
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_scatters_counts_for_less_and_is_named() {
+    fn together_widens_and_lists_unsteady_figures() {
         // Half of the range is ln(1.08 / 0.96) / 2 = 0.0589.
         let all = together(&[round(108.0, 4096), round(96.0, 4096), round(100.0, 8192)]);
         assert_eq!(all.found.observations[0].value_ns, 100.0);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn one_round_is_what_it_is_and_none_is_nothing() {
+    fn together_keeps_single_round_and_accepts_none() {
         let one = round(100.0, 4096);
         assert_eq!(together(core::slice::from_ref(&one)).found, one);
         assert_eq!(together(&[]), Together::default());

@@ -1,4 +1,4 @@
-//! What an ensemble says of each figure.
+//! Parameters of an ensemble: estimate, interval and source of each figure.
 
 use super::Observation;
 use super::candidate::{Candidate, FIELDS, NUMBERS, at};
@@ -11,11 +11,11 @@ use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use trimtab_drive::spec::twin::{Known, Parameter};
 
-/// So much of what was not known has to be gone for a figure to count as measured; and for it to count as bounded.
+/// Share of the prior uncertainty that a measured, and a bounded, figure must remove.
 const MEASURED: f64 = 0.9;
 const BOUNDED: f64 = 0.3;
 
-/// What is known of every figure of the best candidate.
+/// Every parameter of the best candidate with its interval and source.
 #[must_use]
 pub fn parameters(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     let mut all: Vec<Parameter> =
@@ -34,12 +34,12 @@ pub fn parameters(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     all
 }
 
-/// Whether another arrangement of dies and rows would have another value there.
+/// True if another arrangement of dies and rows would change the field.
 fn is_of_the_flash(field: &str) -> bool {
     ["flash.nand.", "flash.slc_cache.", "flash.geometry.", "flash.write_cache.", SPARE, MAP].iter().any(|part| field.starts_with(part))
 }
 
-/// Calls nothing measured any more: figures bound it at best.
+/// Downgrades measured parameters to bounded.
 pub fn bound<'a>(parameters: impl IntoIterator<Item = &'a mut Parameter>) {
     for one in parameters.into_iter().filter(|one| one.known == Known::Measured) {
         one.known = Known::Bounded;
@@ -70,79 +70,79 @@ fn of_number(fitted: &Fitted, plan: &Plan, number: usize) -> Parameter {
     }
 }
 
-/// Where more is left of the figures, the drive is not one that the model can show, and what speaks for a kind of drives may be what is left.
+/// Misfit above which a preference for one kind of drive may be a model artefact.
 const LEFT_OVER: f64 = 0.1;
 
-/// Kinds that explain the figures nearly as well as the best, where that does not explain them to the end.
+/// Kinds that explain the figures nearly as well as the best, if its fit is incomplete.
 fn nearly_as_good(fitted: &Fitted) -> &[Candidate] {
     if fitted.misfit > LEFT_OVER { &fitted.kinds } else { &[] }
 }
 
-/// With fewer members that are drives of their own there is no interval to speak of, and nothing that is measured; as where no drive explains the figures.
+/// Minimum number of distinct members for an interval. With fewer, or if no drive explains
+/// the figures, nothing counts as measured.
 const OF_THEIR_OWN_MIN: u32 = 8;
-/// A cost of a TRIM that is known no better than that is as good as nothing beside the others: it may be none.
+/// Ratio of bounds above which a TRIM cost may be zero.
 const MAY_BE_NONE: u64 = 4;
 
-/// The least of a figure, and how it is known: what a TRIM costs besides more than that is only known to be no more.
+/// Lower bound and source of a TRIM cost; bounds too far apart leave only the upper one.
 fn of_cost(field: &str, (low, high): (u64, u64), known: Known) -> (u64, Known) {
     if field.starts_with("flash.trim.") && known != Known::Typical && high > MAY_BE_NONE * low { (0, Known::Bounded) } else { (low, known) }
 }
 
-/// Whether what a flush takes shows: beneath a filesystem that writes a log before it, it may all be the log's; and where the program that it waits for is not known for
-/// itself, only the sum shows.
+/// True if the figures reveal the flush time. A filesystem that writes a log before a flush
+/// may account for all of it. If the program time that a flush waits for is unknown, only the
+/// sum is visible.
 fn tells_flushes(plan: &Plan, fitted: &Fitted) -> bool {
     let program = if fitted.best.kind.slc { at::SLC_PROGRAM } else { at::PROGRAM };
     plan.reach.flushes && (fitted.best.kind.protected || fitted.learned[program] >= MEASURED)
 }
 
-/// Whether what is stored of zeros, in per mille, is no more than one block of a mapping unit: whole blocks are stored, and what takes less shows as one.
+/// True if the stored size of zeros, in per mille, is at most one block of a mapping unit.
+/// Whole blocks are stored, so smaller sizes are indistinguishable.
 const fn is_a_block(stored: u64, block_bytes: u32, unit_bytes: u64) -> bool {
     let of_a_block = 1000 * block_bytes as u64 / unit_bytes;
     stored <= of_a_block + of_a_block / 10
 }
 
-/// Nine of ten lie within so many standard deviations.
+/// Nine in ten values lie within this many standard deviations.
 const NINE_OF_TEN: f64 = 1.645;
 
-/// The share of what was not known that is gone where nine of ten members lie between `low` and `high`. What one kind of drive knows sharply, two kinds that both explain
-/// the figures may not.
+/// Share of the prior uncertainty removed if nine in ten members lie between `low` and `high`.
+/// Narrow intervals of single kinds do not count if several kinds explain the figures.
 fn told_by(low: u64, high: u64, sigma: f64) -> f64 {
     let left = libm::log(high.max(1) as f64 / low.max(1) as f64) / (2.0 * NINE_OF_TEN * sigma);
     1.0 - left * left
 }
 
-/// Where nineteen of twenty lie above, and below.
 fn bounds(mut values: Vec<u64>, estimate: u64) -> (u64, u64) {
     values.sort_unstable();
     let at = |share: usize| values.get((values.len().saturating_sub(1)) * share / 100).copied().unwrap_or(estimate);
     (at(5).min(estimate), at(95).max(estimate))
 }
 
-/// Whether a probe says something of a field.
 fn is_about(probe: &dyn Probe, field: &str) -> bool {
     probe.identifies().iter().any(|about| field.strip_prefix(about).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
 }
 
-/// How many times the figures of the probes that tell a field are what the best drive shows, or the other way round, where no drive explains them; else 1.
+/// Ratio, at least 1, between measured figures of the probes that identify a field and those
+/// of the best drive, if they are unexplained; otherwise 1.
 fn unexplained(odd: &[(Observation, f64)], field: &str) -> f64 {
     let of_it = odd.iter().filter(|(one, _)| probes::every().any(|probe| probe.name() == one.probe && is_about(probe, field)));
     of_it.map(|(one, shown)| (one.value_ns / shown).max(shown / one.value_ns)).fold(1.0, f64::max)
 }
 
-/// The probes that say something of a field.
 fn source(known: Known, field: &str, plan: &Plan) -> String {
     let names: Vec<&str> = probes::all_of(plan).filter(|probe| is_about(*probe, field)).map(|probe| probe.name()).collect();
     if known != Known::Typical && !names.is_empty() {
         return names.join(", ");
     }
-    // A probe that another budget has, or another way to the drive.
+    // A probe that needs another budget or another access path.
     match probes::every().find(|probe| names.is_empty() && is_about(*probe, field)) {
-        Some(probe) => format!("the class (the probe '{}' would tell)", probe.name()),
+        Some(probe) => format!("the class (probe '{}' can identify it)", probe.name()),
         None => "the class".to_string(),
     }
 }
 
-/// What is of one kind or another: measured where all members agree.
 fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     type Of = fn(&Candidate) -> u64;
     let kinds: [(&str, Of); 8] = [
@@ -171,16 +171,16 @@ fn of_kinds(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     .collect()
 }
 
-/// What hides something else.
+/// Conditions that mask other parameters.
 #[derive(Clone, Copy)]
 struct Hides {
-    /// Dies, where the link is no faster than the channels: how they are shared among channels does not show then.
+    /// Total dies, if the link is too slow to show their distribution over channels.
     dies: Option<u64>,
-    /// The alignment of TRIMs, where nothing less is known to be ignored: what is shorter has no effect for that reason alone.
+    /// Alignment of TRIMs, if it explains why shorter ones have no effect.
     alignment: u64,
 }
 
-/// A link that is faster than all channels by no more than this hides how many there are.
+/// A link up to this many times as fast as all channels masks their number.
 const LINK_HIDES: f64 = 1.1;
 
 impl Hides {
@@ -194,7 +194,7 @@ impl Hides {
     }
 }
 
-/// The range of a figure, and what is the same behind what hides it.
+/// The range of a parameter, extended over indistinguishable values.
 fn hidden(field: &str, hides: &Hides, (low, high): (u64, u64)) -> (u64, u64) {
     match (field, hides.dies) {
         ("flash.geometry.channels", Some(dies)) => (low, high.max(dies)),
@@ -204,7 +204,7 @@ fn hidden(field: &str, hides: &Hides, (low, high): (u64, u64)) -> (u64, u64) {
     }
 }
 
-/// Planes and pages of the rows that members have: what a die programs at once shows, and not how it is divided.
+/// Range of planes and page size. The size of a row is visible, but not its division.
 fn of_a_row(field: &str, fitted: &Fitted, sata: bool) -> Option<(u64, u64)> {
     let rows = || fitted.members.iter().chain([&fitted.best]).chain(nearly_as_good(fitted)).map(|one| one.kind.row_bytes());
     let (least, most) = (rows().min()?, rows().max()?);
@@ -216,16 +216,15 @@ fn of_a_row(field: &str, fitted: &Fitted, sata: bool) -> Option<(u64, u64)> {
     }
 }
 
-/// Planes of a die, at most.
 const PLANES_MAX: u64 = 4;
 
-/// What stands for the share of spare space, which is no field of its own.
+/// Name of the spare space, which has no field of its own.
 const SPARE: &str = "flash.over_provisioning_permille";
 
-/// Memory for the map, where not all of it is there.
+/// Memory for the map, if not all of it fits.
 const MAP: &str = "flash.ftl.mapping_cache_bytes";
 
-/// What is drawn where no probe has gone over the whole drive; what such probes found, where they have.
+/// Parameters of sampled properties, or of the probes of the whole drive if they ran.
 fn of_hidden(fitted: &Fitted, plan: &Plan) -> Vec<Parameter> {
     let capacity = u128::from(plan.reported.capacity_bytes);
     let bytes = move |ppm: u32| (capacity * u128::from(ppm) / 1_000_000) as u64;
@@ -257,10 +256,10 @@ fn drawn(fitted: &Fitted, plan: &Plan, field: &str, size: Option<usize>, of: imp
         _ => !field.starts_with("flash.slc_cache") || member.kind.slc,
     };
     let (low, high) = bounds(fitted.members.iter().filter(like).map(&of).collect(), of(&fitted.best));
-    // Erasure goes with how many pages a block has, on which members differ.
+    // The erase time depends on the pages per block, in which members differ.
     let learned =
         fitted.whole.zip(size).map_or(0.0, |(whole, size)| whole.learned[size].min(told_by(low, high, classes::sizes()[size].sigma)));
-    // Where the very figures that tell it are not explained, it stands for something else that the drive has and the twin has not.
+    // If its figures are unexplained, the parameter stands in for a property not modelled.
     let off = unexplained(&fitted.odd, field);
     let (low, high) = (libm::round(low as f64 / off) as u64, libm::round(high as f64 * off) as u64);
     let known = match known(learned) {
@@ -269,9 +268,9 @@ fn drawn(fitted: &Fitted, plan: &Plan, field: &str, size: Option<usize>, of: imp
     };
     let of_a_full_drive = field == SPARE || field == MAP || field.starts_with("flash.slc_cache");
     let source = match (known, of_a_full_drive) {
-        (Known::Typical, true) if fitted.whole.is_some() => "the class: writing over the drive told little of it".to_string(),
-        (Known::Typical, true) => "the class: shows only once the drive has been written over".to_string(),
-        (Known::Typical, false) => "the class: not to be told from outside in minutes".to_string(),
+        (Known::Typical, true) if fitted.whole.is_some() => "the class: writing the whole drive revealed little about it".to_string(),
+        (Known::Typical, true) => "the class: visible only after writing the whole drive".to_string(),
+        (Known::Typical, false) => "the class: cannot be measured from outside in minutes".to_string(),
         _ => source(known, field, plan),
     };
     Parameter { field: field.to_string(), estimate: of(&fitted.best), low, high, known, source }
@@ -290,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cost_that_may_be_none_is_at_most_something() {
+    fn uncertain_trim_cost_has_zero_lower_bound() {
         assert_eq!(of_cost("flash.trim.gb_ns", (42_000, 1_310_000), Known::Bounded), (0, Known::Bounded));
         assert_eq!(of_cost("flash.trim.range_ns", (4, 24), Known::Measured), (0, Known::Bounded));
         assert_eq!(of_cost("flash.trim.command_ns", (50_000, 54_000), Known::Measured), (50_000, Known::Measured));
@@ -302,14 +301,15 @@ mod tests {
         assert_eq!(of_cost("flash.nand.read_ns", (1000, 54_000), Known::Bounded), (1000, Known::Bounded));
     }
 
-    /// By hand: 512 of 4,096 bytes are 125 per mille, of 16,384 they are 31. Seen: 124 per mille were called measured of drives that store 20.
+    /// 512 of 4,096 bytes are 125 per mille, of 16,384 they are 31. Drives that store 20 per
+    /// mille were once reported as measured at 124.
     #[test]
-    fn what_is_stored_in_less_than_a_block_is_not_told() {
+    fn stored_share_below_one_block_is_not_measured() {
         assert!(is_a_block(125, 512, 4096) && is_a_block(31, 512, 16_384));
         assert!(!is_a_block(250, 512, 4096) && !is_a_block(125, 512, 16_384));
     }
 
-    /// Random writes that take 180 µs where the twin takes 120 µs: what they tell may be half as much again, or less; what they do not tell is as it was.
+    /// Random writes of 180 µs that take 120 µs on the twin widen only their own parameters.
     #[test]
     fn unexplained_figures_widen_the_intervals() {
         let one = |probe, value_ns| (Observation { name: "x".to_string(), probe, value_ns, sigma: 0.05 }, 120_000.0);
@@ -318,9 +318,10 @@ mod tests {
         assert_eq!((unexplained(&odd, "flash.nand.read_ns"), unexplained(&[], SPARE)), (1.0, 1.0));
     }
 
-    /// A link of 6.5 GB/s behind 4 channels of 1.62 GB/s and 64 dies, where 16 channels would show the same; TRIMs aligned to 64 KiB.
+    /// A link of 6.5 GB/s behind 4 channels of 1.62 GB/s and 64 dies, where 16 channels would
+    /// look the same; TRIMs aligned to 64 KiB.
     #[test]
-    fn what_is_hidden_reaches_as_far_as_it_would_show_the_same() {
+    fn hidden_range_covers_indistinguishable_values() {
         let hides = Hides { dies: Some(64), alignment: 65_536 };
         assert_eq!(hidden("flash.geometry.channels", &hides, (4, 4)), (4, 64));
         assert_eq!(hidden("flash.geometry.dies_per_channel", &hides, (16, 16)), (1, 16));
@@ -331,9 +332,9 @@ mod tests {
         }
     }
 
-    /// By hand: a class with a standard deviation of 0.5 has nine of ten within a factor of exp(1.645) = 5.18 in all.
+    /// With a standard deviation of 0.5, nine in ten lie within exp(1.645) = 5.18 overall.
     #[test]
-    fn what_members_differ_in_is_not_measured() {
+    fn parameter_with_differing_members_is_not_measured() {
         assert_eq!(known(told_by(1000, 1000, 0.5)), Known::Measured);
         assert_eq!(known(told_by(1000, 1650, 0.5)), Known::Measured, "0.50 of 1.645: 91 % are gone");
         assert_eq!(known(told_by(1000, 1750, 0.5)), Known::Bounded, "0.56 of 1.645: 88 %");

@@ -19,7 +19,7 @@ use trimtab_drive::spec::{
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::drive::DriveTarget;
 
-/// Nothing about it is what such drives mostly have. TRIMs are dear by the range.
+/// A drive that differs from its class in every respect. TRIMs are expensive per range.
 fn drive(change: impl FnOnce(&mut Flash)) -> DriveSpec {
     let capacity_bytes = 4 << 30;
     let geometry = Geometry { channels: 4, dies_per_channel: 2, superblock_dies: 8, pages_per_block: 128, ..Geometry::default() };
@@ -59,9 +59,8 @@ fn learned(spec: &DriveSpec, plan: &Plan) -> Fitted {
     fit::fit(&probed(spec, plan).0, plan, &OneByOne, &mut ()).unwrap()
 }
 
-/// What the documentation of the model says that commands take, worked out by hand.
 #[test]
-fn the_probes_find_what_arithmetic_says() {
+fn probes_match_calculated_times() {
     let spec = drive(|_| {});
     let found = probed(&spec, &plan(&spec, Budget::Small)).0;
     let host = 7_700.0 + 41_000.0;
@@ -83,17 +82,17 @@ fn the_probes_find_what_arithmetic_says() {
         let value = found.ns(name).unwrap_or_else(|| panic!("no {name}"));
         assert!((value / expected_ns - 1.0).abs() < 0.01, "{name}: {value}, {expected_ns} by arithmetic");
     }
-    // Eight dies program 32 KiB each in 1.37 ms: 5.2 ns a byte, and a flush waits for one program.
+    // Eight dies program 32 KiB each in 1.37 ms: 5.2 ns per byte. A flush waits for one program.
     let rate = found.ns("burst 33554432").unwrap();
     assert!((rate / (1_370_000.0 / (8.0 * 32_768.0)) - 1.0).abs() < 0.02, "{rate}");
     assert_eq!((found.trim_least, found.trim_granularity), (Some((8192, 16384)), Some(8192)));
-    // What is shorter than a mapping unit takes as long to write as one.
+    // Writes below a mapping unit take as long as a full one.
     assert_eq!(invert::unit_written(&found), Some(8192));
 }
 
-/// A flush that is free leaves 2 MiB to be programmed in 11 ms. Reads beside TRIMs that hold up nobody take what four reads at once take at most.
+/// A free flush leaves 2 MiB to program in 11 ms. Reads during a TRIM take at most 4 reads.
 #[test]
-fn reads_beside_queued_trims_meet_no_write_that_was_flushed() {
+fn reads_during_queued_trims_do_not_wait_for_flushed_writes() {
     let spec = drive(|flash| {
         flash.write_cache.power_loss_protection = true;
         flash.trim = Trim { queued: true, command_ns: 10_000, range_ns: 1000, unit_ns: 0, gb_ns: 0, ..flash.trim.clone() };
@@ -107,12 +106,12 @@ fn reads_beside_queued_trims_meet_no_write_that_was_flushed() {
 }
 
 #[test]
-fn no_more_is_written_than_was_allowed_and_reads_write_nothing() {
+fn probes_respect_write_limit_and_reads_write_nothing() {
     for (budget, limit) in [(Budget::Small, 24 << 20), (Budget::Small, 96 << 20), (Budget::Small, 1 << 30), (Budget::Reads, 0)] {
         let spec = drive(|_| {});
         let plan = Plan::new(budget, Reported::of(&spec).unwrap(), limit, 1).unwrap();
         let (found, target) = probed(&spec, &plan);
-        // By the drive's own count. What a drive in use would hold already is put there first.
+        // Uses the drive's own counter. The data of a drive in use are written first.
         let there = if budget == Budget::Reads { plan.area } else { 0 };
         let written = target.drive().written().0 - there;
         assert_eq!(written, found.written);
@@ -126,7 +125,7 @@ fn no_more_is_written_than_was_allowed_and_reads_write_nothing() {
 }
 
 #[test]
-fn a_drive_that_is_unlike_its_class_is_found_again() {
+fn fit_recovers_drive_unlike_its_class() {
     let spec = drive(|_| {});
     let plan = plan(&spec, Budget::Small);
     let fitted = learned(&spec, &plan);
@@ -155,19 +154,20 @@ fn a_drive_that_is_unlike_its_class_is_found_again() {
     for one in &parameters {
         assert!(one.low <= one.estimate && one.estimate <= one.high, "{one:?}");
     }
-    // A filesystem that writes a log before each flush may have all that a flush took.
+    // With a filesystem log before each flush, the log may account for the whole flush time.
     let logged = Plan { reach: probes::Reach { flushes: false, ..plan.reach }, ..plan };
     let flush = |plan: &Plan| summary::parameters(&fitted, plan).into_iter().find(|one| one.field == "flash.write_cache.flush_ns").unwrap();
     assert_eq!((flush(&plan).known, flush(&logged).known, flush(&logged).low), (Known::Measured, Known::Bounded, 0));
-    // Once more, and all is the same.
+    // A repetition gives identical results.
     let again = learned(&spec, &plan);
     assert_eq!((again.best, again.members), (fitted.best, fitted.members));
 }
 
-/// The link brings 90 MB a second and eight dies program 191 (32 KiB each in 1.37 ms), so that no rate of writes shows compression; what is read has less to come over
-/// a channel. Pages of three bits are of three kinds: a twin need not be sure of that, but may not rule it out.
+/// The link carries 90 MB/s and eight dies program 191 MB/s (32 KiB each in 1.37 ms), so write
+/// rates do not reveal compression; compressed reads transfer less over a channel. Pages of three
+/// bits have three types: a twin may be unsure of that, but must not exclude it.
 #[test]
-fn compression_is_found_where_no_rate_of_writes_shows_it() {
+fn compression_is_found_from_reads_on_slow_link() {
     let mut spec = drive(|flash| {
         flash.compression = Some(Compression { stored_permille_min: 250, granularity_bytes: 512, engine_bytes_per_s: 0 });
         flash.geometry.bits_per_cell = 3;
@@ -191,10 +191,9 @@ fn compression_is_found_where_no_rate_of_writes_shows_it() {
     assert!(like >= 6, "{like} of {} are as the drive is", fitted.members.len());
 }
 
-/// What probes of a whole drive find is what arithmetic says of it, and they write no more than they say.
 #[test]
-fn a_whole_drive_shows_its_cache_and_what_is_behind_it() {
-    // An eighth of the drive with one bit a cell; the eight dies write rows of 32 KiB in 0.3 ms there, and in 1.37 ms behind it.
+fn whole_drive_probes_show_slc_cache_and_native_cells() {
+    // An eighth in SLC mode; eight dies write 32 KiB rows in 0.3 ms there, natively in 1.37 ms.
     let slc = SlcCache {
         size: SlcSize::Fixed { bytes: 1 << 27 },
         program_ns: 300_000,
@@ -222,16 +221,16 @@ fn a_whole_drive_shows_its_cache_and_what_is_behind_it() {
         let value = found.ns(name).unwrap();
         assert!((value / expected_ns - 1.0).abs() < 0.1, "{name}: {value}, {expected_ns} by arithmetic");
     }
-    // After a long rest all of it is there again, which is as much as an eighth of the drive; after a short one it is not.
+    // The whole cache, an eighth of the drive, is available after a long rest only.
     let fast = |rest: &str| (1..=10).filter(|nth| found.ns(&format!("after a {rest} rest {nth}")).unwrap() < 0.7e6 / row).count();
     assert!(fast("long") >= 9, "{}", fast("long"));
     assert!(fast("short") < 5, "{}", fast("short"));
-    // Where there is spare space a random write is one write; later it is more.
+    // With spare space, a random write is one write; later it is more.
     let (first, last) = (found.ns("collected 2").unwrap(), found.ns("collected 16").unwrap());
     assert!(last > 1.2 * first, "{first} {last}");
 }
 
-/// What the probes of the whole drive find on one of 1 GiB with the proportions of `spec`.
+/// Findings of the whole-drive probes on a 1 GiB drive with the proportions of `spec`.
 fn probed_whole(spec: &DriveSpec, plan: &Plan) -> Findings {
     let small = Small::of(spec, whole::SIZE).unwrap().spec;
     let mut target = DriveTarget::new(model::build(&small, 2).unwrap(), probes::DEPTH_MAX);
@@ -239,8 +238,9 @@ fn probed_whole(spec: &DriveSpec, plan: &Plan) -> Findings {
     probes::run_whole(&mut Lab::new(&mut target), &at_that_size, &mut ()).unwrap()
 }
 
-/// Spare space, which no probe of a small part tells, is found on a drive that is written over; it is said how each is known. Where another kind was taken for
-/// what the small probes show, four times the dies that take four times as long, the whole drive tells that it is not.
+/// Finds spare space, which small probes cannot identify, on a fully written drive, and
+/// reports the source of each value. Also corrects a wrong kind: four times the dies with
+/// four times the program time look the same to the small probes.
 #[test]
 #[ignore = "a minute of processor time: make soak"]
 fn full_budget_finds_spare_space_and_kind() {
@@ -266,10 +266,11 @@ fn full_budget_finds_spare_space_and_kind() {
     assert!(of(&after).low <= 210 && of(&after).high >= 210, "{:?}", of(&after));
 }
 
-/// By hand: with half of the map in memory every second lone read anywhere waits for a page of the map, which is read and crosses the channel; those of a
-/// 64th part wait once for each of its few pages. Asked twice, as pages of the map that were changed are written first.
+/// With half of the map in memory, every second random read waits for a map page, which is
+/// read and crosses the channel. Reads in a 64th part wait once for each of its few pages.
+/// Runs twice, because modified map pages are written first.
 #[test]
-fn reads_of_a_whole_drive_wait_for_the_map_as_arithmetic_says() {
+fn whole_drive_reads_wait_for_map_as_calculated() {
     let spec = drive(|flash| flash.ftl.mapping_cache_bytes = Some(1 << 20));
     let flash = spec.flash().unwrap();
     let map_bytes = spec.capacity_bytes / flash.ftl.mapping_unit_bytes * 4;
@@ -292,9 +293,8 @@ fn reads_of_a_whole_drive_wait_for_the_map_as_arithmetic_says() {
     assert!((waits / expected - 1.0).abs() < 0.15, "{waits} for {expected}");
 }
 
-/// What one budget cannot tell it does not claim to have measured.
 #[test]
-fn reads_tell_nothing_of_writes_and_trims() {
+fn reads_budget_leaves_writes_and_trims_typical() {
     let spec = drive(|_| {});
     let plan = plan(&spec, Budget::Reads);
     let fitted = learned(&spec, &plan);
@@ -307,7 +307,6 @@ fn reads_tell_nothing_of_writes_and_trims() {
     assert!((fitted.best.number(at::RATE) / 430e6 - 1.0).abs() < 0.1, "{}", fitted.best.number(at::RATE));
 }
 
-/// Nothing is written that was not counted before, and reads alone take what arithmetic says.
 #[test]
 fn real_drive_workloads_write_no_more_than_stated() {
     for writes in [false, true] {
@@ -318,7 +317,7 @@ fn real_drive_workloads_write_no_more_than_stated() {
         assert!(written <= area.written_max() && (written > 0) == writes, "{written} of {}", area.written_max());
         assert_eq!(shown.len(), if writes { 21 } else { 9 });
         if !writes {
-            // Nothing is mapped: 32 KiB over the link one after another, with the command processor working ahead.
+            // Nothing is mapped: 32 KiB link transfers in sequence; the processor works ahead.
             let link = 32_768.0 / 0.43;
             let rate = shown.iter().find(|one| one.workload == "reads of 32 KiB, 4 in flight" && one.what == What::Rate).unwrap().value;
             assert!((1e9 / rate / link - 1.0).abs() < 0.02, "{}, {link}", 1e9 / rate);
@@ -326,11 +325,10 @@ fn real_drive_workloads_write_no_more_than_stated() {
     }
 }
 
-/// A drive that is there is measured in rounds, and members of a twin predict one.
 #[test]
-fn every_round_finds_what_the_first_one_did() {
+fn area_rounds_give_equal_figures() {
     let area = predict::Area { bytes: 32 << 20, writes: true, rest: trimtab_drive::units::Nanos::from_secs(1) };
-    // Of slow pages, so that it is not the link that says how long reads take.
+    // Slow pages, so that the link does not limit reads.
     let spec = drive(|flash| flash.nand.read_ns = 300_000);
     let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
     let mut lab = Lab::new(&mut target);
@@ -342,14 +340,14 @@ fn every_round_finds_what_the_first_one_did() {
     let first = reads();
     for _ in 1..3 {
         let mean = reads();
-        // Where 1,750 random writes of the round before are left, a read of 32 KiB takes several rows.
+        // With 1,750 random writes left over, a 32 KiB read would touch several rows.
         assert!((mean / first - 1.0).abs() < 0.03, "{mean} for {first}");
     }
 }
 
-/// The kernel sends a drive without a volatile cache no flush: what the call takes is nothing of the drive's.
+/// The kernel sends no flush to a drive without a volatile cache.
 #[test]
-fn flushes_that_are_not_sent_tell_no_times() {
+fn unsent_flushes_identify_no_times() {
     let spec = drive(|_| {});
     let sent = plan(&spec, Budget::Small);
     let not_sent = Plan { reach: probes::Reach { sends_flushes: false, ..sent.reach }, ..sent };
@@ -365,7 +363,7 @@ fn flushes_that_are_not_sent_tell_no_times() {
 }
 
 #[test]
-fn what_is_stopped_gives_no_twin() {
+fn stopped_fit_returns_none() {
     struct Stopped;
     impl Observer for Stopped {
         fn stopped(&self) -> bool {
@@ -379,7 +377,7 @@ fn what_is_stopped_gives_no_twin() {
 }
 
 #[test]
-fn an_interval_leaves_out_a_twentieth_on_either_side() {
+fn prediction_interval_excludes_a_twentieth_per_side() {
     let figure = |value: u32| alloc::vec![Figure { workload: "x", what: What::Rate, value: f64::from(value) }];
     let shown: alloc::vec::Vec<_> = (0..101).map(|value| figure(value * 37 % 101)).collect();
     let all = predict::predictions(&shown);
@@ -389,7 +387,7 @@ fn an_interval_leaves_out_a_twentieth_on_either_side() {
     assert!(predict::predictions(&[]).is_empty());
 }
 
-/// A superblock that is open stays in the SLC cache. Made smaller with the drive, it was full, and its data were read from native cells.
+/// Data in an open superblock stay in the SLC cache, unless it is scaled down and therefore full.
 #[test]
 fn real_drive_is_predicted_with_full_size_superblocks() {
     let slc = SlcCache {
@@ -399,7 +397,7 @@ fn real_drive_is_predicted_with_full_size_superblocks() {
         when_full: SlcFull::WriteDirect,
         idle_fold_ns: Some(2_000_000_000),
     };
-    // Eight dies of 32 KiB a row: 96 MiB of native cells, a third of it with one bit a cell.
+    // Eight dies with rows of 32 KiB: 96 MiB of native cells, a third of it in SLC mode.
     let mut spec = drive(|flash| flash.slc_cache = Some(slc));
     spec.capacity_bytes = 240 << 30;
     if let Medium::Flash(flash) = &mut spec.medium {
@@ -412,16 +410,18 @@ fn real_drive_is_predicted_with_full_size_superblocks() {
         let all = area.figures(&spec, 5, nth).unwrap();
         all.iter().find(|one| one.workload == "reads, 4 in flight" && one.what == What::Mean).unwrap().value
     };
-    // Of 32 MiB with one bit a cell, the first has none full before: all 16 MiB are in the open one. The second has 61.8 %: 12.2 MiB of the 16 are in one that is closed.
+    // Of 32 MiB in SLC mode, the first member starts with none full: all 16 MiB are in the open
+    // superblock. The second starts with 61.8 %: 12.2 of the 16 MiB are in a closed one.
     let (mean, moved) = (mean(0), mean(1));
     assert!((120e3..170e3).contains(&moved) && moved > mean + 20e3, "{moved}");
-    // Host, link, 20 us of a page and its way over the channel: 105 us, and some more where two want the same die. From native cells it is 168 us.
+    // Host, link, 20 us per page and channel: 105 us, or more. From native cells: 168 us.
     assert!((95e3..140e3).contains(&mean), "{mean}");
 }
 
-/// Of eight draws the least and the greatest leave out two of nine: what is drawn next lies between the two of a twin in nine of ten cases all the same.
+/// The minimum and maximum of eight draws exclude two in nine of the next draws. The interval
+/// of a twin must still cover nine in ten.
 #[test]
-fn the_interval_of_a_few_members_is_wider_than_they_are() {
+fn prediction_interval_of_few_members_exceeds_their_range() {
     let mut random = trimtab_drive::rng::Stream::new(3, "a few members");
     for (members, cases) in [(8, 4000), (16, 4000), (19, 4000), (32, 4000), (64, 4000)] {
         let mut draw = || random.log_normal(7.0, 0.3);
@@ -434,12 +434,12 @@ fn the_interval_of_a_few_members_is_wider_than_they_are() {
         assert!((0.88..=0.92).contains(&held), "{members}: {held}");
     }
     let same = alloc::vec![alloc::vec![Figure { workload: "x", what: What::Ratio, value: 0.0 }]; 3];
-    assert_eq!(predict::predictions(&same)[0].high, 0.0, "nothing is not spread");
+    assert_eq!(predict::predictions(&same)[0].high, 0.0, "zero has no spread");
 }
 
-/// By hand: a tenth off in one of twenty beside a spread of as much is the root of two times as much.
+/// A deviation of a tenth with an equal spread widens the interval by the root of two.
 #[test]
-fn what_the_model_cannot_show_makes_predictions_less_certain() {
+fn widened_adds_residual_deviation_of_model() {
     let tenth = libm::log(1.1);
     let one = Prediction { workload: "x", what: What::Rate, median: 100.0, low: 100.0 / 1.1, high: 110.0 };
     let of = |part: f64, whole: f64| Unexplained { part, whole };
@@ -447,27 +447,27 @@ fn what_the_model_cannot_show_makes_predictions_less_certain() {
     let wide = one.widened(of(tenth / 1.645, 0.0));
     let half = libm::exp(core::f64::consts::SQRT_2 * tenth);
     assert!((wide.high - 100.0 * half).abs() < 1e-9 && (wide.low - 100.0 / half).abs() < 1e-9 && wide.median == 100.0, "{wide:?}");
-    // What hangs on collection is as uncertain as what was found where it was seen.
+    // Predictions that depend on garbage collection use the residual of the whole-drive probes.
     let sure = Prediction { workload: "churn at 60 %, none", low: 100.0, high: 100.0, ..one }.widened(of(1.0, tenth / 1.645));
     assert!((sure.high - 110.0).abs() < 1e-9, "{sure:?}");
 }
 
-/// A queued TRIM of one range takes what the host, a command and a range take, if units and bytes cost nothing.
+/// A queued TRIM of one range costs host, command and range, if units and bytes are free.
 #[test]
-fn workloads_that_no_probe_runs_show_what_arithmetic_says() {
-    let dear = |flash: &mut Flash| {
+fn unprobed_workloads_match_calculated_figures() {
+    let expensive = |flash: &mut Flash| {
         flash.trim = Trim { queued: true, unit_ns: 0, gb_ns: 0, range_bytes_max: 1 << 40, ..flash.trim.clone() };
     };
-    let figures = predict::figures(&drive(dear), 1).unwrap();
+    let figures = predict::figures(&drive(expensive), 1).unwrap();
     let of = |workload: &str, what: What| figures.iter().find(|one| one.workload == workload && one.what == what).unwrap().value;
     let trim = 7_700.0 + 41_000.0 + 410_000.0 + 93_000.0;
     assert!((of("trims", What::Mean) / trim - 1.0).abs() < 0.02, "{}", of("trims", What::Mean));
-    // One at a time, a second has room for as many as fit (Little).
+    // One at a time, a second holds as many as fit (Little's law).
     for name in ["mixed, 1 in flight", "trims"] {
         assert!((of(name, What::Rate) * of(name, What::Mean) / 1e9 - 1.0).abs() < 0.01, "{name}");
     }
-    // Mapping units of 8 KiB: a random write of 4 KiB costs a program of two at least, over eight dies of 32 KiB in 1.37 ms.
+    // With 8 KiB units, a 4 KiB write costs a program of two, over eight 32 KiB dies in 1.37 ms.
     let most = 8.0 * 4.0 / 1.37e-3;
     assert!(of("random writes in the end", What::Rate) < most, "{}", of("random writes in the end", What::Rate));
-    assert_eq!(predict::figures(&drive(dear), 1).unwrap(), figures);
+    assert_eq!(predict::figures(&drive(expensive), 1).unwrap(), figures);
 }

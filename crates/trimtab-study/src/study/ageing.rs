@@ -1,6 +1,8 @@
-//! What months of use do to a modelled drive: file churn at a stated fill under a trim policy, with a look at the drive after each few sessions.
+//! Months of use on a modelled drive: file churn at a fixed fill level under a trim policy.
+//! The drive is inspected after every few sessions.
 //!
-//! A run is made on a drive of the same make but of less capacity, in as much less time ([`Small`]). Figures are those of the full drive.
+//! A run uses a smaller drive of the same design and a proportionally shorter time
+//! ([`Small`]). The figures apply to the full drive.
 
 use super::modelled::Setup;
 use super::problem::Problem;
@@ -34,87 +36,86 @@ use trimtab_sim::volume::{Volume, VolumeSpec, WRITTEN_STEP};
 use trimtab_sim::workload::churn::{self, Churn};
 use trimtab_sim::workload::{FileStep, FileWorkload as _};
 
-/// Name of the workload in results.
+/// Workload name in results.
 pub const CHURN: &str = "churn";
-/// Metric: 4 KiB random writes per second under load without pauses, in steady state by the rule of SNIA.
+/// Metric: 4 KiB random writes per second under sustained load, in steady state as defined by SNIA.
 pub const RATE_STEADY: &str = "random-write.steady-state";
-/// Metric: bytes to flash for bytes of the host while these went on.
+/// Metric: write amplification (flash bytes per host byte) during these writes.
 pub const RATE_STEADY_WAF: &str = "random-write.steady-state.waf";
-/// Metric: share of the time of these writes, in per cent, that the drive spent on TRIM commands of the policy.
+/// Metric: percentage of the time of these writes spent on the policy's TRIM commands.
 pub const RATE_STEADY_TRIMS: &str = "random-write.steady-state.trim-time";
-/// Metric: 4 KiB random writes per second in a burst after hours of idle time, mean of the last quarter.
+/// Metric: burst rate of 4 KiB random writes after hours of idle time; mean of last quarter.
 pub const BURST: &str = "random-write.burst";
-/// Metric: the first burst, on the drive that has just been filled.
+/// Metric: rate of the first burst, on the freshly filled drive.
 pub const BURST_FIRST: &str = "random-write.burst.first";
-/// Metric: bytes of a burst, at the size of the full drive.
+/// Metric: bytes written per burst, scaled to the full drive.
 pub const BURST_BYTES: &str = "random-write.burst.bytes";
 /// Metric: write amplification of the churn, mean of the last quarter.
 pub const WAF_STEADY: &str = "waf.steady";
-/// Metric: erase cycles of each block, on average, for 10^12 bytes that the host writes to a drive of full size.
+/// Metric: mean erase cycles per block for 10^12 host bytes, on a drive of full size.
 pub const CYCLES_PER_TB: &str = "erase-cycles.per-tb";
-/// Metric: bytes that the drive was given for each byte that was written to files, metadata and journal among them.
+/// Metric: bytes written to the drive per byte written to files; includes metadata and the journal.
 pub const HOST_AMPLIFICATION: &str = "filesystem.amplification";
-/// Metric: share of the drive that it believes to hold data, mean of the last quarter.
+/// Metric: share of the drive that is mapped, mean of the last quarter.
 pub const MAPPED: &str = "mapped.steady";
-/// Metric: in how many of a hundred sessions of the second half the trimming before was not done yet when the session began.
+/// Metric: percentage of later sessions that began before trimming had finished.
 pub const BEHIND: &str = "trim.behind";
-/// Metric: time during which a trim of the policy was under way, on the drive of full size.
+/// Metric: time during which a trim of the policy was running, on the drive of full size.
 pub const TRIM_TIME: &str = metrics::TRIM_SECONDS;
-/// Environment: the share of their size that the superblocks of the aged drive have, where that is not all of it.
+/// Environment: superblock size of the aged drive as a share of the full-size drive's, if smaller.
 pub const SUPERBLOCK_SHARE: &str = "drive.aged-superblock-share";
 /// Series of the bursts.
 pub const BURST_SERIES: &str = "random-write.burst.rate";
 /// Series of write amplification.
 pub const WAF_SERIES: &str = metrics::WAF;
-/// Series of the drive's state begin with this.
+/// Prefix of the series of the drive's state.
 pub const STATE_SERIES: &str = "state.";
 
-/// A tenth of the drive is written a day, at full size.
+/// Time between sessions, so that a tenth of the full-size drive is written per day.
 pub const SESSION_EVERY: Nanos = Nanos::from_secs(8640);
-/// That tenth.
+/// Share of the drive that is written per day.
 pub const DAILY: f64 = 0.1;
-/// Sessions between two looks at the drive.
-const LOOK_EVERY: u64 = 4;
-/// About as many times are the superblocks looked at.
+/// Sessions between two inspections of the drive.
+const INSPECT_EVERY: u64 = 4;
+/// Approximate number of superblock snapshots.
 const MOMENTS: usize = 50;
-/// Looks between two bursts.
+/// Inspections between two bursts.
 const BURST_EVERY: u64 = 5;
-/// The file that random writes go to, as a share of the capacity.
+/// Size of the random-write file: the capacity divided by this.
 const FILE_SHARE: u64 = 20;
-/// When random writes under load are measured, in eighths of the months: policies that trim now and then are met at several times.
+/// When sustained random writes are measured, in eighths of the run. Three samples catch
+/// policies that trim only occasionally at different phases.
 const SUSTAINED_AT: [u64; 3] = [6, 7, 8];
 
-/// How a drive is aged.
+/// An ageing run: drive, filesystem and churn.
 #[derive(Clone, Debug)]
 pub struct Ageing {
     /// The drive at its full size, and the filesystem.
     pub setup: Setup,
-    /// Share of the filesystem that is in use throughout.
+    /// Share of the filesystem that stays in use.
     pub fill: f64,
-    /// The churn: sizes of files, how often they grow and are read, and what they hold. How much is live and written follows from the rest.
+    /// The churn. Its live and written bytes follow from the other fields.
     pub mix: churn::Settings,
-    /// How often the drive is written after it has been filled.
+    /// Drive-writes after the drive has been filled.
     pub drive_writes: f64,
-    /// The share of the drive that is written a day.
+    /// Share of the drive that is written per day.
     pub daily: f64,
-    /// The capacity that it is tried at.
+    /// Capacity of the scaled-down drive.
     pub size: Bytes,
-    /// Random writes under load are measured three times near the end, not once.
+    /// Measures sustained random writes three times near the end instead of once.
     pub thorough: bool,
-    /// What is special about it, for its settings.
+    /// Additional settings of this run.
     pub notes: Vec<Field>,
-    /// Whether its superblocks are looked at, for a picture.
+    /// Records superblock snapshots for a picture.
     pub pictured: bool,
 }
 
-/// What is seen of the drive at one moment.
 #[derive(Clone, Debug, Default)]
-struct Look {
+struct Inspection {
     written: u64,
     medium: u64,
     erases: u64,
     states: [u64; 4],
-    /// Writes per second of a burst, if one was tried.
     burst: Option<f64>,
 }
 
@@ -124,7 +125,7 @@ const STATES: [(&str, &str); 4] =
 type Target = Steered<Box<dyn Model>>;
 
 impl Ageing {
-    /// At `fill`, with contents of `class`, over so many drive-writes, a tenth of the drive a day.
+    /// Churn at `fill` for `drive_writes` drive-writes, a tenth of the drive per day.
     pub fn new(setup: Setup, fill: f64, class: DataClass, drive_writes: f64) -> Self {
         let mix = churn::Settings { class, ..churn::Settings::default() };
         Self { setup, fill, mix, drive_writes, daily: DAILY, size: small::SIZE, thorough: true, notes: Vec::new(), pictured: false }
@@ -133,7 +134,7 @@ impl Ageing {
     /// Ages a new drive under `policy`.
     ///
     /// # Errors
-    /// A drive, or a filesystem on it, that cannot be made, or that fails.
+    /// The drive or its filesystem cannot be created, or fails.
     pub fn run(&self, policy: &PolicySpec, watcher: &mut dyn Watcher) -> Result<(Run, End), Problem> {
         let small = Small::of(&self.setup.drive.spec, self.size)?;
         let faster = small.faster(policy);
@@ -162,7 +163,7 @@ impl Ageing {
         };
         let now = target.now();
         let mut recorded = recorder.finish(now);
-        // A rate per interval of months says nothing.
+        // A rate per interval of months has no meaning.
         recorded.series.clear();
         let mut run = header.into_run(recorded, end == End::Complete);
         months.describe(&mut run, &self.setup.drive.spec, &small);
@@ -179,7 +180,7 @@ impl Ageing {
 
     fn fields(&self, settings: &churn::Settings, small: &Small) -> Vec<Field> {
         let mut fields = settings.fields();
-        // The months end by sessions.
+        // The number of sessions ends the run.
         fields.retain(|field| field.key != "written");
         fields.extend([
             Field::new("fill", format!("{:.0}%", self.fill * 100.0)),
@@ -193,7 +194,6 @@ impl Ageing {
         fields
     }
 
-    /// A new small drive with a new filesystem and the file for random writes.
     fn target(&self, small: &Small, policy: &PolicySpec, watcher: &mut dyn Watcher) -> Result<Target, Problem> {
         let drive = watcher.build(&small.spec, self.setup.seed)?;
         let mut volume_spec = self.setup.mounted(policy, drive.supports_trim());
@@ -219,37 +219,34 @@ impl Ageing {
     }
 }
 
-/// What of the host goes with the size of the drive goes down with it.
+/// Scales down the host resources that are proportional to the drive's size.
 fn shrink(volume: &mut VolumeSpec, factor: f64) {
     const MEMORY_MIN: u64 = 32 << 20;
     let memory = (volume.writeback.memory.as_f64() / factor) as u64;
     volume.writeback.memory = Bytes(memory.clamp(MEMORY_MIN, volume.writeback.memory.0.max(MEMORY_MIN)));
 }
 
-/// What was seen during the months, one look after another.
+/// Inspections of the drive over the months.
 struct Months {
     writes: RandomWrites,
-    /// Sessions in all.
     sessions: u64,
-    /// When random writes under load are measured, in eighths of these.
+    /// When sustained random writes are measured, in eighths of the sessions.
     sustained_at: &'static [u64],
-    /// The first when it is filled.
-    looks: Vec<Look>,
+    inspections: Vec<Inspection>,
     sustained: Vec<Sustained>,
-    /// Whether the superblocks are looked at, and what they held: bytes written by then, and each of them.
+    /// Records superblock snapshots: bytes written so far, and the state of each superblock.
     pictured: bool,
     moments: Vec<(u64, Vec<Superblock>)>,
-    /// Sessions of the second half, and those of them that began before the trimming was done.
+    /// Sessions of the second half, and how many of them began before trimming had finished.
     counted: (u64, u64),
 }
 
 impl Months {
     const fn new(writes: RandomWrites, sessions: u64, sustained_at: &'static [u64]) -> Self {
-        let looks = Vec::new();
-        Self { writes, sessions, sustained_at, looks, sustained: Vec::new(), pictured: false, moments: Vec::new(), counted: (0, 0) }
+        let inspections = Vec::new();
+        Self { writes, sessions, sustained_at, inspections, sustained: Vec::new(), pictured: false, moments: Vec::new(), counted: (0, 0) }
     }
 
-    /// Runs the workload, and looks at the drive after every few sessions.
     fn run(&mut self, workload: &mut Churn, target: &mut Target, recorder: &mut Recorder, watcher: &dyn Watcher) -> TargetResult<End> {
         let mut phase = target.now();
         let mut sessions = 0;
@@ -257,10 +254,10 @@ impl Months {
             match step {
                 FileStep::Phase(name) => {
                     if name == churn::CHURN {
-                        // The filling is done, and what it has set off too.
+                        // Lets the background work that the filling triggered finish.
                         let pause = target.now() + Nanos::from_secs(600);
                         target.idle_until(pause);
-                        self.look(target, true, watcher)?;
+                        self.inspect(target, true, watcher)?;
                     }
                     phase = target.now();
                     recorder.begin_phase(name, phase);
@@ -268,7 +265,7 @@ impl Months {
                 FileStep::NotBefore(offset) => {
                     target.idle_until(phase.saturating_add(offset));
                     sessions += 1;
-                    self.after(sessions, target, workload, watcher)?;
+                    self.after_session(sessions, target, workload, watcher)?;
                     if sessions >= self.sessions {
                         return Ok(End::Complete);
                     }
@@ -286,14 +283,14 @@ impl Months {
         Ok(End::Complete)
     }
 
-    /// The pause after the session of that number is over.
-    fn after(&mut self, session: u64, target: &Target, workload: &Churn, watcher: &dyn Watcher) -> TargetResult {
+    /// Handles the pause after the given session.
+    fn after_session(&mut self, session: u64, target: &Target, workload: &Churn, watcher: &dyn Watcher) -> TargetResult {
         if session * 2 > self.sessions {
             self.counted.0 += 1;
             self.counted.1 += u64::from(target.pass_under_way());
         }
-        if session.is_multiple_of(LOOK_EVERY) || session == self.sessions {
-            self.look(target, session.is_multiple_of(LOOK_EVERY * BURST_EVERY) || session == self.sessions, watcher)?;
+        if session.is_multiple_of(INSPECT_EVERY) || session == self.sessions {
+            self.inspect(target, session.is_multiple_of(INSPECT_EVERY * BURST_EVERY) || session == self.sessions, watcher)?;
         }
         if self.sustained_at.iter().any(|eighths| session == (self.sessions * eighths).div_ceil(8)) && !watcher.stopped() {
             self.sustained.push(self.writes.sustained(target, workload, watcher)?);
@@ -301,45 +298,52 @@ impl Months {
         Ok(())
     }
 
-    fn look(&mut self, target: &Target, with_burst: bool, watcher: &dyn Watcher) -> TargetResult {
-        let burst = if with_burst { Some(self.writes.burst(target, self.looks.len() as u64, watcher)?) } else { None };
+    fn inspect(&mut self, target: &Target, with_burst: bool, watcher: &dyn Watcher) -> TargetResult {
+        let burst = if with_burst { Some(self.writes.burst(target, self.inspections.len() as u64, watcher)?) } else { None };
         let counters = target.volume().drive().counters();
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
         let (written, medium) = target.volume().drive().written();
-        let looks = self.sessions.div_ceil(LOOK_EVERY).max(1) as usize;
-        let due = self.looks.len().is_multiple_of(looks.div_ceil(MOMENTS)) || self.looks.len() == looks;
+        let looks = self.sessions.div_ceil(INSPECT_EVERY).max(1) as usize;
+        let due = self.inspections.len().is_multiple_of(looks.div_ceil(MOMENTS)) || self.inspections.len() == looks;
         if self.pictured && due {
             let volume = target.volume();
             let all = volume.drive().superblocks(&|bytes| volume.needs(bytes));
-            // A disk has none.
+            // A hard disk has no superblocks.
             if !all.is_empty() {
                 self.moments.push((written, all));
             }
         }
-        self.looks.push(Look { written, medium, erases: count("erases"), states: STATES.map(|(counter, _)| count(counter)), burst });
+        self.inspections.push(Inspection {
+            written,
+            medium,
+            erases: count("erases"),
+            states: STATES.map(|(counter, _)| count(counter)),
+            burst,
+        });
         Ok(())
     }
 
-    /// Adds series and figures to a run: over bytes written to the small drive, in bytes of the full-sized one.
+    /// Adds series and figures to a run. Series are over bytes written to the small drive,
+    /// converted to bytes of the full-size drive.
     fn describe(&self, run: &mut Run, full: &DriveSpec, small: &Small) {
-        let Some(first) = self.looks.first() else { return };
-        let at = |look: &Look| ((look.written - first.written) as f64 * small.factor) as u64;
-        let series = |name: &str, unit, looks: &[&Look], y: Vec<f64>| Series {
+        let Some(first) = self.inspections.first() else { return };
+        let at = |look: &Inspection| ((look.written - first.written) as f64 * small.factor) as u64;
+        let series = |name: &str, unit, looks: &[&Inspection], y: Vec<f64>| Series {
             name: name.to_owned(),
             axis: Axis::BytesWritten,
             x: looks.iter().map(|look| at(look)).collect(),
             unit,
             y,
         };
-        let burst: Vec<&Look> = self.looks.iter().filter(|look| look.burst.is_some()).collect();
+        let burst: Vec<&Inspection> = self.inspections.iter().filter(|look| look.burst.is_some()).collect();
         let rates = burst.iter().filter_map(|look| look.burst).collect();
         run.series.push(series(BURST_SERIES, Unit::OpsPerSecond, &burst, rates));
-        let between: Vec<(&Look, &Look)> =
-            self.looks.windows(2).map(|pair| (&pair[0], &pair[1])).filter(|(a, b)| b.written > a.written).collect();
+        let between: Vec<(&Inspection, &Inspection)> =
+            self.inspections.windows(2).map(|pair| (&pair[0], &pair[1])).filter(|(a, b)| b.written > a.written).collect();
         let waf: Vec<f64> = between.iter().map(|(a, b)| (b.medium - a.medium) as f64 / (b.written - a.written) as f64).collect();
-        let after: Vec<&Look> = between.iter().map(|(_, b)| *b).collect();
+        let after: Vec<&Inspection> = between.iter().map(|(_, b)| *b).collect();
         run.series.push(series(WAF_SERIES, Unit::Ratio, &after, waf));
-        let all: Vec<&Look> = self.looks.iter().collect();
+        let all: Vec<&Inspection> = self.inspections.iter().collect();
         for (i, (_, name)) in STATES.iter().enumerate() {
             let values = all.iter().map(|look| look.states[i] as f64 * small.factor).collect();
             run.series.push(series(&format!("{STATE_SERIES}{name}"), Unit::Bytes, &all, values));
@@ -353,10 +357,9 @@ impl Months {
         self.filesystem(run);
     }
 
-    /// Random writes: bursts, and under load.
     fn rates(&self, run: &mut Run, small: &Small) {
         let mut metric = |name: &str, unit, value: f64| run.metrics.push(figure(name, unit, Better::Higher, value));
-        let bursts: Vec<f64> = self.looks.iter().filter_map(|look| look.burst).collect();
+        let bursts: Vec<f64> = self.inspections.iter().filter_map(|look| look.burst).collect();
         if let Some(first) = bursts.first() {
             metric(BURST_FIRST, Unit::OpsPerSecond, *first);
             metric(BURST, Unit::OpsPerSecond, mean(last_quarter(&bursts)));
@@ -366,7 +369,7 @@ impl Months {
             return;
         }
         let of = |part: fn(&Sustained) -> f64| mean(&self.sustained.iter().map(part).collect::<Vec<_>>());
-        // The mean time of a write, as write amplification is the mean work of one: both are then of the same writes.
+        // Averages the time per write, as write amplification averages the work per write.
         run.metrics.push(figure(RATE_STEADY, Unit::OpsPerSecond, Better::Higher, 1.0 / of(|one| 1.0 / one.rate)));
         run.metrics.push(figure(RATE_STEADY_TRIMS, Unit::Percent, Better::Neither, 100.0 * of(|one| one.trim_share)));
         run.metrics.push(figure(RATE_STEADY_WAF, Unit::Ratio, Better::Lower, of(|one| one.waf)));
@@ -382,29 +385,29 @@ impl Months {
         if let Some(Unlasting::Heat { .. }) = later {
             note(
                 "steady-state.warming-up",
-                "random writes under load are shown as they are before heat sets in: the drive was still warming up, towards a temperature at which it throttles",
+                "sustained random writes were measured before thermal throttling: the drive was still warming up towards its throttling temperature",
             );
         } else if let Some(Unlasting::Life { .. }) = later {
             note(
                 "steady-state.life-throttle",
-                "random writes under load are shown as they are before the drive throttles for the sake of its life, which it would if the load went on",
+                "sustained random writes were measured before the drive throttles to protect its endurance; a longer load would be throttled",
             );
         } else if self.sustained.iter().any(|one| !one.steady) {
             note(
                 "steady-state.not-reached",
-                "the rate of random writes under load did not become steady (SNIA PTS: five rounds, range within 20 %, slope within 10 %; and no erased flash used up or gained meanwhile); the figure is the mean of the last 13 of 25 rounds",
+                "the rate of sustained random writes did not reach steady state (SNIA PTS: five rounds, range within 20 %, slope within 10 %, constant amount of erased flash); the figure is the mean of the last 13 of 25 rounds",
             );
         }
     }
 
     fn wear(&self, run: &mut Run, full: &DriveSpec, small: &Small) {
-        let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else { return };
-        let quarter = last_quarter(&self.looks);
+        let (Some(first), Some(last)) = (self.inspections.first(), self.inspections.last()) else { return };
+        let quarter = last_quarter(&self.inspections);
         let from = &quarter[0];
         if last.written <= from.written {
             return;
         }
-        let waf = |a: &Look, b: &Look| (b.medium - a.medium) as f64 / (b.written - a.written).max(1) as f64;
+        let waf = |a: &Inspection, b: &Inspection| (b.medium - a.medium) as f64 / (b.written - a.written).max(1) as f64;
         run.metrics.push(figure(WAF_STEADY, Unit::Ratio, Better::Lower, waf(from, last)));
         run.metrics.push(figure(metrics::WAF, Unit::Ratio, Better::Lower, waf(first, last)));
         if let Medium::Flash(flash) = &small.spec.medium {
@@ -421,9 +424,9 @@ impl Months {
         }
     }
 
-    /// How much more than the contents of files reached the drive during the churn.
+    /// Adds the filesystem's write overhead during the churn.
     fn filesystem(&self, run: &mut Run) {
-        let (Some(first), Some(last)) = (self.looks.first(), self.looks.last()) else { return };
+        let (Some(first), Some(last)) = (self.inspections.first(), self.inspections.last()) else { return };
         let files: u64 = run.phases.iter().filter(|phase| phase.name == churn::CHURN).map(|phase| phase.written.0).sum();
         if files > 0 {
             run.metrics.push(figure(HOST_AMPLIFICATION, Unit::Ratio, Better::Lower, (last.written - first.written) as f64 / files as f64));
@@ -439,12 +442,11 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// The last quarter of what there is, at least one.
 fn last_quarter<T>(all: &[T]) -> &[T] {
     &all[all.len() - all.len().div_ceil(4)..]
 }
 
-/// What was trimmed, how often, and how long that took, at full size.
+/// Adds the amount, number and duration of trims, scaled to full size.
 fn trims(run: &mut Run, target: &Target, factor: f64) {
     let log = target.log();
     let traffic = target.volume().counters().traffic;
@@ -488,9 +490,10 @@ mod tests {
         mean(run, metric).unwrap_or_else(|| panic!("{metric}"))
     }
 
-    /// The slowest and the fastest that 4 KiB random writes can be on flash that writes `waf` times as much, in writes per second: what dies,
-    /// channels, link and command processor do, from the specification alone. Relocated units are read one by one, or all of a row at once;
-    /// a die is busy while its page register is filled, or is not.
+    /// Bounds for 4 KiB random writes per second at write amplification `waf`, from the
+    /// specification alone: dies, channels, link and command processor. The lower bound reads
+    /// relocated units one by one and keeps the die busy while its page register is filled. The
+    /// upper bound reads a whole row at once.
     fn nand_arithmetic(spec: &DriveSpec, waf: f64) -> (f64, f64) {
         let Medium::Flash(flash) = &spec.medium else { panic!("no flash") };
         let (geometry, nand) = (&flash.geometry, &flash.nand);
@@ -510,12 +513,12 @@ mod tests {
 
     #[test]
     fn random_write_rate_is_flash_rate_over_waf() {
-        // Greedy victims, others, and victims drawn at random behind a cache that holds more than a round.
+        // Greedy victim selection, other policies, and random victims behind a large cache.
         for (name, policies) in
             [("ocz-vertex-le-100gb", ["none", "online"].as_slice()), ("intel-320-300gb", &["none", "online"]), ("corsair-p128", &["none"])]
         {
             for policy in policies {
-                // What TRIMs take is another matter.
+                // Excludes the cost of TRIM.
                 let mut setup = setup(name);
                 let Medium::Flash(flash) = &mut setup.drive.spec.medium else { panic!() };
                 let free = trimtab_drive::spec::Trim { command_ns: 0, range_ns: 0, unit_ns: 0, gb_ns: 0, ..flash.trim.clone() };
@@ -530,13 +533,13 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_has_no_map_of_superblocks_and_an_ssd_has() {
+    fn superblock_map_exists_for_ssd_but_not_for_disk() {
         for (name, has) in [("laptop-7200rpm", false), ("ocz-vertex-le-100gb", true)] {
             let mut ageing = Ageing::new(setup(name), 0.6, DataClass::Random, 0.2);
             (ageing.size, ageing.pictured) = (Bytes(1_000_000_000), true);
             let (run, end) = ageing.run(&"none".parse().unwrap(), &mut ()).unwrap();
             assert_eq!((end, run.pictures.superblocks.is_some()), (End::Complete, has), "{name}");
-            // Seen in lists: the write amplification from the first byte on, which stands nowhere else.
+            // The headline metric of a churn run in lists.
             assert_eq!(trimtab_sim::run::shown::headline(run.metrics).map(|metric| metric.name).as_deref(), Some(RATE_STEADY), "{name}");
         }
     }
@@ -547,21 +550,21 @@ mod tests {
             let mut ageing = Ageing::new(setup(name), 0.6, DataClass::Random, 0.1);
             ageing.size = Bytes(SMALL);
             let (run, _) = ageing.run(&"none".parse().unwrap(), &mut ()).unwrap();
-            // Of 256 pages 51 are left: 2 GB in 160 superblocks.
+            // 51 of 256 pages remain: 2 GB in 160 superblocks.
             assert_eq!(Field::find(&run.environment, SUPERBLOCK_SHARE), share, "{name}");
         }
     }
 
     #[test]
-    fn what_is_multiplied_by_the_scale_is_the_same_at_three_sizes() {
-        // Commands, bytes and time of trims, wear and write amplification, at the size of the full drive.
+    fn scaled_metrics_agree_at_three_drive_sizes() {
+        // Trim commands, bytes and time, wear and write amplification, at full size.
         let mut setup = setup("ocz-vertex-le-100gb");
         let Medium::Flash(flash) = &mut setup.drive.spec.medium else { panic!() };
         flash.trim.command_ns = 148_000_000;
         for (policy, what) in [
             ("online", ["discard.commands", CYCLES_PER_TB, MAPPED].as_slice()),
             ("batched:every=48h", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED]),
-            // Its pass takes seven hours and is due after less: it is never done, and that must show at every size.
+            // One pass takes seven hours and is due sooner: unfinished at every size.
             ("idle:met-per-mille=0", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED, BEHIND]),
             ("idle", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED]),
         ] {

@@ -1,5 +1,5 @@
-//! The cells of a study on a modelled drive: runs before they are made, as plain values, and which of them answer what. Who runs them, and on how many threads or
-//! machines, is the caller's matter, and decides nothing.
+//! The cells of a study on a modelled drive: runs as plain values, before they are made. The
+//! caller runs them on any number of threads or machines; the results do not depend on that.
 
 use super::ageing::{Ageing, CHURN};
 use super::job::Job;
@@ -25,71 +25,71 @@ use trimtab_sim::runner::header::Header;
 use trimtab_sim::simulate::Watcher;
 use trimtab_sim::volume::Atime;
 
-/// Key of the setting that says which question a run of tuning belongs to.
+/// Setting key: the tuning question that a run belongs to.
 pub const QUESTION: &str = "tuning.question";
-/// Key of the setting that says what was set.
+/// Setting key: the value chosen in a tuning run.
 pub const CHOICE: &str = "tuning.choice";
-/// What files hold in the runs of ageing: what no drive can compress.
+/// File content in ageing runs: incompressible.
 pub const DATA: DataClass = DataClass::Random;
-/// What they hold in comparison: text and programs.
+/// File content to compare with: text and programs.
 const COMPRESSIBLE: DataClass = DataClass::Compressible(60);
-/// Reads for 100 changes, where access times are compared.
+/// Reads per 100 changes in the access-time comparison.
 const READ_PERCENT: u64 = 1000;
-/// As often is the drive written over for a question of tuning, at most.
+/// Maximum drive-writes for a tuning question.
 const TUNING_DRIVE_WRITES: f64 = 2.0;
-/// Where partitions used to begin.
+/// Traditional start of the first partition.
 const SECTOR_63: Bytes = Bytes(63 * 512);
 
-/// How much of it is done.
+/// Extent of the ageing and tuning runs.
 #[derive(Debug, Clone)]
 pub struct Extent {
-    /// How often the drive is written over.
+    /// Number of drive-writes.
     pub drive_writes: f64,
-    /// The capacity at which that is modelled, if the drive is not smaller.
+    /// Capacity of the modelled drive, if the real one is larger.
     pub aged: Bytes,
     /// Shares of the filesystem in use.
     pub fills: Vec<f64>,
-    /// Whether to look at ageing.
+    /// Runs the ageing part.
     pub ageing: bool,
-    /// Whether to look at data and tuning.
+    /// Runs the data and tuning part.
     pub tuning: bool,
 }
 
-/// One modelled run before it is made: everything that decides its result, and nothing else. Cells know nothing of each other, so that they can be run in
-/// any order, at once, and anywhere.
+/// One modelled run before it is made: exactly the inputs that decide its result. Cells are
+/// independent, so they can run in any order, in parallel and on any machine.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// What it helps to answer.
+    /// The question that it helps to answer.
     pub question: Question,
-    /// What is run.
+    /// The workload.
     pub work: Work,
     /// The trim policy.
     pub policy: PolicySpec,
 }
 
-/// What a study can find out by running something.
+/// A question that a study answers by running workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// What deleting costs, and what others wait beside it.
+    /// Cost of deleting, and foreground latency during it.
     Deleting,
-    /// What months of use do.
+    /// Effect of months of use.
     Ageing,
-    /// What data and tuning change.
+    /// Effect of data and tuning.
     Tuning,
-    /// What deleting costs on the other generation of the filesystem.
+    /// Cost of deleting on the other generation of the filesystem.
     Generation,
 }
 
-/// What is run.
+/// The workload of a cell.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// A job on a filesystem in use, with others beside it.
+    /// A job on a filesystem in use, with foreground I/O during it.
     Job {
         /// The drive and the filesystem.
         setup: Box<Setup>,
         /// The job.
         job: Job,
-        /// No more beside it than is needed to judge.
+        /// Limits the foreground load to what the verdict needs.
         brief: bool,
     },
     /// Months of use.
@@ -105,7 +105,7 @@ impl Cell {
         }
     }
 
-    /// The memory that it takes at most: its drive, and a copy for what is measured beside.
+    /// Maximum memory: the drive, and a copy for measurements during the run.
     pub fn memory(&self) -> Bytes {
         let full = &self.setup().drive.spec;
         let tables = match &self.work {
@@ -115,7 +115,7 @@ impl Cell {
         Bytes(2 * tables)
     }
 
-    /// What it is, in a few words: `x: idle at 60 % full`.
+    /// Short description: `x: idle at 60 % full`.
     pub fn title(&self) -> String {
         let drive = self.setup().label.trim_start_matches("drive:");
         match &self.work {
@@ -127,7 +127,7 @@ impl Cell {
         }
     }
 
-    /// The part of a study that is not tried where it cannot be run.
+    /// The part of a study that is listed as not tested if this cell cannot run.
     pub fn part(&self) -> Part {
         let policy = self.policy.name().to_owned();
         match self.question {
@@ -138,7 +138,7 @@ impl Cell {
         }
     }
 
-    /// What is known of its run before it begins. With [`detail`](Self::detail) this is all that decides the result.
+    /// Header of the run. Together with [`detail`](Self::detail), it decides the result.
     pub fn header(&self) -> Header {
         match &self.work {
             Work::Job { setup, job, .. } => modelled::header(setup, job, &self.policy),
@@ -150,7 +150,7 @@ impl Cell {
         }
     }
 
-    /// Whatever else decides its result, as text.
+    /// All other inputs of the result as text.
     pub fn detail(&self) -> String {
         match &self.work {
             Work::Job { setup, brief: false, .. } => format!("{setup:?}"),
@@ -159,15 +159,16 @@ impl Cell {
         }
     }
 
-    /// Makes the run. Only its beginning, and what asked for it, are for whoever has a clock and a command line to add.
+    /// Makes the run. The caller adds the start time and the command line.
     ///
     /// # Errors
-    /// A drive or a filesystem that cannot be made, or that fails.
+    /// The drive or the filesystem cannot be created, or fails.
     pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, End), Problem> {
         self.run_from(&mut Setup::in_use, watcher)
     }
 
-    /// The same run for whoever may have a filesystem in use already: cells with the same [`beginning`](Self::beginning) begin with the same one.
+    /// As [`run`](Self::run), but takes the filesystem from `beginning`, which may reuse one.
+    /// Cells with the same [`beginning`](Self::beginning) start from the same filesystem.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -178,7 +179,7 @@ impl Cell {
         }
     }
 
-    /// All that decides the filesystem that it begins with; `None` where that is its own matter.
+    /// All inputs of the initial filesystem as text; `None` if the cell creates its own.
     pub fn beginning(&self) -> Option<String> {
         match &self.work {
             Work::Job { setup, .. } => Some(setup.beginning()),
@@ -187,7 +188,7 @@ impl Cell {
     }
 }
 
-/// Each job under each policy that the drive can be under, in the order of the tables.
+/// One cell for each job and each policy that the drive supports, in table order.
 pub fn deleting(setup: &Setup, jobs: &[Job], policies: &[PolicySpec]) -> Vec<Cell> {
     let possible = |policy: &&PolicySpec| setup.trims() || matches!(policy, PolicySpec::None);
     let cell = |job: &Job, policy: &PolicySpec| Cell {
@@ -198,13 +199,13 @@ pub fn deleting(setup: &Setup, jobs: &[Job], policies: &[PolicySpec]) -> Vec<Cel
     jobs.iter().flat_map(|job| policies.iter().filter(possible).map(move |policy| cell(job, policy))).collect()
 }
 
-/// The policies that a drive which takes no TRIM cannot be under.
+/// The policies that need TRIM, if the drive has none.
 pub fn impossible(setup: &Setup, policies: &[PolicySpec]) -> Vec<Untried> {
     let others = policies.iter().filter(|policy| !setup.trims() && !matches!(policy, PolicySpec::None));
     others.map(|policy| Untried { part: Part::policy(policy.name()), reason: Reason::NoTrim }).collect()
 }
 
-/// Each policy at each fill.
+/// One cell for each policy and fill level.
 pub fn ageing(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Cell> {
     let possible = policies.iter().filter(|policy| setup.trims() || matches!(policy, PolicySpec::None));
     let at = |fill: f64, policy: &PolicySpec| {
@@ -218,7 +219,7 @@ pub fn ageing(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Ce
     possible.flat_map(|policy| extent.fills.iter().map(move |fill| at(*fill, policy))).collect()
 }
 
-/// One thing changed at a time.
+/// Cells that change one setting at a time.
 pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Cell> {
     let batched = policies.iter().find(|policy| policy.name() == policy::BATCHED && setup.trims());
     let policy = batched.copied().unwrap_or(PolicySpec::None);
@@ -249,11 +250,12 @@ pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &Extent) -> Vec<Ce
     all.into_iter().map(|ageing| Cell { question: Question::Tuning, work: Work::Months(Box::new(ageing)), policy }).collect()
 }
 
-/// The workloads on the other generation's filesystem, without discards and with online discard: today's ext4 and the one
-/// that first could discard send different commands for the same files. None where online discard is not tried.
+/// The workloads on the other generation of the filesystem, without discards and with online
+/// discard. Current ext4 and the first ext4 with discard send different commands for the same
+/// files. Empty if online discard is not tested.
 ///
 /// # Errors
-/// A filesystem that cannot be made.
+/// The filesystem cannot be created.
 pub fn other_generation(setup: &Setup, policies: &[PolicySpec], scale: Scale) -> Result<Vec<Cell>, Problem> {
     if !setup.trims() || !policies.contains(&PolicySpec::Online) {
         return Ok(Vec::new());

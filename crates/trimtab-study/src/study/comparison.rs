@@ -1,4 +1,4 @@
-//! Policies against each other: what each gains and costs. The second stage: from metrics to a verdict.
+//! Comparison of policies by gain and cost. The second stage: from metrics to a verdict.
 
 pub mod costs;
 pub mod difference;
@@ -15,35 +15,35 @@ use latency::{LatencyDoubt, LatencyTest};
 use serde::Serialize;
 use trimtab_sim::run::Run;
 
-/// The worst foreground latency under a policy, and what speaks against it.
+/// Worst foreground latency under a policy, and any doubt about it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PolicyLatency<'a> {
     /// The policy.
     pub policy: &'a str,
     /// Seconds.
     pub seconds: f64,
-    /// Why it does not stand for what discards cost.
+    /// Why it may not represent the cost of discards.
     pub doubt: Option<LatencyDoubt>,
 }
 
-/// A study's policies, compared.
+/// Comparison of a study's policies.
 #[derive(Clone, Debug)]
 pub struct Comparison<'a> {
     /// The figures.
     pub metrics: Metrics<'a>,
-    /// What each policy gains over months against no trimming, at each fill.
+    /// Gain of each policy over no trimming, by fill level.
     pub gains: Vec<Gain<'a>>,
-    /// Measured foreground latency of online and batched discards against none.
+    /// Tests of measured foreground latency under online and batched discards.
     pub tests: Vec<LatencyTest>,
-    /// What online discard slows down most.
+    /// The largest cost of online discard.
     pub online_cost: Option<OnlineCost<'a>>,
     /// The stall that idle trimming avoids.
     pub stall: Option<Stall>,
-    /// Whether foreground I/O waits for a batched trim.
+    /// True if a batched trim delays foreground I/O.
     pub batched_costs: bool,
-    /// Policies whose trimming is never done.
+    /// Policies that never finish their trims.
     pub behind: Vec<Behind<'a>>,
-    /// A policy that trims, if not one discard of any arrived.
+    /// A policy that trims, if no discard of any policy reached the device.
     pub blocked: Option<&'a str>,
 }
 
@@ -71,43 +71,43 @@ impl<'a> Comparison<'a> {
         self.metrics.study
     }
 
-    /// What `policy` gains at each fill.
+    /// Gains of `policy`, by fill level.
     pub fn gains_of(&self, policy: &str) -> impl Iterator<Item = &Gain<'a>> {
         self.gains.iter().filter(move |gain| gain.policy == policy)
     }
 
-    /// Whether months of use were looked at under no policy and under another.
+    /// True if months of use were run both without trimming and under another policy.
     pub fn has_months(&self) -> bool {
         self.gains.iter().any(|gain| gain.policy != policy::NONE)
     }
 
-    /// Whether any policy costs foreground I/O anything.
+    /// True if any policy has a cost for foreground I/O.
     pub const fn costs_something(&self) -> bool {
         self.stall.is_some() || self.online_cost.is_some() || self.batched_costs
     }
 
-    /// Whether `a` gains more than `b` by what counts, at some fill, and less at none.
+    /// True if `a` gains significantly more than `b` at some fill level, and less at none.
     pub fn beats(&self, a: &str, b: &str) -> bool {
         let ratios: Vec<f64> = self.gains_of(a).zip(self.gains_of(b)).map(|(a, b)| a.best() / b.best()).collect();
         ratios.iter().any(|ratio| *ratio >= GAIN) && ratios.iter().all(|ratio| *ratio > 1.0 / GAIN)
     }
 
-    /// Whether the trims of `policy` are done before the next is due, as far as that was looked at.
+    /// True unless `policy` is known to be still trimming when the next trim is due.
     pub fn finishes(&self, policy: &str) -> bool {
         self.behind.iter().all(|behind| behind.policy != policy)
     }
 
-    /// How much of the time `policy` trims, where that is known.
+    /// Share of the time that `policy` spends trimming, if known.
     pub fn time_trimming(&self, policy: &str) -> Option<TimeTrimming> {
         gains::time_trimming(&self.metrics, policy)
     }
 
-    /// The test of the foreground latency that was measured under `policy`.
+    /// The latency test of `policy`, if measured.
     pub fn test(&self, policy: &str) -> Option<&LatencyTest> {
         self.tests.iter().find(|test| test.policy == policy)
     }
 
-    /// The worst foreground latency under `policy`, with what speaks against it.
+    /// Worst foreground latency under `policy`, with any doubt about it.
     pub fn latency(&self, policy: &'a str) -> Option<PolicyLatency<'a>> {
         let worst = self.metrics.worst_latency(policy)?;
         let uncounted = self.metrics.is_measured() && policy != policy::NONE && !self.metrics.is_counted(policy);
@@ -120,26 +120,26 @@ impl<'a> Comparison<'a> {
         costs::doubt(&self.metrics, self.online_cost.as_ref(), job)
     }
 
-    /// Seconds of deleting, without discards and with online discard, with another generation of the filesystem.
+    /// Cost of online discard on another generation of the filesystem.
     pub fn other_generation(&self, job: &str, part: Part) -> Option<costs::OtherGeneration> {
         costs::other_generation(&self.metrics, job, part)
     }
 
-    /// How many times slower 4 KiB random writes are on a partition that begins at sector 63, if they are.
+    /// Slowdown of 4 KiB random writes on a partition that starts at sector 63, if any.
     pub fn misaligned(&self) -> Option<f64> {
         let (aligned, moved) = (self.tuned("alignment", 0)?, self.tuned("alignment", 1)?);
         let times = aligned.rate? / moved.rate.filter(|rate| *rate > 0.0)?;
         (times > GAIN).then_some(times)
     }
 
-    /// The figures of a choice of a question of tuning.
+    /// Figures of one choice of a tuning question.
     fn tuned(&self, question: &str, at: usize) -> Option<AgeingFigures<'a>> {
         let asked = |run: &&Run| setting(run, QUESTION) == Some(question);
         self.study().tuning.iter().filter(asked).nth(at).map(AgeingFigures::of)
     }
 }
 
-/// A policy that trims, if not one discard of any arrived. Discards that are queued for later prove nothing.
+/// A policy that trims, if no discard arrived. Queued discards are inconclusive.
 fn blocked(study: &Study) -> Option<&str> {
     let any = study.runs.iter().any(|run| discard_count(run) == DiscardCount::Counted);
     let trims = |run: &&Run| matches!(effective_policy(run), policy::ONLINE | policy::BATCHED);

@@ -1,4 +1,4 @@
-//! What several drives that all explain the measurements of a real one come to.
+//! Combined results of several drives that all explain the measurements of a real one.
 
 use super::policy;
 use super::recommendation::Recommendation;
@@ -10,67 +10,67 @@ use trimtab_drive::spec::twin::{Known, Parameter, Twin};
 use trimtab_drive::spec::{DriveSpec, Medium};
 use trimtab_sim::analysis::middle;
 
-/// With less than this share of the drives nothing is decided.
+/// Smallest share of drives that must agree for a decision.
 const DECIDED: f64 = 0.75;
-/// A figure that tells drives apart no better than this (0: not at all, 1: always) is none on which it depends.
+/// Smallest separation of a decisive field (0: no separation, 1: complete).
 const SEPARATES: f64 = 0.5;
-/// How much spare space there is stands under this name in a twin, as it is no field of its own.
+/// Name of the spare space in a twin, which has no field of its own.
 const SPARE: &str = "flash.over_provisioning_permille";
 
-/// What each of several drives comes to.
+/// Results of the small study on each drive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ensemble {
     /// The drives.
     pub drives: Vec<Fit>,
-    /// How many drives the twin has in all.
+    /// Total number of drives in the twin.
     pub of: usize,
-    /// The figure that separates those that come to the most frequent answer from the others.
+    /// The field that best separates drives with the most frequent answer from the rest.
     pub depends_on: Option<Separates>,
-    /// Fields of the twin that no probe told: its drives have them as the class has.
+    /// Fields of the twin that no probe identifies; its drives take them from the class prior.
     #[serde(default)]
     pub of_the_class: Vec<String>,
-    /// Whether the drives are only the nearest: no drive was found that explains what was measured.
+    /// True if no drive explains the measurements and these are only the nearest.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub unexplained: bool,
 }
 
-/// One drive that explains what was measured.
+/// Results of one candidate drive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
-    /// What is recommended for it.
+    /// Recommendation for this drive.
     pub recommended: Recommendation,
-    /// What each policy comes to on it.
+    /// Figures of each policy on this drive.
     pub policies: Vec<Shown>,
 }
 
-/// A policy on one drive, in the end of its months.
+/// A policy on one drive at the end of its months.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Shown {
     /// The policy.
     pub policy: String,
-    /// Random writes a second.
+    /// Random writes per second.
     pub rate: Option<f64>,
     /// Write amplification.
     pub waf: Option<f64>,
-    /// Erase cycles of each block for 10^12 bytes of the host.
+    /// Erase cycles per block for 10^12 host bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles_per_tb: Option<f64>,
-    /// The longest wait of one write of others beside the trims, in seconds.
+    /// Longest foreground write during trims, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_s: Option<f64>,
 }
 
-/// A figure of the drive on which the answer hangs.
+/// The field of the drive on which the recommendation depends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Separates {
     /// The field.
     pub field: String,
-    /// How it is known: from the class, or by which probes; and which would tell more.
+    /// Source of its value: class prior or probes, and the probes that would narrow it down.
     pub source: String,
 }
 
 impl Ensemble {
-    /// What `fits` of the first members of `twin` come to; members that could not be tried are `None`.
+    /// Combines the results of the first members of `twin`; `None` for members that failed.
     #[must_use]
     pub fn new(twin: &Twin, fits: Vec<Option<Fit>>) -> Option<Self> {
         let tried: Vec<(&DriveSpec, Fit)> = twin.members.iter().zip(fits).filter_map(|(member, fit)| Some((member, fit?))).collect();
@@ -88,7 +88,7 @@ impl Ensemble {
         Some(all)
     }
 
-    /// What is recommended, and on how many drives: the most frequent first.
+    /// Recommendations with the number of drives for each, most frequent first.
     #[must_use]
     pub fn counts(&self) -> Vec<(Recommendation, usize)> {
         let mut counts: Vec<(Recommendation, usize)> = Vec::new();
@@ -102,13 +102,13 @@ impl Ensemble {
         counts
     }
 
-    /// On how many drives that is recommended.
+    /// Number of drives for which `recommended` follows.
     #[must_use]
     pub fn agree(&self, recommended: Recommendation) -> usize {
         self.drives.iter().filter(|fit| fit.recommended == recommended).count()
     }
 
-    /// Whether enough drives that explain the measurements come to that.
+    /// True if enough drives that explain the measurements lead to `recommended`.
     #[must_use]
     pub fn decides(&self, recommended: Recommendation) -> bool {
         !self.unexplained && self.most_agree_on(recommended)
@@ -118,13 +118,13 @@ impl Ensemble {
         self.agree(recommended) as f64 >= DECIDED * self.drives.len() as f64
     }
 
-    /// Whether most drives agree on something else than what the twin itself comes to.
+    /// True if most drives agree on a recommendation other than the twin's own.
     #[must_use]
     pub fn agrees_on_another(&self, recommended: Recommendation) -> bool {
         self.counts().first().is_some_and(|(most, _)| *most != recommended && self.most_agree_on(*most))
     }
 
-    /// What `policy` gains against no trimming on nine in ten of these drives; `None` where that was not tried.
+    /// Range of the gains of `policy` over no trimming on nine in ten drives; `None` if not run.
     #[must_use]
     pub fn gains(&self, policy: &str) -> Option<GainRanges> {
         let tried = self.drives.iter().flat_map(|fit| &fit.policies).any(|shown| shown.policy == policy);
@@ -142,26 +142,26 @@ impl Ensemble {
         Some(GainRanges { rate: gains(|shown| shown.rate, false), life: gains(|shown| shown.cycles_per_tb, true) })
     }
 
-    /// Where a figure of a policy lies on these drives.
+    /// Range of a figure of `policy` on these drives.
     #[must_use]
     pub fn range(&self, policy: &str, what: fn(&Shown) -> Option<f64>) -> Option<Range> {
         Range::of(self.drives.iter().flat_map(|fit| &fit.policies).filter(|shown| shown.policy == policy).filter_map(what).collect())
     }
 }
 
-/// Gains on nine in ten drives.
+/// Ranges of the gains on nine in ten drives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GainRanges {
-    /// Random writes against those without trimming.
+    /// Random-write rate relative to no trimming.
     pub rate: Option<Range>,
-    /// Life against that without trimming.
+    /// Drive life relative to no trimming.
     pub life: Option<Range>,
 }
 
-/// Where nine in ten of some values lie; of fewer than twenty all.
+/// The range of nine in ten values; of all values if there are fewer than twenty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// One in twenty is less.
+    /// A tenth: one value in twenty is lower.
     pub low: f64,
     /// Half are less.
     pub median: f64,
@@ -176,7 +176,7 @@ impl Range {
         Some(Self { low: values[last * 50 / 1000], median: middle(&values), high: values[last - last * 50 / 1000] })
     }
 }
-/// The figure whose values differ most between the drives that come to one answer and the others.
+/// The field whose values differ most between drives with one answer and the rest.
 fn separates(parameters: &[Parameter], apart: &[(&DriveSpec, bool)]) -> Option<Separates> {
     let tables: Vec<(Option<toml::Table>, &DriveSpec, bool)> = apart.iter().map(|(spec, most)| (table_of(spec), *spec, *most)).collect();
     let mut best: Option<(f64, &Parameter)> = None;
@@ -195,7 +195,8 @@ fn separates(parameters: &[Parameter], apart: &[(&DriveSpec, bool)]) -> Option<S
     Some(Separates { field: parameter.field.clone(), source: parameter.source.clone() })
 }
 
-/// How well a value tells two groups apart: 0 not at all, 1 always (twice the area under the curve, less one). 0 where a group has one drive only.
+/// Separation of two groups by a value: 0 for none, 1 for complete (twice the area under the
+/// ROC curve, minus one). Returns 0 if a group has only one drive.
 fn apartness(some: &[f64], others: &[f64]) -> f64 {
     if some.len() < 2 || others.len() < 2 {
         return 0.0;
@@ -245,7 +246,7 @@ mod tests {
     use trimtab_drive::shipped;
     use trimtab_drive::spec::twin::Origin;
 
-    /// A twin whose members only differ in what a TRIM command costs, and in what erasure takes.
+    /// A twin whose members differ only in the costs of TRIM commands and erasure.
     fn twin(costs: &[u64]) -> Twin {
         let spec = shipped::drives().into_iter().find(|drive| drive.spec.name == "sata-tlc-500gb").unwrap().spec;
         let members = costs.iter().zip(0..).map(|(cost, nth)| {
@@ -274,9 +275,9 @@ mod tests {
     const BATCHED: Recommendation = Recommendation::Use(policy::BATCHED);
     const ONLINE: Recommendation = Recommendation::Use(policy::ONLINE);
 
-    /// Rates 150, 240, 360 with and 100, 120, 120 without; 5, 4 and 4 erase cycles for 6.
+    /// Rates 150, 240, 360 against 100, 120, 120; 5, 4 and 4 erase cycles against 6.
     #[test]
-    fn gains_are_those_of_each_drive_and_not_of_medians() {
+    fn gains_are_computed_per_drive_not_from_medians() {
         let shown = |policy: &str, rate: f64, cycles: f64| Shown {
             policy: policy.to_owned(),
             rate: Some(rate),
@@ -302,11 +303,11 @@ mod tests {
     }
 
     #[test]
-    fn drives_that_fit_are_counted_and_what_separates_them_named() {
+    fn ensemble_counts_answers_and_names_separating_field() {
         let twin = twin(&[1, 2, 3, 90, 95, 4, 5, 6]);
         let said = [IDLE, IDLE, IDLE, BATCHED, BATCHED, IDLE, IDLE, IDLE];
         let mut fits: Vec<Option<Fit>> = said.iter().zip(1..).map(|(name, nth)| fit(*name, f64::from(nth))).collect();
-        // One that is not possible.
+        // One impossible drive.
         fits[7] = None;
         let all = Ensemble::new(&twin, fits).unwrap();
         assert_eq!(all.counts(), [(IDLE, 5), (BATCHED, 2)]);
@@ -319,15 +320,15 @@ mod tests {
     }
 
     #[test]
-    fn drives_may_agree_on_another_than_the_twin() {
+    fn drives_can_agree_on_another_policy_than_twin() {
         let fits = vec![fit(ONLINE, 1.0), fit(ONLINE, 2.0), fit(ONLINE, 3.0), fit(ONLINE, 1.0)];
         let all = Ensemble::new(&twin(&[1, 2, 3, 4]), fits).unwrap();
         assert!(all.agrees_on_another(BATCHED) && !all.agrees_on_another(ONLINE) && all.decides(ONLINE));
     }
 
-    /// A twin that was off by seven times what figures may be off by.
+    /// A twin whose error is seven times the tolerance.
     #[test]
-    fn drives_that_explain_nothing_decide_nothing() {
+    fn unexplained_drives_decide_nothing() {
         let mut twin = twin(&[1, 2]);
         twin.origin.misfit_permille = 4001;
         let all = Ensemble::new(&twin, vec![fit(IDLE, 1.0), fit(IDLE, 2.0)]).unwrap();
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn one_drive_alone_shows_no_dependence() {
+    fn single_drive_has_no_separating_field() {
         let twin = twin(&[1, 2, 3, 4]);
         let all = Ensemble::new(&twin, vec![fit(IDLE, 1.0), fit(IDLE, 2.0), fit(IDLE, 3.0), fit(BATCHED, 1.0)]).unwrap();
         assert_eq!((all.decides(IDLE), &all.depends_on), (true, &None));
@@ -343,9 +344,9 @@ mod tests {
     }
 
     #[test]
-    fn values_tell_groups_apart_as_counting_pairs_says() {
+    fn apartness_matches_pair_count() {
         assert_eq!(apartness(&[1.0, 2.0], &[3.0, 4.0]), 1.0);
-        // Pairs: (1,2) less, (1,1) the same, (3,2) more, (3,1) more.
+        // Pairs: (1,2) less, (1,1) equal, (3,2) more, (3,1) more.
         assert_eq!(apartness(&[1.0, 3.0], &[2.0, 1.0]), 0.25);
         assert_eq!(apartness(&[1.0], &[2.0, 3.0]), 0.0);
     }

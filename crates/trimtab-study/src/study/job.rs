@@ -19,13 +19,13 @@ use trimtab_sim::workload::synced::{self, Synced};
 use trimtab_sim::workload::tree::{self, Tree, TreeList};
 use trimtab_sim::workload::{FileWorkload as _, Plan};
 
-/// The phase that leaves the filesystem idle until the running trim is done.
+/// Phase that leaves the filesystem idle until the running trim has finished.
 pub const IDLE: &str = "idle";
 
-/// The tree beside which others work is smaller by this.
+/// The tree deleted during foreground I/O is smaller by this factor.
 const BESIDE_SHARE: u64 = 4;
 
-/// A workload with its settings, to be run once.
+/// A workload with its settings, for a single run.
 #[derive(Debug, Clone)]
 pub enum Job {
     /// Unpack, sync, delete, sync.
@@ -45,7 +45,7 @@ impl Job {
         Ok(Self::Postmark(Box::new(Synced::new(Postmark::new(settings)?))))
     }
 
-    /// The tree that is deleted while others work beside it: a quarter of its files. Only the first job of a study has one.
+    /// Tree deleted during foreground I/O: a quarter of the files. Only the first job has one.
     pub fn beside(&self) -> Result<Option<Arc<TreeList>>, Problem> {
         let Self::Tree { list, seed } = self else { return Ok(None) };
         let (files, size) = (list.files().div_ceil(BESIDE_SHARE), Bytes(list.size().0 / BESIDE_SHARE));
@@ -68,7 +68,7 @@ impl Job {
         }
     }
 
-    /// Settings, as in results.
+    /// Settings, as stored in results.
     pub fn settings(&self) -> Vec<Field> {
         match self {
             Self::Tree { list, .. } => tree_settings(list),
@@ -80,7 +80,7 @@ impl Job {
         }
     }
 
-    /// What it is going to do.
+    /// Planned writes and files.
     pub fn plan(&self) -> Plan {
         match self {
             Self::Tree { list, .. } => Tree::new(Arc::clone(list), 1).plan(),
@@ -88,7 +88,7 @@ impl Job {
         }
     }
 
-    /// Runs it.
+    /// Runs the workload.
     pub fn run<T: Trimmable, E: Events<T>>(&self, target: &mut T, events: &mut E) -> Outcome {
         match self {
             Self::Tree { list, .. } => files::run(&mut Tree::new(Arc::clone(list), 1), target, events),
@@ -96,7 +96,7 @@ impl Job {
         }
     }
 
-    /// The phases in which files go and that becomes durable: where trim policies differ.
+    /// The phases that delete files durably, in which trim policies differ.
     pub fn deleting(name: &str) -> &'static [&'static str] {
         match name {
             "tree" => &[tree::DELETE, tree::DELETE_SYNC],
@@ -106,7 +106,7 @@ impl Job {
     }
 }
 
-/// Settings of a tree, as in results.
+/// Settings of a tree, as stored in results.
 pub fn tree_settings(list: &TreeList) -> Vec<Field> {
     vec![
         Field::new("files", list.files().to_string()),
@@ -116,7 +116,7 @@ pub fn tree_settings(list: &TreeList) -> Vec<Field> {
     ]
 }
 
-/// The figures of one run of a job: the time of each phase, of all that a user waits for, and of trimming; and the discards.
+/// Metrics of one run of a job: time of each phase, foreground time, trim time, and discards.
 pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
     let metric = |name: String, unit, better, value: f64| Metric { name, unit, better, samples: vec![value] };
     let seconds = |name: String, value: f64| metric(name, Unit::Seconds, Better::Lower, value);
@@ -133,7 +133,7 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
         let bytes = bytes.as_f64();
         metrics.push(metric(metrics::DISCARD_COMMANDS.to_owned(), Unit::Count, Better::Neither, count as f64));
         metrics.push(metric(metrics::DISCARD_BYTES.to_owned(), Unit::Bytes, Better::Neither, bytes));
-        // Everything that a job writes, it also frees.
+        // A job frees everything that it writes.
         let freed: f64 = phases.iter().map(|p| p.written.as_f64()).sum();
         if freed > 0.0 {
             metrics.push(metric(metrics::DISCARD_AMPLIFICATION.to_owned(), Unit::Ratio, Better::Neither, bytes / freed));

@@ -1,8 +1,9 @@
-//! Light work of others beside a trim, at two loads: how long one operation takes, and how far a queue of them falls behind.
+//! Light foreground work during a trim at two loads: operation latency and queue backlog.
 //!
-//! These are two figures. The time of one operation is what somebody waits who saves a file now and then. The backlog belongs to operations that
-//! come at a rate of their own, whether the ones before are done or not: it grows for as long as the drive is slower than that rate, so it says
-//! as much about the rate and about how long the trim lasts as about the drive.
+//! The two figures differ. The latency of one operation is the wait of a user who saves a
+//! file occasionally. The backlog applies to operations that arrive at a fixed rate whether
+//! or not earlier ones have finished. It grows while the drive is slower than that rate, so
+//! it depends on the rate and the length of the trim as much as on the drive.
 
 use alloc::format;
 use alloc::vec;
@@ -20,52 +21,52 @@ use trimtab_sim::simulate::Watcher;
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_sim::volume::Steered;
 
-/// An append of 4 KiB, made durable, again and again.
+/// Repeated durable appends of 4 KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// Its phase, and what its metrics begin with.
+    /// Name of the phase and prefix of the metrics.
     pub phase: &'static str,
-    /// One is due every so often, the first at once: what is deleted last is discarded then.
+    /// Time between due times. The first is due at once, to meet the last discards.
     pub interval: Nanos,
-    /// It goes on for at least this long, …
+    /// Minimum duration.
     pub at_least: Nanos,
-    /// … until what is being trimmed has been, but not longer than this.
+    /// Maximum duration; the load ends earlier once the trim has finished.
     pub at_most: Nanos,
 }
 
-/// A server's: 50 a second.
+/// Load of a server: 50 appends per second.
 pub const BUSY: Load =
     Load { phase: "load", interval: Nanos::from_millis(20), at_least: Nanos::from_secs(30), at_most: Nanos::from_secs(900) };
-/// Somebody's who works at the machine: one every five seconds, so that the one before is nearly always done.
+/// Load of an interactive user: one append every five seconds, usually without overlap.
 pub const SPARSE: Load =
     Load { phase: "sparse-load", interval: Nanos::from_secs(5), at_least: Nanos::from_secs(300), at_most: Nanos::from_secs(900) };
 
-/// Metric of [`SPARSE`]: the longest that one operation took.
+/// Metric of [`SPARSE`]: longest operation.
 pub const SPARSE_WAIT: &str = "sparse-load.wait.longest.seconds";
-/// Metric of [`BUSY`]: the longest that one operation took.
+/// Metric of [`BUSY`]: longest operation.
 pub const BUSY_WAIT: &str = "load.wait.longest.seconds";
-/// Metric of [`BUSY`]: how late an operation began at most.
+/// Metric of [`BUSY`]: longest delay before an operation could begin.
 pub const BUSY_BACKLOG: &str = "load.backlog.longest.seconds";
 
 /// Bytes of each append.
 pub const BLOCK: u64 = 4096;
-/// Nobody is watched longer than for so many appends on a real filesystem.
+/// Maximum number of appends on a real filesystem.
 pub const APPENDS_MAX: u64 = 2500;
 const FILE: &str = "light-work";
 
-/// What a load met.
+/// Latencies of a load.
 #[derive(Debug, Clone, Default)]
 pub struct Met {
-    /// From issue to completion, of each operation.
+    /// Latency of each operation from issue to completion.
     pub wait: Histogram,
-    /// From when each was due to when it could begin.
+    /// Delay of each operation from its due time to its start.
     pub backlog: Histogram,
-    /// From when each was due to its completion, over time.
+    /// Time from each operation's due time to its completion, over time.
     pub over_time: LatencyRecorder,
 }
 
 impl Met {
-    /// The figures.
+    /// Converts the latencies to metrics of `load`.
     pub fn metrics(&self, load: Load) -> Vec<Metric> {
         if self.wait.count() == 0 {
             return Vec::new();
@@ -86,10 +87,10 @@ impl Met {
 }
 
 impl Load {
-    /// Does it, as a phase of its own.
+    /// Runs the load as a phase of its own.
     ///
     /// # Errors
-    /// A filesystem that is full, or a drive that fails.
+    /// The filesystem is full, or the drive fails.
     pub fn run<D: Device>(self, target: &mut Steered<D>, recorder: &mut Recorder, watcher: &dyn Watcher) -> TargetResult<Met> {
         let block = Payload::Fill { len: BLOCK, class: DataClass::Random };
         target.create(FILE, &block)?;
@@ -126,7 +127,7 @@ mod tests {
     const TRIM: Nanos = Nanos::from_millis(148);
     const OTHERS: Nanos = Nanos::from_micros(100);
 
-    /// A drive that does one thing after another; each TRIM takes as long, whatever it covers.
+    /// A drive that executes commands one by one. Every TRIM takes the same time.
     #[derive(Debug, Clone)]
     struct Serial {
         busy_until: Nanos,
@@ -153,7 +154,6 @@ mod tests {
         fn idle(&mut self, _until: Nanos) {}
     }
 
-    /// A filesystem in use, and a trim of all of it that begins with the next operation.
     fn target() -> Steered<Serial> {
         let mut spec = VolumeSpec::ext4();
         spec.mkfs.discard = false;
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn one_operation_waits_for_few_trim_commands() {
-        // What an append and its fsync send to the drive, one after another, when nobody trims.
+    fn sparse_load_waits_for_few_trim_commands() {
+        // Commands of an append and its fsync, executed in sequence without a trim.
         let (alone, target, _) = run(SPARSE, false);
         let commands = target.volume().drive().others.div_ceil(alone.wait.count());
         assert!(alone.wait.max() <= Nanos(OTHERS.0 * commands * 2), "{}", alone.wait.max());
         assert_eq!(alone.backlog.max(), Nanos::ZERO);
-        // Before each of these one TRIM may be under way; and a commit by the clock may have begun, which is as many commands.
+        // One TRIM may be running before each, and a periodic commit may have begun.
         let (met, target, _) = run(SPARSE, true);
         let trim = Nanos(TRIM.0 * target.volume().drive().trims);
         assert!(trim > Nanos::from_secs(150), "{trim}");
@@ -190,10 +190,11 @@ mod tests {
     }
 
     #[test]
-    fn overload_falls_behind_as_a_queue_does() {
+    fn busy_load_backlog_matches_fluid_queue() {
         let (met, target, took) = run(BUSY, true);
         let trim = Nanos(TRIM.0 * target.volume().drive().trims);
-        // While the trim lasts one is served every so often, and one comes every 20 ms: the last that is served then is late by the rest.
+        // During the trim, operations finish at a fixed rate and arrive every 20 ms. The last one
+        // finished then is late by the difference.
         let slow = || met.wait.buckets().filter(|(wait, _)| *wait >= TRIM).map(|(wait, count)| (wait.as_secs_f64(), count as f64));
         let served_every = slow().map(|(wait, count)| wait * count).sum::<f64>() / slow().map(|(_, count)| count).sum::<f64>();
         assert!(took > trim && served_every > TRIM.as_secs_f64(), "{served_every}");

@@ -1,4 +1,4 @@
-//! The books of a matrix while somebody runs its cells: in which order, what is kept when, what is given up, and one run out of all repeats.
+//! Schedule of a study's cells: order, results to store, abandoned cells, and merging of repeats.
 
 use super::untried::{Part, Reason, Untried};
 use alloc::string::{String, ToString as _};
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use trimtab_drive::units::Nanos;
 use trimtab_sim::run::{Field, Metric, Provenance, Run, STUDY_CELL as CELL};
 
-/// Cells, and what has come of them so far.
+/// The cells of a study and their results so far.
 #[derive(Clone, Debug, Default)]
 pub struct Matrix {
     cells: Vec<Entry>,
@@ -14,33 +14,33 @@ pub struct Matrix {
     untried: Vec<Untried>,
 }
 
-/// A cell in the books.
 #[derive(Clone, Debug)]
 struct Entry {
-    /// The part that is listed if it cannot be run; its cells are given up together.
+    /// Part listed as not tested if the cell fails; all its cells are abandoned together.
     part: Part,
-    /// Under which its run is kept, and found again.
+    /// Name under which the run is stored and found again.
     name: Option<String>,
     runs: Vec<Run>,
-    /// Repeats that are done, and how many of them before this matrix.
+    /// Finished repeats, and how many of them were stored before.
     done: u32,
     before: u32,
 }
 
 impl Matrix {
-    /// Cells of which each is run so often.
+    /// Creates a matrix that runs each cell `repeats` times.
     #[must_use]
     pub fn new(repeats: u32) -> Self {
         Self { repeats, ..Self::default() }
     }
 
-    /// Adds a cell of which `kept` has been run before.
+    /// Adds a cell; `kept` is its stored run, if any.
     pub fn add(&mut self, part: Part, name: Option<String>, kept: Option<Run>) {
         let done = kept.as_ref().map_or(0, repeats);
         self.cells.push(Entry { part, name, runs: kept.into_iter().collect(), done, before: done });
     }
 
-    /// The cells to run, one after another, each as often as is left of it: there and back again, so that what drifts steadily adds as much to each.
+    /// The cells to run in order, one entry per remaining repeat. The order alternates forwards
+    /// and backwards, so that a steady drift affects all cells equally.
     #[must_use]
     pub fn visits(&self) -> Vec<usize> {
         let round = |repeat: u32| {
@@ -51,19 +51,19 @@ impl Matrix {
         (0..self.repeats).flat_map(round).collect()
     }
 
-    /// Whether that cell is not to be run any more.
+    /// True if that cell has been abandoned.
     #[must_use]
     pub fn is_given_up(&self, at: usize) -> bool {
         self.untried.iter().any(|untried| untried.part == self.cells[at].part)
     }
 
-    /// Whether that cell has no run yet.
+    /// True if that cell has no run yet.
     #[must_use]
     pub fn is_untouched(&self, at: usize) -> bool {
         self.cells[at].runs.is_empty()
     }
 
-    /// Takes a run of that cell; gives what is to be kept, if it was the last.
+    /// Records a run of that cell. After the last repeat, returns the merged run to store.
     pub fn finished(&mut self, at: usize, run: Run) -> Option<Run> {
         let cell = &mut self.cells[at];
         cell.runs.push(run);
@@ -71,7 +71,7 @@ impl Matrix {
         if cell.done >= self.repeats { cell.to_keep() } else { None }
     }
 
-    /// Gives that cell up, and all of the same part.
+    /// Abandons that cell and all others of the same part.
     pub fn failed(&mut self, at: usize, reason: String) {
         let untried = Untried { part: self.cells[at].part.clone(), reason: Reason::Obstacle(reason) };
         if !self.untried.contains(&untried) {
@@ -79,12 +79,12 @@ impl Matrix {
         }
     }
 
-    /// What was begun and is not done to its end: the next start may go on with it.
+    /// Partial results of cells with repeats left, for the next start to resume from.
     pub fn unfinished(&self) -> impl Iterator<Item = Run> {
         self.cells.iter().filter(|cell| cell.before < cell.done && cell.done < self.repeats).filter_map(Entry::to_keep)
     }
 
-    /// The run of each cell, if it has one, and what was given up.
+    /// The run of each cell, if any, and the abandoned parts.
     #[must_use]
     pub fn close(self) -> (Vec<Option<Run>>, Vec<Untried>) {
         (self.cells.into_iter().map(Entry::merged).collect(), self.untried)
@@ -99,7 +99,7 @@ impl Entry {
 
     fn merged(self) -> Option<Run> {
         let mut run = merge(self.runs)?;
-        // A run that was kept already stays as it is, to the byte: it is the same run.
+        // A run stored before is returned byte for byte.
         if let Some(name) = self.name.filter(|name| Field::find(&run.environment, CELL) != Some(name)) {
             run.environment.retain(|field| field.key != CELL);
             run.environment.push(Field::new(CELL, name));
@@ -108,13 +108,13 @@ impl Entry {
     }
 }
 
-/// How many repeats a run of a study holds.
+/// Number of repeats in a run of a study.
 #[must_use]
 pub fn repeats(run: &Run) -> u32 {
     Field::find(&run.settings, "repeats").and_then(|repeats| repeats.parse().ok()).unwrap_or(1)
 }
 
-/// One run out of its repeats: phases one after the other, a sample a repeat, warnings once each, the series of the first.
+/// Merges repeats: phases in sequence, one sample each, warnings once, series of the first.
 #[must_use]
 pub fn merge(runs: Vec<Run>) -> Option<Run> {
     let repeats: u32 = runs.iter().map(repeats).sum();
@@ -124,7 +124,7 @@ pub fn merge(runs: Vec<Run>) -> Option<Run> {
     merged.settings.push(Field::new("repeats", repeats.to_string()));
     for run in runs {
         let offset = match merged.provenance {
-            // In virtual time there is no time between two runs.
+            // Virtual time has no gap between two runs.
             Provenance::Modelled => merged.phases.last().map_or(Nanos::ZERO, |last| last.started.saturating_add(last.took)),
             _ => Nanos(run.started_unix_ms.saturating_sub(merged.started_unix_ms).saturating_mul(1_000_000)),
         };

@@ -1,4 +1,4 @@
-//! A study on a modelled drive: a new drive and a new filesystem for each run, so that every policy begins alike.
+//! A study on a modelled drive. Each run gets a new drive, so that all policies start alike.
 
 use super::job::{self, IDLE, Job};
 use super::problem::Problem;
@@ -27,11 +27,11 @@ use trimtab_sim::target::{Clock as _, TargetResult};
 use trimtab_sim::volume::Steered;
 use trimtab_sim::volume::{Age, Volume, VolumeSpec, WRITTEN_STEP};
 
-/// Code of the warning that a policy cannot keep what it promises.
+/// Warning code: a policy cannot keep its promise.
 pub const BUDGET_MISSED: &str = "policy.budget-missed";
-/// Metric: bytes written to the drive, the filesystem's own among them.
+/// Metric: bytes written to the drive, including filesystem metadata.
 pub const DEVICE_WRITTEN: &str = "device.written";
-/// The longest that a pass is waited for.
+/// Longest time to wait for a trim pass.
 const IDLE_MAX: Nanos = Nanos::from_secs(9 * 86_400);
 /// A modelled drive with a modelled filesystem.
 #[derive(Debug, Clone)]
@@ -42,17 +42,17 @@ pub struct Setup {
     pub label: String,
     /// The filesystem, without online discard.
     pub volume: VolumeSpec,
-    /// Share of the filesystem that is in use before a run.
+    /// Share of the filesystem in use before a run.
     pub fill: f64,
-    /// What that looks like.
+    /// Content of the files in use.
     pub fill_class: DataClass,
-    /// What the free space looks like.
+    /// Layout of the used space.
     pub used: Used,
     /// Seed.
     pub seed: u64,
 }
 
-/// The filesystem called `name` on the command line.
+/// The filesystem with `name` on the command line.
 pub fn volume_named(name: &str) -> VolumeSpec {
     match name {
         "ext4-2011" => VolumeSpec::ext4_2011(),
@@ -61,14 +61,13 @@ pub fn volume_named(name: &str) -> VolumeSpec {
     }
 }
 
-/// Generations of filesystems, and their kernels.
 const GENERATIONS: [(&str, &str); 3] = [
     ("ext4 of Linux 6.18", "Linux 6.18"),
     ("ext4 of Linux 2.6.39", "Linux 2.6.39"),
     ("a synchronous catalogue of 2011", "a synchronous catalogue of 2011"),
 ];
 
-/// The generation of a filesystem, as reports name it.
+/// Generation of a filesystem, as named in reports.
 pub const fn generation(volume: &VolumeSpec) -> &'static str {
     match (volume.catalogue, volume.journal.converts_after_write) {
         (true, _) => GENERATIONS[2].0,
@@ -77,42 +76,42 @@ pub const fn generation(volume: &VolumeSpec) -> &'static str {
     }
 }
 
-/// The kernel of a generation.
+/// Kernel of a generation.
 pub fn kernel(generation: &str) -> Option<&'static str> {
     GENERATIONS.iter().find(|(name, _)| *name == generation).map(|(_, kernel)| *kernel)
 }
 
-/// The share of the free space that was written since the drive was last told that it is free, when files are deleted under a policy.
+/// Share of the free space written since its last discard when files are deleted.
 fn written_since_trim(spec: &PolicySpec) -> f64 {
     match spec {
         PolicySpec::Online => 0.0,
         PolicySpec::Adaptive(settings) => f64::from(settings.share_percent.min(100)) / 100.0,
         PolicySpec::Idle(settings) => f64::from(settings.share_percent.min(100)) / 100.0,
-        // Of a week's writes at a tenth of the drive a day hardly any free place is left out.
+        // A week of writes at a tenth of the drive per day covers nearly all free space.
         PolicySpec::Batched(_) | PolicySpec::None => 1.0,
     }
 }
 
-/// A filesystem in use on a new drive, before it is mounted for a policy: the same for all of them.
+/// A filesystem in use on a new drive, before it is mounted; identical for all policies.
 #[derive(Clone)]
 pub struct InUse(Volume<Box<dyn Model>>);
 
-/// Makes the filesystem that a run begins with, or copies one that is there.
+/// Creates the filesystem that a run starts from, or copies an existing one.
 pub type Beginning<'a> = dyn FnMut(&Setup, &mut dyn Watcher) -> Result<InUse, Problem> + 'a;
 
 impl Setup {
-    /// A new drive with a new filesystem, filled, mounted for `spec`, which knows what `state` says.
+    /// Creates a new drive with a filled filesystem mounted for `spec` with knowledge `state`.
     ///
     /// # Errors
-    /// A drive or a filesystem that cannot be made.
+    /// The drive or the filesystem cannot be created.
     pub fn make(&self, spec: &PolicySpec, state: &State, watcher: &mut dyn Watcher) -> Result<Steered<Box<dyn Model>>, Problem> {
         Ok(steered(self.filled(self.in_use(watcher)?, spec), spec, state))
     }
 
-    /// A new drive with a new filesystem, filled.
+    /// Creates a new drive with a filled filesystem.
     ///
     /// # Errors
-    /// A drive or a filesystem that cannot be made.
+    /// The drive or the filesystem cannot be created.
     pub fn in_use(&self, watcher: &mut dyn Watcher) -> Result<InUse, Problem> {
         let drive = watcher.build(&self.drive.spec, self.seed)?;
         let volume_spec = self.mounted(&PolicySpec::None, drive.supports_trim());
@@ -124,13 +123,13 @@ impl Setup {
         Ok(InUse(volume))
     }
 
-    /// All that decides what [`in_use`](Self::in_use) makes.
+    /// All inputs of [`in_use`](Self::in_use) as text.
     pub fn beginning(&self) -> String {
         let Self { drive, label: _, volume, fill, fill_class, used, seed } = self;
         format!("{:?} {volume:?} {fill} {fill_class:?} {used:?} {seed}", drive.spec)
     }
 
-    /// That filesystem as `spec` finds it: mounted for it, and written to where the drive has not been told.
+    /// Mounts the filesystem for `spec` and writes to the free space that `spec` has not discarded.
     fn filled(&self, InUse(mut volume): InUse, spec: &PolicySpec) -> Volume<Box<dyn Model>> {
         volume.set_discard(self.mounted(spec, volume.drive().supports_trim()).discard);
         if self.fill > 0.0 {
@@ -139,12 +138,12 @@ impl Setup {
         volume
     }
 
-    /// Whether the drive knows TRIM.
+    /// True if the drive supports TRIM.
     pub fn trims(&self) -> bool {
         self.drive.spec.flash().is_some_and(|flash| flash.trim.supported)
     }
 
-    /// The filesystem as it is mounted for `spec`, on a drive that knows TRIM or does not.
+    /// The filesystem options for `spec`, on a drive with or without TRIM.
     pub(super) fn mounted(&self, spec: &PolicySpec, trim: bool) -> VolumeSpec {
         let mut volume = self.volume.clone();
         volume.mkfs.discard &= trim;
@@ -152,7 +151,7 @@ impl Setup {
     }
 }
 
-/// That filesystem, left alone for a minute under a policy which knows what `state` says.
+/// Leaves the filesystem idle for a minute under a policy with prior knowledge `state`.
 fn steered(mut volume: Volume<Box<dyn Model>>, spec: &PolicySpec, state: &State) -> Steered<Box<dyn Model>> {
     let now = volume.now();
     let mut target = Steered::new(volume, by_hand(spec).build(state), WRITTEN_STEP);
@@ -160,7 +159,7 @@ fn steered(mut volume: Volume<Box<dyn Model>>, spec: &PolicySpec, state: &State)
     target
 }
 
-/// What an idle policy knows of such a drive once it has trimmed it: how dear TRIMs are, and so how large its pieces may be.
+/// An idle policy's knowledge after trimming this drive once: TRIM costs and piece size.
 fn learned(volume: Volume<Box<dyn Model>>, spec: &PolicySpec, watcher: &dyn Watcher) -> State {
     let mut target = steered(volume, spec, &State::default());
     target.force();
@@ -170,32 +169,30 @@ fn learned(volume: Volume<Box<dyn Model>>, spec: &PolicySpec, watcher: &dyn Watc
     State { entries: of_costs.collect() }
 }
 
-/// A batched trim is begun by hand after the files are gone, at whatever hour its schedule would have it.
+/// The policy to trigger. A batched trim starts right after the deletion, ignoring schedules.
 const fn by_hand(spec: &PolicySpec) -> &PolicySpec {
     if matches!(spec, PolicySpec::Batched(_)) { &PolicySpec::None } else { spec }
 }
 
-/// What happens around the phases of a job: counting discards, and after the last the light work and the trims.
-struct Around<'a> {
+/// Actions around the phases of a job: counts discards; light work and trims come last.
+struct JobEvents<'a> {
     watcher: &'a dyn Watcher,
     policy: PolicySpec,
-    /// No more than is needed to judge: rare operations, and no waiting for the trim to end.
+    /// Runs only what the verdict needs: rare operations, without waiting for the trim to end.
     brief: bool,
-    /// What the loads met, in their order, with their metrics.
     met: Vec<Metric>,
-    /// What they met, over time.
     latencies: Vec<LatencyMap>,
     /// The phase of the load that ran on a copy of the target.
     beside: Recorded,
 }
 
-impl<'a> Around<'a> {
+impl<'a> JobEvents<'a> {
     const fn new(policy: PolicySpec, brief: bool, watcher: &'a dyn Watcher) -> Self {
         let beside = Recorded { phases: Vec::new(), series: Vec::new() };
         Self { watcher, policy, brief, met: Vec::new(), latencies: Vec::new(), beside }
     }
 
-    /// Rare operations, on a copy of the target: each load meets the same trim.
+    /// Runs rare operations on a copy of the target, so that each load meets the same trim.
     fn sparse(&mut self, target: &Steered<Box<dyn Model>>) -> TargetResult {
         let mut copy = target.fork(by_hand(&self.policy).build(&target.policy().state()));
         if self.trims() {
@@ -210,13 +207,12 @@ impl<'a> Around<'a> {
         Ok(())
     }
 
-    /// Whether the policy sends trims itself.
     const fn trims(&self) -> bool {
         matches!(self.policy, PolicySpec::Batched(_) | PolicySpec::Adaptive(_) | PolicySpec::Idle(_))
     }
 }
 
-impl Events<Steered<Box<dyn Model>>> for Around<'_> {
+impl Events<Steered<Box<dyn Model>>> for JobEvents<'_> {
     fn stopped(&self) -> bool {
         self.watcher.stopped()
     }
@@ -230,7 +226,7 @@ impl Events<Steered<Box<dyn Model>>> for Around<'_> {
         if self.brief {
             return Ok(());
         }
-        // When a trim would come by itself is for triggers and schedules; what it does to others is seen when it comes now.
+        // Starts a trim now to measure its effect, independently of triggers and schedules.
         if self.trims() {
             target.force();
         }
@@ -246,7 +242,6 @@ impl Events<Steered<Box<dyn Model>>> for Around<'_> {
     }
 }
 
-/// Leaves the filesystem idle until the policy has trimmed and is at rest again.
 fn wait_for_a_pass(target: &mut Steered<Box<dyn Model>>, recorder: &mut Recorder, watcher: &dyn Watcher) {
     recorder.begin_phase(IDLE, target.now());
     idle_until_trimmed(target, watcher);
@@ -268,7 +263,6 @@ fn idle_until_trimmed(target: &mut Steered<Box<dyn Model>>, watcher: &dyn Watche
     }
 }
 
-/// How long trimming took, if a policy trimmed.
 fn trim_time(target: &Steered<Box<dyn Model>>) -> Option<Metric> {
     let log = target.log();
     (!log.spans.is_empty()).then(|| Metric {
@@ -285,7 +279,7 @@ pub(super) fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> Header {
     header
 }
 
-/// Runs `job` on a new drive under `policy`; `brief` with no more beside it than is needed to judge.
+/// Runs `job` on a new drive under `policy`. `brief` limits the load to the verdict's needs.
 pub(super) fn run(
     setup: &Setup,
     job: &Job,
@@ -298,7 +292,7 @@ pub(super) fn run(
     let state = if matches!(policy, PolicySpec::Idle(_)) { learned(volume.clone(), policy, watcher) } else { State::default() };
     let mut target = steered(volume, policy, &state);
     let before = target.volume().counters().traffic;
-    let mut around = Around::new(*policy, brief, watcher);
+    let mut around = JobEvents::new(*policy, brief, watcher);
     let outcome = job.run(&mut target, &mut around);
     let end = outcome.end;
     let mut run = header(setup, job, policy).into_run(outcome.recorded, end == End::Complete);
@@ -314,7 +308,7 @@ pub(super) fn run(
     Ok((run, end))
 }
 
-/// Adds what the drive and the volume are and did.
+/// Adds the environment and counters of the drive and the volume.
 pub fn describe(run: &mut Run, setup: &Setup, target: &Steered<Box<dyn Model>>) {
     run.environment.push(Field::new("drive.model", setup.drive.spec.description.clone()));
     run.environment.push(Field::new("fs.generation", generation(&setup.volume)));
@@ -332,10 +326,10 @@ pub fn describe(run: &mut Run, setup: &Setup, target: &Steered<Box<dyn Model>>) 
     }
 }
 
-/// The policies that a modelled study compares, in the order of its tables: the one that others are compared with comes first.
+/// The policies that a modelled study compares, in table order. The baseline comes first.
 ///
 /// # Errors
-/// A policy that cannot be read; the message names it.
+/// A policy that cannot be parsed; the message names it.
 pub fn policies(wanted: &[String]) -> Result<Vec<PolicySpec>, trimtab_sim::policy::ParsePolicyError> {
     let all = PolicySpec::NAMES.map(str::to_owned);
     let wanted: &[String] = if wanted.is_empty() { &all } else { wanted };

@@ -1,16 +1,16 @@
 //! Names of policies in runs.
 
-/// Nothing changed; what that means is in the run's policy settings.
+/// The filesystem as mounted; the run's policy settings have details.
 pub const AS_MOUNTED: &str = "as-mounted";
-/// No trimming while files go.
+/// No trimming while files are deleted.
 pub const NONE: &str = "none";
-/// The filesystem discards what it frees, as it frees it.
+/// The filesystem discards blocks as it frees them.
 pub const ONLINE: &str = "online";
-/// One trim of the whole filesystem after the files are gone.
+/// One trim of the whole filesystem after the files are deleted.
 pub const BATCHED: &str = "batched";
-/// One trim when enough has been written.
+/// One trim after enough has been written.
 pub const ADAPTIVE: &str = "adaptive";
-/// Small pieces in idle time.
+/// Trims small pieces in idle time.
 pub const IDLE: &str = "idle";
-/// Key of the policy setting that says how the filesystem discards: `nodiscard`, `discard`, `discard=async`.
+/// Setting key of the filesystem's discard mode: `nodiscard`, `discard`, `discard=async`.
 pub const DISCARD: &str = "discard";

@@ -1,4 +1,4 @@
-//! What a policy does around the phases of a job, and counting what reached the device.
+//! Policy actions around the phases of a job, and counting the discards that reach the device.
 
 use super::policy;
 use trimtab_drive::OpKind;
@@ -8,17 +8,17 @@ use trimtab_sim::runner::{Events, Progress};
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::target::Trimmable;
 
-/// A trim before the job, so that all policies begin with the same free space. Not part of any policy.
+/// Trim before the job, so that all policies start alike. Not part of any policy.
 pub const TRIM_BEFORE: &str = "trim-before";
 /// The trim of the batched policy.
 pub const TRIM: &str = "trim";
-/// After the last sync: until the device's discard counters stood still.
+/// Phase after the last sync, until the device's discard counters stop moving.
 pub const DRAIN: &str = "discards-after";
 
-/// Acts for a policy, and hands progress on to `inner`.
+/// Performs the actions of a policy and forwards progress to `inner`.
 #[derive(Debug)]
 pub struct PolicyEvents<'a, E> {
-    /// Whoever shows progress.
+    /// Receiver of progress.
     pub inner: &'a mut E,
     /// Name of the policy.
     pub policy: &'a str,
@@ -61,7 +61,7 @@ impl<T: Trimmable, E: Events<T>> Events<T> for PolicyEvents<'_, E> {
     }
 }
 
-/// Gives the phase that just ended the discards that the device counted during it.
+/// Adds the discards that the device counted during the last phase to it.
 pub(super) fn account<T: Trimmable>(target: &mut T, recorder: &mut Recorder) {
     let counted = target.take_discards();
     if let (Some(_), Some(phase)) = (counted, recorder.last_phase())
@@ -71,7 +71,7 @@ pub(super) fn account<T: Trimmable>(target: &mut T, recorder: &mut Recorder) {
     }
 }
 
-/// A phase of one trim, which lasts until the device is done with it.
+/// A phase of one trim, which lasts until the device has finished it.
 pub fn trim<T: Trimmable>(target: &mut T, recorder: &mut Recorder, name: &str) -> TargetResult {
     let started = target.now();
     recorder.begin_phase(name, started);
@@ -87,7 +87,7 @@ pub fn trim<T: Trimmable>(target: &mut T, recorder: &mut Recorder, name: &str) -
     Ok(())
 }
 
-/// A phase of waiting for discards that the filesystem does in the background.
+/// A phase that waits for the filesystem's background discards.
 fn drain<T: Trimmable>(target: &mut T, recorder: &mut Recorder) {
     let started = target.now();
     recorder.begin_phase(DRAIN, started);

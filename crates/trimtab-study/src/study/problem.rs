@@ -1,4 +1,4 @@
-//! Why a run of a study could not be made.
+//! Errors of a study run.
 
 use trimtab_drive::spec::SpecError;
 use trimtab_drive::usage::UsageError;
@@ -7,22 +7,22 @@ use trimtab_sim::volume::VolumeError;
 use trimtab_sim::workload::postmark::SettingsError;
 use trimtab_sim::workload::tree::TreeError;
 
-/// Why a run could not be made.
+/// A study run failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// There is no such drive.
+    /// Invalid drive specification.
     #[error(transparent)]
     Drive(#[from] SpecError),
-    /// The drive cannot be of another size.
+    /// The drive cannot be scaled to another size.
     #[error(transparent)]
     Size(#[from] UsageError),
-    /// The filesystem cannot be made.
+    /// The filesystem cannot be created.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// There is no such tree.
+    /// Invalid tree.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// PostMark cannot be run so.
+    /// Invalid PostMark settings.
     #[error(transparent)]
     Postmark(#[from] SettingsError),
     /// The drive or the filesystem failed.

@@ -1,5 +1,5 @@
-//! 4 KiB random writes on an aged drive: the burst after idle time, and the rate that holds under load, by SNIA's rule. Both are measured on copies, so
-//! that the months go on as if nobody had looked.
+//! 4 KiB random writes on an aged drive: the burst rate after idle time, and the sustained
+//! rate by SNIA's rule. Both are measured on copies, so that the aged drive is not disturbed.
 
 use super::small::Small;
 use alloc::boxed::Box;
@@ -20,104 +20,101 @@ use trimtab_sim::workload::churn::Churn;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
 use trimtab_sim::workload::{FileStep, FileWorkload as _, Limit};
 
-/// The file that random writes go to.
+/// Name of the random-write file.
 pub const FILE: &str = "database";
-/// Writes of a burst on a drive whose superblocks are not made smaller: 134 MB.
+/// Writes per burst on a drive with full-size superblocks: 134 MB.
 pub const BURST_WRITES: u64 = 32_768;
 const WRITES_MIN: u64 = 2048;
 const WRITE_BYTES: u32 = 4096;
-/// A round writes as many bytes as so many sessions of the churn: some superblocks, so that it matters little where collection falls.
+/// A round writes as many bytes as this many churn sessions. It spans several superblocks, so
+/// that the phase of garbage collection matters little.
 const ROUND_SESSIONS: u64 = 2;
-/// Rounds after which a rate that is not steady is taken as it is: the mean of the later half.
+/// Maximum number of rounds. If the rate is not steady by then, the mean of the later half is used.
 const ROUNDS_MAX: usize = 25;
-/// As much may the erased flash have grown or shrunk over a window, as a share of what was written to the flash in it: more would be written on a credit, or to save one.
+/// Largest change of the erased flash over a window, as a share of the flash writes in it. A
+/// larger change would mean that writes consumed or built up a reserve.
 const CREDIT_MAX: f64 = 0.05;
-/// Work before the first round, as a share of the capacity; and this many times what a cache of one bit a cell holds at most, if that is more.
+/// Preconditioning: this share of the capacity, or this multiple of the largest SLC cache.
 const BEFORE_SHARE: f64 = 0.05;
 const BEFORE_CACHES: f64 = 1.2;
-/// Whatever is being discarded or trimmed before a burst is waited for this long.
+/// Maximum wait for discards and trims before a burst.
 const QUIET_MAX: Nanos = Nanos::from_secs(3600);
 
 type Target = Steered<Box<dyn Model>>;
 
-/// How random writes are tried on a drive.
+/// Measures random writes on a drive.
 #[derive(Debug, Clone)]
 pub struct RandomWrites {
-    /// Writes in flight.
     depth: u32,
     class: DataClass,
     seed: u64,
-    /// Writes of a burst.
     burst: u64,
-    /// Writes of a round under load.
+    /// Writes per round under load.
     round: u64,
     /// Bytes of churn before the first round.
     before: u64,
-    /// Writes before those of a round that are counted. They fill the drive's buffer, and meet the discards of the churn; they are as many as those of a round at
-    /// least, so that collection is as far behind as it is under these writes.
+    /// Uncounted writes before each round. They fill the drive's buffer and absorb the discards
+    /// of the churn. There are at least as many as in a round, so that garbage collection lags as
+    /// it does under these writes.
     lead_in: u64,
-    /// Seconds that the link or the command processor takes for a write: none is faster over long.
+    /// Seconds per write on the link or the command processor: a lower bound.
     write_seconds_min: f64,
-    /// The policy, as it is tried on the small drive.
     policy: PolicySpec,
 }
 
-/// Random writes under load.
+/// Figures of sustained random writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sustained {
     /// Writes per second, mean of the window.
     pub rate: f64,
-    /// Bytes to flash for bytes that the host wrote, while these writes went on.
+    /// Write amplification (flash bytes per host byte) during the writes.
     pub waf: f64,
-    /// Share of the time that the drive spent on TRIM commands of the policy, from 0 to 1.
+    /// Share of the time spent on the policy's TRIM commands, from 0 to 1.
     pub trim_share: f64,
-    /// Whether the window satisfies SNIA's rule, and was written on no credit.
+    /// True if the window satisfies SNIA's rule and the amount of erased flash stayed constant.
     pub steady: bool,
-    /// What would throttle the drive if that went on, and had not in the window.
+    /// Cause of a throttling that a longer load would meet, but the window did not.
     pub later: Option<Unlasting>,
 }
 
-/// One measurement.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tried {
+struct Measurement {
     writes: u64,
     seconds: f64,
-    /// What link or command processor took of them.
+    /// Time of the writes on the link or the command processor.
     seconds_min: f64,
-    /// How much more the flash has yet to do at the end than at the beginning, less what it has done between the writes and now. What is written, collected and
-    /// erased is counted when it is decided; with this much more time it is also done.
+    /// Increase of the flash's pending work during the measurement, minus the pending work done
+    /// between the writes and now. Writes, collection and erasure are counted when they are
+    /// scheduled; this adds the time to complete them.
     owed_seconds: f64,
     host: u64,
     medium: u64,
-    /// Erased bytes before and after.
+    /// Erased bytes before and after the measurement.
     free: (u64, u64),
     trim_seconds: f64,
     later: Option<Unlasting>,
 }
 
-impl Tried {
-    /// Writes per second, as they were seen.
-    fn seen(&self) -> f64 {
+impl Measurement {
+    fn observed_rate(&self) -> f64 {
         self.writes as f64 / self.seconds.max(1e-9)
     }
 
-    /// Seconds that all their work takes.
     fn all_seconds(&self) -> f64 {
         (self.seconds + self.owed_seconds).max(self.seconds_min)
     }
 
-    /// Writes per second of these.
     fn rate(&self) -> f64 {
         self.writes as f64 / self.all_seconds().max(1e-9)
     }
 }
 
-/// Where the last five rounds begin, if they are steady.
-fn steady_from(rounds: &[Tried]) -> Option<usize> {
+/// Index of the first of the last five rounds, if they are steady.
+fn steady_from(rounds: &[Measurement]) -> Option<usize> {
     let first = rounds.len().checked_sub(ROUNDS)?;
     let last = &rounds[first..];
     let rates: Vec<f64> = last.iter().map(|round| if round.later.is_some() { f64::NAN } else { round.rate() }).collect();
-    // The drive has been written over before: every round counts.
+    // Every round counts because the drive has already been written over.
     steady_state(&rates, &[], Bytes::ZERO, 0).window()?;
     let credit = last.iter().map(|round| round.free.1 as f64 - round.free.0 as f64).sum::<f64>();
     let written = last.iter().map(|round| round.medium as f64).sum::<f64>();
@@ -125,10 +122,10 @@ fn steady_from(rounds: &[Tried]) -> Option<usize> {
 }
 
 impl Sustained {
-    /// The figures of `window`: all its writes over all their time, so that rate and write amplification are of the same work.
-    fn of(window: &[Tried], steady: bool) -> Self {
-        let sum = |of: fn(&Tried) -> f64| window.iter().map(of).sum::<f64>();
-        let seconds = sum(Tried::all_seconds);
+    /// Figures of `window`: all its writes over all its time, for both rate and amplification.
+    fn of(window: &[Measurement], steady: bool) -> Self {
+        let sum = |of: fn(&Measurement) -> f64| window.iter().map(of).sum::<f64>();
+        let seconds = sum(Measurement::all_seconds);
         Self {
             rate: sum(|round| round.writes as f64) / seconds.max(1e-9),
             waf: sum(|round| round.medium as f64) / sum(|round| round.host as f64).max(1.0),
@@ -140,7 +137,7 @@ impl Sustained {
 }
 
 impl RandomWrites {
-    /// On `small`, with contents of `class` and sessions of `session` bytes.
+    /// Measures on `small`, with contents of `class` and sessions of `session` bytes.
     pub fn new(small: &Small, class: DataClass, session: Bytes, policy: PolicySpec, seed: u64) -> Self {
         let of_slc = |size: SlcSize| match size {
             SlcSize::Fixed { bytes } => bytes,
@@ -168,7 +165,7 @@ impl RandomWrites {
         }
     }
 
-    /// Bytes of a burst.
+    /// Bytes per burst.
     pub const fn burst_bytes(&self) -> Bytes {
         Bytes(self.burst * WRITE_BYTES as u64)
     }
@@ -177,10 +174,10 @@ impl RandomWrites {
         target.fork(self.policy.build(&target.policy().state()))
     }
 
-    /// Writes per second of a burst, from the state that `target` is in.
+    /// Writes per second of a burst on a copy of `target`.
     ///
     /// # Errors
-    /// A drive that fails.
+    /// The drive fails.
     pub fn burst(&self, target: &Target, number: u64, watcher: &dyn Watcher) -> TargetResult<f64> {
         let mut copy = self.copy(target);
         let until = copy.now() + QUIET_MAX;
@@ -188,13 +185,13 @@ impl RandomWrites {
             let next = copy.now() + Nanos::from_secs(1);
             copy.idle_until(next);
         }
-        Ok(self.tried(&mut copy, self.burst, number, watcher)?.seen())
+        Ok(self.measure(&mut copy, self.burst, number, watcher)?.observed_rate())
     }
 
-    /// Rounds of random writes, before each a session of `churn`, without pauses, until five in a row are steady.
+    /// Runs rounds of random writes, each after a churn session, until five in a row are steady.
     ///
     /// # Errors
-    /// A drive or a filesystem that fails.
+    /// The drive or the filesystem fails.
     pub fn sustained(&self, target: &Target, churn: &Churn, watcher: &dyn Watcher) -> TargetResult<Sustained> {
         let (mut copy, mut churn) = (self.copy(target), churn.clone());
         let from = churn.written().0;
@@ -203,14 +200,14 @@ impl RandomWrites {
                 break;
             }
         }
-        let mut rounds: Vec<Tried> = Vec::new();
+        let mut rounds: Vec<Measurement> = Vec::new();
         loop {
             session(&mut copy, &mut churn)?;
             let number = 1_000 + 2 * rounds.len() as u64;
             if self.lead_in > 0 {
-                self.tried(&mut copy, self.lead_in, number, watcher)?;
+                self.measure(&mut copy, self.lead_in, number, watcher)?;
             }
-            rounds.push(self.tried(&mut copy, self.round, number + 1, watcher)?);
+            rounds.push(self.measure(&mut copy, self.round, number + 1, watcher)?);
             if let Some(first) = steady_from(&rounds) {
                 return Ok(Sustained::of(&rounds[first..], true));
             }
@@ -220,11 +217,11 @@ impl RandomWrites {
         }
     }
 
-    /// 4 KiB direct writes at random places of the file, as many in flight as the drive takes.
-    fn tried(&self, target: &mut Target, writes: u64, number: u64, watcher: &dyn Watcher) -> TargetResult<Tried> {
+    /// Issues 4 KiB direct writes at random offsets of the file at the full queue depth.
+    fn measure(&self, target: &mut Target, writes: u64, number: u64, watcher: &dyn Watcher) -> TargetResult<Measurement> {
         let mut file = FileBlocks::open(target.volume_mut(), FILE, self.depth)?;
-        // Opening writes out what was pending in the file.
-        let before = Seen::now(&mut file);
+        // Opening the file flushes its pending writes.
+        let before = DriveState::now(&mut file);
         let settings = Settings {
             pattern: Pattern::Uniform,
             mix: Mix::default(),
@@ -235,7 +232,7 @@ impl RandomWrites {
             queue_depth: self.depth,
             limit: Limit::Ops(writes),
         };
-        let mut tried = Tried::default();
+        let mut tried = Measurement::default();
         if let Ok(mut workload) = Synthetic::new(settings, self.seed ^ (number + 1)) {
             let outcome = blocks::run(&mut workload, &mut file, &mut { watcher });
             if let End::Failed(error) = outcome.end {
@@ -246,7 +243,7 @@ impl RandomWrites {
                 tried.seconds += phase.took.as_secs_f64();
             }
         }
-        let after = Seen::now(&mut file);
+        let after = DriveState::now(&mut file);
         (tried.host, tried.medium) = (after.written.0 - before.written.0, after.written.1 - before.written.1);
         tried.free = (before.free, after.free);
         let elapsed = (after.at - before.at).as_secs_f64();
@@ -259,8 +256,7 @@ impl RandomWrites {
     }
 }
 
-/// A drive at a moment.
-struct Seen {
+struct DriveState {
     at: Nanos,
     written: (u64, u64),
     backlog: Nanos,
@@ -269,7 +265,7 @@ struct Seen {
     strain: Strain,
 }
 
-impl Seen {
+impl DriveState {
     fn now(file: &mut FileBlocks<'_, Box<dyn Model>>) -> Self {
         let at = file.now();
         let drive = file.volume().drive();
@@ -286,7 +282,7 @@ impl Seen {
     }
 }
 
-/// One session of the churn, without the pause after it. False if there is nothing left to do.
+/// Runs one churn session without the pause after it. Returns false if the churn is finished.
 fn session(target: &mut Target, churn: &mut Churn) -> TargetResult<bool> {
     while let Some(step) = churn.next_step() {
         match step {

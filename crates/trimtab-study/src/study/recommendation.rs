@@ -1,4 +1,4 @@
-//! What a study can recommend.
+//! Possible recommendations of a study.
 
 use super::policy;
 use alloc::format;
@@ -7,27 +7,27 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trimtab_sim::policy::PolicySpec;
 
-/// What to do.
+/// A recommendation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Recommendation {
-    /// Use this policy; `none` where trimming costs something and gains nothing.
+    /// Use this policy; `none` if trimming has a cost and no gain.
     Use(&'static str),
-    /// Trimming neither costs nor gains anything that can be measured.
+    /// Trimming has no measurable cost or gain.
     NoDifference,
-    /// Every policy that gains something would trim without end.
+    /// Every policy with a gain would trim without end.
     NeverDone,
-    /// Discards do not arrive; that has to be repaired first.
+    /// Discards do not reach the device; fix that first.
     Blocked,
-    /// A policy was run, but no discard of it was counted: nothing can be said of it.
+    /// A policy was run, but none of its discards was counted, so it cannot be judged.
     NotTested,
-    /// Too little could be tried.
+    /// Too few results.
     Unknown,
 }
 
 impl Recommendation {
     const OTHERS: [Self; 5] = [Self::NoDifference, Self::NeverDone, Self::Blocked, Self::NotTested, Self::Unknown];
 
-    /// The policy that it is about, as runs name it.
+    /// The recommended policy, as named in runs.
     pub const fn policy(self) -> Option<&'static str> {
         match self {
             Self::Use(policy) => Some(policy),
@@ -40,12 +40,12 @@ impl Recommendation {
         self.policy().filter(|name| *name != policy::NONE)
     }
 
-    /// Whether it answers the question, so that it can be more or less sure.
+    /// True if it answers the question, so that a confidence applies.
     pub const fn is_answer(self) -> bool {
         !matches!(self, Self::Blocked | Self::NotTested | Self::Unknown)
     }
 
-    /// Its name in documents: a policy's, or `no_difference` and the like.
+    /// Name in documents: the policy, or `no_difference` and the like.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Use(policy) => policy,
@@ -69,6 +69,6 @@ impl<'de> Deserialize<'de> for Recommendation {
         let code = String::deserialize(deserializer)?;
         let policies = PolicySpec::NAMES.into_iter().map(Self::Use);
         let found = policies.chain(Self::OTHERS).find(|one| one.code() == code);
-        found.ok_or_else(|| D::Error::custom(format!("there is no recommendation '{code}'")))
+        found.ok_or_else(|| D::Error::custom(format!("unknown recommendation '{code}'")))
     }
 }

@@ -1,4 +1,4 @@
-//! What a study of a modelled drive is asked, and which runs that takes.
+//! The request for a study of a modelled drive, and the runs that it takes.
 
 use super::Study;
 use super::cells::{self, Cell, Extent, Question};
@@ -22,37 +22,36 @@ use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
 use trimtab_sim::volume::Layout;
 
-/// How a filesystem is filled before files are deleted from it.
 const FILL_DATA: DataClass = DataClass::Compressible(30);
 
-/// How much of a study is done.
+/// Extent of a study.
 #[derive(Clone, Debug)]
 pub struct StudyRequest {
-    /// Whether to look at what deleting costs.
+    /// Runs the deleting workloads.
     pub deleting: bool,
-    /// The size of the workloads that delete.
+    /// Size of the deleting workloads.
     pub scale: Scale,
-    /// Of the workloads that delete, only the tree.
+    /// Runs only the tree workload.
     pub only_tree: bool,
-    /// Months of churn.
+    /// Extent of the months of churn.
     pub extent: Extent,
-    /// How many assumptions are changed.
+    /// Number of assumptions to vary.
     pub assumptions: Option<Breadth>,
 }
 
-/// How much time there is.
+/// Available time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thoroughness {
-    /// One fill, one drive-write, smaller trees.
+    /// One fill level, one drive-write, smaller trees.
     Quick,
-    /// What is usual.
+    /// The default.
     Usual,
-    /// Long enough for drives whose figures settle late.
+    /// Long enough for drives whose figures take long to settle.
     Full,
 }
 
 impl StudyRequest {
-    /// Everything about one drive. A modelled result does not scatter, so that each is run once.
+    /// Full study of one drive. Modelled results do not scatter, so each workload runs once.
     #[must_use]
     pub fn of_one(thoroughness: Thoroughness) -> Self {
         let quick = thoroughness == Thoroughness::Quick;
@@ -67,16 +66,16 @@ impl StudyRequest {
             scale: Scale { repeats: 1, ..if quick { QUICK } else { FULL } },
             only_tree: false,
             extent: Extent { drive_writes, aged: small::SIZE, fills, ageing: true, tuning: true },
-            // A quick study has no time for it unless asked.
+            // A quick study varies assumptions only on request.
             assumptions: (!quick).then_some(Breadth::All),
         }
     }
 
-    /// The runs that answer what is asked, and what cannot be tried: policies on a drive that takes no TRIM, another generation of the filesystem that
-    /// cannot be made.
+    /// The runs for this request, and the parts that cannot be run: policies on a drive without
+    /// TRIM, or another generation of the filesystem that cannot be created.
     ///
     /// # Errors
-    /// A workload that cannot be made.
+    /// A workload cannot be created.
     pub fn cells(&self, setup: &Setup, policies: &[PolicySpec]) -> Result<(Vec<Cell>, Vec<Untried>), Problem> {
         let (mut all, mut untried) = (Vec::new(), cells::impossible(setup, policies));
         if self.deleting {
@@ -103,11 +102,11 @@ impl StudyRequest {
 }
 
 impl Setup {
-    /// `drive`, called `label`, with the filesystem of that name, of which `fill` is in use as `used` says ([`Used::by_churn`], which is the same for every
-    /// drive).
+    /// Sets up `drive`, called `label`, with the named filesystem. A share of `fill` is in
+    /// use with the layout of `used` (see [`Used::by_churn`]; it does not depend on the drive).
     ///
     /// # Errors
-    /// A drive that the filesystem does not fit on.
+    /// The filesystem does not fit on the drive.
     pub fn new(drive: Drive, label: &str, filesystem: &str, fill: f64, used: Used, seed: u64) -> Result<Self, UsageError> {
         let volume = volume_named(filesystem);
         let setup = Self { drive, label: label.to_owned(), used, volume, fill, fill_class: FILL_DATA, seed };
@@ -116,13 +115,13 @@ impl Setup {
         match Layout::new(&setup.volume, size) {
             Ok(_) => Ok(setup),
             Err(error) => Err(UsageError::new(format!("the filesystem does not fit on {label}: {error} bytes"))
-                .hint("a study needs a drive of 64 MiB at least; a specification's size is its capacity_bytes")),
+                .hint("a study needs a drive of at least 64 MiB; capacity_bytes sets the size in a specification")),
         }
     }
 }
 
 impl Study {
-    /// Takes a run that was made for that question.
+    /// Adds a run for a question.
     pub fn add(&mut self, question: Question, run: Run) {
         let list = match question {
             Question::Deleting => &mut self.runs,

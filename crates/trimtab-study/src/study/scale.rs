@@ -1,4 +1,4 @@
-//! How large a study is: how much it writes, and how often.
+//! Size of a study: bytes written, and repeats.
 
 use super::job::Job;
 use super::light_work;
@@ -12,25 +12,25 @@ use trimtab_sim::workload::Plan;
 use trimtab_sim::workload::postmark::Settings;
 use trimtab_sim::workload::tree::{DEFAULT_FILES, DEFAULT_SIZE, TreeList};
 
-/// What the data of a source tree is like; how that was measured is in docs/method/study-modelled.md.
+/// Compressibility of a source tree; docs/method/study-modelled.md describes the measurement.
 pub const TREE_DATA: DataClass = DataClass::Compressible(68);
 
 /// The size of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
-    /// Its name in settings.
+    /// Name in settings.
     pub name: &'static str,
-    /// The published sizes of the workloads are divided by this.
+    /// Divisor of the published workload sizes.
     pub divisor: u32,
     /// Repeats of each job under each policy.
     pub repeats: u32,
 }
 
-/// The published sizes, three times.
+/// The published sizes, three repeats.
 pub const FULL: Scale = Scale { name: "full", divisor: 1, repeats: 3 };
-/// A quarter of the published sizes, three times.
+/// A quarter of the published sizes, three repeats.
 pub const DEFAULT: Scale = Scale { name: "default", divisor: 4, repeats: 3 };
-/// A tenth of the published sizes, once: under a minute.
+/// A tenth of the published sizes, one repeat: under a minute.
 pub const QUICK: Scale = Scale { name: "quick", divisor: 10, repeats: 1 };
 
 impl Scale {
@@ -45,8 +45,8 @@ impl Scale {
         Ok(vec![Job::Tree { list, seed }, Job::postmark(&settings)?])
     }
 
-    /// What all of it writes under `policies` policies on a real filesystem, with one run of the first job to warm up, and what is deleted while
-    /// others work beside it.
+    /// Planned writes for `policies` policies on a real filesystem. Includes one warm-up run of
+    /// the first job, and the files deleted during foreground I/O.
     pub fn plan(&self, jobs: &[Job], policies: usize) -> Plan {
         let times = u64::from(self.repeats) * policies as u64;
         let plans: Vec<Plan> = jobs.iter().map(Job::plan).collect();
@@ -67,10 +67,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_full_scale_is_the_published_one() {
+    fn full_scale_matches_published_sizes() {
         let jobs = FULL.jobs(1).unwrap();
         let plan = FULL.plan(&jobs, 2);
-        // Beside it a quarter of the tree is deleted once more while others append 2,500 blocks.
+        // In addition, a quarter of the tree is deleted once more during 2,500 foreground appends.
         let beside = 493_000_000 / 4 + 2500 * 4096;
         assert_eq!(plan.written, Bytes((493_000_000 + beside + 1_222_242_297) * 6 + 493_000_000 + beside));
         let quick = QUICK.plan(&QUICK.jobs(1).unwrap(), 3);

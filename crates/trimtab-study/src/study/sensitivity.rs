@@ -1,4 +1,4 @@
-//! Which assumption decides: what follows where each is another.
+//! Sensitivity of a recommendation to the assumptions of the model.
 
 use super::ensemble::Ensemble;
 use super::recommendation::Recommendation;
@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// What a modelled study assumes.
+/// An assumption of a modelled study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Assumption {
@@ -26,11 +26,11 @@ pub enum Assumption {
     DailyWrites,
     /// The filesystem.
     Filesystem,
-    /// How full the filesystem is.
+    /// Fill level of the filesystem.
     Fill,
 }
 
-/// An assumption, and what follows where it is another.
+/// Results of varying one assumption.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The assumption.
@@ -41,38 +41,38 @@ pub struct Row {
     pub tried: Vec<Tried>,
 }
 
-/// An assumption changed.
+/// Result for one other value of an assumption.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tried {
     /// Its other value.
     pub value: String,
-    /// What is recommended then.
+    /// Recommendation for this value.
     pub recommended: Recommendation,
 }
 
-/// What small studies with other assumptions recommend.
+/// Recommendations of small studies with changed assumptions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sensitivity {
-    /// All that decides it, hashed: a study that is resumed takes it as it is.
+    /// Hash of all inputs: a resumed study reuses the result.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cell: String,
-    /// What the small study with all assumptions as they are recommends; `None` where none is changed.
+    /// Recommendation of the small study with unchanged assumptions; `None` if none was varied.
     pub recommended: Option<Recommendation>,
-    /// The assumptions.
+    /// Results by assumption.
     pub rows: Vec<Row>,
-    /// Of a twin, what other drives that explain the measurements come to.
+    /// For a twin: results of other drives that explain the measurements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ensemble: Option<Ensemble>,
 }
 
 impl Sensitivity {
-    /// The values of `row` that change the recommendation.
+    /// Values of `row` that change the recommendation.
     pub fn changing<'a>(&self, row: &'a Row) -> impl Iterator<Item = &'a Tried> {
         let recommended = self.recommended;
         row.tried.iter().filter(move |tried| Some(tried.recommended) != recommended)
     }
 
-    /// The assumptions on which the recommendation depends.
+    /// Assumptions on which the recommendation depends.
     pub fn decisive(&self) -> Vec<&Row> {
         self.rows.iter().filter(|row| self.changing(row).next().is_some()).collect()
     }

@@ -1,10 +1,12 @@
-//! A drive and its months, both made smaller by the same factor.
+//! A drive and its months of use, scaled down by the same factor.
 //!
-//! A drive of a thirtieth of the capacity that gets the same bytes a second is written over thirty times as fast: a day there is 48 minutes here.
-//! So everything that goes with the capacity shrinks together: what is written, how many extents are free, how many commands a trim
-//! takes and how long, the pauses between sessions, the intervals of policies. Rates, and what one command costs, stay as they are. Bytes, commands
-//! and times of the small drive, multiplied by the factor, are those of the full one; whether a trim is done before the next is due comes out right by
-//! itself. What does not shrink are delays that belong to no amount: a commit every 5 s, an idle second before garbage is collected.
+//! A drive with a thirtieth of the capacity that receives the same bytes per second is overwritten
+//! thirty times as fast, so a day becomes 48 minutes. Everything proportional to the capacity
+//! shrinks by that factor: bytes written, free extents, TRIM commands and time of a trim, pauses
+//! between sessions, and the intervals of policies. Rates and per-command costs stay the same.
+//! Bytes, commands and times of the small drive multiplied by the factor are those of the full
+//! drive, and a trim finishes before the next one is due in both or in neither. Delays unrelated to
+//! an amount do not shrink: a commit every 5 s, an idle second before garbage collection.
 
 use super::problem::Problem;
 use alloc::format;
@@ -14,34 +16,32 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 use trimtab_sim::policy::{BatchedSettings, PolicySpec, Schedule};
 
-/// A capacity at which whole drive-writes take seconds.
+/// A capacity at which a drive-write takes seconds.
 pub const SIZE: Bytes = Bytes(2_000_000_000);
-/// The small drive has at least this many superblocks, so that the few that collection works on do not count for much.
+/// Minimum number of superblocks, so that the few under collection carry little weight.
 const SUPERBLOCKS_MIN: u64 = 160;
-/// The least that is left of a buffer for writes.
 const CACHE_MIN: u64 = 1 << 20;
-/// What a specification may say of heat.
+/// Minimum thermal time constant that a specification may have.
 const COOLING_NS_MIN: f64 = 1e6;
 const RISE_MC_PER_GB_MAX: f64 = 1e6;
-/// Pages that a block keeps.
 const PAGES_MIN: u32 = 4;
 
-/// A small drive that stands for a large one.
+/// A small drive that represents a large one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Small {
-    /// The small one.
+    /// The small drive.
     pub spec: DriveSpec,
-    /// How many times the large one holds its capacity.
+    /// Capacity of the large drive divided by that of the small one.
     pub factor: f64,
-    /// Its superblocks are of this share of the size, because otherwise there were too few.
+    /// Relative superblock size; below 1 if the small drive would have too few.
     pub block_share: f64,
 }
 
 impl Small {
-    /// `full` at about `size`, or larger if that is not possible.
+    /// Scales `full` to about `size`, or to the smallest possible size above it.
     ///
     /// # Errors
-    /// A specification that cannot be made smaller, and is not small.
+    /// The specification cannot be scaled down and is not small already.
     pub fn of(full: &DriveSpec, size: Bytes) -> Result<Self, Problem> {
         if full.capacity_bytes <= size.0 {
             return Ok(Self { spec: full.clone(), factor: 1.0, block_share: 1.0 });
@@ -68,12 +68,12 @@ impl Small {
         Err(error.unwrap_or_else(|| UsageError::new(format!("{} cannot be made smaller", full.name))).into())
     }
 
-    /// A time of the large drive on the small one.
+    /// Converts a time of the large drive to the small one.
     pub fn sooner(&self, time: Nanos) -> Nanos {
         Nanos(((time.0 as f64 / self.factor) as u64).max(1))
     }
 
-    /// `policy` with its calendar made as much faster: intervals of hours and days, not what it does within seconds.
+    /// `policy` with its calendar scaled: hours and days shrink, delays within seconds do not.
     pub fn faster(&self, policy: &PolicySpec) -> PolicySpec {
         const DAY: Nanos = Nanos::from_secs(86_400);
         const POLL_MIN: Nanos = Nanos::from_millis(100);
@@ -81,7 +81,7 @@ impl Small {
             PolicySpec::Batched(settings) => PolicySpec::Batched(BatchedSettings {
                 schedule: match settings.schedule {
                     Schedule::Every(period) => Schedule::Every(self.sooner(period)),
-                    // The hour of the day says nothing where a day is minutes.
+                    // The hour of the day is meaningless when a day lasts minutes.
                     Schedule::Nightly(_) => Schedule::Every(self.sooner(DAY)),
                     Schedule::AtShutdown => Schedule::AtShutdown,
                 },
@@ -96,7 +96,7 @@ impl Small {
             PolicySpec::Idle(mut settings) => {
                 settings.at_least_every = self.sooner(settings.at_least_every);
                 settings.poll = self.sooner(settings.poll).max(POLL_MIN.min(settings.poll));
-                // Rests between sessions end as often as those of the full drive, beside as many fewer commands.
+                // Rests end as often as on the full drive, with proportionally fewer commands.
                 settings.rests_shorter = libm::round(self.factor).max(1.0) as u32;
                 PolicySpec::Idle(settings)
             }
@@ -105,7 +105,8 @@ impl Small {
     }
 }
 
-/// Makes superblocks smaller where there would be too few at `size`, and what else goes with the capacity. Gives the share that is left of a superblock.
+/// Makes superblocks smaller if there would be too few at `size`, and scales the related
+/// fields. Returns the remaining share of a superblock.
 fn shrink_flash(flash: &mut Flash, capacity: u64, size: Bytes) -> f64 {
     let geometry = &flash.geometry;
     let raw = geometry.raw_bytes() as f64 * size.as_f64() / capacity as f64;
@@ -116,23 +117,23 @@ fn shrink_flash(flash: &mut Flash, capacity: u64, size: Bytes) -> f64 {
         return 1.0;
     }
     let share = model::with_pages(flash, fewer.max(PAGES_MIN.min(pages)));
-    // The buffer keeps its proportion to the superblocks, but still holds what all dies take at once.
+    // The buffer keeps its ratio to the superblocks but still holds one write for all dies.
     flash.write_cache.bytes = ((flash.write_cache.bytes as f64 * share) as u64).max(CACHE_MIN.min(flash.write_cache.bytes));
     share
 }
 
-/// What goes with the calendar goes as many times faster.
 fn calendar_faster(flash: &mut Flash, full: &DriveSpec, factor: f64) {
     if let Some(thermal) = &mut flash.thermal {
         heat_sooner(thermal, factor);
     }
-    // As many times less is earned in all, in as much less time.
+    // The small drive earns proportionally less in proportionally less time.
     if let (Some(life), Some(of_full)) = (&mut flash.life_throttle, full.flash().and_then(|flash| flash.life_throttle.as_ref())) {
         life.earned_bytes_per_s = of_full.earned_bytes_per_s;
     }
 }
 
-/// Bytes that heat the drive come as many times sooner, so it warms and cools as many times faster, towards the same temperatures at the same rates.
+/// Scales heating and cooling. The bytes that heat the drive arrive sooner by `factor`, so it
+/// reaches the same temperatures at the same rates in less time.
 fn heat_sooner(thermal: &mut Thermal, factor: f64) {
     let factor = factor.min(thermal.cooling_ns as f64 / COOLING_NS_MIN).min(RISE_MC_PER_GB_MAX / f64::from(thermal.rise_mc_per_gb.max(1)));
     thermal.cooling_ns = (thermal.cooling_ns as f64 / factor) as u64;
@@ -156,13 +157,13 @@ mod tests {
             assert!((0.995..1.03).contains(&ratio), "{name}: spare space {ratio}");
             let superblocks = b.geometry.superblocks();
             assert!(superblocks >= SUPERBLOCKS_MIN, "{name}: {superblocks}");
-            // Erasing costs as much for each byte.
+            // The erase time per byte stays the same.
             let erase = |flash: &Flash| flash.nand.erase_ns as f64 / f64::from(flash.geometry.pages_per_block);
             assert!((erase(b) / erase(a) - 1.0).abs() < 0.01, "{name}");
         }
     }
 
-    /// Newton's law of cooling on a drive that writes a stated rate without end: the temperature that it goes to, and the time in which it does.
+    /// Newton's law of cooling at a constant write rate: final temperature and time constant.
     #[test]
     fn small_drive_heats_up_proportionally_sooner() {
         let full = drive("nvme-tlc-500gb").spec;
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!((large.throttle_mc, large.resume_mc, large.ambient_mc), (little.throttle_mc, little.resume_mc, little.ambient_mc));
     }
 
-    /// What folding costs goes with the pages that a block has with one bit a cell: as many of all as on the large drive, within what that rounds away.
+    /// The cost of folding depends on the SLC share of a block's pages, which must match.
     #[test]
     fn small_drive_keeps_slc_share_of_blocks() {
         for name in ["sata-tlc-500gb", "nvme-tlc-500gb", "nvme-qlc-dramless-500gb"] {
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn calendars_go_faster_and_seconds_do_not() {
+    fn calendar_scales_and_seconds_do_not() {
         let spec = drive("ocz-vertex-le-100gb").spec;
         let small = Small { factor: 100.0, ..Small::of(&spec, SIZE).unwrap() };
         let policy = |text: &str| text.parse::<PolicySpec>().unwrap();

@@ -1,5 +1,6 @@
-//! Small studies with one assumption changed at a time, within what is plausible, each judged by the same rules; and of a
-//! twin the other drives that explain the measurements.
+//! Sensitivity studies: small studies that change one assumption at a time within a plausible
+//! range, all judged by the same rules. For a twin, they also cover other drives that explain
+//! the measurements.
 
 use super::ageing::{Ageing, CHURN, CYCLES_PER_TB, DAILY, RATE_STEADY, WAF_STEADY};
 use super::cells::{Cell, DATA, Extent, Question, Work};
@@ -29,21 +30,20 @@ use trimtab_sim::run::{Run, TargetKind};
 use trimtab_sim::runner::header::Header;
 use trimtab_sim::workload::churn;
 
-/// What a small study is made on, and of.
 const SCALE: Scale = Scale { name: "assumptions", divisor: 20, repeats: 1 };
 const SMALL: Months = Months { size: Bytes(1_000_000_000), drive_writes: 1.0, thorough: false };
-/// Names all of them in the hash of their cell.
+/// Workload name in the hash of each cell.
 const WORKLOAD: &str = "assumptions";
 const FILL_MIN: f64 = 0.2;
 
-/// How many assumptions are tried.
+/// Number of assumptions to vary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breadth {
-    /// None: of a twin, only other drives that fit.
+    /// None; for a twin, only other drives that fit.
     Drives,
-    /// Those on which a recommendation depends most often.
+    /// The assumptions that change a recommendation most often.
     Few,
-    /// Each.
+    /// All assumptions.
     All,
 }
 
@@ -56,7 +56,7 @@ impl Breadth {
         }
     }
 
-    /// How many drives of a twin are tried.
+    /// Number of candidate drives of a twin to test.
     const fn members(self) -> usize {
         match self {
             Self::All => 16,
@@ -65,21 +65,18 @@ impl Breadth {
     }
 }
 
-/// What is known of their run before it begins.
+/// Header of the run, known before it begins.
 pub fn header(setup: &Setup) -> Header {
     Header::new(WORKLOAD, Vec::new(), TargetKind::ModelledVolume, &setup.label, policy::NONE, setup.seed)
 }
 
-/// How much of months of use is made.
 #[derive(Debug, Clone, Copy)]
 struct Months {
-    /// The capacity at which.
     size: Bytes,
     drive_writes: f64,
     thorough: bool,
 }
 
-/// All that a small study depends on.
 #[derive(Debug, Clone)]
 struct Case {
     setup: Setup,
@@ -96,7 +93,7 @@ impl Case {
         }
     }
 
-    /// The same months as those of the study itself on another drive: what differs then is the drive.
+    /// The months of the main study on another drive, so that only the drive differs.
     fn member(&self, spec: &DriveSpec, extent: &Extent) -> Self {
         let mut other = self.clone();
         other.setup.drive.spec = spec.clone();
@@ -108,7 +105,7 @@ impl Case {
     /// The runs of the small study.
     ///
     /// # Errors
-    /// Such a drive is not possible.
+    /// The drive is impossible.
     fn cells(&self, policies: &[PolicySpec]) -> Result<Vec<Cell>, Problem> {
         let small = Small::of(&self.setup.drive.spec, SMALL.size)?;
         let mut beside = self.setup.clone();
@@ -129,13 +126,11 @@ impl Case {
     }
 }
 
-/// What a small study of these runs recommends.
 fn recommended(runs: Vec<Run>) -> Recommendation {
     let (ageing, runs) = runs.into_iter().partition(|run| run.workload == CHURN);
     Verdict::of(&Study { runs, ageing, complete: true, ..Study::default() }).recommendation
 }
 
-/// The figures of the runs of one drive, and what follows from them.
 fn fit(runs: Vec<Run>) -> Fit {
     let wait = |policy: &str| {
         let of_policy = runs.iter().filter(|run| run.policy == policy);
@@ -152,7 +147,7 @@ fn fit(runs: Vec<Run>) -> Fit {
     Fit { recommended: recommended(runs), policies }
 }
 
-/// One thing to try: which assumption, how it is now, what instead, and the case with it.
+/// One trial: the assumption, its current value, the value to try, and the resulting case.
 struct Trial {
     assumption: Assumption,
     assumed: String,
@@ -160,26 +155,26 @@ struct Trial {
     case: Case,
 }
 
-/// Small studies to run: one as it is, and one with each assumption changed.
+/// Small studies to run: one with all assumptions unchanged, and one per changed assumption.
 pub struct Trials {
     base: Case,
     trials: Vec<Trial>,
-    /// Other drives that explain what was measured, where it is a twin.
+    /// For a twin: other drives that explain the measurements.
     members: Vec<Case>,
     policies: Vec<PolicySpec>,
 }
 
 impl Trials {
-    /// What there is to try. `None` if the drive takes no TRIM.
+    /// Creates the trials. Returns `None` if the drive has no TRIM.
     ///
     /// # Errors
-    /// A filesystem that cannot be made.
+    /// The filesystem cannot be created.
     pub fn new(setup: &Setup, policies: &[PolicySpec], breadth: Breadth, extent: &Extent) -> Result<Option<Self>, Problem> {
         let Some(flash) = setup.drive.spec.flash().filter(|flash| flash.trim.supported) else { return Ok(None) };
         let mix = churn::Settings { class: DATA, ..churn::Settings::default() };
         let mut base = Case { setup: setup.clone(), mix, daily: DAILY, months: SMALL };
         if base.setup.fill < FILL_MIN {
-            // On an empty filesystem no file comes and goes.
+            // An empty filesystem has no files to delete or create.
             base.setup.fill = FILL_MIN;
             base.setup.used = Used::by_churn(&setup.volume, FILL_MIN, setup.seed)?;
         }
@@ -191,16 +186,17 @@ impl Trials {
         Ok(Some(Self { base, trials, members: members.unwrap_or_default(), policies: policies.to_vec() }))
     }
 
-    /// The runs of each study, where there is anything to compare with it the one in which nothing is changed first; an error where such a drive is not possible.
+    /// The cells of each study. The unchanged study comes first if there are changed ones to
+    /// compare with it. An item is an error if its drive is impossible.
     pub fn studies(&self) -> impl Iterator<Item = Result<Vec<Cell>, Problem>> {
         let unchanged = (!self.trials.is_empty()).then_some(&self.base);
         unchanged.into_iter().chain(self.trials.iter().map(|trial| &trial.case)).chain(&self.members).map(|case| case.cells(&self.policies))
     }
 
-    /// What follows from the runs of each study. That a changed drive is not possible is no error.
+    /// Judges the runs of each study. An impossible changed drive is skipped.
     ///
     /// # Errors
-    /// That the unchanged one is not, and why.
+    /// The unchanged drive is impossible.
     pub fn judge<E>(self, studies: impl IntoIterator<Item = Result<Vec<Run>, E>>) -> Result<Option<Sensitivity>, E> {
         let mut studies = studies.into_iter();
         let mut sensitivity = Sensitivity::default();
@@ -210,7 +206,7 @@ impl Trials {
         }
         let mut studies = studies.map(Result::ok);
         for (trial, runs) in self.trials.into_iter().zip(studies.by_ref()) {
-            // What is not possible (a drive with too little spare space for its open blocks) is left out.
+            // Skips impossible drives, such as one with too little spare space for its open blocks.
             let Some(recommended) = runs.map(recommended) else { continue };
             let tried = Tried { value: trial.value, recommended };
             match sensitivity.rows.iter_mut().find(|row| row.assumption == trial.assumption) {
@@ -226,12 +222,11 @@ impl Trials {
     }
 }
 
-/// What decides what all of them say, as text.
+/// All inputs of the small studies as text.
 pub fn detail(setup: &Setup, policies: &[PolicySpec], breadth: Breadth, extent: &Extent) -> String {
     format!("{setup:?} {policies:?} {SMALL:?} {SCALE:?} {breadth:?} {:?} {}", extent.aged, extent.drive_writes)
 }
 
-/// Assumptions about the drive.
 fn of_drive(base: &Case, flash: &Flash) -> Vec<Trial> {
     let mut trials = Vec::new();
     let mut add = |assumption: Assumption, assumed: String, value: String, change: &dyn Fn(&mut Flash)| {
@@ -260,12 +255,13 @@ fn of_drive(base: &Case, flash: &Flash) -> Vec<Trial> {
     trials
 }
 
-/// What a TRIM costs: where the specification says which other costs fit what is published, these, otherwise a tenth and ten times of it.
+/// Trials for the cost of a TRIM: alternatives from the specification that also fit published
+/// figures, otherwise a tenth and ten times the cost.
 fn of_trim(base: &Case, flash: &Flash) -> Vec<Trial> {
     let text = |flash: &Flash| {
         let trim = &flash.trim;
         let ns = |ns: u64| Nanos(ns);
-        format!("{} a command, {} a range, {} a mapped unit", ns(trim.command_ns), ns(trim.range_ns), ns(trim.unit_ns))
+        format!("{} per command, {} per range, {} per mapped unit", ns(trim.command_ns), ns(trim.range_ns), ns(trim.unit_ns))
     };
     let others: Vec<DriveSpec> = if base.setup.drive.alternatives.is_empty() {
         let scaled = |times: u64, divisor: u64| {
@@ -291,7 +287,6 @@ fn of_trim(base: &Case, flash: &Flash) -> Vec<Trial> {
     others.into_iter().map(trial).collect()
 }
 
-/// Assumptions about the host and what is done on it.
 fn of_use(base: &Case) -> Result<Vec<Trial>, Problem> {
     let mut trials = Vec::new();
     let mut add = |assumption: Assumption, assumed: String, value: String, change: &dyn Fn(&mut Case)| {
@@ -331,7 +326,7 @@ fn spare_percent(spec: &DriveSpec) -> f64 {
     (flash.geometry.raw_bytes() as f64 / spec.capacity_bytes.max(1) as f64 - 1.0) * 100.0
 }
 
-/// `spec` with `times / divisor` of its spare space.
+/// `spec` with its spare space multiplied by `times / divisor`.
 fn with_spare(spec: &DriveSpec, times: u128, divisor: u128) -> DriveSpec {
     let mut spec = spec.clone();
     if let Medium::Flash(flash) = &mut spec.medium {

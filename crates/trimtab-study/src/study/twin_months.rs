@@ -1,20 +1,20 @@
-//! Months of use that were modelled on the twin of a drive that was measured.
+//! Months of use modelled on the twin of a measured drive.
 
 use super::Study;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// The twin, and what is known of it.
+/// A twin and its origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TwinOrigin {
-    /// The drive that it was learned from.
+    /// Model of the drive that it was learned from.
     pub model: String,
-    /// When.
+    /// Time of learning.
     pub learned: String,
-    /// Why it may not be this one.
+    /// Why the twin may not match this drive.
     pub doubts: Vec<String>,
-    /// Whether the costs of its TRIMs are only typical of its class: through a filesystem none is probed.
+    /// True if the TRIM costs are class typical: a filesystem target cannot be probed for them.
     pub typical_trims: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Parts of a study that were not tried, and why.
+//! Parts of a study that were not run, with reasons.
 
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
@@ -29,9 +29,9 @@ pub enum Part {
         /// The policy.
         policy: String,
     },
-    /// Deleting with the other generation of the filesystem.
+    /// Deleting on the other generation of the filesystem.
     Generation,
-    /// Other assumptions.
+    /// Changed assumptions.
     Assumptions,
 }
 
@@ -42,21 +42,21 @@ impl Part {
     }
 }
 
-/// Why a part was not tried.
+/// Why a part was not run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The drive does not know TRIM.
+    /// The drive does not support TRIM.
     NoTrim,
-    /// No time was left in a quick study.
+    /// A quick study had no time for it.
     NoTime,
-    /// Trimming by need or in idle time is for modelled drives here.
+    /// Adaptive and idle trimming are only available on modelled drives here.
     ModelledOnly,
-    /// It failed, or something on this machine stands in the way.
+    /// It failed, or this machine prevents it; the text says why.
     Obstacle(String),
 }
 
-/// A part that was not tried, or not to the end.
+/// A part that was not run, or not completed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Untried {
     /// The part.

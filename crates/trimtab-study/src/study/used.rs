@@ -1,4 +1,4 @@
-//! What the free space of a filesystem in use looks like: free extents as the churn leaves them, the same wherever a filesystem is filled.
+//! Free space of a filesystem in use: the free extents that churn leaves behind.
 
 use super::problem::Problem;
 use super::small;
@@ -11,24 +11,24 @@ use trimtab_sim::volume::{BLOCK, Volume, VolumeSpec};
 use trimtab_sim::workload::churn::{Churn, Settings};
 use trimtab_sim::workload::{FileStep, FileWorkload as _};
 
-/// Sessions that write the drive once.
+/// Sessions per drive-write.
 pub const SESSIONS_PER_DRIVE_WRITE: u64 = 100;
 
-/// The filesystem is written over so often before it is looked at.
+/// Drive-writes of churn before the free space is recorded.
 const DRIVE_WRITES: u64 = 2;
 
 /// Lengths of the free extents of a filesystem in use, in blocks.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Used(Vec<u32>);
 
-/// Enough to tell one from another.
+/// Short form that still distinguishes values.
 impl core::fmt::Debug for Used {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{} free extents of {} on average", self.0.len(), self.mean())
     }
 }
 
-/// A device that does everything at once: where a filesystem puts its files is no matter of the drive.
+/// A device without delays, because file placement does not depend on the drive.
 struct Nothing(Bytes);
 
 impl Device for Nothing {
@@ -48,10 +48,10 @@ impl Device for Nothing {
 }
 
 impl Used {
-    /// After the churn of the studies of ageing, on a filesystem like `volume` of which `fill` is in use. Empty for an empty one.
+    /// Runs the ageing churn on a filesystem like `volume`, filled to `fill`. Empty if `fill` is 0.
     ///
     /// # Errors
-    /// A filesystem that cannot be made.
+    /// The filesystem cannot be created.
     pub fn by_churn(volume: &VolumeSpec, fill: f64, seed: u64) -> Result<Self, Problem> {
         if fill <= 0.0 { Ok(Self::default()) } else { Self::at(volume, fill, small::SIZE, seed) }
     }
@@ -106,7 +106,7 @@ mod tests {
         }
         let (emptier, fuller) = (of(0.6, 2), of(0.9, 2));
         assert!(emptier.mean() > fuller.mean(), "{emptier:?} {fuller:?}");
-        // What is free is what the fill leaves, whatever the extents are.
+        // The total free space depends only on the fill level.
         let free: u64 = fuller.lengths().iter().copied().map(u64::from).sum::<u64>() * BLOCK;
         assert!((free as f64 / 0.2e9 - 1.0).abs() < 0.1, "{free}");
     }

@@ -1,4 +1,4 @@
-//! What follows from the runs of a study: the last stage before words. The same for real and modelled targets.
+//! The verdict on a study, real or modelled: the last stage before the text.
 
 mod decision;
 mod evidence;
@@ -22,82 +22,82 @@ use finding::{DeletingReason, Finding, Reason, Untested};
 use serde::Serialize;
 use trimtab_sim::run::{Provenance, metrics};
 
-/// From here on the time spent trimming is told before anything is applied, in per cent.
+/// Smallest percentage of time spent trimming that is reported before anything is applied.
 const TRIMMING_TOLD_PERCENT: f64 = 1.0;
 
-/// How sure a recommendation is.
+/// Confidence in a recommendation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 pub enum Confidence {
-    /// Nothing is recommended, or nothing tells.
+    /// There is no recommendation, or no basis for a confidence.
     None,
-    /// The recommended policy was not tried.
+    /// The recommended policy was not run.
     NotTried {
         /// The policy.
         policy: &'static str,
     },
-    /// Repeats of what was measured.
+    /// Based on repeated measurements.
     Repeats {
-        /// Fewest of a workload.
+        /// Smallest number of repeats of a workload.
         repeats: usize,
-        /// Whether they can tell a difference from noise.
+        /// True if they can tell a difference from noise.
         enough: bool,
     },
-    /// Assumptions were not changed.
+    /// Assumptions were not varied.
     NotVaried,
-    /// Assumptions were changed one at a time.
+    /// Assumptions were varied one at a time.
     Assumptions {
-        /// How many.
+        /// Number of varied assumptions.
         varied: usize,
         /// Those that change the recommendation.
         decisive: Vec<Assumption>,
-        /// What the small studies recommend where nothing is changed, if that is something else.
+        /// Recommendation of the small study with unchanged assumptions, if it differs.
         otherwise: Option<Recommendation>,
     },
 }
 
-/// What the rule says at another fill.
+/// Recommendation at another fill level.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OtherFill<'a> {
-    /// How full.
+    /// Fill level.
     pub fill: &'a str,
-    /// What to do.
+    /// The recommendation.
     pub recommendation: Recommendation,
-    /// What that gains over batched trims, where both were aged.
+    /// Its gain over batched trims, if both were aged.
     pub gain: Option<Gain<'a>>,
 }
 
 /// The verdict on a study.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict<'a> {
-    /// What it follows from.
+    /// The comparison behind the verdict.
     #[serde(skip)]
     pub comparison: Comparison<'a>,
-    /// What to do.
+    /// The recommendation.
     pub recommendation: Recommendation,
-    /// The rule that says so.
+    /// The rule behind the recommendation.
     pub rule: Rule,
-    /// How sure that is.
+    /// Confidence in the recommendation.
     pub confidence: Confidence,
-    /// The worst foreground latency under the recommended policy: the longest of all that were seen.
+    /// The worst foreground latency observed under the recommended policy.
     pub latency: Option<PolicyLatency<'a>>,
-    /// What the recommended policy gains at each fill against no trimming.
+    /// Gain of the recommended policy over no trimming, by fill level.
     pub gains: Vec<Gain<'a>>,
-    /// The same against batched trims, which most systems have.
+    /// Gain over batched trims, which most systems use.
     pub gains_over_batched: Vec<Gain<'a>>,
-    /// What the rule says at the other fills.
+    /// Recommendations at the other fill levels.
     pub other_fills: Vec<OtherFill<'a>>,
-    /// How much of the time the recommended policy trims, where that is more than a hundredth.
+    /// Time that the recommended policy spends trimming, if more than one per cent.
     pub time_trimming: Option<TimeTrimming>,
-    /// The figures that belong to the recommendation itself.
+    /// Figures of the recommendation itself.
     pub findings: Vec<Finding<'a>>,
-    /// Why: at most two.
+    /// Reasons: at most two.
     #[serde(skip)]
     pub reasons: Vec<Reason<'a>>,
-    /// The figures that carry it.
+    /// Figures that support the verdict.
     #[serde(skip)]
     pub evidence: Vec<Finding<'a>>,
-    /// What would change it, and what was not shown.
+    /// Conditions that would change the verdict, and untested parts.
     #[serde(skip)]
     pub caveats: Vec<Finding<'a>>,
 }
@@ -130,7 +130,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// Judges each of several.
+    /// Judges each study.
     #[must_use]
     pub fn all(studies: &'a [Study]) -> Vec<Self> {
         studies.iter().map(Self::of).collect()
@@ -142,25 +142,25 @@ impl<'a> Verdict<'a> {
         self.comparison.study()
     }
 
-    /// The recommended policy, as runs name it.
+    /// The recommended policy, as named in runs.
     #[must_use]
     pub const fn policy(&self) -> Option<&'static str> {
         self.recommendation.policy()
     }
 
-    /// What deleting takes without discards and with online discard.
+    /// Time of deleting without discards and with online discard.
     #[must_use]
     pub fn deleting(&self) -> Option<DeletingReason<'a>> {
         reasons::deleting(&self.comparison, policy::NONE)
     }
 
-    /// The policy that was run, but not seen to discard, where that is why none is recommended.
+    /// The policy that was run without a counted discard, if that prevents a recommendation.
     #[must_use]
     pub fn untested(&self) -> Untested {
         untested(&self.comparison)
     }
 
-    /// Whether each policy but no trimming was left out because the drive takes no TRIM.
+    /// True if every policy other than no trimming was skipped because the drive has no TRIM.
     #[must_use]
     pub fn is_without_trim(&self) -> bool {
         let untried = &self.study().untried;
@@ -168,7 +168,6 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// What the rule says at each fill but the first.
 fn other_fills<'a>(comparison: &Comparison<'a>, over_batched: &[Gain<'a>]) -> Vec<OtherFill<'a>> {
     let fills = comparison.metrics.fills.iter().skip(1).filter(|_| comparison.has_months() && !comparison.metrics.study.runs.is_empty());
     let one = |fill: &&'a str| {
@@ -197,7 +196,6 @@ fn confidence(comparison: &Comparison<'_>, recommendation: Recommendation) -> Co
     }
 }
 
-/// The figures that belong to the recommendation, in the order in which they are told.
 fn findings<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<Finding<'a>> {
     use policy::{ADAPTIVE, BATCHED, IDLE, NONE, ONLINE};
     let metrics = &comparison.metrics;
@@ -240,7 +238,7 @@ fn findings<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> 
     all.into_iter().flatten().collect()
 }
 
-/// What `policy` gains over months; `None` if that was not looked at.
+/// Gains of `policy` over months; `None` if months of use were not run.
 fn months<'a>(comparison: &Comparison<'a>, policy: &'a str) -> Option<Finding<'a>> {
     let days = comparison.metrics.days;
     let gains = comparison.gains_of(policy).copied().filter(Gain::counts).collect();
@@ -253,7 +251,6 @@ fn online_cost<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {
     Some(Finding::OnlineCost { cost, generation, other: comparison.other_generation(cost.job, cost.part) })
 }
 
-/// How long batched trims took, each time of every workload.
 fn trim_time<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {
     let metrics = &comparison.metrics;
     let times: Vec<f64> =

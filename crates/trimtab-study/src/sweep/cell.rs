@@ -1,4 +1,4 @@
-//! One cell of a sweep: everything that decides its result, and nothing else.
+//! One cell of a sweep: exactly the inputs that decide its result.
 
 use super::hash::{MODEL, short_hash};
 use crate::study::ageing::Ageing;
@@ -14,25 +14,25 @@ use trimtab_sim::runner::End;
 use trimtab_sim::runner::header::Header;
 use trimtab_sim::simulate::{self, Load, Plan, Trace, Watcher};
 
-/// A cell. Who runs it, when, and beside which others, decides nothing.
+/// A cell. Its result does not depend on the machine, the time, or other cells.
 #[derive(Clone, Debug)]
 pub struct Cell<T> {
-    /// The drive, at the size that was asked for.
+    /// The drive at the requested size.
     pub drive: DriveSpec,
-    /// That it was made too small for its write amplification to be that of the drive it was made from, if it was.
+    /// Warning if the drive is too small to have the write amplification of the original.
     pub few: Option<Warning>,
     /// The workload.
     pub work: Work<T>,
 }
 
-/// What is done to the drive of a cell.
+/// The workload of a cell.
 #[derive(Clone, Debug)]
 pub enum Work<T> {
     /// Requests on the drive itself.
     Requests {
-        /// What is simulated, under which policy.
+        /// The simulation and its policy.
         plan: Box<Plan<T>>,
-        /// What the trace holds, if it is one: a hash of it.
+        /// Hash of the content, for a trace.
         content: String,
     },
     /// Files on a filesystem.
@@ -45,7 +45,7 @@ pub enum Work<T> {
 }
 
 impl<T: Trace<Error: Display>> Cell<T> {
-    /// All that decides the result, as text: the same for the same cell of the same model, wherever its drive or trace came from.
+    /// All inputs of the result as text, regardless of the source of drive or trace.
     #[must_use]
     pub fn identity(&self) -> String {
         let drive = DriveSpec { name: String::new(), description: String::new(), ..self.drive.clone() };
@@ -65,12 +65,12 @@ impl<T: Trace<Error: Display>> Cell<T> {
                 format!("files {policy:?} {volume:?} {fill} {mix:?} {drive_writes} {daily} {size:?} {thorough} {seed}")
             }
         };
-        // What is said of it goes with its result.
+        // The warning is stored with the result.
         let said = self.few.as_ref().map_or("", |warning| warning.code.as_str());
         format!("{MODEL}\n{drive:?}\n{work}{said}")
     }
 
-    /// Its name: 128 bits of the SHA-256 of its [`identity`](Self::identity), in hexadecimal.
+    /// 128 bits of the SHA-256 of its [`identity`](Self::identity), in hexadecimal.
     #[must_use]
     pub fn id(&self) -> String {
         short_hash(self.identity())
@@ -85,10 +85,11 @@ impl<T: Trace<Error: Display>> Cell<T> {
         }
     }
 
-    /// Makes the run. Only when it began is for whoever has a clock to add.
+    /// Makes the run. The caller adds the start time.
     ///
     /// # Errors
-    /// A drive, a filesystem or a workload that cannot be made, or that fails; being stopped is no error.
+    /// A drive, a filesystem or a workload cannot be created, or fails. An interruption is not an
+    /// error.
     pub fn run(&self, watcher: &mut dyn Watcher) -> Result<(Run, End), String> {
         let label = format!("drive:{}", self.drive.name);
         match &self.work {
@@ -116,7 +117,7 @@ impl<T: Trace<Error: Display>> Cell<T> {
         header.into_run(trimtab_sim::runner::recorder::Recorded::default(), false)
     }
 
-    /// Bytes that it writes to its drive before its workload, and by that; `None` where only the trace says how much.
+    /// Bytes written before the workload, and by it; `None` if only the trace decides the latter.
     #[must_use]
     pub fn writes(&self) -> (Bytes, Option<Bytes>) {
         let capacity = Bytes(self.drive.capacity_bytes);
@@ -132,10 +133,10 @@ impl<T: Trace<Error: Display>> Cell<T> {
         }
     }
 
-    /// About the memory that running it takes: 4 bytes for each mapped unit and each place that one can be in, and what the workload and its figures need besides.
+    /// Approximate memory: 4 bytes per mapped unit and per physical place, plus the workload.
     #[must_use]
     pub fn memory(&self) -> Bytes {
-        /// What a run without any drive takes: histograms, series, code that is run for the first time.
+        /// Base memory of a run without a drive: histograms, series, first use of code.
         const BASE: u64 = 8 << 20;
         match &self.work {
             Work::Requests { plan, .. } => {
@@ -146,7 +147,8 @@ impl<T: Trace<Error: Display>> Cell<T> {
                     }
                     _ => 0,
                 };
-                // What is known under a policy: what is in use, what the drive holds and what it was not told. Eight blocks share a bit where nothing tells them apart.
+                // Policy state: blocks in use, mapped blocks and blocks not yet trimmed. Eight
+                // blocks share a bit if they are indistinguishable.
                 let block = u64::from(self.drive.logical_block_bytes);
                 let pages = match &plan.load {
                     Load::Synthetic(a) => a.sizes.iter().all(|(size, _)| u64::from(*size).is_multiple_of(8 * block)),
@@ -157,7 +159,7 @@ impl<T: Trace<Error: Display>> Cell<T> {
                 let steered = if plan.trim.is_some() { 3 * bits / 8 } else { 0 };
                 Bytes(BASE + self.drive.table_bytes() + places + steered)
             }
-            // A drive of that size at most, and copies of drive and filesystem for what is measured beside the months.
+            // A drive of that size, and copies of drive and filesystem for measurements.
             Work::Files { ageing, .. } => {
                 let small = crate::study::small::Small::of(&self.drive, ageing.size);
                 Bytes(8 * BASE + 3 * small.map_or_else(|_| self.drive.table_bytes(), |small| small.spec.table_bytes()))
@@ -166,9 +168,10 @@ impl<T: Trace<Error: Display>> Cell<T> {
     }
 }
 
-/// What is to be known of a drive beside its figures.
+/// Facts about the drive in addition to its figures.
 impl<T> Cell<T> {
-    /// Over-provisioning (T - U) / U of the drive as it is made, in per cent: whole superblocks give what was asked for or a little more.
+    /// Over-provisioning (T - U) / U in per cent: as requested or slightly more (whole
+    /// superblocks).
     #[must_use]
     pub fn over_provisioning_percent(&self) -> Option<f64> {
         let raw = self.drive.flash()?.geometry.raw_bytes() as f64;

@@ -1,4 +1,4 @@
-//! Which points of the space that the axes span are tried: each by its number, in no need of those before it.
+//! Designs: which points of the axes are run. Each point is computed from its number.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,26 +8,29 @@ use trimtab_drive::rng::{Counted, Stream, derive_seed};
 /// A design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Design {
-    /// How points are chosen.
+    /// Method of choosing points.
     pub kind: Kind,
-    /// How many; of a design for sensitivity how many base points. A grid has as many as its axes make.
+    /// Number of points, or of base points of a sensitivity design. Given by the axes of a grid.
     pub points: u64,
-    /// Of what is drawn.
+    /// Seed of the samples.
     pub seed: u64,
 }
 
-/// How points are chosen.
+/// Method of choosing points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Each value of each axis with each of all others.
+    /// Every combination of values.
     Grid,
-    /// Drawn, uniformly and independently.
+    /// Uniform and independent samples.
     Random,
-    /// Of each axis each of as many equal parts as there are points exactly once (McKay, Beckman and Conover 1979), at a random place in it.
+    /// Latin hypercube: divides each axis into as many equal parts as there are points, and uses
+    /// each exactly once at a random place (McKay, Beckman and Conover 1979).
     LatinHypercube,
-    /// A Sobol sequence, Owen-scrambled with the seed (Burley 2020): evener than chance in any number of points, evenest in powers of two.
+    /// A Sobol sequence, Owen-scrambled with the seed (Burley 2020): more even than random
+    /// samples for any number of points, best for powers of two.
     Sobol,
-    /// Rows of two Sobol matrices A and B, and for each axis A with that column of B: what indices of sensitivity are estimated from (Saltelli et al. 2010).
+    /// Rows of two Sobol matrices A and B, and for each axis A with that column of B. Input for
+    /// sensitivity indices (Saltelli et al. 2010).
     Sensitivity,
 }
 
@@ -40,17 +43,17 @@ impl Kind {
         ("sobol", Self::Sobol),
         ("sensitivity", Self::Sensitivity),
     ];
-    /// The library's sequence is this long, and has so many dimensions.
+    /// Maximum length and dimensions of the library's sequence.
     const SOBOL: (u64, usize) = (1 << 16, 256);
 
-    /// An error if it cannot have so many points over so many axes.
+    /// Checks the number of points over the number of axes.
     ///
     /// # Errors
-    /// What it can have.
+    /// The limits of the design.
     pub fn check(self, points: u64, axes: usize) -> Result<(), String> {
         let (dimensions, what) = match self {
             Self::Sobol => (axes, "a Sobol sequence"),
-            Self::Sensitivity => (axes * 2, "a design for sensitivity"),
+            Self::Sensitivity => (axes * 2, "a sensitivity design"),
             _ => return Ok(()),
         };
         if points <= Self::SOBOL.0 && dimensions <= Self::SOBOL.1 {
@@ -62,7 +65,7 @@ impl Kind {
 }
 
 impl Design {
-    /// Points that are tried over so many axes. A grid's depend on its axes.
+    /// Total points over this many axes. For a grid, the axes determine it.
     #[must_use]
     pub const fn total(&self, axes: usize) -> u64 {
         match self.kind {
@@ -71,7 +74,7 @@ impl Design {
         }
     }
 
-    /// The place of a point on each axis, from 0 to below 1; `None` for a grid, which has values and no places.
+    /// Position of a point on each axis, from 0 to below 1; `None` for a grid, which uses values.
     #[must_use]
     pub fn unit(&self, point: u64, axes: usize) -> Option<Vec<f64>> {
         let each = |of: &dyn Fn(usize) -> f64| Some((0..axes).map(of).collect());
@@ -99,8 +102,8 @@ impl Design {
         f64::from(sobol_burley::sample(point as u32, dimension as u32, seed))
     }
 
-    /// Which of the equal parts of an axis a point lies in: a permutation that is walked, not kept. A Feistel network over the next power of four, again until
-    /// it comes to a number that there is.
+    /// The part of an axis that a point lies in: a permutation computed on demand. A Feistel
+    /// network over the next power of four repeats until the result is in range.
     fn part(&self, point: u64, axis: usize) -> u64 {
         let half = (64 - (self.points.max(2) - 1).leading_zeros()).div_ceil(2);
         let mask = (1_u64 << half) - 1;
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latin_hypercube_has_each_part_of_each_axis_once() {
+    fn latin_hypercube_uses_each_part_of_each_axis_once() {
         for points in [1, 2, 3, 10, 100, 1000, 1025] {
             for axis in 0..3 {
                 let part = |point| (design(Kind::LatinHypercube, points).unit(point, 3).unwrap()[axis] * points as f64) as u64;
@@ -139,16 +142,17 @@ mod tests {
                 assert!(parts.len() as u64 == points && parts.last() == Some(&(points - 1)), "{points} {axis}");
             }
         }
-        // Axes do not go together: Spearman's coefficient of two permutations of 1000 has a standard deviation of 0.03.
+        // Uncorrelated: Spearman's coefficient of two permutations of 1000 has a deviation of 0.03.
         let d = design(Kind::LatinHypercube, 1000);
         let (x, y): (Vec<f64>, Vec<f64>) = (0..1000).map(|p| (d.part(p, 0) as f64 - 499.5, d.part(p, 1) as f64 - 499.5)).unzip();
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         assert!((dot(&x, &y) / dot(&x, &x)).abs() < 0.12);
     }
 
-    /// The integral of the product of (1 + (u - 1/2) / 2) over the unit cube is 1. Chance is off by about 1 / sqrt(n) of its spread, a Sobol sequence by far less.
+    /// The integral of the product of (1 + (u - 1/2) / 2) over the unit cube is 1. The error of
+    /// random samples is about 1 / sqrt(n) of the spread, that of a Sobol sequence far less.
     #[test]
-    fn a_sobol_sequence_integrates_better_than_chance() {
+    fn sobol_integrates_better_than_random_samples() {
         let off = |kind| {
             let d = design(kind, 1024);
             let f = |point| d.unit(point, 5).unwrap().iter().map(|u| 1.0 + (u - 0.5) / 2.0).product::<f64>();
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_decide_and_points_stay_in_the_cube() {
+    fn unit_depends_on_seed_and_stays_in_cube() {
         for kind in [Kind::Random, Kind::LatinHypercube, Kind::Sobol, Kind::Sensitivity] {
             let (one, other) = (design(kind, 64), Design { seed: 4, ..design(kind, 64) });
             let all = |d: Design| (0..d.total(4)).map(|point| d.unit(point, 4).unwrap()).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! The tables of what was kept of runs: points of series, and buckets of histograms.
+//! Tables of stored details: points of series, and buckets of histograms.
 
 use super::keep::Detail;
 use super::table::{Cells, Column, Outcome, Row};
@@ -6,7 +6,7 @@ use alloc::borrow::ToOwned as _;
 use alloc::vec::Vec;
 use trimtab_sim::run::Axis;
 
-/// Every point of every series, in the order of the cells.
+/// Every point of every series, in cell order.
 #[must_use]
 pub fn series(rows: &[Row]) -> Vec<Column> {
     let all = || {
@@ -25,7 +25,7 @@ pub fn series(rows: &[Row]) -> Vec<Column> {
     ]
 }
 
-/// Every bucket that is not empty, in the order of the cells.
+/// Every non-empty bucket, in cell order.
 #[must_use]
 pub fn histograms(rows: &[Row]) -> Vec<Column> {
     let all = || {

@@ -1,4 +1,4 @@
-//! Which cells of a sweep are looked at: `policy.name=idle`, `drive.over_provisioning_percent=10..28`.
+//! Filters for the cells of a sweep: `policy.name=idle`, `drive.over_provisioning_percent=10..28`.
 
 use super::plan::Plan;
 use super::value::Value;
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::nearest;
 
-/// Conditions that all hold. Without one every cell passes.
+/// Conditions that must all hold. An empty filter accepts every cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
     conditions: Vec<Condition>,
@@ -17,7 +17,6 @@ pub struct Filter {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Condition {
-    /// Number of the axis.
     axis: usize,
     said: String,
     allowed: Allowed,
@@ -25,35 +24,35 @@ struct Condition {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Allowed {
-    /// What is written like one of these, or is the same number.
+    /// Matches the text or the number of one of these.
     These(Vec<String>),
-    /// From one number to another, both included.
+    /// Matches numbers of a closed interval.
     Between(f64, f64),
 }
 
 impl Filter {
-    /// From texts: `AXIS=VALUE`, `AXIS=VALUE,VALUE` or `AXIS=FROM..TO`.
+    /// Parses `AXIS=VALUE`, `AXIS=VALUE,VALUE` or `AXIS=FROM..TO`.
     ///
     /// # Errors
-    /// What is none of these, names no axis of the plan, or lets none of an axis' values through.
+    /// A condition is malformed, names an unknown axis, or excludes all values of an axis.
     pub fn parse(plan: &Plan, texts: &[String]) -> Result<Self, String> {
         let conditions = texts.iter().map(|text| Condition::parse(plan, text)).collect::<Result<_, _>>()?;
         Ok(Self { conditions })
     }
 
-    /// Whether a cell with these values on the axes passes.
+    /// True if a cell with these axis values passes.
     #[must_use]
     pub fn passes(&self, values: &[Value]) -> bool {
         self.conditions.iter().all(|condition| condition.allowed.has(&values[condition.axis]))
     }
 
-    /// Whether any cell with this value on that axis passes, as far as that decides it.
+    /// True if cells with this value on that axis can pass.
     #[must_use]
     pub fn lets(&self, axis: usize, value: &Value) -> bool {
         self.conditions.iter().filter(|condition| condition.axis == axis).all(|condition| condition.allowed.has(value))
     }
 
-    /// As it was said; `None` if it says nothing.
+    /// The filter in words; `None` if it is empty.
     #[must_use]
     pub fn in_words(&self) -> Option<String> {
         let all: Vec<&str> = self.conditions.iter().map(|condition| condition.said.as_str()).collect();
@@ -78,7 +77,7 @@ impl Condition {
             Some(_) => return Err(format!("{key}: '{value}' is not a range of numbers, sizes or durations from low to high")),
             None => Allowed::These(value.split(',').map(|one| one.trim().to_owned()).collect()),
         };
-        // What an axis without steps has between two values is not listed.
+        // A continuous axis has no list of values.
         let listed = plan.axes[axis].len().map(|len| (0..len).any(|nth| allowed.has(&plan.axes[axis].nth(nth))));
         match listed {
             Some(false) => Err(format!("{key}: no cell has {value}")),
@@ -98,7 +97,7 @@ impl Allowed {
     }
 }
 
-/// A number, the bytes of a size, or the nanoseconds of a duration.
+/// The value of a number, the bytes of a size, or the nanoseconds of a duration.
 fn number(text: &str) -> Option<f64> {
     let text = text.trim();
     let plain = text.parse::<f64>().ok().filter(|number| number.is_finite());
@@ -119,8 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn cells_pass_by_word_number_size_and_range() {
-        // 3 policies, 2 capacities, 5 shares of reads: the last axis changes first.
+    fn filter_matches_words_numbers_sizes_and_ranges() {
+        // 3 policies, 2 capacities, 5 read shares: the last axis changes first.
         let all: Vec<u64> = (0..30).collect();
         let those = |keep: fn(u64, u64, u64) -> bool| all.iter().copied().filter(|n| keep(n / 10, n / 5 % 2, n % 5)).collect::<Vec<_>>();
         assert_eq!(numbers(&[]).unwrap(), all);
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_on_this_plan_is_said() {
+    fn parse_rejects_invalid_conditions() {
         for (said, why) in [
             ("policy", "is not a condition"),
             ("policy=", "is not a condition"),

@@ -1,12 +1,14 @@
-//! Sensitivity of a figure to what it depends on: Sobol' indices from a design of matrices A, B, and A with one column of B.
+//! Sobol' sensitivity indices from matrices A, B, and A with one column of B.
 //!
-//! The first-order index of an input is the share of the variance that goes when only that input is known; the total-order index is the share that is left
-//! when all others are. Estimators: first order by Saltelli et al., "Variance based sensitivity analysis of model output" (2010), table 2 (b); total
-//! order by Jansen, "Analysis of variance designs for model output" (1999), table 2 (f) there.
+//! The first-order index of an input is the share of the variance that disappears if only
+//! that input is known. The total-order index is the share that remains if all other inputs
+//! are known. Estimators: first order by Saltelli et al., "Variance based sensitivity
+//! analysis of model output" (2010), table 2 (b); total order by Jansen, "Analysis of
+//! variance designs for model output" (1999), table 2 (f) there.
 
 use alloc::vec::Vec;
 
-/// What one base point of the design gave: at A, at B, and at A with the column of each input from B.
+/// Figures of one base point of the design.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// At the row of A.
@@ -17,18 +19,18 @@ pub struct Sample {
     pub mixed: Vec<f64>,
 }
 
-/// The indices of one input; between 0 and 1 but for the noise of the estimate.
+/// Indices of one input, between 0 and 1 except for estimation noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Indices {
-    /// First order: alone.
+    /// First order: the input alone.
     pub first: f64,
-    /// Total order: with everything that it does together with others.
+    /// Total order: the input with all its interactions.
     pub total: f64,
-    /// Standard error of the total, from the spread over the base points.
+    /// Standard error of the total-order index, from the spread over base points.
     pub total_error: f64,
 }
 
-/// The indices of each input; `None` for fewer than two samples, or if the figure is the same everywhere.
+/// The indices of each input. `None` with fewer than two samples, or for a constant figure.
 #[must_use]
 pub fn indices(samples: &[Sample]) -> Option<Vec<Indices>> {
     let n = samples.len() as f64;
@@ -40,7 +42,7 @@ pub fn indices(samples: &[Sample]) -> Option<Vec<Indices>> {
         return None;
     }
     let of = |input: usize| {
-        // Centred: the estimate does not change, its noise does.
+        // Centring does not change the estimate, only its noise.
         let first = samples.iter().map(|s| (s.b - mean) * (s.mixed[input] - s.a)).sum::<f64>() / n / variance;
         let halves: Vec<f64> = samples.iter().map(|s| 0.5 * square(s.a - s.mixed[input]) / variance).collect();
         let total = halves.iter().sum::<f64>() / n;
@@ -50,8 +52,9 @@ pub fn indices(samples: &[Sample]) -> Option<Vec<Indices>> {
     Some((0..inputs).map(of).collect())
 }
 
-/// First and total index of each axis of a full grid, on which each value of an axis is as likely as any other; exact, but for what lies between the values.
-/// `values` in the order of nested loops over axes with so many values each; `None` if one is missing, or if the figure is the same everywhere.
+/// First-order and total-order index of each axis of a full grid, with equally likely values.
+/// Exact except for variation between grid values. `values` are in the order of nested loops
+/// over axes of lengths `lens`. `None` if a value is missing, or for a constant figure.
 #[must_use]
 pub fn of_grid(values: &[f64], lens: &[usize]) -> Option<Vec<(f64, f64)>> {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
@@ -69,7 +72,7 @@ pub fn of_grid(values: &[f64], lens: &[usize]) -> Option<Vec<(f64, f64)>> {
         let nth = |at: usize| at / stride % len;
         let slice = |keep: &dyn Fn(usize) -> bool| (0..values.len()).filter(|at| keep(*at)).map(|at| values[at]).collect::<Vec<f64>>();
         let known: Vec<f64> = (0..len).map(|n| mean(&slice(&|at| nth(at) == n))).collect();
-        // All else being known: the values along the axis from each place at its beginning.
+        // With all other inputs known: the values along the axis from each starting point.
         let lines = (0..values.len()).filter(|at| nth(*at) == 0);
         let left: Vec<f64> = lines.map(|from| variance(&(0..len).map(|n| values[from + n * stride]).collect::<Vec<f64>>())).collect();
         (variance(&known) / all, mean(&left) / all)
@@ -92,9 +95,9 @@ mod tests {
         (0..cells).map(sample).collect()
     }
 
-    /// Ishigami's function, a = 7 and b = 0.1, whose indices are known in closed form (Ishigami and Homma 1990).
+    /// Ishigami's function, a = 7 and b = 0.1, has known indices (Ishigami and Homma 1990).
     #[test]
-    fn indices_of_ishigami_are_those_of_the_formula() {
+    fn indices_match_ishigami_formula() {
         let (a, b) = (7.0, 0.1);
         let f = |u: &[f64]| {
             let x: Vec<f64> = u.iter().map(|u| PI * (2.0 * u - 1.0)).collect();
@@ -109,16 +112,17 @@ mod tests {
         for (index, (first, total)) in got.iter().zip(expected) {
             assert!((index.first - first).abs() < 0.02 && (index.total - total).abs() < 0.02, "{got:?}, expected {expected:?}");
         }
-        // With few points it is as far off as it says.
+        // With few points, the error matches the reported standard error.
         let few = indices(&samples(3, 128, f)).unwrap();
         for (index, (_, total)) in few.iter().zip(expected) {
             assert!((index.total - total).abs() < 4.0 * index.total_error + 0.01, "{few:?}");
         }
     }
 
-    /// Sobol's g-function: V_i = 1 / (3 (1 + a_i)²), total_i = V_i prod over the others of (1 + V_j), of prod (1 + V) - 1.
+    /// Sobol's g-function: V_i = 1 / (3 (1 + a_i)²), total_i = V_i times the product of (1 + V_j)
+    /// over the others, divided by the product of (1 + V) - 1.
     #[test]
-    fn indices_of_the_g_function_are_those_of_the_formula() {
+    fn indices_match_g_function_formula() {
         let a = [0.0, 1.0, 4.5, 9.0];
         let f = |u: &[f64]| u.iter().zip(a).map(|(u, a)| ((4.0 * u - 2.0).abs() + a) / (1.0 + a)).product();
         let v = a.map(|a: f64| 1.0 / (3.0 * (1.0 + a) * (1.0 + a)));
@@ -130,7 +134,7 @@ mod tests {
         }
     }
 
-    /// x + y of variances 2/3 and 5/4 shares exactly, and x y as worked by hand.
+    /// x + y with variances 2/3 and 5/4 has exact shares; those of x y are calculated by hand.
     #[test]
     fn indices_of_a_grid_are_exact() {
         let grid =
@@ -149,20 +153,20 @@ mod tests {
         assert_eq!((of_grid(&[1.0; 12], &[3, 4]), of_grid(&[1.0, 2.0], &[3, 4])), (None, None));
     }
 
-    /// Two points: mean 1 and variance 4/3; the halves are 1/2 and 2 over that, 0.375 and 1.5.
+    /// Two points: mean 1 and variance 4/3; half sums 1/2 and 2 give 0.375 and 1.5.
     #[test]
-    fn two_points_are_enough_and_one_is_not() {
+    fn indices_need_at_least_two_points() {
         let sample = |a, b, mixed| Sample { a, b, mixed: alloc::vec![mixed] };
         let both = [sample(0.0, 2.0, 1.0), sample(2.0, 0.0, 0.0)];
         let index = indices(&both).unwrap()[0];
         assert!((index.first - 1.125).abs() < 1e-12 && (index.total - 0.9375).abs() < 1e-12, "{index:?}");
-        // They are 0.5625 off the mean, on either side: a variance of 2 x 0.5625^2, over two.
+        // Both are 0.5625 off the mean: a variance of 2 x 0.5625^2, over two.
         assert!((index.total_error - 0.5625).abs() < 1e-12, "{index:?}");
         assert_eq!(indices(&both[..1]), None);
     }
 
     #[test]
-    fn what_is_the_same_everywhere_depends_on_nothing() {
+    fn indices_of_constant_figure_are_none() {
         assert_eq!(indices(&samples(2, 16, |_| 3.0)), None);
         assert_eq!(indices(&[]), None);
     }

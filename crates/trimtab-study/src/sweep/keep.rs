@@ -1,4 +1,4 @@
-//! What is kept of a run besides its figures, where a plan asks for it: series over time or over what was written, and histograms of latencies.
+//! Optional details of a run: series over time or bytes written, and latency histograms.
 
 use super::hash::short_hash;
 use alloc::borrow::ToOwned as _;
@@ -14,31 +14,31 @@ use trimtab_sim::run::{LatencyPart, Run};
 const SERIES: &str = "series";
 const HISTOGRAMS: &str = "histograms";
 
-/// What is kept besides the figures: nothing, unless a plan says so.
+/// Selection of details to store; empty by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keep(BTreeSet<String>);
 
 impl Keep {
-    /// Adds what `word` says: `series` (all), `series:NAME`, or `histograms`.
+    /// Adds `series` (all), `series:NAME`, or `histograms`.
     ///
     /// # Errors
-    /// Another word.
+    /// Any other word.
     pub fn add(&mut self, word: &str) -> Result<(), String> {
         let one = word.split_once(':').is_some_and(|(kind, name)| kind == SERIES && !name.is_empty());
         if !one && word != SERIES && word != HISTOGRAMS {
-            return Err(format!("'{word}' cannot be kept; there are {SERIES}, {SERIES}:NAME and {HISTOGRAMS}"));
+            return Err(format!("'{word}' cannot be kept; choose {SERIES}, {SERIES}:NAME or {HISTOGRAMS}"));
         }
         self.0.insert(word.to_owned());
         Ok(())
     }
 
-    /// Whether series are kept, some or all.
+    /// True if any series are stored.
     #[must_use]
     pub fn series(&self) -> bool {
         self.0.iter().any(|word| word.starts_with(SERIES))
     }
 
-    /// Whether histograms are.
+    /// True if histograms are stored.
     #[must_use]
     pub fn histograms(&self) -> bool {
         self.0.contains(HISTOGRAMS)
@@ -48,13 +48,13 @@ impl Keep {
         self.0.contains(SERIES) || self.0.iter().any(|word| word.strip_prefix("series:") == Some(series))
     }
 
-    /// The id of a cell together with what is kept of it: the same cell with other parts kept has another id.
+    /// The id of a cell with this selection. The selection is part of the id.
     #[must_use]
     pub fn id(&self, of_cell: String) -> String {
         if self.0.is_empty() { of_cell } else { short_hash(format!("{of_cell} {:?}", self.0)) }
     }
 
-    /// What is kept of `run`.
+    /// The selected details of `run`.
     #[must_use]
     pub fn of(&self, run: &Run) -> Detail {
         let series = run.series.iter().filter(|series| self.keeps(&series.name)).map(|series| {
@@ -73,37 +73,36 @@ impl Keep {
     }
 }
 
-/// What was kept of a cell.
+/// Details of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detail {
     /// Series.
     pub series: Vec<Kept>,
-    /// Latencies of each kind of operation: the longest of a bucket in nanoseconds, and how many are in it.
+    /// Latencies by kind of operation: upper bound of each bucket in nanoseconds, and its count.
     pub histograms: Vec<(String, Vec<(u64, u64)>)>,
 }
 
 impl Detail {
-    /// Whether nothing was kept.
+    /// True if there are no details.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.series.is_empty() && self.histograms.is_empty()
     }
 }
 
-/// A series that was kept.
+/// A stored series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// Its name.
     pub name: String,
     /// `time` or `bytes-written`.
     pub over: String,
-    /// Of the values.
+    /// Unit of the values.
     pub unit: String,
-    /// Where, in nanoseconds or bytes; and the value.
+    /// Position in nanoseconds or bytes, and value.
     pub points: Vec<(u64, f64)>,
 }
 
-/// Latencies of reads, writes and trims over all phases.
 pub(super) fn latencies(run: &Run) -> Vec<(OpKind, Histogram)> {
     let mut all: Vec<(OpKind, Histogram)> = Vec::new();
     let of = run.phases.iter().flat_map(|phase| &phase.latencies).filter(|latency| latency.part == LatencyPart::Total);

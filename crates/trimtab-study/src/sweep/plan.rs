@@ -1,10 +1,10 @@
-//! A plan as its file says it: a base, axes, a design. Every mistake is named with its line and its key.
+//! A plan as read from its file: base, axes and design. Errors give line and key.
 
 use super::cell::Cell;
 use super::design::{Design, Kind};
 use super::hash::{MODEL, short_hash};
 use super::keep::Keep;
-use super::settings::{self, Sources, Wrong, is_fractional};
+use super::settings::{self, SettingError, Sources, is_fractional};
 use super::value::{Axis, Range, Value, Values, ends};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeSet;
@@ -16,40 +16,39 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 use trimtab_drive::usage::nearest;
 
-/// No plan has more cells: at a tenth of a second each it takes a core for two weeks.
+/// Maximum cells of a plan: at a tenth of a second each, they take a core two weeks.
 pub const CELLS_MAX: u64 = 10_000_000;
-/// Values of an axis, and repeats.
+/// Maximum values of an axis, and repeats.
 const STEPS_MAX: u64 = 1_000_000;
-/// What a plan may have.
 const KEYS: [&str; 7] = ["name", "seed", "repeats", "base", "axes", "design", "keep"];
 
 /// A plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// What all cells have in common: parameter, value, line.
+    /// Common parameters of all cells: parameter, value, line.
     base: Vec<(String, Value, usize)>,
-    /// What differs.
+    /// Varied parameters.
     pub axes: Vec<Axis>,
-    /// Which of their points are tried.
+    /// Selection of points.
     pub design: Design,
-    /// How often each point is tried, with another seed each time.
+    /// Runs per point, each with another seed.
     pub repeats: u64,
     /// Seed of the first repeat.
     pub seed: u64,
-    /// What is kept of each run besides its figures.
+    /// Details stored with each run.
     pub keep: Keep,
 }
 
-/// What is wrong with a plan, and where.
+/// An error in a plan, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
-    /// Line, from 1; none if something is missing.
+    /// Line number from 1; `None` for a missing item.
     pub line: Option<usize>,
-    /// Dotted key; empty for what is no TOML.
+    /// Dotted key; empty if the file is not TOML.
     pub key: String,
-    /// What is wrong.
+    /// Description of the error.
     pub text: String,
 }
 
@@ -67,41 +66,42 @@ impl fmt::Display for PlanError {
 
 impl core::error::Error for PlanError {}
 
-/// Where a cell stands in its plan.
+/// Position of a cell in its plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// The value on each axis.
     pub values: Vec<Value>,
     /// The point of the design.
     pub point: u64,
-    /// Which repeat of it, from 0.
+    /// Repeat of the point, from 0.
     pub repeat: u64,
     /// Seed of its run.
     pub seed: u64,
 }
 
-/// The name of a cell that cannot be made: a hash of where it stands on the axes, and why.
+/// Name of an impossible cell: a hash of its position and the reason.
 #[must_use]
 pub fn id_of_impossible(place: &Place, reason: &str) -> String {
     short_hash(format!("{MODEL}\nimpossible {:?} {} {reason}", place.values, place.seed))
 }
 
 impl Plan {
-    /// Reads a plan.
+    /// Parses a plan.
     ///
     /// # Errors
-    /// The first mistake. Whether drives and parameters exist is asked later, by [`Plan::check`].
+    /// The first error. [`Plan::check`] verifies later that drives and parameters exist.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         Reader::new(text).plan()
     }
 
-    /// Cells in all.
+    /// Total number of cells.
     #[must_use]
     pub const fn cells(&self) -> u64 {
         self.design.total(self.axes.len()).saturating_mul(self.repeats)
     }
 
-    /// Where the cell of that number stands. Repeats of a point follow each other; on a grid the last axis changes first.
+    /// Position of a cell. Repeats of a point are consecutive; on a grid the last axis changes
+    /// first.
     #[must_use]
     pub fn place(&self, cell: u64) -> Place {
         let (point, repeat) = (cell / self.repeats, cell % self.repeats);
@@ -123,17 +123,17 @@ impl Plan {
         Place { values, point, repeat, seed: self.seed.wrapping_add(repeat) }
     }
 
-    /// The cell at a place.
+    /// The cell at a position.
     ///
     /// # Errors
-    /// Why there is none: values that make no drive, filesystem or workload together.
-    pub fn cell<S: Sources>(&self, place: &Place, sources: &S) -> Result<Cell<S::Trace>, Wrong> {
+    /// Why the cell is impossible: the values do not form a valid drive, filesystem or workload.
+    pub fn cell<S: Sources>(&self, place: &Place, sources: &S) -> Result<Cell<S::Trace>, SettingError> {
         let axes = self.axes.iter().zip(&place.values).map(|(axis, value)| (axis.key.as_str(), value));
         let all: Vec<(&str, &Value)> = self.base.iter().map(|(key, value, _)| (key.as_str(), value)).chain(axes).collect();
         settings::resolve(&all, place.seed, sources)
     }
 
-    /// Paths of the drives and traces that it names, whether they are there or not.
+    /// Paths of the drives and traces in the plan. They may not exist.
     #[must_use]
     pub fn paths(&self) -> BTreeSet<String> {
         let on_axes = self.axes.iter().flat_map(|axis| axis.probes().into_iter().map(|(value, _)| (axis.key.as_str(), value)));
@@ -146,10 +146,10 @@ impl Plan {
         all.filter_map(path).collect()
     }
 
-    /// Tries every value of the plan once, each with the first of all other axes, so that what cannot be is found before anything runs.
+    /// Tries every value once, with the first of all other axes, to find errors before a run.
     ///
     /// # Errors
-    /// The first parameter that does not exist, or that cannot have its value, with its line.
+    /// The first invalid parameter or value, with its line.
     pub fn check<S: Sources>(&self, sources: &S) -> Result<(), PlanError> {
         let first: Vec<Value> = self.axes.iter().map(|axis| axis.nth(0)).collect();
         let place = |values: Vec<Value>| Place { values, point: 0, repeat: 0, seed: self.seed };
@@ -164,9 +164,10 @@ impl Plan {
         Ok(())
     }
 
-    /// An error if what is wrong is a parameter of its own; what several make together is for the table. `tried` is the axis whose value is tried.
-    fn refuse(&self, wrong: Option<Wrong>, tried: Option<(&str, usize)>) -> Result<(), PlanError> {
-        let Some(Wrong { key: Some(key), text }) = wrong else { return Ok(()) };
+    /// Reports errors of a single parameter. Errors of a combination are left to the results
+    /// table. `tried` is the axis whose value is tried.
+    fn refuse(&self, wrong: Option<SettingError>, tried: Option<(&str, usize)>) -> Result<(), PlanError> {
+        let Some(SettingError { key: Some(key), text }) = wrong else { return Ok(()) };
         let on_axis = || self.axes.iter().find(|axis| axis.key == key).map(|axis| axis.probes().first().map_or(axis.line, |probe| probe.1));
         let in_base = || self.base.iter().find(|(known, ..)| *known == key).map(|(.., line)| *line);
         let line = tried.filter(|(axis, _)| *axis == key).map(|(_, line)| line).or_else(on_axis).or_else(in_base);
@@ -174,10 +175,9 @@ impl Plan {
     }
 }
 
-/// Reads one plan.
 struct Reader<'a> {
     text: &'a str,
-    /// Where its lines end.
+    /// Offsets of the line ends.
     ends: Vec<usize>,
 }
 
@@ -198,7 +198,7 @@ impl<'a> Reader<'a> {
 
     fn plan(&self) -> Result<Plan, PlanError> {
         let whole = DeTable::parse(self.text).map_err(|error| {
-            let more = "; write drive.name = \"…\" beside other parameters of the drive (policy.name, workload.name, volume.name)";
+            let more = "; to set other parameters too, write drive.name = \"…\" (or policy.name, workload.name, volume.name)";
             let more = if error.message().contains("cannot extend value") { more } else { "" };
             PlanError {
                 line: error.span().map(|span| self.line(span.start)),
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
                 return Err(PlanError {
                     line: Some(axis.line),
                     key: axis.key.clone(),
-                    text: "it is set twice: it is an axis already, or in [base]".into(),
+                    text: "set twice: also an axis or in [base]".into(),
                 });
             }
         }
@@ -240,7 +240,7 @@ impl<'a> Reader<'a> {
         let name = match get("name").map(|value| (value.get_ref(), value.span().start)) {
             None => "sweep".to_owned(),
             Some((DeValue::String(name), _)) => name.to_string(),
-            Some((_, at)) => return self.wrong(at, "name", "it is a text"),
+            Some((_, at)) => return self.wrong(at, "name", "must be a string"),
         };
         let design = self.design(get("design"), &axes, seed)?;
         let keep = self.keep(get("keep"))?;
@@ -253,10 +253,10 @@ impl<'a> Reader<'a> {
         let (mut keep, key) = (Keep::default(), "keep");
         let Some(value) = value else { return Ok(keep) };
         let DeValue::Array(list) = value.get_ref() else {
-            return self.wrong(value.span().start, key, "it is a list: [\"series:waf\", \"histograms\"]");
+            return self.wrong(value.span().start, key, "must be a list: [\"series:waf\", \"histograms\"]");
         };
         for one in list {
-            let Value::Text(word) = self.value(one, key)? else { return self.wrong(one.span().start, key, "it is a list of texts") };
+            let Value::Text(word) = self.value(one, key)? else { return self.wrong(one.span().start, key, "must be a list of strings") };
             keep.add(&word).or_else(|text| self.wrong(one.span().start, key, text))?;
         }
         Ok(keep)
@@ -268,15 +268,14 @@ impl<'a> Reader<'a> {
             return Err(PlanError {
                 line: None,
                 key: "axes".into(),
-                text: "a plan without axes is a single run: say what differs, or repeats".into(),
+                text: "a plan without axes is a single run: add [axes] or repeats".into(),
             });
         }
         if cells > CELLS_MAX {
             let (all, most) = (trimtab_drive::units::grouped(cells), trimtab_drive::units::grouped(CELLS_MAX));
             let all = if cells == u64::MAX { "more than 10^19".to_owned() } else { all };
-            let text = format!(
-                "the plan has {all} cells, and no plan has more than {most}: fewer steps, or a design that samples (sobol, latin-hypercube)"
-            );
+            let text =
+                format!("the plan has {all} cells; the limit is {most}: use fewer steps or a sampling design (sobol, latin-hypercube)");
             return Err(PlanError { line: None, key: String::new(), text });
         }
         Ok(())
@@ -286,8 +285,8 @@ impl<'a> Reader<'a> {
         for key in table.keys() {
             if !known.contains(&key.get_ref().as_ref()) {
                 let hint = nearest(key.get_ref(), known)
-                    .map_or_else(|| format!("there are {}", known.join(", ")), |near| format!("did you mean '{near}'?"));
-                return self.wrong(key.span().start, &joined(of, key.get_ref()), format!("there is nothing of that name; {hint}"));
+                    .map_or_else(|| format!("known keys: {}", known.join(", ")), |near| format!("did you mean '{near}'?"));
+                return self.wrong(key.span().start, &joined(of, key.get_ref()), format!("unknown key; {hint}"));
             }
         }
         Ok(())
@@ -296,11 +295,11 @@ impl<'a> Reader<'a> {
     fn table<'d, 'i>(&self, value: &'d Spanned<DeValue<'i>>, key: &str) -> Result<&'d DeTable<'i>, PlanError> {
         match value.get_ref() {
             DeValue::Table(table) => Ok(table),
-            _ => self.wrong(value.span().start, key, format!("it is a table: [{key}]")),
+            _ => self.wrong(value.span().start, key, format!("must be a table: [{key}]")),
         }
     }
 
-    /// Calls `take` for each parameter: `drive.capacity`, however the file divides it into tables.
+    /// Calls `take` with the dotted name of each parameter, for any nesting of tables.
     fn flatten<'d, 'i>(
         &self,
         table: &'d DeTable<'i>,
@@ -339,8 +338,8 @@ impl<'a> Reader<'a> {
                 }
                 Value::Table(made)
             }
-            DeValue::Datetime(_) => return self.wrong(at, key, "it cannot be a date"),
-            DeValue::Array(_) => return self.wrong(at, key, "it has one value here; a list of values is an axis"),
+            DeValue::Datetime(_) => return self.wrong(at, key, "must not be a date"),
+            DeValue::Array(_) => return self.wrong(at, key, "must be a single value; a list of values belongs in [axes]"),
         })
     }
 
@@ -354,10 +353,10 @@ impl<'a> Reader<'a> {
                 }
                 let mut seen = BTreeSet::new();
                 if let Some((twice, line)) = values.iter().find(|(value, _)| !seen.insert(value.to_string())) {
-                    return Err(PlanError { line: Some(*line), key: key.to_owned(), text: format!("{twice} is in the list twice") });
+                    return Err(PlanError { line: Some(*line), key: key.to_owned(), text: format!("{twice} is listed twice") });
                 }
                 if values.is_empty() {
-                    return self.wrong(at, key, "an axis without values makes a plan without cells");
+                    return self.wrong(at, key, "an axis needs at least one value");
                 }
                 Values::List(values)
             }
@@ -366,7 +365,7 @@ impl<'a> Reader<'a> {
                 return self.wrong(
                     at,
                     key,
-                    "an axis is a list of values, or { from = A, to = B, steps = N }; one value belongs into [base]",
+                    "an axis is a list of values, or { from = A, to = B, steps = N }; a single value belongs in [base]",
                 );
             }
         };
@@ -375,7 +374,7 @@ impl<'a> Reader<'a> {
         if let (Values::Range(_), Some(steps), true) = (&axis.values, axis.len(), whole) {
             let different: BTreeSet<String> = (0..steps).map(|nth| axis.nth(nth).to_string()).collect();
             if (different.len() as u64) < steps {
-                return self.wrong(at, key, format!("its {steps} steps are only {} whole numbers", different.len()));
+                return self.wrong(at, key, format!("its {steps} steps give only {} whole numbers", different.len()));
             }
         }
         Ok(axis)
@@ -385,20 +384,20 @@ impl<'a> Reader<'a> {
         self.known(table, key, &["from", "to", "steps", "log"])?;
         let end = |name: &str| match table.get(name) {
             Some(value) => self.value(value, key),
-            None => self.wrong(at, key, format!("a range has {name}: {{ from = A, to = B, steps = N }}")),
+            None => self.wrong(at, key, format!("a range needs {name}: {{ from = A, to = B, steps = N }}")),
         };
         let (from, to, scale) = ends(&end("from")?, &end("to")?, is_fractional(key)).or_else(|text| self.wrong(at, key, text))?;
         let log = match table.get("log").map(Spanned::get_ref) {
             None => false,
             Some(DeValue::Boolean(log)) => *log,
-            Some(_) => return self.wrong(at, key, "log is true or false"),
+            Some(_) => return self.wrong(at, key, "log must be true or false"),
         };
         let steps = self.count(table.get("steps"), &format!("{key}.steps"), 2, STEPS_MAX)?;
         if from >= to {
-            return self.wrong(at, key, "a range goes from a smaller value to a larger one");
+            return self.wrong(at, key, "a range must go from a smaller value to a larger one");
         }
         if log && from <= 0.0 {
-            return self.wrong(at, key, "equal factors need a range above 0");
+            return self.wrong(at, key, "a logarithmic range must be above 0");
         }
         Ok(Range { from, to, steps, log, scale })
     }
@@ -438,8 +437,8 @@ impl<'a> Reader<'a> {
                     Some((_, kind)) => *kind,
                     None => {
                         let hint = nearest(&said, &names)
-                            .map_or_else(|| format!("there are {}", names.join(", ")), |near| format!("did you mean '{near}'?"));
-                        return self.wrong(kind.span().start, "design.kind", format!("there is no design '{said}'; {hint}"));
+                            .map_or_else(|| format!("known designs: {}", names.join(", ")), |near| format!("did you mean '{near}'?"));
+                        return self.wrong(kind.span().start, "design.kind", format!("unknown design '{said}'; {hint}"));
                     }
                 }
             }
@@ -449,7 +448,7 @@ impl<'a> Reader<'a> {
         let at = value.span().start;
         match (kind, points) {
             (Kind::Grid, None) => steps(Design { seed, ..plain }),
-            (Kind::Grid, Some(_)) => self.wrong(at, "design.points", "a grid has as many points as its axes make"),
+            (Kind::Grid, Some(_)) => self.wrong(at, "design.points", "the axes determine the number of points of a grid"),
             (_, None) => self.wrong(at, "design.points", "this design needs a number of points"),
             (_, Some(points)) => match kind.check(points, axes.len()) {
                 Ok(()) => Ok(Design { kind, points, seed }),
@@ -463,7 +462,7 @@ fn joined(prefix: &str, key: &str) -> String {
     if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") }
 }
 
-/// `drive` alone is the drive's name, and so on.
+/// Expands `drive` to `drive.name`, and likewise for the other sections.
 fn settings_key(key: &str) -> String {
     if settings::SECTIONS.contains(&key) { format!("{key}.name") } else { key.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! A sweep as a document: which policy is best where, how figures answer to each axis, what decides them.
+//! A sweep as a document: best policy by place, response of figures to axes, sensitivity.
 
 use super::MODEL;
 use super::design::Kind;
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use trimtab_drive::units::{grouped, three_digits};
 use trimtab_sim::run::Better;
 
-/// Figures that are shown unless others are named, where the cells have them, and in which direction they are better.
+/// Default figures, and the direction in which each improves.
 const SHOWN: [(&str, Better); 10] = [
     ("waf_last_quarter_ratio", Better::Lower),
     ("waf_steady_ratio", Better::Lower),
@@ -29,56 +29,51 @@ const SHOWN: [(&str, Better); 10] = [
     ("erase_cycles_per_tb_count", Better::Lower),
     ("trim_s", Better::Lower),
 ];
-/// Where axes have more values, neighbours are one.
+/// Maximum bins per axis; neighbouring values share a bin.
 const BINS: usize = 12;
-/// Lines of a chart, and values of an axis of words that are lines.
+/// Maximum lines of a chart, and maximum values of a text axis drawn as lines.
 const LINES: usize = 6;
-/// Cells that are listed one by one.
 const LISTED: usize = 1000;
-/// Places that are put into a page, at most: it has about 30 bytes of each of their figures. --where makes a page of fewer.
+/// Maximum places in a page, at about 30 bytes per figure each. A filter (--where) selects fewer.
 const PLACES_MAX: usize = 20_000;
-/// Policies whose figures are no further apart are equally good.
+/// Relative difference up to which policies count as equal.
 const TIE: f64 = 0.01;
-/// Where points are drawn, means differ by chance too: this many standard errors of their difference are nothing.
+/// For sampled points: differences up to this many standard errors count as chance.
 const CHANCE: f64 = 2.0;
-/// The axis of policies.
 const POLICY: &str = "policy.name";
 
-/// A sweep, looked at along its axes.
-struct Look<'a> {
+/// A sweep, binned along its axes.
+struct SweepView<'a> {
     plan: &'a Plan,
-    /// Finished cells: what they are on each axis, by number of the bin, and their figures.
+    /// Finished cells: bin on each axis, and figures.
     cells: Vec<(Vec<usize>, &'a BTreeMap<String, f64>)>,
-    /// The bins of each axis.
     bins: Vec<Bins>,
-    /// The figures that are shown.
     figures: Vec<String>,
 }
 
-/// What is written for a place: bins of axes.
+/// Text of a place, given by bins of axes.
 type Written<'a> = dyn Fn(&[(usize, usize)]) -> String + 'a;
 
-/// What an axis is divided into.
 struct Bins {
     values: Vec<Value>,
     labels: Vec<String>,
-    /// Where each is on the axis, if it has numbers.
+    /// Position of each bin, for a numeric axis.
     at: Vec<Option<f64>>,
 }
 
-/// The document of the cells of a sweep that pass `filter`; `only` are columns to show instead of the usual ones.
+/// Renders the cells that pass `filter`. `only` replaces the default columns if not empty.
 #[must_use]
 pub fn document(plan: &Plan, rows: &[Row], filter: &Filter, only: &[String]) -> Document {
     let all = rows.len() as u64;
     let rows: Vec<Row> = rows.iter().filter(|row| filter.passes(&plan.place(row.cell).values)).cloned().collect();
-    let (look, rows) = (Look::of(plan, &rows, filter, only), rows.as_slice());
+    let (look, rows) = (SweepView::of(plan, &rows, filter, only), rows.as_slice());
     let failed = rows.iter().filter(|row| matches!(row.outcome, Outcome::Failed(_))).count();
     let missing = plan.cells().saturating_sub(all);
     let finished = grouped(look.cells.len() as u64);
     let count = match filter.in_words() {
         None => format!("{} cells: {finished} finished, {failed} failed, {missing} missing", grouped(plan.cells())),
         Some(words) => {
-            format!("{words}: {finished} finished and {failed} failed of {} cells, of which {missing} are missing", grouped(plan.cells()))
+            format!("{words}: {finished} finished and {failed} failed; {missing} of all {} cells missing", grouped(plan.cells()))
         }
     };
     let mut sections = alloc::vec![Section::new("Axes", [alloc::vec![Block::Table(look.axes())], look.filters()].concat())];
@@ -97,7 +92,7 @@ pub fn document(plan: &Plan, rows: &[Row], filter: &Filter, only: &[String]) -> 
     }
 }
 
-impl<'a> Look<'a> {
+impl<'a> SweepView<'a> {
     fn of(plan: &'a Plan, rows: &'a [Row], filter: &Filter, only: &[String]) -> Self {
         let bins: Vec<Bins> = plan.axes.iter().enumerate().map(|(at, axis)| Bins::of(axis, |value| filter.lets(at, value))).collect();
         let places = |row: &Row| {
@@ -114,19 +109,17 @@ impl<'a> Look<'a> {
         self.plan.axes.iter().position(|axis| axis.key == POLICY)
     }
 
-    /// The mean of a figure over the cells that are in these bins; `None` if there is none.
     fn mean(&self, figure: &str, bins: &[(usize, usize)]) -> Option<f64> {
         let values = self.values(figure, bins);
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// A figure of the cells that are in these bins.
     fn values(&self, figure: &str, bins: &[(usize, usize)]) -> Vec<f64> {
         let inside = |place: &[usize]| bins.iter().all(|(axis, bin)| place[*axis] == *bin);
         self.cells.iter().filter(|(place, _)| inside(place)).filter_map(|(_, figures)| figures.get(figure).copied()).collect()
     }
 
-    /// Whether points lie anywhere on their axes, so that cells of a place differ in more than the policy.
+    /// True if points are sampled, so that cells of a place differ in more than the policy.
     fn drawn(&self) -> bool {
         self.plan.design.kind != Kind::Grid
     }
@@ -141,7 +134,6 @@ impl<'a> Look<'a> {
         table
     }
 
-    /// All places, for who looks at some of them.
     fn filters(&self) -> Vec<Block> {
         let mut places: BTreeMap<&[usize], Vec<(f64, u32)>> = BTreeMap::new();
         for (place, figures) in &self.cells {
@@ -160,7 +152,6 @@ impl<'a> Look<'a> {
         alloc::vec![Block::Plane(Plane { axes, figures: self.figures.clone(), places })]
     }
 
-    /// Which policy is best where on the plane of the first two other axes.
     fn best(&self) -> Option<Section> {
         let policy = self.policy().filter(|axis| self.bins[*axis].labels.len() > 1)?;
         let others: Vec<usize> = (0..self.bins.len()).filter(|axis| *axis != policy).take(2).collect();
@@ -170,15 +161,15 @@ impl<'a> Look<'a> {
         };
         let shown: Vec<Block> = SHOWN.iter().filter(|(name, _)| self.figures.iter().any(|figure| figure == name)).map(one).collect();
         let text = if self.drawn() {
-            "The policy with the best mean over the cells of the same place; several where they are no more than 1 % or two standard errors apart, since points are drawn and cells of a \
-             place differ in the other axes, too. Blank where some policy has fewer than two cells; repeats do not help, a grid does."
+            "The policy with the best mean at each place; several if they are within 1 % or two standard errors, because points are sampled and cells of a place also differ \
+             in the other axes. Blank if a policy has fewer than two cells there; use a grid, repeats do not help."
         } else {
-            "The policy with the best mean over all cells of the same place; several where they are no more than 1 % apart. Blank where they have not all the same number of cells."
+            "The policy with the best mean at each place; several if they are within 1 %. Blank if policies have different numbers of cells there."
         };
         (!shown.is_empty()).then(|| Section::new("Best policy", [alloc::vec![Block::Text(text.to_owned())], shown].concat()))
     }
 
-    /// The best policies of a place by a figure; `None` where they cannot be compared.
+    /// The best policies of a place by a figure; `None` if they are not comparable.
     fn best_at(&self, figure: &str, better: Better, policy: usize, place: &[(usize, usize)]) -> Option<String> {
         let labels = &self.bins[policy].labels;
         let all: Vec<Vec<f64>> = (0..labels.len()).map(|bin| self.values(figure, &[place, &[(policy, bin)]].concat())).collect();
@@ -196,7 +187,6 @@ impl<'a> Look<'a> {
         Some(known.iter().zip(labels).filter(|(one, _)| near(one)).map(|(_, label)| label.as_str()).collect::<Vec<_>>().join(", "))
     }
 
-    /// A table over the bins of no, one or two axes.
     fn plane(&self, caption: &str, axes: &[usize], cell: &Written<'_>) -> Table {
         let key = |axis: usize| self.plan.axes[axis].key.as_str();
         let labels = |axis: usize| self.bins[axis].labels.iter().map(String::as_str);
@@ -216,7 +206,6 @@ impl<'a> Look<'a> {
         table
     }
 
-    /// How a figure answers to each axis, and over each two of the first of them.
     fn response(&self, figure: &str) -> Vec<Block> {
         let lines_by = self
             .policy()
@@ -257,7 +246,7 @@ impl<'a> Look<'a> {
 
     fn heat(&self, figure: &str, a: usize, b: usize) -> Table {
         let words = |place: &[(usize, usize)]| self.mean(figure, place).map_or_else(String::new, three_digits);
-        let mut table = self.plane(&format!("Mean of {figure}; darker is more"), &[a, b], &words);
+        let mut table = self.plane(&format!("Mean of {figure}; darker is higher"), &[a, b], &words);
         let value = |n: usize, m: usize| self.mean(figure, &[(a, n), (b, m)]);
         let (rows, columns) = (self.bins[a].labels.len(), self.bins[b].labels.len());
         let all: Vec<f64> = (0..rows).flat_map(|n| (0..columns).map(move |m| (n, m))).filter_map(|(n, m)| value(n, m)).collect();
@@ -269,15 +258,15 @@ impl<'a> Look<'a> {
         table
     }
 
-    /// What decides each figure: where the design lets that be told.
+    /// Sensitivity of each figure, if the design supports it.
     fn sensitivity(&self, rows: &[Row]) -> Option<Section> {
         let text = match self.plan.design.kind {
             Kind::Grid => {
-                "Of the variance over the grid: the share that goes when only this axis is known (alone), and that is left when all others are (with others). Each value counts as \
-                 likely as any other; what lies between the values is not looked at."
+                "Share of the variance over the grid that disappears if only this axis is known (alone), and that remains if all others are known (with others). All values count as \
+                 equally likely; variation between them is ignored."
             }
             Kind::Sensitivity => {
-                "Sobol' indices: the share of the variance that goes when only this axis is known (alone), and that is left when all others are (with others), with its standard error."
+                "Sobol' indices: share of the variance that disappears if only this axis is known (alone), and that remains if all others are known (with others), with its standard error."
             }
             Kind::Random | Kind::LatinHypercube | Kind::Sobol => return None,
         };
@@ -298,7 +287,7 @@ impl<'a> Look<'a> {
         (blocks.len() > 1 && keys.len() > 1).then(|| Section::new("What decides", blocks))
     }
 
-    /// First and total index of each axis, and the standard error of the total; `None` if cells are missing.
+    /// First and total index of each axis, and the latter's error; `None` if cells are missing.
     fn indices(&self, figure: &str, rows: &[Row]) -> Option<Vec<(f64, f64, Option<f64>)>> {
         let mut points = alloc::vec![(0.0, 0_u64); usize::try_from(self.plan.design.total(self.plan.axes.len())).ok()?];
         for row in rows {
@@ -340,7 +329,7 @@ impl<'a> Look<'a> {
             table.row(core::iter::once(row.cell.to_string()).chain(values).chain(self.figures.iter().map(figure)));
         }
         let more = format!(
-            "The first {LISTED} of {} cells; all of them, with all figures, are in results.parquet and in 'trimtab sweep export'.",
+            "The first {LISTED} of {} cells; results.parquet and 'trimtab sweep export' have all cells and figures.",
             grouped(rows.len() as u64)
         );
         let text = (rows.len() > LISTED).then_some(Block::Text(more));
@@ -349,7 +338,7 @@ impl<'a> Look<'a> {
 }
 
 impl Bins {
-    /// The values of an axis that are looked at; neighbours are one where there are many.
+    /// Bins the values that `lets` accepts. Neighbouring values share a bin if there are many.
     fn of(axis: &Axis, lets: impl Fn(&Value) -> bool) -> Self {
         let (mut values, about): (Vec<Value>, &str) = match axis.len() {
             Some(len) if len as usize <= BINS * 2 => ((0..len).map(|nth| axis.nth(nth)).collect(), ""),
@@ -362,12 +351,11 @@ impl Bins {
         Self { labels, at: values.iter().map(Value::number).collect(), values }
     }
 
-    /// Which of them a value is in.
     fn find(&self, axis: &Axis, value: &Value) -> usize {
         if let Some(exact) = self.values.iter().position(|known| known == value) {
             return exact;
         }
-        // The nearest, on the scale of the axis.
+        // The nearest bin on the scale of the axis.
         let log = matches!(&axis.values, Values::Range(range) if range.log);
         let scaled = |number: f64| if log { libm::log(number.max(f64::MIN_POSITIVE)) } else { number };
         let Some(number) = value.number().map(scaled) else { return 0 };
@@ -380,7 +368,7 @@ impl Bins {
     }
 }
 
-/// The mean of values, and its standard error; of one alone none is known.
+/// Mean and standard error of values; the error of a single value is unknown.
 fn mean_and_error(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -388,10 +376,9 @@ fn mean_and_error(values: &[f64]) -> (f64, f64) {
     (mean, if values.len() > 1 { libm::sqrt(squares / (count - 1.0) / count) } else { 0.0 })
 }
 
-/// A value as headings have it.
 fn label(value: &Value) -> String {
     match value {
-        // What was drawn has sixteen digits; what somebody wrote is short.
+        // Sampled values have sixteen digits, written ones are short.
         Value::Number(number) if value.to_string().len() > 6 => three_digits(*number),
         other => other.to_string(),
     }

@@ -1,4 +1,4 @@
-//! From parameters and their values to a cell: the one place that knows what a plan can set.
+//! Converts settings to a cell. This module alone knows the parameters of a plan.
 
 use super::cell::{Cell, Work};
 use super::value::Value;
@@ -28,9 +28,9 @@ use trimtab_sim::trace::Reading;
 use trimtab_sim::volume::VolumeSpec;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimsOf};
 
-/// What a plan sets.
+/// Sections of parameters.
 pub const SECTIONS: [&str; 4] = ["drive", "policy", "volume", "workload"];
-/// Parameters that may be any number. All others are whole.
+/// Parameters that accept fractions. All others are whole numbers.
 const FRACTIONAL: [&str; 11] = [
     "drive.over_provisioning_percent",
     "workload.drive_writes",
@@ -44,57 +44,56 @@ const FRACTIONAL: [&str; 11] = [
     "workload.median_bytes",
     "workload.rate",
 ];
-/// The longest name of a parameter, and more.
+/// Maximum length of a parameter name, with some reserve.
 const KEY_BYTES_MAX: usize = 200;
-/// Drive parameters that are no fields of a specification.
+/// Drive parameters that are not specification fields.
 const OF_DRIVES: [&str; 3] = ["name", "capacity", "over_provisioning_percent"];
-/// Per cent of the filesystem that is in use, unless said otherwise.
+/// Default share of the filesystem in use, in per cent.
 const FILL_OF_FILES: f64 = 60.0;
-/// How often a drive is written over, unless said otherwise.
 const DRIVE_WRITES: f64 = 3.0;
 
-/// Whether a parameter may be any number.
+/// True if a parameter accepts fractions.
 pub(super) fn is_fractional(key: &str) -> bool {
     FRACTIONAL.contains(&key)
 }
 
-/// Who has drives and traces.
+/// Source of drives and traces.
 pub trait Sources {
     /// A trace that can be replayed.
     type Trace: Trace<Error: Display> + Clone;
 
-    /// The drive that a name or a path means.
+    /// The drive with that name or path.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why it cannot be loaded.
     fn drive(&self, name: &str) -> Result<Drive, String>;
 
-    /// The trace in a file, and a hash of what it holds.
+    /// The trace in a file, and a hash of its content.
     ///
     /// # Errors
     /// Why it cannot be read.
     fn trace(&self, path: &str, asked: &Asked) -> Result<(Self::Trace, String), String>;
 }
 
-/// How a trace is to be read and replayed.
+/// Options for reading and replaying a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// How its text is read.
+    /// Parse options.
     pub reading: Reading,
-    /// When requests are made.
+    /// When to issue requests.
     pub timing: Timing,
 }
 
-/// Why there is no such cell.
+/// An invalid setting or combination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
-    /// The parameter that is wrong in itself; `None` if it is what several make together.
+pub struct SettingError {
+    /// The invalid parameter; `None` if only the combination is invalid.
     pub key: Option<String>,
-    /// What is wrong.
+    /// Description of the error.
     pub text: String,
 }
 
-impl Wrong {
+impl SettingError {
     fn of(key: impl Into<String>, text: impl Into<String>) -> Self {
         Self { key: Some(key.into()), text: text.into() }
     }
@@ -104,7 +103,7 @@ impl Wrong {
     }
 }
 
-/// What is set below `drive.`, `policy.` …, by its name there; what is asked for is taken out, and what is left over is unknown.
+/// Settings below `drive.` and so on, by local name. Used ones are removed; the rest are unknown.
 struct Section<'a> {
     name: &'static str,
     values: BTreeMap<&'a str, &'a Value>,
@@ -124,51 +123,49 @@ impl<'a> Section<'a> {
         self.values.remove(key)
     }
 
-    /// As a number from one to another.
-    fn number(&mut self, key: &str, from: f64, to: f64) -> Result<Option<f64>, Wrong> {
+    fn number(&mut self, key: &str, from: f64, to: f64) -> Result<Option<f64>, SettingError> {
         let Some(value) = self.take(key) else { return Ok(None) };
-        let wrong = || Wrong::of(self.key(key), format!("{value} is not a number from {from} to {to}"));
+        let wrong = || SettingError::of(self.key(key), format!("{value} is not a number from {from} to {to}"));
         value.number().filter(|number| (from..=to).contains(number)).map(Some).ok_or_else(wrong)
     }
 
-    fn whole(&mut self, key: &str, from: u32, to: u32) -> Result<Option<u32>, Wrong> {
+    fn whole(&mut self, key: &str, from: u32, to: u32) -> Result<Option<u32>, SettingError> {
         let Some(value) = self.take(key) else { return Ok(None) };
-        let wrong = || Wrong::of(self.key(key), format!("{value} is not a whole number from {from} to {to}"));
+        let wrong = || SettingError::of(self.key(key), format!("{value} is not a whole number from {from} to {to}"));
         let number = if let Value::Integer(number) = value { u32::try_from(*number).ok() } else { None };
         number.filter(|number| (from..=to).contains(number)).map(Some).ok_or_else(wrong)
     }
 
-    /// As whatever it can be read as.
-    fn parsed<P: core::str::FromStr<Err: Display>>(&mut self, key: &str) -> Result<Option<P>, Wrong> {
+    fn parsed<P: core::str::FromStr<Err: Display>>(&mut self, key: &str) -> Result<Option<P>, SettingError> {
         let Some(value) = self.take(key) else { return Ok(None) };
-        value.to_string().parse().map(Some).map_err(|error: P::Err| Wrong::of(self.key(key), error.to_string()))
+        value.to_string().parse().map(Some).map_err(|error: P::Err| SettingError::of(self.key(key), error.to_string()))
     }
 
-    /// An error if something is left, which `known` has not.
-    fn end(&self, what: &str, known: &[&str]) -> Result<(), Wrong> {
+    /// Fails if a setting is left. `known` provides a suggestion.
+    fn end(&self, what: &str, known: &[&str]) -> Result<(), SettingError> {
         let Some(key) = self.values.keys().next() else { return Ok(()) };
         let hint = nearest(key, known).map_or_else(|| format!("; it has {}", known.join(", ")), |near| format!("; did you mean '{near}'?"));
-        Err(Wrong::of(self.key(key), format!("{what} has no parameter '{key}'{hint}")))
+        Err(SettingError::of(self.key(key), format!("{what} has no parameter '{key}'{hint}")))
     }
 }
 
-/// The cell of these settings, of which later ones hold, and this seed.
+/// The cell for these settings and this seed. Later settings override earlier ones.
 ///
 /// # Errors
-/// The parameter that is wrong, or that all of them together are.
-pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) -> Result<Cell<S::Trace>, Wrong> {
+/// The invalid parameter, or the invalid combination.
+pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) -> Result<Cell<S::Trace>, SettingError> {
     check_keys(settings)?;
     for (key, _) in settings {
         let section = key.split('.').next().unwrap_or_default();
         if !SECTIONS.contains(&section) {
             let hint = nearest(section, &SECTIONS)
-                .map_or_else(|| format!("a plan sets {}", SECTIONS.join(", ")), |near| format!("did you mean '{near}'?"));
-            return Err(Wrong::of(*key, format!("there is nothing called '{section}' to be set; {hint}")));
+                .map_or_else(|| format!("sections are {}", SECTIONS.join(", ")), |near| format!("did you mean '{near}'?"));
+            return Err(SettingError::of(*key, format!("unknown section '{section}'; {hint}")));
         }
     }
     let drive = match drive(Section::of("drive", settings), sources) {
         Err(wrong) if wrong.key.is_some() => return Err(wrong),
-        // Mistakes that have a name come first.
+        // Errors of a single parameter come first.
         drive => drive,
     };
     let policy = policy(&mut Section::of("policy", settings))?;
@@ -179,40 +176,41 @@ pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) 
         return files(drive?.drive, policy, workload, volume, seed);
     }
     if let Some(key) = volume.values.keys().next() {
-        return Err(Wrong::of(volume.key(key), format!("workload {name} has no filesystem; churn has")));
+        return Err(SettingError::of(volume.key(key), format!("workload {name} has no filesystem; use churn")));
     }
     let (load, content, amount) = load(&name, &mut workload, sources)?;
     let plan = requests(name, load, amount, policy, &mut workload, seed)?;
     let Changed { drive, few } = drive?;
-    // A cell that its run would refuse at once is refused here, so that a plan shows it before anything runs.
-    trimtab_sim::simulate::check(&drive.spec, &plan).map_err(|refused| Wrong::together(refused.to_string()))?;
+    // Rejects a cell that its run would refuse, so that the plan check reports it.
+    trimtab_sim::simulate::check(&drive.spec, &plan).map_err(|refused| SettingError::together(refused.to_string()))?;
     Ok(Cell { drive: drive.spec, few, work: Work::Requests { plan: Box::new(plan), content } })
 }
 
-/// The drive. Blocks are as many as its capacity and over-provisioning need, unless they are set: the proportions of the drive that was named stay.
-fn drive<S: Sources>(mut section: Section<'_>, sources: &S) -> Result<Changed, Wrong> {
+/// The drive. Unless set, the number of blocks follows from capacity and over-provisioning;
+/// the proportions of the named drive remain.
+fn drive<S: Sources>(mut section: Section<'_>, sources: &S) -> Result<Changed, SettingError> {
     let name = section
         .take("name")
-        .ok_or_else(|| Wrong::of("drive.name", "a plan needs a drive: drive.name = \"NAME\" or a specification file"))?;
-    let drive = sources.drive(&name.to_string()).map_err(|why| Wrong::of("drive.name", why))?;
+        .ok_or_else(|| SettingError::of("drive.name", "a plan needs a drive: drive.name = \"NAME\" or a specification file"))?;
+    let drive = sources.drive(&name.to_string()).map_err(|why| SettingError::of("drive.name", why))?;
     changed_by(drive, section)
 }
 
-/// `drive` with other parameters, named as in plans: `drive.capacity`.
+/// `drive` with changed parameters, named as in plans: `drive.capacity`.
 ///
 /// # Errors
-/// The parameter that is wrong, or that all of them together are.
-pub fn changed_drive(drive: Drive, settings: &[(&str, &Value)]) -> Result<Changed, Wrong> {
+/// The invalid parameter, or the invalid combination.
+pub fn changed_drive(drive: Drive, settings: &[(&str, &Value)]) -> Result<Changed, SettingError> {
     check_keys(settings)?;
     changed_by(drive, Section::of("drive", settings))
 }
 
-/// Refuses names that no parameter has: each dot in them is a table inside another one.
-fn check_keys(settings: &[(&str, &Value)]) -> Result<(), Wrong> {
+/// Rejects overlong names, because each dot means a nested table.
+fn check_keys(settings: &[(&str, &Value)]) -> Result<(), SettingError> {
     match settings.iter().find(|(key, _)| key.len() > KEY_BYTES_MAX) {
         Some((key, _)) => {
             let begin: String = key.chars().take(30).collect();
-            Err(Wrong::of(format!("{begin}…"), format!("no parameter has a name of more than {KEY_BYTES_MAX} bytes")))
+            Err(SettingError::of(format!("{begin}…"), format!("no parameter has a name of more than {KEY_BYTES_MAX} bytes")))
         }
         None => Ok(()),
     }
@@ -223,23 +221,23 @@ fn check_keys(settings: &[(&str, &Value)]) -> Result<(), Wrong> {
 pub struct Changed {
     /// The drive.
     pub drive: Drive,
-    /// What its capacity makes misleading: it has too few superblocks left.
+    /// Warning if the capacity leaves too few superblocks for reliable figures.
     pub few: Option<Warning>,
 }
 
-fn changed_by(drive: Drive, mut section: Section<'_>) -> Result<Changed, Wrong> {
+fn changed_by(drive: Drive, mut section: Section<'_>) -> Result<Changed, SettingError> {
     let capacity = section.parsed::<Bytes>("capacity")?;
     let asked = section.number("over_provisioning_percent", 0.1, 10_000.0)?.map(|percent| libm::round(percent * 10.0) as u32);
     let made = at_capacity(drive.clone(), capacity, asked, &section)?;
-    // All else is as it is in the small one.
+    // The full-size drive with the same other settings.
     let full = capacity.and_then(|_| at_capacity(drive, None, asked, &section).ok());
     let few = full.and_then(|full| few::superblocks(&full.spec, &made.spec));
     Ok(Changed { drive: made, few })
 }
 
-/// `drive` at a capacity, with over-provisioning in per mille if that is `asked` for, and with the fields that are left in `section`. Where superblocks are
-/// too few at that capacity, and their pages are not set, they are smaller.
-fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, Wrong> {
+/// `drive` at a capacity, with over-provisioning in per mille if `asked`, and with the remaining
+/// fields of `section`. Shrinks superblocks if there would be too few and their pages are not set.
+fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, SettingError> {
     let as_is = of_capacity(drive.clone(), capacity, asked, section);
     if capacity.is_none() || section.values.contains_key("flash.geometry.pages_per_block") {
         return as_is;
@@ -251,51 +249,50 @@ fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, sectio
     })
 }
 
-/// The same with the superblocks of `drive`.
-fn of_capacity(mut drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, Wrong> {
+/// As [`at_capacity`], with unchanged superblocks.
+fn of_capacity(mut drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &Section<'_>) -> Result<Drive, SettingError> {
     let before = drive.spec.clone();
     let spare = drive.spec.flash().map(|flash| model::over_provisioning_permille(&flash.geometry, drive.spec.capacity_bytes));
     if let Some(capacity) = capacity {
         drive.spec = model::scaled(drive.spec, capacity);
     }
     for (field, value) in &section.values {
-        drive.spec = with_field(drive.spec, field, value).map_err(|text| Wrong::of(section.key(field), text))?;
+        drive.spec = with_field(drive.spec, field, value).map_err(|text| SettingError::of(section.key(field), text))?;
     }
     let shaped = section.values.keys().any(|field| field.starts_with("flash.geometry."));
     let blocks = section.values.contains_key("flash.geometry.blocks_per_plane");
     match &mut drive.spec.medium {
         Medium::Flash(_) if asked.is_some() && blocks => {
             let key = "drive.over_provisioning_percent";
-            return Err(Wrong::of(key, "it follows from drive.flash.geometry.blocks_per_plane, which is set as well"));
+            return Err(SettingError::of(key, "conflicts with drive.flash.geometry.blocks_per_plane, which determines it"));
         }
         Medium::Flash(flash) if asked.is_some() || shaped && !blocks => {
             let permille = asked.or(spare).unwrap_or(0);
             flash.geometry = flash.geometry.clone().with_over_provisioning(drive.spec.capacity_bytes, permille);
         }
         Medium::Disk(_) if asked.is_some() => {
-            return Err(Wrong::of("drive.over_provisioning_percent", format!("{} is a disk, which has none", drive.spec.name)));
+            return Err(SettingError::of("drive.over_provisioning_percent", format!("{} is a hard disk and has none", drive.spec.name)));
         }
         _ => {}
     }
-    drive.spec.validate().map_err(|error| Wrong::together(error.to_string()))?;
-    // What was learned is known of the drive as it was.
+    drive.spec.validate().map_err(|error| SettingError::together(error.to_string()))?;
+    // Knowledge about a learned drive does not apply to a changed one.
     if drive.spec != before {
         drive.twin = None;
     }
     Ok(drive)
 }
 
-/// Whether the name of a drive is the path of its file.
+/// True if the name of a drive is the path of a file.
 #[must_use]
 pub fn is_path(name: &str) -> bool {
     name.contains('/') || name.ends_with(".toml")
 }
 
-/// A field of a specification set to a value, by the names that specification files have.
 fn with_field(mut spec: DriveSpec, field: &str, value: &Value) -> Result<DriveSpec, String> {
     let value = field_value(field, value)?;
     let whole = |max: u64| {
-        value.as_integer().and_then(|n| u64::try_from(n).ok()).filter(|n| *n <= max).ok_or_else(|| format!("{value:?} is not such a size"))
+        value.as_integer().and_then(|n| u64::try_from(n).ok()).filter(|n| *n <= max).ok_or_else(|| format!("{value:?} is not a valid size"))
     };
     let (section, rest) = field.split_once('.').unwrap_or((field, ""));
     match (section, &mut spec.medium) {
@@ -314,7 +311,6 @@ fn with_field(mut spec: DriveSpec, field: &str, value: &Value) -> Result<DriveSp
     Ok(spec)
 }
 
-/// Sizes and durations may be written with their units.
 fn field_value(field: &str, value: &Value) -> Result<toml::Value, String> {
     let whole = |number: u64| i64::try_from(number).map(toml::Value::Integer).map_err(|_| format!("{number} is too large"));
     match value {
@@ -330,7 +326,6 @@ fn field_value(field: &str, value: &Value) -> Result<toml::Value, String> {
     }
 }
 
-/// A part of a specification with one dotted field set.
 fn changed<P: serde::Serialize + serde::de::DeserializeOwned>(part: &P, field: &str, value: toml::Value) -> Result<P, String> {
     let mut table = toml::Table::try_from(part).map_err(|error| error.to_string())?;
     let (path, last) = field.rsplit_once('.').unwrap_or(("", field));
@@ -346,7 +341,7 @@ fn changed<P: serde::Serialize + serde::de::DeserializeOwned>(part: &P, field: &
     table.try_into().map_err(|error: toml::de::Error| readable(error.message()))
 }
 
-/// What the parser says of a field, with the one that was meant in place of all that there are.
+/// Shortens a parser message: suggests the likely field instead of listing all.
 fn readable(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
     let Some((unknown, known)) = line.split_once(", expected ") else { return line.to_owned() };
@@ -363,29 +358,30 @@ fn meant(word: &str, known: &[&str]) -> String {
     nearest(word, known).map_or_else(|| format!("; there are {}", known.join(", ")), |near| format!("; did you mean '{near}'?"))
 }
 
-/// The policy; `None` is that of the workload itself: a drive is told of what is trimmed at once.
-fn policy(section: &mut Section<'_>) -> Result<Option<PolicySpec>, Wrong> {
+/// The policy; `None` for the workload's own, which trims immediately.
+fn policy(section: &mut Section<'_>) -> Result<Option<PolicySpec>, SettingError> {
     let name = section.take("name").map(ToString::to_string);
     let Some(mut text) = name else {
         return match section.values.keys().next() {
-            Some(key) => Err(Wrong::of(section.key(key), "there is no policy to set that of; policy.name says which")),
+            Some(key) => Err(SettingError::of(section.key(key), "needs a policy: set policy.name")),
             None => Ok(None),
         };
     };
     let mut policy: PolicySpec =
-        text.parse().map_err(|error: trimtab_sim::policy::ParsePolicyError| Wrong::of("policy.name", error.to_string()))?;
+        text.parse().map_err(|error: trimtab_sim::policy::ParsePolicyError| SettingError::of("policy.name", error.to_string()))?;
     for (key, value) in &section.values {
         text = format!("{text}:{key}={value}");
-        policy = text.parse().map_err(|error: trimtab_sim::policy::ParsePolicyError| Wrong::of(section.key(key), error.to_string()))?;
+        policy =
+            text.parse().map_err(|error: trimtab_sim::policy::ParsePolicyError| SettingError::of(section.key(key), error.to_string()))?;
     }
     Ok(Some(policy))
 }
 
-/// The requests of a workload, a hash of what it reads, and how much is written unless that is said.
+/// The requests of a workload, a hash of its input, and the default amount to write.
 #[expect(clippy::type_complexity, reason = "three things that belong together once")]
-fn load<S: Sources>(name: &str, section: &mut Section<'_>, sources: &S) -> Result<(Load<S::Trace>, String, Option<Amount>), Wrong> {
+fn load<S: Sources>(name: &str, section: &mut Section<'_>, sources: &S) -> Result<(Load<S::Trace>, String, Option<Amount>), SettingError> {
     let three = Some(Amount::Capacities(DRIVE_WRITES));
-    let of_name = |text: String| Wrong::of("workload.name", text);
+    let of_name = |text: String| SettingError::of("workload.name", text);
     let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
     let share = |text: &str| text.parse::<f64>().map_err(|_| of_name(format!("'{text}' is not a number")));
     let pattern = match (kind, rest) {
@@ -418,26 +414,28 @@ fn load<S: Sources>(name: &str, section: &mut Section<'_>, sources: &S) -> Resul
     Ok((Load::Synthetic(addresses(pattern, section)?), String::new(), three))
 }
 
-fn asked(section: &mut Section<'_>) -> Result<Asked, Wrong> {
+fn asked(section: &mut Section<'_>) -> Result<Asked, SettingError> {
     let timing = match (section.number("rate", 0.001, 1e9)?, section.whole("closed_loop", 1, 65_536)?) {
         (Some(rate), None) => Timing::Rate(rate),
         (None, Some(depth)) => Timing::ClosedLoop(depth),
         (None, None) => Timing::Recorded,
-        (Some(_), Some(_)) => return Err(Wrong::of("workload.closed_loop", "a trace has a rate or is a closed loop, not both")),
+        (Some(_), Some(_)) => {
+            return Err(SettingError::of("workload.closed_loop", "a trace takes either workload.rate or workload.closed_loop, not both"));
+        }
     };
     let reading = Reading { format: section.parsed("format")?, volume: section.parsed("volume")?, events: section.parsed("events")? };
     Ok(Asked { reading, timing })
 }
 
-fn addresses(pattern: Pattern, section: &mut Section<'_>) -> Result<Addresses, Wrong> {
+fn addresses(pattern: Pattern, section: &mut Section<'_>) -> Result<Addresses, SettingError> {
     let sizes = match section.take("size") {
         None => alloc::vec![(4096, 1)],
-        Some(value) => sizes(&value.to_string()).map_err(|text| Wrong::of("workload.size", text))?,
+        Some(value) => sizes(&value.to_string()).map_err(|text| SettingError::of("workload.size", text))?,
     };
     let trims_of = match section.take("trims_of").map(ToString::to_string).as_deref() {
         None | Some("all") => TrimsOf::All,
         Some("in-use") => TrimsOf::InUse,
-        Some(other) => return Err(Wrong::of("workload.trims_of", format!("trims are of 'all' or of what is 'in-use', not of '{other}'"))),
+        Some(other) => return Err(SettingError::of("workload.trims_of", format!("must be 'all' or 'in-use', not '{other}'"))),
     };
     Ok(Addresses {
         pattern,
@@ -452,13 +450,12 @@ fn addresses(pattern: Pattern, section: &mut Section<'_>) -> Result<Addresses, W
     })
 }
 
-/// `4KiB`, or several with weights: `4KiB:70,64KiB:30`.
+/// Parses `4KiB`, or several sizes with weights: `4KiB:70,64KiB:30`.
 fn sizes(text: &str) -> Result<Vec<(u32, u32)>, String> {
     let one = |part: &str| {
         let (size, weight) = part.split_once(':').unwrap_or((part, "1"));
         let bytes: Bytes = size.parse().map_err(|error: trimtab_drive::units::ParseQuantityError| error.to_string())?;
-        let bytes =
-            u32::try_from(bytes.0).ok().filter(|bytes| *bytes > 0).ok_or_else(|| format!("{size} is not a size of an operation"))?;
+        let bytes = u32::try_from(bytes.0).ok().filter(|bytes| *bytes > 0).ok_or_else(|| format!("{size} is not an operation size"))?;
         Ok((bytes, weight.parse().map_err(|_| format!("'{weight}' is not a weight"))?))
     };
     text.split(',').map(one).collect()
@@ -471,11 +468,11 @@ fn requests<T>(
     trim: Option<PolicySpec>,
     section: &mut Section<'_>,
     seed: u64,
-) -> Result<Plan<T>, Wrong> {
+) -> Result<Plan<T>, SettingError> {
     let (of_addresses, of_crystal) = (matches!(load, Load::Synthetic(_)), matches!(load, Load::Crystal(_)));
     let amount = match (section.parsed::<Amount>("until_written")?, section.number("drive_writes", 0.001, 1e6)?) {
         (Some(_), Some(_)) => {
-            return Err(Wrong::of("workload.until_written", "how much is written is said twice, by workload.drive_writes as well"));
+            return Err(SettingError::of("workload.until_written", "conflicts with workload.drive_writes: set only one of them"));
         }
         (Some(amount), None) => Some(amount),
         (None, Some(times)) => Some(Amount::Capacities(times)),
@@ -513,7 +510,7 @@ fn files<T>(
     mut section: Section<'_>,
     mut of_volume: Section<'_>,
     seed: u64,
-) -> Result<Cell<T>, Wrong> {
+) -> Result<Cell<T>, SettingError> {
     let volume = volume(&mut of_volume)?;
     let fill = section.number("fill_percent", 1.0, 95.0)?.unwrap_or(FILL_OF_FILES) / 100.0;
     let data = section.parsed("data")?.unwrap_or(DataClass::Random);
@@ -543,25 +540,25 @@ fn files<T>(
     section.end("workload churn", &known)?;
     let policy = policy.unwrap_or(PolicySpec::None);
     if policy != PolicySpec::None && spec.flash().is_none_or(|flash| !flash.trim.supported) {
-        return Err(Wrong::together(format!("{} does not support TRIM, so no policy but none can be tried: {policy}", spec.name)));
+        return Err(SettingError::together(format!("{} does not support TRIM, so no policy but none can be tried: {policy}", spec.name)));
     }
     Ok(Cell { drive: spec, few: None, work: Work::Files { ageing: Box::new(ageing), policy } })
 }
 
-fn volume(section: &mut Section<'_>) -> Result<VolumeSpec, Wrong> {
+fn volume(section: &mut Section<'_>) -> Result<VolumeSpec, SettingError> {
     let names = ["ext4", "ext4-2011", "desktop-2011"];
     let name = section.take("name").map_or_else(|| names[0].to_owned(), ToString::to_string);
     if !names.contains(&name.as_str()) {
-        return Err(Wrong::of("volume.name", format!("there is no filesystem '{name}'{}", meant(&name, &names))));
+        return Err(SettingError::of("volume.name", format!("there is no filesystem '{name}'{}", meant(&name, &names))));
     }
     let mut volume = volume_named(&name);
     for (key, value) in core::mem::take(&mut section.values) {
         let dashed = key.replace('_', "-");
         let known = VolumeSpec::setting_names();
         if !known.contains(&dashed.as_str()) {
-            return Err(Wrong::of(section.key(key), format!("a volume has no setting '{key}'{}", meant(&dashed, &known))));
+            return Err(SettingError::of(section.key(key), format!("a volume has no setting '{key}'{}", meant(&dashed, &known))));
         }
-        volume.set(&dashed, &value.to_string()).map_err(|text| Wrong::of(section.key(key), text))?;
+        volume.set(&dashed, &value.to_string()).map_err(|text| SettingError::of(section.key(key), text))?;
     }
     Ok(volume)
 }

@@ -1,4 +1,4 @@
-//! What came of the cells, as a table: a row a cell, figures in columns whose names have their units.
+//! Results as a table: one row per cell, figures in columns whose names include the unit.
 
 use super::cell::Cell;
 use super::keep::{Detail, Keep, latencies};
@@ -12,40 +12,40 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use trimtab_sim::run::{Metric, Run, Unit};
 
-/// Version of what the columns mean. It grows when one that is there means something else.
+/// Version of the columns. Incremented when an existing column changes its meaning.
 pub const SCHEMA: u32 = 1;
-/// Columns that every table has before those of the axes.
+/// Columns before those of the axes, in every table.
 pub const FIXED: [&str; 7] = ["cell", "point", "repeat", "seed", "cell_id", "outcome", "reason"];
 /// Prefix of the columns of counters.
 pub const COUNTER: &str = "counter_";
-/// Up to here a number of 64 bits holds every whole number.
+/// Largest range in which a 64-bit float represents every integer.
 const EXACT_MAX: u64 = 1 << 53;
 /// Prefix of the columns of axes.
 pub const AXIS: &str = "axis_";
 
-/// What came of a cell.
+/// Result of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Its figures by their columns, and the codes of the run's warnings.
+    /// Figures by column, and warning codes.
     Finished {
-        /// Figures; each is finite. Those of counters are rounded above 2^53.
+        /// Figures; each is finite. Counters above 2^53 are rounded.
         figures: BTreeMap<String, f64>,
-        /// Counters above 2^53 by their columns, to the last digit.
+        /// Exact counters above 2^53, by column.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         large_counters: BTreeMap<String, u64>,
         /// Codes of warnings.
         warnings: Vec<String>,
-        /// What else the plan asks for.
+        /// Details selected by the plan.
         #[serde(default, skip_serializing_if = "Detail::is_empty")]
         detail: Detail,
     },
-    /// Why there are none.
+    /// Failed, with the reason.
     Failed(String),
 }
 
 impl Outcome {
-    /// What any run says in figures.
+    /// The figures of a run.
     #[must_use]
     pub fn of(run: &Run) -> Self {
         let large = run.counters.iter().filter(|(_, value)| *value > EXACT_MAX);
@@ -53,7 +53,7 @@ impl Outcome {
         Self::Finished { figures: figures(run), large_counters, warnings: warnings(run), detail: Detail::default() }
     }
 
-    /// A counter by its column, to the last digit.
+    /// The exact value of a counter by column.
     #[must_use]
     pub fn counter(&self, column: &str) -> Option<u64> {
         let Self::Finished { figures, large_counters, .. } = self else { return None };
@@ -68,22 +68,22 @@ pub struct Row {
     pub cell: u64,
     /// Its identity.
     pub id: String,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
 impl Row {
-    /// Its figures, if it has some.
+    /// The figures, if the cell finished.
     #[must_use]
     pub const fn figures(&self) -> Option<&BTreeMap<String, f64>> {
         if let Outcome::Finished { figures, .. } = &self.outcome { Some(figures) } else { None }
     }
 }
 
-/// A column with its values, one a row.
+/// A column with one value per row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// Its name, with its unit.
+    /// Name with its unit.
     pub name: String,
     /// Its values.
     pub values: Cells,
@@ -94,16 +94,16 @@ pub struct Column {
 pub enum Cells {
     /// Whole numbers.
     Integers(Vec<i64>),
-    /// Counters; `None` where there is none.
+    /// Counters; `None` if missing.
     Counters(Vec<Option<i64>>),
-    /// Numbers; `None` where there is none.
+    /// Numbers; `None` if missing.
     Numbers(Vec<Option<f64>>),
-    /// Words; `None` where there is none.
+    /// Texts; `None` if missing.
     Texts(Vec<Option<String>>),
 }
 
 impl Cells {
-    /// Rows.
+    /// Number of rows.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self {
@@ -114,7 +114,7 @@ impl Cells {
         }
     }
 
-    /// Whether there is none.
+    /// True without rows.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -138,7 +138,7 @@ pub fn outcome<T>(cell: &Cell<T>, run: &Run, keep: &Keep) -> Outcome {
     outcome
 }
 
-/// What any run says in figures: means of its metrics, latencies over all phases, counters. Names end with their units.
+/// Figures of a run: means of metrics, latencies over all phases, counters.
 pub fn figures(run: &Run) -> BTreeMap<String, f64> {
     let mut figures = BTreeMap::new();
     let mut add = |name: String, value: f64| {
@@ -164,14 +164,15 @@ pub fn figures(run: &Run) -> BTreeMap<String, f64> {
     figures
 }
 
-/// Codes of what could mislead, each once.
+/// Warning codes without duplicates.
 #[must_use]
 pub fn warnings(run: &Run) -> Vec<String> {
     let warnings: BTreeSet<String> = run.warnings.iter().map(|warning| warning.code.clone()).collect();
     warnings.into_iter().collect()
 }
 
-/// Mapped bytes over what is not erased, mean over the samples of the last quarter of what was written: the u of formulas for write amplification.
+/// Utilisation u as in formulas for write amplification: mapped bytes over non-erased bytes,
+/// averaged over the samples of the last quarter of the writes.
 fn utilisation(run: &Run, raw: f64) -> Option<f64> {
     let of = |name: &str| run.series.iter().find(|series| series.name == name && !series.y.is_empty());
     let (mapped, free) = (of("state.valid")?, of("state.free"));
@@ -181,17 +182,15 @@ fn utilisation(run: &Run, raw: f64) -> Option<f64> {
     Some(ratios.iter().sum::<f64>() / ratios.len() as f64)
 }
 
-/// Letters, digits and underscores.
+/// Lower-cases letters, and replaces all but letters and digits by underscores.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
 }
 
-/// The column of a counter.
 fn counter_column(name: &str) -> String {
     format!("{COUNTER}{}", plain(name))
 }
 
-/// The column of a metric: its name, and the unit last.
 fn column_of(metric: &Metric) -> String {
     let name = plain(&metric.name);
     let unit = match metric.unit {
@@ -208,7 +207,7 @@ fn column_of(metric: &Metric) -> String {
     if name.ends_with(&format!("_{unit}")) { name.to_owned() } else { format!("{name}_{unit}") }
 }
 
-/// The table of these rows, which are in the order of their cells. What columns there are follows from the plan and the rows alone.
+/// The table of rows in cell order. Its columns depend on the plan and the rows alone.
 #[must_use]
 pub fn table(plan: &Plan, rows: &[Row]) -> Vec<Column> {
     let places: Vec<_> = rows.iter().map(|row| plan.place(row.cell)).collect();
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_again_is_what_was_written_to_the_last_bit() {
+    fn row_round_trips_bit_for_bit() {
         let mut rng = trimtab_drive::rng::Stream::new(1, "figures");
         for _ in 0..10_000 {
             let value = rng.below(1 << 53) as f64 / rng.below(1 << 40).max(1) as f64;

@@ -1,4 +1,4 @@
-//! Plans, from text to cells.
+//! Tests of plans, from text to cells.
 
 use super::detail;
 use super::filter::Filter;
@@ -21,7 +21,7 @@ use trimtab_sim::simulate::passes::Requests;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::Event;
 
-/// The shipped drives; any trace, which nobody replays.
+/// The shipped drives and a dummy trace that is never replayed.
 struct Shipped;
 
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl Trace for Any {
     }
 
     fn open(&self) -> Result<Self, Said> {
-        Err(Said("it is no trace".into()))
+        Err(Said("not a trace".into()))
     }
 }
 
@@ -111,7 +111,7 @@ fn shown(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn a_grid_is_what_nested_loops_make() {
+fn grid_equals_nested_loops() {
     let mut plan = plan(
         "[axes]\n\"drive.over_provisioning_percent\" = { from = 7, to = 28, steps = 4 }\npolicy = [\"none\", \"batched:every=1h\"]\n\
          workload.queue_depth = { from = 1, to = 64, steps = 3, log = true }\n",
@@ -133,7 +133,7 @@ fn a_grid_is_what_nested_loops_make() {
 }
 
 #[test]
-fn values_reach_the_cell() {
+fn plan_values_reach_the_cell() {
     let plan = plan(
         "drive.flash.nand.program_ns = \"700us\"\nworkload.until_written = \"2x\"\n[axes]\ndrive.flash.ftl.victim = [\"fifo\", { d-choices = 10 }]\n\
          drive.over_provisioning_percent = [12.5]\npolicy = [\"idle:budget=5ms\"]\nworkload.trim_percent = [10]\n",
@@ -142,7 +142,7 @@ fn values_reach_the_cell() {
     let flash = cell.drive.flash().unwrap();
     assert_eq!(cell.drive.capacity_bytes, 8 << 30);
     assert_eq!((flash.nand.program_ns, flash.ftl.victim), (700_000, trimtab_drive::spec::VictimPolicy::DChoices(10)));
-    // At least what was asked for, and less than a superblock more.
+    // At least the requested value, and less than a superblock more.
     let layer = flash.geometry.superblock_bytes() as f64 * flash.geometry.dies() as f64 / f64::from(flash.geometry.superblock_dies);
     let over = cell.over_provisioning_percent().unwrap();
     assert!((12.5..12.5 + 100.0 * layer / (8_u64 << 30) as f64).contains(&over), "{over}");
@@ -153,7 +153,7 @@ fn values_reach_the_cell() {
 }
 
 #[test]
-fn files_and_filesystems_are_swept_too() {
+fn churn_plan_varies_files_and_filesystem() {
     let plan = Plan::parse(
         "[base]\ndrive = \"sata-tlc-500gb\"\nworkload.name = \"churn\"\nworkload.drive_writes = 0.3\n[axes]\nvolume.atime = [\"noatime\", \"strictatime\"]\n\
          workload.fill_percent = [50, 80]\npolicy = [\"none\", \"online\"]\n",
@@ -169,9 +169,8 @@ fn files_and_filesystems_are_swept_too() {
     assert!(figures["waf_steady_ratio"] >= 0.9, "{figures:?}");
 }
 
-/// Counted here, bucket by bucket: percentiles are those of the figures, and operations those of the drive's own counter.
 #[test]
-fn what_a_plan_keeps_besides_its_figures_agrees_with_them() {
+fn stored_details_agree_with_figures() {
     let text = "keep = [\"series:waf\", \"histograms\"]\n[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"1GiB\"\n\
         drive.flash.geometry.pages_per_block = 8\nworkload = { name = \"random\", drive_writes = 0.5, fill_percent = 0 }\n[axes]\nworkload.read_percent = [0, 30]\n";
     let plan = Plan::parse(text).unwrap();
@@ -209,18 +208,17 @@ fn what_a_plan_keeps_besides_its_figures_agrees_with_them() {
     assert!(points[0].values.len() > 10 && texts(&points, 1).iter().all(|name| name.as_deref() == Some("waf")));
     let Cells::Numbers(waf) = &points[4].values else { panic!() };
     assert!(waf.iter().all(|waf| waf.unwrap() >= 1.0));
-    // Another choice is another result, and nothing kept is the cell itself.
+    // Another selection is another result; an empty one is the cell itself.
     let other = Plan::parse(&text.replace("\"series:waf\", ", "")).unwrap();
     let cell = plan.cell(&plan.place(0), &Shipped).unwrap();
     assert!(plan.keep.id(cell.id()) != other.keep.id(cell.id()) && Keep::default().id(cell.id()) == cell.id());
     let wrong = |keep: &str| Plan::parse(&text.replace("[\"series:waf\", \"histograms\"]", keep)).unwrap_err().to_string();
-    assert_eq!(wrong("[\"all\"]"), "line 1: keep: 'all' cannot be kept; there are series, series:NAME and histograms");
-    assert!(wrong("3").starts_with("line 1: keep: it is a list") && wrong("[3]").starts_with("line 1: keep: it is a list of texts"));
+    assert_eq!(wrong("[\"all\"]"), "line 1: keep: 'all' cannot be kept; choose series, series:NAME or histograms");
+    assert!(wrong("3").starts_with("line 1: keep: must be a list") && wrong("[3]").starts_with("line 1: keep: must be a list of strings"));
 }
 
-/// What is wrong is named by line and key, with what was meant.
 #[test]
-fn mistakes_are_named_with_line_and_key() {
+fn errors_give_line_and_key() {
     for (rest, expected) in [
         (
             "[axes]\ndrive.over_provisoning_percent = [7]\n",
@@ -236,7 +234,7 @@ fn mistakes_are_named_with_line_and_key() {
         ),
         ("[axes]\npolicy = [\n  \"none\",\n  \"bached\",\n]\n", "line 8: policy.name: there is no trim policy 'bached'"),
         ("policy = \"batched\"\n[axes]\npolicy.evry = [\"1h\"]\n", "line 7: policy.evry: trim policy batched has no setting 'evry'"),
-        ("[axes]\nworklod.size = [4096]\n", "line 6: worklod.size: there is nothing called 'worklod' to be set; did you mean 'workload'?"),
+        ("[axes]\nworklod.size = [4096]\n", "line 6: worklod.size: unknown section 'worklod'; did you mean 'workload'?"),
         ("[axes]\nvolume.atime = [\"noatime\"]\n", "line 6: volume.atime: workload random has no filesystem"),
         ("[axes]\nworkload.hot_space = [0.5]\n", "line 6: workload.hot_space: workload random has no parameter 'hot_space'"),
         (
@@ -245,34 +243,31 @@ fn mistakes_are_named_with_line_and_key() {
         ),
         ("[axes]\nworkload.fill_percent = [10, inf]\n", "line 6: workload.fill_percent: inf is not a usable number"),
         ("[axes]\nworkload.fill_percent = [10, 101]\n", "line 6: workload.fill_percent: 101 is not a number from 0 to 100"),
-        ("[axes]\nworkload.fill_percent = []\n", "line 6: workload.fill_percent: an axis without values"),
-        ("[axes]\nworkload.fill_percent = [10, 10]\n", "line 6: workload.fill_percent: 10 is in the list twice"),
-        ("[axes]\nworkload.fill_percent = { from = 10, to = 5, steps = 3 }\n", "a range goes from a smaller value"),
-        ("[axes]\nworkload.fill_percent = { from = 0, to = 5, steps = 3, log = true }\n", "equal factors need a range above 0"),
+        ("[axes]\nworkload.fill_percent = []\n", "line 6: workload.fill_percent: an axis needs at least one value"),
+        ("[axes]\nworkload.fill_percent = [10, 10]\n", "line 6: workload.fill_percent: 10 is listed twice"),
+        ("[axes]\nworkload.fill_percent = { from = 10, to = 5, steps = 3 }\n", "a range must go from a smaller value"),
+        ("[axes]\nworkload.fill_percent = { from = 0, to = 5, steps = 3, log = true }\n", "a logarithmic range must be above 0"),
         ("[axes]\nworkload.fill_percent = { from = 1, to = 5 }\n", "line 6: workload.fill_percent: a grid needs steps"),
         (
             "[axes]\nworkload.fill_percent = { from = 1, to = 5, stesp = 2 }\n",
-            "line 6: workload.fill_percent.stesp: there is nothing of that name; did you mean 'steps'?",
+            "line 6: workload.fill_percent.stesp: unknown key; did you mean 'steps'?",
         ),
         (
             "[axes]\nworkload.fill_percent = { from = 1, to = 5, steps = 1 }\n",
             "line 6: workload.fill_percent.steps: 1 is not a whole number from 2",
         ),
-        ("[axes]\nworkload.queue_depth = { from = 1, to = 4, steps = 9 }\n", "its 9 steps are only 4 whole numbers"),
-        ("[axes]\nworkload.queue_depth = { from = 1.5, to = 4, steps = 2 }\n", "it takes whole numbers only"),
-        ("[axes]\ndrive.capacity = [\"8GiB\"]\n", "line 6: drive.capacity: it is set twice"),
-        ("[axes]\nworkload = [\"random\"]\n[dessign]\n", "line 7: dessign: there is nothing of that name; did you mean 'design'?"),
-        (
-            "[axes]\nworkload.size = [1]\n[design]\nkind = \"sobl\"\n",
-            "line 8: design.kind: there is no design 'sobl'; did you mean 'sobol'?",
-        ),
+        ("[axes]\nworkload.queue_depth = { from = 1, to = 4, steps = 9 }\n", "its 9 steps give only 4 whole numbers"),
+        ("[axes]\nworkload.queue_depth = { from = 1.5, to = 4, steps = 2 }\n", "needs whole numbers"),
+        ("[axes]\ndrive.capacity = [\"8GiB\"]\n", "line 6: drive.capacity: set twice"),
+        ("[axes]\nworkload = [\"random\"]\n[dessign]\n", "line 7: dessign: unknown key; did you mean 'design'?"),
+        ("[axes]\nworkload.size = [1]\n[design]\nkind = \"sobl\"\n", "line 8: design.kind: unknown design 'sobl'; did you mean 'sobol'?"),
         ("[axes]\nworkload.size = [1]\n[design]\nkind = \"sobol\"\npoints = 100000\n", "at most 65536 points"),
         ("", "axes: a plan without axes is a single run"),
         ("[axes\n", "line 5: "),
         ("policy = \"idle\"\npolicy.budget = \"1ms\"\n", "write drive.name = "),
         (
             "[axes]\ndrive.flash.nand.read_ns = { from = 1, to = 1000000, steps = 1000000 }\nworkload.queue_depth = { from = 1, to = 1000, steps = 1000 }\n",
-            "the plan has 1,000,000,000 cells, and no plan has more than 10,000,000",
+            "the plan has 1,000,000,000 cells; the limit is 10,000,000",
         ),
     ] {
         let text = format!(
@@ -291,9 +286,8 @@ fn mistakes_are_named_with_line_and_key() {
     assert!(no_drive.contains("a plan needs a drive"), "{no_drive}");
 }
 
-/// Whatever decides the result decides the identity, and what does not, not.
 #[test]
-fn the_identity_of_a_cell_is_all_that_decides_its_result() {
+fn identity_covers_exactly_the_inputs_of_the_result() {
     let identity = |text: &str| {
         let plan = Plan::parse(text).unwrap();
         plan.cell(&plan.place(0), &Shipped).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}")).identity()
@@ -318,14 +312,13 @@ fn the_identity_of_a_cell_is_all_that_decides_its_result() {
     assert_eq!(of(""), identity(&format!("name = \"other\"\n{BASE}[axes]\nworkload.queue_depth = [4, 8]\n")));
     assert_ne!(of(""), identity(&format!("seed = 2\n{BASE}[axes]\nworkload.queue_depth = [4]\n")));
     assert!(of("").starts_with(MODEL) && MODEL.starts_with(concat!(env!("CARGO_PKG_VERSION"), "-")));
-    // Traces by what they hold.
+    // Traces are identified by content.
     let trace = |path: &str| identity(&format!("[base]\ndrive = \"nvme-tlc-500gb\"\n[axes]\nworkload = [\"trace:{path}\"]\n"));
     assert!(trace("a").contains("hash of a") && trace("a") != trace("b"));
 }
 
-/// A specification by another name is the same drive.
 #[test]
-fn the_name_of_a_drive_decides_nothing() {
+fn identity_ignores_drive_name() {
     struct Renamed;
     impl Sources for Renamed {
         type Trace = Any;
@@ -380,7 +373,7 @@ fn rows_become_columns_with_units() {
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "each name once: {names:?}");
 }
 
-/// Rows whose figure is known: x + 10 y under 'none', 5 more under 'online' where y is 4.
+/// Rows with a known figure: x + 10 y under 'none', 5 more under 'online' if y is 4.
 fn known(plan: &Plan) -> Vec<Row> {
     let row = |cell| {
         let values = plan.place(cell).values;
@@ -397,7 +390,7 @@ fn known(plan: &Plan) -> Vec<Row> {
 }
 
 #[test]
-fn a_report_says_what_the_rows_say() {
+fn report_matches_rows() {
     use crate::document::{Block, ChartKind, SHADES};
     let plan =
         plan("[axes]\ndrive.over_provisioning_percent = [10, 20, 30]\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\"]\n");
@@ -417,10 +410,10 @@ fn a_report_says_what_the_rows_say() {
     let heat = table("Mean of waf");
     assert_eq!(heat.rows[0], ["10", "20.0", "52.5"]);
     assert_eq!((heat.shades[0][0], heat.shades[2][1]), (0, SHADES));
-    // y: 10 y and half of what 'online' adds; exact on the grid.
+    // y: 10 y and half of the increment of 'online'; exact on the grid.
     let decides = table("What decides waf");
     let total = |row: usize| decides.rows[row][2].trim_end_matches(" %").parse::<f64>().unwrap();
-    // Variances: x 66.67; y (32.5/2)^2 = 264.06; policy 1.5625 alone, as much with y.
+    // Variances: x 66.67; y (32.5/2)^2 = 264.06; policy 1.5625 alone and with y.
     let all = 200.0 / 3.0 + 16.25 * 16.25 + 2.0 * 1.5625;
     for (row, variance) in [200.0 / 3.0, 16.25 * 16.25 + 1.5625, 2.0 * 1.5625].into_iter().enumerate() {
         assert!((total(row) - 100.0 * variance / all).abs() < 0.6, "{decides:?}");
@@ -431,13 +424,13 @@ fn a_report_says_what_the_rows_say() {
     });
     let Some(ChartKind::Lines { lines, .. }) = lines else { panic!("{lines:?}") };
     assert_eq!((lines[0].name.as_str(), lines[0].points.as_slice()), ("none", [(10.0, 35.0), (20.0, 45.0), (30.0, 55.0)].as_slice()));
-    // What is missing is said, and nothing is made of it.
+    // Reports missing cells, and draws no conclusion from them.
     let part = super::report::document(&plan, &known(&plan)[..5], &Filter::default(), &[]);
     assert!(part.subtitle[1].contains("7 missing") && part.sections.iter().all(|section| section.title != "What decides"));
 }
 
 #[test]
-fn a_report_of_some_cells_is_of_these_alone() {
+fn report_with_filter_covers_only_matching_cells() {
     use crate::document::Block;
     let plan =
         plan("[axes]\ndrive.over_provisioning_percent = [10, 20, 30]\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\"]\n");
@@ -446,21 +439,21 @@ fn a_report_of_some_cells_is_of_these_alone() {
     let document = super::report::document(&plan, &known(&plan)[..11], &filter, &[]);
     assert_eq!(
         document.subtitle[1],
-        "only cells with policy.name = online and drive.over_provisioning_percent = 15..30: 3 finished and 0 failed of 12 cells, of which 1 are missing"
+        "only cells with policy.name = online and drive.over_provisioning_percent = 15..30: 3 finished and 0 failed; 1 of all 12 cells missing"
     );
     let blocks: Vec<&Block> = document.sections.iter().flat_map(|section| &section.blocks).collect();
     let heat = blocks.iter().find_map(|block| match block {
         Block::Table(table) if table.caption.contains("Mean of waf") => Some(table),
         _ => None,
     });
-    // The last cell, 30 % and 4 in flight, is missing.
+    // The last cell (30 %, 4 in flight) is missing.
     assert_eq!(heat.unwrap().rows, [["20", "30.0", "65.0"], ["30", "40.0", ""]]);
-    assert!(document.sections.iter().all(|section| section.title != "What decides"), "a part of a grid is no grid");
+    assert!(document.sections.iter().all(|section| section.title != "What decides"), "a part of a grid is not a grid");
 }
 
-/// The figure follows the spare space alone, so no policy can win, however points fall; where one adds a lot, it loses.
+/// If the figure depends on the spare space alone, no policy wins. A penalised one loses.
 #[test]
-fn where_points_are_drawn_no_policy_wins_by_where_they_fell() {
+fn sampled_points_give_no_policy_an_accidental_win() {
     use crate::document::Block;
     let plan = plan(
         "[axes]\ndrive.over_provisioning_percent = { from = 10, to = 40 }\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\", \"idle\"]\n[design]\nkind = \"random\"\npoints = 600\n",
@@ -486,7 +479,7 @@ fn where_points_are_drawn_no_policy_wins_by_where_they_fell() {
     };
     let equal = winners(0.0);
     assert_eq!(equal.len(), 24);
-    // Of 24 places a few lie beyond two standard errors by chance; before, most had one winner.
+    // By chance, a few of 24 places lie beyond two standard errors.
     assert!(equal.iter().filter(|words| words.split(", ").count() == 3).count() >= 16, "{equal:?}");
     assert!(winners(100.0).iter().all(|words| !words.contains("idle") && !words.is_empty()));
 }
@@ -515,13 +508,13 @@ fn cell_with_small_drive_fails_after_name_errors() {
 }
 
 #[test]
-fn a_design_for_sensitivity_gives_indices() {
+fn sensitivity_design_gives_indices() {
     let plan = plan(
         "[axes]\ndrive.over_provisioning_percent = { from = 10, to = 20 }\nworkload.fill_percent = { from = 0, to = 1 }\n[design]\nkind = \"sensitivity\"\npoints = 256\n",
     );
     let row = |cell| {
         let v: Vec<f64> = plan.place(cell).values.iter().map(|value| value.number().unwrap()).collect();
-        // x of variance 100/12, 20 y of 400/12: shares of 20 and 80 %.
+        // x with variance 100/12 and 20 y with 400/12: shares of 20 and 80 %.
         let figures = [("waf_ratio".to_owned(), v[0] + 20.0 * v[1])].into();
         Row {
             cell,
@@ -537,8 +530,9 @@ fn a_design_for_sensitivity_gives_indices() {
     assert!((shares[0] - 20.0).abs() <= 2.0 && (shares[1] - 80.0).abs() <= 3.0, "{shares:?}");
 }
 
-/// Over-provisioning against write amplification under uniform writes. Oracle: the limit of large blocks at utilisation u, A = 1 / (1 - exp(-1 / (u A)));
-/// greedy collection of 2048 units a superblock is within 0.3 % of it.
+/// Over-provisioning against write amplification under uniform writes. Oracle: the limit of
+/// large blocks at utilisation u, A = 1 / (1 - exp(-1 / (u A))). Greedy collection with 2048
+/// units per superblock is within 0.3 % of it.
 #[test]
 fn sweep_over_over_provisioning_agrees_with_theory() {
     let text = BASE.replace("8GiB", "1GiB");

@@ -1,4 +1,4 @@
-//! Values of parameters as plans give them, and the axes that they stand on.
+//! Parameter values of plans, and the axes they form.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,23 +6,23 @@ use alloc::vec::Vec;
 use core::fmt;
 use trimtab_drive::units::{Bytes, Nanos, exact};
 
-/// What a parameter is set to.
+/// Value of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A word, a size, a duration.
+    /// A word, size or duration.
     Text(String),
     /// A whole number.
     Integer(i64),
-    /// Any number; finite.
+    /// Any finite number.
     Number(f64),
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
-    /// What only specifications of drives have: `{ d-choices = 10 }`.
+    /// A table, which only drive specifications have: `{ d-choices = 10 }`.
     Table(toml::Table),
 }
 
 impl fmt::Display for Value {
-    /// As command lines have it.
+    /// Formats the value as on a command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),
@@ -45,7 +45,7 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// As a number, if it is one.
+    /// The value as a number, if it is one.
     #[must_use]
     pub const fn number(&self) -> Option<f64> {
         match self {
@@ -56,7 +56,7 @@ impl Value {
     }
 }
 
-/// An axis: a parameter, and what it is set to.
+/// An axis: a parameter and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// The parameter: `drive.over_provisioning_percent`.
@@ -67,47 +67,47 @@ pub struct Axis {
     pub line: usize,
 }
 
-/// What an axis is set to.
+/// Values of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// These, each on the line of the plan.
+    /// Individual values with their lines in the plan.
     List(Vec<(Value, usize)>),
-    /// Numbers from one to another.
+    /// A range of numbers.
     Range(Range),
 }
 
-/// Numbers from one to another.
+/// A range of numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
     /// The first.
     pub from: f64,
     /// The last.
     pub to: f64,
-    /// So many with equal steps; `None` for all between, where a design draws.
+    /// Number of equal steps; `None` for a continuous range, which a design samples.
     pub steps: Option<u64>,
-    /// Steps are equal factors.
+    /// Steps are equal factors instead of equal differences.
     pub log: bool,
-    /// How they are written.
+    /// Notation.
     pub scale: Scale,
 }
 
-/// How the numbers of a range are written.
+/// Notation of the numbers of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// As whole numbers.
+    /// Whole numbers.
     Integer,
-    /// As numbers.
+    /// Numbers.
     Number,
-    /// As sizes, in bytes.
+    /// Sizes from bytes.
     Bytes,
-    /// As durations, from nanoseconds.
+    /// Durations from nanoseconds.
     Nanos,
 }
 
 impl Range {
-    /// The number at a place from 0 to 1.
+    /// The number at a position from 0 to 1.
     fn at(&self, place: f64) -> Value {
-        // The ends are what the plan says, not what comes out of a logarithm.
+        // Returns the ends exactly as written, without logarithmic rounding.
         let number = if place <= 0.0 {
             self.from
         } else if place >= 1.0 {
@@ -127,7 +127,7 @@ impl Range {
 }
 
 impl Axis {
-    /// How many values it has; `None` if it has all between two.
+    /// Number of values; `None` for a continuous range.
     #[must_use]
     pub const fn len(&self) -> Option<u64> {
         match &self.values {
@@ -136,13 +136,13 @@ impl Axis {
         }
     }
 
-    /// Whether it has none.
+    /// True without values.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         matches!(self.len(), Some(0))
     }
 
-    /// The value of that number; the last if there are fewer.
+    /// The value with that index, or the last one.
     #[must_use]
     pub fn nth(&self, nth: u64) -> Value {
         match &self.values {
@@ -151,7 +151,7 @@ impl Axis {
         }
     }
 
-    /// The value at a place from 0 to below 1: each of a list takes as much of that as any other.
+    /// The value at a position from 0 to below 1. List values have equal shares.
     #[must_use]
     pub fn at(&self, place: f64) -> Value {
         match (self.len(), &self.values) {
@@ -161,7 +161,7 @@ impl Axis {
         }
     }
 
-    /// What to try before anything is run: each of a list, the ends of a range; with the line that each stands on.
+    /// Values to try before a run: all of a list, or the ends of a range, with their lines.
     #[must_use]
     pub fn probes(&self) -> Vec<(Value, usize)> {
         match &self.values {
@@ -170,7 +170,7 @@ impl Axis {
         }
     }
 
-    /// Whether all of its values are numbers, and all of them whole.
+    /// Notation if all values are numbers.
     #[must_use]
     pub fn numbers(&self) -> Option<Scale> {
         match &self.values {
@@ -183,14 +183,14 @@ impl Axis {
     }
 }
 
-/// The two ends of a range, and how its numbers are written: both numbers, both sizes or both durations.
+/// The ends and the notation of a range. Both ends must be numbers, sizes or durations.
 pub(super) fn ends(from: &Value, to: &Value, fractional: bool) -> Result<(f64, f64, Scale), String> {
     if let (Some(a), Some(b)) = (from.number(), to.number()) {
         let whole = |number: f64| libm::floor(number) == number;
         return match fractional {
             true => Ok((a, b, Scale::Number)),
             false if whole(a) && whole(b) => Ok((a, b, Scale::Integer)),
-            false => Err(format!("it takes whole numbers only, not from {from} to {to}")),
+            false => Err(format!("needs whole numbers, not {from} to {to}")),
         };
     }
     let (Value::Text(a), Value::Text(b)) = (from, to) else {

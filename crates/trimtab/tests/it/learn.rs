@@ -93,11 +93,11 @@ fn what_cannot_be_learned_is_refused_in_one_line() {
         (&["Cargo.toml"], "is a file, and is not written to"),
         (&[".", "--destroy", "."], ". is not a device, and nothing in it is destroyed"),
         (&["/proc"], "there is no drive below /proc: proc is not on a block device"),
-        (&["."], "with 1.00 kB to be written nothing can be learned"),
+        (&["."], "a write limit of 1.00 kB is too small to learn"),
         (&["drive:nowhere"], "no drive called"),
         (&["null:"], "null: is not a drive that can be learned"),
         (&["drive:sata-tlc-500gb", "--reserve", "1GiB"], "is a modelled drive: nothing on it is kept or destroyed"),
-        (&["drive:sata-tlc-500gb", "--write-limit", "0.0001%"], "with 500 kB to be written nothing can be learned"),
+        (&["drive:sata-tlc-500gb", "--write-limit", "0.0001%"], "a write limit of 500 kB is too small to learn"),
         (&[".", "--write-limit", "300%"], "'300%' is not more than 0% and at most 100%"),
         (&[".", "--write-limit", "nan%"], "'nan%' is not more than 0% and at most 100%"),
         (&[".", "--budget", "all"], "expected reads, small or full"),
@@ -108,7 +108,7 @@ fn what_cannot_be_learned_is_refused_in_one_line() {
         (&["Cargo.toml", "--budget", "full"], "is a file, and is not written to"),
         (&[".", "--write-limit", "1TB", "--budget", "full"], "--budget full"),
         (&["drive:laptop-7200rpm", "--budget", "full"], "is a disk"),
-        (&["drive:sata-tlc-500gb", "--write-limit", "1MiB"], "24MiB is the least"),
+        (&["drive:sata-tlc-500gb", "--write-limit", "1MiB"], "use --write-limit 24MiB or more"),
         (&["drive:sata-tlc-500gb", "--output", "no/such/place.toml"], "cannot write no/such/place.toml"),
     ] {
         let mut all = [&["drive", "learn"][..], args].concat();

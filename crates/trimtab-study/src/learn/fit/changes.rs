@@ -1,4 +1,4 @@
-//! Which other drives a candidate might be: what is one change away, and what is drawn around it.
+//! Alternative drives for a candidate: single changes, and random draws around it.
 
 use super::super::candidate::{Candidate, Kind, UNIT_MAX, at};
 use super::super::classes;
@@ -6,15 +6,15 @@ use super::super::invert::PROGRAM_OF_FLUSH;
 use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
 
-/// A flush that takes less besides is as good as one that takes nothing.
+/// Flush time below which it counts as zero.
 const FLUSH_MIN_NS: f64 = 5e3;
 
-/// Which number fresh data are programmed in.
+/// Index of the program time for new data.
 const fn programs(kind: &Kind) -> usize {
     if kind.slc { at::SLC_PROGRAM } else { at::PROGRAM }
 }
 
-/// Changes the arrangement of the flash so that it still writes as fast.
+/// Changes the flash geometry while keeping the write rate.
 fn arranged(from: &Candidate, change: impl Fn(&mut Kind)) -> Option<Candidate> {
     let mut to = from.clone();
     change(&mut to.kind);
@@ -33,13 +33,13 @@ fn arranged(from: &Candidate, change: impl Fn(&mut Kind)) -> Option<Candidate> {
         let program = programs(&to.kind);
         to.logs[program] = to.logs[program].min(libm::log(PROGRAM_OF_FLUSH * flushed));
     }
-    // A flush waits for a program and for as long as before in all.
+    // The total flush time, which includes one program, stays the same.
     to.logs[at::FLUSH] = libm::log((flushed - to.number(programs(&to.kind))).max(FLUSH_MIN_NS));
     to.logs[at::CHANNEL] -= libm::log(f64::from(to.kind.channels) / f64::from(from.kind.channels));
     Some(to)
 }
 
-/// Numbers of dies and rows that might be meant; pages of less than 16 KiB where the link may be of their time.
+/// Alternative numbers of dies and row sizes; pages below 16 KiB if the link may be of that era.
 pub(super) fn arrangements(from: &Candidate, sata: bool) -> Vec<Candidate> {
     let mut all = Vec::new();
     let rows = [4_u64 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10].into_iter().skip(if sata { 0 } else { 2 });
@@ -56,8 +56,9 @@ pub(super) fn arrangements(from: &Candidate, sata: bool) -> Vec<Candidate> {
     all
 }
 
-/// With `crossing` of what a lone read takes on the channel, and the rest in the cell: reads show little more than the sum, and no step leads from cells that take
-/// long to slow channels.
+/// Assigns a share of `crossing` of a lone read to the channel, and the rest to the cell.
+/// Reads reveal little more than the sum, and gradient steps cannot move from slow cells to
+/// slow channels.
 pub(super) fn divided(from: &Candidate, crossing: f64) -> Candidate {
     let read = if from.kind.slc && !from.kind.folds { at::SLC_READ } else { at::READ };
     let unit = from.kind.unit_bytes as f64 * 1e9;
@@ -68,7 +69,8 @@ pub(super) fn divided(from: &Candidate, crossing: f64) -> Candidate {
     to
 }
 
-/// With another mapping unit, what a TRIM costs for each byte unchanged; and what counts for TRIM stays, the larger of unit and alignment.
+/// Changes the mapping unit. Keeps the TRIM cost per byte and the effective TRIM granularity,
+/// which is the larger of unit and alignment.
 pub(super) fn mapped_by(from: &Candidate, unit: u64) -> Option<Candidate> {
     let granularity = from.kind.unit_bytes.max(from.kind.trim_alignment_bytes);
     let mut to = (4096..=UNIT_MAX).contains(&unit).then(|| {
@@ -81,7 +83,6 @@ pub(super) fn mapped_by(from: &Candidate, unit: u64) -> Option<Candidate> {
     Some(to)
 }
 
-/// What is one change away.
 pub(super) fn neighbours(from: &Candidate, sata: bool) -> Vec<Candidate> {
     let mut all: Vec<Candidate> = Vec::new();
     all.extend(arranged(from, |kind| kind.dies_per_channel *= 2));
@@ -90,7 +91,7 @@ pub(super) fn neighbours(from: &Candidate, sata: bool) -> Vec<Candidate> {
     all.extend(arranged(from, |kind| (kind.channels, kind.dies_per_channel) = (kind.channels / 2, kind.dies_per_channel * 2)));
     all.extend(arranged(from, |kind| kind.channels *= 2));
     all.extend(arranged(from, |kind| kind.channels /= 2));
-    // Ten channels, as some of the first had.
+    // Ten channels, as in some early drives.
     all.extend(
         [(8, 10), (10, 8)]
             .into_iter()
@@ -143,7 +144,7 @@ const fn within([few, many]: [u8; 2], bits: u8) -> u8 {
     }
 }
 
-/// With a part of one bit a cell where there was none, emptied or not, or without.
+/// Candidates of other families: without an SLC cache, or with one that is emptied or not.
 pub(super) fn other_families(from: &Candidate) -> Vec<Candidate> {
     if from.kind.compresses {
         return Vec::new();
@@ -156,7 +157,7 @@ pub(super) fn other_families(from: &Candidate) -> Vec<Candidate> {
             to.logs[at::SLC_PROGRAM] = from.logs[at::PROGRAM];
             to.logs[at::PROGRAM] += libm::log(6.0);
         }
-        // What is read after a rest is native cells, or it is not.
+        // Reads after a rest come from native cells if the SLC cache is emptied.
         let shown = if from.kind.slc && !from.kind.folds { from.logs[at::SLC_READ] } else { from.logs[at::READ] };
         (to.logs[at::READ], to.logs[at::SLC_READ]) = if folds { (shown, shown - libm::log(2.5)) } else { (shown + libm::log(2.5), shown) };
         to
@@ -175,7 +176,8 @@ pub(super) fn other_families(from: &Candidate) -> Vec<Candidate> {
     }
 }
 
-/// A drive with other flash behind the same host: arrangement, pages and what they take are drawn, programs so that it writes about as fast.
+/// A drive with other flash behind the same host interface. Geometry, page size and times are
+/// sampled; the program time keeps the write rate similar.
 pub(super) fn scattered_from(from: &Candidate, random: &mut Stream) -> Option<Candidate> {
     let dies = 2_u32 << random.below(6);
     let channels = (4_u32 << random.below(2)).min(dies);
@@ -199,7 +201,6 @@ pub(super) fn scattered_from(from: &Candidate, random: &mut Stream) -> Option<Ca
     Some(to)
 }
 
-/// By how much numbers of the flash are scattered.
 const SCATTER: [(usize, f64); 6] =
     [(at::READ, 0.3), (at::CHANNEL, 0.5), (at::CACHE, 0.6), (at::PROGRAM, 0.15), (at::SLC_PROGRAM, 0.15), (at::SLC_READ, 0.15)];
 
@@ -208,9 +209,10 @@ mod tests {
     use super::*;
     use crate::learn::Reported;
 
-    /// By hand: 4 KiB over 40.96 MB/s take 100 µs, beside a cell of 60 µs; a quarter of the 160 µs on the channel is 40 µs there, at 102.4 MB/s, and 120 µs in the cell.
+    /// 4 KiB over 40.96 MB/s take 100 µs, plus 60 µs in the cell. A quarter of the 160 µs on the
+    /// channel is 40 µs, at 102.4 MB/s, and 120 µs remain for the cell.
     #[test]
-    fn a_lone_read_that_is_divided_otherwise_takes_as_long() {
+    fn divided_keeps_the_latency_of_a_lone_read() {
         let reported =
             Reported { capacity_bytes: 120_000_000_000, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim: None };
         let mut from = classes::draw(&mut Stream::new(1, "a drive"), &reported);
@@ -219,6 +221,6 @@ mod tests {
         let to = divided(&from, 0.25);
         assert!((to.number(at::READ) - 120e3).abs() < 1.0 && (to.number(at::CHANNEL) - 102.4e6).abs() < 1e3, "{to:?}");
         from.logs = to.logs;
-        assert_eq!(from.kind, to.kind, "nothing else is another");
+        assert_eq!(from.kind, to.kind, "the kind is unchanged");
     }
 }

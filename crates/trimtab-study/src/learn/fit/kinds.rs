@@ -1,4 +1,4 @@
-//! The search among kinds of drives: one change at a time.
+//! Search among the kinds of drives, one change at a time.
 
 use super::super::candidate::{Candidate, Kind};
 use super::super::invert::{invert, unit_written};
@@ -7,52 +7,52 @@ use super::{GAIN_MIN, Point, Problem, ROUNDS};
 use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
 
-/// Kinds that are worse by more do not explain the figures.
+/// Largest excess cost of a kind that still explains the figures.
 const WORSE_MAX: f64 = 14.0;
-/// Arrangements that are fitted before the search begins, for each family.
 const STARTS: usize = 2;
-/// Kinds around which others are tried, at most; and so many of each family at least.
+/// Maximum number of kinds to expand, and the minimum per family.
 const EXPANSIONS: usize = 12;
 const OF_A_FAMILY: usize = 1;
-/// A kind that is worse by more is no place from where to look on.
+/// Largest excess cost of a kind that is expanded.
 const PROMISING: f64 = 9.0;
-/// A family that is worse by more gets no turn; by far less where something explains every figure to a fifth of what it may be off by.
-const HOPELESS: f64 = 300.0;
-const HOPELESS_BESIDE_EXACT: f64 = 30.0;
+/// Largest excess cost of a family that gets a turn; smaller if some drive fits exactly.
+const FAMILY_EXCESS_MAX: f64 = 300.0;
+const FAMILY_EXCESS_MAX_IF_EXACT: f64 = 30.0;
 const EXACT: f64 = 0.04;
-/// Of the kinds around one, so many are adapted.
+/// Neighbours adapted per expanded kind.
 const ADAPTED: usize = 24;
-/// Kinds that are taken into account besides the best.
+/// Maximum number of kinds kept in addition to the best.
 const KINDS_MAX: usize = 24;
-/// Of the kinds around one, so many are fitted as they are.
+/// Neighbours fitted without adaptation per expanded kind.
 const FITTED: usize = 4;
-/// Where the best is off by more, in units of what figures may be off by, the search goes on: so many more kinds are looked around each time.
+/// Misfit per figure above which the search continues, with this many more expansions each time.
 const UNEXPLAINED: f64 = 0.02;
 const EXPANSIONS_AFTER: usize = 4;
-/// So many kinds are polished at a time, if they are worse by less.
+/// Number of kinds polished at a time, and their largest excess cost.
 const POLISHED: usize = 3;
 const POLISHED_MAX: f64 = 40.0;
-/// All arrangements of so many families are fitted side by side.
+/// Number of families whose arrangements are all fitted in parallel.
 const FAMILIES: usize = 2;
-/// Shares of a lone read that go over the channel, with which they are tried; the best of these are fitted as well.
+/// Channel shares of a lone read to try, and how many of the best are fitted.
 const CROSSINGS: [f64; 3] = [0.3, 0.7, 0.95];
 const DIVIDED: usize = 30;
-/// Where it is off by that even then, so many drives are drawn of whatever kind, and the best of them fitted.
+/// Misfit per figure above which drives of any kind are sampled; the best of them are fitted.
 const UNEXPLAINED_STILL: f64 = 0.1;
 const SCATTERED: usize = 2000;
 const SCATTERED_FITTED: usize = 48;
-/// So many of these are fitted to the end.
+/// Number of sampled drives fitted until convergence.
 const LAST: usize = 3;
 
-/// A kind that was tried, at its best numbers so far.
-struct Tried {
+/// A kind with its best numbers so far.
+struct KindEntry {
     point: Point,
     fitted: bool,
     expanded: bool,
     polished: bool,
 }
 
-/// Whether there is a part with one bit a cell, whether it was emptied, and whether reads wait: one cannot be had from another by small changes.
+/// Presence of an SLC cache, emptied during rests, suspends programs for reads. Small changes
+/// do not lead from one family to another.
 pub(super) type Family = (bool, bool, bool);
 
 pub(super) fn family(kind: &Kind) -> Family {
@@ -60,32 +60,32 @@ pub(super) fn family(kind: &Kind) -> Family {
 }
 
 impl Problem<'_> {
-    /// The best point, the best of each other kind that explains the figures nearly as well, and the best of each family.
+    /// The best point, the best of each other kind that fits nearly as well, and of each family.
     ///
-    /// The most promising kind is fitted and what is one change away from it is tried, again and again; of each family the best at least once.
+    /// Repeatedly fits the most promising kind and its neighbours; expands each family once.
     pub(super) fn best(&mut self) -> Option<(Point, Vec<Point>, Vec<Candidate>)> {
-        let mut tried: Vec<Tried> = Vec::new();
+        let mut tried: Vec<KindEntry> = Vec::new();
         for point in self.starts()? {
             add(&mut tried, point, true);
         }
-        self.look_around(&mut tried, EXPANSIONS)?;
+        self.expand(&mut tried, EXPANSIONS)?;
         self.polished(&mut tried)?;
         if self.unexplained(&tried)? {
-            self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+            self.expand(&mut tried, EXPANSIONS_AFTER)?;
             self.polished(&mut tried)?;
         }
         if self.unexplained(&tried)? {
-            for point in self.side_by_side(&tried)? {
+            for point in self.fit_all_arrangements(&tried)? {
                 add(&mut tried, point, true);
             }
-            self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+            self.expand(&mut tried, EXPANSIONS_AFTER)?;
             self.polished(&mut tried)?;
         }
         if self.worse_than(&tried, UNEXPLAINED_STILL)? {
             for point in self.scattered(&tried)? {
                 add(&mut tried, point, true);
             }
-            self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+            self.expand(&mut tried, EXPANSIONS_AFTER)?;
             self.polished(&mut tried)?;
         }
         let families = of_families(&tried).into_iter().map(|point| point.candidate.clone()).collect();
@@ -97,12 +97,12 @@ impl Problem<'_> {
         Some((best, others, families))
     }
 
-    /// What is found around `point` by the usual steps, the best first; only drives with an SLC cache where it has one, and without where not.
+    /// Regular search around `point`, best result first. Keeps or omits the SLC cache as given.
     pub(super) fn settled(&mut self, point: Point) -> Option<Vec<Point>> {
         let slc = point.candidate.kind.slc;
         let mut tried = Vec::new();
         add(&mut tried, point, true);
-        self.look_around(&mut tried, EXPANSIONS_AFTER)?;
+        self.expand(&mut tried, EXPANSIONS_AFTER)?;
         tried.retain(|one| one.point.candidate.kind.slc == slc);
         self.polished(&mut tried)?;
         let mut points: Vec<Point> = tried.into_iter().map(|one| one.point).collect();
@@ -110,17 +110,18 @@ impl Problem<'_> {
         Some(points)
     }
 
-    fn unexplained(&self, tried: &[Tried]) -> Option<bool> {
+    fn unexplained(&self, tried: &[KindEntry]) -> Option<bool> {
         self.worse_than(tried, UNEXPLAINED)
     }
 
-    fn worse_than(&self, tried: &[Tried], misfit: f64) -> Option<bool> {
+    fn worse_than(&self, tried: &[KindEntry], misfit: f64) -> Option<bool> {
         let least = tried.iter().min_by(|a, b| a.point.cost.total_cmp(&b.point.cost))?;
         Some(self.misfit(&least.point) > misfit * self.found.observations.len() as f64)
     }
 
-    /// Drives of whatever kind, drawn around what is known already of host and TRIM; the better half of them goes on each time, fitted a little more.
-    fn scattered(&mut self, tried: &[Tried]) -> Option<Vec<Point>> {
+    /// Samples drives around the known host and TRIM parameters, repeatedly keeping the better
+    /// half.
+    fn scattered(&mut self, tried: &[KindEntry]) -> Option<Vec<Point>> {
         let mut random = Stream::new(self.plan.seed, "scattered");
         let of_families = of_families(tried);
         let candidates = (0..SCATTERED).filter_map(|_| {
@@ -134,7 +135,7 @@ impl Problem<'_> {
         self.best_of_many(points)
     }
 
-    /// Improves all, the better half of them once more, and so on; the last to the end.
+    /// Improves all points a little and keeps the better half, until the last ones converge.
     fn best_of_many(&mut self, mut points: Vec<Point>) -> Option<Vec<Point>> {
         while points.len() > LAST {
             let mut better = Vec::new();
@@ -148,8 +149,8 @@ impl Problem<'_> {
         points.into_iter().map(|point| self.improve(point, ROUNDS)).collect()
     }
 
-    /// Polishes the best kinds that have not been, if they do not explain the figures to the end.
-    fn polished(&mut self, tried: &mut [Tried]) -> Option<()> {
+    /// Polishes the best kinds not yet polished, unless the figures are fully explained.
+    fn polished(&mut self, tried: &mut [KindEntry]) -> Option<()> {
         for _ in 0..POLISHED {
             if !self.unexplained(tried)? {
                 break;
@@ -166,8 +167,8 @@ impl Problem<'_> {
         Some(())
     }
 
-    /// Tries what is one change away from the most promising kinds, `turns` of them, and fits what came of it.
-    fn look_around(&mut self, tried: &mut Vec<Tried>, turns: usize) -> Option<()> {
+    /// Expands the most promising kinds, up to `turns`, and fits the results.
+    fn expand(&mut self, tried: &mut Vec<KindEntry>, turns: usize) -> Option<()> {
         for _ in 0..turns {
             let Some(next) = self.next(tried) else { break };
             let point = tried[next].point.clone();
@@ -181,7 +182,7 @@ impl Problem<'_> {
                 here.point = point;
             }
         }
-        // What was only looked at is fitted before it is taken for one that explains the figures.
+        // Fits kinds that were only adapted before they count as explanations.
         for _ in 0..KINDS_MAX {
             let least = tried.iter().map(|one| one.point.cost).min_by(f64::total_cmp)?;
             let open = tried.iter().enumerate().filter(|(_, one)| !one.fitted && one.point.cost < least + WORSE_MAX);
@@ -192,9 +193,10 @@ impl Problem<'_> {
         Some(())
     }
 
-    /// Every arrangement of the families that explain most, each by its own slopes: half of them goes on each time. What looks bad at numbers that were made for
-    /// another may be what was meant; besides, with a lone read divided otherwise, those that look best.
-    fn side_by_side(&mut self, tried: &[Tried]) -> Option<Vec<Point>> {
+    /// Fits every arrangement of the best families with its own slopes, halving the number each
+    /// time. An arrangement may look bad only because of numbers made for another. Also tries the
+    /// best-looking ones with lone reads divided differently.
+    fn fit_all_arrangements(&mut self, tried: &[KindEntry]) -> Option<Vec<Point>> {
         let mut of_families = of_families(tried);
         of_families.truncate(FAMILIES);
         let sata = !self.plan.reported.full_duplex;
@@ -218,7 +220,7 @@ impl Problem<'_> {
         };
         let families: Vec<Candidate> = core::iter::once(first.clone()).chain(other_families(&first)).collect();
         let families: Vec<Candidate> = families.iter().cloned().chain(families.iter().map(waiting)).collect();
-        // TRIMs of less than some alignment have no effect either: the unit may be smaller than they say.
+        // Ineffective TRIMs below some alignment make the mapping unit look larger than it may be.
         let unit = unit_written(self.found).filter(|unit| *unit < first.kind.unit_bytes);
         let smaller: Vec<Candidate> = families.iter().filter_map(|family| mapped_by(family, unit?)).collect();
         let families: Vec<Candidate> = families.into_iter().chain(smaller).collect();
@@ -238,7 +240,7 @@ impl Problem<'_> {
         Some(fitted)
     }
 
-    /// The best of each kind that is one change away, its numbers adapted to the change.
+    /// The best neighbour of each kind, with numbers adapted to the change.
     fn changed(&mut self, best: &Point) -> Option<Vec<Point>> {
         let slopes = self.slopes(best)?;
         let points = self.try_all(neighbours(&best.candidate, !self.plan.reported.full_duplex))?;
@@ -246,7 +248,7 @@ impl Problem<'_> {
         all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         all.truncate(ADAPTED);
         let mut all = self.adapted(all.into_iter().map(|point| (None, point)).collect(), &slopes)?;
-        // The most promising are fitted as they are.
+        // The most promising neighbours are fitted without adaptation.
         all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         let mut fitted = Vec::new();
         for (nth, point) in all.into_iter().enumerate() {
@@ -255,12 +257,12 @@ impl Problem<'_> {
         Some(fitted)
     }
 
-    /// Around which kind others are tried next: the best of a family that has had no turn, then the best of all.
-    fn next(&self, tried: &[Tried]) -> Option<usize> {
-        let cheapest = |a: &(usize, &Tried), b: &(usize, &Tried)| a.1.point.cost.total_cmp(&b.1.point.cost);
+    /// Next kind to expand: the best of a family without a turn, then the best overall.
+    fn next(&self, tried: &[KindEntry]) -> Option<usize> {
+        let cheapest = |a: &(usize, &KindEntry), b: &(usize, &KindEntry)| a.1.point.cost.total_cmp(&b.1.point.cost);
         let (_, best) = tried.iter().enumerate().min_by(cheapest)?;
         let (least, figures) = (best.point.cost, self.found.observations.len() as f64);
-        let hopeless = if self.misfit(&best.point) < EXACT * figures { HOPELESS_BESIDE_EXACT } else { HOPELESS };
+        let hopeless = if self.misfit(&best.point) < EXACT * figures { FAMILY_EXCESS_MAX_IF_EXACT } else { FAMILY_EXCESS_MAX };
         let turns = |of: Family| tried.iter().filter(|one| one.expanded && family(&one.point.candidate.kind) == of).count();
         let open = || tried.iter().enumerate().filter(|(_, one)| !one.expanded);
         let neglected = open()
@@ -271,8 +273,7 @@ impl Problem<'_> {
     }
 }
 
-/// The best of each family, in order.
-fn of_families(tried: &[Tried]) -> Vec<&Point> {
+fn of_families(tried: &[KindEntry]) -> Vec<&Point> {
     let mut best: Vec<&Point> = tried.iter().map(|one| &one.point).collect();
     best.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     let mut of_families: Vec<&Point> = Vec::new();
@@ -284,11 +285,11 @@ fn of_families(tried: &[Tried]) -> Vec<&Point> {
     of_families
 }
 
-/// Takes note of a kind, or of better numbers for it.
-fn add(tried: &mut Vec<Tried>, point: Point, fitted: bool) {
+/// Records a kind, or better numbers for it.
+fn add(tried: &mut Vec<KindEntry>, point: Point, fitted: bool) {
     match tried.iter_mut().find(|one| one.point.candidate.is_kind_of(&point.candidate)) {
         Some(known) if known.point.cost > point.cost => (known.point, known.polished) = (point, false),
         Some(_) => {}
-        None => tried.push(Tried { point, fitted, expanded: false, polished: false }),
+        None => tried.push(KindEntry { point, fitted, expanded: false, polished: false }),
     }
 }

@@ -1,9 +1,8 @@
-//! Systems of a few linear equations whose matrix is symmetric and positive definite (Cholesky).
+//! Small linear systems with a symmetric positive definite matrix (Cholesky).
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A symmetric matrix.
 #[derive(Clone, Debug)]
 pub(super) struct Matrix {
     size: usize,
@@ -28,7 +27,7 @@ impl Matrix {
         self.values.chunks(self.size).map(|row| row.iter().zip(vector).map(|(a, b)| a * b).sum()).collect()
     }
 
-    /// The lower triangle whose square this is; `None` if it is not positive definite.
+    /// The lower Cholesky factor; `None` if the matrix is not positive definite.
     fn root(&self) -> Option<Vec<f64>> {
         let size = self.size;
         let mut root = vec![0.0; size * size];
@@ -49,7 +48,7 @@ impl Matrix {
         Some(root)
     }
 
-    /// The x for which this times x is `right`.
+    /// Solves `self * x = right`.
     pub(super) fn solve(&self, right: &[f64]) -> Option<Vec<f64>> {
         let root = self.root()?;
         Some(self.solve_by(&root, right))
@@ -69,7 +68,6 @@ impl Matrix {
         x
     }
 
-    /// The matrix that this one times it is one.
     pub(super) fn inverse(&self) -> Option<Self> {
         let root = self.root()?;
         let mut inverse = Self::new(self.size);
@@ -88,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_matrix_times_its_inverse_is_one() {
+    fn matrix_times_inverse_is_identity() {
         let mut matrix = Matrix::new(3);
         for (row, column, value) in [(0, 0, 4.0), (1, 0, 1.0), (1, 1, 3.0), (2, 0, -0.5), (2, 1, 0.25), (2, 2, 2.0)] {
             matrix.set(row, column, value);

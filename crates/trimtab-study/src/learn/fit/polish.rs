@@ -1,21 +1,20 @@
-//! Numbers where steps by slopes end: figures have kinks and jumps (pieces of a burst, whole rows, whichever of two is slower), and differences of quotients lead
-//! nowhere there.
+//! Refines numbers where gradient steps end: figures have kinks and jumps (pieces of a burst,
+//! whole rows, the slower of two limits) that difference quotients cannot follow.
 
 use super::super::candidate::{Candidate, NUMBERS};
 use super::{GAIN_MIN, Point, Problem};
 use alloc::vec::Vec;
 
-/// By how much the logarithm of one number is moved, all else following.
+/// Changes of the logarithm of one number; the others are adapted.
 const JUMPS: [f64; 12] = [-0.6, -0.3, -0.18, -0.1, -0.05, -0.02, 0.02, 0.05, 0.1, 0.18, 0.3, 0.6];
-/// Slopes over so many times the usual step.
+/// Step factors for slopes.
 const WIDER: [f64; 3] = [-1.0, 3.0, -5.0];
-/// Of what came of jumps, so many are followed.
+/// Number of jumps that are followed.
 const FOLLOWED: usize = 24;
-/// Rounds at most.
 const ROUNDS: u32 = 16;
 
 impl Problem<'_> {
-    /// Improves the numbers of `point` by other slopes, and by jumps of one number that the others follow.
+    /// Improves numbers with other slopes, and with jumps of one number that the others follow.
     pub(super) fn polish(&mut self, mut point: Point) -> Option<Point> {
         for _ in 0..ROUNDS {
             let before = point.cost;
@@ -39,7 +38,6 @@ impl Problem<'_> {
         Some(point)
     }
 
-    /// The best of `point` and `others`.
     fn best_of(&mut self, point: Point, others: Vec<Candidate>) -> Option<Point> {
         let points = self.try_all(others)?;
         points.into_iter().flatten().chain(core::iter::once(point)).min_by(|a, b| a.cost.total_cmp(&b.cost))

@@ -1,4 +1,4 @@
-//! The drive that explains a few published rates best, where no probe of ours was run: kinds are given, numbers are fitted.
+//! Fits the numbers of given kinds to a few published rates, without probes.
 
 use super::{Point, Problem, Show, Trials, Tries, explained_by};
 use crate::learn::candidate::{Candidate, NUMBERS};
@@ -6,29 +6,28 @@ use crate::learn::classes;
 use crate::learn::probes::{Findings, Plan};
 use alloc::vec::Vec;
 
-/// Kinds that are fitted, of all that are tried as they are.
+/// Kinds that are fitted, out of all that are evaluated.
 const FITTED: usize = 8;
-/// Rounds of each of these.
 const ROUNDS: u32 = 8;
-/// Nine of ten lie within so many standard deviations.
+/// Nine in ten values lie within this many standard deviations.
 const NINE_OF_TEN: f64 = 1.645;
 
-/// What rates tell of a drive.
+/// Drive parameters from published rates.
 #[derive(Clone, Debug)]
 pub struct OfRates {
-    /// The most plausible drive that shows them.
+    /// The most plausible drive with these rates.
     pub best: Candidate,
-    /// What it shows: logarithms, in the order of the figures.
+    /// Its figures as logarithms, in order.
     pub shown: Vec<f64>,
-    /// Mean square of what is left, in units of what the figures may be off by.
+    /// Mean squared residual, in units of the errors.
     pub misfit: f64,
-    /// Of each number, the share of what was not known of it that the rates took away, from 0 to 1.
+    /// For each number, the share of the prior uncertainty that the rates removed, from 0 to 1.
     pub learned: [f64; NUMBERS],
-    /// Of each number, between what nine of ten such drives lie, to first order.
+    /// For each number, the interval of nine in ten such drives, to first order.
     pub bounds: [(f64, f64); NUMBERS],
 }
 
-/// Fits the numbers of `kinds` to `found`, which `show` finds on a candidate. `None` if none of them can be.
+/// Fits the numbers of `kinds` to `found`. `None` if every candidate is impossible.
 pub fn fit(found: &Findings, plan: &Plan, kinds: Vec<Candidate>, show: &Show<'_>, tries: &dyn Tries) -> Option<OfRates> {
     let mut observer = ();
     let trials = Trials { tries, observer: &mut observer, tried: 0 };

@@ -1,8 +1,9 @@
-//! What only a drive that has been written over shows: spare space, the SLC cache, victims. Found out after everything else, around the drives that explain
-//! the small probes, with the probes of whole drives run on candidates of the same proportions.
+//! Parameters that are only visible on a fully written drive: spare space, SLC cache, victim
+//! selection. Fitted last, around the drives that explain the small probes, by running the
+//! probes of the whole drive on scaled-down candidates.
 
-mod again;
-mod wider;
+mod kind_search;
+mod step_search;
 
 use super::super::Observer;
 use super::super::candidate::{Candidate, NUMBERS, at};
@@ -11,7 +12,7 @@ use super::super::invert;
 use super::super::lab::Lab;
 use super::super::probes::{self, Findings, Plan};
 use super::linear::Matrix;
-use super::{Fitted, LOOSE, Point, TEMPER, Trials, Tries, explained_by, most_of, off_by, pick, points};
+use super::{Fitted, KIND_ERROR_FACTOR, MEMBER_ERROR_FACTOR, Point, Trials, Tries, chi_squared_99, explained_by, off_by, pick, points};
 use crate::study::small::Small;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,39 +20,38 @@ use trimtab_drive::model;
 use trimtab_drive::rng::Stream;
 use trimtab_sim::target::drive::DriveTarget;
 
-/// Places in a list of sizes.
+/// Indices of the parameters.
 pub mod of {
     /// Spare space.
     pub const SPARE: usize = 0;
-    /// Erasure of a block.
+    /// Erase time of a block.
     pub const ERASE: usize = 1;
-    /// The SLC cache of a full drive.
+    /// Minimum SLC cache, on a full drive.
     pub const SLC_LEAST: usize = 2;
-    /// What it has more where there is room.
+    /// Additional SLC cache on an empty drive.
     pub const SLC_MORE: usize = 3;
-    /// A row of native cells, where fresh data do not go there at first.
+    /// Program time of a row of native cells, if new data do not go there first.
     pub const PROGRAM: usize = 4;
-    /// A page of them, read.
+    /// Read time of a page of native cells.
     pub const READ: usize = 5;
-    /// Memory for the map, where that is not all in it.
+    /// Memory for the map, if not all of it fits.
     pub const MAP: usize = 6;
 }
 
-/// Of each way of choosing victims so many are fitted.
+/// Candidates fitted per victim selection policy.
 const TRIED: usize = 1;
-/// But for those that explain so many times less.
-const HOPELESS: f64 = 5.0;
-/// Rounds of each.
+/// Candidates with this many times the cost of the best are not fitted.
+const COST_RATIO_MAX: f64 = 5.0;
 const ROUNDS: u32 = 6;
-/// What is inverted may be off by so many times: from where else spare space is tried.
+/// Factors on the inverted spare space that give further starting points.
 const SPARES: [f64; 4] = [1.0, 0.45, 0.7, 1.5];
-/// What of the map may be in memory, as `Hidden::map_ppm`, where it is not all.
+/// Map memory to try, as `Hidden::map_ppm`, for drives that do not hold the whole map.
 const MAPS: [u32; 3] = [25, 100, 350];
-/// What is worse by more is no place to look on from.
+/// Largest excess cost of a point from which the search continues.
 const WORSE_MAX: f64 = 12.0;
-/// Steps of difference quotients: the spare space of small drives changes by whole superblocks.
+/// Steps of difference quotients. The spare space of small drives changes by whole superblocks.
 const STEPS: [f64; SIZES] = [0.2, 0.08, 0.08, 0.08, 0.08, 0.08, 0.15];
-/// For the same reason they are tried in jumps, too.
+/// Jumps of single parameters, for the same reason.
 const JUMPS: [(usize, f64); 14] = [
     (of::SPARE, -0.14),
     (of::SPARE, -0.06),
@@ -68,31 +68,31 @@ const JUMPS: [(usize, f64); 14] = [
     (of::MAP, -0.4),
     (of::MAP, 0.4),
 ];
-/// With so many other seeds the best is tried, to see what is chance.
+/// Number of other seeds on which the best drive is run, to measure random variation.
 const OTHER_SEEDS: u64 = 5;
-/// What the small probes say is never taken for more certain than this.
+/// Lower limit of the prior standard deviation from the small probes.
 const KNOWN_MIN: f64 = 0.01;
-/// And where they say less than that, it is as if they said nothing.
+/// Above this standard deviation, the small probes count as uninformative.
 const UNKNOWN: f64 = 0.5;
 
-/// What came of it.
+/// Result of the fit to the whole drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Whole {
-    /// As [`Fitted::misfit`], of the figures of whole drives.
+    /// As [`Fitted::misfit`], for the whole drive.
     pub misfit: f64,
-    /// As [`Fitted::off`], of these.
+    /// As [`Fitted::off`], for the whole drive.
     pub off: f64,
-    /// Of each size, the share of what was not known of it that these figures took away.
+    /// For each parameter, the share of the prior uncertainty that these figures removed.
     pub learned: [f64; SIZES],
 }
 
-/// Logarithms of what the probes of whole drives find on a candidate of small size, in their order.
+/// Logarithms of the results of the whole-drive probes on a scaled-down candidate, in order.
 #[must_use]
 pub fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
     shown_by(candidate, plan, plan.seed)
 }
 
-/// The same of a drive that begins with `seed`.
+/// As [`shown`], on a drive built with `seed`.
 fn shown_by(candidate: &Candidate, plan: &Plan, seed: u64) -> Option<Vec<f64>> {
     let small = Small::of(&candidate.spec("candidate", "a candidate", &plan.reported), probes::whole::SIZE).ok()?.spec;
     let whole = plan.whole?.on(small.capacity_bytes);
@@ -109,11 +109,12 @@ struct Problem<'a> {
     priors: [Prior; SIZES],
     trials: Trials<'a>,
     loose: f64,
-    /// Candidates that were put through the probes of whole drives.
+    /// Number of candidates that ran the probes of the whole drive.
     spent: usize,
 }
 
-/// Finds out what `found` says of the drives of `fitted`, which explain what `small` says. `None` if it was stopped, or if no candidate could be tried.
+/// Fits the drives of `fitted`, which explain `small`, to the whole-drive figures `found`.
+/// Returns `None` if stopped, or if no candidate could be tried.
 pub fn refine(
     fitted: &Fitted,
     (small, found): (&Findings, &Findings),
@@ -127,9 +128,9 @@ pub fn refine(
     let mut problem = Problem { found: found.clone(), plan, priors, trials, loose: 1.0, spent: 0 };
     let (mut best, mut others) = problem.best(&fitted.best)?;
     if problem.allow_for_chance(&best)? {
-        (best, others) = problem.once_more(best, others)?;
+        (best, others) = problem.search_again(best, others)?;
     }
-    let (best, others) = problem.asked_again(&mut fitted, small, (best, others))?;
+    let (best, others) = problem.revise_kind(&mut fitted, small, (best, others))?;
     let slopes = problem.slopes(&best)?;
     let spread = problem.curvature(&best.candidate, &slopes, 0.0).inverse()?;
     let (members, explained, rejected) = problem.members(&fitted, &best, &others, &slopes)?;
@@ -157,7 +158,6 @@ pub fn refine(
     })
 }
 
-/// What is thought of each size after the small probes.
 fn priors(fitted: &Fitted, plan: &Plan) -> [Prior; SIZES] {
     let class = classes::priors(&plan.reported);
     let after = |number: usize| {
@@ -197,7 +197,7 @@ fn sizes(candidate: &Candidate) -> [f64; SIZES] {
     ]
 }
 
-/// `candidate` with these sizes, within what there can be.
+/// `candidate` with these parameters, limited to valid values.
 fn with(candidate: &Candidate, sizes: &[f64; SIZES]) -> Candidate {
     let mut to = candidate.clone();
     let value = |size: usize, low: f64, high: f64| libm::round(libm::exp(sizes[size])).clamp(low, high);
@@ -215,7 +215,7 @@ fn with(candidate: &Candidate, sizes: &[f64; SIZES]) -> Candidate {
     to
 }
 
-/// `candidate` with blocks of so many pages: what shows is how long erasure takes for each of them.
+/// `candidate` with this many pages per block. The visible erase time per page stays the same.
 fn paged(candidate: &Candidate, pages: u32) -> Candidate {
     let mut to = candidate.clone();
     let scaled = libm::round(to.hidden.erase_ns as f64 * f64::from(pages) / f64::from(to.hidden.pages_per_block)) as u64;
@@ -223,7 +223,7 @@ fn paged(candidate: &Candidate, pages: u32) -> Candidate {
     to
 }
 
-/// `candidate` with every way of choosing victims, and what is moved kept apart or not.
+/// `candidate` with every victim selection, with and without separate relocated data.
 fn victims(candidate: &Candidate) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (victim, separate_gc) in classes::VICTIMS.iter().flat_map(|(victim, _)| [(*victim, true), (*victim, false)]) {
@@ -234,8 +234,7 @@ fn victims(candidate: &Candidate) -> Vec<Candidate> {
     all
 }
 
-/// `candidate` with every combination of what is of one kind or another.
-fn others(candidate: &Candidate) -> Vec<Candidate> {
+fn discrete_variants(candidate: &Candidate) -> Vec<Candidate> {
     let mut all = victims(candidate);
     if candidate.kind.slc {
         all = all
@@ -256,14 +255,14 @@ fn others(candidate: &Candidate) -> Vec<Candidate> {
     all
 }
 
-/// The same drive with so much of its map in memory, 0 for all.
+/// The same drive with this much map memory; 0 for all.
 fn mapped(candidate: &Candidate, map_ppm: u32) -> Candidate {
     let mut other = candidate.clone();
     other.hidden.map_ppm = map_ppm;
     other
 }
 
-/// The same drive with an SLC cache of fixed size, or of one that shrinks as it fills.
+/// The same drive with an SLC cache of fixed size instead of a shrinking one, or the reverse.
 fn other_size(candidate: &Candidate) -> Option<Candidate> {
     let (least, most) = candidate.hidden.slc_ppm;
     let mut other = candidate.clone();
@@ -289,16 +288,16 @@ impl Problem<'_> {
     fn cost(&self, candidate: &Candidate, shown: &[f64]) -> f64 {
         let sizes = sizes(candidate);
         let off = |size: usize| (sizes[size] - libm::log(self.priors[size].median)) / self.priors[size].sigma;
-        let oddity: f64 = (0..SIZES).filter(|size| has(candidate, *size)).map(|size| off(size) * off(size)).sum();
-        self.misfit(shown) + oddity + classes::rarity_of_hidden(candidate, &self.plan.reported)
+        let prior_distance: f64 = (0..SIZES).filter(|size| has(candidate, *size)).map(|size| off(size) * off(size)).sum();
+        self.misfit(shown) + prior_distance + classes::rarity_of_hidden(candidate, &self.plan.reported)
     }
 
-    /// The best, and others that explain the figures as well, or nearly.
+    /// The best point, and others that explain the figures as well or nearly.
     fn best(&mut self, kind: &Candidate) -> Option<(Point, Vec<Point>)> {
-        self.searched(kind, wider::ROUNDS)
+        self.searched(kind, step_search::ROUNDS)
     }
 
-    /// The same with so many rounds by chance.
+    /// As [`best`](Self::best), with this many rounds of random search.
     fn searched(&mut self, kind: &Candidate, rounds: u32) -> Option<(Point, Vec<Point>)> {
         let start = mapped(&invert::whole::invert(kind, &self.found, self.plan), 0);
         let with_spare = |share: &f64| {
@@ -309,15 +308,16 @@ impl Problem<'_> {
         let starts: Vec<Candidate> = SPARES.iter().map(with_spare).chain(MAPS.iter().map(|ppm| mapped(&start, *ppm))).collect();
         let mut points = self.fitted_from(starts)?;
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-        // Once more from where that led: with other sizes other kinds may be better.
+        // Repeats from the new point, where other discrete properties may be better.
         let again = points.first()?.candidate.clone();
         points.extend(self.fitted_from(vec![again])?);
         let points = self.wider(points, rounds)?;
         self.kinds(points)
     }
 
-    /// Figures of drives that choose victims by chance, or whose cache is full to the brim, differ from seed to seed: each may be off by as much more, once for
-    /// the drive that was probed and once for the candidate. Whether that is much of what they may be off by anyway.
+    /// Widens the errors of figures that vary with the seed: random victim selection, or a
+    /// completely full cache. The variation counts once for the probed drive and once for the
+    /// candidate. Returns true if the errors grew considerably.
     fn allow_for_chance(&mut self, best: &Point) -> Option<bool> {
         let mut all = vec![best.shown.clone()];
         for seed in 1..=OTHER_SEEDS {
@@ -335,8 +335,7 @@ impl Problem<'_> {
         Some(much)
     }
 
-    /// The same search from where it led, now that figures may be off by more.
-    fn once_more(&mut self, best: Point, others: Vec<Point>) -> Option<(Point, Vec<Point>)> {
+    fn search_again(&mut self, best: Point, others: Vec<Point>) -> Option<(Point, Vec<Point>)> {
         let again = best.candidate.clone();
         let mut points: Vec<Point> = core::iter::once(best).chain(others).collect();
         for point in &mut points {
@@ -346,7 +345,7 @@ impl Problem<'_> {
         self.kinds(points)
     }
 
-    /// The best of `points`, and the best of each other kind that explains the figures nearly as well.
+    /// The best point, and the best of each other kind with nearly as good a fit.
     fn kinds(&self, mut points: Vec<Point>) -> Option<(Point, Vec<Point>)> {
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         let mut known: Vec<Point> = Vec::new();
@@ -356,20 +355,23 @@ impl Problem<'_> {
             }
         }
         let least = known.first()?.cost;
-        let looser = super::looser(self.misfit(&known.first()?.shown), self.found.observations.len());
-        known.retain(|point| point.cost < least + WORSE_MAX * looser * looser);
+        let widened = super::error_factor(self.misfit(&known.first()?.shown), self.found.observations.len());
+        known.retain(|point| point.cost < least + WORSE_MAX * widened * widened);
         let best = known.remove(0);
         Some((best, known))
     }
 
-    /// What is of other kinds than `starts`, and the best of each way of choosing victims fitted.
+    /// Evaluates variants of other kinds, and fits the best of each victim selection policy.
     fn fitted_from(&mut self, starts: Vec<Candidate>) -> Option<Vec<Point>> {
-        let all = starts.iter().flat_map(|start| core::iter::once(start.clone()).chain(other_size(start))).flat_map(|one| others(&one));
+        let all = starts
+            .iter()
+            .flat_map(|start| core::iter::once(start.clone()).chain(other_size(start)))
+            .flat_map(|one| discrete_variants(&one));
         let tried = self.tried_in_order(all.collect())?;
         let least = tried.first()?.cost;
         let mut fitted = Vec::new();
         for (victim, _) in classes::VICTIMS {
-            let of_it = tried.iter().filter(|point| point.candidate.hidden.victim == victim && point.cost < HOPELESS * least);
+            let of_it = tried.iter().filter(|point| point.candidate.hidden.victim == victim && point.cost < COST_RATIO_MAX * least);
             for point in of_it.take(TRIED) {
                 fitted.push(self.improve(point.clone())?);
             }
@@ -394,7 +396,7 @@ impl Problem<'_> {
         let mut slopes = vec![vec![0.0; point.shown.len()]; SIZES];
         for (size, moved) in active.into_iter().zip(points) {
             let Some(moved) = moved else { continue };
-            // Whole numbers: by how much it was moved in truth.
+            // Uses the actual change, because the parameters are whole numbers.
             let step = sizes(&moved.candidate)[size] - sizes(&point.candidate)[size];
             if libm::fabs(step) > STEPS[size] / 10.0 {
                 slopes[size] = moved.shown.iter().zip(&point.shown).map(|(there, here)| (there - here) / step).collect();
@@ -417,7 +419,7 @@ impl Problem<'_> {
         matrix
     }
 
-    /// Where figures that are off by `residuals` and a class of `means` draw a candidate.
+    /// The step of a candidate for `residuals` and class `means`.
     fn step(&self, from: &Candidate, residuals: &[f64], means: &[f64; SIZES], slopes: &[Vec<f64>], damping: f64) -> Option<Candidate> {
         let here = sizes(from);
         let pull = |size: usize| {
@@ -461,15 +463,16 @@ impl Problem<'_> {
         Some(point)
     }
 
-    /// Each member with what explains these figures, too, as if they were off by as much as they may be; how many do, and how many did not.
+    /// Refits each member to perturbed figures of the whole drive. Also returns how many members
+    /// explained them and how many were rejected.
     fn members(&mut self, fitted: &Fitted, best: &Point, others: &[Point], slopes: &[Vec<f64>]) -> Option<(Vec<Candidate>, u32, u32)> {
         let mut random = Stream::new(self.plan.seed, "whole ensemble");
-        let looser = super::looser(self.misfit(&best.shown), best.shown.len());
-        self.loose = LOOSE * looser;
+        let widened = super::error_factor(self.misfit(&best.shown), best.shown.len());
+        self.loose = MEMBER_ERROR_FACTOR * widened;
         let kinds: Vec<&Point> = core::iter::once(best).chain(others).collect();
-        let weight = |kind: &&Point| libm::exp(-0.5 / TEMPER * (kind.cost - best.cost) / (looser * looser)).min(1.0);
+        let weight = |kind: &&Point| libm::exp(-0.5 / KIND_ERROR_FACTOR * (kind.cost - best.cost) / (widened * widened)).min(1.0);
         let weights: Vec<f64> = kinds.iter().map(weight).collect();
-        let most = most_of(SIZES as f64 + NUMBERS as f64);
+        let most = chi_squared_99(SIZES as f64 + NUMBERS as f64);
         let mut draws = Vec::new();
         let mut starts = Vec::new();
         for member in &fitted.members {
@@ -477,11 +480,11 @@ impl Problem<'_> {
             let mut means: [f64; SIZES] =
                 core::array::from_fn(|size| libm::log(self.priors[size].median) + self.priors[size].sigma * random.normal());
             if !member.kind.slc {
-                // A member is a draw of what the small probes say already.
+                // A member is already a draw from the small probes.
                 (means[of::PROGRAM], means[of::READ]) = (member.logs[at::PROGRAM], member.logs[at::READ]);
             }
             draws.push((noise, means));
-            starts.push(around(member, &kinds[pick(&mut random, &weights)].candidate));
+            starts.push(with_whole_parameters(member, &kinds[pick(&mut random, &weights)].candidate));
         }
         let (mut members, mut rejected) = (Vec::new(), 0);
         for point in self.drawn(starts, &draws, slopes, self.misfit(&best.shown) + most)? {
@@ -492,15 +495,16 @@ impl Problem<'_> {
         }
         let explained = members.len() as u32;
         while members.len() < fitted.members.len() {
-            let nearest = || around(&fitted.members[members.len()], &best.candidate);
+            let nearest = || with_whole_parameters(&fitted.members[members.len()], &best.candidate);
             let again = if explained == 0 { nearest() } else { members[random.below(explained.into()) as usize].clone() };
             members.push(again);
         }
         Some((members, explained, rejected))
     }
 
-    /// From each of `starts` to what its draw says, and once more from there, as what is shown is not linear; half of the way where that leads too far. `None`
-    /// where nothing explains the figures to `most`.
+    /// Steps from each of `starts` to the optimum of its draw, and repeats because the figures
+    /// are not linear. Halves a step that leads too far. The inner value is `None` if no result
+    /// has a misfit below `most`.
     fn drawn(&mut self, starts: Vec<Candidate>, draws: &[Draw], slopes: &[Vec<f64>], most: f64) -> Option<Vec<Option<Candidate>>> {
         let mut kept: Vec<Option<Candidate>> = vec![None; starts.len()];
         let mut next = starts.clone();
@@ -534,11 +538,10 @@ fn variance(values: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
     values.map(|value| (value - mean) * (value - mean)).sum::<f64>() / (count - 1.0).max(1.0)
 }
 
-/// By how much figures and class are off, for one member.
 type Draw = (Vec<f64>, [f64; SIZES]);
 
-/// A member of the ensemble with what was found out of the whole drive.
-fn around(member: &Candidate, found: &Candidate) -> Candidate {
+/// `member` with the parameters found for the whole drive.
+fn with_whole_parameters(member: &Candidate, found: &Candidate) -> Candidate {
     let mut to = member.clone();
     let (pages, bits) = (member.hidden.pages_per_block, member.hidden.bits_per_cell);
     to.hidden = paged(found, pages).hidden;

@@ -1,4 +1,4 @@
-//! From figures of a whole drive to its spare space and its SLC cache by arithmetic alone.
+//! Derives spare space and the SLC cache from the figures of a whole drive by arithmetic alone.
 
 use super::super::candidate::{Candidate, at};
 use super::super::probes::whole::{BURST_PIECES, FILL_PIECES};
@@ -6,14 +6,14 @@ use super::super::probes::{Findings, Plan};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// A rate that is so much slower is another.
+/// Ratio above which a rate counts as slower.
 const SLOWER: f64 = 1.25;
-/// A cache that is larger by more where there is room shrinks as the drive fills.
+/// Ratio of the sizes on an empty and a full drive above which the cache shrinks.
 const SHRINKS: f64 = 1.3;
-/// Thousandths of the capacity that collection keeps for itself.
+/// Thousandths of the capacity reserved for garbage collection.
 const KEPT_PERMILLE: f64 = 25.0;
 
-/// `known` with what the figures of the whole drive say.
+/// `known` with the parameters that the figures of the whole drive imply.
 #[must_use]
 pub fn invert(known: &Candidate, found: &Findings, plan: &Plan) -> Candidate {
     let mut to = known.clone();
@@ -38,19 +38,21 @@ fn slc(to: &mut Candidate, found: &Findings, share: f64) {
         (Some(least), None) => (least, least),
         (None, None) => to.hidden.slc_ppm,
     };
-    // Behind the cache each die programs a row of native cells in its turn; where the cache is emptied first, it does so besides.
+    // Each die programs native rows in turn behind the cache, and in addition if it is emptied
+    // first.
     if let Some(slow) = fill.last().filter(|_| most.is_some()) {
         let row = f64::from(to.kind.dies()) * to.kind.row_bytes() as f64;
         to.logs[at::PROGRAM] = libm::log((slow * row).max(1e4));
     }
 }
 
-/// The figures of that name, in the order of their numbers.
+/// Figures with that prefix, in numeric order.
 fn figures(found: &Findings, name: &str) -> Vec<f64> {
     (1..).map_while(|nth| found.ns(&format!("{name}{nth}"))).collect()
 }
 
-/// After how many pieces it goes slower: where the rates before and behind make the time of the piece between. `None` if it never does.
+/// Number of pieces before the rate drops. Both rates together explain the time of the piece
+/// in between. `None` if the rate never drops.
 fn knee(pieces: &[f64]) -> Option<f64> {
     let fast = pieces.iter().copied().fold(f64::INFINITY, f64::min);
     let slow = *pieces.last()?;
@@ -62,7 +64,7 @@ fn knee(pieces: &[f64]) -> Option<f64> {
     Some((at as f64 + within(at) + within(at + 1)).max(0.05))
 }
 
-/// The share of the drive that was written at random before that went slower: until then there was space that nothing was stored in.
+/// Share of the drive written randomly before the rate drops, while unused space lasts.
 fn onset(pieces: &[f64]) -> Option<f64> {
     let first = *pieces.first()?;
     let slower = pieces.iter().position(|ns| *ns > SLOWER * first)?;
@@ -74,8 +76,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_knee_lies_where_the_times_of_both_rates_add_up() {
-        // 2.25 pieces at 1 ns a byte, then 4 ns: the third takes 0.25 + 0.75 * 4.
+    fn knee_interpolates_between_both_rates() {
+        // 2.25 pieces at 1 ns per byte, then 4 ns: the third takes 0.25 + 0.75 * 4.
         assert!((knee(&[1.0, 1.0, 3.25, 4.0, 4.0]).unwrap() - 2.25).abs() < 1e-9);
         assert_eq!((knee(&[2.0, 2.1, 2.0]), knee(&[])), (None, None));
         // From the fourth of five pieces on.

@@ -1,4 +1,4 @@
-//! Months of use under trim policies: the workload for which a twin is made, as a study models it (`study::ageing`), only shorter.
+//! Months of use under trim policies, as in `study::ageing` but shorter.
 
 use super::{Figure, What};
 use crate::study::ageing::{Ageing, RATE_STEADY, WAF_STEADY};
@@ -15,12 +15,12 @@ use trimtab_drive::units::Bytes;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::runner::End;
 
-/// The size at which they are tried, as in the small studies of other assumptions.
+/// Capacity of the scaled-down drives, as in the sensitivity studies.
 const SIZE: Bytes = Bytes(1_000_000_000);
-/// How often the drive is written over.
+/// Number of drive-writes.
 const DRIVE_WRITES: f64 = 1.0;
 
-/// Policies, each at both fills.
+/// Each policy at both fill levels.
 pub const CASES: [(&str, f64, &str); 10] = [
     ("none", 0.6, "churn at 60 %, none"),
     ("online", 0.6, "churn at 60 %, online"),
@@ -34,8 +34,8 @@ pub const CASES: [(&str, f64, &str); 10] = [
     ("idle", 0.9, "churn at 90 %, idle"),
 ];
 
-/// Random writes a second at the end of the months, and their write amplification, for each of [`CASES`] in turn. `None` if the drive cannot be made small, fails, or
-/// takes no TRIM.
+/// Random writes per second at the end of the months and their write amplification, for each
+/// of [`CASES`]. `None` if the drive cannot be scaled down, fails, or has no TRIM.
 #[must_use]
 pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
     spec.flash().filter(|flash| flash.trim.supported)?;
@@ -64,7 +64,7 @@ pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<Figure>> {
     Some(all)
 }
 
-/// The policy under which random writes are fastest at that fill, with their rate; and the rate without any.
+/// The policy with the fastest random writes at a fill level, and the rates with and without.
 #[must_use]
 pub fn best(fill: f64, rate: impl Fn(&str) -> Option<f64>) -> Option<(&'static str, f64, f64)> {
     let at = || CASES.into_iter().filter(|(_, full, _)| *full == fill);
@@ -87,6 +87,6 @@ mod tests {
             other => other.starts_with("churn at 60").then_some(200.0),
         };
         assert_eq!(best(0.6, rate), Some(("idle", 300.0, 100.0)));
-        assert_eq!(best(0.9, rate), None, "nobody knows what it is without any");
+        assert_eq!(best(0.9, rate), None, "the rate without trimming is unknown");
     }
 }

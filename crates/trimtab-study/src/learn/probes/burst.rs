@@ -1,4 +1,4 @@
-//! Sequential writes of incompressible data from an empty write cache on: how much it takes, and what the flash takes.
+//! Sequential writes of incompressible data into an empty cache: cache size and flash rate.
 
 use super::{Findings, Lab, Plan, Probe, sequential};
 use alloc::format;
@@ -6,10 +6,10 @@ use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::target::TargetResult;
 
-/// The first piece whose time is taken by itself; each further one ends at twice the bytes.
+/// First piece that is timed; each further one ends at twice the bytes.
 const FIRST: u64 = 512 << 10;
 
-/// A burst, until it is one no more.
+/// Writes until the flash rate is reached.
 pub struct Burst;
 
 impl Probe for Burst {
@@ -31,7 +31,7 @@ impl Probe for Burst {
                 count => stream.completed[count as usize - 1].0,
             };
             let took = done(to).saturating_sub(done(from)) as f64;
-            // Where one rate follows the other within a piece, all that was before shifts the end of it.
+            // A rate change within a piece is affected by everything before it.
             let sigma = if to == plan.area { 0.015 } else { 0.04 };
             found.add(self.name(), format!("burst {to}"), took / (to - from) as f64, sigma);
             (from, to) = (to, to * 2);
@@ -44,7 +44,7 @@ impl Probe for Burst {
     }
 }
 
-/// The name of the figure of the last piece, whose rate is that of the flash.
+/// Name of the last figure, which shows the flash rate.
 #[must_use]
 pub fn last(plan: &Plan) -> alloc::string::String {
     format!("burst {}", plan.area)

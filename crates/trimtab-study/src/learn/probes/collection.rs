@@ -1,4 +1,4 @@
-//! Writes at random places over the full part: when the drive begins to collect, and what that costs. And once more after a rest.
+//! Random writes over the full part, and again after a rest: start and cost of garbage collection.
 
 use super::whole::{RANDOM_BYTES, Rest};
 use super::{Findings, Lab, Places, Plan, Probe};
@@ -7,13 +7,12 @@ use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::target::TargetResult;
 
-/// Pieces of the part.
 const PIECES: u64 = 16;
-/// Those after the rest are shorter.
+/// Number and divisor of the shorter pieces after the rest.
 const AFTER: u64 = 4;
 const SHORTER: u64 = 6;
 
-/// Random writes until there is garbage everywhere.
+/// Random writes until garbage is everywhere.
 pub struct Collection;
 
 impl Probe for Collection {

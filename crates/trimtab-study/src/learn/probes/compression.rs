@@ -1,5 +1,6 @@
-//! Sequential writes of zeros, of data of which half can be compressed away, and of such that cannot be compressed; and reads of them. Where the link is slower
-//! than the flash no rate of writes shows compression, but what was compressed is less to fetch from the flash.
+//! Sequential writes and reads of zeros, half-compressible and incompressible data. If the
+//! link is slower than the flash, write rates do not reveal compression, but compressed data
+//! are faster to read from the flash.
 
 use super::{Findings, Lab, Plan, Probe, SETTLE, crossing_reads, sequential};
 use alloc::format;
@@ -7,15 +8,14 @@ use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::target::TargetResult;
 
-/// The classes.
 const CLASSES: [(DataClass, &str); 3] =
     [(DataClass::Zero, "zeros"), (DataClass::Compressible(50), "half compressible"), (DataClass::Random, "random")];
 
-/// Bytes of a lone read, and how many of each class.
+/// Bytes of a lone read, and number of reads per class.
 const READ: u64 = 64 << 10;
 const READS: usize = 32;
 
-/// Writes that a compressing controller makes smaller, and reads of what it made smaller.
+/// Writes that a compressing controller shrinks, and reads of the result.
 pub struct Compression;
 
 impl Probe for Compression {

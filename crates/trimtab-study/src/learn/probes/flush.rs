@@ -1,4 +1,4 @@
-//! Single writes, each followed by a flush: what the host waits for when it wants to be sure.
+//! Single writes, each followed by a flush: the latency of a durable write.
 
 use super::super::lab::Stream;
 use super::{Findings, Lab, Places, Plan, Probe};
@@ -6,10 +6,9 @@ use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::target::TargetResult;
 
-/// Pairs.
 const PAIRS: usize = 32;
 
-/// Writes and flushes in turn.
+/// Alternating writes and flushes.
 pub struct Flush;
 
 impl Probe for Flush {
@@ -22,7 +21,7 @@ impl Probe for Flush {
     }
 
     fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
-        // Whole mapping units first, so that nothing has to be read for them.
+        // Whole mapping units first, which need no read-modify-write.
         let small = plan.small();
         for (purpose, len, write, flush, sigma) in
             [("flush", 64 << 10, "write 65536 q1", "flush", 0.02), ("flush small", small, "write 4096 q1", "flush small", 0.03)]

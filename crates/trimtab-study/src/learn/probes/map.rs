@@ -1,5 +1,5 @@
-//! Lone reads within ever larger parts of the full part: where the map of a drive is not all in memory, a page of it is read first, the more often the larger
-//! that part is.
+//! Lone reads within increasingly large parts of the written area. If the map does not fit in
+//! memory, reads load map pages first; the larger the part, the more often.
 
 use super::whole::Whole;
 use super::{Findings, Lab, Plan, Probe, SETTLE, reads};
@@ -7,15 +7,14 @@ use alloc::format;
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
 
-/// Parts: one of so many each.
+/// Divisors of the area.
 const PARTS: [u64; 4] = [64, 16, 4, 1];
-/// Lone reads of each.
 const READS: usize = 192;
 
-/// Reads of a part and of all.
+/// Reads of parts of the area and of the whole area.
 pub struct Map;
 
-/// The first one of `parts` parts.
+/// The first of `parts` equal parts.
 const fn part_of(whole: &Whole, parts: u64) -> Extent {
     Extent { offset: whole.start, len: whole.bytes / parts }
 }
@@ -36,7 +35,7 @@ impl Probe for Map {
         for parts in PARTS {
             let places = reads(plan, &format!("map of 1/{parts}"), part_of(&whole, parts), plan.small(), READS);
             let took = lab.stream(1, places)?.took;
-            // The mean, not the middle: how many have to wait for the map is what tells.
+            // The mean, not the middle: the share of reads that wait for the map matters.
             found.add(self.name(), format!("read in 1/{parts} q1"), took.0 as f64 / READS as f64, 0.03);
         }
         Ok(())

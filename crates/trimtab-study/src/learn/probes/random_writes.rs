@@ -1,4 +1,4 @@
-//! Writes at random places in growing sizes, to the last program: what is written for less than a mapping unit is read and written again.
+//! Random writes of increasing sizes; those below a mapping unit need a read-modify-write.
 
 use super::{Findings, Lab, Places, Plan, Probe};
 use alloc::format;
@@ -9,7 +9,7 @@ use trimtab_sim::target::TargetResult;
 /// Sizes.
 pub const SIZES: [u64; 5] = [4096, 8192, 16 << 10, 32 << 10, 64 << 10];
 
-/// Random writes over what is mapped.
+/// Random writes over mapped space.
 pub struct RandomWrites;
 
 impl Probe for RandomWrites {
@@ -29,7 +29,7 @@ impl Probe for RandomWrites {
             let stream = lab.stream(32, places.map(|extent| Command::Write(extent, DataClass::Random)))?;
             let flush = lab.one(Command::Flush)?;
             found.add(self.name(), format!("random write {size} q32"), stream.took.0 as f64 / count as f64, 0.03);
-            // Where a filesystem writes a log before a flush, that is in the time, and in none of a candidate.
+            // A filesystem's log write before a flush adds to the measured time only.
             let log = if plan.reach.flushes { 0.0 } else { flush.0 as f64 / (stream.took + flush).0.max(1) as f64 };
             let to_the_end = (stream.took + flush).0 as f64 / count as f64;
             found.add(self.name(), format!("random write {size} to the end"), to_the_end, libm::sqrt(0.02 * 0.02 + log * log));

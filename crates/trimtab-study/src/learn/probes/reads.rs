@@ -1,15 +1,13 @@
-//! Reads of data that are there: latency, link, how many dies work side by side, read-ahead.
+//! Reads of existing data: latency, link rate, parallel dies, read-ahead.
 
 use super::{Findings, Lab, Plan, Probe, crossing_reads, reads};
 use alloc::format;
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
 
-/// Sizes of lone reads, and how many of each.
 const SIZES: [(u64, usize); 5] = [(4096, 96), (16 << 10, 48), (64 << 10, 48), (256 << 10, 24), (1 << 20, 12)];
-/// Depths of small reads.
 const DEPTHS: [u32; 5] = [2, 8, 32, 96, 255];
-/// Small reads for each that is in flight.
+/// Small reads per command in flight.
 const ROUNDS: usize = 12;
 
 /// Reads in all sizes and depths.
@@ -67,7 +65,7 @@ impl Reads {
     }
 }
 
-/// Reads of what was written a moment ago, before it is moved: is there a faster part?
+/// Reads of data that were just written and not moved yet. Detects an SLC cache.
 pub struct JustWritten;
 
 impl Probe for JustWritten {

@@ -1,5 +1,5 @@
-//! An eighth of the full part written again after a short rest and after a long one: how fast a drive tidies up while it is left alone, and how large its cache
-//! is when it is full. And lone reads of what was moved meanwhile.
+//! Rewrites an eighth of the full part after a short and a long rest: speed of background
+//! work, and cache size of a full drive. Also lone reads of data that moved in the meantime.
 
 use super::whole::{BURST_PIECES, Rest, in_pieces};
 use super::{Findings, Lab, Places, Plan, Probe};
@@ -7,7 +7,6 @@ use alloc::format;
 use trimtab_drive::Command;
 use trimtab_sim::target::TargetResult;
 
-/// Lone reads.
 const READS: usize = 64;
 
 /// Bursts after rests.

@@ -1,4 +1,4 @@
-//! All of the part written in order, once: how much of it is taken fast, and how fast the rest.
+//! Writes the whole part sequentially once: the amount at full speed, and the rate after it.
 
 use super::whole::{FILL_PIECES, in_pieces};
 use super::{Findings, Lab, Plan, Probe};
@@ -6,7 +6,7 @@ use alloc::format;
 use trimtab_drive::Command;
 use trimtab_sim::target::TargetResult;
 
-/// The first writing.
+/// Initial sequential write.
 pub struct SlcCache;
 
 impl Probe for SlcCache {

@@ -1,11 +1,11 @@
-//! Single reads beside sequential writes: do they wait for programs, and for how long?
+//! Single reads during sequential writes: whether and how long they wait for programs.
 
 use super::{Findings, Lab, Plan, Probe, reads, sequential};
 use trimtab_drive::Command;
 use trimtab_drive::data::DataClass;
 use trimtab_sim::target::TargetResult;
 
-/// Reads beside writes.
+/// Reads during writes.
 pub struct Stalls;
 
 impl Probe for Stalls {

@@ -1,5 +1,6 @@
-//! TRIM commands of chosen numbers of ranges and sizes, of space that holds data and space that holds none: what a command, a range, a mapped unit and a
-//! byte cost. And reads beside one: does everybody wait?
+//! TRIM commands with chosen numbers and sizes of ranges, on mapped and unmapped space: cost
+//! of a command, a range, a mapped unit and a byte. Also reads during a TRIM, which show
+//! whether it blocks other commands.
 
 use super::{Findings, Lab, Plan, Probe, SETTLE, reads};
 use alloc::format;
@@ -7,10 +8,10 @@ use alloc::vec::Vec;
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
 
-/// Bytes of a short range: longer than what drives ignore, mostly.
+/// Bytes of a short range: longer than most drives ignore.
 const SHORT: u64 = 64 << 10;
 
-/// TRIMs.
+/// Cost of TRIM commands.
 pub struct TrimCost;
 
 impl Probe for TrimCost {
@@ -30,7 +31,7 @@ impl Probe for TrimCost {
         let Some((_, most)) = plan.trims() else { return Ok(()) };
         let ranges = |count: u64| count.min(most).min(plan.area / 32 / SHORT).max(1);
         let mut from = plan.part(8, 16).offset;
-        // Every second piece, so that no two are one range.
+        // Every second piece, so that adjacent ranges do not merge.
         let mut pieces = |count: u64, len: u64| -> Vec<Extent> {
             let pieces = (0..count).map(|nth| Extent { offset: from + nth * 2 * len, len }).collect();
             from += count * 2 * len;
@@ -51,7 +52,7 @@ impl Probe for TrimCost {
             (0..ranges(256)).map(|nth| Extent { offset: all.offset + nth * 2 * plan.small(), len: plan.small() }).collect();
         found.add(self.name(), "trim shortest again", lab.trim(&short)?.0 as f64, 0.015);
         lab.idle(SETTLE);
-        // Nothing is unmapped by it, so that it is neither slower nor faster when it is done twice.
+        // Unmaps nothing, so a repetition takes equally long.
         let beside: Vec<Command<'static>> = reads(plan, "beside trim", plan.part(0, 4), plan.small(), 4).collect();
         let (_, others) = lab.trim_beside(&many, &beside)?;
         found.add(self.name(), "reads beside trim many", others.middle_ns(), 0.03);

@@ -1,13 +1,13 @@
-//! The least TRIM that has an effect, and its alignment, from how fast the space is read afterwards: what is not mapped needs no flash.
+//! Smallest effective TRIM and its alignment, from the faster reads of unmapped space.
 
 use super::{Findings, Lab, Plan, Probe};
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
 
-/// The longest that is tried, and the space for each try.
+/// Longest TRIM tried, which is also the space for each trial.
 const LONGEST: u64 = 1 << 20;
 
-/// TRIMs of growing length, and one that is not aligned.
+/// TRIMs of increasing length, and an unaligned one.
 pub struct TrimEffect;
 
 impl Probe for TrimEffect {
@@ -25,7 +25,7 @@ impl Probe for TrimEffect {
 
     fn run(&self, lab: &mut Lab<'_>, plan: &Plan, found: &mut Findings) -> TargetResult {
         let (Some(mapped), Some(trimmed)) = (found.ns("read 4096 q1"), found.ns("trimmed read 4096 q1")) else { return Ok(()) };
-        // Where both are alike nothing can be told.
+        // Equal times reveal nothing.
         if plan.trims().is_none() || mapped < trimmed * 1.15 {
             return Ok(());
         }
@@ -34,8 +34,8 @@ impl Probe for TrimEffect {
         if base + 2 * LONGEST > space.offset + space.len {
             return Ok(());
         }
-        // In the middle of their ratio.
-        let look = Look { small: plan.small(), elsewhere: plan.part(0, 4), boundary_ns: libm::sqrt(mapped * trimmed) };
+        // Geometric mean of both times.
+        let look = MappingTest { small: plan.small(), elsewhere: plan.part(0, 4), boundary_ns: libm::sqrt(mapped * trimmed) };
         found.trim_least = look.least(lab, base)?;
         if found.trim_least.is_some() {
             found.trim_granularity = look.granularity(lab, base + LONGEST)?;
@@ -44,27 +44,26 @@ impl Probe for TrimEffect {
     }
 }
 
-/// Looks whether there is something.
-struct Look {
+struct MappingTest {
     small: u64,
-    /// Where nothing is trimmed.
+    /// Space that is never trimmed.
     elsewhere: Extent,
     boundary_ns: f64,
 }
 
-impl Look {
+impl MappingTest {
     fn sizes(&self) -> impl Iterator<Item = u64> {
         core::iter::successors(Some(self.small), |size| Some(size * 2)).take_while(|size| *size <= LONGEST)
     }
 
     fn is_unmapped(&self, lab: &mut Lab<'_>, offset: u64) -> TargetResult<bool> {
-        // Not one after another, or the next would have been read ahead.
+        // A read elsewhere in between prevents read-ahead.
         lab.one(Command::Read(Extent { offset: self.elsewhere.offset + offset % self.elsewhere.len, len: self.small }))?;
         let took = lab.one(Command::Read(Extent { offset, len: self.small }))?;
         Ok((took.0 as f64) < self.boundary_ns)
     }
 
-    /// The longest TRIM in vain and the first that was not, upwards in one place: what was ignored is still mapped.
+    /// The longest ineffective and the first effective TRIM, growing at one place.
     fn least(&self, lab: &mut Lab<'_>, base: u64) -> TargetResult<Option<(u64, u64)>> {
         let mut in_vain = 0;
         for size in self.sizes() {
@@ -77,7 +76,7 @@ impl Look {
         Ok(None)
     }
 
-    /// Where a TRIM that begins one block late takes effect at first.
+    /// The first effective offset of a TRIM that starts one block late.
     fn granularity(&self, lab: &mut Lab<'_>, base: u64) -> TargetResult<Option<u64>> {
         lab.trim(&[Extent { offset: base + self.small, len: LONGEST - self.small }])?;
         for size in self.sizes().take_while(|size| *size < LONGEST) {

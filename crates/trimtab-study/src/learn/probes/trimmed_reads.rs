@@ -1,10 +1,10 @@
-//! Reads of trimmed space, which the flash has no part in: what the command processor and the link take by themselves.
+//! Reads of trimmed space, which do not access the flash: command processor and link times alone.
 
 use super::{Findings, Lab, Plan, Probe, reads};
 use alloc::format;
 use trimtab_sim::target::TargetResult;
 
-/// Reads of what the probe of TRIM costs trimmed.
+/// Reads of the space that the TRIM cost probe trimmed.
 pub struct TrimmedReads;
 
 impl Probe for TrimmedReads {

@@ -1,4 +1,4 @@
-//! Probes that need a whole drive, or as much of one as may be used: the part itself, and what they have in common.
+//! Probes that need a whole drive, or as much as may be used: the part itself and shared helpers.
 
 use super::{Lab, sequential};
 use alloc::vec::Vec;
@@ -7,53 +7,53 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::target::TargetResult;
 
-/// The size at which drives are tried that are not there: everything that goes with the capacity shrinks together (`study::small`).
+/// Capacity of scaled-down drives (`study::small`).
 pub const SIZE: Bytes = Bytes(1 << 30);
-/// All of these probes together write less than this many times the part that they use, in eighths.
+/// Upper bound for the bytes written by these probes, in eighths of the part.
 pub const WRITES_EIGHTHS: u64 = 20;
-/// The least part of a drive in which something can be learned: less is hardly more than what is always kept free.
+/// Smallest useful share of a drive. Less is barely more than the permanently free space.
 pub const SHARE_MIN: f64 = 0.05;
-/// Pieces in which the first writing is timed.
+/// Timed pieces of the first write.
 pub const FILL_PIECES: u64 = 32;
-/// And those in which an eighth is written again.
+/// Timed pieces of rewriting an eighth.
 pub const BURST_PIECES: u64 = 10;
-/// What is written at random places: more than most mapping units, so that it is over soon.
+/// Bytes of a random write: more than most mapping units, to save time.
 pub const RANDOM_BYTES: u64 = 16 << 10;
 /// The part is a multiple of this.
 const GRAIN: u64 = 1 << 20;
-/// Drives begin to tidy up when they have been left alone for a second or two.
+/// Idle time after which drives start background work: a second or two.
 const PATIENCE: Nanos = Nanos::from_secs(2);
 
-/// The part of a drive that is used.
+/// The part of a drive that the probes use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whole {
-    /// First byte, on what is probed.
+    /// Offset of the part on the target.
     pub start: u64,
-    /// Bytes of it.
+    /// Size of the part.
     pub bytes: u64,
     /// The drive's capacity.
     pub of: u64,
-    /// Bytes of the drive that hold data of others, which stay as they are.
+    /// Bytes of the drive that hold user data and stay unchanged.
     pub held: u64,
 }
 
-/// For how long a drive is left alone.
+/// Length of an idle period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// So that some of what there is to tidy up is left.
+    /// Leaves some background work unfinished.
     Short,
-    /// So that nothing is.
+    /// Long enough to finish all background work.
     Long,
 }
 
 impl Whole {
-    /// All of a drive of that capacity, which holds nothing.
+    /// The whole of an empty drive of that capacity.
     #[must_use]
     pub const fn all(capacity: u64) -> Self {
         Self { start: 0, bytes: capacity / GRAIN * GRAIN, of: capacity, held: 0 }
     }
 
-    /// The same shares of a drive of another capacity, behind what is held there.
+    /// The same proportions on a drive of another capacity, after the user data.
     #[must_use]
     pub fn on(&self, capacity: u64) -> Self {
         let share = |bytes: u64| (u128::from(bytes) * u128::from(capacity) / u128::from(self.of.max(1))) as u64 / GRAIN * GRAIN;
@@ -61,25 +61,25 @@ impl Whole {
         Self { start: held, bytes: share(self.bytes).min(capacity / GRAIN * GRAIN - held), of: capacity, held }
     }
 
-    /// Whether there is enough of it.
+    /// True if the part is large enough.
     #[must_use]
     pub fn is_enough(&self) -> bool {
         self.bytes as f64 >= SHARE_MIN * self.of as f64 && self.bytes >= 64 * GRAIN
     }
 
-    /// Most bytes that are written to it.
+    /// Maximum number of bytes written to it.
     #[must_use]
     pub const fn written_max(&self) -> u64 {
         self.bytes / 8 * WRITES_EIGHTHS
     }
 
-    /// From `from` to `to` sixteenths.
+    /// The extent from `from` to `to` sixteenths.
     pub(super) const fn part(&self, from: u64, to: u64) -> Extent {
         let each = self.bytes / 16;
         Extent { offset: self.start + each * from, len: each * (to - from) }
     }
 
-    /// How long a rest is: what there is to be done goes with the capacity.
+    /// Duration of a rest. Background work is proportional to the capacity.
     pub(super) fn rest(&self, rest: Rest) -> Nanos {
         let for_a_gib = match rest {
             Rest::Short => 0.1,
@@ -89,7 +89,7 @@ impl Whole {
     }
 }
 
-/// Writes `extent` in order: nanoseconds of a byte in each of `count` pieces. What is left over is not written.
+/// Writes `extent` sequentially; nanoseconds per byte for each of `count` whole pieces.
 pub(super) fn in_pieces(lab: &mut Lab<'_>, extent: Extent, count: u64) -> TargetResult<Vec<f64>> {
     let step = super::SEQUENTIAL;
     let piece = (extent.len / count / step).max(1) * step;
@@ -98,10 +98,10 @@ pub(super) fn in_pieces(lab: &mut Lab<'_>, extent: Extent, count: u64) -> Target
     (0..count).take_while(|nth| (nth + 1) * piece <= extent.len).map(each).collect()
 }
 
-/// Gives a new modelled drive what others hold on the drive that it stands for.
+/// Writes the user data of the represented drive to a new modelled drive.
 ///
 /// # Errors
-/// A target that fails.
+/// The target fails.
 pub fn there_already(lab: &mut Lab<'_>, whole: &Whole) -> TargetResult {
     if whole.held == 0 {
         return Ok(());
@@ -117,13 +117,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_stay_what_they_are_at_another_size() {
+    fn on_keeps_shares_at_another_capacity() {
         let whole = Whole { start: 0, bytes: 30 << 30, of: 120 << 30, held: 60 << 30 };
         let small = whole.on(1 << 30);
         assert_eq!(small, Whole { start: 512 << 20, bytes: 256 << 20, of: 1 << 30, held: 512 << 20 });
         assert!(small.is_enough() && !Whole { bytes: 5 << 30, ..whole }.is_enough());
         assert_eq!(Whole::all((1 << 30) + 5).bytes, 1 << 30);
-        // What is left of a GiB goes with the capacity; the two seconds until a drive begins do not.
+        // Proportional to the capacity, except for the two seconds before background work.
         assert_eq!((small.rest(Rest::Long), whole.rest(Rest::Long)), (Nanos::from_secs(5), Nanos::from_secs(362)));
         assert_eq!(small.written_max(), 640 << 20);
     }

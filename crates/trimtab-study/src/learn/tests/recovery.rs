@@ -1,10 +1,13 @@
-//! Blind recovery: drives are drawn at random from the space of [`classes::draw`], learned by `small` or by `full`, and predicted under workloads that no probe
-//! ran; baselines predict the same. Nothing of a drawn drive is known to the fit but what it says of itself.
+//! Blind recovery: draws random drives with [`classes::draw`], learns them with `small` or
+//! `full`, and predicts workloads that no probe ran. Baselines predict the same. The fit
+//! knows only what a drawn drive reports about itself.
 //!
-//! A sample in every run of the tests; `TRIMTAB_TWINS=200` (in `make soak`) prints the figures of docs/method/twin.md, `TRIMTAB_TWINS_BUDGET=full` those of that
-//! budget, `TRIMTAB_TWINS_CHURN=4` those of churn by as many members, and `TRIMTAB_TWINS_CSV=FILE` keeps every prediction. Once there is a file
-//! `TRIMTAB_TWINS_STOP` no further drive is begun, and the figures are those of the drives that were. With `TRIMTAB_TWINS_ITSELF=1` nothing is learned: each
-//! drive predicts itself, begun with other seeds, which is the best that can be done.
+//! Every test run uses a sample. `TRIMTAB_TWINS=200` (in `make soak`) prints the figures of
+//! docs/method/twin.md; `TRIMTAB_TWINS_BUDGET=full` uses that budget. `TRIMTAB_TWINS_CHURN=4`
+//! adds churn predicted by that many members. `TRIMTAB_TWINS_CSV=FILE` saves every
+//! prediction. If the file `TRIMTAB_TWINS_STOP` exists, no further drive starts and the
+//! figures cover the finished ones. With `TRIMTAB_TWINS_ITSELF=1`, nothing is learned: each
+//! drive predicts itself with other seeds, which is the upper bound of accuracy.
 
 use crate::learn::candidate::{Candidate, Kind, at};
 use crate::learn::fit::{self, OneByOne};
@@ -26,7 +29,6 @@ use trimtab_drive::shipped;
 use trimtab_drive::spec::DriveSpec;
 use trimtab_sim::target::drive::DriveTarget;
 
-/// A drive of 120 GB, as it says of itself.
 fn reported(pcie: bool) -> Reported {
     let limits = if pcie {
         TrimLimits { ranges_per_command_max: 256, range_bytes_max: 1 << 40 }
@@ -42,46 +44,39 @@ fn reported(pcie: bool) -> Reported {
     }
 }
 
-/// A figure as it was measured, and what was predicted.
 type Predicted = (Figure, Prediction);
 
-/// What is tried.
 #[derive(Clone, Copy)]
-struct Asked {
+struct TestExtent {
     budget: Budget,
-    /// Members that predict.
     members: usize,
-    /// Members that predict churn; 0 leaves it out.
+    /// Number of members that predict churn; 0 skips it.
     churn: usize,
-    /// All baselines.
     baselines: bool,
 }
 
-/// What came of one drive.
 struct Recovered {
     seed: u64,
     misfit: f64,
-    /// The same of the true drive, as candidates are tried; none if it cannot be.
+    /// Misfit of the true drive, run as a candidate; NaN if impossible.
     misfit_of_truth: f64,
-    /// Of the figures of the whole drive, the same two.
+    /// Misfits of the found and the true drive for the whole-drive figures.
     misfit_of_whole: (f64, f64),
-    /// Members that are drives of their own.
     explained: u32,
-    /// What of its kind was found otherwise than it is.
+    /// Differences between the found and the true kind.
     otherwise: String,
-    /// Of the cost of a command, a range, a unit and a byte of a TRIM: by how much its logarithm is off, and the largest share that it has of what a TRIM of the
-    /// probes takes in truth.
+    /// For the cost of a command, a range, a unit and a byte of a TRIM: error of the logarithm,
+    /// and the largest share of the cost in a TRIM of the probes.
     trim_costs: Vec<(f64, f64)>,
-    /// Each figure, measured and predicted.
     predicted: Vec<Predicted>,
-    /// At either fill, the policy that is named; judged by one run of the drive, and by the medians of as many others as there are members.
-    policies: [Vec<Named>; 2],
-    /// What baselines are off by, as a share: the nearest shipped drive; the probes' own figures; six rates.
+    /// Named policies by fill level, judged by one run and by the medians of several runs.
+    policies: [Vec<PolicyChoice>; 2],
+    /// Relative errors of the baselines: nearest shipped drive, the probes' own figures, six rates.
     baselines: [Vec<f64>; 3],
 }
 
-/// Which policy was named, the best in truth, and their rates in truth.
-struct Named {
+/// The named policy, the truly best one, and their true rates.
+struct PolicyChoice {
     named: &'static str,
     best: &'static str,
     named_rate: f64,
@@ -90,7 +85,6 @@ struct Named {
     none_rate: f64,
 }
 
-/// What the probes of whole drives find on a drive of the same proportions.
 fn probed_whole(spec: &DriveSpec, plan: &Plan) -> Option<Findings> {
     let small = Small::of(spec, SIZE).ok()?.spec;
     let mut target = DriveTarget::new(model::build(&small, 9).ok()?, DEPTH_MAX);
@@ -105,8 +99,7 @@ fn probed(spec: &DriveSpec, plan: &Plan) -> Option<Findings> {
     probes::run(&mut lab, plan, &mut ()).ok()
 }
 
-/// A drive that is drawn by `seed`, learned and predicted.
-fn recovered(seed: u64, asked: Asked) -> Option<Recovered> {
+fn recovered(seed: u64, asked: TestExtent) -> Option<Recovered> {
     let mut random = Stream::new(seed, "truth");
     let reported = reported(random.chance(0.5));
     let truth = classes::draw(&mut random, &reported);
@@ -123,7 +116,7 @@ fn recovered(seed: u64, asked: Asked) -> Option<Recovered> {
         worst_of_whole = format!("; worst {}", worst(&fitted.best, &of_whole, &plan));
     }
     let members: Vec<(DriveSpec, u64)> = fitted.members.iter().map(|one| (one.spec("member", "member", &reported), 5)).collect();
-    let (measured, predicted, policies) = foretold(&spec, &members, Unexplained::of(&fitted), asked)?;
+    let (measured, predicted, policies) = measure_and_predict(&spec, &members, Unexplained::of(&fitted), asked)?;
     Some(Recovered {
         seed,
         misfit: fitted.misfit,
@@ -143,11 +136,15 @@ fn recovered(seed: u64, asked: Asked) -> Option<Recovered> {
     })
 }
 
-/// What is measured on a drive; that and what is predicted; the policies of [`Recovered`].
-type Foretold = (Vec<Figure>, Vec<Predicted>, [Vec<Named>; 2]);
+/// Measurements, predictions, and policies as in [`Recovered`].
+type PredictionSet = (Vec<Figure>, Vec<Predicted>, [Vec<PolicyChoice>; 2]);
 
-/// What is measured on a drive, what `members`, each begun with its seed, say of it, and which policies they name.
-fn foretold(spec: &DriveSpec, members: &[(DriveSpec, u64)], unexplained: Unexplained, asked: Asked) -> Option<Foretold> {
+fn measure_and_predict(
+    spec: &DriveSpec,
+    members: &[(DriveSpec, u64)],
+    unexplained: Unexplained,
+    asked: TestExtent,
+) -> Option<PredictionSet> {
     let predictions = |shown: Vec<Vec<Figure>>| predictions(&shown).into_iter().map(|one| one.widened(unexplained)).collect::<Vec<_>>();
     let measured = figures(spec, 5)?;
     let shown = members.iter().take(asked.members).filter_map(|(member, seed)| figures(member, *seed));
@@ -166,13 +163,13 @@ fn foretold(spec: &DriveSpec, members: &[(DriveSpec, u64)], unexplained: Unexpla
     Some((measured, predicted, policies))
 }
 
-/// The drive that is drawn by `seed` predicts itself, begun with other seeds: nobody who learns it can do better.
-fn by_itself(seed: u64, asked: Asked) -> Option<Recovered> {
+/// The drive drawn with `seed` predicts itself with other seeds: an upper bound for learning.
+fn by_itself(seed: u64, asked: TestExtent) -> Option<Recovered> {
     let mut random = Stream::new(seed, "truth");
     let reported = reported(random.chance(0.5));
     let spec = classes::draw(&mut random, &reported).spec("truth", "drawn at random", &reported);
     let members: Vec<(DriveSpec, u64)> = (6..6 + asked.members.max(asked.churn) as u64).map(|seed| (spec.clone(), seed)).collect();
-    let (_, predicted, policies) = foretold(&spec, &members, Unexplained { part: 0.0, whole: 0.0 }, asked)?;
+    let (_, predicted, policies) = measure_and_predict(&spec, &members, Unexplained { part: 0.0, whole: 0.0 }, asked)?;
     Some(Recovered {
         seed,
         misfit: 0.0,
@@ -187,8 +184,8 @@ fn by_itself(seed: u64, asked: Asked) -> Option<Recovered> {
     })
 }
 
-/// By how much each cost of a TRIM is off, and how much of a TRIM it is. The probes trim one range, as many short ones as a command has, and half of
-/// the area with all its units.
+/// Error of each TRIM cost, and its share of a TRIM. The probes trim one range, a full
+/// command of short ranges, and half the area with all its units.
 fn trim_costs(truth: &Candidate, best: &Candidate, found: &Findings, plan: &Plan) -> Vec<(f64, f64)> {
     let most = plan.reported.trim.map_or(1, |limits| u64::from(limits.ranges_per_command_max));
     let ranges = 256.min(most).min(plan.area / 32 / (64 << 10)) as f64;
@@ -206,8 +203,8 @@ fn trim_costs(truth: &Candidate, best: &Candidate, found: &Findings, plan: &Plan
     shares.map(of).to_vec()
 }
 
-/// The policy that the medians name, and what it and the best are worth in truth.
-fn named(fill: f64, in_truth: &[Figure], predicted: &[Prediction]) -> Option<Named> {
+/// The policy with the best predicted median, with its true rate and the true best rate.
+fn named(fill: f64, in_truth: &[Figure], predicted: &[Prediction]) -> Option<PolicyChoice> {
     let truth = |workload: &str| in_truth.iter().find(|one| one.workload == workload && one.what == What::Rate).map(|one| one.value);
     let median = |workload: &str| predicted.iter().find(|one| one.workload == workload && one.what == What::Rate).map(|one| one.median);
     let (best, best_rate, none_rate) = churn::best(fill, truth)?;
@@ -215,17 +212,16 @@ fn named(fill: f64, in_truth: &[Figure], predicted: &[Prediction]) -> Option<Nam
     let next_rate = others.filter_map(|(.., workload)| truth(workload)).fold(0.0, f64::max);
     let (named, ..) = churn::best(fill, median)?;
     let (.., workload) = churn::CASES.into_iter().find(|(policy, full, _)| *policy == named && *full == fill)?;
-    Some(Named { named, best, named_rate: truth(workload)?, best_rate, next_rate, none_rate })
+    Some(PolicyChoice { named, best, named_rate: truth(workload)?, best_rate, next_rate, none_rate })
 }
 
-/// The same as [`misfit_of`], of the figures of the whole drive.
+/// As [`misfit_of`], for the whole-drive figures.
 fn misfit_of_whole_of(candidate: &Candidate, found: &Findings, plan: &Plan) -> f64 {
     let Some(shown) = fit::whole::shown(candidate, plan) else { return f64::NAN };
     let squares = found.observations.iter().zip(&shown).map(|(one, shown)| ((libm::log(one.value_ns) - shown) / one.sigma).powi(2));
     squares.sum::<f64>() / shown.len().max(1) as f64
 }
 
-/// The figures of the whole drive that `candidate` is off by most.
 fn worst(candidate: &Candidate, found: &Findings, plan: &Plan) -> String {
     let shown = fit::whole::shown(candidate, plan).unwrap_or_default();
     let off = found.observations.iter().zip(&shown).map(|(one, shown)| (libm::log(one.value_ns) - shown, one.name.as_str()));
@@ -234,7 +230,7 @@ fn worst(candidate: &Candidate, found: &Findings, plan: &Plan) -> String {
     all.iter().take(5).map(|(off, name)| format!("{name} {off:+.2}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What only the probes of whole drives tell, where it was found otherwise.
+/// Differences in properties that only whole-drive probes identify.
 fn hidden_otherwise(truth: &Candidate, found: &Candidate, budget: Budget) -> String {
     if budget != Budget::Full {
         return String::new();
@@ -257,9 +253,9 @@ fn hidden_otherwise(truth: &Candidate, found: &Candidate, budget: Budget) -> Str
     all.join(", ")
 }
 
-/// How well a candidate explains the figures: 1 is as well as they are thought to be known.
+/// Misfit of a candidate: 1 matches the expected errors.
 fn misfit_of(candidate: &Candidate, found: &Findings, plan: &Plan) -> f64 {
-    // What was not moved while the drive was left alone is part of the truth.
+    // The true value of `folds` depends on whether data moved during rests.
     let misfit = |folds: bool| {
         let mut candidate = candidate.clone();
         candidate.kind.folds = folds;
@@ -270,7 +266,7 @@ fn misfit_of(candidate: &Candidate, found: &Findings, plan: &Plan) -> f64 {
     [true, false].into_iter().filter_map(misfit).fold(f64::INFINITY, f64::min)
 }
 
-/// What of a kind was found otherwise than it is: as many dies and rows in another arrangement are the same to a host.
+/// Differences between two kinds. Arrangements with equal dies and rows look the same to a host.
 fn otherwise(truth: &Kind, found: &Kind) -> String {
     let of = |kind: &Kind| {
         [
@@ -292,7 +288,7 @@ fn otherwise(truth: &Kind, found: &Kind) -> String {
     differ.map(|((name, truth), (_, found))| format!("{name} {found} for {truth}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The shipped drive that shows most nearly the same under the probes.
+/// Errors of the shipped drive with the most similar probe results.
 fn nearest(found: &Findings, measured: &[Figure]) -> Vec<f64> {
     static SHOWN: LazyLock<Vec<(Findings, Vec<Figure>)>> = LazyLock::new(|| {
         let all =
@@ -314,7 +310,7 @@ fn nearest(found: &Findings, measured: &[Figure]) -> Vec<f64> {
     measured.iter().filter_map(|figure| Some((same(figure)?.value / figure.value - 1.0).abs())).collect()
 }
 
-/// Operations a second of the block workloads, from times of a read and a write.
+/// Operations per second of the block workloads, from the times of a read and a write.
 fn rates(measured: &[Figure], read_ns: impl Fn(f64) -> f64, write_ns: impl Fn(f64) -> f64) -> Vec<f64> {
     let depths = [("mixed, 1 in flight", 1.0), ("mixed, 4 in flight", 4.0), ("mixed, 32 in flight", 32.0)];
     let mixed = depths.map(|(name, depth)| (name, 0.7 * read_ns(depth) + 0.3 * write_ns(depth)));
@@ -323,7 +319,7 @@ fn rates(measured: &[Figure], read_ns: impl Fn(f64) -> f64, write_ns: impl Fn(f6
     all.filter_map(|(name, ns)| Some((1e9 / ns / truth(name)? - 1.0).abs())).collect()
 }
 
-/// What the probes found, and what lies between.
+/// Errors of an interpolation between the probes' figures.
 fn interpolated(found: &Findings, measured: &[Figure]) -> Vec<f64> {
     let between = |depth: f64| {
         let (low, high): (f64, f64) = if depth < 8.0 { (2.0, 8.0) } else { (8.0, 32.0) };
@@ -336,7 +332,7 @@ fn interpolated(found: &Findings, measured: &[Figure]) -> Vec<f64> {
     finite(rates(measured, read, write))
 }
 
-/// As a controller of shares does it: a read costs what it costs at full load, and so does a write.
+/// Errors of a six-rate model with a constant cost of reads and of writes.
 fn six_rates(found: &Findings, measured: &[Figure]) -> Vec<f64> {
     let deepest = found.observations.iter().rfind(|one| one.name.starts_with("read 4096 q")).map_or(f64::NAN, |one| one.value_ns);
     let write = found.ns("random write 4096 q32").unwrap_or(f64::NAN);
@@ -360,14 +356,14 @@ fn holds((figure, predicted): &Predicted) -> bool {
     predicted.holds(figure.value, 0.005)
 }
 
-/// What naming a policy came to: of those that are worth a tenth, how many were named, or one as good; and how many do harm.
+/// Prints how often the named policy was best or as good where it matters, or harmful.
 fn tell_policies(all: &[Recovered]) {
     for (nth, judge) in ["one run of the drive", "the medians of other runs"].into_iter().enumerate() {
-        let every: Vec<(u64, &Named)> = all.iter().flat_map(|one| one.policies[nth].iter().map(|named| (one.seed, named))).collect();
-        let worth: Vec<&Named> = every.iter().map(|(_, one)| *one).filter(|one| one.best_rate > 1.1 * one.none_rate).collect();
-        let same = |some: &[&Named]| some.iter().filter(|one| one.named == one.best).count();
+        let every: Vec<(u64, &PolicyChoice)> = all.iter().flat_map(|one| one.policies[nth].iter().map(|named| (one.seed, named))).collect();
+        let worth: Vec<&PolicyChoice> = every.iter().map(|(_, one)| *one).filter(|one| one.best_rate > 1.1 * one.none_rate).collect();
+        let same = |some: &[&PolicyChoice]| some.iter().filter(|one| one.named == one.best).count();
         let as_good = worth.iter().filter(|one| one.named_rate > 0.9 * one.best_rate).count();
-        let clear: Vec<&Named> = worth.iter().copied().filter(|one| one.best_rate > 1.1 * one.next_rate).collect();
+        let clear: Vec<&PolicyChoice> = worth.iter().copied().filter(|one| one.best_rate > 1.1 * one.next_rate).collect();
         let harmful: Vec<u64> = every.iter().filter(|(_, one)| one.named_rate < 0.95 * one.none_rate).map(|(seed, _)| *seed).collect();
         println!(
             "policies, judged by {judge}: {} cases, worth a tenth in {}; the best of these is named in {}, one within a tenth of it in {as_good}; \
@@ -381,7 +377,6 @@ fn tell_policies(all: &[Recovered]) {
     }
 }
 
-/// Every prediction, for whoever wants to look for themselves: after each drive, so that nothing is lost with what comes later.
 fn keep(path: &str, all: &[Recovered]) {
     let mut text = String::from("seed,workload,figure,measured,predicted,low,high\n");
     for one in all {
@@ -404,7 +399,6 @@ fn number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// What came of one drive, as soon as it is known.
 fn tell_one(one: &Recovered) {
     let share = |some: usize| 100.0 * some as f64 / one.predicted.len().max(1) as f64;
     let held = share(one.predicted.iter().filter(|one| holds(one)).count());
@@ -460,15 +454,15 @@ fn tell(all: &[Recovered]) {
 }
 
 #[test]
-fn drives_drawn_at_random_are_found_again() {
+fn randomly_drawn_drives_are_recovered() {
     let many = number("TRIMTAB_TWINS");
     let drives = many.unwrap_or(1);
     let first = number("TRIMTAB_TWINS_SEED").unwrap_or(0);
     let budget = if env::var("TRIMTAB_TWINS_BUDGET").is_ok_and(|budget| budget == "full") { Budget::Full } else { Budget::Small };
     let churn = number("TRIMTAB_TWINS_CHURN").unwrap_or(0) as usize;
-    let asked = Asked {
+    let asked = TestExtent {
         budget,
-        // Of four members two may have a part of their map in memory, and the median lies between both kinds.
+        // With four members, the median would lie between both kinds of map memory.
         members: number("TRIMTAB_TWINS_MEMBERS").unwrap_or(if many.is_some() { 16 } else { 9 }) as usize,
         churn,
         baselines: many.is_some(),
@@ -515,7 +509,7 @@ fn drives_drawn_at_random_are_found_again() {
     assert!((itself || costs < 0.05) && errors < 0.1, "costs of TRIM {costs}, predictions {errors}");
     for (nth, name) in ["nearest", "interpolated", "six rates"].into_iter().enumerate() {
         let baseline = median(all.iter().flat_map(|one| one.baselines[nth].clone()).collect());
-        // Not all are tried in the sample of every day.
+        // The daily sample omits some baselines.
         assert!(baseline.is_nan() || errors < baseline, "{name} is better: {baseline}, {errors}");
     }
 }

@@ -1,23 +1,23 @@
-//! When two sets of repeats differ.
+//! Significance of a difference between two sets of repeats.
 
 use crate::study::metrics::REPEATS_MIN;
 use trimtab_sim::analysis::compare;
 use trimtab_sim::run::Better;
 
-/// With fewer repeats than [`REPEATS_MIN`], a difference counts if no repeat of one is within the range of
-/// the other and one mean is at least this many times the other.
+/// With fewer repeats than [`REPEATS_MIN`], a difference counts if no repeat of one set lies
+/// within the range of the other and the means differ by at least this factor.
 pub const DIFFERENCE_FEW: f64 = 1.5;
 
-/// How two sets of repeats compare.
+/// Comparison of two sets of repeats.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Difference {
     /// Mean of the first divided by the mean of the second.
     pub ratio: f64,
-    /// Whether that is more than the repeats scatter.
+    /// True if the difference exceeds the scatter of the repeats.
     pub measurable: bool,
 }
 
-/// Compares repeats of the same time. `None` if one has no repeats or no time.
+/// Compares repeats of the same time. Returns `None` if a set is empty or has a mean of zero.
 pub fn compare(a: &[f64], b: &[f64]) -> Option<Difference> {
     if a.is_empty() || b.is_empty() {
         return None;

@@ -1,9 +1,10 @@
-//! Foreground latency that was measured beside discards: a longest one alone may be chance, and one stall in a second of
-//! looking often is.
+//! Foreground latency measured during discards. The longest latency alone may be chance: a
+//! single stall among fifty appends per second proves nothing.
 //!
-//! An append is *long* where it takes longer than anybody overlooks and more than twice the median without discards.
-//! Fisher's exact test says whether long ones come more often under a policy than without trimming. Where even a tenth of
-//! long ones could not be told from none, or a few came and may be chance, there are too few to say.
+//! An append is *long* if it takes longer than [`BLINK_SECONDS`] and more than twice the
+//! median without discards. Fisher's exact test decides whether long appends are more
+//! frequent under a policy than without trimming. The result is "too few" if the test could
+//! not detect a tenth of long appends, or if a few occurred that may be chance.
 
 use crate::study::light_work::{BUSY, BUSY_WAIT};
 use crate::study::metrics::{DiscardCount, Metrics, discard_count, samples};
@@ -14,62 +15,62 @@ use trimtab_drive::units::Nanos;
 use trimtab_sim::analysis::fisher::{Share, more_often};
 use trimtab_sim::run::{LatencyPart, Provenance, Run};
 
-/// What nobody notices.
+/// Longest delay that a user does not notice.
 pub const BLINK_SECONDS: f64 = 0.05;
-/// What comes more often than this by chance proves nothing. Two policies are compared, so each gets half of the usual 5 %.
+/// Significance level. Two policies are compared, so each gets half of the usual 5 %.
 const CHANCE_MAX: f64 = 0.025;
-/// Fewest appends that can tell long ones from none.
+/// The test must be able to detect one long append in this many.
 const TENTH: u64 = 10;
-/// A longest time that is this many times another counts as longer.
+/// Ratio above which one longest time counts as longer than another.
 pub const WORSE: f64 = 1.5;
 
-/// What the test says.
+/// Result of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TestResult {
-    /// Foreground appends take longer under this policy than chance explains.
+    /// Foreground appends take longer under this policy, beyond chance.
     Longer,
-    /// There were enough to see it, and it was not seen.
+    /// No difference, with enough appends to detect one.
     Alike,
-    /// Too few appends, or too few long ones, to tell it from chance.
+    /// Too few appends, or too few long ones, to rule out chance.
     TooFew,
 }
 
-/// Why a longest latency does not stand for what discards cost.
+/// Why the longest latency does not represent the cost of discards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyDoubt {
-    /// It was measured without a discard.
+    /// No discard was counted during the measurement.
     NoDiscardCounted,
-    /// Too few appends to say.
+    /// Too few appends.
     TooFew,
-    /// Long ones may be chance.
+    /// The long appends may be chance.
     MayBeChance,
-    /// It is one event: long ones came no more often.
+    /// A single event: long appends were not more frequent.
     LongNoMoreOften,
-    /// It is no longer than without, but long ones came more often.
+    /// The longest latency is no higher than without trimming, but long appends were more frequent.
     LongMoreOften,
 }
 
-/// The foreground appends under one policy against those without trimming.
+/// Foreground appends under one policy, compared with no trimming.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyTest {
     /// The policy.
     pub policy: &'static str,
-    /// What follows.
+    /// Result.
     pub result: TestResult,
-    /// The longest under the policy, and without trimming, seconds.
+    /// Longest append under the policy and without trimming, seconds.
     pub longest: (f64, f64),
-    /// From when on one is long, seconds.
+    /// Threshold of a long append, seconds.
     pub limit: f64,
-    /// The long ones under the policy, and without trimming.
+    /// Long appends under the policy and without trimming.
     pub long: (Share, Share),
-    /// Probability of as many long appends under the policy by chance.
+    /// Probability of that many long appends under the policy by chance.
     pub chance: f64,
 }
 
 impl LatencyTest {
-    /// The test of `policy`; `None` where nothing was measured, where no discard was counted, or where latencies were modelled.
+    /// Tests `policy`; `None` without measurements or counted discards, or if modelled.
     pub fn of(metrics: &Metrics<'_>, policy: &'static str) -> Option<Self> {
         let (with, without) = (appends(metrics, policy)?, appends(metrics, policy::NONE)?);
         if !measured(metrics, policy).any(|run| discard_count(run) == DiscardCount::Counted) {
@@ -91,7 +92,7 @@ impl LatencyTest {
         Some(Self { policy, result: result(long, chance), longest, limit, long, chance })
     }
 
-    /// Whether the longest one means something; `None` where that is not in doubt.
+    /// Why the longest latency is not meaningful; `None` if it is.
     pub fn doubt(&self) -> Option<LatencyDoubt> {
         match (self.result, self.long.0.hits) {
             (TestResult::TooFew, 0) => Some(LatencyDoubt::TooFew),
@@ -108,19 +109,17 @@ fn result((with, without): (Share, Share), chance: f64) -> TestResult {
     let enough = more_often(tenth, Share { hits: 0, ..without }) < CHANCE_MAX;
     match () {
         () if chance < CHANCE_MAX => TestResult::Longer,
-        // No more often than without, as a share.
+        // The share of long appends is not higher than without trimming.
         () if enough && with.hits * without.of <= without.hits * with.of => TestResult::Alike,
         () => TestResult::TooFew,
     }
 }
 
-/// Runs under `policy` with measured appends.
 fn measured<'a>(metrics: &Metrics<'a>, policy: &str) -> impl Iterator<Item = &'a Run> {
     let is_measured = |run: &&Run| run.provenance == Provenance::Measured && samples(run, BUSY_WAIT).is_some();
     metrics.of_policy(policy).filter(is_measured)
 }
 
-/// How long each append took under `policy`.
 fn appends(metrics: &Metrics<'_>, policy: &str) -> Option<Histogram> {
     let phases = measured(metrics, policy).flat_map(|run| &run.phases).filter(|phase| phase.name == BUSY.phase);
     let latencies = phases.flat_map(|phase| &phase.latencies).filter(|latency| latency.part == LatencyPart::Total);
@@ -137,18 +136,18 @@ mod tests {
         Share { hits, of }
     }
 
-    /// n over k.
+    /// Binomial coefficient.
     fn choose(n: u64, k: u64) -> f64 {
         (0..k).map(|i| (n - i) as f64 / (i + 1) as f64).product()
     }
 
     #[test]
-    fn longest_latency_that_means_nothing_is_in_doubt() {
+    fn doubt_flags_longest_latency_without_difference() {
         let doubt = |result, with, without| {
             let long = (share(2, 60), share(2, 60));
             LatencyTest { policy: policy::ONLINE, result, longest: (with, without), limit: 0.05, long, chance: 0.6 }.doubt()
         };
-        // "costs nothing measurable" beside 224 ms against 78 ms.
+        // 224 ms against 78 ms, although the policy "costs nothing measurable".
         assert_eq!(doubt(TestResult::Alike, 0.224, 0.078), Some(LatencyDoubt::LongNoMoreOften));
         assert_eq!(doubt(TestResult::Alike, 0.08, 0.078), None);
         assert_eq!(doubt(TestResult::Longer, 0.224, 0.078), None);
@@ -156,27 +155,28 @@ mod tests {
     }
 
     #[test]
-    fn long_appends_that_may_be_chance_are_too_few() {
+    fn result_is_too_few_if_long_appends_may_be_chance() {
         let found = |with: (u64, u64), without: (u64, u64)| {
             let long = (share(with.0, with.1), share(without.0, without.1));
             result(long, more_often(long.0, long.1))
         };
-        // None of 52 without. One of 63 is chance in 63 of 115 cases; three in 39,711 of 246,905, 16 %; seven in 1.2 %.
+        // None of 52 without trimming. One of 63 is chance in 63 of 115 cases; three occur in
+        // 39,711 of 246,905 (16 %), seven in 1.2 %.
         assert_eq!(found((1, 63), (0, 52)), TestResult::TooFew);
         assert!((more_often(share(3, 63), share(0, 52)) - choose(63, 3) / choose(115, 3)).abs() < 1e-12);
         assert_eq!(found((3, 63), (0, 52)), TestResult::TooFew);
         assert!(choose(63, 7) / choose(115, 7) < CHANCE_MAX && choose(63, 5) / choose(115, 5) > CHANCE_MAX);
         assert_eq!((found((5, 63), (0, 52)), found((7, 63), (0, 52))), (TestResult::TooFew, TestResult::Longer));
-        // As often without: the filesystem is slow, not the discards.
+        // The rate without discards is the same: the filesystem is slow, not the discards.
         assert_eq!(found((40, 100), (40, 100)), TestResult::Alike);
         assert_eq!(found((0, 63), (0, 52)), TestResult::Alike);
-        // Too few to have seen a tenth: of 20 two would be long, by chance in 190 of 780 cases.
+        // Too few to detect a tenth: two of 20 would be long, by chance in 190 of 780 cases.
         assert!((more_often(share(2, 20), share(0, 20)) - 190.0 / 780.0).abs() < 1e-12);
         assert_eq!(found((0, 20), (0, 20)), TestResult::TooFew);
         // 5 of 50 against none of 50: 2.8 %. 6 of 51: 1.3 %.
         assert!(choose(50, 5) / choose(100, 5) > CHANCE_MAX && choose(51, 6) / choose(102, 6) < CHANCE_MAX);
         assert_eq!((found((0, 50), (0, 50)), found((0, 51), (0, 51))), (TestResult::TooFew, TestResult::Alike));
-        // All of few are enough.
+        // If all appends are long, a few suffice.
         assert_eq!(found((20, 20), (0, 20)), TestResult::Longer);
     }
 }

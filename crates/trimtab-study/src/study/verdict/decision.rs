@@ -10,53 +10,53 @@ use crate::study::recommendation::Recommendation;
 use alloc::vec::Vec;
 use serde::Serialize;
 
-/// The policies from the simplest to the one that needs most, which decides where gains are alike.
+/// Policies in order of complexity. Breaks ties between equal gains.
 const SIMPLEST_FIRST: [&str; 5] = [policy::NONE, policy::BATCHED, policy::ONLINE, policy::ADAPTIVE, policy::IDLE];
 
-/// Why that is recommended.
+/// The rule behind a recommendation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// No discard arrives.
+    /// No discard reaches the device.
     Blocked,
-    /// Nothing was deleted under any policy.
+    /// No files were deleted under any policy.
     NothingDeleted,
-    /// Months of use: of the policies that slow no work down and under which no foreground append takes longer than `limit_seconds`,
-    /// the one with most random writes a second, then with least wear, then the simplest. Less than [`GAIN`] does not count.
+    /// Months of use. Considers policies that do not slow work down and whose longest foreground
+    /// append stays within `limit_seconds`. Prefers most random writes per second, then least
+    /// wear, then simplicity. Differences below [`GAIN`] do not count.
     MostWrites {
-        /// The longest that an append may take, seconds.
+        /// Longest permitted append, seconds.
         limit_seconds: f64,
     },
-    /// Over months no policy gains anything.
+    /// No policy gains anything over months.
     GainsNothing,
-    /// Too few repeats to tell what online discard costs: batches are safe.
+    /// Too few repeats to measure the cost of online discard: batched trims are safe.
     TooFewRepeats,
     /// Idle trimming avoids the stall of a batched trim.
     AvoidsStall,
-    /// Online discard costs, and batches were not tried.
+    /// Online discard has a cost, and batched trims were not run.
     CostsLess,
-    /// Nothing costs anything, and what each gains was not looked at.
+    /// No policy has a cost, and gains were not measured.
     CostsNothing,
-    /// Online discard costs nothing, and a batched trim does.
+    /// Online discard has no cost, and a batched trim does.
     OnlyBatchedCosts,
-    /// No trim of any policy is done in time.
+    /// No policy finishes its trims in time.
     NeverDone,
-    /// Online discard costs, batches do not.
+    /// Online discard has a cost, batched trims do not.
     OnlineCosts,
     /// Online discard could not be compared.
     OnlineUntried,
-    /// No discard was counted.
+    /// No discards were counted.
     NotCounted,
-    /// Too little was tried.
+    /// Too few results.
     TooLittle,
 }
 
-/// What to do, and the rule that says so.
 pub(super) fn decide(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     if comparison.blocked.is_some() {
         return (Recommendation::Blocked, Rule::Blocked);
     }
-    // The costs of a policy are half of it.
+    // The decision needs the costs of the policies.
     if comparison.metrics.study.runs.is_empty() {
         return (Recommendation::Unknown, Rule::NothingDeleted);
     }
@@ -66,20 +66,20 @@ pub(super) fn decide(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     }
 }
 
-/// What that rule says where months of use were modelled at `fill`.
+/// The recommendation from modelled months of use at `fill`.
 pub(super) fn by_months(comparison: &Comparison<'_>, fill: &str) -> (Recommendation, Rule) {
     let metrics = &comparison.metrics;
     let aged = |name: &'static str| Some((name, metrics.aged(name, fill)?));
     let candidates: Vec<(&'static str, &AgeingFigures<'_>)> = SIMPLEST_FIRST.into_iter().filter_map(aged).collect();
     let trims = |name: &str| name != policy::NONE;
-    // A modelled drive takes what it is sent, and small studies do not wait for it.
+    // A modelled drive accepts every discard, and small studies do not wait for it.
     let counted = |name: &str| !metrics.is_measured() || !metrics.has(name) || metrics.is_counted(name);
     let slows = |name: &str| name == policy::ONLINE && comparison.online_cost.is_some();
     let fits = |name: &str| !trims(name) || (counted(name) && comparison.finishes(name) && !slows(name));
     let quick: Vec<_> = candidates.iter().filter(|(name, _)| fits(name)).collect();
     let wait = |name: &str| metrics.worst_latency(name).map_or(0.0, |worst| worst.seconds);
     let least = quick.iter().filter(|(name, _)| trims(name)).map(|(name, _)| wait(name)).reduce(f64::min);
-    // Where none keeps to the limit, those are as good that wait up to twice as long as the best.
+    // If no policy meets the limit, those within twice the best latency qualify.
     let limit_seconds = least.map_or(STALL_SECONDS, |least| if least > STALL_SECONDS { 2.0 * least } else { STALL_SECONDS });
     let quiet: Vec<_> = quick.into_iter().filter(|(name, _)| !trims(name) || wait(name) <= limit_seconds).collect();
     let rate = |figures: &AgeingFigures<'_>| figures.rate.unwrap_or(0.0);
@@ -92,15 +92,15 @@ pub(super) fn by_months(comparison: &Comparison<'_>, fill: &str) -> (Recommendat
         Some(policy::NONE) if quiet.len() > 1 && comparison.costs_something() => (Recommendation::Use(policy::NONE), Rule::GainsNothing),
         Some(policy::NONE) if quiet.len() > 1 => (Recommendation::NoDifference, Rule::GainsNothing),
         Some(chosen) if trims(chosen) => (Recommendation::Use(chosen), Rule::MostWrites { limit_seconds }),
-        // No policy is left that trims.
+        // No policy that trims is left.
         _ if candidates.iter().any(|(name, _)| trims(name) && !counted(name)) => (Recommendation::NotTested, Rule::NotCounted),
         _ if candidates.iter().any(|(name, _)| trims(name) && !comparison.finishes(name)) => (Recommendation::NeverDone, Rule::NeverDone),
-        // Online discard slows work down, and nothing else was tried.
+        // Online discard slows work down, and no other policy was run.
         _ => (Recommendation::Use(policy::BATCHED), Rule::OnlineCosts),
     }
 }
 
-/// What the costs say where what a drive gains over months was not looked at.
+/// The recommendation from costs alone, without gains over months.
 fn by_costs(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     use policy::{ADAPTIVE, BATCHED, IDLE, NONE, ONLINE};
     const fn take(policy: &'static str, rule: Rule) -> (Recommendation, Rule) {
@@ -114,7 +114,7 @@ fn by_costs(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     if comparison.stall.is_some() {
         return take(IDLE, Rule::AvoidsStall);
     }
-    // A policy that was left out is not recommended where another was tried.
+    // Prefers a policy that was run over one that was not.
     if online_costs && !metrics.has(BATCHED) {
         let instead = [IDLE, ADAPTIVE].into_iter().find(|policy| metrics.is_counted(policy));
         if let Some(policy) = instead {
@@ -133,8 +133,8 @@ fn by_costs(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     }
 }
 
-/// Online discard costs nothing, and what it gains was not looked at: either will do, unless foreground I/O waits for the
-/// batched trim and was seen not to wait for online discard.
+/// Online discard has no cost, and gains are unknown: either policy works. The exception is a
+/// batched trim that delays foreground I/O when online discard was measured not to.
 fn either(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     let clear = comparison.test(policy::ONLINE).is_none_or(|test| test.result == TestResult::Alike);
     if clear && comparison.batched_costs {

@@ -1,4 +1,4 @@
-//! What a verdict stands on, and what has to be known beside it.
+//! Evidence for a verdict, and its caveats.
 
 use super::finding::Finding;
 use crate::study::comparison::Comparison;
@@ -11,20 +11,20 @@ use crate::study::recommendation::Recommendation;
 use alloc::vec::Vec;
 use trimtab_sim::run::{Field, Provenance, Run};
 
-/// Times of the same work that differ by more than this are worth a word.
+/// Ratio between times of the same work above which the difference is reported.
 const NOISE: f64 = 1.1;
 
-/// The discard option of a run as the filesystem was mounted.
+/// The discard mount option of a run on a filesystem studied as mounted.
 pub(super) fn mounted(run: &Run) -> Option<&str> {
     Field::find(&run.policy_settings, policy::DISCARD).filter(|_| run.policy == policy::AS_MOUNTED)
 }
 
-/// The figures that carry the verdict, besides those of the runs themselves.
+/// Figures that support the verdict, in addition to those of the runs.
 pub(super) fn evidence<'a>(comparison: &Comparison<'a>) -> Vec<Finding<'a>> {
     comparison.tests.iter().filter(|test| test.result != TestResult::TooFew).map(Finding::from).collect()
 }
 
-/// What would change the verdict, and what was not shown.
+/// Conditions that would change the verdict, and untested parts.
 pub(super) fn caveats<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<Finding<'a>> {
     let study = comparison.study();
     let mut all: Vec<Finding<'a>> = comparison.tests.iter().filter(|test| test.result == TestResult::TooFew).map(Finding::from).collect();
@@ -51,7 +51,7 @@ pub(super) fn caveats<'a>(comparison: &Comparison<'a>, recommendation: Recommend
     all
 }
 
-/// Batched and none do the same until the trim: how far they differ is how far to trust the rest.
+/// Difference between batched and no trimming before the trim: the noise of equal work.
 fn noise<'a>(metrics: &Metrics<'a>, job: &'a str) -> Option<Finding<'a>> {
     let times = |policy: &str| samples(metrics.find(job, policy)?, FOREGROUND);
     let ratio = compare(times(policy::BATCHED)?, times(policy::NONE)?)?.ratio;
@@ -59,7 +59,6 @@ fn noise<'a>(metrics: &Metrics<'a>, job: &'a str) -> Option<Finding<'a>> {
     (most > NOISE).then_some(Finding::Noise { job, percent: (most - 1.0) * 100.0 })
 }
 
-/// What would change the choice of `chosen`, as far as the runs show it.
 fn changes<'a>(comparison: &Comparison<'a>, chosen: &str, all: &mut Vec<Finding<'a>>) {
     if let Some(stall) = comparison.stall.filter(|_| chosen == policy::IDLE) {
         let gains_as_much = comparison.has_months() && !comparison.beats(policy::IDLE, policy::BATCHED);

@@ -1,4 +1,4 @@
-//! What a study shows, as figures. The words are the renderer's.
+//! Findings of a study as figures. The renderer puts them into words.
 
 use crate::study::comparison::PolicyLatency;
 use crate::study::comparison::costs::{DeletingDoubt, OnlineCost, OtherGeneration, Stall};
@@ -9,130 +9,130 @@ use crate::study::untried::Untried;
 use alloc::vec::Vec;
 use serde::Serialize;
 
-/// Something that a study shows: a part of the verdict, of its evidence or of its caveats.
+/// A finding: part of the verdict, its evidence or its caveats.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding<'a> {
-    /// What a policy gains over months, at each fill where it counts.
+    /// Gains of a policy over months, at each fill level where they count.
     Months {
         /// The policy.
         policy: &'a str,
-        /// Days of use, where known.
+        /// Days of use, if known.
         days: Option<f64>,
-        /// Gains that count; none where trimming makes no difference.
+        /// Gains that count; empty if trimming makes no difference.
         gains: Vec<Gain<'a>>,
     },
     /// The stall that idle trimming avoids.
     Stall(Stall),
-    /// What online discard slows down most.
+    /// The largest slowdown under online discard.
     OnlineCost {
-        /// What, and by how much.
+        /// The affected work and its times.
         #[serde(flatten)]
         cost: OnlineCost<'a>,
         /// The generation of the filesystem.
         generation: &'a str,
-        /// The same with another generation.
+        /// The same cost on another generation.
         other: Option<OtherGeneration>,
     },
-    /// A policy that the recommendation could not be compared with.
+    /// A policy that could not be compared with the recommended one.
     NotCompared {
         /// The policy.
         policy: &'static str,
     },
-    /// How long batched trims took.
+    /// Duration of batched trims.
     TrimTime {
-        /// How many; none where that is not known.
+        /// Number of trims; 0 if unknown.
         trims: usize,
         /// The shortest, seconds.
         least_seconds: f64,
         /// The longest, seconds.
         most_seconds: f64,
-        /// The longest foreground append beside them and without, seconds, where it was measured to be longer.
+        /// The longest append during trims and without, seconds, if measurably longer.
         append_seconds: Option<(f64, f64)>,
     },
     /// Too few repeats to tell a difference from noise.
     TooFewRepeats {
-        /// How many.
+        /// Number of repeats.
         repeats: usize,
-        /// How many can tell.
+        /// Number needed.
         needed: usize,
-        /// What online discard seemed to slow down.
+        /// Apparent slowdown under online discard.
         seen: Option<OnlineCost<'a>>,
     },
-    /// A policy that was run, but not seen to discard.
+    /// A policy that was run without a counted discard.
     Untested(Untested),
-    /// The filesystem was mounted with online discard, and there is no run without.
+    /// The filesystem was mounted with online discard, and there is no run without it.
     NoBaseline,
-    /// Only one policy could be tried.
+    /// Only one policy could be run.
     OnlyPolicy {
         /// The policy.
         policy: &'a str,
-        /// The discard option of a filesystem as it was mounted.
+        /// The discard mount option of a filesystem studied as mounted.
         discard: Option<&'a str>,
     },
     /// The worst latency of one durable foreground append every 5 s under a policy.
     Latency(PolicyLatency<'a>),
-    /// Measured foreground appends under a policy against those without trimming.
+    /// Measured foreground appends under a policy, compared with no trimming.
     LatencyTest {
         /// The policy.
         policy: &'static str,
-        /// What follows.
+        /// Result of the test.
         result: TestResult,
-        /// From when on an append is long, seconds.
+        /// Threshold of a long append, seconds.
         limit_seconds: f64,
-        /// Long ones of all, under the policy.
+        /// Long appends and all appends under the policy.
         with: (u64, u64),
-        /// Long ones of all, without trimming.
+        /// Long appends and all appends without trimming.
         without: (u64, u64),
-        /// Probability of as many by chance.
+        /// Probability of that many long appends by chance.
         chance: f64,
     },
-    /// A policy whose trimming is never done.
+    /// A policy that never finishes its trims.
     NeverDone(Behind<'a>),
-    /// Batched trims would do where such a latency may come now and then.
+    /// Batched trims suffice if this latency is acceptable occasionally.
     BatchedWouldDo {
         /// The latency, seconds.
         seconds: f64,
-        /// The limit that idle trimming was recommended for, seconds.
+        /// The limit that led to idle trimming, seconds.
         limit_seconds: f64,
-        /// Over months it gains as much.
+        /// True if batched trims gain as much over months.
         gains_as_much: bool,
     },
-    /// The recommended policy gains nothing at that fill.
+    /// The recommended policy gains nothing at that fill level.
     GainsNothing(Gain<'a>),
-    /// A part that was not tried.
+    /// A part that was not tested.
     Untried(Untried),
     /// The study was interrupted.
     Interrupted,
-    /// The filesystem queues its discards: they are not in the figures.
+    /// The filesystem queues its discards, so they are not in the figures.
     DiscardsQueued {
         /// The workload.
         job: &'a str,
     },
-    /// The files were gone before they were written out.
+    /// The files were deleted before they were written back.
     NothingToDiscard {
         /// The workload.
         job: &'a str,
     },
-    /// How far times of the same work differ.
+    /// Difference between times of the same work.
     Noise {
         /// The workload.
         job: &'a str,
-        /// By how much, in per cent.
+        /// Difference in per cent.
         percent: f64,
     },
     /// Figures are modelled.
     Modelled,
-    /// Months of use were not looked at.
+    /// Months of use were not run.
     NoMonths,
 }
 
-/// A policy that was run, but not seen to discard.
+/// A policy that was run without a counted discard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Untested {
     /// The policy.
     pub policy: &'static str,
-    /// What was counted.
+    /// State of the discard counters.
     pub discards: DiscardCount,
 }
 
@@ -150,33 +150,33 @@ impl From<&LatencyTest> for Finding<'_> {
     }
 }
 
-/// A reason for the recommendation where months of use were not looked at: at most two.
+/// A reason for the recommendation when months of use were not run. There are at most two.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Reason<'a> {
-    /// Files were deleted under this policy, and not one discard was counted.
+    /// Files were deleted under this policy, and no discard was counted.
     Blocked {
         /// The policy.
         policy: &'a str,
     },
     /// Worst foreground latencies.
     Latency(LatencyReason<'a>),
-    /// What deleting takes.
+    /// Time of deleting.
     Deleting(DeletingReason<'a>),
 }
 
-/// Worst foreground latencies of the recommended policy and of others.
+/// Worst foreground latencies of the recommended policy and of other policies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatencyReason<'a> {
     /// The load.
     pub load: AppendLoad,
     /// Under the recommended policy; `None` where none is recommended.
     pub chosen: Option<PolicyLatency<'a>>,
-    /// With online discard, which slows foreground I/O down whenever files are deleted: the reason where no other is.
+    /// With online discard, which affects every deletion. Set only if there is no other reason.
     pub online_seconds: Option<f64>,
-    /// Under others.
+    /// Under other policies.
     pub others: Vec<PolicyLatency<'a>>,
-    /// Why the differences between them do not count.
+    /// Why their differences do not count.
     pub aside: Option<LatencyAside>,
 }
 
@@ -184,38 +184,38 @@ pub struct LatencyReason<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyAside {
-    /// Modelled, and too little to count.
+    /// Modelled, and too small to count.
     TooLittle,
-    /// Measured: long ones came no more often.
+    /// Measured: long appends were no more frequent.
     LongNoMoreOften,
 }
 
-/// What deleting takes, without discards and with online discard.
+/// Time of deleting without discards and with online discard.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeletingReason<'a> {
-    /// How many files, as the settings have it.
+    /// Number of files, from the settings.
     pub files: Option<&'a str>,
-    /// The part of the work that shows what online discard costs, where deleting as a whole does not.
+    /// The part of the work that shows the cost of online discard, if deleting as a whole does not.
     pub part: Option<OnlineCost<'a>>,
     /// Without discards, seconds.
     pub none_seconds: Option<f64>,
     /// With online discard, seconds.
     pub online_seconds: Option<f64>,
-    /// Whether both take as long.
+    /// True if both take equally long.
     pub alike: bool,
-    /// Why a difference does not count.
+    /// Why the difference does not count.
     pub doubt: Option<DeletingDoubt>,
     /// On the other generation of the filesystem.
     pub other: Option<OtherGeneration>,
 }
 
 impl DeletingReason<'_> {
-    /// Both times, where they differ.
+    /// Both times, if they differ.
     pub fn difference(&self) -> Option<(f64, f64)> {
         self.none_seconds.zip(self.online_seconds).filter(|_| !self.alike && self.part.is_none())
     }
 
-    /// Whether deleting is measurably quicker with online discard.
+    /// True if deleting is measurably faster with online discard.
     pub fn is_quicker_online(&self) -> bool {
         self.doubt.is_none() && self.difference().is_some_and(|(none, online)| online < none)
     }

@@ -1,5 +1,6 @@
-//! Why that is recommended where months of use were not looked at: at most two reasons. They come from the same comparison as the recommendation: a difference that
-//! does not count there has a doubt here that says why not.
+//! Reasons for a recommendation when months of use were not run: at most two. They use the
+//! same comparison as the recommendation. A difference that does not count there carries a
+//! doubt here that explains why.
 
 use super::finding::{DeletingReason, LatencyAside, LatencyReason, Reason};
 use crate::study::comparison::costs::{self, Part};
@@ -11,10 +12,10 @@ use crate::study::recommendation::Recommendation;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Times that differ by no more than this share are alike.
+/// Largest relative difference between times that count as equal.
 const ALIKE: f64 = 0.02;
 
-/// What the choice costs foreground I/O, and what deleting costs otherwise. With months the rule is the reason.
+/// Reasons from foreground latency and deleting. With months of use, the rule is the reason.
 pub(super) fn reasons<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<Reason<'a>> {
     if let Some(policy) = comparison.blocked {
         return vec![Reason::Blocked { policy }];
@@ -26,9 +27,9 @@ pub(super) fn reasons<'a>(comparison: &Comparison<'a>, recommendation: Recommend
     let mut reasons: Vec<Reason<'a>> = Vec::new();
     let subject = recommendation.trimming_policy();
     let latency = latency(comparison, recommendation);
-    // Where it was the work that online discard slows down, and nothing else speaks against it, that is the reason.
+    // Slow work under online discard is the reason if there is no other argument against it.
     let slow_work = comparison.online_cost.is_some_and(|cost| cost.part.is_work());
-    // That deleting is quicker where discards are sent with it is nothing that the recommendation stands on.
+    // Faster deleting with discards does not support the recommendation.
     let deleting = deleting(comparison, subject.unwrap_or(policy::NONE))
         .filter(|deleting| chosen == Some(policy::ONLINE) || !deleting.is_quicker_online())
         .map(Reason::Deleting);
@@ -45,11 +46,11 @@ pub(super) fn reasons<'a>(comparison: &Comparison<'a>, recommendation: Recommend
     reasons
 }
 
-/// The worst foreground latency under the recommended policy, and under the worst of the rest; and whether that shows a
-/// policy under which it is longer.
+/// Worst foreground latency under the recommended policy and under the worst of the rest. The
+/// flag is true if a policy with a longer latency exists.
 fn latency<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Option<(LatencyReason<'a>, bool)> {
     let mine = recommendation.policy().map(|policy| comparison.latency(policy));
-    // A policy that was left out has no latency: there is only what was compared with it.
+    // A policy that was not run has no latency, only a baseline.
     let untried = matches!(mine, Some(None));
     let appends = comparison.online_cost.filter(|cost| !cost.part.is_work());
     let compared = |policy: &str| policy == policy::NONE || policy == policy::ONLINE && appends.is_some();
@@ -61,28 +62,27 @@ fn latency<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> O
     let others = || all.iter().copied().filter(|other| other.policy != mine.policy);
     let worse: Vec<_> = others().filter(|other| other.seconds > mine.seconds * WORSE).collect();
     let decides = !worse.is_empty();
-    // The shortest and the longest of the worse ones say what the choice saves.
+    // The shortest and the longest of the worse latencies show the range that the choice saves.
     let mut shown = if decides { worse } else { others().filter(|other| other.policy == policy::NONE).collect() };
     shown.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     if shown.len() > 2 {
         shown = vec![shown[0], shown[shown.len() - 1]];
     }
-    // A batched trim comes now and then; online discard comes whenever files go. That was the reason if no other was.
+    // Online discard runs on every deletion; its latency is the reason if no other exists.
     let online = appends.filter(|_| mine.policy != policy::ONLINE && !decides).map(|cost| cost.online_seconds);
     let load = comparison.metrics.load();
     let reason = LatencyReason { load, chosen: Some(mine), online_seconds: online, others: shown, aside: None };
     Some((reason, decides || online.is_some()))
 }
 
-/// The worst latencies where no policy is recommended, the longest first.
+/// Worst latencies when no policy is recommended, longest first.
 fn without_choice<'a>(
     comparison: &Comparison<'a>,
     recommendation: Recommendation,
     mut all: Vec<PolicyLatency<'a>>,
 ) -> Option<LatencyReason<'a>> {
-    /// Latencies that are shown.
     const SHOWN: usize = 3;
-    /// From here on two modelled latencies look different.
+    /// Ratio above which two modelled latencies look different.
     const APART: f64 = 1.02;
     let no_difference = recommendation == Recommendation::NoDifference;
     if no_difference {
@@ -94,15 +94,15 @@ fn without_choice<'a>(
     let aside = match comparison.metrics.is_measured() {
         _ if !no_difference => None,
         false => apart(APART).then_some(LatencyAside::TooLittle),
-        // One event each: under none of them there were more long ones than without trimming, or a doubt would say so.
+        // Single events: no policy has more long appends than no trimming, or a doubt would be set.
         true => (apart(WORSE) && others.iter().all(|one| one.doubt.is_none())).then_some(LatencyAside::LongNoMoreOften),
     };
     let load = comparison.metrics.load();
     (!others.is_empty()).then_some(LatencyReason { load, chosen: None, online_seconds: None, others, aside })
 }
 
-/// What deleting takes under `mine` and with online discard, or if that is `mine` without, by what counts: where online
-/// discard costs most if it costs something.
+/// Time of deleting under `mine` and with online discard. If `mine` is online discard, compares it
+/// with no discards. If online discard has a cost, uses the part where it costs most.
 pub(super) fn deleting<'a>(comparison: &Comparison<'a>, mine: &str) -> Option<DeletingReason<'a>> {
     let metrics = &comparison.metrics;
     let cost = comparison.online_cost.filter(|cost| cost.part.is_work());

@@ -1,4 +1,4 @@
-//! Verdicts on studies that are made up, some of them after published ones.
+//! Verdicts on made-up studies, some of them based on published ones.
 
 pub mod latency;
 
@@ -80,8 +80,8 @@ fn trim_time_is_of_all_repeats() {
 }
 
 #[test]
-fn published_slowdown_leads_to_batches() {
-    // The same if the filesystem was mounted with discard.
+fn published_slowdown_recommends_batched() {
+    // The result is the same if the filesystem was mounted with discard.
     let mounted = tree("as-mounted", "discard", &[40.4, 40.1, 40.8], 36_000.0, None);
     let as_mounted = tree("as-mounted", "nodiscard", &[0.17, 0.16, 0.18], 0.0, None);
     let slow = tree("online", "discard", &[40.4, 40.1, 40.8], 36_000.0, None);
@@ -92,19 +92,19 @@ fn published_slowdown_leads_to_batches() {
         let cost =
             verdict.findings.iter().find_map(|finding| if let Finding::OnlineCost { cost, .. } = finding { Some(*cost) } else { None });
         let cost = cost.unwrap();
-        // 40.43 of 0.17 s.
+        // 40.43 s against 0.17 s.
         assert_eq!((cost.job, cost.part), ("tree", Part::Phase("delete-sync")));
         assert!((cost.times() - 237.8).abs() < 0.2 && (cost.online_seconds - 40.433).abs() < 0.01, "{cost:?}");
     }
 }
 
 #[test]
-fn difference_within_the_scatter_is_none() {
+fn difference_within_scatter_is_ignored() {
     let runs = vec![tree("as-mounted", "nodiscard", &[1.0, 2.0, 3.0], 0.0, None), tree("online", "discard", &[2.0, 3.0, 3.5], 36.0, None)];
     assert_eq!(rule(&study(runs)), (Recommendation::NoDifference, Rule::CostsNothing));
 }
 
-/// One quick repeat each: online looks twice as slow as none, but so does batched, which did the same as none.
+/// One quick repeat each: online looks twice as slow as none, but so does batched.
 #[test]
 fn batched_runs_are_repeats_of_the_same_work_until_their_trim() {
     let once = |mut run: Run| {
@@ -116,7 +116,7 @@ fn batched_runs_are_repeats_of_the_same_work_until_their_trim() {
         once(tree("batched", "nodiscard", &[0.70], 120.0, Some(0.1))),
         tree("online", "discard", &[0.74], 40.0, None),
     ];
-    assert_eq!(Verdict::of(&study(runs)).comparison.online_cost, None, "noise is no cost");
+    assert_eq!(Verdict::of(&study(runs)).comparison.online_cost, None, "noise is not a cost");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn discards_that_never_arrive_come_first() {
 }
 
 #[test]
-fn queued_discards_that_have_not_arrived_prove_nothing() {
+fn queued_discards_prove_nothing() {
     let queued = tree("as-mounted", "discard=async", &[0.17], 0.0, None);
     let study = study(vec![queued, none(), batched()]);
     let verdict = Verdict::of(&study);
@@ -166,7 +166,7 @@ fn without_counters_there_is_no_verdict() {
         run.metrics.retain(|metric| !metric.name.starts_with("discard."));
         run
     };
-    // As slow as it is: nobody knows whether by discards.
+    // Slow deleting without counters may have other causes than discards.
     for sync in [0.17, 40.0] {
         for (online, discards) in
             [(tree("online", "discard", &[sync; 3], 0.0, None), DiscardCount::Zero), (uncounted(online(sync)), DiscardCount::Unknown)]
@@ -179,7 +179,7 @@ fn without_counters_there_is_no_verdict() {
     let alone = study(vec![uncounted(none()), uncounted(batched())]);
     assert_eq!(rule(&alone), (Recommendation::NotTested, Rule::NotCounted));
     assert_eq!(Verdict::of(&alone).untested().policy, policy::BATCHED);
-    // A policy that could not be tried is another matter.
+    // A policy that could not be run is a different case.
     assert_eq!(rule(&study(vec![none(), batched()])), take(policy::BATCHED, Rule::OnlineUntried));
 }
 
@@ -189,7 +189,7 @@ fn waited(without: &[(u64, u64)], with_batched: &[(u64, u64)], with_online: &[(u
 }
 
 #[test]
-fn measured_latency_counts_where_it_is_more_than_chance() {
+fn measured_latency_counts_only_beyond_chance() {
     let quick = [(50, 1), (2, 8)];
     let tests = |findings: &[Finding<'_>]| -> Vec<(&'static str, TestResult, (u64, u64))> {
         let of = |finding: &Finding<'_>| match finding {
@@ -203,7 +203,7 @@ fn measured_latency_counts_where_it_is_more_than_chance() {
     let verdict = Verdict::of(&study);
     assert_eq!((verdict.recommendation, tests(&verdict.caveats)), (Recommendation::NoDifference, vec![]));
     assert_eq!(tests(&verdict.evidence)[0], (policy::ONLINE, TestResult::Alike, (0, 52)));
-    // A third of 60 take 900 ms with online discard, none of 52 without: 20 of 20 by chance in C(60, 20) / C(112, 20).
+    // 20 of 60 take 900 ms online, 0 of 52 without: by chance in C(60, 20) / C(112, 20).
     let slow = [(40, 1), (20, 900)];
     let study = waited(&quick, &quick, &slow);
     let verdict = Verdict::of(&study);
@@ -212,27 +212,27 @@ fn measured_latency_counts_where_it_is_more_than_chance() {
     assert_eq!(cost.part, Part::Append(AppendLoad::FiftyPerSecond));
     assert!((cost.online_seconds - 0.9).abs() < 0.01 && (cost.none_seconds - 0.008).abs() < 0.001, "{cost:?}");
     assert_eq!(tests(&verdict.evidence)[0], (policy::ONLINE, TestResult::Longer, (20, 60)));
-    // One of 60: it would come in 60 of 112 cases by chance, however long it is.
+    // One of 60 would occur by chance in 60 of 112 cases, regardless of its length.
     let study = waited(&quick, &quick, &[(59, 1), (1, 9_000)]);
     let verdict = Verdict::of(&study);
     assert_eq!(
         (verdict.recommendation, tests(&verdict.caveats)),
         (Recommendation::NoDifference, vec![(policy::ONLINE, TestResult::TooFew, (1, 60))])
     );
-    // Without discards they take as long.
+    // Appends take as long without discards.
     assert_eq!(rule(&waited(&slow, &slow, &slow)).0, Recommendation::NoDifference);
-    // A batched trim that foreground I/O waits for is told, whatever is recommended.
+    // A batched trim that delays foreground I/O is reported, whatever is recommended.
     let study = waited(&quick, &slow, &quick);
     let verdict = Verdict::of(&study);
     assert_eq!((verdict.recommendation, verdict.rule), take(policy::ONLINE, Rule::OnlyBatchedCosts));
-    // No discard was counted, so nothing waited for one.
+    // No discard was counted, so no append was delayed by one.
     let mut uncounted = waited(&quick, &quick, &slow);
     uncounted.runs[2].metrics.iter_mut().find(|m| m.name == "discard.commands").unwrap().samples = vec![0.0];
     assert_eq!((rule(&uncounted).0, Verdict::of(&uncounted).comparison.online_cost), (Recommendation::NotTested, None));
 }
 
 #[test]
-fn recommended_policy_that_was_not_tried_is_known() {
+fn confidence_of_untested_policy_is_not_tried() {
     let mut study = study(vec![none(), online(11.0)]);
     assert_eq!(Verdict::of(&study).confidence, Confidence::NotTried { policy: policy::BATCHED });
     study.runs.push(batched());
@@ -240,7 +240,7 @@ fn recommended_policy_that_was_not_tried_is_known() {
 }
 
 #[test]
-fn one_policy_alone_is_said_to_be_alone() {
+fn single_policy_is_reported_as_only_policy() {
     let mut study = study(vec![tree("as-mounted", "nodiscard", &[0.17], 0.0, None)]);
     let untried = Untried { part: UntriedPart::policy("batched"), reason: UntriedReason::Obstacle("needs root".into()) };
     study.untried.push(untried.clone());
@@ -250,7 +250,7 @@ fn one_policy_alone_is_said_to_be_alone() {
 }
 
 #[test]
-fn noise_between_equal_work_is_said() {
+fn noise_between_equal_work_is_reported() {
     let mut batched = batched();
     batched.metrics.iter_mut().find(|m| m.name == FOREGROUND).unwrap().samples = vec![9.0, 9.0, 9.0];
     let study = study(vec![none(), batched]);
@@ -270,7 +270,7 @@ fn aged(policy: &str, rate: f64, cycles: f64) -> Run {
 const WITHIN_LIMIT: Rule = Rule::MostWrites { limit_seconds: 0.05 };
 
 #[test]
-fn other_fills_may_come_to_another_policy() {
+fn other_fill_can_recommend_another_policy() {
     let at = |mut run: Run, fill: &str| {
         run.settings[0].value = fill.into();
         run
@@ -284,14 +284,14 @@ fn other_fills_may_come_to_another_policy() {
 }
 
 #[test]
-fn months_of_use_decide() {
+fn months_of_use_decide_recommendation() {
     let with = |sync: f64, ageing: Vec<Run>| Study { ageing, ..study(vec![none(), online(sync), batched()]) };
-    // Neither costs nor gains anything.
+    // No cost and no gain.
     let same = with(0.17, vec![aged("none", 30e3, 7.0), aged("online", 30e3, 7.0), aged("batched", 30.1e3, 7.0)]);
     assert_eq!(rule(&same), (Recommendation::NoDifference, Rule::GainsNothing));
-    // Costs, and gains nothing.
+    // A cost and no gain.
     assert_eq!(rule(&with(11.0, same.ageing.clone())), take(policy::NONE, Rule::GainsNothing));
-    // Gains, and costs nothing; or costs.
+    // A gain, without a cost or with one.
     let gains = vec![aged("none", 28e3, 11.0), aged("online", 36e3, 7.0), aged("batched", 35e3, 7.8), aged("adaptive", 35e3, 7.7)];
     let free = with(0.17, gains.clone());
     let verdict = Verdict::of(&free);
@@ -308,7 +308,7 @@ fn months_of_use_decide() {
 
 /// A study of none and idle, which tripled the rate.
 #[test]
-fn policy_compared_with_none_alone_is_taken_where_it_gains() {
+fn policy_with_gain_over_none_alone_is_recommended() {
     for policy in [policy::IDLE, policy::ADAPTIVE] {
         let runs = vec![tree(policy::NONE, "nodiscard", &[0.05], 0.0, None), tree(policy, "nodiscard", &[0.05], 100.0, None)];
         let study = Study { ageing: vec![aged(policy::NONE, 10_000.0, 200.0), aged(policy, 33_000.0, 70.0)], ..study(runs) };
@@ -318,7 +318,7 @@ fn policy_compared_with_none_alone_is_taken_where_it_gains() {
 }
 
 #[test]
-fn gain_that_is_none_is_not_stated() {
+fn gain_below_threshold_is_not_stated() {
     let stated = |rates: [f64; 2], cycles: [f64; 2]| {
         let ageing = vec![aged("none", rates[0], cycles[0]), aged("online", rates[1], cycles[1]), aged("batched", rates[1], cycles[1])];
         let study = Study { ageing, ..study(vec![none(), online(11.0), batched()]) };
@@ -350,7 +350,7 @@ fn policy_that_never_finishes_is_not_recommended() {
         let ageing = vec![aged("none", 28e3, 11.0), late("batched", 35e3, 7.8, batched), late("idle", 36e3, 7.3, idle)];
         Study { ageing, ..study(runs.clone()) }
     };
-    // No policy keeps to 50 ms: twice the shortest wait is the limit.
+    // No policy meets 50 ms: the limit is twice the shortest latency.
     assert_eq!(rule(&of(60.0, 2.0)), take(policy::IDLE, Rule::MostWrites { limit_seconds: 0.3 }));
     let instead = of(100.0, 2.0);
     assert_eq!(rule(&instead), take(policy::BATCHED, Rule::MostWrites { limit_seconds: 1.4 }));

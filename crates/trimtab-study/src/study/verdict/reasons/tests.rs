@@ -1,4 +1,4 @@
-//! The reasons never speak for another policy than the recommended one.
+//! Reasons must not argue for a policy other than the recommended one.
 
 use super::*;
 use crate::study::Study;
@@ -14,16 +14,17 @@ use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, Unit, metrics};
 use trimtab_sim::runner::header::Header;
 use trimtab_sim::runner::recorder::Recorded;
 
-/// What was found out of one policy.
+/// Figures of one policy.
 #[derive(Clone, Debug)]
-struct Found {
-    /// Seconds of deleting, of syncing after it, and of the whole work, each repeat.
+struct PolicyFigures {
+    /// Seconds of deleting, of syncing after it, and of the whole work, for each repeat.
     times: Vec<[f64; 3]>,
-    /// Worst foreground latency in seconds (modelled), or the number of appends out of a hundred with their milliseconds (measured).
+    /// Worst foreground latency in seconds (modelled), or the number of long appends out of a
+    /// hundred with their milliseconds (measured).
     wait: f64,
     long: u64,
     commands: f64,
-    /// Rate and cycles at two fills.
+    /// Rate and cycles at two fill levels.
     months: [[f64; 2]; 2],
     behind: f64,
 }
@@ -34,7 +35,7 @@ struct Evidence {
     measured: bool,
     months: bool,
     discard: &'static str,
-    policies: Vec<(&'static str, Found)>,
+    policies: Vec<(&'static str, PolicyFigures)>,
 }
 
 fn run(evidence: &Evidence, workload: &str, policy: &str, figures: &[(&str, Unit, Vec<f64>)]) -> Run {
@@ -50,7 +51,7 @@ fn run(evidence: &Evidence, workload: &str, policy: &str, figures: &[(&str, Unit
 }
 
 fn study(evidence: &Evidence) -> Study {
-    let tree = |(policy, found): &(&str, Found)| {
+    let tree = |(policy, found): &(&str, PolicyFigures)| {
         let column = |at: usize| found.times.iter().map(|times| times[at]).collect::<Vec<_>>();
         let commands = if *policy == policy::NONE { 0.0 } else { found.commands };
         let mut figures = vec![
@@ -65,7 +66,7 @@ fn study(evidence: &Evidence) -> Study {
         let made = run(evidence, "tree", policy, &figures);
         if evidence.measured { met(made, &[(100 - found.long, 5), (found.long, (found.wait * 1000.0) as u64 + 6)]) } else { made }
     };
-    let aged = |(policy, found): &(&str, Found)| {
+    let aged = |(policy, found): &(&str, PolicyFigures)| {
         [("60%", 0), ("90%", 1)].map(|(fill, at)| {
             let [rate, cycles] = found.months[at];
             let figures = [
@@ -91,10 +92,10 @@ fn evidence() -> impl Strategy<Value = Evidence> {
         let behind = prop_oneof![4 => Just(0.0), 1 => Just(100.0)];
         (times(repeats), time(), 0..60u64, commands, [month(), month()], behind).prop_map(
             |(mut times, wait, long, commands, months, behind)| {
-                // Repeats are alike, or nothing would ever be measurable.
+                // Repeats are similar, otherwise nothing would be measurable.
                 let first = times[0];
                 times.iter_mut().enumerate().for_each(|(at, time)| *time = first.map(|seconds| seconds * (1.0 + 0.02 * at as f64)));
-                Found { times, wait, long, commands, months, behind }
+                PolicyFigures { times, wait, long, commands, months, behind }
             },
         )
     };
@@ -104,7 +105,7 @@ fn evidence() -> impl Strategy<Value = Evidence> {
         let repeats = if measured { repeats } else { 1 };
         let tried: Vec<&'static str> =
             all.into_iter().enumerate().filter(|(at, _)| subset & (1 << at) != 0).map(|(_, name)| name).collect();
-        // What is measured knows no months, no adaptive and no idle trims.
+        // Measured studies have no months of use and no adaptive or idle trims.
         let tried: Vec<&'static str> =
             tried.into_iter().filter(|name| !measured || ![policy::ADAPTIVE, policy::IDLE].contains(name)).collect();
         proptest::collection::vec(found(repeats), tried.len()).prop_map(move |found| Evidence {
@@ -116,12 +117,12 @@ fn evidence() -> impl Strategy<Value = Evidence> {
     })
 }
 
-/// Whether the first is long enough beside the second to count as a reason.
+/// True if `longer` exceeds `shorter` by enough to be a reason.
 fn is_reason(longer: f64, shorter: f64) -> bool {
     longer > shorter * 1.5 && longer - shorter > 0.06
 }
 
-/// The times of one reason without those in doubt: of the recommended policy, and of others.
+/// Times of one reason without doubtful ones: of the recommended policy, and of others.
 fn times(reason: &Reason<'_>, mine: &'static str) -> (Option<f64>, Vec<(String, f64)>) {
     match reason {
         Reason::Latency(latency) if latency.aside.is_none() => {
@@ -141,14 +142,14 @@ fn times(reason: &Reason<'_>, mine: &'static str) -> (Option<f64>, Vec<(String, 
     }
 }
 
-/// What in the reasons speaks against the recommendation that they are the reasons for.
+/// A reason that argues against its own recommendation.
 fn contradiction(verdict: &Verdict<'_>) -> Option<String> {
     let mine = verdict.policy()?;
     let (mut against, mut supporting) = (Vec::new(), Vec::new());
     for (time, others) in verdict.reasons.iter().map(|reason| times(reason, mine)) {
         let Some(time) = time else { continue };
         for (other, seconds) in others {
-            // That trimming costs something is why it has to gain something, where that was looked at.
+            // The cost of trimming explains why it needs a gain, if gains were measured.
             let excused = other == policy::NONE && mine != policy::NONE;
             if is_reason(time, seconds) && !excused {
                 against.push(other);
@@ -160,14 +161,14 @@ fn contradiction(verdict: &Verdict<'_>) -> Option<String> {
     against.into_iter().find(|other| !supporting.contains(other)).map(|other| alloc::format!("{mine}: {other} is quicker"))
 }
 
-/// A policy that keeps the stated rule better than the recommended one, worked out from what was found.
+/// A policy that satisfies the stated rule better than the recommended one, computed independently.
 fn beaten(evidence: &Evidence, verdict: &Verdict<'_>) -> Option<String> {
     let (Rule::MostWrites { limit_seconds }, Some(mine)) = (verdict.rule, verdict.policy()) else { return None };
     let simplest_first = ["none", "batched", "online", "adaptive", "idle"];
     let place = |name: &str| simplest_first.iter().position(|one| *one == name);
     let of = |name: &str| evidence.policies.iter().find(|(policy, _)| *policy == name).map(|(_, found)| found);
     let [rate, cycles] = of(mine)?.months[0];
-    let keeps = |name: &str, found: &Found| {
+    let keeps = |name: &str, found: &PolicyFigures| {
         let slows = name == policy::ONLINE && verdict.comparison.online_cost.is_some();
         name == policy::NONE || (found.wait <= limit_seconds && found.behind < 90.0 && !slows)
     };
@@ -175,7 +176,8 @@ fn beaten(evidence: &Evidence, verdict: &Verdict<'_>) -> Option<String> {
     if !keeps(mine, of(mine)?) {
         return Some(alloc::format!("{mine} does not keep the rule itself"));
     }
-    // Others have less than 5 % more writes; where as many, less than 5 % less wear; where as little, they are less simple.
+    // Others have less than 5 % more writes. With as many writes, they have less than 5 % less
+    // wear. With as little wear, they are less simple.
     let better = others.find(|(name, found)| {
         let [other_rate, other_cycles] = found.months[0];
         let as_fast = other_rate * 1.05 > rate && rate * 1.05 > other_rate;

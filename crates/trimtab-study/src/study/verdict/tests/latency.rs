@@ -1,4 +1,4 @@
-//! Measured foreground latency for tests, of this crate and of the one that puts studies into words.
+//! Measured foreground latency for the tests of this crate and of the crate that renders studies.
 
 use std::vec;
 use trimtab_drive::OpKind;
@@ -7,7 +7,7 @@ use trimtab_drive::units::Nanos;
 use trimtab_sim::run::{Better, Latency, LatencyPart, Metric, Phase, Run, Unit};
 use trimtab_study::study::light_work::{BUSY, BUSY_WAIT};
 
-/// Adds foreground appends, 50 a second, to a measured run: `waits` has (count, milliseconds).
+/// Adds 50 foreground appends per second to a measured run. `waits`: (count, milliseconds).
 pub fn met(mut run: Run, waits: &[(u64, u64)]) -> Run {
     let mut histogram = Histogram::new();
     for (count, ms) in waits {

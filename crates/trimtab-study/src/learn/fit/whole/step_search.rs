@@ -1,33 +1,34 @@
-//! Where slopes and jumps of one size end, all sizes and kinds are moved at once, by chance: figures of small drives change by steps, as superblocks are whole.
+//! Random search over all parameters and kinds at once, where slopes and single jumps end:
+//! the figures of small drives change in steps, because superblocks are whole.
 
 use super::super::Point;
-use super::{Problem, has, mapped, of, other_size, others, paged, same_kind, sizes, victims, with};
+use super::{Problem, discrete_variants, has, mapped, of, other_size, paged, same_kind, sizes, victims, with};
 use crate::learn::candidate::Candidate;
 use crate::learn::classes::{self, Prior, SIZES};
 use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::VictimPolicy;
 
-/// A drive whose figures are off by more is looked for, in units of what they may be off by.
+/// Misfit per figure above which the search runs.
 const UNEXPLAINED: f64 = 0.05;
-/// Rounds at most, and how many in a row may gain nothing.
+/// Maximum number of rounds, and of consecutive rounds without a gain.
 pub(super) const ROUNDS: u32 = 14;
 const IDLE_ROUNDS: u32 = 4;
-/// Candidates of each.
 const DRAWN: usize = 40;
-/// From so many kinds others are drawn, and the best of each has so many chances more than the next.
+/// Number of kinds to draw from; each is drawn with this probability before the next.
 const KINDS: usize = 6;
 const FAVOURED: f64 = 0.6;
-/// By how much sizes are moved at least and at most, as a share of what is thought of each.
+/// Minimum and maximum size of a change, in units of [`SCATTER`].
 const MOVED: (f64, f64) = (0.01, 1.2);
-/// What each is moved by then: the standard deviation of its logarithm.
+/// Standard deviations of the logarithms for a change of size 1.
 const SCATTER: [f64; SIZES] = [0.25, 0.4, 0.4, 0.4, 0.3, 0.3, 0.4];
-/// The chance that one is drawn of what is thought of it instead.
-const ANEW: f64 = 0.07;
-/// The chance that something is of another kind besides.
+/// Probability that a parameter is drawn from its prior instead.
+const FROM_PRIOR: f64 = 0.07;
+/// Probability of also changing a discrete property.
 const OTHER_KIND: f64 = 0.35;
 
-/// Spare space is scanned in so many steps to either side, of so much in its logarithm; beside it so many times the SLC cache, of which the best go on.
+/// Steps of the spare space scan in each direction and their logarithmic size; factors on the
+/// SLC cache; and how many of the best continue.
 const SPARES_SCANNED: i32 = 11;
 const SPARE_STEP: f64 = 0.022;
 const CACHES_SCANNED: [f64; 7] = [0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0];
@@ -35,7 +36,7 @@ const CACHES_KEPT: usize = 12;
 const KINDS_FITTED: usize = 3;
 
 impl Problem<'_> {
-    /// The points, and what was found around the best of them, in no order; nothing is done where one of them explains the figures.
+    /// Adds points found around the best one, unless a point already explains the figures.
     pub(super) fn wider(&mut self, mut points: Vec<Point>, rounds: u32) -> Option<Vec<Point>> {
         let mut random = Stream::new(self.plan.seed, "whole drives, by chance");
         let mut idle = 0;
@@ -52,7 +53,7 @@ impl Problem<'_> {
             }
             points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
             let from = best_of_kinds(&points);
-            let drawn = (0..DRAWN).map(|_| moved(nth_of(&from, &mut random), &self.priors, &mut random)).collect();
+            let drawn = (0..DRAWN).map(|_| moved(draw_favouring_first(&from, &mut random), &self.priors, &mut random)).collect();
             points.extend(self.try_all(drawn)?.into_iter().flatten());
             idle = if least(&points)?.cost < best.cost { 0 } else { idle + 1 };
         }
@@ -63,7 +64,7 @@ impl Problem<'_> {
         Some(points)
     }
 
-    /// With blocks of as many pages as there may be otherwise.
+    /// Variants with other numbers of pages per block.
     fn of_other_blocks(&mut self, from: &Candidate) -> Option<Vec<Point>> {
         let all =
             classes::PAGES.into_iter().filter(|pages| *pages != from.hidden.pages_per_block).map(|pages| paged(from, pages)).collect();
@@ -74,7 +75,8 @@ impl Problem<'_> {
         Some(fitted)
     }
 
-    /// Spare space around that of `from`, and beside it the least SLC cache; then the same with victims chosen otherwise. The best kinds of all fitted.
+    /// Scans the spare space around that of `from` and the minimum SLC cache, then repeats with
+    /// other victim selection policies. Fits the best kinds.
     fn scanned(&mut self, from: &Candidate) -> Option<Vec<Point>> {
         let caches: &[f64] = if from.kind.slc { &CACHES_SCANNED } else { &[1.0] };
         let moved = |from: &Candidate, nth: i32, cache: f64| {
@@ -107,10 +109,10 @@ impl Problem<'_> {
         Some(fitted)
     }
 
-    /// The best with each kind of SLC cache besides that of `from`, fitted: sizes that were made for another may be what speaks against it.
+    /// Fits the best variant for each other kind of SLC cache, with suitable parameters.
     fn of_each_cache(&mut self, from: &Candidate) -> Option<Vec<Point>> {
         let cache = |one: &Candidate| (one.hidden.bits_per_cell, has(one, of::SLC_MORE));
-        let all = core::iter::once(from.clone()).chain(other_size(from)).flat_map(|one| others(&one));
+        let all = core::iter::once(from.clone()).chain(other_size(from)).flat_map(|one| discrete_variants(&one));
         let mut known = alloc::vec![cache(from)];
         let mut fitted = Vec::new();
         for point in self.tried_in_order(all.collect())? {
@@ -122,7 +124,7 @@ impl Problem<'_> {
         Some(fitted)
     }
 
-    /// Whether nothing of the figures is left to be explained.
+    /// True if the point explains the figures.
     pub(super) fn explains(&self, point: &Point) -> bool {
         self.misfit(&point.shown) <= UNEXPLAINED * self.found.observations.len() as f64
     }
@@ -132,7 +134,7 @@ fn least(points: &[Point]) -> Option<&Point> {
     points.iter().min_by(|a, b| a.cost.total_cmp(&b.cost))
 }
 
-/// The best of each of the best kinds, of sorted points.
+/// The best point of each of the best kinds, from sorted points.
 fn best_of_kinds(points: &[Point]) -> Vec<&Candidate> {
     let mut known: Vec<&Candidate> = Vec::new();
     for point in points {
@@ -143,8 +145,8 @@ fn best_of_kinds(points: &[Point]) -> Vec<&Candidate> {
     known
 }
 
-/// One of them, the first most often.
-fn nth_of<'a>(from: &[&'a Candidate], random: &mut Stream) -> &'a Candidate {
+/// Draws one of them, earlier ones with higher probability.
+fn draw_favouring_first<'a>(from: &[&'a Candidate], random: &mut Stream) -> &'a Candidate {
     let mut nth = 0;
     while nth + 1 < from.len() && !random.chance(FAVOURED) {
         nth += 1;
@@ -152,9 +154,9 @@ fn nth_of<'a>(from: &[&'a Candidate], random: &mut Stream) -> &'a Candidate {
     from[nth]
 }
 
-/// Some sizes moved, far or a little, and sometimes another kind.
+/// Changes some parameters by a large or small amount, and sometimes the kind.
 fn moved(from: &Candidate, priors: &[Prior; SIZES], random: &mut Stream) -> Candidate {
-    let to = if random.chance(OTHER_KIND) { of_another_kind(from, random) } else { from.clone() };
+    let to = if random.chance(OTHER_KIND) { change_kind(from, random) } else { from.clone() };
     let far = MOVED.0 * libm::pow(MOVED.1 / MOVED.0, random.unit());
     let mut all = sizes(&to);
     let surely = random.below(SIZES as u64) as usize;
@@ -163,15 +165,15 @@ fn moved(from: &Candidate, priors: &[Prior; SIZES], random: &mut Stream) -> Cand
         if size == surely || random.chance(0.5) {
             all[size] += step;
         }
-        if random.chance(ANEW) {
+        if random.chance(FROM_PRIOR) {
             all[size] = libm::log(priors[size].median) + priors[size].sigma * random.normal();
         }
     }
     with(&to, &all)
 }
 
-/// One thing otherwise: how victims are chosen, whether what is moved is kept apart, and what an SLC cache is like.
-fn of_another_kind(from: &Candidate, random: &mut Stream) -> Candidate {
+/// Changes one property: victim selection, relocated data, pages, map memory or SLC cache.
+fn change_kind(from: &Candidate, random: &mut Stream) -> Candidate {
     let mut to = from.clone();
     let hidden = &mut to.hidden;
     match random.below(if from.kind.slc { 7 } else { 4 }) {

@@ -1,69 +1,67 @@
-//! The kind, asked again: where no drive of the kind that the small probes chose explains the figures of the whole drive, others that show nearly the same under the
-//! small ones are tried on both.
+//! Revises the kind. If no drive of the kind chosen by the small probes explains the whole
+//! drive, other kinds with similar small figures are tried on both.
 
 use super::super::changes::neighbours;
 use super::super::kinds::family;
 use super::super::{Fitted, Point, Problem as Part, Trials, shown};
-use super::{Problem, WORSE_MAX, others, priors};
+use super::{Problem, WORSE_MAX, discrete_variants, priors};
 use crate::learn::candidate::{Candidate, Kind};
 use crate::learn::classes;
 use crate::learn::invert;
 use crate::learn::probes::Findings;
 use alloc::vec::Vec;
 
-/// Where figures are off by more, in units of what they may be off by, the kind is asked again.
+/// Misfit per figure above which the kind is revised.
 const UNEXPLAINED: f64 = 0.1;
-/// Steps from kind to kind at most.
 const STEPS: u32 = 3;
-/// Kinds that are adapted to the small figures, and those of them that are fitted to them and tried on whole drives.
+/// Kinds adapted to the small figures, and how many of those are fitted and tried on whole drives.
 const ADAPTED: usize = 32;
 const FITTED: usize = 14;
-/// Of what is found around the best of them, so many are tried on whole drives.
+/// Number of kinds around the best of them that are tried on whole drives.
 const SETTLED: usize = 4;
 const ROUNDS_OF_PART: u32 = 3;
 const ROUNDS_OF_WHOLE: u32 = 3;
-/// What costs so many times more, the whole drive rules out; of the rest so many are looked into.
+/// Cost ratio above which the whole drive rules out a kind, and how many of the rest are examined.
 const RULED_OUT: f64 = 3.0;
 const LOOKED_INTO: usize = 5;
 const ROUNDS_BY_CHANCE: u32 = 5;
-/// So many candidates are put through the probes of whole drives before no further kind is looked into: each takes 20 to 60 ms.
+/// Limit of candidates on whole drives, at 20 to 60 ms each, for examining further kinds.
 const SPENT_MAX: usize = 10_000;
-/// What a step has to gain.
 const GAIN_MIN: f64 = 4.0;
 
-/// What explains the figures of the whole drive: the best, and others that do as well or nearly.
-pub(super) type Found = (Point, Vec<Point>);
+/// The best explanation of the whole drive, and others that are as good or nearly.
+pub(super) type Explanation = (Point, Vec<Point>);
 
-/// A kind, and what both probes say of it.
+/// A kind with its costs under the small probes and the whole-drive probes.
 #[derive(Clone)]
-struct Both {
+struct JointFit {
     part: Point,
     whole: Point,
 }
 
-impl Both {
+impl JointFit {
     fn cost(&self) -> f64 {
         self.part.cost + self.whole.cost
     }
 
-    /// As a kind for an ensemble: what it costs in all decides.
-    fn in_all(&self) -> Point {
+    /// A point with the total cost, for use in an ensemble.
+    fn total(&self) -> Point {
         Point { cost: self.cost(), ..self.part.clone() }
     }
 }
 
 impl Problem<'_> {
-    /// What was found, or what is found around another kind that explains both better; `fitted` is that kind's then.
-    pub(super) fn asked_again(&mut self, fitted: &mut Fitted, small: &Findings, found: Found) -> Option<Found> {
+    /// Returns `found`, or a better explanation of another kind, and then sets `fitted` to it.
+    pub(super) fn revise_kind(&mut self, fitted: &mut Fitted, small: &Findings, found: Explanation) -> Option<Explanation> {
         if self.is_explained(&found.0) {
             return Some(found);
         }
-        let part = self.on_a_part(small, |part| part.try_all(alloc::vec![fitted.best.clone()]))?;
-        let first = Both { part: part.into_iter().flatten().next()?, whole: found.0.clone() };
+        let part = self.on_small_probes(small, |part| part.try_all(alloc::vec![fitted.best.clone()]))?;
+        let first = JointFit { part: part.into_iter().flatten().next()?, whole: found.0.clone() };
         let mut all = alloc::vec![first.clone()];
         let mut best = first.clone();
         for _ in 0..STEPS {
-            let next = self.step_of_kind(fitted, small, &best, &mut all)?;
+            let next = self.best_alternative(fitted, small, &best, &mut all)?;
             let Some(next) = next.filter(|next| next.cost() + GAIN_MIN < best.cost()) else { break };
             best = next;
             if self.is_explained(&best.whole) || self.spent > SPENT_MAX {
@@ -74,8 +72,8 @@ impl Problem<'_> {
             return Some(found);
         }
         all.retain(|one| one.cost() < best.cost() + WORSE_MAX && !one.part.candidate.is_kind_of(&best.part.candidate));
-        let others: Vec<Point> = all.iter().map(Both::in_all).collect();
-        *fitted = self.on_a_part(small, |part| part.finished(best.in_all(), &others, fitted.families.clone()))?;
+        let others: Vec<Point> = all.iter().map(JointFit::total).collect();
+        *fitted = self.on_small_probes(small, |part| part.finished(best.total(), &others, fitted.families.clone()))?;
         self.priors = priors(fitted, self.plan);
         let (around_it, mut others) = self.best(&fitted.best)?;
         others.push(best.whole);
@@ -87,30 +85,36 @@ impl Problem<'_> {
         self.misfit(&point.shown) <= UNEXPLAINED * self.found.observations.len() as f64
     }
 
-    /// The best of what might be meant instead of `here`, by both; all that was tried is kept.
-    fn step_of_kind(&mut self, fitted: &Fitted, small: &Findings, here: &Both, all: &mut Vec<Both>) -> Option<Option<Both>> {
+    /// The best alternative to `here` by total cost. Adds everything tried to `all`.
+    fn best_alternative(
+        &mut self,
+        fitted: &Fitted,
+        small: &Findings,
+        here: &JointFit,
+        all: &mut Vec<JointFit>,
+    ) -> Option<Option<JointFit>> {
         let known: Vec<Candidate> = all.iter().map(|one| one.part.candidate.clone()).collect();
-        let parts = self.on_a_part(small, |part| part.alternatives(&here.part, fitted, &known))?;
-        let mut tried = self.on_both(fitted, here, parts)?;
-        self.looked_into(fitted, here, &mut tried)?;
-        // What explains the whole drive better may explain the small figures as well, with a little more changed.
+        let parts = self.on_small_probes(small, |part| part.alternatives(&here.part, fitted, &known))?;
+        let mut tried = self.with_whole_estimate(fitted, here, parts)?;
+        self.search_thoroughly(fitted, here, &mut tried)?;
+        // The small figures of a better kind may need another change.
         if let Some(best) = tried.iter().min_by(|a, b| a.cost().total_cmp(&b.cost())).cloned()
             && best.cost() < here.cost()
         {
-            let mut parts = self.on_a_part(small, |part| part.settled(best.part.clone()))?;
+            let mut parts = self.on_small_probes(small, |part| part.settled(best.part.clone()))?;
             parts.retain(|part| part.cost + GAIN_MIN < best.part.cost);
             parts.truncate(SETTLED);
-            tried.extend(self.on_both(fitted, &best, parts)?);
+            tried.extend(self.with_whole_estimate(fitted, &best, parts)?);
         }
         all.extend(tried.iter().cloned());
         Some(tried.into_iter().min_by(|a, b| a.cost().total_cmp(&b.cost())))
     }
 
-    /// A glance says little of sizes: of the kinds that it does not rule out, those that explain the small figures best are tried with all that is tried of one,
-    /// until one explains the whole drive.
-    fn looked_into(&mut self, fitted: &Fitted, here: &Both, tried: &mut [Both]) -> Option<()> {
-        let least = tried.iter().map(Both::cost).fold(here.cost(), f64::min);
-        let mut open: Vec<&mut Both> = tried.iter_mut().filter(|one| one.cost() < RULED_OUT * least).collect();
+    /// Searches the remaining kinds thoroughly, those with the best small figures first, until
+    /// one explains the whole drive. The quick estimate says little about the parameters.
+    fn search_thoroughly(&mut self, fitted: &Fitted, here: &JointFit, tried: &mut [JointFit]) -> Option<()> {
+        let least = tried.iter().map(JointFit::cost).fold(here.cost(), f64::min);
+        let mut open: Vec<&mut JointFit> = tried.iter_mut().filter(|one| one.cost() < RULED_OUT * least).collect();
         open.sort_by(|a, b| a.part.cost.total_cmp(&b.part.cost));
         for one in open.into_iter().take(LOOKED_INTO) {
             self.priors = priors(&Fitted { best: one.part.candidate.clone(), ..fitted.clone() }, self.plan);
@@ -126,19 +130,19 @@ impl Problem<'_> {
         Some(())
     }
 
-    /// Those of `parts` that might cost less than `here`, with what they show of the whole drive.
-    fn on_both(&mut self, fitted: &Fitted, here: &Both, parts: Vec<Point>) -> Option<Vec<Both>> {
+    /// Adds a quick whole-drive estimate to those of `parts` that might cost less than `here`.
+    fn with_whole_estimate(&mut self, fitted: &Fitted, here: &JointFit, parts: Vec<Point>) -> Option<Vec<JointFit>> {
         let mut all = Vec::new();
         for part in parts.into_iter().filter(|part| part.cost + GAIN_MIN < here.cost()) {
-            if let Some(whole) = self.at_a_glance(fitted, &part.candidate, &here.whole.candidate)? {
-                all.push(Both { part, whole });
+            if let Some(whole) = self.quick_estimate(fitted, &part.candidate, &here.whole.candidate)? {
+                all.push(JointFit { part, whole });
             }
         }
         Some(all)
     }
 
-    /// Does something with the figures of the small probes.
-    fn on_a_part<T>(&mut self, found: &Findings, act: impl FnOnce(&mut Part<'_>) -> Option<T>) -> Option<T> {
+    /// Runs `act` on the problem of the small probes.
+    fn on_small_probes<T>(&mut self, found: &Findings, act: impl FnOnce(&mut Part<'_>) -> Option<T>) -> Option<T> {
         let plan = self.plan;
         let show = |candidate: &Candidate| shown(candidate, plan);
         let trials = Trials { tries: self.trials.tries, observer: &mut *self.trials.observer, tried: self.trials.tried };
@@ -148,12 +152,12 @@ impl Problem<'_> {
         came
     }
 
-    /// About the best that `kind` can show of the whole drive: what is hidden is as in the best so far, or as arithmetic says.
-    fn at_a_glance(&mut self, fitted: &Fitted, kind: &Candidate, best: &Candidate) -> Option<Option<Point>> {
+    /// Quick fit of `kind` to the whole drive, with hidden properties of `best` or by arithmetic.
+    fn quick_estimate(&mut self, fitted: &Fitted, kind: &Candidate, best: &Candidate) -> Option<Option<Point>> {
         let before = self.priors;
         self.priors = priors(&Fitted { best: kind.clone(), ..fitted.clone() }, self.plan);
         let inverted = invert::whole::invert(kind, &self.found, self.plan);
-        let starts = others(&inverted).into_iter().chain(others(&super::around(kind, best))).collect();
+        let starts = discrete_variants(&inverted).into_iter().chain(discrete_variants(&super::with_whole_parameters(kind, best))).collect();
         let first = self.tried_in_order(starts)?.into_iter().next();
         let improved = match first {
             Some(point) => Some(self.improved(point, ROUNDS_OF_WHOLE)?),
@@ -165,7 +169,7 @@ impl Problem<'_> {
 }
 
 impl Part<'_> {
-    /// What might be meant instead of `here`, with numbers fitted to the small figures: the best of each family, then the best of all; none of `known`.
+    /// Alternatives to `here` not in `known`, fitted to the small figures; best of families first.
     fn alternatives(&mut self, here: &Point, fitted: &Fitted, known: &[Candidate]) -> Option<Vec<Point>> {
         let all = neighbours(&here.candidate, !self.plan.reported.full_duplex)
             .into_iter()
@@ -190,7 +194,7 @@ impl Part<'_> {
     }
 }
 
-/// Of sorted points, the best of each family before the others.
+/// Moves the best point of each family to the front of sorted points.
 fn families_first(points: &mut [Point]) {
     let mut firsts = 0;
     for nth in 0..points.len() {
@@ -202,7 +206,7 @@ fn families_first(points: &mut [Point]) {
     }
 }
 
-/// Whether the figures of whole drives are the same of both.
+/// True if both kinds have the same figures on whole drives.
 fn alike(a: &Kind, b: &Kind) -> bool {
     let flash = |kind: &Kind| (kind.channels, kind.dies_per_channel, kind.planes, kind.page_bytes, kind.unit_bytes);
     let rest = |kind: &Kind| (kind.slc, kind.folds, kind.compresses, kind.suspends);

@@ -1,4 +1,4 @@
-//! Work beside the interpreter: other Python threads run meanwhile, and Ctrl-C ends it.
+//! Background work: other Python threads keep running, and Ctrl-C stops it.
 
 use pyo3::prelude::*;
 use std::any::Any;
@@ -8,58 +8,58 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 use trimtab_sim::simulate::Watcher;
 
-/// How often Python is asked whether Ctrl-C was pressed, and progress is told.
+/// Interval between checks for Ctrl-C and progress reports.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Whether to stop, and how far it is.
+/// Shared state of a task.
 #[derive(Debug, Default)]
-pub struct Signs {
-    /// It is to end now.
+pub struct TaskState {
+    /// Set to stop the task.
     pub stop: AtomicBool,
-    /// What was done of whatever is counted.
+    /// Units of work done so far.
     pub done: AtomicU64,
 }
 
-impl Watcher for &Signs {
+impl Watcher for &TaskState {
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
 
-/// Runs `work` on a thread of its own until it ends. `progress` is called with what was done so far whenever that has changed.
+/// Runs `work` on a thread of its own. Calls `progress` with the work done so far on changes.
 ///
 /// # Errors
-/// What Ctrl-C raises, or `progress`.
-pub fn run<R: Send>(py: Python<'_>, progress: Option<&Py<PyAny>>, work: impl FnOnce(&Signs) -> R + Send) -> PyResult<R> {
-    let signs = Signs::default();
+/// The exception raised by Ctrl-C or by `progress`.
+pub fn run<R: Send>(py: Python<'_>, progress: Option<&Py<PyAny>>, work: impl FnOnce(&TaskState) -> R + Send) -> PyResult<R> {
+    let state = TaskState::default();
     py.detach(|| {
         std::thread::scope(|scope| {
             let (over, ended) = sync_channel(1);
-            let signs = &signs;
+            let state = &state;
             let worker = scope.spawn(move || {
-                let result = work(signs);
-                // Whoever waits looks for the end of the thread if nobody takes this.
+                let result = work(state);
+                // The receiver may be gone; it also checks for the end of the thread.
                 let _ = over.send(());
                 result
             });
-            let (mut raised, mut told) = (Ok(()), 0);
+            let (mut raised, mut reported) = (Ok(()), 0);
             while raised.is_ok() && ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let done = signs.done.load(Ordering::Relaxed);
+                let done = state.done.load(Ordering::Relaxed);
                 raised = Python::attach(|py| {
                     py.check_signals()?;
-                    match progress.filter(|_| done != told) {
+                    match progress.filter(|_| done != reported) {
                         Some(progress) => progress.call1(py, (done,)).map(drop),
                         None => Ok(()),
                     }
                 });
-                told = done;
+                reported = done;
             }
-            signs.stop.store(raised.is_err(), Ordering::Relaxed);
+            state.stop.store(raised.is_err(), Ordering::Relaxed);
             let result = worker.join();
             raised?;
             let result = result.map_err(stopped)?;
-            let done = signs.done.load(Ordering::Relaxed);
-            if let Some(progress) = progress.filter(|_| done != told) {
+            let done = state.done.load(Ordering::Relaxed);
+            if let Some(progress) = progress.filter(|_| done != reported) {
                 Python::attach(|py| progress.call1(py, (done,)))?;
             }
             Ok(result)
@@ -67,7 +67,7 @@ pub fn run<R: Send>(py: Python<'_>, progress: Option<&Py<PyAny>>, work: impl FnO
     })
 }
 
-/// Runs `work`, which takes milliseconds at most, here: a thread would take longer than the work. Other Python threads run meanwhile.
+/// Runs short `work` on the calling thread without the GIL; a thread would take longer.
 ///
 /// # Errors
 /// A panic of the model.
@@ -77,5 +77,5 @@ pub fn run_here<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> PyR
 
 fn stopped(panic: Box<dyn Any + Send>) -> PyErr {
     let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
-    crate::error(format!("the model stopped: {}", words.unwrap_or_else(|| "it did not say why".to_owned())))
+    crate::error(format!("the model stopped: {}", words.unwrap_or_else(|| "no reason given".to_owned())))
 }
