@@ -12,7 +12,7 @@ use trimtab_sim::workload::Plan;
 use trimtab_sim::workload::postmark::Settings;
 use trimtab_sim::workload::tree::{DEFAULT_FILES, DEFAULT_SIZE, TreeList};
 
-/// Compressibility of a source tree; docs/method/study-modelled.md describes the measurement.
+/// Compressibility of a source tree; docs/method/tree.md describes the measurement.
 pub const TREE_DATA: DataClass = DataClass::Compressible(68);
 
 /// The size of a study.
