@@ -1,8 +1,9 @@
-//! Every drive with an erase limit wears out in time, whichever options it has.
+//! Every drive with an erase limit eventually wears out, with any other options.
 
 use super::*;
 
-/// Writes at random, with pauses, until the drive takes no more writes or `bytes_max` are written. Gives the bytes.
+/// Writes at random, with pauses, until the drive is read-only or `bytes_max` bytes are
+/// written. Returns the bytes written.
 fn write_until_worn(ssd: &mut Ssd, bytes_max: u64) -> u64 {
     let mut rng = crate::rng::Stream::new(3, "wear-out");
     let (unit, units) = (ssd.layout().unit_bytes, ssd.spec().capacity_bytes / ssd.layout().unit_bytes);

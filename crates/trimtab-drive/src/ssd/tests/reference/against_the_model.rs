@@ -1,4 +1,4 @@
-//! The model and the reference given the same.
+//! Compares the model with the reference on random commands.
 
 use super::{Ask, Reference};
 use crate::data::DataClass;
@@ -16,7 +16,7 @@ fn pick<T: Copy>(rng: &mut Stream, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]
 }
 
-/// Any small drive of what the reference knows.
+/// A random small drive within the reference's features.
 fn any_spec(rng: &mut Stream) -> DriveSpec {
     small(|spec, flash| {
         let (channels, dies_per_channel) = (pick(rng, &[1, 2, 3]), pick(rng, &[1, 2, 4]));
@@ -108,7 +108,7 @@ fn any_spec(rng: &mut Stream) -> DriveSpec {
     })
 }
 
-/// Reads come in groups of a few.
+/// Reads come in small groups.
 fn any_ask(rng: &mut Stream, unit: u64, units: u64, reading: bool) -> Ask {
     let most = pick(rng, &[1, 2, 8, 24, 90]).min(units);
     let len = rng.between(1, most);
@@ -121,7 +121,7 @@ fn any_ask(rng: &mut Stream, unit: u64, units: u64, reading: bool) -> Ask {
     }
 }
 
-/// Runs one case; says what differs.
+/// Runs one case; returns the first difference.
 fn differs(seed: u64) -> Option<String> {
     let mut rng = Stream::new(seed, "reference");
     let spec = any_spec(&mut rng);
@@ -146,7 +146,8 @@ fn differs(seed: u64) -> Option<String> {
         }
         let reads_before = core::mem::replace(&mut reading, matches!(ask, Ask::Read(..)));
         if reading && !reads_before {
-            // Programs are promised, and so are bursts; a read beside them would break the promise here, and not in the model.
+            // Programs and bursts have promised end times, which a concurrent read would break in
+            // the reference but not in the model.
             now = window.iter().copied().fold(now, u64::max);
             loop {
                 model.idle(Nanos(now));
@@ -190,9 +191,9 @@ fn compare(cases: core::ops::Range<u64>) {
     assert!(wrong.is_empty(), "{} of {total} differ: {seeds:?}\n{}", wrong.len(), wrong[0].1);
 }
 
-/// A thousand cases, or as many as `TRIMTAB_REFERENCE_CASES` says.
+/// Runs 1000 cases, or the number in `TRIMTAB_REFERENCE_CASES`.
 #[test]
-fn completions_are_those_of_the_reference() {
+fn completions_match_reference_model() {
     let cases = std::env::var("TRIMTAB_REFERENCE_CASES").map_or(1000, |cases| cases.parse().expect("TRIMTAB_REFERENCE_CASES is a number"));
     compare(0..cases);
 }
