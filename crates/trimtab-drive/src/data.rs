@@ -83,7 +83,7 @@ impl FromStr for DataClass {
                 .and_then(|permille| permille.parse().ok())
                 .filter(|permille| *permille <= 1000)
                 .map(Self::Measured)
-                .ok_or_else(|| format!("measured data keep a share such as 'measured 420/1000', not '{text}'")),
+                .ok_or_else(|| format!("measured data need a share such as 'measured 420/1000', not '{text}'")),
             _ => text
                 .trim_end_matches("compressible")
                 .trim()
@@ -92,7 +92,7 @@ impl FromStr for DataClass {
                 .filter(|percent| *percent <= 100)
                 .map(Self::Compressible)
                 .ok_or_else(|| {
-                    let mut message = "data is zero, random, text or a share that compresses such as 40%, not ".to_string();
+                    let mut message = "data must be zero, random, text or a compressible share such as 40%, not ".to_string();
                     message.push_str(text);
                     message
                 }),

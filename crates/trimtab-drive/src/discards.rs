@@ -108,8 +108,8 @@ mod tests {
     fn discards_since_and_sum_add_up() {
         let (before, now) = (Amount::new(10, 4096), Amount::new(12, 5000));
         assert_eq!(now.since(before), Amount::new(2, 904));
-        assert_eq!(before.since(now), before, "a counter that went back began at zero");
-        assert_eq!(Amount::new(12, 100).since(before), Amount::new(2, 100), "each by itself");
+        assert_eq!(before.since(now), before, "a decreased counter restarts from zero");
+        assert_eq!(Amount::new(12, 100).since(before), Amount::new(2, 100), "each field separately");
         assert_eq!([before, now].into_iter().sum::<Amount>(), Amount::new(22, 9096));
         assert_eq!(Amount::new(u64::MAX, u64::MAX) + now, Amount::new(u64::MAX, u64::MAX));
     }

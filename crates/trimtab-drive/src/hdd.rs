@@ -77,7 +77,7 @@ impl Hdd {
     pub fn new(spec: &DriveSpec) -> Result<Self, SpecError> {
         spec.validate()?;
         let Medium::Disk(disk) = &spec.medium else {
-            return Err(SpecError { field: "medium", value: "flash".to_string(), expected: "a disk is wanted here".to_string() });
+            return Err(SpecError { field: "medium", value: "flash".to_string(), expected: "must be a disk".to_string() });
         };
         let mut share = 0;
         let zone_ends = disk.zones.iter().map(|zone| {
@@ -437,7 +437,7 @@ mod tests {
             let mut hdd = Hdd::new(&spec()).unwrap();
             let mean = mean_ms(&mut hdd, 500, |i| (false, Extent { offset: base + i * 131_072, len: 131_072 }));
             let mbps = 131_072.0 / 1e6 / (mean / 1e3);
-            assert!((expected_mbps * 0.9..=expected_mbps * 1.01).contains(&mbps), "{mbps} MB/s where {expected_mbps} is the media rate");
+            assert!((expected_mbps * 0.9..=expected_mbps * 1.01).contains(&mbps), "{mbps} MB/s, media rate {expected_mbps} MB/s");
         }
     }
 
@@ -448,7 +448,7 @@ mod tests {
         let mbps = 131_072.0 / 1e6 / (mean / 1e3);
         assert!((85.0..115.0).contains(&mbps), "{mbps} MB/s");
         let dirty = hdd.dirty_bytes;
-        assert!(dirty > 8 << 20, "a full cache is left");
+        assert!(dirty > 8 << 20, "the cache should be full");
         let flushed = hdd.submit(Nanos::from_secs(1000), &Command::Flush);
         assert_eq!(hdd.dirty_bytes, 0);
         assert!(flushed.done >= Nanos::from_secs(1000));
@@ -496,7 +496,7 @@ mod tests {
         let rate = disk.rate(0) as f64;
         let least = (400 * len) as f64 / rate;
         let took = (now - began).as_secs_f64();
-        assert!(took >= least * 0.99, "{took} s for what takes the platter {least} s");
+        assert!(took >= least * 0.99, "took {took} s, minimum platter time {least} s");
     }
 
     proptest! {

@@ -32,7 +32,7 @@ impl Counts {
         }
         match self {
             Self::Recording(all) => all,
-            Self::ReadBack(_) => unreachable!("it was replaced"),
+            Self::ReadBack(_) => unreachable!("replaced above"),
         }
     }
 }
@@ -45,12 +45,12 @@ fn recorded(buckets: &[(Nanos, u64)]) -> hdrhistogram::Histogram<u64> {
 
 fn empty() -> hdrhistogram::Histogram<u64> {
     // Auto-resizing avoids clearing and merging memory that is never used.
-    hdrhistogram::Histogram::new(3).expect("three digits are valid by the library's rules")
+    hdrhistogram::Histogram::new(3).expect("three digits are valid")
 }
 
 #[inline]
 fn record(all: &mut hdrhistogram::Histogram<u64>, latency: Nanos, n: u64) {
-    all.record_n(latency.0.min(Histogram::MAX.0), n).expect("it resizes itself, and the limit keeps its size small");
+    all.record_n(latency.0.min(Histogram::MAX.0), n).expect("auto-resizing, with a bounded size");
 }
 
 impl PartialEq for Histogram {
@@ -70,10 +70,10 @@ impl fmt::Debug for Histogram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BucketError {
     /// A bucket with a count of 0.
-    #[error("the bucket at {} ns counts nothing", .0.0)]
+    #[error("the bucket at {} ns has a count of 0", .0.0)]
     Empty(Nanos),
     /// The counts overflow.
-    #[error("the counts add up to more than 64 bits hold")]
+    #[error("the sum of the counts exceeds 64 bits")]
     TooMany,
 }
 
@@ -108,7 +108,7 @@ impl Histogram {
 
     /// Adds all values of `other`.
     pub fn merge(&mut self, other: &Self) {
-        self.0.recording().add(&*other.0.all()).expect("it resizes itself");
+        self.0.recording().add(&*other.0.all()).expect("auto-resizing");
     }
 
     /// Number of recorded values.

@@ -457,7 +457,7 @@ mod tests {
         ledger.wrote(0, 8192);
         ledger.trimmed(0, 8192);
         ledger.refused(1 << 20);
-        assert_eq!(ledger.sums.amplification(), Some(1.5), "12 KiB for 8");
+        assert_eq!(ledger.sums.amplification(), Some(1.5), "12 KiB discarded for 8 KiB freed");
         ledger.command();
         ledger.command();
         assert_eq!((ledger.sums.commands, ledger.sums.repeated_ranges), (2, 1));
@@ -544,16 +544,16 @@ mod tests {
             let units = 140_000 * 8;
             let mut map = UnitMap::new(units);
             let mut model = vec![false; units as usize];
-            let telling = apart.filter(|nth| *nth < changes.len());
+            let splitting = apart.filter(|nth| *nth < changes.len());
             for (nth, (start, len, insert)) in changes.into_iter().enumerate() {
-                let odd = u64::from(Some(nth) == telling);
+                let odd = u64::from(Some(nth) == splitting);
                 let range = (start * 8 + odd).min(units)..((start + len) * 8 + odd).min(units);
                 let expected = model[range.start as usize..range.end as usize].iter().filter(|held| **held != insert).count() as u64;
                 model[range.start as usize..range.end as usize].fill(insert);
                 let got = if insert { map.insert(range) } else { map.remove(range) };
                 prop_assert_eq!(got, expected);
             }
-            prop_assert!(map.shared == SHARED || telling.is_some(), "nothing told them apart");
+            prop_assert!(map.shared == SHARED || splitting.is_some(), "no change split a page");
             let mut listed = vec![false; units as usize];
             for run in map.runs() {
                 listed[run.start as usize..run.end as usize].fill(true);
@@ -564,7 +564,7 @@ mod tests {
             let mut from = 0;
             while let Some(run) = map.next_run(from, units) {
                 found[run.start as usize..run.end as usize].fill(true);
-                prop_assert!(run.end == units || !model[run.end as usize], "a run ends where it ends");
+                prop_assert!(run.end == units || !model[run.end as usize], "a run must be maximal");
                 from = run.end;
             }
             prop_assert!(found == model);

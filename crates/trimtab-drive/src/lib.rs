@@ -139,13 +139,13 @@ pub enum Refusal {
     #[error("the drive does not support TRIM")]
     TrimUnsupported,
     /// The TRIM command has more ranges than the drive accepts.
-    #[error("more ranges than one TRIM command may carry")]
+    #[error("the TRIM command has too many ranges")]
     TooManyRanges,
     /// The drive is worn out and accepts no more writes.
     #[error("the drive is worn out and read-only")]
     ReadOnly,
     /// The command would complete after the end of the drive's clock (292 years).
-    #[error("the command would end after 292 years, which is as far as the drive's clock goes")]
+    #[error("the command would complete after 292 years, the end of the drive's clock")]
     ClockEnd,
 }
 

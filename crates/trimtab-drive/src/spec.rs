@@ -47,7 +47,7 @@ pub struct DriveSpec {
 
 /// Storage medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "there are few specifications, and boxes would be in the way of whoever writes one")]
+#[expect(clippy::large_enum_variant, reason = "specifications are few, and boxes would complicate their literals")]
 pub enum Medium {
     /// An SSD.
     Flash(Flash),

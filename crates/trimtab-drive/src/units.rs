@@ -262,7 +262,7 @@ impl FromStr for Bytes {
         ];
         scaled(text, UNITS).map(Self).map_err(|too_large| ParseQuantityError {
             text: text.to_string(),
-            expected: if too_large { "below 18.4 EB, as every size is" } else { "a size such as 4096, 4KiB, 500MB or 1.8TB" },
+            expected: if too_large { "a size below 18.4 EB" } else { "a size such as 4096, 4KiB, 500MB or 1.8TB" },
         })
     }
 }
@@ -286,7 +286,7 @@ impl FromStr for Nanos {
         ];
         scaled(text, UNITS).map(Self).map_err(|too_large| ParseQuantityError {
             text: text.to_string(),
-            expected: if too_large { "below 584 years, as every duration is" } else { "a duration such as 5ms, 1.5s, 30min, 2h or 7d" },
+            expected: if too_large { "a duration below 584 years" } else { "a duration such as 5ms, 1.5s, 30min, 2h or 7d" },
         })
     }
 }
@@ -372,7 +372,7 @@ mod tests {
         let mut value = 1e-12;
         while value < 1e8 {
             let read: f64 = three_digits(value).replace(',', "").parse().unwrap();
-            assert!((read / value - 1.0).abs() <= 0.051, "{value} is shown as {read}");
+            assert!((read / value - 1.0).abs() <= 0.051, "{value} formatted as {read}");
             value *= 1.0137;
         }
     }

@@ -222,7 +222,7 @@ mod tests {
             // The same offset every time, which a repeated buffer would reveal.
             content.fill(DataClass::Random, 0, sequence, &mut buffer);
             for unit in buffer.chunks(512) {
-                assert!(seen.insert(Vec::from(unit)), "a block of write {sequence} has been seen before");
+                assert!(seen.insert(Vec::from(unit)), "write {sequence} repeated a block");
             }
         }
     }
@@ -272,7 +272,7 @@ mod tests {
             let second = &mut buffer[UNIT..];
             let nonce = content.nonce(class, offset + UNIT as u64, sequence);
             prop_assert_eq!(content.check(class, offset + UNIT as u64, second), Found::Written(nonce));
-            prop_assert_eq!(content.check(class, offset, second), Found::Foreign, "landed one unit too low");
+            prop_assert_eq!(content.check(class, offset, second), Found::Foreign, "misplaced by one unit");
             second[bit / 8] ^= 1 << (bit % 8);
             prop_assert_eq!(content.check(class, offset + UNIT as u64, second), Found::Foreign, "a flipped bit");
         }

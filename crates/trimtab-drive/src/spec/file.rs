@@ -84,7 +84,7 @@ pub fn parse(text: &str) -> Result<Drive, String> {
             return Err(format!("{place} is longer than {TEXT_BYTES_MAX} bytes"));
         }
         if let Some(odd) = text.chars().find(|one| one.is_control()) {
-            return Err(format!("{place} has a '{}' in it: such texts are one line, without control characters", odd.escape_debug()));
+            return Err(format!("{place} contains '{}': it must be one line without control characters", odd.escape_debug()));
         }
     }
     if file.twin.as_ref().is_some_and(|twin| !twin::is_date(&twin.origin.learned)) {
@@ -130,7 +130,7 @@ fn alternatives(text: &str, file: &File) -> Result<Vec<Alternative>, String> {
         return Ok(Vec::new());
     }
     if file.uncertain.len() > UNCERTAIN_MAX {
-        return Err(format!("it has {} [[uncertain]] sections, and no file has more than {UNCERTAIN_MAX}", file.uncertain.len()));
+        return Err(format!("the file has {} [[uncertain]] sections; the maximum is {UNCERTAIN_MAX}", file.uncertain.len()));
     }
     let mut table: toml::Table = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
     for part in ["twin", "uncertain", "sources"] {
@@ -180,7 +180,7 @@ fn spec_of(file: File) -> Result<DriveSpec, String> {
 }
 
 fn source(field: &str, text: &str) -> Result<Source, String> {
-    let wrong = || format!("sources.{field} must begin with 'published:', 'fitted:', 'assumed:' or 'measured:' and say which");
+    let wrong = || format!("sources.{field} must begin with 'published:', 'fitted:', 'assumed:' or 'measured:', followed by the source");
     let (kind, text) = text.split_once(':').ok_or_else(wrong)?;
     let kind = match kind.trim() {
         "published" => SourceKind::Published,
@@ -230,7 +230,7 @@ mod tests {
         let uncertain = "[[uncertain]]\nbecause = \"b\"\nset = { \"disk.rpm\" = 5400 }\n";
         let with = |count: usize| parse(&format!("{minimal}{}", uncertain.repeat(count)));
         assert_eq!(with(UNCERTAIN_MAX).map(|drive| drive.alternatives.len()), Ok(UNCERTAIN_MAX));
-        assert_eq!(with(2000).unwrap_err(), "it has 2000 [[uncertain]] sections, and no file has more than 100");
+        assert_eq!(with(2000).unwrap_err(), "the file has 2000 [[uncertain]] sections; the maximum is 100");
         let dotted = format!("{minimal}[[uncertain]]\nbecause = \"b\"\nset = {{ \"disk{}\" = 1 }}\n", ".a".repeat(200_000));
         assert!(parse(&dotted).unwrap_err().len() < 200);
     }
@@ -271,9 +271,9 @@ mod tests {
         let uncertain = "[disk]\nrpm = 7200\n[[uncertain]]\nbecause = \"a\\tb\"\nset = { \"disk.rpm\" = 5400 }\n";
         let source = "[disk]\nrpm = 7200\n[sources]\n\"disk.rpm\" = \"published: a\\u001bb\"\n";
         for (text, place) in [
-            (with("y\\nz", "[disk]\n"), "description has a '\\n'"),
-            (with("y", uncertain), "uncertain.because has a '\\t'"),
-            (with("y", source), "sources.disk.rpm has a '\\u{1b}'"),
+            (with("y\\nz", "[disk]\n"), "description contains '\\n'"),
+            (with("y", uncertain), "uncertain.because contains '\\t'"),
+            (with("y", source), "sources.disk.rpm contains '\\u{1b}'"),
         ] {
             let message = parse(&text).unwrap_err();
             assert!(message.starts_with(place) && !message.contains('\n'), "{message}");

@@ -81,7 +81,7 @@ impl Layout {
             unit_bytes: unit,
             unit_shift: unit.is_power_of_two().then_some(unit.trailing_zeros()),
             units: u32::try_from(spec.capacity_bytes.div_ceil(unit))
-                .map_err(|_| wrong("flash.ftl.mapping_unit_bytes", unit, "the user capacity must hold less than 2^32 units"))?,
+                .map_err(|_| wrong("flash.ftl.mapping_unit_bytes", unit, "the user capacity must be less than 2^32 units"))?,
             slot_bytes: slot,
             unit_slots: (unit / slot) as u32,
             superblocks: geometry.superblocks() as u32,
@@ -139,7 +139,7 @@ impl Layout {
         let whole = if self.superblock_slots / bits >= turn && self.superblock_slots.is_multiple_of(turn) { turn } else { self.row_slots };
         self.slc_superblock_slots = self.superblock_slots / bits / whole * whole;
         if self.slc_superblock_slots == 0 {
-            return Err(wrong("flash.slc_cache", "present", "a superblock in one-bit mode must hold at least one program operation"));
+            return Err(wrong("flash.slc_cache", "present", "a superblock in SLC mode must hold at least one program operation"));
         }
         let bytes = u64::from(self.slc_superblock_slots) * self.slot_bytes;
         let blocks = |size: u64| u32::try_from(size.div_ceil(bytes)).unwrap_or(u32::MAX).min(self.superblocks);
@@ -162,7 +162,7 @@ impl Layout {
                 "flash.geometry.blocks_per_plane",
                 flash.geometry.blocks_per_plane,
                 format!(
-                    "that is {} superblocks of {superblock}, and {needed} are needed: {} for the user capacity ({}), {} open for writing, {free} kept free, {} for the SLC cache",
+                    "this gives {} superblocks of {superblock}; {needed} are needed: {} for the user capacity ({}), {} open for writing, {free} kept free, {} for the SLC cache",
                     self.superblocks,
                     needed - free - u64::from(self.open_superblocks) - u64::from(self.slc_superblocks_min),
                     Bytes(spec.capacity_bytes),

@@ -61,10 +61,10 @@ impl Written {
             ("twin.origin.notes", self.origin.notes.len(), LINES_MAX),
         ];
         if let Some((what, found, most)) = counts.into_iter().find(|(_, found, most)| found > most) {
-            return Err(format!("{what} has {found} entries, and {most} are the most"));
+            return Err(format!("{what} has {found} entries; the maximum is {most}"));
         }
         match self.texts().find(|text| text.chars().count() > TEXT_MAX) {
-            Some(text) => Err(format!("twin has a text of {} characters, and {TEXT_MAX} are the most", text.chars().count())),
+            Some(text) => Err(format!("twin has a text of {} characters; the maximum is {TEXT_MAX}", text.chars().count())),
             None => Ok(()),
         }
     }
@@ -117,7 +117,7 @@ fn insert(table: &mut toml::Table, field: &str, value: &toml::Value) -> Result<(
         None => drop(table.insert(field.to_owned(), value.clone())),
         Some((first, rest)) => {
             let inner = table.entry(first).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-            let inner = inner.as_table_mut().ok_or_else(|| format!("{first} is a value, and twin.members.fields has {field}"))?;
+            let inner = inner.as_table_mut().ok_or_else(|| format!("{first} is a value, but twin.members.fields lists {field}"))?;
             insert(inner, rest, value)?;
         }
     }
@@ -147,8 +147,8 @@ impl Twin {
             Known::Typical => Source { kind: SourceKind::Assumed, text: one.source.clone() },
         };
         let learned = self.parameters.iter().filter(|one| one.field != SPARE).map(|one| (one.field.clone(), of(one)));
-        let said = || Source { kind: SourceKind::Published, text: "what the drive says of itself".to_owned() };
-        learned.chain(REPORTED.map(|field| (field.to_owned(), said()))).collect()
+        let reported = || Source { kind: SourceKind::Published, text: "reported by the drive".to_owned() };
+        learned.chain(REPORTED.map(|field| (field.to_owned(), reported()))).collect()
     }
 }
 
@@ -243,7 +243,7 @@ pub struct Parameter {
 }
 
 named! {
-    "way of knowing"
+    "kind of knowledge"
     /// Kind of knowledge about a value.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Known {
@@ -271,7 +271,7 @@ mod tests {
             members: Members { fields: Vec::new(), values: vec![Vec::new(); members] },
         };
         assert_eq!(written(1024, 1000).check_size(), Ok(()));
-        assert_eq!(written(1025, 1000).check_size().unwrap_err(), "twin.members.values has 1025 entries, and 1024 are the most");
-        assert_eq!(written(64, 1001).check_size().unwrap_err(), "twin has a text of 1001 characters, and 1000 are the most");
+        assert_eq!(written(1025, 1000).check_size().unwrap_err(), "twin.members.values has 1025 entries; the maximum is 1024");
+        assert_eq!(written(64, 1001).check_size().unwrap_err(), "twin has a text of 1001 characters; the maximum is 1000");
     }
 }

@@ -46,7 +46,7 @@ fn size_within(field: &'static str, value: u64, low: u64, high: u64) -> Checked 
 
 fn duration(field: &'static str, ns: u64) -> Checked {
     if ns > HOUR_NS {
-        return Err(wrong(field, ns, format!("is a duration in nanoseconds and must not exceed an hour ({HOUR_NS})")));
+        return Err(wrong(field, ns, format!("must not exceed an hour ({HOUR_NS} ns)")));
     }
     Ok(())
 }
@@ -244,14 +244,14 @@ impl Flash {
             return Err(wrong(
                 "flash.slc_cache",
                 "present",
-                "a compressing controller with an SLC cache is not modelled; leave one of them out",
+                "compression together with an SLC cache is not supported; omit one of them",
             ));
         }
         if self.geometry.bits_per_cell < 2 {
             return Err(wrong(
                 "flash.slc_cache",
                 "present",
-                format!("cells of {} bit need none; leave it out or raise geometry.bits_per_cell", self.geometry.bits_per_cell),
+                format!("flash with {} bit per cell needs no SLC cache; omit it or raise geometry.bits_per_cell", self.geometry.bits_per_cell),
             ));
         }
         duration("flash.slc_cache.program_ns", slc.program_ns)?;

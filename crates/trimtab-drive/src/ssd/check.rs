@@ -114,7 +114,7 @@ impl Ssd {
             }
         }
         if let Some(lost) = (1..roles.len()).find(|block| roles[*block] == Role::Unknown) {
-            return Err(format!("superblock {lost} is nowhere"));
+            return Err(format!("superblock {lost} has no role"));
         }
         Ok(roles)
     }
@@ -136,9 +136,9 @@ impl Ssd {
                 _ => mapped += 1,
             }
             let (block, slot) = (address >> layout.shift, address & mask);
-            require!(block <= layout.superblocks && slot < layout.superblock_slots, "unit {unit} maps to nowhere: {address:#x}");
+            require!(block <= layout.superblocks && slot < layout.superblock_slots, "unit {unit} maps to an invalid address: {address:#x}");
             let role = roles[block as usize];
-            require!(matches!(role, Role::Open | Role::Listed | Role::Slc), "unit {unit} maps into a superblock that is {role:?}");
+            require!(matches!(role, Role::Open | Role::Listed | Role::Slc), "unit {unit} maps into a superblock in state {role:?}");
             let slots = match &ftl.packed {
                 None => {
                     let named = ftl.back[(block as usize - 1) * layout.superblock_slots as usize + slot as usize];
@@ -205,12 +205,12 @@ impl Ssd {
         let (ftl, layout) = (&self.ftl, &self.layout);
         let free = roles.iter().filter(|role| **role == Role::Free).count() as u64;
         require!(free == u64::from(ftl.pool.free()), "{free} superblocks free, counted {}", ftl.pool.free());
-        require!(free > 0, "no superblock is kept back for collection");
+        require!(free > 0, "no free superblock is reserved for collection");
         let unwritten: u64 = ftl.frontiers.iter().map(|frontier| u64::from(frontier.end - frontier.next)).sum();
         let slots = free * u64::from(layout.superblock_slots) + unwritten;
         require!(slots == ftl.free_slots, "{slots} slots free, counted {}", ftl.free_slots);
         let slc = (1..roles.len()).filter(|block| ftl.in_slc[*block]).count() as u64;
-        require!(slc == u64::from(ftl.slc_used), "{slc} superblocks in one-bit mode, counted {}", ftl.slc_used);
+        require!(slc == u64::from(ftl.slc_used), "{slc} superblocks in SLC mode, counted {}", ftl.slc_used);
         let counters = &ftl.counters;
         if ftl.packed.is_none() {
             let waiting = self.partial.bytes() + counters.cache_lost_bytes;

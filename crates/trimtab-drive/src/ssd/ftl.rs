@@ -248,7 +248,7 @@ impl Ftl {
         let block = self
             .pool
             .take(self.group_for(at))
-            .expect("a free superblock is always kept back for collection, and every collection frees one");
+            .expect("one free superblock is reserved for collection, and every collection frees one");
         let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
         self.blocks[block as usize] = Block { valid: slots, pos: UNLISTED };
         self.stamps[block as usize] = self.stamp();

@@ -229,7 +229,7 @@ impl Ftl {
     #[inline]
     fn advance(&mut self, clock: &mut Clock, stream: usize, at: usize, slots: u32, unit_slots: u32, ready: u64) -> u64 {
         let to = self.frontiers[at].next + slots;
-        debug_assert!(to <= self.frontiers[at].end, "more than there is room for");
+        debug_assert!(to <= self.frontiers[at].end, "write past the end of the superblock");
         self.frontiers[at].back += slots as usize;
         let mut filled_row = false;
         let mut ack = ready;

@@ -33,7 +33,7 @@ const HEADER_BYTES: usize = 5 + 1 + 8 + 8;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// The specification is not of a valid SSD.
-    #[error("the specification is wrong: {0}")]
+    #[error("invalid specification: {0}")]
     Spec(SpecError),
     /// The data do not start with the snapshot magic.
     #[error("this is not a snapshot of a modelled SSD")]
@@ -57,7 +57,7 @@ pub enum SnapshotError {
         at: usize,
     },
     /// Inconsistent state.
-    #[error("the snapshot contradicts itself: {0}")]
+    #[error("the snapshot is inconsistent: {0}")]
     Inconsistent(String),
 }
 
