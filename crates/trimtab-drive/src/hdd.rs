@@ -153,7 +153,7 @@ impl Hdd {
     /// Seek time and rotational latency if the arm starts towards `offset` at `start`.
     fn position_ns(&self, start: u64, offset: u64) -> (u64, u64) {
         if offset == self.head && start <= self.media_free_ns {
-            return (0, 0); // Streaming on.
+            return (0, 0); // Streaming continues.
         }
         let seek = self.seek_ns(offset);
         let track = self.track(offset);

@@ -183,8 +183,8 @@ pub trait Device {
     /// True if the drive accepts TRIM.
     fn supports_trim(&self) -> bool;
 
-    /// Executes `command`, submitted at `now`. `now` never decreases from call to call; several commands may be
-    /// in flight, and complete in any order.
+    /// Executes `command`, submitted at `now`. `now` must not decrease from call to call.
+    /// Several commands may be in flight and may complete in any order.
     fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion;
 
     /// Notifies the drive that no command arrives before `until`, so it can run background work

@@ -241,17 +241,16 @@ impl Flash {
         optional_duration("flash.write_cache.idle_write_out_ns", cache.idle_write_out_ns)?;
         let Some(slc) = &self.slc_cache else { return Ok(()) };
         if self.compression.is_some() {
-            return Err(wrong(
-                "flash.slc_cache",
-                "present",
-                "compression together with an SLC cache is not supported; omit one of them",
-            ));
+            return Err(wrong("flash.slc_cache", "present", "compression together with an SLC cache is not supported; omit one of them"));
         }
         if self.geometry.bits_per_cell < 2 {
             return Err(wrong(
                 "flash.slc_cache",
                 "present",
-                format!("flash with {} bit per cell needs no SLC cache; omit it or raise geometry.bits_per_cell", self.geometry.bits_per_cell),
+                format!(
+                    "flash with {} bit per cell needs no SLC cache; omit it or raise geometry.bits_per_cell",
+                    self.geometry.bits_per_cell
+                ),
             ));
         }
         duration("flash.slc_cache.program_ns", slc.program_ns)?;

@@ -245,10 +245,8 @@ impl Ftl {
             self.abandon_rest(clock, at, now);
         }
         let slc = self.slc.is_some() && self.frontier_stream(at) == self.slc_stream();
-        let block = self
-            .pool
-            .take(self.group_for(at))
-            .expect("one free superblock is reserved for collection, and every collection frees one");
+        let block =
+            self.pool.take(self.group_for(at)).expect("one free superblock is reserved for collection, and every collection frees one");
         let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
         self.blocks[block as usize] = Block { valid: slots, pos: UNLISTED };
         self.stamps[block as usize] = self.stamp();

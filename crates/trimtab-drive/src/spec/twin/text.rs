@@ -11,9 +11,9 @@ use alloc::vec::Vec;
 
 /// Header of twin files.
 const HEAD: &str = "\
-# A twin: a modelled drive that shows what was measured on the drive named below. It can be used wherever a drive is: drive:THIS_FILE.toml.
-# 'trimtab drive show THIS_FILE.toml' says of each figure how it is known. [twin.members] has other drives that explain the measurements as well:
-# 'none' stands for a field that a member does not have.
+# A twin: a modelled drive that reproduces the measurements of the drive named below. Use it like any drive: drive:THIS_FILE.toml.
+# 'trimtab drive show THIS_FILE.toml' shows how each value is known. [twin.members] lists other drives that explain the measurements
+# equally well; 'none' marks a field that a member does not have.
 ";
 
 /// Serialises `twin`, with `spec` as the best estimate.

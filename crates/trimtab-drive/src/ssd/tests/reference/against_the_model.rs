@@ -134,8 +134,8 @@ fn differs(seed: u64) -> Option<String> {
     for nth in 0..rng.between(20, 120) {
         if rng.chance(0.08) {
             now = window.iter().copied().fold(now, u64::max) + pick(&mut rng, &[10_000, 3_000_000, 30_000_000, 300_000_000]);
-            let told = rng.chance(0.5);
-            if told {
+            let notified = rng.chance(0.5);
+            if notified {
                 model.idle(Nanos(now));
                 reference.pass(now, true);
             }

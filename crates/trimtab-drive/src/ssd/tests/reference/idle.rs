@@ -11,7 +11,7 @@ impl Reference {
     }
 
     /// Advances to `until` without commands.
-    pub(super) fn pass(&mut self, until: u64, told: bool) {
+    pub(super) fn pass(&mut self, until: u64, notified: bool) {
         // Stop at the last completion if that is earlier.
         loop {
             self.engine.poll_all();
@@ -30,7 +30,7 @@ impl Reference {
         let slc = self.flash.slc_cache.as_ref().and_then(|slc| slc.idle_fold_ns);
         let (out, gc) = (self.flash.write_cache.idle_write_out_ns, self.flash.ftl.gc.idle_delay_ns);
         let first = [slc, out, gc].into_iter().flatten().min().unwrap_or(u64::MAX);
-        if until > quiet && (told || until - quiet > first) {
+        if until > quiet && (notified || until - quiet > first) {
             self.rest(quiet, until, out, slc, gc);
         }
         self.engine.run_to(until);
