@@ -170,14 +170,14 @@ fn text(rows: &[Row]) -> String {
     }
     let outside = rows.iter().filter(|row| !row.agrees).count();
     let worst = rows.iter().map(|row| row.deviation_percent.abs()).fold(0.0, f64::max);
-    let verdict = if outside == 0 { "all within their limits".to_owned() } else { format!("{outside} outside their limits (marked !)") };
+    let verdict = if outside == 0 { "all within limits".to_owned() } else { format!("{outside} outside limits (marked !)") };
     let simulated = rows.iter().filter(|row| row.reference != FORMULA).count();
     let note = if simulated == 0 {
         String::new()
     } else {
         format!(
-            " The reference of {simulated} is a Monte Carlo simulation that shares no code with the model, since no exact formula is known; ± is its own \
-             error (95 %) and what ties between blocks decide, by which a row may be further off."
+            " The reference of {simulated} is a Monte Carlo simulation that shares no code with the model, because no exact formula is known. ± is its \
+             error (95 %) including the effect of ties between blocks; it is added to the limit of the row."
         )
     };
     let verdict = format!("{} comparisons of write amplification, worst deviation {worst:.2} %: {verdict}.{note}", rows.len());

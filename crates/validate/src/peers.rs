@@ -14,7 +14,7 @@ mod used;
 
 use crate::parallel;
 use anyhow::Context as _;
-use cell::{Cell, FIRST, POLICIES};
+use cell::{Cell, IDLE_UNLIMITED, POLICIES};
 use load::{LOADS, Load};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -81,7 +81,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 fn text(cells: &[Cell]) -> String {
     let mut text = Table(cells).to_string();
-    for (ours, peer) in [FIRST, "idle"].into_iter().flat_map(|ours| ["itrim", "dtrim"].map(|peer| (ours, peer))) {
+    for (ours, peer) in [IDLE_UNLIMITED, "idle"].into_iter().flat_map(|ours| ["itrim", "dtrim"].map(|peer| (ours, peer))) {
         text += &Verdict::of(cells, ours, peer).to_string();
     }
     text

@@ -356,9 +356,9 @@ impl Device for Memory {
 }
 
 /// The volume with all paths below one directory, as on the real filesystem.
-struct Below(Volume<Memory>);
+struct Subtree(Volume<Memory>);
 
-impl trimtab_sim::target::Clock for Below {
+impl trimtab_sim::target::Clock for Subtree {
     fn now(&mut self) -> Nanos {
         self.0.now()
     }
@@ -367,7 +367,7 @@ impl trimtab_sim::target::Clock for Below {
     }
 }
 
-impl FileTarget for Below {
+impl FileTarget for Subtree {
     fn make_dir(&mut self, path: &str) -> trimtab_sim::target::TargetResult {
         self.0.make_dir(&format!("work/{path}"))
     }
@@ -399,7 +399,7 @@ fn on_model(size: Bytes, name: &str, discard: bool, pace: &Pace) -> anyhow::Resu
         spec = spec.with_online_discard();
     }
     let drive = Memory { size, busy_until: Nanos::ZERO, discard: pace.discard };
-    let mut target = Below(Volume::format(drive, spec, Nanos::ZERO)?);
+    let mut target = Subtree(Volume::format(drive, spec, Nanos::ZERO)?);
     target.0.make_dir("work")?;
     target.0.sync()?;
     let before = traffic(&target);
@@ -411,7 +411,7 @@ fn on_model(size: Bytes, name: &str, discard: bool, pace: &Pace) -> anyhow::Resu
     Ok(traffic(&target).since(&before))
 }
 
-const fn traffic(target: &Below) -> Counts {
+const fn traffic(target: &Subtree) -> Counts {
     let Traffic { writes, flushes, discards, .. } = target.0.counters().traffic;
     Counts { written: writes.bytes.0, writes: writes.count, flushes, discards: discards.count, discarded: discards.bytes.0 }
 }

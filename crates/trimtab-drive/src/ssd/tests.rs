@@ -340,7 +340,7 @@ fn check_contents(shadow: &mut Shadow, ssd: &Ssd, unit: u64) -> Result<(), TestC
 }
 
 /// Applies `step` without checks; returns its completion time.
-fn blindly(ssd: &mut Ssd, now: Nanos, step: &Step) -> Nanos {
+fn apply_unchecked(ssd: &mut Ssd, now: Nanos, step: &Step) -> Nanos {
     let spec = ssd.spec().clone();
     match step {
         Step::Write(at, len, class) => ssd.submit(now, &Command::Write(extent_of(&spec, *at, *len), DataClass::Measured(*class))).done,
@@ -370,13 +370,13 @@ proptest! {
     #[test]
     fn restored_snapshot_behaves_like_original(spec in any_spec(), before in proptest::collection::vec(any_step(), 0..150), after in proptest::collection::vec(any_step(), 0..80)) {
         let mut ssd = Ssd::new(&spec, 7).unwrap();
-        let mut now = before.iter().fold(Nanos(0), |now, step| blindly(&mut ssd, now, step));
+        let mut now = before.iter().fold(Nanos(0), |now, step| apply_unchecked(&mut ssd, now, step));
         let saved = ssd.snapshot();
         let mut resumed = Ssd::restore(&spec, &saved).map_err(|error| TestCaseError::fail(std::format!("{error}")))?;
         prop_assert!(resumed.snapshot() == saved, "what is resumed is not what was saved");
         for step in &after {
-            let done = blindly(&mut ssd, now, step);
-            prop_assert_eq!(blindly(&mut resumed, now, step), done);
+            let done = apply_unchecked(&mut ssd, now, step);
+            prop_assert_eq!(apply_unchecked(&mut resumed, now, step), done);
             now = done;
         }
         prop_assert_eq!(ssd.counters(), resumed.counters());
@@ -388,7 +388,7 @@ proptest! {
     fn restore_refuses_damaged_snapshot(steps in proptest::collection::vec(any_step(), 0..40), at in any::<prop::sample::Index>(), change in 1_u8..=255, cut in any::<prop::sample::Index>()) {
         let spec = small(|_, _| {});
         let mut ssd = Ssd::new(&spec, 7).unwrap();
-        steps.iter().fold(Nanos(0), |now, step| blindly(&mut ssd, now, step));
+        steps.iter().fold(Nanos(0), |now, step| apply_unchecked(&mut ssd, now, step));
         let saved = ssd.snapshot();
         let mut damaged = saved.clone();
         damaged[at.index(saved.len())] ^= change;
@@ -399,7 +399,7 @@ proptest! {
         damaged[6..14].copy_from_slice(&sum);
         if let Ok(mut drive) = Ssd::restore(&spec, &damaged) {
             let now = drive.now;
-            steps.iter().fold(Nanos(now), |now, step| blindly(&mut drive, now, step));
+            steps.iter().fold(Nanos(now), |now, step| apply_unchecked(&mut drive, now, step));
         }
     }
 
@@ -438,7 +438,7 @@ fn compressed_units_find_room_after_collection() {
         let mut now = Nanos(0);
         for _ in 0..5000 {
             let class = if rng.below(10) == 0 { rng.below(1001) } else { 1000 };
-            now = blindly(&mut ssd, now, &Step::Write(rng.below(3200), rng.between(1, 64), class as u16));
+            now = apply_unchecked(&mut ssd, now, &Step::Write(rng.below(3200), rng.between(1, 64), class as u16));
         }
         ssd.check_invariants().unwrap();
     }
@@ -454,7 +454,7 @@ fn golden_fingerprints() {
         let mut rng = crate::rng::Stream::new(42, "golden");
         let mut now = Nanos(0);
         for nth in 0..12_000 {
-            now = blindly(&mut ssd, now, &golden_step(&mut rng, nth));
+            now = apply_unchecked(&mut ssd, now, &golden_step(&mut rng, nth));
         }
         ssd.check_invariants().unwrap();
         let counters = ssd.counters();

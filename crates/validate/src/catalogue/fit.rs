@@ -40,7 +40,7 @@ const BLOCK: u64 = 4096;
 /// Number of random reads and writes per stream.
 const SHORT: u64 = 4096;
 /// Expected model error as a logarithm of the rate.
-const OFF: f64 = 0.03;
+const MODEL_ERROR: f64 = 0.03;
 /// TRIM costs, which were not measured.
 const TRIMS: [usize; 4] = [at::TRIM_COMMAND, at::TRIM_RANGE, at::TRIM_UNIT, at::TRIM_GB];
 /// Minimum reduction of uncertainty at which a parameter counts as determined by the rates.
@@ -109,7 +109,7 @@ impl Measured {
             name: name.into(),
             probe: "published",
             value_ns: 1e9 / rate,
-            sigma: OFF + libm::log(spread) / 2.0,
+            sigma: MODEL_ERROR + libm::log(spread) / 2.0,
         };
         Findings { observations: RATES.into_iter().zip(self.rates()).map(one).collect(), ..Findings::default() }
     }

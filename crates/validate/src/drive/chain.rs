@@ -79,6 +79,7 @@ const fn effort(case: &Case, thorough: bool) -> Effort {
     }
 }
 
+/// Runs all cases in parallel.
 pub fn compare(context: &Context, thorough: bool, seed: u64) -> anyhow::Result<Vec<Row>> {
     parallel::map(context, "trim policies against theory", &cases(), |case| {
         let outcome = case.run(effort(case, thorough), seed, &interrupt::requested).with_context(|| case.policy.to_string())?;
@@ -132,11 +133,11 @@ pub fn text(rows: &[Row]) -> String {
         ]);
     }
     let outside = rows.iter().filter(|row| !row.agrees).count();
-    let verdict = if outside == 0 { "all within their limits".to_owned() } else { format!("{outside} outside their limits (marked !)") };
+    let verdict = if outside == 0 { "all within limits".to_owned() } else { format!("{outside} outside limits (marked !)") };
     let what = format!(
-        "Files that come and go on a filesystem under a trim policy. Metadata: share of the writes that are journal, bitmaps and inode tables; \
-         live: what exists, u: what the drive holds, both over physical pages; theory: that formula at u, metadata being hot data in the same \
-         log; of lives: from how long each page lived (limit {LIMIT_OF_LIVES_PERCENT} %)."
+        "File creation and deletion on a filesystem under a trim policy. Metadata: share of journal, bitmaps and inode tables in the writes. \
+         Live: existing files; u: mapped pages; both over physical pages. Theory: formula at u, with metadata as hot data in the same log. \
+         Of lives: theory from counted page lifetimes (limit {LIMIT_OF_LIVES_PERCENT} %)."
     );
     let verdict = format!("{} comparisons: {verdict}.", rows.len());
     [prose(&what), on_screen(&table), prose(&verdict)].concat()

@@ -56,6 +56,7 @@ pub struct Log {
 /// A measured write amplification.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
+    /// Mean write amplification.
     pub amplification: f64,
     /// Half width of the 95 % confidence interval from the scatter of ten parts of the run, plus
     /// the effect of tie breaking if that is open.

@@ -14,9 +14,9 @@ use trimtab_study::study::small::Small;
 
 /// No trims, two settings of the idle policy, the two published policies, and two common
 /// ones.
-pub(super) const POLICIES: [&str; 7] = ["none", FIRST, "idle", "itrim", "dtrim", "online", "batched:every=6h"];
+pub(super) const POLICIES: [&str; 7] = ["none", IDLE_UNLIMITED, "idle", "itrim", "dtrim", "online", "batched:every=6h"];
 /// The idle policy without its limit on requests delayed by a TRIM.
-pub(super) const FIRST: &str = "idle:met-per-mille=0";
+pub(super) const IDLE_UNLIMITED: &str = "idle:met-per-mille=0";
 
 /// Results of one policy on one drive under one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]

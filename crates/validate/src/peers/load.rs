@@ -33,7 +33,7 @@ enum Kind {
 /// Mail size in bytes.
 const MAIL_BYTES: (u64, u64) = (512, 16 << 10);
 /// Number of existing files.
-const KEPT: u64 = 200;
+const FILES_MAX: u64 = 200;
 
 pub(super) static LOADS: [Load; 5] = [
     Load { name: "files", kind: Kind::Files(Nanos::from_millis(50)), requests: 36_000 },
@@ -70,7 +70,7 @@ impl Load {
     fn request(&self, n: u64, target: &mut Target, work: &mut Work, rng: &mut Stream) -> TargetResult {
         match self.kind {
             Kind::Files(_) => {
-                if let Some(gone) = n.checked_sub(KEPT) {
+                if let Some(gone) = n.checked_sub(FILES_MAX) {
                     target.delete(&format!("saved{gone}"))?;
                 }
                 let path = format!("saved{n}");

@@ -34,7 +34,7 @@ use trimtab_sim::policy::{Action, Observation, Pass, Policy, Sizes, State, Step,
 use trimtab_study::study::small::Small;
 
 /// Maximum time between the starts of two passes.
-const AT_LEAST_EVERY: Nanos = Nanos::from_secs(86_400);
+const PASS_INTERVAL_MAX: Nanos = Nanos::from_secs(86_400);
 /// Polling interval for the start of a pass.
 const POLL: Nanos = Nanos::from_secs(10);
 /// Minimum polling interval on a small drive.
@@ -42,7 +42,7 @@ const POLL_MIN: Nanos = Nanos::from_millis(100);
 /// Time without requests after which the device counts as idle.
 const QUIET: Nanos = Nanos::from_millis(10);
 /// Minimum polling interval on a busy device.
-const LOOK_LEAST: Nanos = Nanos::from_micros(500);
+const POLL_BUSY_MIN: Nanos = Nanos::from_micros(500);
 /// `itrim`: minimum length of the free extents that come first.
 const LARGE: Bytes = Bytes(1 << 20);
 /// `itrim`: maximum command size.
@@ -50,7 +50,7 @@ const COMMAND_MAX: Bytes = Bytes(2 << 20);
 /// `dtrim`: maximum time of a cheap command.
 const CHEAP: Nanos = Nanos::from_millis(1);
 /// `dtrim`: inverse weight of the latest observation in the mean command time.
-const MEMORY: i64 = 8;
+const COST_WEIGHT: i64 = 8;
 
 /// Policy-specific rules.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ impl Peer {
             "dtrim" => Rules::DTrim { command: None },
             _ => return None,
         };
-        Some(Self::new(rules, small.sooner(AT_LEAST_EVERY), small.sooner(POLL).max(POLL_MIN)))
+        Some(Self::new(rules, small.sooner(PASS_INTERVAL_MAX), small.sooner(POLL).max(POLL_MIN)))
     }
 
     fn new(rules: Rules, at_least_every: Nanos, poll: Nanos) -> Self {
@@ -113,7 +113,7 @@ impl Peer {
         let Rules::DTrim { command } = &mut self.rules else { return };
         let Some((took, counted)) = observation.last_trim.and_then(|outcome| Some((outcome.took, outcome.counted?))) else { return };
         let Some(one) = took.0.checked_div(counted.count) else { return };
-        let mean = command.map_or(one, |mean| mean.0.saturating_add_signed((one.cast_signed() - mean.0.cast_signed()) / MEMORY));
+        let mean = command.map_or(one, |mean| mean.0.saturating_add_signed((one.cast_signed() - mean.0.cast_signed()) / COST_WEIGHT));
         *command = Some(Nanos(mean));
     }
 
@@ -209,7 +209,7 @@ fn until_quiet(observation: &Observation<'_>) -> Option<Nanos> {
         Some(since) if observation.in_flight == 0 => now.saturating_sub(since),
         _ => return Some(now.saturating_add(QUIET)),
     };
-    (idle < QUIET).then(|| now.saturating_add(QUIET.saturating_sub(idle).max(LOOK_LEAST)))
+    (idle < QUIET).then(|| now.saturating_add(QUIET.saturating_sub(idle).max(POLL_BUSY_MIN)))
 }
 
 #[cfg(test)]
@@ -230,11 +230,11 @@ mod tests {
     }
 
     fn itrim() -> Peer {
-        Peer::new(Rules::ITrim { small_too: false }, AT_LEAST_EVERY, POLL)
+        Peer::new(Rules::ITrim { small_too: false }, PASS_INTERVAL_MAX, POLL)
     }
 
     fn dtrim() -> Peer {
-        Peer::new(Rules::DTrim { command: None }, AT_LEAST_EVERY, POLL)
+        Peer::new(Rules::DTrim { command: None }, PASS_INTERVAL_MAX, POLL)
     }
 
     /// Outcome of `commands` commands over `asked` bytes in `took_us`.

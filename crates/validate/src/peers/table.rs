@@ -1,11 +1,11 @@
 //! Cell-by-cell comparison of two policies.
 
-use super::cell::{Cell, FIRST};
+use super::cell::{Cell, IDLE_UNLIMITED};
 use std::fmt;
 use trimtab_drive::units::Nanos;
 
 /// Relative difference below which results count as equal.
-const ALIKE: f64 = 0.05;
+const TOLERANCE: f64 = 0.05;
 
 /// Comparison of two policies: drive, load, and ratios of p99 and write amplification.
 pub(super) struct Verdict {
@@ -25,11 +25,11 @@ impl Verdict {
         Self { ours: ours.into(), theirs: theirs.into(), ratios: ratios.collect() }
     }
 
-    /// Counts cells with a ratio that is worse, better (each by more than [`ALIKE`]), and lower
+    /// Counts cells with a ratio that is worse, better (each by more than [`TOLERANCE`]), and lower
     /// at all.
     pub(super) fn counts(&self, measure: usize) -> [usize; 3] {
         let count = |is: &dyn Fn(f64) -> bool| self.ratios.iter().filter(|(.., ratios)| is(ratios[measure])).count();
-        [count(&|ratio| ratio > 1.0 + ALIKE), count(&|ratio| ratio < 1.0 / (1.0 + ALIKE)), count(&|ratio| ratio < 1.0)]
+        [count(&|ratio| ratio > 1.0 + TOLERANCE), count(&|ratio| ratio < 1.0 / (1.0 + TOLERANCE)), count(&|ratio| ratio < 1.0)]
     }
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Verdict {
 }
 
 /// Policies shown in the table; the CSV file has all.
-const SHOWN: [&str; 5] = ["none", FIRST, "idle", "itrim", "dtrim"];
+const SHOWN: [&str; 5] = ["none", IDLE_UNLIMITED, "idle", "itrim", "dtrim"];
 
 /// One row per drive and load, with the policies side by side.
 pub(super) struct Table<'a>(pub(super) &'a [Cell]);

@@ -30,7 +30,7 @@ pub(super) const DATABASE: &str = "database";
 /// Number of files of the mail server.
 pub(super) const MAILS: u64 = 500;
 /// Interval at which one file is replaced.
-const EVERY: Nanos = Nanos::from_millis(100);
+const REPLACE_INTERVAL: Nanos = Nanos::from_millis(100);
 const SEED: u64 = 1;
 
 /// Draws a length between `least` and `most`, with equal total bytes per octave.
@@ -89,7 +89,7 @@ impl Work {
 
     /// Starts the turnover at `now`.
     pub(super) fn begin(&mut self, now: Nanos) {
-        self.due = now + EVERY;
+        self.due = now + REPLACE_INTERVAL;
     }
 
     /// Runs file turnover and the policy until `instant`, unless that is past.
@@ -98,7 +98,7 @@ impl Work {
             target.idle_until(self.due);
             mount(target);
             self.change(target)?;
-            self.due += EVERY;
+            self.due += REPLACE_INTERVAL;
         }
         target.idle_until(instant);
         mount(target);

@@ -32,6 +32,7 @@ pub struct Row {
     pub held_out: Option<String>,
     /// Drive whose TRIM costs replace its own.
     pub trim_of: Option<String>,
+    /// Figures of the row.
     pub figures: Vec<Figure>,
 }
 

@@ -7,8 +7,8 @@
 //! FIFO. Not covered: compression, hot and cold streams, mapping cache, partial units, wear
 //! limits, throttling, read-ahead, and reads during unfinished programs.
 
-mod against_the_model;
 mod commands;
+mod comparison;
 mod engine;
 mod idle;
 mod placement;
@@ -18,7 +18,7 @@ use crate::spec::*;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
-use engine::{Doing, Engine, Server, Signal};
+use engine::{Activity, Engine, Server, Signal};
 
 #[derive(Clone, Debug, Default)]
 struct Superblock {
@@ -59,7 +59,7 @@ struct Debt {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Ask {
+pub(super) enum Request {
     Write(u64, u64),
     Read(u64, u64),
     Trim(u64, u64),
@@ -129,7 +129,7 @@ impl Reference {
         let places = if flash.write_cache.bytes == 0 { dies } else { ((flash.write_cache.bytes / row_bytes) as usize).max(1) };
         let mut engine = Engine::default();
         let server =
-            Server { jobs: VecDeque::new(), transfers: Vec::new(), doing: Doing::Nothing, since: 0, until: 0, owed: 0, worked_off: 0 };
+            Server { jobs: VecDeque::new(), transfers: Vec::new(), doing: Activity::Nothing, since: 0, until: 0, owed: 0, worked_off: 0 };
         engine.servers = vec![server; dies + geometry.channels as usize];
         let zero = engine.gate(Vec::new(), 0);
         engine.run_to(0);

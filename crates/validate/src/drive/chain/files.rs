@@ -126,7 +126,7 @@ impl Case {
         }
         let mut volume = Volume::format(Watched::new(ssd), spec, Nanos::ZERO)?;
         let own = volume.layout().reserved.clone();
-        volume.drive_mut().know_own(&own);
+        volume.drive_mut().mark_own(&own);
         Ok(Steered::new(volume, self.policy.build(&State::default()), Bytes(1)))
     }
 
@@ -251,7 +251,7 @@ impl Watched {
     }
 
     /// Marks the filesystem's own pages.
-    fn know_own(&mut self, runs: &[(u32, u32)]) {
+    fn mark_own(&mut self, runs: &[(u32, u32)]) {
         for (start, len) in runs {
             for page in *start as usize..(start + len) as usize {
                 self.pages[page] = if self.lives.born[page] != u64::MAX { Page::Resting } else { Page::Unwritten };

@@ -1,7 +1,7 @@
 //! Commands of the host.
 
 use super::engine::{Job, Signal, Transfer};
-use super::{Ask, Reference, ns};
+use super::{Reference, Request, ns};
 use crate::spec::ChannelOrder;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use core::cmp::Reverse;
 
 impl Reference {
     /// Submits a command at `now`; returns its completion signal.
-    pub(super) fn submit(&mut self, now: u64, ask: &Ask) -> Signal {
+    pub(super) fn submit(&mut self, now: u64, request: &Request) -> Signal {
         self.pass(now, false);
         let submitted = self.engine.signal();
         self.engine.fired[submitted] = Some(now);
@@ -18,17 +18,17 @@ impl Reference {
         if let Some(slot) = (self.completions.len() + 1).checked_sub(self.interface.queue_depth as usize + 1) {
             after.push(self.nth_completion(slot));
         }
-        let overhead = match (ask, self.interface.write_overhead_ns) {
-            (Ask::Write(..), Some(ns)) => ns,
+        let overhead = match (request, self.interface.write_overhead_ns) {
+            (Request::Write(..), Some(ns)) => ns,
             _ => self.interface.command_overhead_ns,
         };
         let started = self.engine.gate(after, overhead);
         self.last_started = started;
-        let ended = match *ask {
-            Ask::Write(offset, len) => self.write(started, offset, len),
-            Ask::Read(offset, len) => self.read(started, offset, len),
-            Ask::Trim(offset, len) => self.trim(started, offset, len),
-            Ask::Flush => self.flush(started),
+        let ended = match *request {
+            Request::Write(offset, len) => self.write(started, offset, len),
+            Request::Read(offset, len) => self.read(started, offset, len),
+            Request::Trim(offset, len) => self.trim(started, offset, len),
+            Request::Flush => self.flush(started),
         };
         let completion = self.engine.gate(ended, self.interface.latency_ns);
         self.completions.push(completion);

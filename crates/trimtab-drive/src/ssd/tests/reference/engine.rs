@@ -30,7 +30,7 @@ pub(super) struct Transfer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Doing {
+pub(super) enum Activity {
     Nothing,
     Background,
     /// Index of a transfer.
@@ -44,7 +44,7 @@ pub(super) struct Server {
     pub(super) jobs: VecDeque<Job>,
     /// Transfers in submission order.
     pub(super) transfers: Vec<Transfer>,
-    pub(super) doing: Doing,
+    pub(super) doing: Activity,
     pub(super) since: u64,
     pub(super) until: u64,
     pub(super) owed: u64,
@@ -55,7 +55,7 @@ pub(super) struct Server {
 impl Server {
     /// True if only background work remains.
     pub(super) fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && self.transfers.is_empty() && !matches!(self.doing, Doing::Job(_))
+        self.jobs.is_empty() && self.transfers.is_empty() && !matches!(self.doing, Activity::Job(_))
     }
 }
 
@@ -155,20 +155,20 @@ impl Engine {
     /// Accounts for elapsed time and starts the next job.
     fn poll(&mut self, at: usize) {
         let now = self.now;
-        if let Doing::Job(done) = self.servers[at].doing {
+        if let Activity::Job(done) = self.servers[at].doing {
             if now < self.servers[at].until {
                 return;
             }
-            self.servers[at].doing = Doing::Nothing;
+            self.servers[at].doing = Activity::Nothing;
             self.next_job(at);
             self.at(now, Event::Fire(done));
         }
         let server = &mut self.servers[at];
-        if server.doing == Doing::Background {
+        if server.doing == Activity::Background {
             let worked = (now - server.since).min(server.owed);
             server.owed -= worked;
             server.worked_off += worked;
-            server.doing = Doing::Nothing;
+            server.doing = Activity::Nothing;
         }
         if self.transfer(at) {
             return;
@@ -218,7 +218,7 @@ impl Engine {
             };
             let server = &mut self.servers[at];
             if server.owed > 0 {
-                (server.doing, server.since) = (Doing::Background, now);
+                (server.doing, server.since) = (Activity::Background, now);
                 let wake = wake.min(now + server.owed);
                 self.at(wake, Event::Wake(at));
             } else if wake != u64::MAX {
@@ -232,8 +232,8 @@ impl Engine {
     fn transfer(&mut self, at: usize) -> bool {
         let now = self.now;
         let server = &mut self.servers[at];
-        if let Doing::Transfer(nth) = server.doing {
-            server.doing = Doing::Nothing;
+        if let Activity::Transfer(nth) = server.doing {
+            server.doing = Activity::Nothing;
             server.worked_off = 0;
             server.transfers[nth].left -= now - server.since;
             if server.transfers[nth].left == 0 {
@@ -244,7 +244,7 @@ impl Engine {
         let there = |transfer: &Transfer| self.fired[transfer.after].is_some_and(|at| at <= now);
         let Some(nth) = self.servers[at].transfers.iter().position(there) else { return false };
         let server = &mut self.servers[at];
-        (server.doing, server.since) = (Doing::Transfer(nth), now);
+        (server.doing, server.since) = (Activity::Transfer(nth), now);
         let end = now + server.transfers[nth].left;
         self.at(end, Event::Wake(at));
         true
@@ -258,7 +258,7 @@ impl Engine {
 
     fn start(&mut self, at: usize, took: u64, done: Signal) {
         let server = &mut self.servers[at];
-        (server.doing, server.until) = (Doing::Job(done), self.now + took);
+        (server.doing, server.until) = (Activity::Job(done), self.now + took);
         let until = server.until;
         self.at(until, Event::Wake(at));
     }

@@ -1,6 +1,6 @@
 //! Compares the model with the reference on random commands.
 
-use super::{Ask, Reference};
+use super::{Reference, Request};
 use crate::data::DataClass;
 use crate::rng::Stream;
 use crate::spec::*;
@@ -109,15 +109,15 @@ fn any_spec(rng: &mut Stream) -> DriveSpec {
 }
 
 /// Reads come in small groups.
-fn any_ask(rng: &mut Stream, unit: u64, units: u64, reading: bool) -> Ask {
+fn any_request(rng: &mut Stream, unit: u64, units: u64, reading: bool) -> Request {
     let most = pick(rng, &[1, 2, 8, 24, 90]).min(units);
     let len = rng.between(1, most);
     let at = rng.below(units - len + 1);
     match if reading && rng.chance(0.7) { 80 } else { rng.below(100) } {
-        0..78 => Ask::Write(at * unit, len * unit),
-        78..86 => Ask::Read(at * unit, len * unit),
-        86..93 => Ask::Trim(at * unit, len * unit),
-        _ => Ask::Flush,
+        0..78 => Request::Write(at * unit, len * unit),
+        78..86 => Request::Read(at * unit, len * unit),
+        86..93 => Request::Trim(at * unit, len * unit),
+        _ => Request::Flush,
     }
 }
 
@@ -140,11 +140,11 @@ fn differs(seed: u64) -> Option<String> {
                 reference.pass(now, true);
             }
         }
-        let ask = any_ask(&mut rng, unit, spec.capacity_bytes / unit, reading);
+        let request = any_request(&mut rng, unit, spec.capacity_bytes / unit, reading);
         if window.len() >= depth {
             now = now.max(window.pop_front().unwrap());
         }
-        let reads_before = core::mem::replace(&mut reading, matches!(ask, Ask::Read(..)));
+        let reads_before = core::mem::replace(&mut reading, matches!(request, Request::Read(..)));
         if reading && !reads_before {
             // Programs and bursts have promised end times, which a concurrent read would break in
             // the reference but not in the model.
@@ -160,24 +160,24 @@ fn differs(seed: u64) -> Option<String> {
             }
         }
         let extent = |offset, len| Extent { offset, len };
-        let done = match ask {
-            Ask::Write(offset, len) => model.submit(Nanos(now), &Command::Write(extent(offset, len), DataClass::Random)),
-            Ask::Read(offset, len) => model.submit(Nanos(now), &Command::Read(extent(offset, len))),
-            Ask::Trim(offset, len) => model.submit(Nanos(now), &Command::trim(&[extent(offset, len)])),
-            Ask::Flush => model.submit(Nanos(now), &Command::Flush),
+        let done = match request {
+            Request::Write(offset, len) => model.submit(Nanos(now), &Command::Write(extent(offset, len), DataClass::Random)),
+            Request::Read(offset, len) => model.submit(Nanos(now), &Command::Read(extent(offset, len))),
+            Request::Trim(offset, len) => model.submit(Nanos(now), &Command::trim(&[extent(offset, len)])),
+            Request::Flush => model.submit(Nanos(now), &Command::Flush),
         };
-        let signal = reference.submit(now, &ask);
+        let signal = reference.submit(now, &request);
         window.push_back(done.done.0);
-        asked.push((nth, now, ask, done.done.0, signal));
+        asked.push((nth, now, request, done.done.0, signal));
     }
     if let Err(broken) = model.check_invariants() {
         return Some(broken);
     }
-    for (nth, at, ask, done, signal) in asked {
+    for (nth, at, request, done, signal) in asked {
         let expected = reference.completion(signal);
         if expected != done {
             return Some(std::format!(
-                "seed {seed}: {ask:?}, the {nth}th, given at {at}, is done at {done}, by the reference at {expected}: {spec:#?}"
+                "seed {seed}: {request:?}, the {nth}th, given at {at}, is done at {done}, by the reference at {expected}: {spec:#?}"
             ));
         }
     }
