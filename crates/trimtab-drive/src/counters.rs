@@ -19,8 +19,7 @@ pub struct Counters {
     pub host_read_bytes: u64,
     /// Bytes that the host wrote.
     pub host_written_bytes: u64,
-    /// Host bytes lost in the write cache, in a power cut or erase, while a partial unit waited
-    /// for its rest.
+    /// Host bytes lost when a power cut or erase hit an incomplete unit in the write cache.
     pub cache_lost_bytes: u64,
     /// Slots written for the host.
     pub nand_written_host_slots: u64,
@@ -100,8 +99,7 @@ impl Counters {
         Bytes(slots * layout.slot_bytes + self.nand_written_map_pages * page_bytes)
     }
 
-    /// Write amplification factor: bytes written to flash per host byte; `None` before the first
-    /// write.
+    /// Bytes written to flash per byte written by the host; `None` before the first write.
     #[must_use]
     pub fn waf(&self, layout: &Layout, page_bytes: u64) -> Option<f64> {
         let host = self.host_written_bytes;

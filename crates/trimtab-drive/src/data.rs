@@ -1,5 +1,4 @@
-//! Data classes: compressibility determines how much flash a write costs on a compressing
-//! controller.
+//! Data classes: compressibility decides how much flash a write costs on some controllers.
 
 pub mod content;
 

@@ -68,15 +68,13 @@ pub struct Discards {
     /// Bytes that held data before but not after, if known.
     #[serde(rename = "effective_bytes")]
     pub effective: Option<Bytes>,
-    /// Bytes freed by the workload in the same interval, if known. Discard amplification is
-    /// accepted / freed.
+    /// Bytes freed by the workload, if known. Discard amplification is accepted / freed.
     #[serde(rename = "freed_bytes", default, skip_serializing_if = "Option::is_none")]
     pub freed: Option<Bytes>,
 }
 
 impl Discards {
-    /// Adds a successful request. `accepted` becomes unknown as soon as one request was not
-    /// counted.
+    /// Adds a successful request. `accepted` becomes unknown once a request was not counted.
     pub fn carry_out(&mut self, request: Amount, counted: Option<Amount>) {
         let first = self.carried_out().count == 0;
         self.accepted = if first { counted } else { self.accepted.zip(counted).map(|(sum, one)| sum + one) };

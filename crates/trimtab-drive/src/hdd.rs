@@ -174,8 +174,7 @@ impl Hdd {
         self.media_free_ns
     }
 
-    /// Next cached write to destage: of the candidates ahead in elevator order, the one reached
-    /// first.
+    /// Next cached write: of the candidates in elevator order, the one reached first.
     fn next_dirty(&self, start: u64) -> Option<(u64, u64)> {
         let ahead = self.dirty.range(self.head..);
         let behind = self.dirty.range(..self.head);
@@ -225,8 +224,7 @@ impl Hdd {
         let more = passed.min(self.read_on_end.saturating_sub(end));
         self.buffer.len += more;
         self.head += more;
-        // Before the end the head keeps reading. At the end it stops, and a later read has
-        // rotational latency.
+        // At the end of read-ahead the head stops, and a later read has rotational latency.
         self.media_free_ns = if more == passed { now } else { self.media_free_ns.saturating_add(transfer_ns(more, self.rate(end))) };
         // The buffer keeps only the newest data.
         let excess = self.buffer.len.saturating_sub(2 * self.disk.read_ahead_bytes);
@@ -426,8 +424,7 @@ mod tests {
         let mut rng = Stream::new(1, "hdd");
         let mut hdd = Hdd::new(&spec()).unwrap();
         let mean = mean_ms(&mut hdd, 2000, |_| (false, Extent { offset: rng.below(78_000_000) * 4096, len: 4096 }));
-        // The mean over uniformly random distances is slightly below the seek over a third of the
-        // stroke.
+        // Random seeks are slightly shorter on average than a third of the stroke.
         assert!((13.0..17.0).contains(&mean), "{mean} ms");
     }
 

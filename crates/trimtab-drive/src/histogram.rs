@@ -10,8 +10,7 @@ use core::fmt;
 #[derive(Clone)]
 pub struct Histogram(Counts);
 
-/// All buckets while recording, only non-empty ones after parsing, because a result may hold
-/// thousands of histograms.
+/// All buckets while recording, only non-empty ones after parsing, which saves memory.
 #[derive(Clone)]
 enum Counts {
     Recording(hdrhistogram::Histogram<u64>),

@@ -68,8 +68,7 @@ impl Interface {
             Medium::Flash(flash) => {
                 classify = flash.compression.is_some();
                 trimmed_reads = flash.trim.reads;
-                // A mapped unit is replaced atomically: its map entry points to either the old or
-                // the new location.
+                // A mapped unit is replaced atomically, by the update of its map entry.
                 let unit = flash.ftl.mapping_unit_bytes.clamp(spec.logical_block_bytes.into(), ATOMIC_WRITE_MAX);
                 geometry.atomic_write = unit as u32;
                 geometry.volatile_cache = flash.write_cache.bytes > 0 && !flash.write_cache.power_loss_protection;

@@ -255,8 +255,7 @@ pub const SIZE_CLASSES: &[(u64, &str)] = &[
     (u64::MAX, "over 128 MiB"),
 ];
 
-/// Totals of the ledger. In bytes, `asked = refused + ignored + effective + repeated +
-/// partial`.
+/// Totals. In bytes, `asked = refused + ignored + effective + repeated + partial`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Sums {
     /// TRIM commands of the host.
@@ -293,8 +292,7 @@ impl Sums {
 #[derive(Clone, Debug)]
 pub struct Ledger {
     map: UnitMap,
-    /// Unit size as a power of two. Every command converts offsets to units, and a division would
-    /// double that cost.
+    /// Unit size as a power of two, which avoids a division in every command.
     unit_bits: u32,
     /// Totals.
     pub sums: Sums,
@@ -320,8 +318,7 @@ impl Ledger {
         offset >> self.unit_bits..(end >> self.unit_bits) + (end & (self.unit() - 1) != 0) as u64
     }
 
-    /// Units that lie completely within a byte range; the end is before the start if there are
-    /// none.
+    /// Units completely within a byte range; the end is before the start if there are none.
     #[inline]
     pub const fn within(&self, offset: u64, len: u64) -> Range<u64> {
         (offset >> self.unit_bits) + (offset & (self.unit() - 1) != 0) as u64..(offset + len) >> self.unit_bits

@@ -187,12 +187,10 @@ pub trait Device {
     /// Several commands may be in flight and may complete in any order.
     fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion;
 
-    /// Notifies the drive that no command arrives before `until`, so it can run background work
-    /// (GC, folding).
+    /// Notifies the drive that it may run background work (GC, folding) until `until`.
     fn idle(&mut self, until: Nanos);
 
-    /// Prefetches the state that a command at byte `offset` needs into the CPU cache. Has no
-    /// effect on results.
+    /// Prefetches the state for a command at byte `offset`. Has no effect on results.
     fn prefetch(&self, _offset: u64) {}
 }
 

@@ -55,8 +55,7 @@ fn nearest_possible(spec: &DriveSpec, Bytes(size): Bytes, larger: bool) -> Optio
     core::iter::successors(Some(size), next).map(whole).find(|size| size.0 > 0 && possible(spec, *size).is_ok())
 }
 
-/// `spec` with superblocks of 1/2, 1/4, 1/8, ... the size and unchanged capacity. Empty for a
-/// disk.
+/// `spec` with superblocks of 1/2, 1/4, ... the size and the same capacity. Empty for a disk.
 pub fn smaller_superblocks(spec: &DriveSpec) -> impl Iterator<Item = DriveSpec> {
     let pages = spec.flash().map_or(0, |flash| flash.geometry.pages_per_block);
     let fewer = core::iter::successors(Some(pages / 2), |pages| Some(pages / 2)).take_while(|pages| *pages > 0);
@@ -74,8 +73,7 @@ pub fn smaller_superblocks(spec: &DriveSpec) -> impl Iterator<Item = DriveSpec> 
 pub fn with_pages(flash: &mut Flash, pages: u32) -> f64 {
     let geometry = &mut flash.geometry;
     let before = geometry.pages_per_block;
-    // SLC mode needs a multiple of `bits` pages: of 26 TLC pages only 8 usable SLC pages would
-    // remain, of 512 there are 170.
+    // SLC mode needs a multiple of `bits` pages: 26 TLC pages would leave only 8, 512 leave 170.
     let bits = if flash.slc_cache.is_some() { u32::from(geometry.bits_per_cell.max(1)) } else { 1 };
     geometry.pages_per_block = (pages / bits * bits).clamp(bits.min(before), before);
     let (left, whole) = (u64::from(geometry.pages_per_block), u64::from(before));
@@ -149,8 +147,7 @@ pub trait Model: Device + Send {
         Nanos::ZERO
     }
 
-    /// Thermal specification and current temperature in thousandths of a degree Celsius; `None`
-    /// if not modelled.
+    /// Thermal specification and temperature in 0.001 degrees Celsius; `None` if not modelled.
     fn heat(&self) -> Option<(&Thermal, i32)>;
 
     /// Current state that may slow the drive down later; default if not modelled.
@@ -158,8 +155,7 @@ pub trait Model: Device + Send {
         Strain::default()
     }
 
-    /// Content of each superblock; empty for a disk. `needed` returns true if the host still
-    /// needs an extent.
+    /// Content of each superblock, `needed` by the host or not; empty for a disk.
     fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock>;
 
     /// State that must survive a detach; empty if there is none.
@@ -174,8 +170,7 @@ pub trait Model: Device + Send {
     /// Independent copy of the drive in the same state.
     fn boxed_clone(&self) -> Box<dyn Model>;
 
-    /// Cuts power at `now`. Returns the ranges whose latest content was only in the write cache
-    /// and is lost.
+    /// Cuts power at `now`. Returns the ranges whose latest content is lost.
     fn power_cut(&mut self, now: Nanos) -> Vec<Extent>;
 }
 
@@ -210,8 +205,7 @@ pub enum Unlasting {
         /// Remaining bytes that may be written to flash before throttling.
         credit_bytes: u64,
     },
-    /// The drive is throttled and will recover: it cools below the resume temperature or regains
-    /// its credit.
+    /// The drive is throttled, but will cool down or regain its credit.
     Resumes,
 }
 

@@ -4,8 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Defines an enumeration that is serialised by name. The leading string is the noun for
-/// error messages.
+/// Defines an enumeration serialised by name. Error messages use the leading string.
 #[macro_export]
 macro_rules! named {
     ($what:literal $(#[$attribute:meta])* pub enum $type:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)+ }) => {

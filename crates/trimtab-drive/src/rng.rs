@@ -23,8 +23,7 @@ impl Stream {
         self.0.next_u64()
     }
 
-    /// A uniform number in `0..bound` by multiply-shift, with a bias below `bound / 2^64`.
-    /// Returns 0 for a `bound` of 0.
+    /// A uniform number in `0..bound` with a bias below `bound / 2^64`; 0 for a `bound` of 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
@@ -54,8 +53,7 @@ impl Stream {
         normal_quantile(self.unit().clamp(1e-9, 1.0 - 1e-9))
     }
 
-    /// A log-normally distributed number with the given median; `sigma` is the standard deviation
-    /// of its natural logarithm.
+    /// A log-normal number with the given median and standard deviation of its natural log.
     pub fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         median * libm::exp(sigma * normal_quantile(self.unit()))
     }
@@ -103,8 +101,7 @@ impl Counted {
     }
 }
 
-/// Quantile of the standard normal distribution at `p` (Acklam's rational approximation,
-/// relative error below 1.2e-9).
+/// Standard normal quantile at `p` (Acklam's approximation, relative error below 1.2e-9).
 #[must_use]
 pub fn normal_quantile(p: f64) -> f64 {
     const A: [f64; 6] = [

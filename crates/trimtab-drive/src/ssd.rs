@@ -58,8 +58,7 @@ struct Block {
     pos: u32,
 }
 
-/// A modelled SSD. Its behaviour depends only on the specification, its state and the
-/// commands it receives.
+/// A modelled SSD, determined by its specification, its state and the commands it receives.
 #[derive(Clone, Debug)]
 pub struct Ssd {
     spec: DriveSpec,
@@ -163,8 +162,7 @@ pub enum Content {
     Zeros,
     /// Bytes of 0xFF.
     Ones,
-    /// Data from before the TRIM. A real drive of this kind may return any earlier data, or
-    /// zeros.
+    /// Data from before the TRIM. A real drive may also return older data, or zeros.
     BeforeTrim,
 }
 
@@ -246,8 +244,7 @@ impl Ssd {
         self.ftl.counters.waf(&self.layout, self.flash.geometry.page_bytes)
     }
 
-    /// Write amplification factor since `earlier`, a copy of the counters; `None` without host
-    /// writes.
+    /// Write amplification factor since `earlier`; `None` without host writes.
     #[must_use]
     pub fn waf_since(&self, earlier: &Counters) -> Option<f64> {
         self.ftl.counters.since(earlier).waf(&self.layout, self.flash.geometry.page_bytes)

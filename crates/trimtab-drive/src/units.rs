@@ -145,8 +145,7 @@ fn two(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
 }
 
 impl fmt::Display for Bytes {
-    /// Formats decimal units with three significant digits: `512 B`, `4.10 kB`, `493 MB`, `1.80
-    /// TB`.
+    /// Formats in decimal units with three digits: `512 B`, `4.10 kB`, `493 MB`, `1.80 TB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let b = self.0 as f64;
         let text = match self.0 {
@@ -203,8 +202,7 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// Formats `duration` in the largest unit that gives a whole number, so that it can be parsed
-/// again: `5ms`, `90s`, `7d`.
+/// Formats in the largest unit that gives a whole number, for parsing: `5ms`, `90s`, `7d`.
 #[must_use]
 pub fn exact(duration: Nanos) -> String {
     const UNITS: [(&str, u64); 7] = [
@@ -234,8 +232,7 @@ pub struct ParseQuantityError {
 impl FromStr for Bytes {
     type Err = ParseQuantityError;
 
-    /// Parses `4096`, `4KiB`, `1.8TB`, `500 MB`. `k`, `M`, `G`, `T` alone are decimal; `Ki` …
-    /// `Ti` are binary.
+    /// Parses `4096`, `4KiB`, `1.8TB`, `500 MB`. `k` to `T` are decimal, `Ki` to `Ti` binary.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const UNITS: &[(&str, u64)] = &[
             ("", 1),

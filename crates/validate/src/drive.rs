@@ -186,8 +186,7 @@ fn text(rows: &[Row]) -> String {
 
 /// Reference name of rows that are compared with their formula.
 const FORMULA: &str = "formula";
-/// Maximum deviation of model and reference in per cent, in addition to the error of the
-/// reference.
+/// Maximum deviation of model and reference in per cent, plus the reference's error.
 const LIMIT_PERCENT: f64 = 0.5;
 
 fn row(case: &Case, outcome: Outcome) -> Row {

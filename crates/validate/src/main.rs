@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use trimtab_linux::output::{self, Context, Showing, error};
 use validate::{catalogue, drive, peers, published, volume};
 
-/// Compare the models of Trimtab with theory, published measurements, real ext4 and published
-/// trim policies.
+/// Compare Trimtab's models with theory, measurements, real ext4 and other trim policies.
 #[derive(Debug, Parser)]
 #[command(name = "validate", version, about, propagate_version = true, disable_help_subcommand = true)]
 struct Cli {
@@ -24,8 +23,7 @@ struct Cli {
 enum Comparison {
     /// Compare the model's write amplification with theory.
     Drive(drive::Args),
-    /// Run workloads on real ext4 over a loop device in memory and on the model; compare the
-    /// device traffic.
+    /// Run workloads on real ext4 (loop device) and on the model; compare device traffic.
     Volume(volume::Args),
     /// Compare published measurements with model results.
     Published(published::Args),

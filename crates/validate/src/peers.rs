@@ -87,8 +87,8 @@ fn text(cells: &[Cell]) -> String {
     text
 }
 
-/// Runs all combinations on `drives` worn by `wear` drive writes, with 1/`part` of the
-/// requests of each load.
+/// Runs all combinations on `drives` after `wear` drive writes, with 1/`part` of the
+/// requests.
 fn cells(context: &Context, drives: &[&str], loads: &[&Load], policies: &[&str], (wear, part): (f64, usize)) -> anyhow::Result<Vec<Cell>> {
     let of_drives = parallel::map(context, "drives", drives, |name| {
         let used = Used::of(&drive(name), wear)?;

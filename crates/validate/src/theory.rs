@@ -9,8 +9,7 @@
 //! model for a class of garbage collection algorithms in flash-based solid state drives"
 //! (2013); Frankie et al., "Solid state disk object-based storage with trim commands" (2012).
 
-/// Principal branch of Lambert's W: the solution w >= -1 of w e^w = x for x >= -1/e, by
-/// Halley's iteration.
+/// Principal branch of Lambert's W, w e^w = x for x >= -1/e, by Halley's iteration.
 #[must_use]
 pub fn lambert_w0(x: f64) -> f64 {
     // Near the branch point -1/e, w = -1 + p - p^2/3 + 11 p^3/72 with p = sqrt(2 (e x + 1)).
@@ -43,8 +42,7 @@ fn bisect(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     0.5 * (low + high)
 }
 
-/// FIFO (least recently written): alpha / (alpha + W(-alpha e^-alpha)), alpha = 1/u.
-/// Desnoyers eq. 4.
+/// FIFO: alpha / (alpha + W(-alpha e^-alpha)), alpha = 1/u. Desnoyers eq. 4.
 #[must_use]
 pub fn fifo(u: f64) -> f64 {
     let alpha = 1.0 / u;

@@ -111,8 +111,7 @@ const LIMIT: f64 = 0.15;
 /// ends before the first commit begins.
 const COMMIT_FLUSHES: u64 = 2;
 
-/// True if the model's value agrees or is not judged: the number of write requests depends on
-/// CPU load.
+/// True if the model agrees, or the value is not judged: write requests depend on CPU load.
 fn agrees(figure: Figure, real: u64, model: u64) -> bool {
     let near = (model as f64 - real as f64).abs() <= LIMIT * real as f64;
     match figure {

@@ -14,8 +14,7 @@ pub const UNIT: usize = 4096;
 const LANES: usize = 8;
 /// Bytes per step of all lanes.
 const STEP: usize = LANES * 8;
-/// Each chunk of a compressible unit is part random and part zero, so that every block has
-/// its share.
+/// Each chunk of a compressible unit is part random and part zero.
 const CHUNK: usize = 512;
 
 /// Content generator and checker for one seed.
@@ -42,8 +41,7 @@ impl Content {
         Self { seed }
     }
 
-    /// Nonce of the unit that write number `sequence` puts at `offset`, as returned by
-    /// [`check`](Self::check).
+    /// Nonce of write `sequence` at `offset`, as found by [`check`](Self::check).
     #[inline]
     #[must_use]
     pub const fn nonce(&self, class: DataClass, offset: u64, sequence: u64) -> u64 {
@@ -142,8 +140,7 @@ const fn printable(a: u64, b: u64) -> [u8; 8] {
     text
 }
 
-/// Finalizer of SplitMix64 (Steele, Lea, Flood 2014) on its Weyl increment: a bijection that
-/// looks random.
+/// Finalizer of SplitMix64 (Steele, Lea, Flood 2014) on its Weyl increment, a bijection.
 #[inline(always)]
 const fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -235,8 +232,7 @@ mod tests {
         for pair in buffer.chunks_exact(2) {
             pairs[usize::from(u16::from_le_bytes([pair[0], pair[1]]))] += 1;
         }
-        // Chi-square over 65536 cells with mean 8: expected 65535, standard deviation 362,
-        // tolerance five of them.
+        // Chi-square over 65536 cells: expected 65535, deviation 362, tolerance five of them.
         let chi: f64 = pairs.iter().map(|n| (f64::from(*n) - 8.0) * (f64::from(*n) - 8.0) / 8.0).sum();
         assert!((chi - 65535.0).abs() < 5.0 * 362.0, "{chi}");
     }

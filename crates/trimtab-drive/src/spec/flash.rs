@@ -28,8 +28,7 @@ pub struct Flash {
     pub erase: EraseCommands,
 }
 
-/// Flash geometry. The raw capacity is the product of all fields but `superblock_dies` and
-/// `bits_per_cell`.
+/// Flash geometry. Raw capacity does not depend on `superblock_dies` and `bits_per_cell`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Geometry {
@@ -111,8 +110,7 @@ impl Geometry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ftl {
-    /// Bytes covered by one mapping entry. A partial write of a mapped unit first reads the rest
-    /// of the unit.
+    /// Bytes covered by one mapping entry. A partial write reads the rest of a mapped unit.
     pub mapping_unit_bytes: u64,
     /// Controller memory for mapping tables, in bytes at 4 bytes per entry. A lookup that misses
     /// reads a page of flash. `None` holds the whole mapping.
@@ -180,13 +178,11 @@ pub enum VictimPolicy {
     Random,
 }
 
-/// Garbage collection triggers. Watermarks count free superblocks (erased, not open for
-/// writing).
+/// Garbage collection triggers. Watermarks count free superblocks (erased, not open).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GarbageCollection {
-    /// Foreground collection starts when a superblock is opened with fewer than this many free.
-    /// At least 2.
+    /// Foreground collection starts if a superblock is opened with fewer free. At least 2.
     pub free_low: u32,
     /// Foreground collection stops when this many are free. At least `free_low`.
     pub free_high: u32,
@@ -227,16 +223,14 @@ pub enum GcPacing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Wear {
-    /// True if the free superblock with the fewest erases is written next, false for the one
-    /// freed longest ago.
+    /// True to write the free superblock with the fewest erases next, false for the oldest.
     pub dynamic: bool,
     /// Static wear levelling: collects the least worn superblock, even if full of valid data,
     /// once the most worn one has this many more erases. `None` disables it.
     pub static_spread_max: Option<u32>,
     /// Erase cycles that a superblock survives; `None` is unlimited.
     pub erase_limit: Option<u32>,
-    /// Half-width of the uniform distribution of individual erase limits, in per mille of
-    /// `erase_limit`.
+    /// Half-width of the uniform spread of erase limits, in per mille of `erase_limit`.
     pub erase_limit_spread_permille: u16,
 }
 
@@ -254,8 +248,7 @@ pub enum ChannelOrder {
     /// ready pages, the earliest submitted goes first.
     #[default]
     Ready,
-    /// Submission order: a page waits for all reads submitted before it, even while the channel
-    /// is idle.
+    /// Submission order: a page waits for all earlier reads, even on an idle channel.
     Submission,
 }
 
@@ -281,8 +274,7 @@ pub struct NandTiming {
     /// Order in which reads use a channel.
     #[serde(skip_serializing_if = "ChannelOrder::is_default")]
     pub channel_order: ChannelOrder,
-    /// Delay after which a read suspends a running program or erase, in nanoseconds; `None` waits
-    /// for its end.
+    /// Delay in nanoseconds after which a read suspends a program or erase; `None` never does.
     pub suspend_ns: Option<u64>,
     /// True if relocated pages stay in their die (copy-back) and do not cross the channel.
     pub copyback: bool,
@@ -329,8 +321,7 @@ pub struct WriteCache {
     pub flush: FlushBehaviour,
     /// Additional time of a flush (writing mapping tables), in nanoseconds.
     pub flush_ns: u64,
-    /// Idle time before a partly filled page is programmed, in nanoseconds; `None` waits for a
-    /// flush.
+    /// Idle time before a partly filled page is programmed, in ns; `None` waits for a flush.
     pub idle_write_out_ns: Option<u64>,
 }
 
@@ -357,8 +348,7 @@ pub enum FlushBehaviour {
     Ignored,
 }
 
-/// SLC cache: flash used at one bit per cell, which is fast, and folded into native blocks
-/// later.
+/// SLC cache: flash used at one bit per cell and folded into native blocks later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlcCache {
@@ -435,13 +425,11 @@ impl Thermal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LifeThrottle {
-    /// Full credit in bytes written to flash: initial value, upper limit, and value after a
-    /// secure erase.
+    /// Full credit in bytes: initial value, upper limit, and value after a secure erase.
     pub credit_bytes: u64,
     /// Credit earned per second, in bytes, regardless of load.
     pub earned_bytes_per_s: u64,
-    /// Program speed while throttled, in per mille. Throttling lasts from an exhausted credit
-    /// until it is full again.
+    /// Program speed in per mille from an exhausted credit until it is full again.
     pub throttled_permille: u16,
 }
 
@@ -516,8 +504,7 @@ impl Default for Trim {
 pub enum TrimInvalidation {
     /// During the command.
     Immediate,
-    /// During idle time, or when more than `ranges_max` ranges are queued. `unit_ns` is charged
-    /// then.
+    /// When idle, or when more than `ranges_max` ranges wait. `unit_ns` is charged then.
     Deferred {
         /// Maximum number of queued ranges.
         ranges_max: u32,
@@ -532,8 +519,7 @@ pub enum TrimmedReads {
     Zeros,
     /// Bytes of 0xFF, at once (deterministic, DRAT without RZAT).
     Ones,
-    /// The old data until overwritten (not deterministic: a real drive may stop returning them at
-    /// any time).
+    /// Old data until overwritten (not deterministic: a real drive may drop them at any time).
     OldData,
 }
 

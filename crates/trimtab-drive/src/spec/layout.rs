@@ -29,11 +29,9 @@ pub struct Layout {
     pub slc_superblock_slots: u32,
     /// Width in bits of the slot number in a physical address.
     pub shift: u32,
-    /// Slots of a row, which a die programs at once over all its planes; 1 if a unit spans
-    /// several rows.
+    /// Slots per row, programmed by a die at once; 1 if a unit spans several rows.
     pub row_slots: u32,
-    /// Program operations per row; 1 unless a mapping unit is larger than what a die programs at
-    /// once.
+    /// Program operations per row; 1 unless a mapping unit exceeds a row.
     pub row_programs: u32,
     /// Slots per NAND page; rows that are programmed early are padded to whole pages.
     pub page_slots: u32,
@@ -133,8 +131,7 @@ impl Layout {
     fn size_slc(&mut self, flash: &Flash) -> Result<(), SpecError> {
         let Some(slc) = &flash.slc_cache else { return Ok(()) };
         let bits = u32::from(flash.geometry.bits_per_cell);
-        // Every die gets the same number of whole rows. If units span several rows, dies may have
-        // unequal shares.
+        // Every die gets the same number of whole rows, unless units span several rows.
         let turn = self.row_slots * flash.geometry.superblock_dies;
         let whole = if self.superblock_slots / bits >= turn && self.superblock_slots.is_multiple_of(turn) { turn } else { self.row_slots };
         self.slc_superblock_slots = self.superblock_slots / bits / whole * whole;

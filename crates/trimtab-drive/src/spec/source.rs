@@ -29,8 +29,7 @@ named! {
     pub enum SourceKind {
         /// Stated by the manufacturer or a reviewer.
         Published = "published",
-        /// Fitted so that the model reproduces a published figure, which is therefore not a
-        /// prediction.
+        /// Fitted to a published figure, which is therefore not a prediction.
         Fitted = "fitted",
         /// Typical of the drive class; unknown for this drive.
         Assumed = "assumed",

@@ -1,5 +1,4 @@
-//! Serialises a drive specification to the TOML that [`file`](super::file) parses, every
-//! field included.
+//! Serialises all fields of a drive specification to the TOML of [`file`](super::file).
 
 use super::file::{Alternative, Drive};
 use super::{DriveSpec, Medium, twin};

@@ -36,8 +36,7 @@ pub(super) struct Members {
     pub(super) values: Vec<Vec<toml::Value>>,
 }
 
-/// Maximum number of members. Each is a complete specification, and files may come from
-/// untrusted users.
+/// Maximum number of members, each a complete specification. Files may be untrusted.
 const MEMBERS_MAX: usize = 1024;
 /// Maximum number of notes, and of parameters.
 const LINES_MAX: usize = 256;
@@ -51,8 +50,7 @@ pub(super) fn is_date(text: &str) -> bool {
 }
 
 impl Written {
-    /// Refuses more members or lines than learning ever produces. Loading them would take minutes
-    /// and gigabytes.
+    /// Refuses more members or lines than learning produces, which would need gigabytes.
     pub(super) fn check_size(&self) -> Result<(), String> {
         let counts = [
             ("twin.members.values", self.members.values.len(), MEMBERS_MAX),
@@ -171,8 +169,7 @@ pub struct Origin {
     /// Firmware reported by the drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
-    /// Hash of the identifying data that the drive reports, to tell drives of a model apart;
-    /// `None` for a modelled drive.
+    /// Hash of the drive's identity, which tells drives of a model apart; `None` if modelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub which: Option<String>,
     /// Date, as 2026-11-22.
@@ -183,8 +180,7 @@ pub struct Origin {
     pub seed: u64,
     /// Bytes that the probes wrote.
     pub written_bytes: u64,
-    /// Mean squared difference between measured and modelled values, in units of their tolerance,
-    /// in per mille.
+    /// Mean squared error of the model in units of the tolerance, in per mille.
     pub misfit_permille: u64,
     /// Relative error below which two thirds of the values are explained, in per mille: behaviour
     /// that the model cannot reproduce.
@@ -198,8 +194,7 @@ pub struct Origin {
     pub notes: Vec<String>,
 }
 
-/// Maximum misfit. Above it, values are off by more than twice their tolerance on average, so
-/// no drive explains them.
+/// Maximum misfit: above it, the mean error exceeds twice the tolerance.
 const MISFIT_MAX: f64 = 4.0;
 /// Maximum relative error of two thirds of the values, regardless of their tolerance.
 const OFF_MAX: f64 = 0.5;
@@ -261,8 +256,7 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// Regression: a 1 MB file listed 330,000 members without values. Listing 40 such files used
-    /// 9.55 GB.
+    /// Regression: 40 files of 1 MB, each with 330,000 members without values, used 9.55 GB.
     #[test]
     fn twin_larger_than_learned_limits_is_refused() {
         let written = |members: usize, note: usize| Written {

@@ -1,5 +1,4 @@
-//! Validation of specifications. Each error names the field, its value and the expected
-//! value.
+//! Validation of specifications. Errors name the field, its value and the expected value.
 
 use super::{Disk, DriveSpec, Flash, Geometry, Interface, Medium, SlcSize, SpecError, Thermal, VictimPolicy};
 use crate::spec::layout::Layout;
@@ -105,8 +104,7 @@ impl DriveSpec {
         }
     }
 
-    /// Memory of a model in bytes: four per mapped unit plus four per flash slot. A disk needs
-    /// almost none.
+    /// Memory of a model in bytes: four per mapped unit and flash slot, almost none for a disk.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
         let Some(flash) = self.flash() else { return 1 << 20 };

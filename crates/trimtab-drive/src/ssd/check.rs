@@ -175,8 +175,7 @@ impl Ssd {
         Ok(())
     }
 
-    /// Marks the units that are listed in the superblock that they map to; for compressing
-    /// drives.
+    /// On a compressing drive, marks units listed in the superblock that they map to.
     fn packed_units(&self) -> Vec<bool> {
         let Some(packed) = &self.ftl.packed else { return Vec::new() };
         let mut listed = vec![false; self.ftl.map.len()];

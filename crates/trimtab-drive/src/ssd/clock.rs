@@ -98,8 +98,7 @@ pub(super) const fn transfer_ns(bytes: u64, rate: u64) -> u64 {
     if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 }
 }
 
-/// Time in nanoseconds to receive `bytes` over the link and the compression engine. A rate of
-/// 0 means no engine.
+/// Time in ns to receive `bytes` over link and compression engine; rate 0 is no engine.
 const fn received_ns(bytes: u64, link_rate: u64, engine_rate: u64) -> u64 {
     let link = transfer_ns(bytes, link_rate);
     let engine = if engine_rate == 0 { 0 } else { transfer_ns(bytes, engine_rate) };
@@ -162,8 +161,7 @@ impl Clock {
         }
     }
 
-    /// Throttles the flash to `permille` of its nominal speed, and programs to `program_permille`
-    /// of that.
+    /// Throttles flash to `permille` of its speed, and programs to `program_permille` of that.
     pub(super) fn throttle(&mut self, permille: u16, program_permille: u16) {
         let slow_by = |ns: u64, permille: u16| u64::try_from(u128::from(ns) * 1000 / u128::from(permille)).unwrap_or(u64::MAX);
         let slow = |ns| slow_by(ns, permille);
@@ -280,8 +278,7 @@ impl Clock {
         self.rows[self.row_next as usize] == FILLING
     }
 
-    /// True if one of the `searched` most recent write-cache rows starts at `address` and is
-    /// still cached at `now`.
+    /// True if a recent write-cache row starts at `address` and is still cached at `now`.
     pub(super) fn holds_row(&self, address: u32, now: u64, searched: usize) -> bool {
         let next = self.row_next as usize;
         let newer = next.saturating_sub(searched)..next;
@@ -330,14 +327,12 @@ impl Clock {
         self.read_page(die, ready, bytes, slc, 0, 0)
     }
 
-    /// Like [`read`](Self::read), for a page that takes `page` ns more than the mean plus
-    /// `retried` ns for a retry.
+    /// Like [`read`](Self::read), with `page` ns more than the mean and `retried` ns of retries.
     pub(super) fn read_page(&mut self, die: u32, ready: u64, bytes: u64, slc: bool, page: i64, retried: u64) -> u64 {
         let took = if slc { self.now.slc_read } else { self.now.read }.saturating_add_signed(page).saturating_add(retried);
         let sensed = self.dies.each[die as usize].read(ready, took, self.suspend);
         self.heat_bytes = self.heat_bytes.wrapping_add(bytes);
-        // Writes use the channel in submission order, even for data that arrive later; reads may
-        // overtake them.
+        // Writes use the channel in submission order; reads may overtake them.
         let channel = &mut self.channels.each[self.die_channel[die as usize] as usize];
         let took = transfer_ns(bytes, self.channel_rate);
         match self.channel_order {
@@ -371,8 +366,7 @@ impl Clock {
         die
     }
 
-    /// Divides the time that dies and channels owe among the next `programs` programs of host
-    /// data.
+    /// Divides owed time among the next `programs` programs of host data.
     pub(super) fn spread(&mut self, programs: u64) {
         let done = core::mem::take(&mut self.programs);
         self.dies.spread(done, programs);

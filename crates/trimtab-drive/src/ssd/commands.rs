@@ -94,8 +94,7 @@ impl Ssd {
         let last = end.div_ceil(unit_bytes);
         self.settle_deferred(first as u32, (last - first) as u32, ready);
         let mut placed = ready;
-        // The drive's last unit may be short; it counts as whole if the write reaches the drive's
-        // end.
+        // The drive's last unit may be short; a write to its end counts as whole.
         let whole_from = piece.offset.div_ceil(unit_bytes);
         let whole_to = if end == self.spec.capacity_bytes { last } else { end / unit_bytes };
         if whole_from > whole_to || (whole_from == whole_to && piece.len > 0) {

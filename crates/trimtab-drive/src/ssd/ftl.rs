@@ -90,15 +90,13 @@ pub(super) struct Ftl {
     pub(super) slc_used: u32,
     pub(super) victims: Victims,
     pub(super) pool: Pool,
-    /// Frontiers of every host stream and group, followed by a separate one for collection if
-    /// configured.
+    /// Frontiers of every host stream and group, then one for collection if separate.
     pub(super) frontiers: Vec<Frontier>,
     /// Next group of each host stream.
     pub(super) turn: [u32; 3],
     pub(super) hot_age: Option<u32>,
     pub(super) collecting: bool,
-    /// Candidates for wear levelling, the least worn last; then the erase count at the last
-    /// levelling or scan.
+    /// Candidates for wear levelling, the least worn last; erase count at the last levelling.
     pub(super) to_level: Vec<u32>,
     pub(super) levelled_at: u64,
     pub(super) scratch: Vec<u32>,
@@ -170,8 +168,7 @@ impl Ftl {
         (self.counters.nand_written_host_slots >> self.stamp_shift) as u32
     }
 
-    /// Number of frontiers for fresh data. A frontier after these, if any, is reserved for
-    /// collection.
+    /// Number of frontiers for fresh data; one for collection may follow.
     pub(super) fn host_frontiers(&self) -> usize {
         (self.slc_stream() + usize::from(self.slc.is_some())) * self.layout.groups as usize
     }
@@ -197,8 +194,7 @@ impl Ftl {
         }
     }
 
-    /// Skips the next `slots` slots of frontier `at`, within its row or up to the end of its
-    /// superblock.
+    /// Skips `slots` slots of frontier `at`, within its row or up to the end of its superblock.
     pub(super) fn skip(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         let frontier = &mut self.frontiers[at];
         let block = frontier.next >> self.layout.shift;
@@ -236,8 +232,7 @@ impl Ftl {
             self.make_room(clock, at, slots, now);
             // Relocated data advance the turn; this row must stay on its original group.
             self.turn[self.frontier_stream(at)] = at as u32 % self.layout.groups;
-            // Collection may have opened a superblock at the same frontier and left too little
-            // room.
+            // Collection may have opened a superblock here and left too little room.
             if self.frontiers[at].has_room(slots) {
                 clock.spread(self.rows_open());
                 return;
@@ -312,8 +307,7 @@ impl Ftl {
         }
     }
 
-    /// Erases all written superblocks and drops all data. Returns the number of superblocks
-    /// erased.
+    /// Erases all written superblocks and drops all data. Returns their number.
     pub(super) fn erase_all(&mut self) -> u32 {
         self.map.fill(NEVER);
         (self.mapped, self.trimmed) = (0, 0);

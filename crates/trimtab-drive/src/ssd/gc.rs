@@ -46,8 +46,7 @@ impl Ftl {
         if self.pool.free() >= self.gc.free_low + reserve {
             return;
         }
-        // Random victims may be full of valid data and free nothing; a long series of these is
-        // practically impossible.
+        // Random victims may free nothing; a long series of these is practically impossible.
         for _ in 0..64 * u64::from(self.layout.superblocks) {
             if self.pool.free() + u32::from(self.frontiers[at].has_room(slots)) >= self.gc.free_high + reserve {
                 break;
@@ -201,8 +200,7 @@ impl Ftl {
         }
         self.counters.erases += 1;
         if self.read_only {
-            // After end of life no superblock wears out any further, so that the remaining data
-            // stay readable.
+            // After end of life no superblock wears out, so that the remaining data stay readable.
             self.pool.release(block);
             self.free_slots += u64::from(self.layout.superblock_slots);
         } else if self.pool.erase(block) {
@@ -219,8 +217,7 @@ impl Ftl {
     /// Relocates the `valid` units of `block`. Returns the number of rows read.
     fn move_valid(&mut self, clock: &mut Clock, block: u32, slots: u32, valid: u32, now: u64) -> u64 {
         let first = (block as usize - 1) * self.layout.superblock_slots as usize;
-        // Copied so that source and destination can be borrowed together; the padding is prefetched
-        // but never read.
+        // Copied so that source and destination can be borrowed together; padded for prefetching.
         let mut units = core::mem::take(&mut self.scratch);
         units.clear();
         units.extend_from_slice(&self.back[first..first + slots as usize]);
@@ -245,16 +242,15 @@ impl Ftl {
         rows
     }
 
-    /// Relocates the valid data of `block` on a compressing drive. Returns the number of rows
-    /// read.
+    /// Relocates the valid data of `block` on a compressing drive. Returns the rows read.
     fn move_packed(&mut self, clock: &mut Clock, block: u32, now: u64) -> u64 {
         let Some(packed) = &mut self.packed else { return 0 };
         let (mut rows, mut rows_end) = (0, 0);
         for unit in packed.take(block, &self.map) {
             let Some(packed) = &self.packed else { return rows };
             let slots = packed.slots_of(unit, 1);
-            // Units are contiguous and may cross rows; a unit's first row may already have been
-            // read for the previous unit.
+            // Units are contiguous; a unit's first row may already have been read for the previous
+            // one.
             let slot = self.map[unit as usize] & ((1 << self.layout.shift) - 1);
             let end = (slot + slots).div_ceil(self.layout.row_slots);
             rows += u64::from(end - rows_end.max(slot / self.layout.row_slots));
@@ -274,8 +270,7 @@ impl Ftl {
         rows
     }
 
-    /// Sets the age of the superblock open at a separate collection frontier `at` to that of the
-    /// youngest data moved there.
+    /// Gives the superblock open at a separate collection frontier the age of its youngest data.
     fn age_like(&mut self, at: usize, victim: u32) {
         if at < self.host_frontiers() {
             return;
@@ -331,8 +326,7 @@ impl Ftl {
     }
 }
 
-/// A superblock being relocated: `units` lists the units written to its slots, `base` is its
-/// physical address.
+/// A superblock being relocated: `units` were written to its slots, `base` is its address.
 struct Source<'a> {
     units: &'a [u32],
     base: u32,
@@ -350,8 +344,7 @@ impl<'a> Source<'a> {
         Self { units, base, row_slots, from: 0, row_left: row_slots, row_valid: false, rows: 0 }
     }
 
-    /// Moves the next valid units until `target` at address `to` is full. The source must have
-    /// enough of them.
+    /// Moves valid units until `target` at address `to` is full. The source must have enough.
     #[inline]
     fn move_units(&mut self, map: &mut [u32], target: &mut [u32], to: u32) {
         if self.row_slots == 1 {

@@ -1,5 +1,4 @@
-//! Temperature: rises with the bytes that cross the flash and decays exponentially towards
-//! ambient.
+//! Temperature: rises with the bytes that cross the flash, decays towards ambient.
 
 use super::Ssd;
 use super::life::Life;

@@ -13,8 +13,7 @@ pub(super) struct Gain {
 }
 
 impl Ssd {
-    /// Runs background work during the idle period that ends at `until`. Work that is still
-    /// running then continues.
+    /// Runs background work while idle until `until`. Unfinished work then continues.
     pub(super) fn background(&mut self, until: u64) {
         let quiet = self.quiet_since;
         if until <= quiet {

@@ -115,8 +115,7 @@ impl Journal {
         filling + programming.len() as u64
     }
 
-    /// Drops writes that are durable at `now`; returns the sequence number of the first that is
-    /// not.
+    /// Drops writes that are durable at `now`; returns the number of the first that is not.
     pub(super) fn settle(&mut self, now: u64) -> u64 {
         while self.entries.front().is_some_and(|entry| entry.durable <= now) {
             self.entries.pop_front();
@@ -130,8 +129,7 @@ impl Journal {
         self.cut(u64::MAX, true);
     }
 
-    /// Cuts power at `now`; returns the fate of each write not known to be durable. All survive
-    /// if `protected`.
+    /// Cuts power at `now`; returns the fate of each pending write. All survive if `protected`.
     pub(super) fn cut(&mut self, now: u64, protected: bool) -> Cut {
         self.settle(now);
         let first = self.first;

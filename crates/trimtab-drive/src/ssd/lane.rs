@@ -145,8 +145,7 @@ impl Lanes {
         Self { each: alloc::vec![Lane::default(); count], share: 0, charged_ns: 0, undivided_ns: 0, uncovered_ns: 0, idle_uncovered_ns: 0 }
     }
 
-    /// Charges `ns`, summed over lanes, from `at` on. With `burst`, later work waits until it is
-    /// done.
+    /// Charges `ns`, summed over lanes, from `at` on. With `burst`, later work waits for it.
     pub(super) fn charge(&mut self, at: u64, ns: u64, waited_for: bool, burst: bool) {
         let lanes = self.each.len() as u64;
         self.charged_ns = self.charged_ns.saturating_add(ns);

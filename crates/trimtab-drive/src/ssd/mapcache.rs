@@ -39,8 +39,7 @@ impl MapCache {
 }
 
 impl Ssd {
-    /// Looks up `count` units starting at `unit`. Returns the time at which their entries are in
-    /// memory.
+    /// Looks up `count` units starting at `unit`. Returns the end of the lookup.
     #[inline]
     pub(super) fn look_up(&mut self, unit: u32, count: u32, change: bool, ready: u64) -> u64 {
         if self.map_cache.is_none() || count == 0 {

@@ -1,5 +1,4 @@
-//! Additional state of a compressing drive: stored size of each unit, and units in each
-//! superblock.
+//! Additional state of a compressing drive: unit sizes and superblock contents.
 
 use crate::spec::Compression;
 use crate::spec::layout::Layout;
@@ -49,8 +48,7 @@ impl Packed {
         self.sizes[unit as usize..(unit + count) as usize].iter().map(|size| u32::from(*size)).sum()
     }
 
-    /// Records that `count` units starting at `unit` were written to `block` in `slots` slots
-    /// each.
+    /// Records that `count` units starting at `unit` were written to `block`, `slots` slots each.
     pub(super) fn append(&mut self, block: u32, unit: u32, count: u32, slots: u32) {
         self.sizes[unit as usize..(unit + count) as usize].fill(slots as u8);
         self.contents[block as usize].extend(unit..unit + count);
@@ -106,8 +104,7 @@ impl Packed {
             units.shrink_to_fit();
             self.listed += units.len();
         }
-        // Units listed twice in a superblock survive the sweep; raise the limit so that sweeps stay
-        // worthwhile.
+        // Units listed twice survive the sweep; raise the limit so that sweeps stay worthwhile.
         self.listed_max = self.listed_max.max(self.listed + self.listed / 4);
     }
 }

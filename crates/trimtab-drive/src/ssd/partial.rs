@@ -73,8 +73,7 @@ impl Ssd {
                 }
                 return self.complete_part(at, ready);
             }
-            // The parts are not contiguous: complete the earlier one first, so that all host writes
-            // are counted.
+            // Not contiguous: complete the earlier part first, so that all host writes are counted.
             placed = self.complete_part(at, ready);
         }
         if self.partial.parts.len() >= self.partial.max && !self.partial.is_empty() {

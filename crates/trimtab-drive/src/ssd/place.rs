@@ -114,8 +114,7 @@ impl Ftl {
         Some((ack, rows * groups * row))
     }
 
-    /// Records `rows` rows of units at frontier `at`: the first starts at `unit`, each further
-    /// one `stride` units later.
+    /// Records `rows` rows of units at frontier `at`, `stride` units apart from `unit` on.
     fn place_striped(&mut self, at: usize, unit: u32, rows: u32, stride: u32) {
         let (shift, row) = (self.layout.shift, self.layout.row_slots);
         let Frontier { next, back, .. } = self.frontiers[at];
@@ -170,8 +169,7 @@ impl Ftl {
         self.advance(clock, HOST, at, 1, 1, ready)
     }
 
-    /// Records that `count` units starting at `unit` are written at frontier `at`, which has room
-    /// for them.
+    /// Records that `count` units from `unit` on are written at frontier `at`, which has room.
     fn place(&mut self, at: usize, unit: u32, count: u32, slots: u32) {
         let first = self.frontiers[at].next;
         self.forget(unit, count);
@@ -194,8 +192,7 @@ impl Ftl {
         self.counters.nand_written_host_slots += slots;
     }
 
-    /// Updates the counts for `count` units starting at `unit` as if unmapped; the caller sets
-    /// their map entries.
+    /// Updates counts as if `count` units from `unit` on were unmapped; the caller sets the map.
     pub(super) fn forget(&mut self, unit: u32, count: u32) -> u64 {
         let shift = self.layout.shift;
         let old = &self.map[unit as usize..(unit + count) as usize];

@@ -10,8 +10,7 @@ const REMEMBERED: usize = 64;
 /// Number of most recent write-cache rows in which a read looks for its data.
 const CACHE_ROWS_SEARCHED: usize = 1024;
 
-/// Detects sequential reads. Data up to `window` bytes ahead of them are fetched before they
-/// are requested.
+/// Detects sequential reads and fetches up to `window` bytes ahead of them.
 #[derive(Clone, Debug)]
 pub(super) struct ReadAhead {
     window: u64,
@@ -147,8 +146,7 @@ impl Ssd {
         spread / (2 * (kinds - 1)) * (2 * kind - (kinds - 1))
     }
 
-    /// Retry time of this read, 0 if it succeeds at once. Drawn from the seed and the number of
-    /// rows read.
+    /// Retry time of this read, drawn from the seed and the number of rows read; usually 0.
     fn retry_ns(&self) -> u64 {
         let nand = &self.flash.nand;
         if nand.read_retries_per_million == 0 {

@@ -23,8 +23,7 @@ use alloc::vec::Vec;
 const MAGIC: &[u8; 5] = b"TTSSD";
 /// Format version; increases with every layout change.
 const VERSION: u8 = 4;
-/// Maximum number of transfer times of a channel in a snapshot, far more than reads in flight
-/// can cause.
+/// Maximum number of transfer times per channel, far more than reads in flight can cause.
 const TRANSFERS_MAX: usize = 1 << 24;
 /// Magic, version, two checksums.
 const HEADER_BYTES: usize = 5 + 1 + 8 + 8;
@@ -87,8 +86,7 @@ impl Ssd {
         sealed
     }
 
-    /// Upper bound on the size of a snapshot, in bytes: twelve per mapped unit plus the maximum
-    /// for every block, row and tag.
+    /// Upper bound on the snapshot size in bytes: twelve per mapped unit plus other state.
     pub(crate) fn snapshot_bytes_max(&self) -> u64 {
         const FIXED: u64 = 16 << 20;
         let count = |len: usize| len as u64;

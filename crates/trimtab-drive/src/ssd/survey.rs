@@ -7,8 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 impl Ssd {
-    /// Content of every superblock in physical order. `needed` returns true if the host still
-    /// needs any byte of an extent.
+    /// Content of every superblock in physical order, `needed` by the host or not.
     #[must_use]
     pub fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
         let ftl = &self.ftl;

@@ -1,5 +1,4 @@
-//! Channel transfers of reads, where a ready page does not wait for a page that is still
-//! being read.
+//! Channel transfers of reads, where ready pages do not wait for others.
 
 use alloc::collections::VecDeque;
 
@@ -12,7 +11,7 @@ use alloc::collections::VecDeque;
 pub(super) struct Transfers(VecDeque<(u64, u64)>);
 
 impl Transfers {
-    /// Takes `took` of free time from `ready` on. Returns its end, and how much of it lies before
+    /// Takes `took` of free time from `ready` on. Returns its end, and the part before
     /// `committed`.
     pub(super) fn take(&mut self, ready: u64, took: u64, committed: u64) -> (u64, u64) {
         let first = self.first_ending_after(ready);

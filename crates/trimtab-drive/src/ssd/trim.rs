@@ -97,8 +97,7 @@ impl Ssd {
         effective
     }
 
-    /// Executes deferred TRIMs that overlap `count` units starting at `unit`, before these are
-    /// written.
+    /// Executes deferred TRIMs that overlap `count` units from `unit` on, which are then written.
     #[inline]
     pub(super) fn settle_deferred(&mut self, unit: u32, count: u32, now: u64) {
         if !self.deferred.is_empty() {

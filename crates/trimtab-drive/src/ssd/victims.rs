@@ -259,8 +259,7 @@ impl Buckets {
         let entry = blocks[block as usize];
         let mut hole = entry.pos;
         for count in entry.valid..self.starts.len() as u32 {
-            // The last superblock of this bucket fills the hole, so the next bucket starts one
-            // earlier.
+            // The last superblock of this bucket fills the hole, so the next starts one earlier.
             let end = self.starts.get(count as usize + 1).map_or(self.end, |_| self.start(count + 1));
             let last = end - 1;
             if last != hole {

@@ -1,5 +1,4 @@
-//! Finds known names that share words with an unknown name: `samsung-970-evo` suggests
-//! `samsung-ssd-970-evo-500gb`.
+//! Known names that share words: `samsung-970-evo` suggests `samsung-ssd-970-evo-500gb`.
 
 use super::{edits, nearest};
 use alloc::string::String;
@@ -15,8 +14,7 @@ const SLIP: f64 = 0.7;
 const UNITS: [&str; 5] = ["mb", "gb", "tb", "gib", "tib"];
 /// Weight of a capacity, which does not distinguish models.
 const CAPACITY: f64 = 0.5;
-/// Minimum length of a word that may contain a typo: `sn770` and `sn850` are different
-/// models.
+/// Minimum length of a word with a typo: `sn770` and `sn850` are different models.
 const SLIP_LENGTH_MIN: usize = 4;
 
 /// Up to three entries of `known` that are most similar to `asked` and equally so. Rare words
@@ -48,8 +46,7 @@ pub fn similar<'a>(asked: &str, known: &[&'a str]) -> Vec<&'a str> {
     found.into_iter().take(SUGGESTED_MAX).map(|at| known[at]).collect()
 }
 
-/// Splits a name into words, numbers and capacities: `sn850x-1tb` gives `sn`, `850`, `x`,
-/// `1tb`.
+/// Splits a name into words, numbers and capacities: `sn850x-1tb` is `sn`, `850`, `x`, `1tb`.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut before = None;

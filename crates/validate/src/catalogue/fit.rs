@@ -102,8 +102,7 @@ impl Measured {
         Plan { budget: Budget::Small, reported, reach, start: 0, area: FILE, seed: 1, whole: None }
     }
 
-    /// The rates as times per byte or operation, with their tolerance: half the spread of the
-    /// repeats, and the model error.
+    /// Rates as times per byte or operation; tolerance from half the spread and the model error.
     fn found(&self) -> Findings {
         let one = |(name, (rate, spread)): (&str, (f64, f64))| Observation {
             name: name.into(),

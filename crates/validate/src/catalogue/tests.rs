@@ -66,8 +66,7 @@ fn models_error_names_invalid_line() {
     assert!((mean - 2.0).abs() < 1e-9 && (spread - 4.0).abs() < 1e-9);
 }
 
-/// The class priors of PCIe drives match mean and spread of the fitted values in the
-/// catalogue.
+/// Class priors of PCIe drives match mean and spread of the catalogue's fitted values.
 #[test]
 fn priors_of_pcie_drives_agree_with_the_catalogue() {
     let nvme = models().unwrap().into_iter().find(|measured| measured.kind == "nvme").unwrap().reported();

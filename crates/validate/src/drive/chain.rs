@@ -20,8 +20,7 @@ use trimtab_study::document::Table;
 
 /// Maximum deviation of model and theory in per cent.
 const LIMIT_PERCENT: f64 = 2.0;
-/// The same if a quarter of the writes are metadata, which the formula assumes to be
-/// uniformly hot.
+/// The same if a quarter of the writes are metadata, which are not uniformly hot.
 const LIMIT_SMALL_FILES_PERCENT: f64 = 3.0;
 /// The same for the theory that uses counted page lifetimes.
 const LIMIT_OF_LIVES_PERCENT: f64 = 1.0;

@@ -129,8 +129,7 @@ impl Case {
 
     fn spec(&self, pages: u32) -> DriveSpec {
         let b = self.pages_per_block;
-        // Held free: the block reserved for collection, and on average half of the space freed by a
-        // collection.
+        // The block reserved for collection, and on average half of the space it frees.
         let freed = f64::from(b) * (1.0 - 1.0 / self.theory().max(1.0)).clamp(0.0, 1.0);
         let usable = f64::from(pages / b * b) - f64::from(b) - 0.5 * (f64::from(b) - freed);
         ideal_drive(self.policy, b, pages, (usable * self.utilisation) as u64)
@@ -175,8 +174,7 @@ impl Case {
     }
 }
 
-/// A drive that satisfies the formulas' assumptions: one die, one stream, page mapping, no
-/// compression or cache.
+/// A drive that satisfies the formulas' assumptions: one die and stream, no cache.
 #[must_use]
 pub fn ideal_drive(victim: VictimPolicy, pages_per_block: u32, pages: u32, user_pages: u64) -> DriveSpec {
     let geometry = Geometry {

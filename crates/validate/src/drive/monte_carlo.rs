@@ -164,8 +164,7 @@ impl State {
             }
         };
         let pages = std::mem::take(&mut self.written[victim]);
-        // A page written twice to this block is valid once. Which copy is kept does not matter
-        // here.
+        // A page written twice to this block is valid once; either copy may be kept.
         let mut kept = Vec::with_capacity(self.block_pages);
         for page in pages {
             if self.block_of[page as usize] == victim as u32 {
@@ -184,8 +183,7 @@ impl State {
 }
 
 impl Log {
-    /// Runs [`run`](Self::run) with [`Ties::Any`] and adds the distance to [`Ties::Longest`] to
-    /// the error.
+    /// Runs with [`Ties::Any`] and adds the distance to [`Ties::Longest`] to the error.
     #[must_use]
     pub fn with_open_ties(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Option<Estimate> {
         let run = |ties| Self { ties, ..*self }.run(effort, seed, interrupted);

@@ -16,8 +16,7 @@ pub enum Traffic {
         /// Share of the writes.
         writes: f64,
     },
-    /// A TRIM of a random mapped page with probability `q`, otherwise a write of any page, as in
-    /// Frankie et al.
+    /// A TRIM of a mapped page with probability `q`, else a write (Frankie et al.).
     Trim {
         /// Probability, below 0.5.
         q: f64,

@@ -12,8 +12,7 @@ use trimtab_sim::policy::{Policy, PolicySpec, State};
 use trimtab_sim::target::Clock as _;
 use trimtab_study::study::small::Small;
 
-/// No trims, two settings of the idle policy, the two published policies, and two common
-/// ones.
+/// No trims, two idle policies, the two published policies, and two common ones.
 pub(super) const POLICIES: [&str; 7] = ["none", IDLE_UNLIMITED, "idle", "itrim", "dtrim", "online", "batched:every=6h"];
 /// The idle policy without its limit on requests delayed by a TRIM.
 pub(super) const IDLE_UNLIMITED: &str = "idle:met-per-mille=0";

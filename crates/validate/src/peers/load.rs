@@ -16,15 +16,13 @@ pub(super) struct Load {
 /// Kind of requests and their timing. Latency counts from the due time; in
 /// [`Bursts`](Kind::Bursts) from submission.
 enum Kind {
-    /// Every interval, creates and syncs a 16 KiB file and deletes the one from ten seconds
-    /// earlier.
+    /// Every interval, syncs a new 16 KiB file and deletes the one from ten seconds earlier.
     Files(Nanos),
     /// 4 KiB random writes to the drive with exponentially distributed intervals of this mean.
     Poisson(Nanos),
     /// This many sequentially issued requests per interval.
     Bursts(u64, Nanos),
-    /// Mail server: mails are delivered and synced, appended, read and deleted, with random
-    /// pauses of this mean length.
+    /// Mail server: delivery with sync, append, read and delete, with pauses of this mean.
     Mail(Nanos),
     /// 4 KiB random writes to the drive, each this long after the previous one.
     Busy(Nanos),

@@ -221,8 +221,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const WINDOWS: [TrimWindow; 2] = [TrimWindow { start: 0, len: 128 * MIB }, TrimWindow { start: 128 * MIB, len: 128 * MIB }];
 
-    /// An observation at `seconds`, `idle_ms` after the last request, with `written` bytes
-    /// written and 100 MiB free.
+    /// An observation `idle_ms` after the last request, with 100 MiB free.
     fn at(seconds: u64, idle_ms: u64, written: u64) -> Observation<'static> {
         let now = Nanos::from_secs(seconds);
         let idle_since = Some(now.saturating_sub(Nanos::from_millis(idle_ms)));
@@ -298,8 +297,7 @@ mod tests {
         let mut action = policy.decide(&at(2, 20, 10 * MIB));
         while let Action::Trim(request) = action {
             came.push((request.window.start / MIB, request.window.len / MIB, request.min_extent.0));
-            // Eight 2 MiB commands with equal gaps span 32 MiB; a window's small extents fit into
-            // eight commands.
+            // Eight 2 MiB commands with equal gaps span 32 MiB; all small extents fit into eight.
             let asked = if request.min_extent == Bytes::ZERO { request.window.len } else { request.window.len.min(32 * MIB) };
             action = policy.decide(&Observation { last_trim: Some(&outcome(asked, 8, 1)), ..at(2, 20, 10 * MIB) });
         }

@@ -25,8 +25,7 @@ impl Verdict {
         Self { ours: ours.into(), theirs: theirs.into(), ratios: ratios.collect() }
     }
 
-    /// Counts cells with a ratio that is worse, better (each by more than [`TOLERANCE`]), and lower
-    /// at all.
+    /// Numbers of cells that are worse or better by more than [`TOLERANCE`], and lower at all.
     pub(super) fn counts(&self, measure: usize) -> [usize; 3] {
         let count = |is: &dyn Fn(f64) -> bool| self.ratios.iter().filter(|(.., ratios)| is(ratios[measure])).count();
         [count(&|ratio| ratio > 1.0 + TOLERANCE), count(&|ratio| ratio < 1.0 / (1.0 + TOLERANCE)), count(&|ratio| ratio < 1.0)]

@@ -120,8 +120,7 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// Prepares a scaled-down `drive`: filled once, then worn by `wear` drive writes without
-    /// trims.
+    /// Prepares a small `drive`: filled once, then worn by `wear` drive writes without trims.
     pub(super) fn of(drive: &Drive, wear: f64) -> anyhow::Result<Self> {
         let small = Small::of(&drive.spec, SIZE)?;
         let mut spec = VolumeSpec::ext4();
@@ -189,8 +188,7 @@ impl Work {
     }
 }
 
-/// Share of the free space that the drive knows to be free: the part that a trim of all free
-/// space would not unmap.
+/// Share of the free space that a full trim would not unmap.
 pub(super) fn known(target: &Target, now: Nanos) -> anyhow::Result<f64> {
     let volume = target.volume();
     let mut copy = volume.drive().boxed_clone();

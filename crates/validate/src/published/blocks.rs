@@ -1,5 +1,4 @@
-//! Published block workloads on a file of a modelled volume: random writes before and after a
-//! drive was used.
+//! Published block workloads on a file: random writes before and after a drive was used.
 
 use super::files::{self, Target};
 use super::spec::{Configuration, Modelled, Plan};

@@ -23,8 +23,7 @@ const SEQUENTIAL_READ: &str = "seq1m-q1.read";
 
 /// Relative deviation above which a round is not at the level.
 const LEVEL_BAND: f64 = 0.03;
-/// Minimum relative step of a knee, smaller than elsewhere because the model has little
-/// noise.
+/// Minimum relative step of a knee; small because the model has little noise.
 const STEP_MIN: f64 = 0.02;
 
 /// A change of level.
@@ -81,14 +80,12 @@ impl Rounds {
     }
 }
 
-/// A set of rounds and its share of the published amount; rounds after the last level change
-/// add no information.
+/// A set of rounds and its share of the published amount.
 #[derive(Clone)]
 struct Variant {
     data: DataClass,
     trim: PolicySpec,
-    /// The last level change is at a fifth of the published amount, with TRIM at a fortieth, with
-    /// zeros at none.
+    /// Position of the last level change: 1/5 of the amount, with TRIM 1/40, with zeros none.
     share: f64,
 }
 

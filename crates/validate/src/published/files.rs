@@ -1,5 +1,4 @@
-//! Published file workloads on a modelled volume: PostMark, tree, and a trim of all free
-//! space.
+//! Published file workloads on a volume: PostMark, tree, and a trim of all free space.
 
 use super::spec::{Configuration, Modelled, Plan};
 use anyhow::{Context as _, bail};

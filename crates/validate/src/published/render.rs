@@ -1,5 +1,4 @@
-//! Formats the comparison: cells and sentences shared by screen and Markdown, and the
-//! Markdown document.
+//! Formats the comparison: cells and sentences for the screen, and the Markdown document.
 
 use super::comparison::{Comparison, Order};
 use super::score::{FITTED_TARGET_PERCENT, Figure, Kind, Outcome, PREDICTED_TARGET_PERCENT, Row, Tally};

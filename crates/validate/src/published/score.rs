@@ -149,8 +149,7 @@ pub struct Score {
     pub fitted_after_a_miss: usize,
     /// Parameters fitted to these figures or chosen with knowledge of them.
     pub parameters: usize,
-    /// Figures that are only shown: they follow from others, cannot be missed or repeat another
-    /// row.
+    /// Figures that are only shown: derived, impossible to miss, or repeated.
     pub not_scored: usize,
     /// Number of `not_scored` figures that repeat another row.
     pub repeats: usize,
@@ -243,8 +242,7 @@ fn judged(
     }
 }
 
-/// Marks figures with the same value as an earlier row on the same drive; these count once,
-/// with the worst outcome.
+/// Marks figures that repeat an earlier row; these count once, with the worst outcome.
 pub fn join_repeats(rows: &mut [Row]) {
     for later in 1..rows.len() {
         for at in 0..rows[later].figures.len() {
@@ -354,8 +352,7 @@ mod tests {
         assert_eq!((score.predicted.total(), score.fitted.total(), score.not_scored), (0, 0, 1));
     }
 
-    /// Three rows of one drive with the same modelled value, one of them missed, count as one
-    /// miss.
+    /// Three rows of one drive with equal modelled values, one missed, count as one miss.
     #[test]
     fn repeated_figures_count_once_with_worst_outcome() {
         let plan = plan();

@@ -85,11 +85,9 @@ pub struct Configuration {
     pub drive: String,
     /// Drive whose TRIM costs replace its own, by a rule.
     pub trim_of: Option<String>,
-    /// Reason why no drive parameter was fitted to published results; its predictions are scored
-    /// separately.
+    /// Reason why no drive parameter was fitted; predictions are then scored separately.
     pub held_out: Option<String>,
-    /// Parameters chosen with knowledge of the results, in addition to those fitted to one figure
-    /// each.
+    /// Parameters chosen with knowledge of the results, besides those fitted to one figure.
     #[serde(default)]
     pub chosen: Vec<String>,
     /// Figures that were failed predictions and became fits, with an explanation.
@@ -106,8 +104,7 @@ pub struct Configuration {
     /// Pre-filled share of the filesystem, in per cent.
     #[serde(default)]
     pub fill_percent: u8,
-    /// Fitted figures with their parameter: a field of the drive, or `filesystem.` or `rounds.`
-    /// and a field of these.
+    /// Fitted figures with their parameter: a field of the drive, `filesystem.` or `rounds.`.
     #[serde(default)]
     pub fitted: BTreeMap<String, String>,
     /// Figures published in words, with the range they are read as.
@@ -187,8 +184,7 @@ pub enum Workload {
 }
 
 impl Configuration {
-    /// True if the drive's name contains `only` or the workload has that name; always true
-    /// without `only`.
+    /// True if the drive's name contains `only` or the workload has that name, or without `only`.
     pub fn is_of(&self, only: Option<&str>) -> bool {
         only.is_none_or(|part| self.drive.contains(part) || self.of.table() == part)
     }
@@ -318,8 +314,7 @@ impl Plan {
         self.sources.get(key).with_context(|| format!("unknown source '{key}'"))
     }
 
-    /// Drive of a configuration: shipped or from a review, with the TRIM costs of another drive
-    /// if a rule says so.
+    /// Drive of a configuration, with the TRIM costs of another drive if a rule says so.
     pub fn drive(&self, configuration: &Configuration) -> anyhow::Result<Drive> {
         let mut drive = model_of(&configuration.drive)?;
         if let Some(other) = &configuration.trim_of {
@@ -339,8 +334,7 @@ impl Plan {
         self.identities.iter().find(known)
     }
 
-    /// True if an entry of the published tables is a result: a number, or words that are read as
-    /// one, and not a setting.
+    /// True if an entry is a result: a number, or words read as one, and not a setting.
     pub fn is_result(&self, configuration: &Configuration, key: &str, value: &toml::Value) -> bool {
         let setting = self.settings.get(configuration.of.table()).is_some_and(|keys| keys.iter().any(|known| known == key));
         !setting && (number(value).is_some() || value.is_array() || configuration.read_as.contains_key(key))
@@ -424,8 +418,7 @@ mod tests {
         assert_eq!(known, used, "sources without a row, or rows without a source");
     }
 
-    /// All published results of drives are configured; results of whole storage systems are
-    /// listed as excluded.
+    /// All results of drives are configured; those of storage systems are listed as excluded.
     #[test]
     fn every_published_drive_result_is_configured() {
         let plan = Plan::shipped().unwrap();
@@ -440,8 +433,7 @@ mod tests {
         assert!(plan.configurations.iter().filter(|c| c.of == Workload::Sustained).count() >= 8);
     }
 
-    /// Figures declared as sums of others add up in the published data, within the second of
-    /// uncertainty of each reading.
+    /// Figures declared as sums add up in the published data, to a second per reading.
     #[test]
     fn identities_hold_for_published_figures() {
         let plan = Plan::shipped().unwrap();
@@ -488,8 +480,7 @@ mod tests {
         assert!(rules >= 3 && plan.configurations.iter().filter(|c| c.held_out.is_some()).count() >= 4);
     }
 
-    /// Every field of a reviewed drive has a source, as in shipped drives. Fitted fields are
-    /// declared here as fitted.
+    /// Every field of a reviewed drive has a source; fitted fields are declared as fitted.
     #[test]
     fn reviewed_drives_have_a_source_for_every_field() {
         let plan = Plan::shipped().unwrap();

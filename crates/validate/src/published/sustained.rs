@@ -1,5 +1,4 @@
-//! Published sustained writes and recovery after a trim, on modelled drives without a
-//! filesystem.
+//! Published sustained writes and recovery after a trim, without a filesystem.
 
 use super::spec::{Configuration, Modelled};
 use std::collections::VecDeque;
@@ -14,8 +13,7 @@ use trimtab_sim::analysis::change_points::{Options, change_points};
 /// Reviews write 1 MB blocks in one stream; their queue depth is not published.
 const BLOCK: u64 = 1 << 20;
 const STREAM_DEPTH: usize = 4;
-/// Number of parts of the drive with a rate each, similar to the resolution of a review's
-/// curve.
+/// Number of parts of the drive with a rate each, like points of a review's curve.
 const PARTS: u64 = 1500;
 /// Minimum relative rate change that a review would mention.
 const STEP_MIN: f64 = 0.15;
@@ -71,8 +69,7 @@ fn stream(drive: &Drive, capacity: u64, seed: u64) -> anyhow::Result<(Vec<f64>, 
     Ok((rates, window.last.as_secs_f64()))
 }
 
-/// Scale divisor of the drive for the recovery; random writes and idle time are shortened
-/// alike.
+/// Scale divisor of the drive for the recovery; times are shortened alike.
 const RECOVERY_PART: u64 = 24;
 const RANDOM_TIME: Nanos = Nanos::from_millis(30 * 60 * 1000 / RECOVERY_PART);
 const IDLE_TIME: Nanos = Nanos::from_millis(30 * 60 * 1000 / RECOVERY_PART);
@@ -110,8 +107,7 @@ fn in_order(device: &mut dyn Device, began: Nanos, len: u64) -> anyhow::Result<N
     if interrupt::requested() { Err(trimtab_linux::sys::interrupt::Interrupted.into()) } else { Ok(window.last) }
 }
 
-/// Writes at random within the first `len` bytes for [`RANDOM_TIME`]; returns the end of the
-/// last write.
+/// Writes at random within the first `len` bytes; returns the end of the last write.
 fn at_random(device: &mut dyn Device, began: Nanos, len: u64, seed: u64) -> anyhow::Result<Nanos> {
     let mut window = Window::new(began, RANDOM_DEPTH);
     let mut places = trimtab_drive::rng::Stream::new(seed, "recovery");
@@ -121,8 +117,7 @@ fn at_random(device: &mut dyn Device, began: Nanos, len: u64, seed: u64) -> anyh
     if interrupt::requested() { Err(trimtab_linux::sys::interrupt::Interrupted.into()) } else { Ok(window.last) }
 }
 
-/// A window of writes in flight: when it is full, the next write starts when the oldest one
-/// has ended.
+/// A window of writes in flight: when full, the next waits for the oldest.
 struct Window {
     under_way: VecDeque<Nanos>,
     last: Nanos,

@@ -106,8 +106,7 @@ impl<'a> Arithmetic<'a> {
         [1.0 / (1.0 / least + 1.0 / (background * rounds)), most]
     }
 
-    /// True if `depth` commands of `command` bytes keep data for every die in the write cache,
-    /// which gives the maximum rate.
+    /// True if the write cache always has data for every die, which gives the maximum rate.
     fn is_never_empty(&self, command: f64, depth: f64) -> bool {
         self.flash.write_cache.bytes as f64 >= 4.0 * self.dies * self.row && depth * command >= 2.0 * self.row
     }
@@ -123,8 +122,7 @@ impl<'a> Arithmetic<'a> {
         let piece = command.min(f64::from(256 << 10));
         let overhead = interface.overhead_of_writes_ns() as f64 / 1e9;
         let link_s = piece / interface.rate_bytes_per_s as f64;
-        // Time from the end of a command to the arrival of the next one's data, and the time
-        // between arrivals.
+        // Time from the end of a command to the next one's data, and time between arrivals.
         let turnaround = overhead + interface.latency_ns as f64 / 1e9 + link_s;
         let each = (turnaround / depth).max(overhead).max(link_s);
         let gathered = (self.row / command - depth).max(0.0) * each;
@@ -473,8 +471,7 @@ fn random_drives_fill_at_predicted_rates() {
         compared[phases.phases] += 1;
     }
     assert!(wrong.is_empty(), "{compared:?} phases, {} wrong:\n{}", wrong.len(), wrong[..wrong.len().min(40)].join("\n"));
-    // Three drives are too small for their superblocks; for most, the phases within and after
-    // the cache are compared.
+    // Three drives are too small for their superblocks; most show the SLC cache and its end.
     assert!(compared[1] + 2 * compared[2] + 3 * compared[3] > 750 && compared[0] < 10, "{compared:?}");
 }
 
@@ -507,8 +504,7 @@ fn steady_random_writes_match_counted_work() {
     assert!(wrong.is_empty() && compared > 18, "{compared} compared\n{}", wrong.join("\n"));
 }
 
-/// Time of the writes in `counted`: nanoseconds summed over dies, and bytes over all
-/// channels.
+/// Time of the writes in `counted`: ns summed over dies, and bytes over all channels.
 fn work_of_writes(spec: &DriveSpec, counted: &Counters) -> (f64, f64) {
     let arithmetic = Arithmetic::new(spec);
     let flash = spec.flash().unwrap();

@@ -1,5 +1,4 @@
-//! Each field of a specification has its documented effect: one test per field or group of
-//! fields.
+//! Each field of a specification has its documented effect.
 
 mod caches;
 mod collection;
@@ -17,8 +16,7 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
 
-/// 64 MiB of user space over 4 dies: 4 KiB units, 256 KiB superblocks, over-provisioning of a
-/// third.
+/// 64 MiB over 4 dies: 4 KiB units, 256 KiB superblocks, over-provisioning of a third.
 fn drive(change: impl FnOnce(&mut DriveSpec, &mut Flash)) -> Host {
     let spec = small(|spec, flash| {
         spec.capacity_bytes = 64 * MIB;

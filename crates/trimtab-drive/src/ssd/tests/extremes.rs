@@ -1,5 +1,4 @@
-//! Extreme values of every field: no panics, and commands that end after the drive's clock
-//! are refused.
+//! Extreme values of every field never panic; commands past the drive's clock are refused.
 
 use super::small;
 use crate::data::DataClass;

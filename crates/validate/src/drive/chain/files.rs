@@ -27,8 +27,7 @@ use trimtab_sim::workload::{FileStep, FileWorkload as _};
 const SHOWN: f64 = 0.93;
 /// Number of sessions that together write the drive's capacity once.
 const SESSIONS: u64 = 400;
-/// Session interval: ten drive writes per week, so that policies with hours and days are
-/// meaningful.
+/// Session interval: ten drive writes per week, to suit policies with hours and days.
 const SESSION_EVERY: Nanos = Nanos::from_secs(150);
 /// Writes between two samples; prime, so that samples do not coincide with blocks.
 const SAMPLE_EVERY: u64 = 997;
@@ -116,8 +115,7 @@ impl Case {
         let drive = ideal_drive(self.victim, self.pages_per_block, pages, (f64::from(pages) * SHOWN) as u64);
         let ssd = Ssd::new(&drive, seed)?;
         let mut spec = VolumeSpec::ext4();
-        // As few inodes as the files need, memory in proportion to the drive, and the smallest
-        // journal.
+        // Minimum inodes, memory in proportion to the drive, and the smallest journal.
         spec.bytes_per_inode = (self.file.0 / 2).clamp(1024, 16384) as u32;
         spec.journal_blocks = Some(1024);
         spec.writeback.memory = Bytes(64 << 20);

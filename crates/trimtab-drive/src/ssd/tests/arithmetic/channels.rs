@@ -1,5 +1,4 @@
-//! Random reads of many dies on few channels reach the rate of an event simulation with
-//! work-conserving channels.
+//! Random reads of many dies reach the rate of a simulation with work-conserving channels.
 
 use super::*;
 use crate::ssd::tests::small;

@@ -1,5 +1,4 @@
-//! Steady random writes with narrow superblocks: the effect of several open superblocks on
-//! one die.
+//! Steady random writes with narrow superblocks, several of them open on one die.
 
 use super::*;
 use alloc::collections::BinaryHeap;

@@ -105,8 +105,7 @@ fn shipped_drives_obey_operational_laws() {
                 require(busy <= end + 2.0 * count as f64, std::format!("{name} busy for {busy} of {end} ns"));
             }
             ssd.check_invariants().unwrap();
-            // Busy time equals counted work. SLC programs take a different time and are not counted
-            // separately.
+            // Busy time equals counted work, except that SLC programs are not counted separately.
             let direct = flash.slc_cache.as_ref().is_some_and(|slc| slc.when_full == SlcFull::WriteDirect);
             if !direct && !matches!(load, Load::Reads | Load::Mixed) {
                 let (dies_ns, bytes) = work_of_writes(&spec, counters);

@@ -1,5 +1,4 @@
-//! Latency of a single read: the sum of command, flash, channel and link times in the
-//! specification.
+//! Latency of a single read: the sum of command, flash, channel and link times.
 
 use super::{Queue, shipped};
 use crate::rng::Stream;

@@ -5,8 +5,7 @@ use super::*;
 
 /// Scale divisor of drive, file and time.
 const PARTS: u64 = 16;
-/// Parameters of the generator (tools/cgroup/iocost_coef_gen.py): a 16 GiB file, queue depth
-/// 64, two minutes per rate.
+/// Generator parameters (tools/cgroup/iocost_coef_gen.py): 16 GiB file, two minutes per rate.
 const FILE: u64 = 16 << 30;
 const DEPTH: usize = 64;
 const SECONDS: f64 = 120.0;
@@ -75,8 +74,7 @@ fn six_rates(spec: &DriveSpec, parts: u64) -> [f64; 6] {
     ]
 }
 
-/// Under the full generator, fitted drives reach the rates that the fit predicted from short
-/// streams.
+/// Under the full generator, fitted drives reach the rates predicted by the fit.
 #[test]
 fn fitted_drives_reach_fitted_rates() {
     const PARTS: u64 = 64;
@@ -132,8 +130,7 @@ fn sustained_write_drop_matches_real_drives() {
         // Spatium M480 Play, A440 Pro, P5, EX900 Pro, FireCuda 510, and DRAM-less drives that write
         // to native cells after the cache.
         ("nvme-tlc-500gb", 1850.0..=5000.0, 0.0075..=0.341, 450.0..=3500.0),
-        // P1 and 870 QVO; Intel 600p is TLC but folds too. Two measurements of one drive differ by
-        // 2 %.
+        // P1 and 870 QVO; Intel 600p is TLC but folds too. Repeated measurements differ by 2 %.
         ("nvme-qlc-dramless-500gb", 487.0..=2800.0, 0.02..=0.341, 30.0..=169.0 * 1.02),
     ] {
         let spec = shipped(PARTS as u32).into_iter().find(|spec| spec.name == name).unwrap();

@@ -239,8 +239,7 @@ fn compression_engine_limits_write_rate() {
     assert!((rate / 10e6 - 1.0).abs() < 0.05, "{rate}");
 }
 
-/// A card without heat sink overheats under sustained writes at its native rate, but not
-/// within its SLC cache.
+/// A card without heat sink overheats under sustained writes, but not within its SLC cache.
 #[test]
 fn shipped_nvme_throttles_under_sustained_writes() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives/nvme-tlc-500gb.toml")).unwrap();

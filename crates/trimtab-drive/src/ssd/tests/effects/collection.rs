@@ -18,8 +18,7 @@ fn partial_write_of_mapping_unit_reads_and_rewrites_it() {
     assert!((waf - 1.0).abs() < 0.01, "{waf}");
 }
 
-/// Without a write cache, a partial write takes exactly the read of the rest plus the program
-/// of the whole unit.
+/// Without a write cache, a partial write takes the read of the rest plus a program.
 #[test]
 fn partial_write_without_cache_waits_for_rest_of_unit() {
     let mut host = drive(|spec, flash| {
@@ -173,8 +172,7 @@ fn wear_levelling_bounds_erase_spread() {
         let erases = host.ssd.erase_counts();
         erases.iter().max().unwrap() - erases.iter().min().unwrap()
     };
-    // Wear levelling is charged for the superblocks it reads and writes, in addition to
-    // collection.
+    // Wear levelling is charged in addition to collection.
     let mut host = drive(|_, flash| {
         flash.ftl.wear = Wear { dynamic: true, static_spread_max: Some(4), erase_limit: None, erase_limit_spread_permille: 0 };
     });

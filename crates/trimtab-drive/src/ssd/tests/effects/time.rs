@@ -193,8 +193,7 @@ fn page_types_and_retries_spread_read_latency() {
     };
     let (plain, kinds, both) = (read(0, 0), read(600, 0), read(600, 2_000));
     assert_eq!(plain[0], plain[19_999]);
-    // Three page types: 18 us below the mean, the mean, and 18 us above. Of 16 pages per block,
-    // six are of the first type.
+    // Three page types: 18 us below the mean, the mean, 18 us above; 6 of 16 are the first.
     assert_eq!((kinds[0], kinds[10_000], kinds[19_999]), (plain[0] - 18_000, plain[0], plain[0] + 18_000));
     let slow = both.iter().filter(|ns| **ns > plain[0] + 18_000).count();
     assert!((20..=60).contains(&slow), "two in a thousand are tried again: {slow} of 20000");

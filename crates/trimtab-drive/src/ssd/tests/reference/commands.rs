@@ -124,7 +124,7 @@ impl Reference {
                     });
                 }
             }
-            // Data reach the host in order, so these and all later ones still have to cross the
+            // Data reach the host in order, so this piece and all later ones must still cross the
             // link.
             ended.push(self.engine.gate(vec![arrived], ns(offset + len - first * self.unit, rate)));
         }

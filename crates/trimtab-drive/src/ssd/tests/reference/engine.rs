@@ -20,8 +20,7 @@ pub(super) enum Job {
     Drain,
 }
 
-/// A channel transfer of a read, split into parts that run whenever its data are ready and no
-/// earlier transfer's are.
+/// A channel transfer of a read, which yields to earlier transfers with ready data.
 #[derive(Clone, Debug)]
 pub(super) struct Transfer {
     pub(super) after: Signal,

@@ -74,8 +74,7 @@ impl Reference {
         self.spread_after_idling();
     }
 
-    /// Idle time pays owed time. Unfinished idle work delays a program by the relocation of at
-    /// most one row.
+    /// Idle time pays debt. Unfinished idle work delays a program by at most one row.
     fn spread_after_idling(&mut self) {
         let nand = &self.flash.nand;
         let crossed = if nand.copyback { 0 } else { 2 * ns(self.row_slots as u64 * self.unit, nand.channel_bytes_per_s) };
