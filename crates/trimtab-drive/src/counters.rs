@@ -82,7 +82,6 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Adds the time that a write waited for room in the write cache.
     #[inline]
     pub(super) const fn waited_for_the_cache(&mut self, ns: u64) {
         self.stall_cache_ns = self.stall_cache_ns.saturating_add(ns);

@@ -49,7 +49,6 @@ pub struct Hdd {
     interface: Interface,
     interface_rate_bytes_per_s: u64,
     disk: Disk,
-    /// End offset of each zone.
     zone_ends: Vec<u64>,
     rotation_ns: u64,
     /// Time at which arm and head finish their current work.
@@ -64,7 +63,6 @@ pub struct Hdd {
     dirty_since_ns: u64,
     /// Buffered data: the last read and the read-ahead after it.
     buffer: Extent,
-    /// End of read-ahead.
     read_on_end: u64,
     counters: HddCounters,
 }
@@ -133,7 +131,6 @@ impl Hdd {
         (u128::from(self.rate(offset)) * u128::from(self.rotation_ns) / 1_000_000_000).max(1) as u64
     }
 
-    /// Seek time from the head's position to `offset`.
     fn seek_ns(&self, offset: u64) -> u64 {
         let distance = self.head.abs_diff(offset);
         if distance < self.track(offset) {
@@ -184,7 +181,6 @@ impl Hdd {
         })
     }
 
-    /// Destages one cached extent from `start` on.
     fn destage(&mut self, start: u64) -> bool {
         /// Maximum bytes per mechanical operation, so that a read never waits long for it.
         const PIECE_MAX: u64 = 1 << 20;
@@ -407,7 +403,6 @@ mod tests {
         }
     }
 
-    /// Mean time in milliseconds of `n` sequential operations.
     fn mean_ms(hdd: &mut Hdd, n: u64, mut command: impl FnMut(u64) -> (bool, Extent)) -> f64 {
         let mut now = Nanos::ZERO;
         for i in 0..n {

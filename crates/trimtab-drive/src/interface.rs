@@ -3,7 +3,6 @@
 use super::spec::{DriveSpec, Medium, TrimmedReads};
 use super::trim_shape::TrimShape;
 
-/// Maximum discard granularity reported to the host.
 const GRANULARITY_MAX: u64 = 1 << 20;
 /// Maximum write that is atomic; larger mapping units may be torn at multiples of this size.
 const ATOMIC_WRITE_MAX: u64 = 64 << 10;

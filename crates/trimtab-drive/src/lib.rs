@@ -150,7 +150,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Linux error number of a worn-out, read-only drive.
     const EROFS: i32 = 30;
 
     /// Linux error number for this refusal; `None` if it has no specific one.

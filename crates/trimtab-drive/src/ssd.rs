@@ -52,7 +52,6 @@ const TRIMMED: u32 = 1;
 /// Per-superblock state that every overwrite needs, stored together for locality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Block {
-    /// Valid slots.
     valid: u32,
     /// Position in the victim list.
     pos: u32,
@@ -68,7 +67,6 @@ pub struct Ssd {
     ftl: Ftl,
     clock: Clock,
     partial: PartialUnits,
-    /// Deferred TRIM ranges in units.
     deferred: VecDeque<(u32, u32)>,
     heat: Option<Heat>,
     life: Option<Life>,

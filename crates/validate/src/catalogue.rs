@@ -78,7 +78,6 @@ fn models() -> anyhow::Result<Vec<Measured>> {
     fit::models(&csv).map_err(|problem| anyhow::anyhow!("{PUBLISHED}: {problem}"))
 }
 
-/// Path of a drive's specification file.
 fn specification(measured: &Measured) -> PathBuf {
     root().join(format!("drives/measured/{}.toml", measured.name()))
 }

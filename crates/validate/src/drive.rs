@@ -98,7 +98,6 @@ struct Row {
     traffic: String,
     utilisation: f64,
     utilisation_of_model: f64,
-    /// Result of the formula.
     theory: f64,
     /// Reference for the model: "formula" or "monte-carlo".
     reference: &'static str,

@@ -63,7 +63,6 @@ impl Workload {
     }
 }
 
-/// Traffic that reached a device.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 struct Counts {
     written: u64,
@@ -85,10 +84,8 @@ impl Counts {
     }
 }
 
-/// Speed of the real filesystem.
 #[derive(Debug)]
 struct Pace {
-    /// Duration of each operation, in order.
     operations: Vec<Nanos>,
     /// Mean time per discard, including kernel time between two.
     discard: Nanos,
@@ -101,11 +98,9 @@ struct Row {
     discard: bool,
     real: Counts,
     model: Counts,
-    /// True if all judged values are within their limit.
     agrees: bool,
 }
 
-/// Maximum relative deviation of the model.
 const LIMIT: f64 = 0.15;
 /// Flushes per commit. A sync makes one or two commits, depending on whether the last write
 /// ends before the first commit begins.

@@ -121,7 +121,6 @@ fn members(text: &str, written: &twin::Written) -> Result<Twin, String> {
     Ok(Twin { origin: written.origin.clone(), parameters: written.parameters.clone(), members })
 }
 
-/// Maximum number of alternatives in a file.
 const UNCERTAIN_MAX: usize = 100;
 
 /// Builds every alternative listed in the file.

@@ -30,7 +30,6 @@ pub(super) struct Written {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Members {
-    /// Dotted field names.
     fields: Vec<String>,
     /// One list per member, with one value per field.
     pub(super) values: Vec<Vec<toml::Value>>,
@@ -109,7 +108,6 @@ fn remove(table: &mut toml::Table, field: &str) {
     }
 }
 
-/// Sets a dotted field.
 fn insert(table: &mut toml::Table, field: &str, value: &toml::Value) -> Result<(), String> {
     match field.split_once('.') {
         None => drop(table.insert(field.to_owned(), value.clone())),

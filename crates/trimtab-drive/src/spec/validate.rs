@@ -45,7 +45,7 @@ fn size_within(field: &'static str, value: u64, low: u64, high: u64) -> Checked 
 
 fn duration(field: &'static str, ns: u64) -> Checked {
     if ns > HOUR_NS {
-        return Err(wrong(field, ns, format!("must not exceed an hour ({HOUR_NS} ns)")));
+        return Err(wrong(field, ns, format!("must not exceed an hour ({HOUR_NS} nanoseconds)")));
     }
     Ok(())
 }

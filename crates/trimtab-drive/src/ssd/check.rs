@@ -10,7 +10,6 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Returns a formatted error unless the condition holds.
 macro_rules! require {
     ($condition:expr, $($said:tt)+) => {
         if !$condition {
@@ -19,7 +18,6 @@ macro_rules! require {
     };
 }
 
-/// State of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Unknown,

@@ -19,7 +19,6 @@ pub(super) struct Work {
     pub(super) erases: u64,
     /// Bytes that cross the channels; relocated data cross twice.
     pub(super) bytes_moved: u64,
-    /// True if the rows read lie in SLC superblocks.
     pub(super) from_slc: bool,
 }
 
@@ -34,7 +33,6 @@ pub(super) struct Durations {
     pub(super) row_transfer: u64,
 }
 
-/// Timing state of a drive.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
     pub(super) dies: Lanes,
@@ -51,7 +49,6 @@ pub(super) struct Clock {
     pub(super) in_flight: VecDeque<u64>,
     /// Time at which each write-cache row becomes free; [`FILLING`] while a frontier fills it.
     pub(super) rows: Vec<u64>,
-    /// Physical start address of each write-cache row.
     pub(super) row_addresses: Vec<u32>,
     pub(super) row_next: u32,
     /// Programs of host data since owed time was last divided among them.
@@ -85,7 +82,6 @@ pub(super) struct Clock {
     pub(super) latency: u64,
 }
 
-/// Marks a write-cache row that a frontier is still filling.
 pub(super) const FILLING: u64 = u64::MAX;
 
 /// Time in nanoseconds to transfer `bytes` at `rate` bytes per second, rounded to nearest.
@@ -197,7 +193,6 @@ impl Clock {
         start.max(self.blocked_until)
     }
 
-    /// Records the completion time of a command.
     #[inline]
     pub(super) fn complete(&mut self, done: u64) {
         // Usually `done` is the latest.
@@ -212,7 +207,6 @@ impl Clock {
         }
     }
 
-    /// Completion time of the last command in flight.
     pub(super) fn latest_completion(&self) -> u64 {
         self.in_flight.back().copied().unwrap_or(0)
     }
@@ -242,7 +236,6 @@ impl Clock {
         *link
     }
 
-    /// Link transfer time of `bytes` to the host.
     #[inline]
     pub(super) const fn sending_ns(&self, bytes: u64) -> u64 {
         transfer_ns(bytes, self.link_rate)
@@ -272,7 +265,6 @@ impl Clock {
         (admit, end)
     }
 
-    /// True if the next write-cache row is still being filled.
     #[inline(always)]
     pub(super) fn next_row_is_filling(&self) -> bool {
         self.rows[self.row_next as usize] == FILLING
@@ -292,7 +284,6 @@ impl Clock {
         held(newer) || held(older)
     }
 
-    /// Programs a mapping page on `die` in the background.
     pub(super) fn write_map_page(&mut self, die: u32, now: u64) {
         self.dies.each[die as usize].serve(now, self.now.program, 0);
     }

@@ -3,7 +3,6 @@
 use crate::varint;
 use alloc::vec::Vec;
 
-/// Maximum time or count.
 pub(super) const COUNT_MAX: u64 = 1 << 62;
 
 #[derive(Debug, Default)]

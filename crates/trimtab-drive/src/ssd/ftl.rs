@@ -23,28 +23,22 @@ pub(super) const HOST: usize = 0;
 /// Stream of hot data, if separated.
 pub(super) const HOT: usize = 1;
 
-/// Write position of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Frontier {
     /// Physical address of the next slot; equal to `end` if no superblock is open.
     pub(super) next: u32,
-    /// End address of the row being filled.
     pub(super) row_end: u32,
-    /// End address of the superblock.
     pub(super) end: u32,
     /// Index of the next slot in `back`.
     pub(super) back: usize,
     /// Preferred group of dies.
     pub(super) group: u32,
-    /// Group of the open superblock.
     pub(super) lies_on: u32,
     /// Die of the row, within the group.
     pub(super) die: u32,
     /// True if the row holds fresh data and occupies a row of the write cache.
     pub(super) taken: bool,
-    /// True in SLC mode.
     pub(super) slc: bool,
-    /// Index of the write-cache row.
     pub(super) cache_row: u32,
     /// Time at which that write-cache row became free.
     pub(super) admit: u64,
@@ -82,7 +76,6 @@ pub(super) struct Ftl {
     /// Write time of each superblock's data, on [`Ftl::stamp`]'s clock.
     pub(super) stamps: Vec<u32>,
     pub(super) stamp_shift: u32,
-    /// True for superblocks in SLC mode.
     pub(super) in_slc: Vec<bool>,
     /// Closed superblocks in SLC mode, oldest first.
     pub(super) slc_queue: VecDeque<u32>,

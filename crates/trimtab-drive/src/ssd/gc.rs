@@ -10,18 +10,13 @@ use crate::spec::{SlcFull, SlcSize};
 /// Prefetch distance of relocation in map entries.
 const PREFETCH_AHEAD: usize = 24;
 
-/// Reason for a relocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// Free a superblock.
     Gc,
-    /// Fold the SLC cache.
     Fold,
-    /// Level wear.
     Wear,
 }
 
-/// Context of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GcContext {
     /// Host writes carry the time.
@@ -31,7 +26,6 @@ pub(super) enum GcContext {
 }
 
 impl Ftl {
-    /// Index of the frontier for relocated data.
     fn gc_frontier(&self) -> usize {
         let host = self.host_frontiers();
         if self.frontiers.len() > host { host } else { self.turn[HOST] as usize }
@@ -70,7 +64,6 @@ impl Ftl {
         true
     }
 
-    /// Slots with invalid data.
     pub(super) fn stale_slots(&self) -> u64 {
         let usable = u64::from(self.layout.superblocks - self.pool.worn_out) * u64::from(self.layout.superblock_slots);
         let valid = match &self.packed {
@@ -383,7 +376,6 @@ impl<'a> Source<'a> {
         self.rows += rows;
     }
 
-    /// Number of rows with valid data.
     fn rows(&self) -> u64 {
         self.rows + u64::from(self.row_valid)
     }

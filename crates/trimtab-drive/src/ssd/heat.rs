@@ -4,7 +4,6 @@ use super::Ssd;
 use super::life::Life;
 use crate::spec::Thermal;
 
-/// Interval of temperature updates.
 const STEP_NS: u64 = 10_000_000;
 
 #[derive(Clone, Debug)]
@@ -41,14 +40,12 @@ impl Ssd {
         self.spend(now);
     }
 
-    /// Sets the flash speed in the clock.
     pub(super) fn set_speed(&mut self) {
         let heat = self.heat.as_ref().map_or(1000, Heat::speed_permille);
         let life = self.life.as_ref().map_or(1000, Life::speed_permille);
         self.clock.throttle(heat, life);
     }
 
-    /// Updates the temperature.
     fn warm(&mut self, now: u64) {
         let Some(heat) = &mut self.heat else { return };
         let elapsed = now.saturating_sub(heat.updated);

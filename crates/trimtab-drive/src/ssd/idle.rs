@@ -3,7 +3,6 @@
 use super::Ssd;
 use super::gc::GcContext;
 
-/// Progress of idle collection.
 #[derive(Debug, Default)]
 pub(super) struct Gain {
     /// Maximum number of free slots so far.

@@ -22,11 +22,9 @@ struct Entry {
     extent: Extent,
     /// Time at which the write is on flash; `u64::MAX` until its program is scheduled.
     durable: u64,
-    /// True if the unit held data before.
     was_mapped: bool,
 }
 
-/// Outcome of a power cut.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cut {
     pub(super) fates: Vec<WriteFate>,
@@ -55,7 +53,6 @@ struct Unprogrammed {
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
     entries: VecDeque<Entry>,
-    /// Sequence number of the first entry.
     first: u64,
     /// Units in the row of each frontier.
     rows: Vec<VecDeque<Unprogrammed>>,
@@ -68,7 +65,6 @@ impl Journal {
         Self { entries: VecDeque::new(), first: 0, rows: vec![VecDeque::new(); frontiers], placing: VecDeque::new() }
     }
 
-    /// Sequence number of the next write.
     pub(super) fn next_sequence(&self) -> u64 {
         self.first + self.entries.len() as u64
     }

@@ -4,7 +4,6 @@ use super::Ssd;
 use crate::spec::LifeThrottle;
 use crate::units::Bytes;
 
-/// Interval of credit updates.
 const STEP_NS: u64 = 10_000_000;
 const SECOND_NS: u128 = 1_000_000_000;
 
@@ -52,7 +51,6 @@ impl Life {
 }
 
 impl Ssd {
-    /// Updates the credit at `now`.
     pub(super) fn spend(&mut self, now: u64) {
         let written = self.nand_written();
         let Some(life) = &mut self.life else { return };

@@ -7,7 +7,6 @@ use crate::spec::layout::Layout;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Size of a map entry in bytes.
 const ENTRY_BYTES: u64 = 4;
 const EMPTY: u32 = u32::MAX;
 

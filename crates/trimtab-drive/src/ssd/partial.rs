@@ -9,7 +9,6 @@ use crate::spec::layout::Layout;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Maximum number of incomplete units.
 const PARTS_MAX: u64 = 64;
 
 /// A unit with a contiguous part in the write cache.
@@ -43,12 +42,10 @@ impl PartialUnits {
         self.parts.is_empty()
     }
 
-    /// Maximum number of incomplete units.
     pub(super) const fn max(&self) -> usize {
         self.max
     }
 
-    /// Total bytes of incomplete units.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.to - part.from).sum()
     }
@@ -121,13 +118,11 @@ impl Ssd {
         }
     }
 
-    /// Discards all incomplete units.
     pub(super) fn lose_parts(&mut self) {
         self.ftl.counters.cache_lost_bytes += self.partial.bytes();
         self.partial.parts.clear();
     }
 
-    /// Writes all incomplete units.
     pub(super) fn complete_all_parts(&mut self, now: u64) {
         while !self.partial.is_empty() {
             self.complete_part(0, now);

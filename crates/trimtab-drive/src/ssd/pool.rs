@@ -25,7 +25,6 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A pool with all superblocks free.
     pub(super) fn new(layout: &Layout, wear: &Wear, seed: u64) -> Self {
         let mut pool = Self {
             heaps: vec![BinaryHeap::new(); layout.groups as usize],
@@ -49,12 +48,10 @@ impl Pool {
         self.free
     }
 
-    /// Group of dies of a superblock.
     pub(super) fn group(&self, block: u32) -> u32 {
         (block - 1) % self.heaps.len() as u32
     }
 
-    /// True if `group` has a free superblock.
     pub(super) fn has_free(&self, group: u32) -> bool {
         !self.heaps[group as usize].is_empty()
     }
@@ -70,7 +67,6 @@ impl Pool {
         Some(block)
     }
 
-    /// Returns an erased superblock to the pool.
     pub(super) fn release(&mut self, block: u32) {
         let worn = if self.wear.dynamic { self.erases[block as usize] } else { 0 };
         let group = self.group(block);
@@ -114,7 +110,6 @@ impl Pool {
         u32::try_from(u64::from(limit) - spread + drawn).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Number of releases so far.
     pub(super) const fn released(&self) -> u64 {
         self.released
     }
@@ -126,7 +121,6 @@ impl Pool {
         entries
     }
 
-    /// Replaces the set of free superblocks.
     pub(super) fn refill(&mut self, released: u64, entries: &[(u32, u64, u32)]) {
         self.heaps.iter_mut().for_each(BinaryHeap::clear);
         for entry in entries {

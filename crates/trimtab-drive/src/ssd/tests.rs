@@ -214,7 +214,7 @@ fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
             Step::Flush => {
                 now = ssd.submit(now, &Command::Flush).done;
                 let durable = ssd.durable_sequence(now);
-                prop_assert_eq!(durable, ssd.write_sequence(), "a completed flush makes everything durable");
+                prop_assert_eq!(durable, ssd.write_sequence(), "a completed flush makes all writes durable");
             }
             Step::Idle(ns) => {
                 now += Nanos(*ns);
@@ -235,7 +235,7 @@ fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
                 let fates = ssd.power_cut(now);
                 let fate: std::collections::BTreeMap<u64, bool> = fates.iter().map(|fate| (fate.sequence, fate.survives)).collect();
                 for (sequence, block, version) in shadow.pending.drain(..) {
-                    let survives = *fate.get(&sequence).ok_or_else(|| TestCaseError::fail("a write that was not durable has no fate"))?;
+                    let survives = *fate.get(&sequence).ok_or_else(|| TestCaseError::fail("missing fate of a non-durable write"))?;
                     prop_assert!(survives || !spec.flash().unwrap().write_cache.power_loss_protection);
                     if survives {
                         shadow.durable[block] = version;
@@ -312,7 +312,7 @@ fn check_trimmed(resting: &[u64], ssd: &Ssd, step: &Step) -> Result<(), TestCase
     };
     for unit in resting.iter().filter(|unit| !written.contains(unit)) {
         match ssd.block_state(unit * unit_bytes) {
-            BlockState::Mapped => return Err(TestCaseError::fail(std::format!("{step:?} moved unit {unit}, which is trimmed"))),
+            BlockState::Mapped => return Err(TestCaseError::fail(std::format!("{step:?} relocated trimmed unit {unit}"))),
             BlockState::Trimmed => prop_assert_eq!(ssd.content(unit * unit_bytes), reads),
             BlockState::NeverWritten => prop_assert_eq!(ssd.content(unit * unit_bytes), Content::Zeros),
         }
@@ -373,14 +373,14 @@ proptest! {
         let mut now = before.iter().fold(Nanos(0), |now, step| apply_unchecked(&mut ssd, now, step));
         let saved = ssd.snapshot();
         let mut resumed = Ssd::restore(&spec, &saved).map_err(|error| TestCaseError::fail(std::format!("{error}")))?;
-        prop_assert!(resumed.snapshot() == saved, "what is resumed is not what was saved");
+        prop_assert!(resumed.snapshot() == saved, "snapshot changed by restore");
         for step in &after {
             let done = apply_unchecked(&mut ssd, now, step);
             prop_assert_eq!(apply_unchecked(&mut resumed, now, step), done);
             now = done;
         }
         prop_assert_eq!(ssd.counters(), resumed.counters());
-        prop_assert!(ssd.snapshot() == resumed.snapshot(), "the resumed drive went another way");
+        prop_assert!(ssd.snapshot() == resumed.snapshot(), "the restored drive diverged");
     }
 
     /// No input makes the model panic, and modified snapshots are refused.

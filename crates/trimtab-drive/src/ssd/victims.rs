@@ -35,7 +35,6 @@ impl Victims {
         }
     }
 
-    /// Adds a completely written superblock.
     pub(super) fn insert(&mut self, blocks: &mut [Block], block: u32) {
         match self {
             Self::Greedy(buckets) => buckets.insert(blocks, block),
@@ -139,7 +138,6 @@ impl Victims {
         }
     }
 
-    /// Removes a superblock from the list.
     pub(super) fn remove(&mut self, blocks: &mut [Block], block: u32) {
         match self {
             Self::Greedy(buckets) => buckets.remove(blocks, block),

@@ -4,7 +4,6 @@ use super::{edits, nearest};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Maximum number of suggestions.
 const SUGGESTED_MAX: usize = 3;
 /// Minimum weighted share of matching words.
 const SHARE_MIN: f64 = 0.2;

@@ -29,13 +29,11 @@ pub const RATES: [&str; 6] = [
     "random_write_4k_iops",
 ];
 
-/// Queue depth.
 const DEPTH: u32 = 64;
 /// File size in this model, in bytes.
 const FILE: u64 = 256 << 20;
 /// A sequential transfer is split into pieces of this size.
 const PIECE: u64 = 1 << 20;
-/// Size of a random transfer.
 const BLOCK: u64 = 4096;
 /// Number of random reads and writes per stream.
 const SHORT: u64 = 4096;

@@ -205,7 +205,6 @@ pub fn ideal_drive(victim: VictimPolicy, pages_per_block: u32, pages: u32, user_
 /// Requests between two samples; prime, so that samples do not coincide with blocks.
 const SAMPLE_EVERY: u64 = 997;
 
-/// The host of a comparison.
 struct Host {
     requests: Requests,
     now: Nanos,

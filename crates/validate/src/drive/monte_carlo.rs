@@ -79,7 +79,6 @@ struct State {
     since: Vec<u64>,
     changes: u64,
     draws: Stream,
-    /// Block being filled.
     open: usize,
     /// Next block for [`Emptied::Oldest`].
     turn: usize,

@@ -35,7 +35,6 @@ pub(super) struct Cell {
     /// Number of TRIM commands, and the drive time spent on them.
     pub(super) commands: u64,
     pub(super) trim_ns: u64,
-    /// Duration of the whole cell.
     pub(super) took_ns: u64,
     /// True if online discard is enabled at the end.
     #[serde(skip)]

@@ -28,9 +28,7 @@ enum Kind {
     Busy(Nanos),
 }
 
-/// Mail size in bytes.
 const MAIL_BYTES: (u64, u64) = (512, 16 << 10);
-/// Number of existing files.
 const FILES_MAX: u64 = 200;
 
 pub(super) static LOADS: [Load; 5] = [

@@ -45,14 +45,12 @@ const QUIET: Nanos = Nanos::from_millis(10);
 const POLL_BUSY_MIN: Nanos = Nanos::from_micros(500);
 /// `itrim`: minimum length of the free extents that come first.
 const LARGE: Bytes = Bytes(1 << 20);
-/// `itrim`: maximum command size.
 const COMMAND_MAX: Bytes = Bytes(2 << 20);
 /// `dtrim`: maximum time of a cheap command.
 const CHEAP: Nanos = Nanos::from_millis(1);
 /// `dtrim`: inverse weight of the latest observation in the mean command time.
 const COST_WEIGHT: i64 = 8;
 
-/// Policy-specific rules.
 #[derive(Clone, Copy, Debug)]
 enum Rules {
     /// Trims in idle time, large extents first.
@@ -103,7 +101,6 @@ impl Peer {
         }
     }
 
-    /// True if TRIM is known to be cheap.
     fn early(&self) -> bool {
         matches!(self.rules, Rules::DTrim { command: Some(command) } if command <= CHEAP)
     }
@@ -117,7 +114,6 @@ impl Peer {
         *command = Some(Nanos(mean));
     }
 
-    /// Starts a pass if one is due.
     fn start_if_due(&mut self, observation: &Observation<'_>) {
         let started = *self.started.get_or_insert(observation.now);
         let before = self.written_before.or(observation.written);
@@ -134,7 +130,6 @@ impl Peer {
         }
     }
 
-    /// Next request of the current pass, if any.
     fn next_request(&mut self, observation: &Observation<'_>) -> Option<Action> {
         let running = self.pass.running();
         match (self.pass.step(observation, Bytes::MAX), &mut self.rules) {

@@ -16,7 +16,6 @@ pub(super) type Target = Steered<Box<dyn Model>>;
 
 /// Size of the small drives, if that is valid for the drive.
 const SIZE: Bytes = Bytes(1_000_000_000);
-/// Used share of the filesystem.
 const FILL: f64 = 0.6;
 /// Length of free extents in blocks.
 const EXTENTS: (u64, u64) = (4, 4096);
@@ -27,7 +26,6 @@ const FILES_SHARE: f64 = 0.1;
 /// Share of the drive in the file that is written at random.
 const DATABASE_SHARE: f64 = 0.08;
 pub(super) const DATABASE: &str = "database";
-/// Number of files of the mail server.
 pub(super) const MAILS: u64 = 500;
 /// Interval at which one file is replaced.
 const REPLACE_INTERVAL: Nanos = Nanos::from_millis(100);
@@ -57,18 +55,14 @@ pub(super) struct Work {
     rng: Stream,
     /// Numbers of the turnover files.
     files: Vec<u64>,
-    /// Numbers of the mails.
     pub(super) mails: Vec<u64>,
-    /// Number of the next file or mail.
     next: u64,
     /// Time of the next file replacement.
     due: Nanos,
-    /// Blocks of the database.
     blocks: u64,
 }
 
 impl Work {
-    /// Allocates a file number.
     pub(super) const fn number(&mut self) -> u64 {
         self.next += 1;
         self.next

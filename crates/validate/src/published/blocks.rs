@@ -23,7 +23,6 @@ const AGEING_FILE: Bytes = Bytes(1 << 30);
 const AGEING_TIME: Nanos = Nanos::from_secs(60);
 const AGEING_DEPTH: u32 = 32;
 
-/// Runs a block workload on a file of the volume.
 fn blocks(target: &mut Target, path: &str, workload: &mut dyn BlockWorkload, depth: u32) -> anyhow::Result<Vec<trimtab_sim::run::Phase>> {
     let mut file = FileBlocks::open(target.volume_mut(), path, depth)?;
     let recorded = trimtab_sim::runner::blocks::run(workload, &mut file, &mut Quiet).complete()?;

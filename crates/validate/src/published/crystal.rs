@@ -26,7 +26,6 @@ const LEVEL_BAND: f64 = 0.03;
 /// Minimum relative step of a knee; small because the model has little noise.
 const STEP_MIN: f64 = 0.02;
 
-/// A change of level.
 #[derive(Clone, Copy)]
 struct Knee {
     /// Bytes written, midway between the adjacent passes.

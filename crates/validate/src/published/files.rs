@@ -23,7 +23,6 @@ use trimtab_study::study::used::Used;
 
 /// Data class of pre-existing files: programs and pictures.
 const USED: DataClass = DataClass::Compressible(30);
-/// Idle time before the measurement.
 const REST: Nanos = Nanos::from_secs(60);
 
 /// Result key: time to delete and sync, in seconds.

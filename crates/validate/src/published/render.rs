@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use trimtab_drive::units::three_digits;
 use trimtab_linux::output::lines::paragraph;
 
-/// Line width of Markdown paragraphs.
 const MARKDOWN_COLUMNS: usize = 100;
 
 /// Score as table rows: kind, within target, as read only, off, not produced, total.

@@ -9,7 +9,6 @@ use trimtab_drive::spec::Medium;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::volume::{HostCost, VolumeSpec};
 
-/// Published figures.
 const RESULTS: &[&str] = &[include_str!("results.toml"), include_str!("reviews.toml")];
 /// Titles, authors and dates.
 const SOURCES: &str = include_str!("sources.toml");
@@ -225,7 +224,6 @@ struct Filesystem {
     host_percent: Option<u64>,
     atime: Option<String>,
     size_bytes: Option<u64>,
-    /// Memory of the machine.
     memory_bytes: Option<u64>,
     transaction_blocks: Option<u32>,
     commit_interval_ms: Option<u64>,

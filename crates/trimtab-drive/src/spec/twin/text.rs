@@ -9,7 +9,6 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Header of twin files.
 const HEAD: &str = "\
 # A twin: a modelled drive that reproduces the measurements of the drive named below. Use it like any drive: drive:THIS_FILE.toml.
 # 'trimtab drive show THIS_FILE.toml' shows how each value is known. [twin.members] lists other drives that explain the measurements
@@ -37,7 +36,6 @@ fn section(name: &str, table: toml::Table) -> String {
     format!("\n{}", text_of(&whole))
 }
 
-/// One line per parameter.
 fn parameters(parameters: &[Parameter]) -> String {
     let line = |one: &Parameter| {
         let table = toml::Table::try_from(one).expect("texts and numbers are TOML");

@@ -263,7 +263,7 @@ fn compare_fill(spec: &DriveSpec, class: DataClass, command: u64, depth: usize, 
         compared.nearly += usize::from(most < 1.2 * least);
         if rate < least * (1.0 - tolerance) || rate > most * (1.0 + tolerance) {
             wrong.push(std::format!(
-                "{}, {class:?}, {command} bytes, {depth} in flight, {} from {:.3e} to {:.3e}: {:.1} MB/s, arithmetic says {:.1} to {:.1}",
+                "{}, {class:?}, {command} bytes, {depth} in flight, {} from {:.3e} to {:.3e}: {:.1} MB/s, predicted {:.1} to {:.1}",
                 spec.name,
                 phase.name,
                 phase.from,
@@ -455,7 +455,7 @@ fn small_write_cache_limits_rate_by_row_residence_time() {
             };
             let (begun, ended) = (write(spec.capacity_bytes / 8), write(spec.capacity_bytes / 2));
             let rate = 3.0 / 8.0 * spec.capacity_bytes as f64 / (ended - begun).as_secs_f64();
-            assert!((rate / expected - 1.0).abs() < 0.03, "{planes} planes, {command} bytes: {rate:.0}, arithmetic says {expected:.0}");
+            assert!((rate / expected - 1.0).abs() < 0.03, "{planes} planes, {command} bytes: {rate:.0}, predicted {expected:.0}");
         }
     }
 }
@@ -497,7 +497,7 @@ fn steady_random_writes_match_counted_work() {
             let expected = steady_seconds(&spec, &counted);
             compared += 1;
             if (seconds / expected - 1.0).abs() > 0.05 {
-                wrong.push(std::format!("{}, {class:?}: {seconds:.3} s, its work takes {expected:.3} s; {counted:?}", spec.name));
+                wrong.push(std::format!("{}, {class:?}: {seconds:.3} s, counted work {expected:.3} s; {counted:?}", spec.name));
             }
         }
     }

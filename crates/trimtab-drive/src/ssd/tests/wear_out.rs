@@ -53,9 +53,9 @@ proptest! {
         let mut ssd = Ssd::new(&spec, 5).unwrap();
         let bytes_max = raw * u64::from(most + 2);
         let written = write_until_worn(&mut ssd, bytes_max);
-        prop_assert!(written < bytes_max, "still takes writes after {written} bytes");
+        prop_assert!(written < bytes_max, "accepts writes after {written} bytes");
         let worn = *ssd.erase_counts().iter().max().unwrap();
-        prop_assert!(worn <= most, "a superblock was erased {worn} times, none survives {most}");
+        prop_assert!(worn <= most, "a superblock was erased {worn} times, limit {most}");
         ssd.check_invariants().map_err(TestCaseError::fail)?;
     }
 }

@@ -155,7 +155,6 @@ impl Case {
 struct Lives {
     /// Write time of each mapped page; `u64::MAX` for other pages.
     born: Vec<u64>,
-    /// Pages written.
     now: u64,
     /// Histogram of page ages at death.
     died: Vec<u32>,
@@ -204,7 +203,6 @@ impl Lives {
     }
 }
 
-/// Page kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
     /// File or directory.
@@ -223,7 +221,6 @@ struct Watched {
     ssd: Ssd,
     pages: Vec<Page>,
     lives: Lives,
-    /// Counters at the start of the measurement.
     from: Option<Counters>,
     writes: u64,
     own_writes: u64,
@@ -248,7 +245,6 @@ impl Watched {
         }
     }
 
-    /// Marks the filesystem's own pages.
     fn mark_own(&mut self, runs: &[(u32, u32)]) {
         for (start, len) in runs {
             for page in *start as usize..(start + len) as usize {

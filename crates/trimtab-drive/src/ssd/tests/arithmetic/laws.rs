@@ -86,8 +86,8 @@ fn shipped_drives_obey_operational_laws() {
                 .map(|kind| kind.mean_ns() * kind.count() as f64)
                 .sum();
             let (under_way, little) = (mean_under_way(&seen), sum / end);
-            require((under_way / little - 1.0).abs() < 0.005, std::format!("{under_way:.3} under way, {little:.3} by Little's law"));
-            require(under_way > DEPTH as f64 - 1.0, std::format!("{under_way:.3} of {DEPTH} under way"));
+            require((under_way / little - 1.0).abs() < 0.005, std::format!("{under_way:.3} in flight, {little:.3} by Little's law"));
+            require(under_way > DEPTH as f64 - 1.0, std::format!("{under_way:.3} of {DEPTH} in flight"));
             // Busy time within elapsed time.
             let counters = ssd.counters();
             let link =
@@ -102,7 +102,7 @@ fn shipped_drives_obey_operational_laws() {
             ];
             for (name, busy) in busy {
                 // Each transfer is rounded to a nanosecond.
-                require(busy <= end + 2.0 * count as f64, std::format!("{name} busy for {busy} of {end} ns"));
+                require(busy <= end + 2.0 * count as f64, std::format!("{name} busy for {busy} ns in {end} ns"));
             }
             ssd.check_invariants().unwrap();
             // Busy time equals counted work, except that SLC programs are not counted separately.

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 /// another, rows on the same channel cross it one after another, and data reach the host in
 /// order.
 fn lone_read_ns(spec: &DriveSpec, offset: u64, len: u64) -> f64 {
-    let (interface, flash) = (&spec.interface, spec.flash().expect("SSDs only are asked for"));
+    let (interface, flash) = (&spec.interface, spec.flash().expect("must be an SSD"));
     let geometry = &flash.geometry;
     let row = geometry.page_bytes * u64::from(geometry.planes);
     let (mut dies, mut channels) = (vec![0.0_f64; geometry.superblock_dies as usize], vec![0.0_f64; geometry.channels as usize]);
@@ -59,7 +59,7 @@ fn lone_read_latency_is_sum_of_its_stages() {
                 compared += 1;
                 // Rounding to whole nanoseconds.
                 if (took - expected).abs() > 40.0 {
-                    wrong.push(std::format!("{}: {len} bytes at {offset} in {took} ns, arithmetic says {expected:.0}", spec.name));
+                    wrong.push(std::format!("{}: {len} bytes at {offset} in {took} ns, predicted {expected:.0}", spec.name));
                 }
                 now = Nanos(done.0 + 1_000_000);
             }

@@ -89,7 +89,7 @@ fn fitted_drives_reach_fitted_rates() {
             let said = said(&spec.name, what);
             compared += 1;
             if libm::fabs(libm::log(rate / said)) > 0.08 {
-                wrong.push(std::format!("{} {what}: {rate:.0}, said {said:.0}", spec.name));
+                wrong.push(std::format!("{} {what}: {rate:.0}, predicted {said:.0}", spec.name));
             }
         }
     }
@@ -108,10 +108,10 @@ fn generic_drives_match_rates_of_real_drives() {
         assert_eq!(found, models, "models of {kind}");
         let rates = six_rates(specs.iter().find(|spec| spec.name == name).unwrap(), PARTS);
         for ((what, rate), (least, most)) in RATES.into_iter().zip(rates).zip(spread) {
-            std::println!("{name} {what}: {rate:.0}, real ones {least:.0} to {most:.0}");
+            std::println!("{name} {what}: {rate:.0}, real drives {least:.0} to {most:.0}");
             // Two measurements of the same model differ by 2 % at the median.
             if rate < least * 0.98 || rate > most * 1.02 {
-                wrong.push(std::format!("{name} {what}: {rate:.0}, real ones {least:.0} to {most:.0}"));
+                wrong.push(std::format!("{name} {what}: {rate:.0}, real drives {least:.0} to {most:.0}"));
             }
         }
     }
@@ -151,9 +151,9 @@ fn sustained_write_drop_matches_real_drives() {
         let (at, _) = until(share * 1.2, at);
         let (_, slow) = until(share * 1.2 + 0.1, at);
         std::println!("{name}: {:.0} MB/s, until {:.3} of the drive, then {:.0} MB/s", megabytes(fast), share, megabytes(slow));
-        assert!(first.contains(&megabytes(fast)), "{name}: {:.0} MB/s at first", megabytes(fast));
+        assert!(first.contains(&megabytes(fast)), "{name}: {:.0} MB/s initially", megabytes(fast));
         assert!(cache_share.contains(&share), "{name}: a cache of {share:.3} of the drive");
-        assert!(second.contains(&megabytes(slow)), "{name}: {:.0} MB/s behind the cache", megabytes(slow));
-        assert!((slow / behind.bytes_per_s[1] - 1.0).abs() < 0.05, "{name}: {slow:.3e}, arithmetic {:?}", behind.bytes_per_s);
+        assert!(second.contains(&megabytes(slow)), "{name}: {:.0} MB/s after the cache", megabytes(slow));
+        assert!((slow / behind.bytes_per_s[1] - 1.0).abs() < 0.05, "{name}: {slow:.3e}, predicted {:?}", behind.bytes_per_s);
     }
 }

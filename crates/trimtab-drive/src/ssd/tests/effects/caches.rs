@@ -7,10 +7,10 @@ fn write_cache_absorbs_its_capacity() {
     let mut host = drive(|_, flash| flash.write_cache.bytes = MIB);
     let fast = host.sequential(0, MIB, DataClass::Random);
     let slow = host.sequential(MIB, 8 * MIB, DataClass::Random);
-    assert!(fast > 4e8, "the link's rate: {fast}");
-    assert!((slow / (4.0 * 4096.0 / 600e-6) - 1.0).abs() < 0.15, "the flash's rate: {slow}");
+    assert!(fast > 4e8, "link rate: {fast}");
+    assert!((slow / (4.0 * 4096.0 / 600e-6) - 1.0).abs() < 0.15, "flash rate: {slow}");
     let mut without = drive(|_, flash| flash.write_cache.bytes = 0);
-    assert!(without.write(0, 4096) > 600_000, "without a cache a write is done when it is programmed");
+    assert!(without.write(0, 4096) > 600_000, "without a cache a write ends with its program");
     assert!(host.ssd.counters().stall_cache_ns > 0);
 }
 
@@ -50,7 +50,7 @@ fn power_cut_loses_unflushed_writes() {
         fates.iter().map(|fate| (fate.sequence, fate.extent.offset, fate.survives)).collect::<Vec<_>>(),
         [(2, 0, false), (3, MIB, false)]
     );
-    assert_eq!(host.ssd.block_state(0), BlockState::Mapped, "the flushed version is there");
+    assert_eq!(host.ssd.block_state(0), BlockState::Mapped, "the flushed version must survive");
     assert_ne!(host.ssd.block_state(MIB), BlockState::Mapped);
     host.ssd.check_invariants().unwrap();
 }
@@ -157,7 +157,7 @@ fn two_readings_predict_equilibrium_temperature() {
         let gb_per_s = (host.ssd.nand_written().0 - before.0) as f64 / 1e9 / took.as_secs_f64();
         let expected = 30_000.0 + 200_000.0 * gb_per_s * 5.0;
         let said = thermal.heads_for_mc(from, to, took.0).unwrap();
-        assert!((said / expected - 1.0).abs() < 0.02, "{from} to {to} in {took:?}: {said}, arithmetic says {expected}");
+        assert!((said / expected - 1.0).abs() < 0.02, "{from} to {to} in {took:?}: {said}, predicted {expected}");
     }
     assert_eq!(thermal.heads_for_mc(30_000, 30_000, 0), None);
 }
@@ -175,7 +175,7 @@ fn exhausted_write_credit_throttles_until_restored() {
     let throttled = rate(&mut host);
     assert!(throttled < 0.35 * fresh, "{fresh} {throttled}");
     host.idle(20_000 * MS);
-    assert!(host.ssd.occupancy().throttled(), "20 of 32 MiB have been earned back");
+    assert!(host.ssd.occupancy().throttled(), "20 of 32 MiB are restored");
     host.idle(20_000 * MS);
     assert!(!host.ssd.occupancy().throttled() && rate(&mut host) > 0.9 * fresh);
     host.sequential(0, 32 * MIB, DataClass::Random);
@@ -256,7 +256,7 @@ fn shipped_nvme_throttles_under_sustained_writes() {
             break;
         }
     }
-    let gb = throttled_at.expect("it gets hot");
+    let gb = throttled_at.expect("must throttle");
     assert!((100.0..1000.0).contains(&gb), "{gb} GB");
     assert!(ssd.occupancy().temperature_mc.unwrap() >= thermal.throttle_mc - 100);
 }

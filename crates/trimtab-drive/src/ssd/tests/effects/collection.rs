@@ -210,7 +210,7 @@ fn worn_out_drive_is_read_only_and_readable() {
     assert_eq!(refused, Some(Refusal::ReadOnly));
     let state = host.ssd.occupancy();
     assert!(state.read_only && state.worn_out_superblocks > 10, "{state:?}");
-    assert_eq!(state.mapped_units, host.ssd.size().0 / 4096, "everything is still there");
+    assert_eq!(state.mapped_units, host.ssd.size().0 / 4096, "all data must survive");
     host.read(0, MIB);
     host.ssd.check_invariants().unwrap();
     // Erase counts stay within the spread of the limit.

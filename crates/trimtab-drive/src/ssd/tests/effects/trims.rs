@@ -67,7 +67,7 @@ fn trimmed_space_reads_as_specified() {
         host.trim(0, 32 * KIB);
         assert_eq!((host.ssd.content(0), host.ssd.content(32 * KIB)), (expected, Content::Latest));
         host.write(0, 512);
-        assert_eq!(host.ssd.content(0), Content::Latest, "also while only a part of the unit waits");
+        assert_eq!(host.ssd.content(0), Content::Latest, "also while a partial unit is cached");
     }
 }
 
@@ -82,7 +82,7 @@ fn submit_invalid_trim_returns_reason() {
     assert_eq!(refused(Command::Write(Extent { offset: u64::MAX - 511, len: 512 }, DataClass::Zero)), Refusal::OutOfRange);
     let mut without = drive(|_, flash| flash.trim.supported = false);
     assert_eq!(without.ssd.submit(Nanos(0), &Command::trim(&[range])).result, Err(Refusal::TrimUnsupported));
-    assert_eq!(host.ssd.counters().host_read_bytes, 0, "what is refused is not counted");
+    assert_eq!(host.ssd.counters().host_read_bytes, 0, "refused commands are not counted");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn deferred_trims_run_when_idle_or_queue_is_full() {
     }
     assert_eq!(host.ssd.counters().trim_effective_units, 0);
     host.trim(2 * MIB, MIB);
-    assert_eq!(host.ssd.counters().trim_effective_units, 256, "one too many");
+    assert_eq!(host.ssd.counters().trim_effective_units, 256, "exceeds the queue");
     host.idle(10 * MS);
     assert_eq!(host.ssd.counters().trim_effective_units, 0x300);
     // A deferred TRIM never drops data written after it.

@@ -177,7 +177,7 @@ fn differs(seed: u64) -> Option<String> {
         let expected = reference.completion(signal);
         if expected != done {
             return Some(std::format!(
-                "seed {seed}: {request:?}, the {nth}th, given at {at}, is done at {done}, by the reference at {expected}: {spec:#?}"
+                "seed {seed}: request {nth} {request:?} submitted at {at}: completed at {done}, reference {expected}: {spec:#?}"
             ));
         }
     }
@@ -194,6 +194,7 @@ fn compare(cases: core::ops::Range<u64>) {
 /// Runs 1000 cases, or the number in `TRIMTAB_REFERENCE_CASES`.
 #[test]
 fn completions_match_reference_model() {
-    let cases = std::env::var("TRIMTAB_REFERENCE_CASES").map_or(1000, |cases| cases.parse().expect("TRIMTAB_REFERENCE_CASES is a number"));
+    let cases =
+        std::env::var("TRIMTAB_REFERENCE_CASES").map_or(1000, |cases| cases.parse().expect("TRIMTAB_REFERENCE_CASES must be a number"));
     compare(0..cases);
 }

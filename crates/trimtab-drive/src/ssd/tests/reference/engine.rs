@@ -135,7 +135,7 @@ impl Engine {
     pub(super) fn run_until(&mut self, signal: Signal) -> u64 {
         while self.fired[signal].is_none() {
             self.poll_all();
-            let Some(Reverse((time, _, _))) = self.events.peek() else { panic!("nothing will ever fire {signal}") };
+            let Some(Reverse((time, _, _))) = self.events.peek() else { panic!("signal {signal} never fires") };
             let time = *time;
             self.run_to(time);
         }
