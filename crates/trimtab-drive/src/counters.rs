@@ -1,9 +1,10 @@
-//! What an SSD counts.
+//! Counters of an SSD.
 
 use super::spec::layout::Layout;
 use crate::units::Bytes;
 
-/// Counts since the drive was new. Slots are of [`Layout::slot_bytes`]; a unit is [`Layout::unit_bytes`].
+/// Counts since the drive was new. A slot is [`Layout::slot_bytes`], a unit
+/// [`Layout::unit_bytes`]. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Read commands.
@@ -18,74 +19,75 @@ pub struct Counters {
     pub host_read_bytes: u64,
     /// Bytes that the host wrote.
     pub host_written_bytes: u64,
-    /// Of these, lost in the write cache: cut off, or erased, while a part of a unit waited for its rest.
+    /// Host bytes lost when a power cut or erase hit an incomplete unit in the write cache.
     pub cache_lost_bytes: u64,
-    /// Slots written because the host wrote.
+    /// Slots written for the host.
     pub nand_written_host_slots: u64,
     /// Slots written by garbage collection.
     pub nand_written_gc_slots: u64,
-    /// Slots moved out of the SLC cache.
+    /// Slots folded out of the SLC cache.
     pub nand_written_fold_slots: u64,
-    /// Slots moved to level wear.
+    /// Slots relocated to level wear.
     pub nand_written_wear_slots: u64,
-    /// Slots left unused because a page had to be programmed before it was full.
+    /// Slots left unused because a page was programmed before it was full.
     pub nand_written_padding_slots: u64,
-    /// Pages of the mapping written back, where it does not fit in memory.
+    /// Mapping pages written back if the mapping does not fit in memory.
     pub nand_written_map_pages: u64,
-    /// Of [`nand_written_host_slots`](Self::nand_written_host_slots): bytes that the host had not sent, because a mapped unit was overwritten in part.
+    /// Bytes within [`nand_written_host_slots`](Self::nand_written_host_slots) that the host did
+    /// not send, because a mapped unit was partly overwritten.
     pub nand_written_rest_bytes: u64,
     /// Rows read for the host.
     pub nand_read_host_rows: u64,
-    /// Rows read to move data.
+    /// Rows read to relocate data.
     pub nand_read_internal_rows: u64,
-    /// Rows read because a mapped unit was overwritten in part.
+    /// Rows read because a mapped unit was partly overwritten.
     pub nand_read_rest_rows: u64,
-    /// Pages of the mapping read, where it does not fit in memory.
+    /// Mapping pages read if the mapping does not fit in memory.
     pub nand_read_map_pages: u64,
     /// Superblocks erased.
     pub erases: u64,
-    /// Bytes that the host had written when the first superblock retired; 0 while none has.
+    /// Bytes written by the host when the first superblock retired; 0 if none has.
     pub first_retired_written_bytes: u64,
     /// Superblocks collected.
     pub gc_superblocks: u64,
-    /// Superblocks moved out of the SLC cache.
+    /// Superblocks folded out of the SLC cache.
     pub folded_superblocks: u64,
-    /// Superblocks moved to level wear.
+    /// Superblocks relocated to level wear.
     pub levelled_superblocks: u64,
-    /// Time of all that, summed over dies.
+    /// Time of all relocation, summed over dies.
     pub gc_die_ns: u64,
-    /// Time that commands waited for a place in the queue.
+    /// Time that commands waited for a queue slot.
     pub stall_queue_ns: u64,
-    /// Time that writes waited for a place in the write cache.
+    /// Time that writes waited for room in the write cache.
     pub stall_cache_ns: u64,
-    /// Time that commands waited inside the drive for a TRIM. What the host holds back while a TRIM is under way is not here.
+    /// Time that commands waited inside the drive for a TRIM. Excludes commands that the host
+    /// holds back during a TRIM.
     pub stall_trim_ns: u64,
     /// Time that flushes took.
     pub stall_flush_ns: u64,
     /// Time spent throttled.
     pub throttled_ns: u64,
-    /// Ranges that TRIM commands carried.
+    /// Ranges in TRIM commands.
     pub trim_ranges: u64,
-    /// Bytes of them.
+    /// Bytes in TRIM commands.
     pub trim_asked_bytes: u64,
-    /// Of these, ignored: too small, or outside the alignment.
+    /// Bytes of ignored TRIM ranges: too short or outside the alignment.
     pub trim_ignored_bytes: u64,
-    /// Units that were mapped and no longer are.
+    /// Mapped units that a TRIM unmapped.
     pub trim_effective_units: u64,
-    /// Units that were not mapped anyway.
+    /// Units in TRIM ranges that were not mapped.
     pub trim_repeated_units: u64,
     /// Time that TRIM commands took.
     pub trim_ns: u64,
 }
 
 impl Counters {
-    /// A write waited so long for its place in the write cache.
     #[inline]
     pub(super) const fn waited_for_the_cache(&mut self, ns: u64) {
         self.stall_cache_ns = self.stall_cache_ns.saturating_add(ns);
     }
 
-    /// Bytes written to flash, for whatever cause.
+    /// Bytes written to flash for any reason.
     #[must_use]
     pub fn nand_written(&self, layout: &Layout, page_bytes: u64) -> Bytes {
         let slots = self.nand_written_host_slots
@@ -96,7 +98,7 @@ impl Counters {
         Bytes(slots * layout.slot_bytes + self.nand_written_map_pages * page_bytes)
     }
 
-    /// Write amplification factor: bytes written to flash per byte that the host wrote; `None` before the first.
+    /// Bytes written to flash per byte written by the host; `None` before the first write.
     #[must_use]
     pub fn waf(&self, layout: &Layout, page_bytes: u64) -> Option<f64> {
         let host = self.host_written_bytes;
@@ -107,20 +109,21 @@ impl Counters {
 macro_rules! each_counter {
     ($($field:ident),+ $(,)?) => {
         impl Counters {
-            /// Names and values of all counters, in the order of their declaration.
+            /// Names and values of all counters in declaration order.
             #[must_use]
             pub fn fields(&self) -> alloc::vec::Vec<(&'static str, u64)> {
                 let Self { $($field),+ } = self;
                 alloc::vec![$((stringify!($field), *$field)),+]
             }
 
-            /// What was counted since `earlier`, a copy of the same drive's counters.
+            /// Differences from `earlier`, a copy of the same drive's counters.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($field: self.$field.wrapping_sub(earlier.$field)),+ }
             }
 
-            /// Sets all counters to values in the order of [`fields`](Self::fields); `None` if there are not as many.
+            /// Restores all counters from values in the order of [`fields`](Self::fields); `None`
+            /// if the number of values differs.
             #[must_use]
             pub fn from_values(values: &[u64]) -> Option<Self> {
                 let mut values = values.iter().copied();

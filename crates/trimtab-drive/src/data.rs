@@ -1,4 +1,4 @@
-//! What written data looks like: to a compressing controller it decides how much flash a write costs.
+//! Data classes: compressibility decides how much flash a write costs on some controllers.
 
 pub mod content;
 
@@ -8,28 +8,28 @@ use alloc::string::{String, ToString};
 use core::fmt;
 use core::str::FromStr;
 
-/// The class of the data in a write.
+/// Class of the data in a write.
 ///
-/// Modelled drives take the class and never see bytes; real targets generate bytes of that class,
-/// fresh for every write, because one repeated random block compresses and deduplicates.
+/// Modelled drives use only the class and never see bytes. Real targets generate fresh bytes
+/// of the class for every write, because a repeated random block compresses and deduplicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DataClass {
     /// All bytes 0x00.
     Zero,
     /// Incompressible: fresh pseudo-random bytes.
     Random,
-    /// Random bytes of which this many per cent (0 to 100) can be compressed away.
+    /// Random bytes of which this percentage (0 to 100) can be compressed away.
     Compressible(u8),
-    /// Printable random text, as PostMark writes it.
+    /// Printable random text, as written by PostMark.
     Text,
-    /// Live data, found to keep this many per mille (0 to 1000) of its size when compressed.
+    /// Live data whose compressed size was measured, in per mille (0 to 1000) of the original.
     Measured(u16),
 }
 
 impl DataClass {
-    /// The share of its size, in per mille, that an ideal compressor of small blocks cannot remove.
+    /// Share of its size that an ideal block compressor cannot remove, in per mille.
     ///
-    /// Text drawn uniformly from 95 characters carries log2(95)/8 = 82.1 % of its size in entropy.
+    /// Text drawn uniformly from 95 characters has an entropy of log2(95)/8 = 82.1 % of its size.
     #[must_use]
     pub const fn incompressible_permille(self) -> u16 {
         match self {
@@ -50,7 +50,7 @@ impl DataClass {
         }
     }
 
-    /// Fills `buffer` with fresh bytes of this class. One draw from `rng` decides all of them.
+    /// Fills `buffer` with fresh bytes of this class, using one draw from `rng`.
     pub fn fill(self, rng: &mut Stream, buffer: &mut [u8]) {
         content::fill_keyed(self, rng.next_u64(), buffer);
     }
@@ -82,7 +82,7 @@ impl FromStr for DataClass {
                 .and_then(|permille| permille.parse().ok())
                 .filter(|permille| *permille <= 1000)
                 .map(Self::Measured)
-                .ok_or_else(|| format!("measured data keep a share such as 'measured 420/1000', not '{text}'")),
+                .ok_or_else(|| format!("measured data need a share such as 'measured 420/1000', not '{text}'")),
             _ => text
                 .trim_end_matches("compressible")
                 .trim()
@@ -91,7 +91,7 @@ impl FromStr for DataClass {
                 .filter(|percent| *percent <= 100)
                 .map(Self::Compressible)
                 .ok_or_else(|| {
-                    let mut message = "data is zero, random, text or a share that compresses such as 40%, not ".to_string();
+                    let mut message = "data must be zero, random, text or a compressible share such as 40%, not ".to_string();
                     message.push_str(text);
                     message
                 }),
@@ -105,7 +105,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn fill_random_is_fresh_and_compressible_has_its_zeros() {
+    fn fill_random_is_fresh_and_compressible_has_zeros() {
         let mut rng = Stream::new(1, "data");
         let (mut a, mut b) = (vec![0; 4099], vec![0; 4099]);
         DataClass::Random.fill(&mut rng, &mut a);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_survive_being_written_and_read() {
+    fn data_class_round_trips_through_text() {
         for class in [DataClass::Zero, DataClass::Random, DataClass::Text, DataClass::Compressible(40), DataClass::Measured(421)] {
             assert_eq!(class.to_string().parse(), Ok(class));
         }

@@ -1,4 +1,4 @@
-//! What was discarded, whoever counts it: asked for, accepted, refused and effective.
+//! Discard statistics: asked, accepted, refused and effective.
 
 use crate::units::Bytes;
 use alloc::vec::Vec;
@@ -6,22 +6,23 @@ use core::iter::Sum;
 use core::ops::{Add, AddAssign};
 use serde::{Deserialize, Serialize};
 
-/// Commands, ranges or requests, and their bytes.
+/// Number of commands, ranges or requests, and their total size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
-    /// How many.
+    /// Number.
     pub count: u64,
-    /// Bytes of them.
+    /// Total size.
     pub bytes: Bytes,
 }
 
 impl Amount {
-    /// So many, of so many bytes.
+    /// An amount of `count` requests and `bytes` bytes.
     pub const fn new(count: u64, bytes: u64) -> Self {
         Self { count, bytes: Bytes(bytes) }
     }
 
-    /// What came since `before`. A counter that went back (a device replaced, a reset) counts from zero.
+    /// Increase since `before`. A counter that decreased (device replaced, reset) is taken to
+    /// have restarted from zero.
     #[must_use]
     pub const fn since(self, before: Self) -> Self {
         const fn delta(now: u64, then: u64) -> u64 {
@@ -51,36 +52,36 @@ impl Sum for Amount {
     }
 }
 
-/// Discards: asked, accepted, refused and effective, each on its own. A missing one is unknown, not zero.
+/// Discard statistics. `None` means unknown, not zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discards {
-    /// Requests made; at a drive the ranges in its commands.
+    /// Requests made; for a drive, the ranges in its commands.
     pub asked: Amount,
-    /// What the device accepted, where it counts that.
+    /// Amount accepted by the device, if it counts that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<Amount>,
-    /// Requests refused. Their bytes are 0 where only the number was kept.
+    /// Requests refused. Their size is 0 if only their number is known.
     pub refused: Amount,
-    /// The error numbers of the refusals, each once.
+    /// Distinct error numbers of the refusals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errnos: Vec<i32>,
-    /// Bytes that held data before and not after, where that is known.
+    /// Bytes that held data before but not after, if known.
     #[serde(rename = "effective_bytes")]
     pub effective: Option<Bytes>,
-    /// Bytes that the workload freed meanwhile, where that is known; discard amplification is accepted / freed.
+    /// Bytes freed by the workload, if known. Discard amplification is accepted / freed.
     #[serde(rename = "freed_bytes", default, skip_serializing_if = "Option::is_none")]
     pub freed: Option<Bytes>,
 }
 
 impl Discards {
-    /// Adds a request that was carried out. What is accepted stays known only as long as every request was counted.
+    /// Adds a successful request. `accepted` becomes unknown once a request was not counted.
     pub fn carry_out(&mut self, request: Amount, counted: Option<Amount>) {
         let first = self.carried_out().count == 0;
         self.accepted = if first { counted } else { self.accepted.zip(counted).map(|(sum, one)| sum + one) };
         self.asked += request;
     }
 
-    /// Adds a request that was refused.
+    /// Adds a refused request.
     pub fn refuse(&mut self, request: Amount, errno: i32) {
         self.asked += request;
         self.refused += request;
@@ -89,7 +90,7 @@ impl Discards {
         }
     }
 
-    /// What was asked and not refused.
+    /// Requests that were not refused.
     #[must_use]
     pub const fn carried_out(&self) -> Amount {
         let (asked, refused) = (self.asked, self.refused);
@@ -102,17 +103,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_since_and_all_together() {
+    fn discards_since_and_sum_add_up() {
         let (before, now) = (Amount::new(10, 4096), Amount::new(12, 5000));
         assert_eq!(now.since(before), Amount::new(2, 904));
-        assert_eq!(before.since(now), before, "a counter that went back began at zero");
-        assert_eq!(Amount::new(12, 100).since(before), Amount::new(2, 100), "each by itself");
+        assert_eq!(before.since(now), before, "a decreased counter restarts from zero");
+        assert_eq!(Amount::new(12, 100).since(before), Amount::new(2, 100), "each field separately");
         assert_eq!([before, now].into_iter().sum::<Amount>(), Amount::new(22, 9096));
         assert_eq!(Amount::new(u64::MAX, u64::MAX) + now, Amount::new(u64::MAX, u64::MAX));
     }
 
     #[test]
-    fn what_was_asked_is_carried_out_or_refused() {
+    fn discards_asked_is_carried_out_plus_refused() {
         let mut discards = Discards::default();
         discards.refuse(Amount::new(1, 10), 95);
         discards.carry_out(Amount::new(1, 100), Some(Amount::new(3, 80)));
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_once_is_not_known() {
+    fn discards_accepted_is_unknown_after_uncounted_request() {
         let mut discards = Discards::default();
         discards.carry_out(Amount::new(1, 100), Some(Amount::new(3, 80)));
         discards.carry_out(Amount::new(1, 100), None);

@@ -1,8 +1,10 @@
-//! Rotating disks: seek curve, rotational position, zones, a write cache that destages in elevator order, read-ahead.
+//! Hard-disk model: seek curve, rotational position, zones, write cache with elevator
+//! destaging, read-ahead.
 //!
-//! The arm's seek time grows with the square root of short distances and linearly with long ones (Ruemmler and Wilkes,
-//! "An introduction to disk drive modeling", IEEE Computer 1994). The platter's angle is a function of time, so waiting
-//! for a sector is exact and needs no random draw.
+//! Seek time grows with the square root of short distances and linearly with long ones
+//! (Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 1994). The
+//! platter angle is a function of time, so rotational latency is exact and needs no random
+//! draw.
 
 use super::spec::{Disk, DriveSpec, Interface, Medium, SpecError};
 use super::{CLOCK_END_NS, Command, Completion, Device, Extent, Refusal};
@@ -20,26 +22,26 @@ pub struct HddCounters {
     pub host_write_bytes: u64,
     /// Bytes written to the platters.
     pub media_write_bytes: u64,
-    /// Reads served from buffer or cache.
+    /// Reads served from the buffer or the write cache.
     pub buffer_hits: u64,
-    /// Times that the arm moved.
+    /// Number of seeks.
     pub seeks: u64,
-    /// Time spent moving the arm.
+    /// Seek time in nanoseconds.
     pub seek_ns: u64,
-    /// Time spent waiting for the platter.
+    /// Rotational latency in nanoseconds.
     pub rotation_wait_ns: u64,
     /// Flushes.
     pub flushes: u64,
-    /// Time that writes and flushes waited for the write cache to drain.
+    /// Time that writes and flushes waited for the write cache to drain, in nanoseconds.
     pub cache_stall_ns: u64,
 }
 
-/// Nanoseconds for `bytes` at `rate` bytes per second, rounded down.
+/// Time in nanoseconds to transfer `bytes` at `rate` bytes per second, rounded down.
 fn transfer_ns(bytes: u64, rate: u64) -> u64 {
     u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(rate)).unwrap_or(u64::MAX)
 }
 
-/// A disk and its state.
+/// A modelled disk.
 #[derive(Clone, Debug)]
 pub struct Hdd {
     size: u64,
@@ -47,35 +49,33 @@ pub struct Hdd {
     interface: Interface,
     interface_rate_bytes_per_s: u64,
     disk: Disk,
-    /// First byte behind each zone.
     zone_ends: Vec<u64>,
     rotation_ns: u64,
-    /// When the arm and head have finished what they are doing.
+    /// Time at which arm and head finish their current work.
     media_free_ns: u64,
     interface_free_ns: u64,
-    /// Where the head is: first byte after the last transfer.
+    /// Head position: first byte after the last transfer.
     head: u64,
-    /// Written and not yet on the platters: offset to end, disjoint, neighbours merged.
+    /// Cached writes not yet on the platters: offset to end, disjoint, neighbours merged.
     dirty: BTreeMap<u64, u64>,
     dirty_bytes: u64,
-    /// When the oldest of it came: nothing of it can have been written back before.
+    /// Arrival time of the oldest cached write; destaging cannot have started earlier.
     dirty_since_ns: u64,
-    /// What the buffer holds of the last read and what was read on.
+    /// Buffered data: the last read and the read-ahead after it.
     buffer: Extent,
-    /// Where reading on stops.
     read_on_end: u64,
     counters: HddCounters,
 }
 
 impl Hdd {
-    /// A new disk.
+    /// Creates a new disk.
     ///
     /// # Errors
-    /// A specification that [`DriveSpec::validate`] refuses, or that is not of a disk.
+    /// If [`DriveSpec::validate`] refuses the specification, or it is not of a disk.
     pub fn new(spec: &DriveSpec) -> Result<Self, SpecError> {
         spec.validate()?;
         let Medium::Disk(disk) = &spec.medium else {
-            return Err(SpecError { field: "medium", value: "flash".to_string(), expected: "a disk is wanted here".to_string() });
+            return Err(SpecError { field: "medium", value: "flash".to_string(), expected: "must be a disk".to_string() });
         };
         let mut share = 0;
         let zone_ends = disk.zones.iter().map(|zone| {
@@ -108,34 +108,33 @@ impl Hdd {
         &self.counters
     }
 
-    /// The power fails: what was only in the write cache is lost. Returns the lost ranges.
+    /// Cuts power: cached writes are lost. Returns the lost ranges.
     pub fn power_cut(&mut self) -> Vec<Extent> {
         self.dirty_bytes = 0;
         self.buffer.len = 0;
         core::mem::take(&mut self.dirty).into_iter().map(|(offset, end)| Extent { offset, len: end - offset }).collect()
     }
 
-    /// Media rate at `offset`, bytes per second.
+    /// Media rate at `offset` in bytes per second.
     fn rate(&self, offset: u64) -> u64 {
         let zone = self.zone_ends.partition_point(|end| *end <= offset);
         self.disk.zones[zone.min(self.disk.zones.len() - 1)].rate_bytes_per_s
     }
 
-    /// Bytes that the cache holds of writes; a write that does not fit goes straight to the platter.
+    /// Capacity of the write cache in bytes; a larger write bypasses it.
     fn write_cache_bytes(&self) -> u64 {
         if self.disk.write_cache { self.disk.cache_bytes } else { 0 }
     }
 
-    /// Bytes that one rotation passes at `offset`.
+    /// Bytes per rotation at `offset`.
     fn track(&self, offset: u64) -> u64 {
         (u128::from(self.rate(offset)) * u128::from(self.rotation_ns) / 1_000_000_000).max(1) as u64
     }
 
-    /// Time to move the arm from the head's place to `offset`.
     fn seek_ns(&self, offset: u64) -> u64 {
         let distance = self.head.abs_diff(offset);
         if distance < self.track(offset) {
-            // The same track or the next one, which skewed tracks reach without losing a turn.
+            // Same or next track: skew lets the head reach the next one without losing a rotation.
             return if distance == 0 { 0 } else { self.disk.seek_track_ns.min(self.rotation_ns / 8) };
         }
         let stroke = distance as f64 / self.size as f64;
@@ -148,10 +147,10 @@ impl Hdd {
         ns as u64
     }
 
-    /// Seek and rotational wait if the arm starts for `offset` at `start`.
+    /// Seek time and rotational latency if the arm starts towards `offset` at `start`.
     fn position_ns(&self, start: u64, offset: u64) -> (u64, u64) {
         if offset == self.head && start <= self.media_free_ns {
-            return (0, 0); // Streaming on.
+            return (0, 0); // Streaming continues.
         }
         let seek = self.seek_ns(offset);
         let track = self.track(offset);
@@ -160,7 +159,7 @@ impl Hdd {
         (seek, (angle_wanted + self.rotation_ns - angle_there) % self.rotation_ns)
     }
 
-    /// Moves `extent` between platter and buffer, from `start` on; gives the end.
+    /// Transfers `extent` between platter and buffer from `start` on; returns the end.
     fn media(&mut self, start: u64, extent: Extent) -> u64 {
         let (seek, wait) = self.position_ns(start, extent.offset);
         let transfer = transfer_ns(extent.len, self.rate(extent.offset));
@@ -172,7 +171,7 @@ impl Hdd {
         self.media_free_ns
     }
 
-    /// The cached write that the disk does next: of the candidates ahead in elevator order, the one it reaches first.
+    /// Next cached write: of the candidates in elevator order, the one reached first.
     fn next_dirty(&self, start: u64) -> Option<(u64, u64)> {
         let ahead = self.dirty.range(self.head..);
         let behind = self.dirty.range(..self.head);
@@ -182,9 +181,8 @@ impl Hdd {
         })
     }
 
-    /// Writes one cached extent back, starting at `start`.
     fn destage(&mut self, start: u64) -> bool {
-        /// One mechanical operation covers at most this much, so that a read never waits long behind it.
+        /// Maximum bytes per mechanical operation, so that a read never waits long for it.
         const PIECE_MAX: u64 = 1 << 20;
         let Some((offset, end)) = self.next_dirty(start) else { return false };
         let len = (end - offset).min(PIECE_MAX);
@@ -198,7 +196,7 @@ impl Hdd {
         true
     }
 
-    /// Lets the background work that starts before `now` happen.
+    /// Runs background work that starts before `now`.
     fn advance(&mut self, now: u64) {
         loop {
             let start = self.media_free_ns.max(self.dirty_since_ns);
@@ -211,7 +209,7 @@ impl Hdd {
         }
     }
 
-    /// Extends the buffer by what the head has passed since it became free.
+    /// Extends the buffer by the data that passed under the head since it became free.
     fn read_on(&mut self, now: u64) {
         let end = self.buffer.offset + self.buffer.len;
         if self.buffer.len == 0 || self.head != end || now <= self.media_free_ns {
@@ -222,15 +220,15 @@ impl Hdd {
         let more = passed.min(self.read_on_end.saturating_sub(end));
         self.buffer.len += more;
         self.head += more;
-        // Short of the end the head reads on without a break; at the end it has stopped, and a later read has to wait for its turn.
+        // At the end of read-ahead the head stops, and a later read has rotational latency.
         self.media_free_ns = if more == passed { now } else { self.media_free_ns.saturating_add(transfer_ns(more, self.rate(end))) };
-        // The buffer slides: it holds the newest part.
+        // The buffer keeps only the newest data.
         let excess = self.buffer.len.saturating_sub(2 * self.disk.read_ahead_bytes);
         self.buffer.offset += excess;
         self.buffer.len -= excess;
     }
 
-    /// Time on the interface for `len` bytes, from `start` on; gives the end.
+    /// Transfers `len` bytes over the interface from `start` on; returns the end.
     fn interface(&mut self, start: u64, len: u64) -> u64 {
         let transfer = transfer_ns(len, self.interface_rate_bytes_per_s);
         self.interface_free_ns = self.interface_free_ns.max(start).saturating_add(transfer);
@@ -257,7 +255,7 @@ impl Hdd {
             self.media(start.max(self.media_free_ns), extent)
         };
         self.read_on_end = end.saturating_add(self.disk.read_ahead_bytes).min(self.size);
-        // Bytes go out while the platter still turns; only the command's last ones are left.
+        // Data are sent while the platter turns, so only the last block remains.
         self.interface(done.saturating_sub(1), extent.len.min(self.logical_block)).max(done)
     }
 
@@ -289,7 +287,7 @@ impl Hdd {
         room_at
     }
 
-    /// Adds `extent` to the cached writes, merging what overlaps or touches.
+    /// Adds `extent` to the cached writes and merges overlapping or adjacent ones.
     fn insert_dirty(&mut self, extent: Extent) {
         let (mut start, mut end) = (extent.offset, extent.offset + extent.len);
         while let Some((offset, dirty_end)) = self.dirty.range(..=end).next_back().map(|(o, e)| (*o, *e)) {
@@ -309,7 +307,7 @@ impl Hdd {
         self.counters.flushes += 1;
         let mut at = start.max(self.media_free_ns);
         if self.dirty.is_empty() {
-            // Nothing to do, unless the last cached write is still on its way to the platter.
+            // Done, unless the last cached write is still being written to the platter.
             return at.max(start);
         }
         while self.destage(at) {
@@ -405,7 +403,6 @@ mod tests {
         }
     }
 
-    /// Mean time in milliseconds of `n` operations one after another.
     fn mean_ms(hdd: &mut Hdd, n: u64, mut command: impl FnMut(u64) -> (bool, Extent)) -> f64 {
         let mut now = Nanos::ZERO;
         for i in 0..n {
@@ -418,32 +415,32 @@ mod tests {
     }
 
     #[test]
-    fn random_reads_cost_a_seek_and_half_a_turn() {
+    fn random_reads_take_seek_plus_half_rotation() {
         let mut rng = Stream::new(1, "hdd");
         let mut hdd = Hdd::new(&spec()).unwrap();
         let mean = mean_ms(&mut hdd, 2000, |_| (false, Extent { offset: rng.below(78_000_000) * 4096, len: 4096 }));
-        // Mean seek over uniformly random distances lies a little under the seek over a third of the stroke.
+        // Random seeks are slightly shorter on average than a third of the stroke.
         assert!((13.0..17.0).contains(&mean), "{mean} ms");
     }
 
     #[test]
-    fn sequential_reads_run_at_the_media_rate_of_their_zone() {
+    fn sequential_reads_reach_media_rate_of_zone() {
         for (base, expected_mbps) in [(0, 100.0), (319_000_000_000 / 4096 * 4096, 50.0)] {
             let mut hdd = Hdd::new(&spec()).unwrap();
             let mean = mean_ms(&mut hdd, 500, |i| (false, Extent { offset: base + i * 131_072, len: 131_072 }));
             let mbps = 131_072.0 / 1e6 / (mean / 1e3);
-            assert!((expected_mbps * 0.9..=expected_mbps * 1.01).contains(&mbps), "{mbps} MB/s where {expected_mbps} is the media rate");
+            assert!((expected_mbps * 0.9..=expected_mbps * 1.01).contains(&mbps), "{mbps} MB/s, media rate {expected_mbps} MB/s");
         }
     }
 
     #[test]
-    fn sequential_writes_reach_the_media_rate_and_flush_waits() {
+    fn sequential_writes_reach_media_rate_and_flush_waits() {
         let mut hdd = Hdd::new(&spec()).unwrap();
         let mean = mean_ms(&mut hdd, 2000, |i| (true, Extent { offset: i * 131_072, len: 131_072 }));
         let mbps = 131_072.0 / 1e6 / (mean / 1e3);
         assert!((85.0..115.0).contains(&mbps), "{mbps} MB/s");
         let dirty = hdd.dirty_bytes;
-        assert!(dirty > 8 << 20, "a full cache is left");
+        assert!(dirty > 8 << 20, "the cache should be full");
         let flushed = hdd.submit(Nanos::from_secs(1000), &Command::Flush);
         assert_eq!(hdd.dirty_bytes, 0);
         assert!(flushed.done >= Nanos::from_secs(1000));
@@ -458,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_cut_loses_exactly_what_was_cached() {
+    fn power_cut_loses_exactly_cached_writes() {
         let mut hdd = Hdd::new(&spec()).unwrap();
         hdd.submit(Nanos::ZERO, &Command::Write(Extent { offset: 8192, len: 4096 }, DataClass::Zero));
         hdd.submit(Nanos::ZERO, &Command::Write(Extent { offset: 12288, len: 4096 }, DataClass::Zero));
@@ -468,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_disk_cannot_do_is_refused() {
+    fn submit_unsupported_disk_command_is_refused() {
         let mut hdd = Hdd::new(&spec()).unwrap();
         let refused = |c: Completion| c.result.unwrap_err();
         assert_eq!(refused(hdd.submit(Nanos::ZERO, &Command::trim(&[]))), Refusal::TrimUnsupported);
@@ -477,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn time_before_a_write_does_not_help_to_write_it_back() {
+    fn idle_time_before_write_does_not_speed_destaging() {
         let mut disk = Hdd::new(&spec()).unwrap();
         let mut now = Nanos::from_secs(60);
         disk.idle(now);
@@ -491,12 +488,12 @@ mod tests {
         let rate = disk.rate(0) as f64;
         let least = (400 * len) as f64 / rate;
         let took = (now - began).as_secs_f64();
-        assert!(took >= least * 0.99, "{took} s for what takes the platter {least} s");
+        assert!(took >= least * 0.99, "took {took} s, minimum platter time {least} s");
     }
 
     proptest! {
         #[test]
-        fn cached_extents_stay_disjoint_and_counted(ops in proptest::collection::vec((0_u8..4, 0_u64..200, 1_u64..40, 0_u64..20_000_000), 1..200)) {
+        fn dirty_extents_stay_disjoint_and_counted(ops in proptest::collection::vec((0_u8..4, 0_u64..200, 1_u64..40, 0_u64..20_000_000), 1..200)) {
             let mut hdd = Hdd::new(&spec()).unwrap();
             let mut now = Nanos::ZERO;
             for (kind, block, blocks, gap) in ops {

@@ -1,16 +1,16 @@
-//! Latency histograms of bounded relative error.
+//! Latency histograms with bounded relative error.
 
 use crate::units::Nanos;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Latencies in nanoseconds, 1 ns to over an hour, to three significant digits:
-/// any reported value is within 0.1 % of a recorded one.
+/// Latencies from 1 ns to over an hour, in nanoseconds to three significant digits: reported
+/// values are within 0.1 % of a recorded one.
 #[derive(Clone)]
 pub struct Histogram(Counts);
 
-/// Counters: of all buckets while latencies are recorded, of the counted ones after reading back. A result may hold thousands of histograms.
+/// All buckets while recording, only non-empty ones after parsing, which saves memory.
 #[derive(Clone)]
 enum Counts {
     Recording(hdrhistogram::Histogram<u64>),
@@ -31,7 +31,7 @@ impl Counts {
         }
         match self {
             Self::Recording(all) => all,
-            Self::ReadBack(_) => unreachable!("it was replaced"),
+            Self::ReadBack(_) => unreachable!("replaced above"),
         }
     }
 }
@@ -43,13 +43,13 @@ fn recorded(buckets: &[(Nanos, u64)]) -> hdrhistogram::Histogram<u64> {
 }
 
 fn empty() -> hdrhistogram::Histogram<u64> {
-    // Resizes itself: memory that is never looked at is neither cleared nor merged.
-    hdrhistogram::Histogram::new(3).expect("three digits are valid by the library's rules")
+    // Auto-resizing avoids clearing and merging memory that is never used.
+    hdrhistogram::Histogram::new(3).expect("three digits are valid")
 }
 
 #[inline]
 fn record(all: &mut hdrhistogram::Histogram<u64>, latency: Nanos, n: u64) {
-    all.record_n(latency.0.min(Histogram::MAX.0), n).expect("it resizes itself, and the limit keeps its size small");
+    all.record_n(latency.0.min(Histogram::MAX.0), n).expect("auto-resizing, with a bounded size");
 }
 
 impl PartialEq for Histogram {
@@ -59,20 +59,20 @@ impl PartialEq for Histogram {
 }
 
 impl fmt::Debug for Histogram {
-    /// The buckets, not the tens of thousands of empty ones.
+    /// Prints the buckets instead of tens of thousands of zeros.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.buckets().map(|(value, count)| (value.0, count))).finish()
     }
 }
 
-/// Why buckets make no histogram.
+/// Reason why buckets do not form a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BucketError {
-    /// A bucket that counts nothing.
-    #[error("the bucket at {} ns counts nothing", .0.0)]
+    /// A bucket with a count of 0.
+    #[error("the bucket at {} ns has a count of 0", .0.0)]
     Empty(Nanos),
     /// The counts overflow.
-    #[error("the counts add up to more than 64 bits hold")]
+    #[error("the sum of the counts exceeds 64 bits")]
     TooMany,
 }
 
@@ -83,66 +83,67 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Largest value told apart; longer ones count as this: 2 hours.
+    /// Maximum value, 2 hours; longer latencies are recorded as this.
     pub const MAX: Nanos = Nanos::from_secs(7200);
 
-    /// An empty histogram. Grows with the longest value seen, from 16 kB to 280 kB; one that was read back takes 16 bytes a bucket.
+    /// Creates an empty histogram. Memory grows from 16 kB to 280 kB with the largest value; a
+    /// parsed histogram takes 16 bytes per bucket.
     #[must_use]
     pub fn new() -> Self {
         Self(Counts::Recording(empty()))
     }
 
-    /// Counts one latency.
+    /// Records one latency.
     #[inline]
     pub fn record(&mut self, latency: Nanos) {
         self.record_n(latency, 1);
     }
 
-    /// Counts `n` equal latencies.
+    /// Records `n` equal latencies.
     #[inline]
     pub fn record_n(&mut self, latency: Nanos, n: u64) {
         record(self.0.recording(), latency, n);
     }
 
-    /// Adds all of `other`.
+    /// Adds all values of `other`.
     pub fn merge(&mut self, other: &Self) {
-        self.0.recording().add(&*other.0.all()).expect("it resizes itself");
+        self.0.recording().add(&*other.0.all()).expect("auto-resizing");
     }
 
-    /// How many were counted.
+    /// Number of recorded values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.all().len()
     }
 
-    /// The latency that `percent` per cent (0 to 100) do not exceed; 0 if empty.
+    /// Latency that `percent` per cent (0 to 100) of the values do not exceed; 0 if empty.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Nanos {
         Nanos(self.0.all().value_at_quantile(percent / 100.0))
     }
 
-    /// The largest; 0 if empty.
+    /// Largest value; 0 if empty.
     #[must_use]
     pub fn max(&self) -> Nanos {
         Nanos(self.0.all().max())
     }
 
-    /// The smallest; 0 if empty.
+    /// Smallest value; 0 if empty.
     #[must_use]
     pub fn min(&self) -> Nanos {
         Nanos(self.0.all().min())
     }
 
-    /// The mean in nanoseconds; 0 if empty.
+    /// Mean in nanoseconds; 0 if empty.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         self.0.all().mean()
     }
 
-    /// The histogram with these buckets, as [`Self::buckets`] gives them: value, count. Gives back every histogram exactly.
+    /// Rebuilds a histogram from its [`Self::buckets`] (value, count), exactly.
     ///
     /// # Errors
-    /// If counts are 0 or add up to more than 64 bits hold: no histogram has such buckets.
+    /// If a count is 0 or the sum overflows 64 bits.
     pub fn from_buckets(buckets: impl IntoIterator<Item = (Nanos, u64)>) -> Result<Self, BucketError> {
         let mut all = empty();
         let mut total = 0_u64;
@@ -156,7 +157,7 @@ impl Histogram {
         Ok(Self(Counts::ReadBack(Self(Counts::Recording(all)).buckets().collect())))
     }
 
-    /// The non-empty buckets: largest value in the bucket, count.
+    /// Non-empty buckets: largest value of the bucket, count.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
         let (recording, read_back) = match &self.0 {
             Counts::Recording(all) => (Some(all), &[][..]),
@@ -175,7 +176,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn buckets_give_the_histogram_back(values in prop::collection::vec((any::<u64>(), 0_u32..64, 1_u64..1000), 0..100)) {
+        fn histogram_from_its_buckets_is_equal(values in prop::collection::vec((any::<u64>(), 0_u32..64, 1_u64..1000), 0..100)) {
             let mut histogram = Histogram::new();
             for (value, shift, n) in values {
                 histogram.record_n(Nanos(value >> shift), n);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn histogram_read_back_takes_its_buckets_and_records_on() {
+    fn histogram_from_buckets_is_compact_and_records() {
         let mut histogram = Histogram::new();
         [5, 700, 3_600_000_000_000].into_iter().for_each(|ns| histogram.record(Nanos(ns)));
         let mut back = Histogram::from_buckets(histogram.buckets()).unwrap();
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_buckets_are_refused() {
+    fn from_buckets_refuses_invalid_counts() {
         assert_eq!(Histogram::from_buckets([(Nanos(5), 0)]), Err(BucketError::Empty(Nanos(5))));
         assert_eq!(Histogram::from_buckets([(Nanos(5), u64::MAX), (Nanos(6), 1)]), Err(BucketError::TooMany));
     }

@@ -1,55 +1,54 @@
-//! What a host sees of a drive, from its specification.
+//! Drive properties visible to the host, derived from a specification.
 
 use super::spec::{DriveSpec, Medium, TrimmedReads};
 use super::trim_shape::TrimShape;
 
-/// The largest discard granularity that is passed on.
 const GRANULARITY_MAX: u64 = 1 << 20;
-/// Larger mapping units are torn between pieces of this size.
+/// Maximum write that is atomic; larger mapping units may be torn at multiples of this size.
 const ATOMIC_WRITE_MAX: u64 = 64 << 10;
 
-/// What a drive looks like to its host.
+/// Drive geometry visible to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes.
+    /// Capacity in bytes.
     pub size: u64,
-    /// Logical block in bytes.
+    /// Logical block size in bytes.
     pub logical_block: u32,
-    /// The largest aligned piece of a write that the drive never tears, in bytes.
+    /// Largest aligned part of a write that is never torn, in bytes.
     pub atomic_write: u32,
-    /// What TRIM ranges should be multiples of, in bytes; 0 if TRIM is not supported.
+    /// Recommended alignment of TRIM ranges in bytes; 0 if TRIM is not supported.
     pub discard_granularity: u32,
-    /// The most bytes of one TRIM range; 0 if TRIM is not supported.
+    /// Maximum bytes per TRIM range; 0 if TRIM is not supported.
     pub discard_max_bytes: u64,
-    /// A volatile write cache: flushes matter.
+    /// True if the write cache is volatile, so that flushes matter.
     pub volatile_cache: bool,
-    /// A disk with heads to move.
+    /// True for a hard disk.
     pub rotational: bool,
 }
 
-/// How a host uses a drive.
+/// Parameters that a host needs to use a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// What the host sees.
+    /// Geometry.
     pub geometry: Geometry,
-    /// What the drive takes in one TRIM command.
+    /// Limits of a TRIM command.
     pub trim: TrimShape,
-    /// Commands that the drive holds at once.
+    /// Queue depth.
     pub queue_depth: u32,
-    /// The drive compresses, so what data are like makes a difference.
+    /// True if the drive compresses, so that the data class affects timing.
     pub classify: bool,
-    /// What reads of trimmed space return.
+    /// Content returned by reads of trimmed space.
     pub trimmed_reads: TrimmedReads,
 }
 
 impl Interface {
-    /// Whether the drive knows TRIM.
+    /// True if the drive supports TRIM.
     #[must_use]
     pub const fn takes_trim(&self) -> bool {
         self.geometry.discard_granularity > 0
     }
 
-    /// That of a drive of `spec`.
+    /// Host parameters of a drive of `spec`.
     #[must_use]
     pub fn of(spec: &DriveSpec) -> Self {
         let mut geometry = Geometry {
@@ -68,7 +67,7 @@ impl Interface {
             Medium::Flash(flash) => {
                 classify = flash.compression.is_some();
                 trimmed_reads = flash.trim.reads;
-                // A mapped unit is replaced as a whole: its entry in the map points to the old place or to the new one.
+                // A mapped unit is replaced atomically, by the update of its map entry.
                 let unit = flash.ftl.mapping_unit_bytes.clamp(spec.logical_block_bytes.into(), ATOMIC_WRITE_MAX);
                 geometry.atomic_write = unit as u32;
                 geometry.volatile_cache = flash.write_cache.bytes > 0 && !flash.write_cache.power_loss_protection;

@@ -1,4 +1,4 @@
-//! The discard ledger: what the host asked to trim, and what of it meant anything.
+//! Discard ledger: TRIM requests of the host and their effect.
 
 use crate::discards::{Amount, Discards};
 use crate::prefetch::prefetch;
@@ -8,21 +8,22 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// The most memory that the map of written units may take at worst.
+/// Maximum memory of the map of written units, in bytes.
 const MAP_BYTES_MAX: u64 = 32 << 20;
-/// Bits in one chunk of the map.
+/// Bits per chunk of the map.
 const CHUNK: u64 = 1 << 16;
 const WORDS: usize = (CHUNK / 64) as usize;
-/// Units that share a bit as long as nobody tells them apart, as a power of two: pages of 4 KiB on drives with logical blocks of 512 bytes.
+/// Units per bit, as a power of two, until a change needs finer resolution: 4 KiB pages on
+/// drives with 512-byte logical blocks.
 const SHARED: u32 = 3;
 
-/// Which units of the drive hold data, in space that grows with how scattered they are.
+/// Set of units that hold data. Memory use grows with fragmentation.
 #[derive(Clone, Debug)]
 pub struct UnitMap {
     chunks: Vec<Chunk>,
     units: u64,
     set: u64,
-    /// Units to a bit, as a power of two.
+    /// Units per bit, as a power of two.
     shared: u32,
 }
 
@@ -34,23 +35,23 @@ enum Chunk {
 }
 
 impl UnitMap {
-    /// All units without data.
+    /// Creates a map without data.
     pub fn new(units: u64) -> Self {
         let shared = if units.is_multiple_of(1 << SHARED) { SHARED } else { 0 };
         Self { chunks: vec![Chunk::Empty; (units >> shared).div_ceil(CHUNK) as usize], units, set: 0, shared }
     }
 
-    /// Units that hold data.
+    /// Number of units that hold data.
     pub const fn count(&self) -> u64 {
         self.set
     }
 
-    /// Number of units.
+    /// Total number of units.
     pub const fn len(&self) -> u64 {
         self.units
     }
 
-    /// True for a map of no units.
+    /// True if the map has no units.
     pub const fn is_empty(&self) -> bool {
         self.units == 0
     }
@@ -61,7 +62,7 @@ impl UnitMap {
         self.chunks.get((bit / CHUNK) as usize).is_some_and(|chunk| chunk.contains(bit % CHUNK))
     }
 
-    /// Fetches what says whether `unit` holds data into the processor's cache.
+    /// Prefetches the map entry of `unit` into the CPU cache.
     #[inline]
     pub fn prefetch(&self, unit: u64) {
         let bit = unit >> self.shared;
@@ -70,17 +71,17 @@ impl UnitMap {
         }
     }
 
-    /// Marks units as holding data; says how many did not before.
+    /// Marks units as holding data; returns how many did not before.
     pub fn insert(&mut self, units: Range<u64>) -> u64 {
         self.change(units, true)
     }
 
-    /// Marks units as holding no data; says how many did before.
+    /// Marks units as holding no data; returns how many did before.
     pub fn remove(&mut self, units: Range<u64>) -> u64 {
         self.change(units, false)
     }
 
-    /// The runs of units that hold data, in order, each as long as it can be.
+    /// Maximal runs of units that hold data, in order.
     pub fn runs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let mut from = 0;
         core::iter::from_fn(move || {
@@ -90,13 +91,13 @@ impl UnitMap {
         })
     }
 
-    /// The first run of units that hold data at or after `from`, up to `end`.
+    /// First run of units that hold data in `from..end`.
     pub fn next_run(&self, from: u64, end: u64) -> Option<Range<u64>> {
         let start = self.next_unit(from, end, true)?;
         Some(start..self.next_unit(start, end, false).unwrap_or(end))
     }
 
-    /// The first unit from `at` on, before `end`, that holds data (or not).
+    /// First unit in `at..end` that holds data if `held`, else the first that does not.
     fn next_unit(&self, at: u64, end: u64, held: bool) -> Option<u64> {
         let end = end.min(self.units);
         let bit = self.next_bit(at >> self.shared, end.div_ceil(1 << self.shared), held)?;
@@ -146,7 +147,8 @@ impl UnitMap {
         changed
     }
 
-    /// One bit, which is most of what comes: how many changed. `None` where its chunk is not one of bits, or becomes full or empty by it.
+    /// Fast path for one bit; returns the number of changed bits. `None` if its chunk is not a
+    /// bitmap, or becomes full or empty.
     #[inline]
     fn change_one(&mut self, bit: u64, to: bool) -> Option<u64> {
         let len = CHUNK.min((self.units >> self.shared) - bit / CHUNK * CHUNK);
@@ -177,7 +179,7 @@ impl UnitMap {
         changed
     }
 
-    /// Gives each unit a bit of its own.
+    /// Switches to one bit per unit.
     #[cold]
     fn tell_apart(&mut self) {
         let mut apart = Self { chunks: vec![Chunk::Empty; self.units.div_ceil(CHUNK) as usize], shared: 0, ..*self };
@@ -197,7 +199,7 @@ impl Chunk {
         }
     }
 
-    /// Sets or clears the units of `range` in a chunk of `len` units; says how many changed.
+    /// Sets or clears the units of `range` in a chunk of `len` units; returns how many changed.
     fn change(&mut self, range: Range<u64>, to: bool, len: u64) -> u64 {
         let n = range.end - range.start;
         match (&*self, to) {
@@ -241,7 +243,7 @@ impl Chunk {
     }
 }
 
-/// Classes of size of a TRIM range: the largest size of each in bytes, and its name.
+/// Size classes of TRIM ranges: upper limit in bytes, name.
 pub const SIZE_CLASSES: &[(u64, &str)] = &[
     (4 << 10, "to 4 KiB"),
     (16 << 10, "to 16 KiB"),
@@ -253,52 +255,52 @@ pub const SIZE_CLASSES: &[(u64, &str)] = &[
     (u64::MAX, "over 128 MiB"),
 ];
 
-/// Sums of the ledger. In bytes `asked = refused + ignored + effective + repeated + partial`.
+/// Totals. In bytes, `asked = refused + ignored + effective + repeated + partial`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Sums {
     /// TRIM commands of the host.
     pub commands: u64,
-    /// Ranges in them, those refused, and what was effective.
+    /// Ranges: asked, refused and effective.
     #[serde(flatten)]
     pub ranges: Discards,
-    /// The ranges asked for by size, as in [`SIZE_CLASSES`].
+    /// Ranges by size class, as in [`SIZE_CLASSES`].
     pub by_size: Vec<Amount>,
-    /// Bytes that held no data before: never written, or trimmed already.
+    /// Bytes in TRIM ranges that already held no data.
     pub repeated_bytes: u64,
-    /// Ranges all of which held no data before.
+    /// Ranges that already held no data at all.
     pub repeated_ranges: u64,
-    /// Bytes at the ends of ranges that cover only part of a unit of the ledger.
+    /// Bytes at the ends of ranges that cover a ledger unit only in part.
     pub partial_bytes: u64,
-    /// Ranges that the drive accepted and did not carry out (a fault that was asked for).
+    /// Ranges that the drive accepted but ignored (injected fault).
     pub ignored: Amount,
 }
 
 impl Sums {
-    /// Bytes that held data before and not after.
+    /// Bytes that held data before a TRIM but not after.
     pub fn effective_bytes(&self) -> u64 {
         self.ranges.effective.unwrap_or_default().0
     }
 
-    /// Bytes discarded over bytes freed; `None` as long as nothing was freed.
+    /// Bytes discarded divided by bytes freed; `None` if nothing was freed.
     pub fn amplification(&self) -> Option<f64> {
         let accepted = self.ranges.asked.bytes.saturating_sub(self.ranges.refused.bytes);
         (self.effective_bytes() > 0).then(|| accepted.as_f64() / self.effective_bytes() as f64)
     }
 }
 
-/// Knows which units hold data and what every TRIM changed.
+/// Tracks which units hold data and what every TRIM changed.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     map: UnitMap,
-    /// Bytes in a unit, as a power of two: offsets of every command are made units here, and a division takes as long as the rest of that.
+    /// Unit size as a power of two, which avoids a division in every command.
     unit_bits: u32,
-    /// The sums.
+    /// Totals.
     pub sums: Sums,
 }
 
 impl Ledger {
-    /// For a drive of `size` bytes without data. Its unit is the logical block, or a multiple on drives so large that
-    /// the map could take more than 32 MiB.
+    /// Creates a ledger for an empty drive of `size` bytes. A unit is the logical block, or a
+    /// multiple of it if the map could exceed 32 MiB.
     pub fn new(size: u64, logical_block: u32) -> Self {
         let mut unit_bits = logical_block.next_power_of_two().trailing_zeros();
         while size >> unit_bits >> 3 > MAP_BYTES_MAX {
@@ -309,20 +311,20 @@ impl Ledger {
         Self { map: UnitMap::new(size.div_ceil(1 << unit_bits)), unit_bits, sums }
     }
 
-    /// The units of which a range of bytes has a part.
+    /// Units that a byte range touches.
     #[inline]
     pub const fn touched(&self, offset: u64, len: u64) -> Range<u64> {
         let end = offset + len;
         offset >> self.unit_bits..(end >> self.unit_bits) + (end & (self.unit() - 1) != 0) as u64
     }
 
-    /// The units that lie within a range of bytes; the end is before the start where there are none.
+    /// Units completely within a byte range; the end is before the start if there are none.
     #[inline]
     pub const fn within(&self, offset: u64, len: u64) -> Range<u64> {
         (offset >> self.unit_bits) + (offset & (self.unit() - 1) != 0) as u64..(offset + len) >> self.unit_bits
     }
 
-    /// Whether there are data at the byte `at`, and where that ends, at most at `end`.
+    /// True if byte `at` holds data; then the end of this state, at most `end`.
     pub fn stretch(&self, at: u64, end: u64) -> (bool, u64) {
         let units = self.touched(at, end.saturating_sub(at));
         let held = self.map.contains(units.start);
@@ -330,17 +332,17 @@ impl Ledger {
         (held, until.min(end))
     }
 
-    /// Takes over, without counting it, that units hold data.
+    /// Marks units as holding data without counting them.
     pub fn resume(&mut self, mapped: Range<u64>) {
         self.map.insert(mapped);
     }
 
-    /// Notes without counting it that a range holds no data.
+    /// Marks a range as holding no data without counting it.
     pub fn forget(&mut self, offset: u64, len: u64) {
         self.map.remove(self.within(offset, len));
     }
 
-    /// Bytes in a unit.
+    /// Unit size in bytes.
     pub const fn unit(&self) -> u64 {
         1 << self.unit_bits
     }
@@ -350,17 +352,17 @@ impl Ledger {
         self.map.count() << self.unit_bits
     }
 
-    /// The map itself.
+    /// Map of units that hold data.
     pub const fn map(&self) -> &UnitMap {
         &self.map
     }
 
-    /// A write.
+    /// Records a write.
     pub fn wrote(&mut self, offset: u64, len: u64) {
         self.map.insert(self.touched(offset, len));
     }
 
-    /// One range of a TRIM command that the drive carried out.
+    /// Records a TRIM range that the drive carried out.
     pub fn trimmed(&mut self, offset: u64, len: u64) {
         self.asked(len);
         let units = self.within(offset, len);
@@ -372,19 +374,19 @@ impl Ledger {
         self.sums.repeated_ranges += u64::from(effective == 0);
     }
 
-    /// One range of a TRIM command that the drive refused.
+    /// Records a TRIM range that the drive refused.
     pub fn refused(&mut self, len: u64) {
         self.asked(len);
         self.sums.ranges.refused += Amount::new(1, len);
     }
 
-    /// One range of a TRIM command that the drive only pretended to carry out.
+    /// Records a TRIM range that the drive accepted but ignored.
     pub fn ignored(&mut self, len: u64) {
         self.asked(len);
         self.sums.ignored += Amount::new(1, len);
     }
 
-    /// One TRIM command, whatever became of it.
+    /// Records a TRIM command, successful or not.
     pub fn command(&mut self) {
         self.sums.commands += 1;
     }
@@ -402,7 +404,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn repeated_effective_and_partial_add_up() {
+    fn ledger_bytes_add_up_to_asked() {
         let mut ledger = Ledger::new(1 << 30, 4096);
         ledger.wrote(0, 1 << 20);
         ledger.trimmed(512 << 10, 1 << 20);
@@ -421,13 +423,13 @@ mod tests {
     }
 
     #[test]
-    fn the_unit_grows_with_the_drive() {
+    fn ledger_unit_grows_with_drive_size() {
         assert_eq!(Ledger::new(100_000_000_000, 512).unit(), 512);
         assert_eq!(Ledger::new(4_000_000_000_000, 512).unit(), 16384);
     }
 
     #[test]
-    fn ranges_are_counted_in_the_class_of_their_size() {
+    fn ledger_counts_ranges_by_size_class() {
         let mut ledger = Ledger::new(1 << 40, 4096);
         let (kib, mib) = (1 << 10, 1 << 20);
         let largest = [4 * kib, 16 * kib, 64 * kib, 256 * kib, mib, 16 * mib, 128 * mib];
@@ -444,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn amplification_is_what_was_accepted_over_what_was_freed() {
+    fn amplification_is_accepted_over_freed() {
         let mut ledger = Ledger::new(1 << 30, 4096);
         assert_eq!(ledger.sums.amplification(), None);
         ledger.trimmed(0, 4096);
@@ -452,15 +454,15 @@ mod tests {
         ledger.wrote(0, 8192);
         ledger.trimmed(0, 8192);
         ledger.refused(1 << 20);
-        assert_eq!(ledger.sums.amplification(), Some(1.5), "12 KiB for 8");
+        assert_eq!(ledger.sums.amplification(), Some(1.5), "12 KiB discarded for 8 KiB freed");
         ledger.command();
         ledger.command();
         assert_eq!((ledger.sums.commands, ledger.sums.repeated_ranges), (2, 1));
     }
 
     #[test]
-    fn page_by_page_comes_to_the_same_as_at_once() {
-        // A whole chunk, and one of three pages.
+    fn ledger_result_is_independent_of_write_size() {
+        // One full chunk and one of three pages.
         let units = (CHUNK + 3) * 8;
         let mut map = UnitMap::new(units);
         let pages = || (0..CHUNK + 3).map(|nth| nth * 7919 % (CHUNK + 3));
@@ -475,9 +477,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a bit for each unit and a sum for each fate.
+        /// Oracle: one flag per unit and one total per outcome.
         #[test]
-        fn the_ledger_is_what_a_list_of_units_says(
+        fn ledger_matches_list_of_units(
             resumed in prop::collection::vec((0_u64..300, 0_u64..40), 0..4),
             changes in prop::collection::vec((0_u8..5, 0_u64..150_000, 1_u64..30_000), 1..60),
         ) {
@@ -516,7 +518,7 @@ mod tests {
                 let sums = &ledger.sums;
                 prop_assert_eq!((sums.ranges.asked.bytes.0, sums.effective_bytes(), sums.ignored.bytes.0), (asked, effective, ignored));
                 prop_assert_eq!((sums.repeated_bytes, sums.partial_bytes), (whole_bytes - effective, trimmed_bytes - whole_bytes));
-                // What is around the place is alike up to where it is said to be, and no further.
+                // The reported range has a uniform state and ends exactly where the state changes.
                 let end = (offset + len).min(size);
                 let (data, until) = ledger.stretch(offset, end);
                 let first = (offset / UNIT) as usize;
@@ -531,24 +533,24 @@ mod tests {
         }
 
         #[test]
-        fn a_map_is_a_set(
+        fn unit_map_matches_set(
             changes in prop::collection::vec((0_u64..150_000, 0_u64..140_000, any::<bool>()), 1..40),
             apart in prop_oneof![Just(None), (0_usize..40).prop_map(Some)],
         ) {
-            // In whole pages of eight units, up to one change that tells the units of a page apart, if there is one.
+            // Whole pages of eight units, up to the first change that splits a page, if any.
             let units = 140_000 * 8;
             let mut map = UnitMap::new(units);
             let mut model = vec![false; units as usize];
-            let telling = apart.filter(|nth| *nth < changes.len());
+            let splitting = apart.filter(|nth| *nth < changes.len());
             for (nth, (start, len, insert)) in changes.into_iter().enumerate() {
-                let odd = u64::from(Some(nth) == telling);
+                let odd = u64::from(Some(nth) == splitting);
                 let range = (start * 8 + odd).min(units)..((start + len) * 8 + odd).min(units);
                 let expected = model[range.start as usize..range.end as usize].iter().filter(|held| **held != insert).count() as u64;
                 model[range.start as usize..range.end as usize].fill(insert);
                 let got = if insert { map.insert(range) } else { map.remove(range) };
                 prop_assert_eq!(got, expected);
             }
-            prop_assert!(map.shared == SHARED || telling.is_some(), "nothing told them apart");
+            prop_assert!(map.shared == SHARED || splitting.is_some(), "no change split a page");
             let mut listed = vec![false; units as usize];
             for run in map.runs() {
                 listed[run.start as usize..run.end as usize].fill(true);
@@ -559,7 +561,7 @@ mod tests {
             let mut from = 0;
             while let Some(run) = map.next_run(from, units) {
                 found[run.start as usize..run.end as usize].fill(true);
-                prop_assert!(run.end == units || !model[run.end as usize], "a run ends where it ends");
+                prop_assert!(run.end == units || !model[run.end as usize], "a run must be maximal");
                 from = run.end;
             }
             prop_assert!(found == model);

@@ -48,14 +48,15 @@ pub struct Extent {
     pub len: u64,
 }
 
-/// One request to whatever has blocks: a drive, a file that is one, a target. Offsets and lengths are in bytes and multiples of the block size.
+/// A request to a block device, such as a drive, a disk image or a benchmark target. Offsets
+/// and lengths are bytes and multiples of the logical block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// Reads.
     Read(Extent),
-    /// Writes fresh data of a class.
+    /// Writes fresh data of the given class.
     Write(Extent, DataClass),
-    /// TRIM of all these ranges in one command: they need not be kept.
+    /// TRIMs all these ranges in one command; their data may be discarded.
     Trim(Ranges<'a>),
     /// Makes completed writes durable.
     Flush,
@@ -64,9 +65,9 @@ pub enum Command<'a> {
 /// Ranges of one TRIM command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ranges<'a> {
-    /// One range, as workloads ask for them.
+    /// A single range.
     One(Extent),
-    /// Any number of them.
+    /// Any number of ranges.
     Many(&'a [Extent]),
 }
 
@@ -88,7 +89,7 @@ impl<'a> Command<'a> {
         Self::Trim(Ranges::Many(ranges))
     }
 
-    /// What kind of operation this is.
+    /// Operation kind.
     #[must_use]
     pub const fn kind(&self) -> OpKind {
         match self {
@@ -99,7 +100,7 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// The range that it covers: of several the first, of a flush none.
+    /// Range of the command: the first one for a TRIM, `None` for a flush.
     #[must_use]
     pub fn extent(&self) -> Option<Extent> {
         match self {
@@ -109,7 +110,7 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// Bytes that it covers.
+    /// Total length in bytes; 0 for a flush.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -120,38 +121,38 @@ impl<'a> Command<'a> {
     }
 }
 
-/// When the clock of a drive ends: after 292 years, in half the range of its numbers. Sums of times saturate, so that nothing that was begun before goes past that
-/// range; a command that would end later is refused.
+/// End of a drive's clock: 292 years, half the range of a `u64` in nanoseconds. Sums of times
+/// saturate, so work that started earlier cannot overflow. A command that would complete
+/// later is refused.
 pub(crate) const CLOCK_END_NS: u64 = 1 << 63;
 
-/// Why a drive refuses a command.
+/// Reason why a drive refuses a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The range goes past the end of the drive.
+    /// The range extends past the end of the drive.
     #[error("range goes past the end of the drive")]
     OutOfRange,
-    /// Offset or length is no multiple of the logical block.
+    /// Offset or length is not a multiple of the logical block.
     #[error("range is not a multiple of the logical block")]
     Misaligned,
-    /// The drive does not know TRIM.
+    /// The drive does not support TRIM.
     #[error("the drive does not support TRIM")]
     TrimUnsupported,
-    /// More ranges than one command may carry.
-    #[error("more ranges than one TRIM command may carry")]
+    /// The TRIM command has more ranges than the drive accepts.
+    #[error("the TRIM command has too many ranges")]
     TooManyRanges,
-    /// The drive is worn out and takes no more writes.
+    /// The drive is worn out and accepts no more writes.
     #[error("the drive is worn out and read-only")]
     ReadOnly,
-    /// It would not be done before the drive's clock ends, 292 years after it began.
-    #[error("the command would end after 292 years, which is as far as the drive's clock goes")]
+    /// The command would complete after the end of the drive's clock (292 years).
+    #[error("the command would complete after 292 years, the end of the drive's clock")]
     ClockEnd,
 }
 
 impl Refusal {
-    /// The error number of a worn-out drive: what Linux calls a read-only device.
     const EROFS: i32 = 30;
 
-    /// The error number under which a target reports it, where it has one of its own.
+    /// Linux error number for this refusal; `None` if it has no specific one.
     #[must_use]
     pub const fn errno(self) -> Option<i32> {
         match self {
@@ -161,34 +162,34 @@ impl Refusal {
     }
 }
 
-/// When and how a command ended.
+/// Completion time and result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// When the host sees it complete; never before the `now` of its submission.
+    /// Time at which the host sees the completion; never before the submission time.
     pub done: Nanos,
-    /// Accepted, or why not.
+    /// `Ok` if accepted, otherwise the reason for refusal.
     pub result: Result<(), Refusal>,
 }
 
-/// Anything that takes drive commands: SSD, disk, or a recorder in a test.
+/// A device that accepts drive commands: SSD, disk, or a recorder in a test.
 pub trait Device {
-    /// Usable size.
+    /// User capacity.
     fn size(&self) -> Bytes;
 
     /// Size of a logical block in bytes.
     fn logical_block(&self) -> u32;
 
-    /// Whether TRIM is accepted.
+    /// True if the drive accepts TRIM.
     fn supports_trim(&self) -> bool;
 
-    /// Executes `command`, submitted at `now`. `now` never decreases from call to call; several commands may be
-    /// in flight, and complete in any order.
+    /// Executes `command`, submitted at `now`. `now` must not decrease from call to call.
+    /// Several commands may be in flight and may complete in any order.
     fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion;
 
-    /// Tells the drive that no command arrives before `until`, so that it can use the time (GC, folding).
+    /// Notifies the drive that it may run background work (GC, folding) until `until`.
     fn idle(&mut self, until: Nanos);
 
-    /// Fetches what a command at byte `offset` will need into the processor's cache. For callers that know their next commands; changes nothing.
+    /// Prefetches the state for a command at byte `offset`. Has no effect on results.
     fn prefetch(&self, _offset: u64) {}
 }
 

@@ -1,4 +1,4 @@
-//! Any modelled drive, made from its specification, with what simulations and the virtual SSD need of it beyond commands.
+//! The [`Model`] trait: a modelled SSD or disk with state, counters and snapshots.
 
 use super::spec::SpecError;
 use super::ssd::SnapshotError;
@@ -16,12 +16,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// `spec` with another capacity: over-provisioning, the SLC cache, the cache for mapping tables and what may be written before the drive throttles for the
-/// sake of its life stay in proportion. Channels, dies and the write cache, which go with the speed, stay as they are. A drive with too few superblocks for
-/// that has smaller ones.
+/// Resizes `spec` to `size`. Over-provisioning, SLC cache, mapping cache and the
+/// endurance-throttle credit scale in proportion. Channels, dies and the write cache
+/// determine speed and stay unchanged. Superblocks shrink if there would be too few of them.
 ///
 /// # Errors
-/// No such drive is possible; the hint has the nearest sizes that are.
+/// If no drive of this size is possible; the hint names the nearest possible sizes.
 pub fn sized(spec: DriveSpec, size: Option<Bytes>) -> Result<DriveSpec, UsageError> {
     let Some(size) = size else { return Ok(spec) };
     possible(&spec, size).map_err(|problem| {
@@ -35,7 +35,7 @@ pub fn sized(spec: DriveSpec, size: Option<Bytes>) -> Result<DriveSpec, UsageErr
     })
 }
 
-/// `spec` at `size`, with the largest superblocks that allow it.
+/// `spec` at `size`, with the largest superblocks that make it valid.
 fn possible(spec: &DriveSpec, size: Bytes) -> Result<DriveSpec, SpecError> {
     let as_is = scaled(spec.clone(), size);
     let Err(problem) = as_is.validate() else { return Ok(as_is) };
@@ -43,7 +43,7 @@ fn possible(spec: &DriveSpec, size: Bytes) -> Result<DriveSpec, SpecError> {
     smaller.into_iter().find(|spec| spec.validate().is_ok()).ok_or(problem)
 }
 
-/// The nearest size in whole MiB, within a thirty-second, at which `spec` is possible.
+/// Nearest size in whole MiB at which `spec` is valid, searched in steps of 1/32 of the size.
 fn nearest_possible(spec: &DriveSpec, Bytes(size): Bytes, larger: bool) -> Option<Bytes> {
     const MIB: u64 = 1 << 20;
     const STEP_SHARE: u64 = 32;
@@ -55,7 +55,7 @@ fn nearest_possible(spec: &DriveSpec, Bytes(size): Bytes, larger: bool) -> Optio
     core::iter::successors(Some(size), next).map(whole).find(|size| size.0 > 0 && possible(spec, *size).is_ok())
 }
 
-/// `spec` with superblocks of half the size, a quarter and so on, as large as it is. None for a disk.
+/// `spec` with superblocks of 1/2, 1/4, ... the size and the same capacity. Empty for a disk.
 pub fn smaller_superblocks(spec: &DriveSpec) -> impl Iterator<Item = DriveSpec> {
     let pages = spec.flash().map_or(0, |flash| flash.geometry.pages_per_block);
     let fewer = core::iter::successors(Some(pages / 2), |pages| Some(pages / 2)).take_while(|pages| *pages > 0);
@@ -68,16 +68,17 @@ pub fn smaller_superblocks(spec: &DriveSpec) -> impl Iterator<Item = DriveSpec> 
     })
 }
 
-/// Gives blocks about `pages` pages, and planes as many more blocks. Gives the share that is left of a block.
+/// Sets about `pages` pages per block and raises the number of blocks per plane to
+/// compensate. Returns the new block size as a fraction of the old one.
 pub fn with_pages(flash: &mut Flash, pages: u32) -> f64 {
     let geometry = &mut flash.geometry;
     let before = geometry.pages_per_block;
-    // With one bit a cell a block has a whole number of rows: of 26 pages of three bits 8 would be left, where of 512 it is 170.
+    // SLC mode needs a multiple of `bits` pages: 26 TLC pages would leave only 8, 512 leave 170.
     let bits = if flash.slc_cache.is_some() { u32::from(geometry.bits_per_cell.max(1)) } else { 1 };
     geometry.pages_per_block = (pages / bits * bits).clamp(bits.min(before), before);
     let (left, whole) = (u64::from(geometry.pages_per_block), u64::from(before));
     geometry.blocks_per_plane = u32::try_from((u64::from(geometry.blocks_per_plane) * whole).div_ceil(left)).unwrap_or(u32::MAX);
-    // An erasure takes as long for each page as before.
+    // Keep the erase time per page constant.
     flash.nand.erase_ns = (u128::from(flash.nand.erase_ns) * u128::from(left) / u128::from(whole)) as u64;
     left as f64 / whole as f64
 }
@@ -88,7 +89,8 @@ pub fn over_provisioning_permille(geometry: &Geometry, capacity_bytes: u64) -> u
     u32::try_from(permille).unwrap_or(u32::MAX)
 }
 
-/// `spec` at another capacity as [`sized`] makes it, with superblocks of the same size, which may be too few.
+/// `spec` scaled to another capacity as in [`sized`], with the superblock size unchanged. The
+/// result may have too few superblocks to be valid.
 pub fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
     let block = u64::from(spec.logical_block_bytes);
     let capacity = size / block * block;
@@ -114,7 +116,7 @@ pub fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
     spec
 }
 
-/// A new drive of `spec`.
+/// Creates a new drive from `spec`.
 pub fn build(spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
     let model: Box<dyn Model> = match &spec.medium {
         Medium::Disk(_) => Box::new(Hdd::new(spec)?),
@@ -123,7 +125,7 @@ pub fn build(spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
     Ok(model)
 }
 
-/// The drive of `spec` whose [`Model::snapshot`] is `saved`.
+/// Restores a drive of `spec` from a [`Model::snapshot`].
 pub fn resume(spec: &DriveSpec, saved: &[u8]) -> Result<Box<dyn Model>, SnapshotError> {
     let model: Box<dyn Model> = match &spec.medium {
         Medium::Disk(_) => Box::new(Hdd::new(spec).map_err(SnapshotError::Spec)?),
@@ -132,82 +134,84 @@ pub fn resume(spec: &DriveSpec, saved: &[u8]) -> Result<Box<dyn Model>, Snapshot
     Ok(model)
 }
 
-/// A modelled drive that can be served, watched and kept.
+/// A modelled drive with counters, snapshots and power cuts.
 pub trait Model: Device + Send {
-    /// Every counter by name, and how the medium is used now.
+    /// All counters and the current occupancy of the medium, by name.
     fn counters(&self) -> BTreeMap<String, u64>;
 
-    /// Bytes that the host wrote, and bytes that were written to the medium for it, so far.
+    /// Bytes written by the host, and bytes written to the medium, since the drive was new.
     fn written(&self) -> (u64, u64);
 
-    /// How long the medium will be busy after `now` with what is counted already; zero where that is not known.
+    /// Time after `now` that the medium stays busy with already counted work; zero if unknown.
     fn backlog(&self, _now: Nanos) -> Nanos {
         Nanos::ZERO
     }
 
-    /// How the drive heats and what it is now, in thousandths of a degree; `None` if that is not modelled.
+    /// Thermal specification and temperature in 0.001 degrees Celsius; `None` if not modelled.
     fn heat(&self) -> Option<(&Thermal, i32)>;
 
-    /// What may slow the drive down later, as it is now; nothing where that is not modelled.
+    /// Current state that may slow the drive down later; default if not modelled.
     fn strain(&self) -> Strain {
         Strain::default()
     }
 
-    /// What each superblock holds, of which `needed` says what the host still needs; empty for a drive without superblocks.
+    /// Content of each superblock, `needed` by the host or not; empty for a disk.
     fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock>;
 
-    /// Everything that has to be kept between attachments; empty if there is nothing of that kind.
+    /// State that must survive a detach; empty if there is none.
     fn snapshot(&self) -> Vec<u8>;
 
-    /// No snapshot of a drive of its specification has more bytes.
+    /// Upper bound on the size of a snapshot, in bytes.
     fn snapshot_bytes_max(&self) -> u64;
 
-    /// To be called before the first write if the power may be cut.
+    /// Enables durability tracking. Call it before the first write if power cuts may follow.
     fn expect_power_cuts(&mut self);
 
-    /// A drive in the same state, which goes its own way from here on.
+    /// Independent copy of the drive in the same state.
     fn boxed_clone(&self) -> Box<dyn Model>;
 
-    /// The power fails at `now`; gives the ranges whose latest content was only in the write cache and is lost.
+    /// Cuts power at `now`. Returns the ranges whose latest content is lost.
     fn power_cut(&mut self, now: Nanos) -> Vec<Extent>;
 }
 
-/// What may change a drive's speed later.
+/// State that may change a drive's speed later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strain {
-    /// Nanoseconds in which it has been throttled so far, for whatever reason.
+    /// Total time throttled so far, in nanoseconds.
     pub throttled_ns: u64,
-    /// How warm it is, in thousandths of a degree Celsius, if that is modelled.
+    /// Temperature in thousandths of a degree Celsius; `None` if not modelled.
     pub temperature_mc: Option<i32>,
-    /// Whether it is throttled because it is too warm.
+    /// True while the drive is throttled by heat.
     pub throttled_by_heat: bool,
-    /// Bytes that may still be written to the flash before it throttles for the sake of its life; while it does, what it has earned back. `None` without that rule.
+    /// Bytes that may still be written to flash before endurance throttling starts; while
+    /// throttled, the credit earned so far. `None` without endurance throttling.
     pub life_credit_bytes: Option<u64>,
-    /// Whether it is throttled for the sake of its life.
+    /// True while the drive is throttled to preserve endurance.
     pub throttled_for_life: bool,
 }
 
-/// Why a rate will not last.
+/// Reason why a measured rate will not last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unlasting {
-    /// The drive warms up to so many degrees Celsius if it goes on like this, and is throttled at so many.
+    /// At this load the drive will heat up to `heads_for_c` and throttle at `throttles_c`.
     Heat {
-        /// Degrees Celsius.
+        /// Equilibrium temperature in degrees Celsius.
         heads_for_c: f64,
-        /// Degrees Celsius.
+        /// Throttling temperature in degrees Celsius.
         throttles_c: f64,
     },
-    /// What it may write before it throttles for the sake of its life gets less.
+    /// The endurance-throttle credit is shrinking.
     Life {
-        /// Bytes written to the flash, for whatever cause, that are left.
+        /// Remaining bytes that may be written to flash before throttling.
         credit_bytes: u64,
     },
-    /// It is throttled, and will not stay so: it cools below where it goes on at full speed, or earns its credit back.
+    /// The drive is throttled, but will cool down or regain its credit.
     Resumes,
 }
 
 impl Strain {
-    /// What will change the speed of `drive` if it goes on as in the `took_ns` from `from` to this. A time in which it was throttled in part says nothing.
+    /// Predicts a speed change of `drive` under continued load, from the `took_ns` between `from`
+    /// and `self`. Returns `None` for an interval that was only partly throttled.
     pub fn unlasting(&self, drive: &dyn Model, from: &Self, took_ns: u64) -> Option<Unlasting> {
         self.unlasting_heat(drive, from, took_ns).or_else(|| self.unlasting_life(from))
     }
@@ -221,7 +225,7 @@ impl Strain {
             (false, false) if heads_for >= throttles && (throttled == 0 || self.throttled_for_life) => {
                 Some(Unlasting::Heat { heads_for_c: heads_for / 1e3, throttles_c: throttles / 1e3 })
             }
-            // All of the time, but for the last step that is not counted yet.
+            // Throttled throughout, allowing for the last step, which is not counted yet.
             (true, true) if heads_for < resumes && throttled >= took_ns / 10 * 9 => Some(Unlasting::Resumes),
             _ => None,
         }
@@ -261,7 +265,7 @@ impl Model for Hdd {
     }
 
     fn written(&self) -> (u64, u64) {
-        // What its cache still holds is written later, and what was overwritten there never: no figure of the medium's. It writes nothing of itself.
+        // Not `media_write_bytes`: cached data are written later, or never if overwritten.
         let host = self.counters().host_write_bytes;
         (host, host)
     }
@@ -300,7 +304,7 @@ impl Model for Ssd {
         let (unit, slot) = (self.layout().unit_bytes, self.layout().slot_bytes);
         let mut erases = self.erase_counts().to_vec();
         erases.sort_unstable();
-        // The value below which so many per cent of the superblocks lie.
+        // Erase count at a percentile of the superblocks.
         let erases_at = |percent: usize| u64::from(erases.get((erases.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0));
         let counted = self.counters();
         for (name, value) in [
@@ -372,7 +376,7 @@ impl Model for Ssd {
     }
 
     fn power_cut(&mut self, now: Nanos) -> Vec<Extent> {
-        // A range may have been written several times; what counts is what became of the last one.
+        // A range may have been written several times; only the fate of the last write counts.
         let mut last: BTreeMap<Extent, bool> = BTreeMap::new();
         for fate in self.power_cut(now) {
             last.insert(fate.extent, fate.survives);
@@ -393,7 +397,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn every_shipped_drive_has_every_size_from_256_mib() {
+    fn sized_supports_shipped_drives_from_256_mib() {
         for text in shipped::files() {
             let full = parse(text).unwrap().spec;
             let sizes = [256, 257, 300, 333, 512, 1000, 1024, 1500, 2048, 3000, 4096, 8192, 16_384, 65_536].map(|mib| mib * MIB);
@@ -411,11 +415,11 @@ mod tests {
     }
 
     #[test]
-    fn disk_writes_to_its_medium_what_the_host_writes() {
+    fn disk_written_media_bytes_equal_host_bytes() {
         let mut disk = build(&shipped::drive("laptop-7200rpm").spec, 1).unwrap();
         let mut now = Nanos::ZERO;
         for nth in 0..1000_u64 {
-            // Each second write replaces what is still in the cache.
+            // Every second write overwrites data still in the cache.
             let extent = Extent { offset: nth / 2 * 1_000_448, len: 8192 };
             now = disk.submit(now, &Command::Write(extent, DataClass::Random)).done;
             assert_eq!(disk.written(), ((nth + 1) * 8192, (nth + 1) * 8192));
@@ -423,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn small_shipped_drives_take_writes_for_good() {
+    fn small_shipped_drives_accept_sustained_writes() {
         for drive in shipped::drives() {
             let spec = sized(drive.spec, Some(Bytes(256 * MIB))).unwrap();
             let Some(flash) = spec.flash() else { continue };
@@ -442,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_sizes_name_nearest_possible_ones() {
+    fn sized_impossible_size_hints_nearest_sizes() {
         let spec = shipped::drive("crucial-m4-128gb").spec;
         let refused = |size: u64| sized(spec.clone(), Some(Bytes(size))).unwrap_err().advice().unwrap().to_string();
         for (size, larger) in [(MIB / 2, true), (1 << 49, false)] {

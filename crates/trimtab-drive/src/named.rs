@@ -1,10 +1,10 @@
-//! Enumerations whose values have names in JSON, CSV and the store.
+//! Enumerations whose values have names in JSON, CSV and the run store.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// An enumeration that is written as the names of its values. The text before it is what messages call it.
+/// Defines an enumeration serialised by name. Error messages use the leading string.
 #[macro_export]
 macro_rules! named {
     ($what:literal $(#[$attribute:meta])* pub enum $type:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)+ }) => {
@@ -12,10 +12,10 @@ macro_rules! named {
         pub enum $type { $($(#[$doc])* $value),+ }
 
         impl $type {
-            /// Every value, in the order in which reports list them.
+            /// Every value in report order.
             pub const ALL: &'static [Self] = &[$(Self::$value),+];
 
-            /// The name in reports, JSON, CSV and the store.
+            /// Name in reports, JSON, CSV and the run store.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$value => $name),+ }
@@ -51,10 +51,10 @@ macro_rules! named {
     };
 }
 
-/// The value of that name.
+/// Finds a value by name.
 ///
 /// # Errors
-/// A message that lists the names.
+/// A message that lists the valid names.
 pub fn find<T: Copy>(what: &str, all: &[T], name_of: fn(T) -> &'static str, name: &str) -> Result<T, String> {
     all.iter().copied().find(|value| name_of(*value) == name).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|value| name_of(*value)).collect();

@@ -1,23 +1,23 @@
-//! Kinds of operations on files and blocks.
+//! Operation kinds on files and blocks.
 
 crate::named! {
     "kind of operation"
-    /// The kind of an operation: the key of latency histograms and counters.
+    /// Operation kind: the key of latency histograms and counters.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum OpKind {
-        /// File creation, or a block workload's none.
+        /// File creation; unused by block workloads.
         Create = "create",
         /// Append to a file.
         Append = "append",
-        /// Read of a file or of blocks.
+        /// File or block read.
         Read = "read",
-        /// Write of blocks.
+        /// Block write.
         Write = "write",
-        /// Removal of a file.
+        /// File removal.
         Delete = "delete",
-        /// Creation of a directory.
+        /// Directory creation.
         MakeDir = "make-dir",
-        /// Removal of a directory.
+        /// Directory removal.
         RemoveDir = "remove-dir",
         /// Filesystem-wide sync.
         Sync = "sync",
@@ -25,21 +25,21 @@ crate::named! {
         Flush = "flush",
         /// TRIM of a range.
         Trim = "trim",
-        /// Look-up of a name.
+        /// Name lookup.
         Lookup = "lookup",
-        /// Attributes of a file.
+        /// Read of file attributes.
         GetAttr = "getattr",
-        /// Change of attributes.
+        /// Change of file attributes.
         SetAttr = "setattr",
-        /// Target of a symbolic link.
+        /// Read of a symbolic link.
         ReadLink = "readlink",
-        /// Names in a directory.
+        /// Directory listing.
         ReadDir = "readdir",
-        /// Names in a directory, with attributes.
+        /// Directory listing with attributes.
         ReadDirPlus = "readdirplus",
-        /// Check of permissions.
+        /// Permission check.
         Access = "access",
-        /// Figures of the filesystem.
+        /// Filesystem statistics.
         FsStat = "fsstat",
     }
 }

@@ -1,13 +1,13 @@
-//! A hint to the processor, and the only `unsafe` here.
+//! CPU prefetch hint; the only `unsafe` code of the crate.
 
-/// Asks the processor for an element of a table that is needed soon. An index past the end does nothing.
+/// Prefetches `table[index]`. An index past the end has no effect.
 #[inline(always)]
 pub(crate) fn prefetch<T>(table: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let address = table.as_ptr().wrapping_add(index);
-        // SAFETY: a prefetch is a hint; it never faults and changes nothing, whatever the address.
+        // SAFETY: a prefetch is a hint. It never faults and changes nothing, for any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

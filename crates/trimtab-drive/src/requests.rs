@@ -1,4 +1,4 @@
-//! Counters of what a drive was sent, by kind.
+//! Request counters by command kind.
 
 use super::Command;
 use crate::histogram::Histogram;
@@ -7,18 +7,18 @@ use crate::units::Nanos;
 /// Completed requests of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
-    /// How many.
+    /// Number of requests, failed ones included.
     pub count: u64,
-    /// Bytes of those that succeeded.
+    /// Bytes of successful requests.
     pub bytes: u64,
-    /// How many failed.
+    /// Number of failed requests.
     pub failed: u64,
-    /// Their latency in model time.
+    /// Latency in model time.
     pub latency: Histogram,
 }
 
 impl Done {
-    /// Counts one.
+    /// Counts one request.
     pub fn count(&mut self, success: bool, bytes: u64, latency: Nanos) {
         self.count += 1;
         if success {
@@ -35,16 +35,16 @@ impl Done {
 pub struct Counts {
     /// Reads.
     pub read: Done,
-    /// Writes, with zero-writes that keep the space mapped.
+    /// Writes, including zero-writes that keep the space mapped.
     pub write: Done,
-    /// TRIM commands, with zero-writes that unmap.
+    /// TRIM commands, including zero-writes that unmap.
     pub trim: Done,
-    /// Flushes, with the durable end of each FUA write.
+    /// Flushes, including the durable end of each FUA write.
     pub flush: Done,
 }
 
 impl Counts {
-    /// Where `command` is counted.
+    /// Counter of `command`.
     pub const fn of(&mut self, command: &Command<'_>) -> &mut Done {
         match command {
             Command::Read(_) => &mut self.read,

@@ -1,7 +1,7 @@
 //! Seeded random streams whose values never change between versions or machines.
 //!
-//! Each purpose draws from a stream of its own, derived from the one printed seed and the purpose's
-//! name. So adding a draw in one place never shifts the numbers that another place sees.
+//! Each purpose draws from its own stream, derived from the printed seed and the purpose's
+//! name. So an additional draw in one place never shifts the numbers in another.
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
@@ -23,9 +23,7 @@ impl Stream {
         self.0.next_u64()
     }
 
-    /// A uniform number in `0..bound`, without bias worth measuring (multiply-shift; the bias is below `bound / 2^64`).
-    ///
-    /// A `bound` of 0 gives 0.
+    /// A uniform number in `0..bound` with a bias below `bound / 2^64`; 0 for a `bound` of 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
@@ -50,17 +48,17 @@ impl Stream {
         self.unit() < p
     }
 
-    /// A number with a normal distribution of mean 0 and standard deviation 1, and never further out than 6.
+    /// A normally distributed number with mean 0 and standard deviation 1, limited to ±6.
     pub fn normal(&mut self) -> f64 {
         normal_quantile(self.unit().clamp(1e-9, 1.0 - 1e-9))
     }
 
-    /// A positive number with a log-normal distribution: this median, and this standard deviation of the natural logarithm.
+    /// A log-normal number with the given median and standard deviation of its natural log.
     pub fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         median * libm::exp(sigma * normal_quantile(self.unit()))
     }
 
-    /// Puts `items` into a uniformly random order (Fisher and Yates).
+    /// Shuffles `items` uniformly (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             let j = self.below(i as u64 + 1) as usize;
@@ -69,13 +67,13 @@ impl Stream {
     }
 }
 
-/// A random stream whose whole state is two numbers, for models that are saved and resumed: the n-th value is SplitMix64's mix of
-/// seed and n (Steele, Lea and Flood 2014).
+/// A random stream whose state is two numbers, for models with snapshots. The n-th value is
+/// SplitMix64's mix of seed and n (Steele, Lea and Flood 2014).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// Seed of the purpose.
+    /// Seed.
     pub seed: u64,
-    /// Values drawn so far.
+    /// Number of values drawn.
     pub drawn: u64,
 }
 
@@ -103,7 +101,7 @@ impl Counted {
     }
 }
 
-/// The quantile of the standard normal distribution at `p` (Acklam's rational approximation, relative error below 1.2e-9).
+/// Standard normal quantile at `p` (Acklam's approximation, relative error below 1.2e-9).
 #[must_use]
 pub fn normal_quantile(p: f64) -> f64 {
     const A: [f64; 6] = [
@@ -138,7 +136,7 @@ pub fn normal_quantile(p: f64) -> f64 {
     horner(&A, r) * q / (horner(&B, r) * r + 1.0)
 }
 
-/// A seed for `purpose`, from `seed`: FNV-1a over the name, mixed by SplitMix64.
+/// Derives a seed for `purpose`: FNV-1a over the name, mixed by SplitMix64.
 #[must_use]
 pub fn derive_seed(seed: u64, purpose: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -161,9 +159,9 @@ mod tests {
     }
 
     #[test]
-    fn counted_values_are_those_of_splitmix64() {
+    fn counted_stream_matches_splitmix64() {
         let mut s = Counted { seed: 1_234_567, drawn: 0 };
-        // The published first values for this seed.
+        // Published first values for this seed.
         assert_eq!([s.next_u64(), s.next_u64()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
         assert!((0..1000).all(|_| s.below(10) < 10));
     }
@@ -175,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold() {
+    fn stream_values_stay_within_bounds() {
         let mut s = Stream::new(7, "bounds");
         assert_eq!(s.below(0), 0);
         for _ in 0..1000 {
@@ -186,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_normal_quantile_is_right_where_it_is_known() {
+    fn normal_quantile_matches_known_values() {
         for (p, z) in
             [(0.5, 0.0), (0.841_344_746, 1.0), (0.977_249_868, 2.0), (0.998_650_102, 3.0), (0.001_349_898, -3.0), (0.01, -2.326_347_874)]
         {

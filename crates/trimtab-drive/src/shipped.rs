@@ -1,9 +1,9 @@
-//! The drives that come with the program.
+//! Drive specifications included in the program.
 
 use crate::spec::file::{Drive, parse};
 use alloc::vec::Vec;
 
-/// Their specification files, in the order of their names.
+/// Specification files in name order.
 pub const FILES: [&str; 15] = [
     include_str!("../drives/corsair-force-3-120gb.toml"),
     include_str!("../drives/corsair-p128.toml"),
@@ -22,7 +22,8 @@ pub const FILES: [&str; 15] = [
     include_str!("../drives/sata-tlc-500gb.toml"),
 ];
 
-/// Specifications that show the rates which owners measured of 36 models, in the order of their names ([`catalogue`](trimtab_study::learn::catalogue)).
+/// Specifications fitted to rates measured by owners of 36 models, in name order
+/// ([`catalogue`](trimtab_study::learn::catalogue)).
 pub const MEASURED: [&str; 36] = [
     include_str!("../drives/measured/ct1000p3pssd8.toml"),
     include_str!("../drives/measured/fanxiang-s500pro-1tb.toml"),
@@ -62,18 +63,18 @@ pub const MEASURED: [&str; 36] = [
     include_str!("../drives/measured/wdc-cl-sn730-sdbqnty-512g-2020.toml"),
 ];
 
-/// Every file: those of studies first.
+/// All files, those of [`FILES`] first.
 pub fn files() -> impl Iterator<Item = &'static str> {
     FILES.into_iter().chain(MEASURED)
 }
 
-/// The drive of that name.
+/// Finds a drive by name.
 #[must_use]
 pub fn named(name: &str) -> Option<Drive> {
     files().filter_map(|text| parse(text).ok()).find(|drive| drive.spec.name == name)
 }
 
-/// Every drive of [`FILES`].
+/// Parses every drive in [`FILES`].
 ///
 /// # Panics
 /// Never: a test parses each file.
@@ -97,7 +98,7 @@ mod tests {
     use std::string::String;
 
     #[test]
-    fn they_are_all_that_are_there() {
+    fn shipped_lists_match_directory() {
         let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives")).unwrap();
         let mut texts: Vec<(String, String)> = files
             .map(|file| file.unwrap())

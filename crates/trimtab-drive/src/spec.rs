@@ -1,8 +1,9 @@
-//! What a drive is: plain data, checked by [`DriveSpec::validate`] before a model is made of it.
+//! Drive specification: plain data, checked by [`DriveSpec::validate`] before a model is
+//! built from it.
 //!
-//! Every field has one meaning, stated here with its unit. Sizes are in bytes, durations in nanoseconds, shares in
-//! per mille: integers only, so that a specification means the same on every machine. `docs/method/ssd.md` says how the
-//! fields enter the timing arithmetic.
+//! Every field has one meaning, stated here with its unit. Sizes are in bytes, durations in
+//! nanoseconds, shares in per mille. All are integers, so a specification means the same on
+//! every machine. `docs/method/ssd.md` defines the timing arithmetic.
 
 mod disk;
 pub mod file;
@@ -27,26 +28,26 @@ use alloc::string::String;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-/// A drive.
+/// A drive specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveSpec {
-    /// Short name, as in `drive:NAME`: lower case, digits and hyphens.
+    /// Short name, as in `drive:NAME`: lower-case letters, digits and hyphens.
     pub name: String,
-    /// What it stands for, in a sentence.
+    /// One-sentence description.
     pub description: String,
     /// User capacity in bytes; a multiple of the logical block.
     pub capacity_bytes: u64,
     /// Logical block (sector) in bytes: a power of two from 512 to 65536.
     pub logical_block_bytes: u32,
-    /// The link to the host and the command processor.
+    /// Host link and command processor.
     pub interface: Interface,
-    /// What stores the data.
+    /// Storage medium.
     pub medium: Medium,
 }
 
-/// What stores the data.
+/// Storage medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "there are few specifications, and boxes would be in the way of whoever writes one")]
+#[expect(clippy::large_enum_variant, reason = "specifications are few, and boxes would complicate their literals")]
 pub enum Medium {
     /// An SSD.
     Flash(Flash),
@@ -54,23 +55,23 @@ pub enum Medium {
     Disk(Disk),
 }
 
-/// The link to the host and the command processor.
+/// Host link and command processor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Interface {
-    /// Payload bytes per second that the link carries.
+    /// Payload rate of the link in bytes per second.
     pub rate_bytes_per_s: u64,
-    /// True if reads and writes do not share that rate (PCIe), false if they do (SATA).
+    /// True if reads and writes each get the full rate (PCIe), false if they share it (SATA).
     pub full_duplex: bool,
-    /// Commands that the drive holds at once; a further one waits until one of them completes.
+    /// Queue depth: further commands wait until one completes.
     pub queue_depth: u32,
-    /// Time that the command processor spends on each read or write, one command after another: its inverse is the
-    /// highest rate of commands.
+    /// Command-processor time per read or write, serialised: its inverse is the maximum IOPS.
     pub command_overhead_ns: u64,
-    /// The same of each write, where it differs (a write is entered in the mapping, a read looked up); `None` is `command_overhead_ns`.
+    /// Command-processor time per write if it differs from a read, because a write updates the
+    /// mapping; `None` means `command_overhead_ns`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_overhead_ns: Option<u64>,
-    /// Time that each command takes besides, which overlaps that of other commands.
+    /// Additional fixed latency per command, which overlaps with other commands.
     pub latency_ns: u64,
 }
 
@@ -89,21 +90,21 @@ impl Default for Interface {
 }
 
 impl Interface {
-    /// What the command processor spends on each write.
+    /// Command-processor time per write.
     #[must_use]
     pub fn overhead_of_writes_ns(&self) -> u64 {
         self.write_overhead_ns.unwrap_or(self.command_overhead_ns)
     }
 }
 
-/// What is wrong with a specification: which field, what it says, and what would be right.
+/// Error in a specification: the field, its value and the expected value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
     /// Dotted name of the field: `flash.geometry.page_bytes`.
     pub field: &'static str,
-    /// What it says.
+    /// Actual value.
     pub value: String,
-    /// What would be right, and why.
+    /// Expected value and reason.
     pub expected: String,
 }
 

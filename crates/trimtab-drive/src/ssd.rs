@@ -1,4 +1,4 @@
-//! The model of an SSD.
+//! SSD model.
 
 mod check;
 mod clock;
@@ -49,16 +49,15 @@ const NEVER: u32 = 0;
 /// Map entry of a unit that was trimmed.
 const TRIMMED: u32 = 1;
 
-/// What is kept together per superblock because every overwrite needs both.
+/// Per-superblock state that every overwrite needs, stored together for locality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Block {
-    /// Valid slots.
     valid: u32,
-    /// Where it stands among those up for collection.
+    /// Position in the victim list.
     pos: u32,
 }
 
-/// A modelled SSD: a specification and a state. All its behaviour follows from these and the commands it gets.
+/// A modelled SSD, determined by its specification, its state and the commands it receives.
 #[derive(Clone, Debug)]
 pub struct Ssd {
     spec: DriveSpec,
@@ -68,108 +67,108 @@ pub struct Ssd {
     ftl: Ftl,
     clock: Clock,
     partial: PartialUnits,
-    /// TRIM ranges not carried out yet, in units.
     deferred: VecDeque<(u32, u32)>,
     heat: Option<Heat>,
     life: Option<Life>,
     map_cache: Option<MapCache>,
     read_ahead: ReadAhead,
-    /// Instant of the last submission or end of idle time.
+    /// Time of the last submission, or end of the last idle period.
     now: u64,
-    /// When everything submitted has completed.
+    /// Time at which all submitted commands have completed.
     quiet_since: u64,
-    /// Background work of this quiet time is done up to here.
+    /// Background work is complete up to this time.
     idled_until: u64,
-    /// The shortest quiet time after which the drive does something by itself.
+    /// Shortest idle time after which the drive starts background work.
     idle_delay: u64,
-    /// When the engine that carries out queued TRIMs is free.
+    /// Time at which the queued-TRIM engine is free.
     trim_free: u64,
-    /// There is only one way to write a whole unit: [`Ftl::put_one`].
+    /// True if [`Ftl::put_one`] is the only path for writing a whole unit.
     simple: bool,
     latencies: Option<Box<Latencies>>,
 }
 
-/// Latencies by kind of command.
+/// Latency histograms by command kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies {
-    /// Of reads.
+    /// Read latencies.
     pub read: Histogram,
-    /// Of writes.
+    /// Write latencies.
     pub write: Histogram,
-    /// Of TRIM commands.
+    /// TRIM latencies.
     pub trim: Histogram,
-    /// Of flushes.
+    /// Flush latencies.
     pub flush: Histogram,
 }
 
-/// How the flash is used at an instant.
+/// Flash occupancy at one point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupancy {
     /// Units that hold data.
     pub mapped_units: u64,
-    /// Units that held data, were trimmed, and have not been written since.
+    /// Units that were mapped, then trimmed and not rewritten.
     pub trimmed_units: u64,
-    /// Units never written.
+    /// Units that were never written.
     pub unwritten_units: u64,
-    /// Slots that hold data no longer needed.
+    /// Slots with invalid data.
     pub stale_slots: u64,
     /// Erased slots.
     pub free_slots: u64,
     /// Erased superblocks.
     pub free_superblocks: u32,
-    /// Superblocks used in one-bit mode.
+    /// Superblocks in SLC mode.
     pub slc_superblocks: u32,
-    /// Superblocks worn out.
+    /// Worn-out superblocks.
     pub worn_out_superblocks: u32,
-    /// The drive takes no more writes.
+    /// True if the drive accepts no more writes.
     pub read_only: bool,
-    /// Temperature in thousandths of a degree Celsius, if the specification says how the drive heats.
+    /// Temperature in thousandths of a degree Celsius; `None` if not modelled.
     pub temperature_mc: Option<i32>,
-    /// The drive is throttled because it is too warm.
+    /// True while the drive is throttled by heat.
     pub throttled_by_heat: bool,
-    /// Bytes that may still be written to the flash before it is throttled for the sake of its life; while it is, what it has earned back.
+    /// Bytes that may still be written to flash before endurance throttling starts; while
+    /// throttled, the credit earned so far. `None` without endurance throttling.
     pub life_credit_bytes: Option<u64>,
-    /// It is throttled for the sake of its life.
+    /// True while the drive is throttled to preserve endurance.
     pub throttled_for_life: bool,
 }
 
 impl Occupancy {
-    /// The drive is throttled, for whatever reason.
+    /// True while the drive is throttled for any reason.
     #[must_use]
     pub const fn throttled(&self) -> bool {
         self.throttled_by_heat || self.throttled_for_life
     }
 }
 
-/// What a logical block holds.
+/// State of a logical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
     /// Never written since the drive was new, erased or formatted.
     NeverWritten,
-    /// Trimmed and not written since; reads return what the specification says.
+    /// Trimmed and not rewritten; reads return the content configured in the specification.
     Trimmed,
-    /// Data.
+    /// Mapped data.
     Mapped,
 }
 
-/// What a read of a logical block returns.
+/// Content returned by a read of a logical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// What was written last.
+    /// Data of the latest write.
     Latest,
     /// Zeros.
     Zeros,
     /// Bytes of 0xFF.
     Ones,
-    /// What was written before a TRIM. A real drive of this kind may return anything that ever stood there, or zeros.
+    /// Data from before the TRIM. A real drive may also return older data, or zeros.
     BeforeTrim,
 }
 
 impl Ssd {
-    /// A new drive of `spec`. Everything that the model draws at random comes from `seed`.
+    /// Creates a new drive. `seed` determines all random draws of the model.
     ///
     /// # Errors
-    /// What is wrong with the specification, or that it describes no SSD.
+    /// If the specification is invalid or not of an SSD.
     pub fn new(spec: &DriveSpec, seed: u64) -> Result<Self, SpecError> {
         spec.validate()?;
         let Some(flash) = spec.flash() else {
@@ -207,7 +206,7 @@ impl Ssd {
         flash.compression.is_none() && flash.slc_cache.is_none() && flash.ftl.streams.hot_cold.is_none() && all_mapped_in_memory
     }
 
-    /// The seed of everything drawn at random.
+    /// Seed of all random draws.
     #[must_use]
     pub const fn seed(&self) -> u64 {
         self.seed
@@ -219,7 +218,7 @@ impl Ssd {
         &self.spec
     }
 
-    /// Sizes derived from it.
+    /// Sizes derived from the specification.
     #[must_use]
     pub const fn layout(&self) -> &Layout {
         &self.layout
@@ -231,7 +230,7 @@ impl Ssd {
         &self.ftl.counters
     }
 
-    /// Bytes written to flash, for whatever cause.
+    /// Bytes written to flash for any reason.
     #[must_use]
     pub fn nand_written(&self) -> Bytes {
         self.ftl.counters.nand_written(&self.layout, self.flash.geometry.page_bytes)
@@ -243,19 +242,19 @@ impl Ssd {
         self.ftl.counters.waf(&self.layout, self.flash.geometry.page_bytes)
     }
 
-    /// Write amplification factor since `earlier`, a copy of the counters.
+    /// Write amplification factor since `earlier`; `None` without host writes.
     #[must_use]
     pub fn waf_since(&self, earlier: &Counters) -> Option<f64> {
         self.ftl.counters.since(earlier).waf(&self.layout, self.flash.geometry.page_bytes)
     }
 
-    /// Erases of each superblock.
+    /// Erase count of each superblock.
     #[must_use]
     pub fn erase_counts(&self) -> &[u32] {
         &self.ftl.pool.erases[1..]
     }
 
-    /// How the flash is used now.
+    /// Current flash occupancy.
     #[must_use]
     pub fn occupancy(&self) -> Occupancy {
         let ftl = &self.ftl;
@@ -276,14 +275,15 @@ impl Ssd {
         }
     }
 
-    /// How long the flash will be busy after `now` with what it has been given: data of the write cache, and background work (collection, folding, levelling)
-    /// that has been decided. Counters hold all of that already; the time until `now` does not.
+    /// Time after `now` that the flash stays busy with cached writes and scheduled background
+    /// work (collection, folding, wear levelling). Counters already include this work, but its
+    /// time lies after `now`.
     #[must_use]
     pub fn backlog(&self, now: Nanos) -> Nanos {
         Nanos(self.clock.backlog(now.0))
     }
 
-    /// What the mapping unit at byte `offset` holds.
+    /// State of the mapping unit at byte `offset`.
     #[must_use]
     pub fn block_state(&self, offset: u64) -> BlockState {
         match self.ftl.map.get((offset / self.layout.unit_bytes) as usize) {
@@ -293,7 +293,7 @@ impl Ssd {
         }
     }
 
-    /// What a read of the logical block at byte `offset` returns.
+    /// Content returned by a read of the logical block at byte `offset`.
     #[must_use]
     pub fn content(&self, offset: u64) -> Content {
         let unit = offset / self.layout.unit_bytes;
@@ -308,7 +308,7 @@ impl Ssd {
         }
     }
 
-    /// Keeps latency histograms from now on.
+    /// Starts recording latency histograms.
     pub fn record_latencies(&mut self) {
         self.latencies.get_or_insert_default();
     }
@@ -319,10 +319,10 @@ impl Ssd {
         self.latencies.as_deref()
     }
 
-    /// Tracks from now on which writes are durable; see [`power_cut`](Self::power_cut).
+    /// Starts tracking write durability; see [`power_cut`](Self::power_cut).
     pub fn track_durability(&mut self) {
         if self.ftl.journal.is_none() {
-            // What waits in a row untracked would be taken for what comes after it.
+            // Untracked units left in open rows would be mistaken for later writes.
             self.write_out(self.now);
             self.ftl.journal = Some(Journal::new(self.ftl.frontiers.len()));
             self.simple = false;
@@ -405,7 +405,7 @@ impl Ssd {
         histogram.record(Nanos(took));
     }
 
-    /// Whether `extent` lies on the drive, in whole logical blocks.
+    /// Checks that `extent` lies within the drive and is aligned to logical blocks.
     #[inline]
     fn check(&self, extent: Extent) -> Result<(), Refusal> {
         if extent.offset > self.spec.capacity_bytes || extent.len > self.spec.capacity_bytes - extent.offset {

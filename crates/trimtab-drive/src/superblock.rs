@@ -1,16 +1,16 @@
-//! The content of one superblock.
+//! Content of one superblock.
 
-/// What a superblock holds, in slots of its own. What is left of it is erased.
+/// Content of a superblock in slots. The remainder is erased.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Superblock {
-    /// Slots that it can hold now: fewer in one-bit mode.
+    /// Usable slots; fewer in SLC mode.
     pub slots: u64,
-    /// Data that the filesystem still needs.
+    /// Slots with data that the filesystem still needs.
     pub needed: u64,
-    /// Data that the drive keeps, although the filesystem has freed them: nobody has told it.
+    /// Slots with data that the filesystem has freed but not yet trimmed.
     pub unneeded: u64,
-    /// Overwritten or trimmed data that are not erased yet, and what cannot be used.
+    /// Slots with overwritten or trimmed data that are not yet erased, and unusable slots.
     pub stale: u64,
-    /// In one-bit mode.
+    /// True in SLC mode.
     pub one_bit: bool,
 }

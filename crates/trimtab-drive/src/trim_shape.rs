@@ -1,24 +1,24 @@
-//! How the ranges of a host's TRIM become the commands of a drive, as Linux's drivers do it.
+//! Splits the ranges of a host's TRIM into drive commands, like the Linux drivers.
 
 use crate::Extent;
 use alloc::vec::Vec;
 
-/// What a drive takes in one TRIM command.
+/// Limits of one TRIM command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimShape {
-    /// Ranges in one command; at least 1.
+    /// Maximum ranges per command; at least 1.
     pub ranges_max: u32,
-    /// Bytes in one range; a multiple of the logical block.
+    /// Maximum bytes per range; a multiple of the logical block.
     pub range_bytes_max: u64,
 }
 
 impl TrimShape {
-    /// The most bytes that one command can cover: the block layer is told to send no larger discards.
+    /// Maximum bytes per command, which limits the discards of the block layer.
     pub const fn command_bytes_max(self) -> u64 {
         self.range_bytes_max.saturating_mul(self.ranges_max as u64)
     }
 
-    /// The commands for `extents`: long ones in several ranges, in as few commands as hold them.
+    /// Splits `extents` into as few commands as possible; long extents become several ranges.
     pub fn commands(self, extents: &[Extent]) -> impl Iterator<Item = Vec<Extent>> {
         let pieces: Vec<Extent> = extents.iter().flat_map(|extent| self.pieces(*extent)).collect();
         let per_command = self.ranges_max.max(1) as usize;
@@ -42,7 +42,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn long_ranges_are_cut_and_commands_filled() {
+    fn commands_split_long_ranges_and_fill_commands() {
         let shape = TrimShape { ranges_max: 2, range_bytes_max: 100 };
         let commands: Vec<_> = shape.commands(&[Extent { offset: 0, len: 250 }, Extent { offset: 1000, len: 50 }]).collect();
         let e = |offset, len| Extent { offset, len };

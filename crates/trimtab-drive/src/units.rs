@@ -1,4 +1,4 @@
-//! Time and size with their units, and the one way they are written and read.
+//! Durations and sizes with units, including formatting and parsing.
 //!
 //! `MB` is 10^6 bytes and `MiB` is 2^20 bytes, everywhere.
 
@@ -23,13 +23,13 @@ macro_rules! quantity {
             /// The largest value; used for "never" and "no limit".
             pub const MAX: Self = Self(u64::MAX);
 
-            /// Difference that stops at zero.
+            /// Difference, limited to zero.
             #[must_use]
             pub const fn saturating_sub(self, other: Self) -> Self {
                 Self(self.0.saturating_sub(other.0))
             }
 
-            /// Sum that stops at [`Self::MAX`].
+            /// Sum, limited to [`Self::MAX`].
             #[must_use]
             pub const fn saturating_add(self, other: Self) -> Self {
                 Self(self.0.saturating_add(other.0))
@@ -44,7 +44,7 @@ macro_rules! quantity {
                 }
             }
 
-            /// The value as a float, for rates and ratios.
+            /// Converts to a float, for rates and ratios.
             #[must_use]
             pub const fn as_f64(self) -> f64 {
                 self.0 as f64
@@ -82,7 +82,7 @@ macro_rules! quantity {
 }
 
 quantity! {
-    /// A duration, or an instant counted from the start of a target's clock, in nanoseconds.
+    /// A duration, or a time since the start of a target's clock, in nanoseconds.
     Nanos
 }
 quantity! {
@@ -114,12 +114,12 @@ impl Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// Three significant digits with the unit that fits, or two units: `850 ns`, `12.3 µs`, `5.00 ms`, `1.21 s`, `6 min`, `6 min 17 s`, `2 h 5 min`,
-    /// `10.4 days`.
+    /// Formats three significant digits with a suitable unit, or two units: `850 ns`, `12.3 µs`,
+    /// `5.00 ms`, `1.21 s`, `6 min`, `6 min 17 s`, `2 h 5 min`, `10.4 days`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = self.0;
         let text = match ns {
-            // No time at all has no small unit.
+            // Zero gets no sub-second unit.
             0 => "0 s".to_string(),
             1..=999 => format!("{ns} ns"),
             1_000..=999_999 => format!("{} µs", three_digits(ns as f64 / 1e3)),
@@ -139,13 +139,13 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// `6 min 17 s`; of nothing in the smaller unit only the larger.
+/// Formats `6 min 17 s`, or only the larger unit if the smaller is zero.
 fn two(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
     if small == 0 { format!("{large} {large_unit}") } else { format!("{large} {large_unit} {small} {small_unit}") }
 }
 
 impl fmt::Display for Bytes {
-    /// Decimal units, three significant digits: `512 B`, `4.10 kB`, `493 MB`, `1.80 TB`.
+    /// Formats in decimal units with three digits: `512 B`, `4.10 kB`, `493 MB`, `1.80 TB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let b = self.0 as f64;
         let text = match self.0 {
@@ -159,7 +159,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A whole number with commas, as people write it: 36,706.
+/// Formats a whole number with thousands separators: 36,706.
 #[must_use]
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -173,7 +173,8 @@ pub fn grouped(number: u64) -> String {
     grouped
 }
 
-/// `value` with three significant digits (`1.21`, `12.3`, `123`, `1,230`, `27,900`), or two where it is below one (`0.98`, `0.016`, `0.0040`, `3.2e-4`).
+/// Formats three significant digits (`1.21`, `12.3`, `123`, `1,230`, `27,900`), or two below
+/// one (`0.98`, `0.016`, `0.0040`, `3.2e-4`).
 #[must_use]
 pub fn three_digits(value: f64) -> String {
     let magnitude = if value < 0.0 { -value } else { value };
@@ -182,7 +183,7 @@ pub fn three_digits(value: f64) -> String {
         while magnitude / step as f64 >= 999.5 {
             step *= 10;
         }
-        // What lies halfway goes up, as on paper.
+        // Round half up.
         let rounded = (magnitude / step as f64 + 0.5) as u64 * step;
         return format!("{}{}", if value < 0.0 { "-" } else { "" }, grouped(rounded));
     }
@@ -201,7 +202,7 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// `duration` in the largest unit that leaves a whole number, as it can be read again: `5ms`, `90s`, `7d`.
+/// Formats in the largest unit that gives a whole number, for parsing: `5ms`, `90s`, `7d`.
 #[must_use]
 pub fn exact(duration: Nanos) -> String {
     const UNITS: [(&str, u64); 7] = [
@@ -218,20 +219,20 @@ pub fn exact(duration: Nanos) -> String {
     format!("{}{unit}", duration.0 / ns)
 }
 
-/// Why a size or a duration could not be read.
+/// Parse error of a size or a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not {expected}")]
 pub struct ParseQuantityError {
-    /// What was given.
+    /// Input text.
     pub text: String,
-    /// What would have been right, with an example.
+    /// Expected format, with an example.
     pub expected: &'static str,
 }
 
 impl FromStr for Bytes {
     type Err = ParseQuantityError;
 
-    /// Reads `4096`, `4KiB`, `1.8TB`, `500 MB`. `k`, `M`, `G`, `T` alone are decimal; `Ki` … `Ti` are binary.
+    /// Parses `4096`, `4KiB`, `1.8TB`, `500 MB`. `k` to `T` are decimal, `Ki` to `Ti` binary.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const UNITS: &[(&str, u64)] = &[
             ("", 1),
@@ -258,7 +259,7 @@ impl FromStr for Bytes {
         ];
         scaled(text, UNITS).map(Self).map_err(|too_large| ParseQuantityError {
             text: text.to_string(),
-            expected: if too_large { "below 18.4 EB, as every size is" } else { "a size such as 4096, 4KiB, 500MB or 1.8TB" },
+            expected: if too_large { "a size below 18.4 EB" } else { "a size such as 4096, 4KiB, 500MB or 1.8TB" },
         })
     }
 }
@@ -266,7 +267,7 @@ impl FromStr for Bytes {
 impl FromStr for Nanos {
     type Err = ParseQuantityError;
 
-    /// Reads `250us`, `5ms`, `1.5s`, `30min`, `2h`, `7d`.
+    /// Parses `250us`, `5ms`, `1.5s`, `30min`, `2h`, `7d`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const UNITS: &[(&str, u64)] = &[
             ("ns", 1),
@@ -282,12 +283,13 @@ impl FromStr for Nanos {
         ];
         scaled(text, UNITS).map(Self).map_err(|too_large| ParseQuantityError {
             text: text.to_string(),
-            expected: if too_large { "below 584 years, as every duration is" } else { "a duration such as 5ms, 1.5s, 30min, 2h or 7d" },
+            expected: if too_large { "a duration below 584 years" } else { "a duration such as 5ms, 1.5s, 30min, 2h or 7d" },
         })
     }
 }
 
-/// A non-negative decimal number and a unit of the table, as a whole number of base units; whether it is too large for 64 bits if it is none.
+/// Parses a non-negative decimal number with a unit of `units` into base units. The error is
+/// true if the value exceeds 64 bits.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, bool> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -298,7 +300,7 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, bool> {
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return Err(false);
     }
-    // All are digits now, so that what does not fit is too large.
+    // Only digits remain, so a parse error means overflow.
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| true)? };
     let mut value = u128::from(whole) * u128::from(factor);
     let mut scale = 1_u128;
@@ -315,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_with_the_unit_they_say() {
+    fn bytes_parse_with_unit() {
         for (text, bytes) in [
             ("4096", 4096),
             ("4KiB", 4096),
@@ -333,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_and_written() {
+    fn nanos_parse_and_format() {
         assert_eq!("5ms".parse(), Ok(Nanos::from_millis(5)));
         assert_eq!("1.5h".parse(), Ok(Nanos::from_secs(5400)));
         assert!("5".parse::<Nanos>().is_err(), "a duration without a unit is ambiguous");
@@ -346,14 +348,14 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_written_in_decimal_units() {
+    fn bytes_format_in_decimal_units() {
         assert_eq!(Bytes(493_000_000).to_string(), "493 MB");
         assert_eq!(Bytes(1_800_000_000_000).to_string(), "1.80 TB");
         assert_eq!(Bytes(999).to_string(), "999 B");
     }
 
     #[test]
-    fn small_figures_keep_their_digits() {
+    fn three_digits_of_small_values_keep_precision() {
         assert_eq!(
             [99.94, 99.96, 999.4, 999.6, 1_234.0, 1_235.0, 27_891.3, -36_706.0, 555_417.0, 999_600.0, 1e9].map(three_digits),
             ["99.9", "100", "999", "1,000", "1,230", "1,240", "27,900", "-36,700", "555,000", "1,000,000", "1,000,000,000"]
@@ -363,18 +365,18 @@ mod tests {
             [0.0, 0.000_316, 0.004, 0.0161, 0.0996, 0.98, 1.0, 12.34, -0.004].map(three_digits),
             ["0.00", "3.2e-4", "0.0040", "0.016", "0.10", "0.98", "1.00", "12.3", "-0.0040"]
         );
-        // Read again, no figure is more than 5 % off, over twenty orders of magnitude.
+        // Parsed back, values are within 5 % over twenty orders of magnitude.
         let mut value = 1e-12;
         while value < 1e8 {
             let read: f64 = three_digits(value).replace(',', "").parse().unwrap();
-            assert!((read / value - 1.0).abs() <= 0.051, "{value} is shown as {read}");
+            assert!((read / value - 1.0).abs() <= 0.051, "{value} formatted as {read}");
             value *= 1.0137;
         }
     }
 
     #[test]
     #[should_panic(expected = "below zero")]
-    fn subtraction_is_checked() {
+    fn nanos_subtraction_is_checked() {
         let _ = Bytes(1) - Bytes(2);
     }
 }

@@ -1,4 +1,4 @@
-//! What a user asked for and cannot have, in words for that user.
+//! User-facing errors for requests that cannot be carried out.
 
 mod similar;
 
@@ -10,8 +10,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What was asked cannot be done as it was asked: a bad value, a bad combination, a missing consent (exit status 2), or a name behind which
-/// there is nothing (exit status 1, as for everything that depends on what is there).
+/// A request that cannot be carried out: a bad value, a bad combination or a missing consent
+/// (exit status 2), or a named object that does not exist (exit status 1, like other errors
+/// that depend on the system's state).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageError {
     message: String,
@@ -20,35 +21,36 @@ pub struct UsageError {
 }
 
 impl UsageError {
-    /// A usage error: what is wrong and where.
+    /// Creates an error from a message that names the problem and its location.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, missing: false }
     }
 
-    /// What is named is well said, but not there or of another kind: a path, a drive, an attached drive.
+    /// Creates an error for a well-formed name whose object does not exist or has the wrong type:
+    /// a path, a drive, an attached drive.
     pub fn missing(message: impl Into<String>) -> Self {
         Self { missing: true, ..Self::new(message) }
     }
 
-    /// What is wrong, without what to do.
+    /// Error message without the hint.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to do instead, if that is known.
+    /// Hint about an alternative, if any.
     #[must_use]
     pub fn advice(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Whether it is only that nothing is there.
+    /// True for an error created by [`missing`](Self::missing).
     #[must_use]
     pub const fn is_missing(&self) -> bool {
         self.missing
     }
 
-    /// What to do instead.
+    /// Adds a hint about an alternative.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -67,7 +69,7 @@ impl fmt::Display for UsageError {
 
 impl core::error::Error for UsageError {}
 
-/// A question about the names that may have been meant: `did you mean 'a' or 'b'?`; `None` without any.
+/// Suggests names: `did you mean 'a' or 'b'?`; `None` if `names` is empty.
 #[must_use]
 pub fn did_you_mean(names: &[&str]) -> Option<String> {
     let (last, others) = names.split_last()?;
@@ -76,7 +78,7 @@ pub fn did_you_mean(names: &[&str]) -> Option<String> {
     Some(alloc::format!("did you mean {}{or}'{last}'?", quoted.join(", ")))
 }
 
-/// That of the `known` words which is much like `word`, if there is one.
+/// The entry of `known` that is spelled most like `word`, if close enough.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = word.to_lowercase();
@@ -84,8 +86,8 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().filter(near).min_by_key(|known| edits(&word, known)).copied()
 }
 
-/// How many characters have to be put in, taken out, replaced, or swapped with the next one (optimal string alignment distance). Of `a`
-/// only as much is looked at as matters for names.
+/// Optimal string alignment distance: insertions, deletions, substitutions and
+/// transpositions. Compares only the first 64 characters of `a`.
 fn edits(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = alloc::vec![(0..=b.len()).collect()];
@@ -104,7 +106,7 @@ fn edits(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// `text` as one word of a shell command. Names of devices and paths come from outside.
+/// Quotes `text` as one shell word. Device names and paths are untrusted.
 #[must_use]
 pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
@@ -116,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoted_word_survives_a_shell() {
+    fn quoted_word_is_safe_in_shell() {
         assert_eq!(quoted("vg-home"), "vg-home");
         assert_eq!(quoted("a b"), "'a b'");
         assert_eq!(quoted("$(reboot)'; x"), r"'$(reboot)'\''; x'");
@@ -124,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn edits_are_counted() {
+    fn edits_match_known_distances() {
         for (a, b, n) in
             [("idle", "idle", 0), ("", "idle", 4), ("idel", "idle", 1), ("dile", "idle", 1), ("ide", "idle", 1), ("idlex", "idle", 1)]
         {
             assert_eq!((edits(a, b), edits(b, a)), (n, n), "{a} {b}");
         }
         assert_eq!((edits("kitten", "sitting"), edits("ab", "ba"), edits("abc", "cab"), edits("xline", "online")), (3, 1, 2, 2));
-        // Half of the letters wrong is no slip.
+        // Half of the letters wrong is not a typo.
         assert_eq!((nearest("nonx", &["none"]), nearest("noxx", &["none"]), nearest("onlxxx", &["online"])), (Some("none"), None, None));
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers as LEB128: seven bits a byte, the lowest first.
+//! LEB128 encoding: seven bits per byte, lowest first.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ pub fn push(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Takes a number from the front of `rest`; `None` if there is none, or it needs more than 64 bits.
+/// Removes a number from the front of `rest`; `None` if there is none or it exceeds 64 bits.
 pub fn take(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
@@ -36,7 +36,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_survive_being_packed(values in prop::collection::vec(any::<u64>(), 0..20)) {
+        fn varint_round_trips(values in prop::collection::vec(any::<u64>(), 0..20)) {
             let mut packed = Vec::new();
             values.iter().for_each(|value| push(&mut packed, *value));
             let mut rest = packed.as_slice();
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn too_large_numbers_are_refused() {
+    fn take_refuses_numbers_over_64_bits() {
         assert_eq!(take(&mut [0xFF; 9].iter().chain(&[2]).copied().collect::<Vec<_>>().as_slice()), None);
     }
 }

@@ -1,5 +1,7 @@
-//! `validate catalogue`: specifications of drives whose owners published six rates. They are `drives/measured`; `docs/catalogue.csv` has
-//! the rates of each, as published and as modelled.
+//! `validate catalogue`: fits drive specifications to six rates published by owners.
+//!
+//! The specifications are `drives/measured`; `docs/catalogue.csv` lists the rates of each,
+//! published and modelled.
 
 pub mod fit;
 #[cfg(test)]
@@ -19,9 +21,9 @@ use trimtab_linux::sys::interrupt::Interrupted;
 use trimtab_study::document::Table;
 use trimtab_study::learn::fit::OneByOne;
 
-/// The published rates, below the project's root.
+/// Published rates, relative to the project root.
 const PUBLISHED: &str = "docs/real-drives.csv";
-/// The rates as published and as modelled, below the project's root.
+/// Published and modelled rates, relative to the project root.
 const ROWS: &str = "docs/catalogue.csv";
 const HEADER: &str = "# Published rates (geometric mean of the repeats), the largest repeat over the least, and the rates of the model. `make catalogue` writes this.\ndrive,rate,published,repeats,modelled\n";
 
@@ -36,7 +38,7 @@ pub struct Args {
 /// Fits all drives and prints their rates.
 ///
 /// # Errors
-/// An interrupt, rates that cannot be read or fitted, or files that cannot be written.
+/// If interrupted, if rates cannot be read or fitted, or if files cannot be written.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let models = models()?;
@@ -76,7 +78,6 @@ fn models() -> anyhow::Result<Vec<Measured>> {
     fit::models(&csv).map_err(|problem| anyhow::anyhow!("{PUBLISHED}: {problem}"))
 }
 
-/// The file of a drive.
 fn specification(measured: &Measured) -> PathBuf {
     root().join(format!("drives/measured/{}.toml", measured.name()))
 }
@@ -86,7 +87,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The rows of a drive in [`ROWS`].
+/// Lines of a drive in [`ROWS`].
 fn rows(measured: &Measured, entry: &Entry) -> String {
     let name = measured.name();
     let row =

@@ -1,4 +1,4 @@
-//! `validate drive`: the drive model against what theory says about write amplification.
+//! `validate drive`: compares write amplification of the drive model with theory.
 
 pub mod chain;
 pub mod ideal;
@@ -25,26 +25,26 @@ use trimtab_study::document::Table;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  validate drive                                     every policy, block sizes 16 to 1024, three spare factors, TRIM, hot and cold;
-                                                     and files on a filesystem under each trim policy
-  validate drive --policy greedy --spare 0.07,0.2    two spare factors of your own
+  validate drive                                     all policies, block sizes 16 to 1024, three spare factors, TRIM,
+                                                     hot and cold data, and files under each trim policy
+  validate drive --policy greedy --spare 0.07,0.2    two custom spare factors
   validate drive --policy d:4 --over-provisioning 0.25 --pages-per-block 128
   validate drive --policy fifo --traffic trim:0.3,trim-any:0.3 --spare 0.1
   validate drive --policy greedy,fifo --traffic hot:0.1:0.9 --utilisation 0.85
 
-Spare factor is (T - U) / T, over-provisioning (T - U) / U, utilisation U / T, with U user pages and T physical pages without those that
-the model holds free.
+Spare factor is (T - U) / T, over-provisioning (T - U) / U, utilisation U / T, with U user pages and T physical pages. T excludes pages
+that the model holds free.
 
-The reference is the formula where that is exact. For greedy collection of hot and cold data in one log only an approximation is known (1 to 2 %),
-so there the reference is a Monte Carlo simulation of such a log that shares no code with the model; ± is its own error (95 %) and what it
-decides which of equally empty blocks is taken, which the policy leaves open.
+The reference is the formula if it is exact. For greedy collection of hot and cold data in one log, only an approximation is known (1 to 2 %).
+There the reference is a Monte Carlo simulation that shares no code with the model. ± is its error (95 %), including the effect of the choice
+among equally empty blocks, which the policy does not define.
 
-Exit status 1 if a row is further from its reference than its limit and the reference's own error.")]
+Exit status 1 if a row deviates from its reference by more than its limit plus the error of the reference.")]
 pub struct Args {
     /// Victim policies: greedy, fifo, random, d:N (the emptiest of N drawn).
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = victim::parse)]
     policy: Vec<VictimPolicy>,
-    /// Pages of an erase block [default: 64,256].
+    /// Pages per erase block [default: 64,256].
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=65536))]
     pages_per_block: Vec<u32>,
     /// Spare factors (T - U) / T.
@@ -56,20 +56,21 @@ pub struct Args {
     /// Utilisation U / T.
     #[arg(long, value_name = "SHARE", value_delimiter = ',', value_parser = share)]
     utilisation: Vec<f64>,
-    /// Traffic: uniform, trim:Q (with probability Q a TRIM of a page in use, as in Frankie et al.), trim-any:Q (of any page, in use or not),
-    /// hot:F:R (a share F of the pages gets a share R of the writes).
+    /// Traffic: uniform, trim:Q (a TRIM of a mapped page with probability Q, as in Frankie et
+    /// al.), trim-any:Q (a TRIM of any page, mapped or not), hot:F:R (a share F of the pages gets
+    /// a share R of the writes).
     #[arg(long, value_name = "TRAFFIC", value_delimiter = ',')]
     traffic: Vec<Traffic>,
-    /// How much work: quick for a first look, thorough for less noise.
+    /// Amount of work: quick for a first look, thorough for less noise.
     #[arg(long, value_enum, default_value_t = Work::Normal)]
     work: Work,
-    /// Seed of victims and requests.
+    /// Seed of victim choices and requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 impl Args {
-    /// Nothing in particular is asked for.
+    /// True if no case options are given, which selects the standard table.
     const fn standard(&self) -> bool {
         self.policy.is_empty()
             && self.pages_per_block.is_empty()
@@ -97,12 +98,11 @@ struct Row {
     traffic: String,
     utilisation: f64,
     utilisation_of_model: f64,
-    /// What the formula says.
     theory: f64,
-    /// What the model is held to: "formula" or "monte-carlo".
+    /// Reference for the model: "formula" or "monte-carlo".
     reference: &'static str,
     reference_value: f64,
-    /// How far that may itself be off (95 %).
+    /// Error of the reference (95 %).
     reference_error_percent: f64,
     model: f64,
     deviation_percent: f64,
@@ -115,18 +115,18 @@ struct Document<'a> {
     physical_pages: u32,
     seed: u64,
     rows: &'a [Row],
-    /// Files on a filesystem under a trim policy; only where nothing in particular was asked for.
+    /// Files on a filesystem under a trim policy; only in the standard table.
     chain: &'a [chain::Row],
     all_agree: bool,
 }
 
-/// Compares.
+/// Runs the comparison.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let cases = cases(args);
     if let Some(case) = cases.iter().find(|case| !has_formula(case)) {
-        let what = format!("there is no formula for {} under {} traffic", victim::name(case.policy), case.traffic);
-        return Err(UsageError::new(what).hint("hot and cold data in one log are worked out for greedy and fifo").into());
+        let what = format!("no formula for {} under {} traffic", victim::name(case.policy), case.traffic);
+        return Err(UsageError::new(what).hint("formulas for hot and cold data in one log exist for greedy and fifo").into());
     }
     let pages = match args.work {
         Work::Quick => 1 << 18,
@@ -169,23 +169,23 @@ fn text(rows: &[Row]) -> String {
     }
     let outside = rows.iter().filter(|row| !row.agrees).count();
     let worst = rows.iter().map(|row| row.deviation_percent.abs()).fold(0.0, f64::max);
-    let verdict = if outside == 0 { "all within their limits".to_owned() } else { format!("{outside} outside their limits (marked !)") };
+    let verdict = if outside == 0 { "all within limits".to_owned() } else { format!("{outside} outside limits (marked !)") };
     let simulated = rows.iter().filter(|row| row.reference != FORMULA).count();
     let note = if simulated == 0 {
         String::new()
     } else {
         format!(
-            " The reference of {simulated} is a Monte Carlo simulation that shares no code with the model, since no exact formula is known; ± is its own \
-             error (95 %) and what ties between blocks decide, by which a row may be further off."
+            " The reference of {simulated} is a Monte Carlo simulation that shares no code with the model, because no exact formula is known. ± is its \
+             error (95 %) including the effect of ties between blocks; it is added to the limit of the row."
         )
     };
     let verdict = format!("{} comparisons of write amplification, worst deviation {worst:.2} %: {verdict}.{note}", rows.len());
     [on_screen(&table), prose(&verdict)].concat()
 }
 
-/// Word for rows that are held to their formula.
+/// Reference name of rows that are compared with their formula.
 const FORMULA: &str = "formula";
-/// How far model and reference may lie apart, in per cent, beside the reference's own error.
+/// Maximum deviation of model and reference in per cent, plus the reference's error.
 const LIMIT_PERCENT: f64 = 0.5;
 
 fn row(case: &Case, outcome: Outcome) -> Row {
@@ -215,7 +215,7 @@ const fn has_formula(case: &Case) -> bool {
     matches!(case.policy, VictimPolicy::Greedy | VictimPolicy::Fifo) || !matches!(case.traffic, Traffic::HotCold { .. })
 }
 
-/// Cold data take long to spread over a log, and random victims long to average out.
+/// Cold data spread slowly over a log, and random victims average out slowly.
 fn effort(case: &Case, pages: u32) -> Effort {
     match (case.traffic, case.policy) {
         (Traffic::HotCold { .. }, _) => Effort { pages, warm_up: 20, measured: 10 },
@@ -224,7 +224,7 @@ fn effort(case: &Case, pages: u32) -> Effort {
     }
 }
 
-/// Every combination of what was asked for; without anything asked, the standard table.
+/// All combinations of the requested options; without options, the standard table.
 fn cases(args: &Args) -> Vec<Case> {
     use VictimPolicy::{DChoices, Fifo, Greedy, Random};
     let utilisations: Vec<f64> = (args.spare.iter().map(|spare| 1.0 - spare))
@@ -239,7 +239,7 @@ fn cases(args: &Args) -> Vec<Case> {
     for utilisation in or(&utilisations, &[0.88, 0.72, 1.0 / 1.12]) {
         for &traffic in &traffics {
             for &policy in &policies {
-                // First in, first out and random do not depend on the block size in the limit of many blocks.
+                // In the limit of many blocks, FIFO and random do not depend on the block size.
                 let blocks = match policy {
                     _ if !args.pages_per_block.is_empty() => args.pages_per_block.clone(),
                     Greedy if standard => vec![16, 32, 64, 128, 256, 512, 1024],
@@ -267,13 +267,13 @@ fn cases(args: &Args) -> Vec<Case> {
 
 fn name(case: &Case) -> String {
     let Case { policy, pages_per_block, utilisation, traffic } = *case;
-    format!("{} with {pages_per_block} pages a block, {} traffic at utilisation {utilisation:.4}", victim::name(policy), traffic)
+    format!("{} with {pages_per_block} pages per block, {} traffic at utilisation {utilisation:.4}", victim::name(policy), traffic)
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    f64::from_str(text).ok().filter(|share| (0.01..=0.99).contains(share)).ok_or_else(|| "a share lies between 0.01 and 0.99".into())
+    f64::from_str(text).ok().filter(|share| (0.01..=0.99).contains(share)).ok_or_else(|| "a share must be between 0.01 and 0.99".into())
 }
 
 fn over_provisioning(text: &str) -> Result<f64, String> {
-    f64::from_str(text).ok().filter(|op| (0.01..=10.0).contains(op)).ok_or_else(|| "over-provisioning lies between 0.01 and 10".into())
+    f64::from_str(text).ok().filter(|op| (0.01..=10.0).contains(op)).ok_or_else(|| "over-provisioning must be between 0.01 and 10".into())
 }

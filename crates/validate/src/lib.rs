@@ -1,4 +1,4 @@
-//! How we know that the models of Trimtab are right. Not published, and no part of the program.
+//! Validation of Trimtab's models. Not published and not part of the program.
 //!
 //! * [`drive`]: write amplification of the modelled SSD against formulas and an independent Monte Carlo simulation.
 //! * [`volume`]: bytes and requests of the modelled filesystem against real ext4.

@@ -1,18 +1,18 @@
-//! `validate`: runs one comparison and prints it.
+//! Runs one comparison and prints it.
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use trimtab_linux::output::{self, Context, Showing, error};
 use validate::{catalogue, drive, peers, published, volume};
 
-/// Compares the models of Trimtab with theory, with published measurements, with real ext4 and with trim policies of other authors.
+/// Compare Trimtab's models with theory, measurements, real ext4 and other trim policies.
 #[derive(Debug, Parser)]
 #[command(name = "validate", version, about, propagate_version = true, disable_help_subcommand = true)]
 struct Cli {
     /// Print one JSON document on standard output instead of text.
     #[arg(long, global = true)]
     json: bool,
-    /// No progress on standard error.
+    /// Suppress progress on standard error.
     #[arg(long, short, global = true)]
     quiet: bool,
     #[command(subcommand)]
@@ -23,11 +23,11 @@ struct Cli {
 enum Comparison {
     /// Compare the model's write amplification with theory.
     Drive(drive::Args),
-    /// Run workloads on real ext4 over a loop device in memory, and on the model; compare what reached the device.
+    /// Run workloads on real ext4 (loop device) and on the model; compare device traffic.
     Volume(volume::Args),
-    /// Compare published measurements with what the models show for them.
+    /// Compare published measurements with model results.
     Published(published::Args),
-    /// Compare idle trims with trim policies of other authors.
+    /// Compare idle trims with published trim policies.
     Peers(peers::Args),
     /// Fit drive specifications to published rates.
     Catalogue(catalogue::Args),

@@ -1,10 +1,11 @@
-//! Work on all processors, with progress.
+//! Parallel execution with progress.
 
 use trimtab::drives::crew;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::Tally;
 
-/// The results of `work` on each of `items`, in their order. Progress is shown under `title`.
+/// Runs `work` on each of `items` in parallel; returns the results in order. Shows progress
+/// under `title`.
 ///
 /// # Errors
 /// The first error of `work`.

@@ -1,7 +1,10 @@
-//! `validate peers`: idle trims beside policies of other authors. Ten drives under five loads, in virtual time.
+//! `validate peers`: compares idle trims with policies of other authors on ten drives under
+//! five loads, in virtual time.
 //!
-//! A small model of each drive carries a filesystem in use: 60 % full, its free space in extents of 16 KiB to 16 MiB, all of it written once, and
-//! worn by random writes and by files that come and go, without trims. From that state each policy meets the same work.
+//! A scaled-down model of each drive carries a used filesystem: 60 % full, free space in
+//! extents of 16 KiB to 16 MiB, all of it written once. The drive is worn by random writes
+//! and by file creation and deletion without trims. Each policy starts from that state and
+//! sees the same work.
 
 mod cell;
 mod load;
@@ -11,7 +14,7 @@ mod used;
 
 use crate::parallel;
 use anyhow::Context as _;
-use cell::{Cell, FIRST, POLICIES};
+use cell::{Cell, IDLE_UNLIMITED, POLICIES};
 use load::{LOADS, Load};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,38 +26,38 @@ use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::Interrupted;
 use used::Used;
 
-/// Drives, by the cost of a TRIM.
+/// Drives, ordered by the cost of a TRIM.
 const DRIVES: [&str; 10] = [
-    // SATA, of 2010: each mapped unit, besides the command.
+    // SATA, 2010: cost per mapped unit and per command.
     "ocz-vertex-le-100gb",
-    // SATA, of 2009: each command; a small buffer.
+    // SATA, 2009: cost per command; small buffer.
     "intel-x25-m-160gb",
-    // SATA, of 2009: next to nothing; a large buffer.
+    // SATA, 2009: almost free; large buffer.
     "corsair-p128",
-    // SATA, of 2011: each command, 2 to 5 ms.
+    // SATA, 2011: 2 to 5 ms per command.
     "intel-320-300gb",
     "owc-electra-3g-480gb",
     "crucial-m4-128gb",
     "corsair-force-3-120gb",
-    // SATA with three bits a cell: little.
+    // SATA, TLC: low cost.
     "sata-tlc-500gb",
-    // PCIe: next to nothing, queued with others.
+    // PCIe: almost free, queued with other commands.
     "nvme-tlc-500gb",
     "nvme-qlc-dramless-500gb",
 ];
-/// Drive writes before a comparison, besides the first.
+/// Drive writes before a comparison, after the initial fill.
 const WEAR: f64 = 2.0;
 
 /// Arguments of `validate peers`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only the drives whose name contains this.
+    /// Only drives whose name contains this text.
     #[arg(long, value_name = "DRIVE")]
     only: Option<String>,
-    /// Run one request of every N that the full comparison runs.
+    /// Run one of every N requests of the full comparison.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     part: u32,
-    /// Write the figures to this file too.
+    /// Also write the results to this file.
     #[arg(long, value_name = "FILE.csv")]
     csv: Option<PathBuf>,
 }
@@ -62,7 +65,7 @@ pub struct Args {
 /// Compares the policies and prints tables.
 ///
 /// # Errors
-/// An interrupt, or a file that cannot be written.
+/// If interrupted, or if a file cannot be written.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let drives: Vec<&str> = DRIVES.into_iter().filter(|drive| args.only.as_ref().is_none_or(|part| drive.contains(part))).collect();
@@ -78,13 +81,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 
 fn text(cells: &[Cell]) -> String {
     let mut text = Table(cells).to_string();
-    for (ours, peer) in [FIRST, "idle"].into_iter().flat_map(|ours| ["itrim", "dtrim"].map(|peer| (ours, peer))) {
+    for (ours, peer) in [IDLE_UNLIMITED, "idle"].into_iter().flat_map(|ours| ["itrim", "dtrim"].map(|peer| (ours, peer))) {
         text += &Verdict::of(cells, ours, peer).to_string();
     }
     text
 }
 
-/// All cells of `drives` that have been written `wear` times more, under one request of every `part` of `loads`.
+/// Runs all combinations on `drives` after `wear` drive writes, with 1/`part` of the
+/// requests.
 fn cells(context: &Context, drives: &[&str], loads: &[&Load], policies: &[&str], (wear, part): (f64, usize)) -> anyhow::Result<Vec<Cell>> {
     let of_drives = parallel::map(context, "drives", drives, |name| {
         let used = Used::of(&drive(name), wear)?;
@@ -104,7 +108,7 @@ fn cells(context: &Context, drives: &[&str], loads: &[&Load], policies: &[&str],
 mod tests {
     use super::*;
 
-    /// Two drives under two loads: passes make the free space known and do not raise write amplification.
+    /// On two drives under two loads, passes trim free space without raising write amplification.
     #[test]
     fn policies_trim_most_free_space_on_two_drives() {
         let (drives, loads) = (["crucial-m4-128gb", "sata-tlc-500gb"], [&LOADS[0], &LOADS[1]]);
@@ -119,7 +123,7 @@ mod tests {
                 assert!(cell.known_share > none.known_share + 0.3, "{name} {load} {policy}: {cell:?}, without trims {none:?}");
                 assert!(cell.waf < none.waf * 1.02, "{name} {load} {policy}: {cell:?}, without trims {none:?}");
             }
-            // 2.25 ms a command, and 0.154 ms.
+            // Command times: 2.25 ms and 0.154 ms.
             assert_eq!(find(name, load, "dtrim").online, name == "sata-tlc-500gb", "{name} {load}");
         }
     }

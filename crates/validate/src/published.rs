@@ -1,7 +1,8 @@
-//! Published measurements, and the results of the models for them.
+//! `validate published`: compares published measurements with model results.
 //!
-//! `results.toml` and `reviews.toml` have the published figures, `sources.toml` where they were published. `frozen.toml` has what is compared on
-//! which model, and what counts as what; that was decided before comparing. The code knows workloads only: no drive and no row.
+//! `results.toml` and `reviews.toml` contain the published values, `sources.toml` their
+//! publications. `frozen.toml` assigns a model to each and decides what is scored; it was
+//! fixed before comparing. The code only knows workloads, not drives or rows.
 
 mod blocks;
 pub mod comparison;
@@ -26,19 +27,19 @@ use trimtab_linux::sys::interrupt;
 /// Arguments of `validate published`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only the published results of drives whose name contains this, or of one workload: postmark, tree, fstrim,
-    /// crystaldiskmark, ageing, sustained, recovery.
+    /// Only published results of drives whose name contains this text, or of one workload:
+    /// postmark, tree, fstrim, crystaldiskmark, ageing, sustained, recovery.
     #[arg(long, value_name = "DRIVE|WORKLOAD")]
     only: Option<String>,
-    /// Write the comparison to this file too.
+    /// Also write the comparison to this Markdown file.
     #[arg(long, value_name = "FILE.md")]
     markdown: Option<PathBuf>,
-    /// Seed of the models and of their workloads.
+    /// Seed of the models and their workloads.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Runs all that was published on models, and prints both.
+/// Runs all published workloads on models and prints both results.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let plan = Plan::shipped()?;
@@ -47,8 +48,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         let mut drives: Vec<&str> = plan.configurations.iter().map(|c| c.drive.as_str()).collect();
         drives.sort_unstable();
         drives.dedup();
-        return Err(UsageError::new(format!("--only {only}: nothing was published for that"))
-            .hint(format!("there are postmark, tree, fstrim, crystaldiskmark, ageing, sustained, recovery; {}", drives.join(", ")))
+        return Err(UsageError::new(format!("--only {only}: no published results match"))
+            .hint(format!("valid: postmark, tree, fstrim, crystaldiskmark, ageing, sustained, recovery; {}", drives.join(", ")))
             .into());
     }
     let bar = Tally::new(context, "published results", chosen as u64);

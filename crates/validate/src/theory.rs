@@ -1,16 +1,18 @@
-//! Formulas for write amplification in steady state.
+//! Formulas for steady-state write amplification.
 //!
-//! `u` is utilisation: mapped pages over physical pages, the latter without those that an implementation holds free. `b` is pages per erase block.
-//! All results count host plus relocated page programs per host page write, for page-sized writes spread uniformly over all mapped
-//! pages unless said otherwise. Sources: Desnoyers, "Analytic modeling of SSD write performance" (2012); Xiang and Kurkoski (2012);
-//! Bux and Iliadis, "Performance of greedy garbage collection in flash-based solid-state drives" (2010); Van Houdt, "A mean field model for a
-//! class of garbage collection algorithms in flash-based solid state drives" (2013); Frankie et al., "Solid state disk object-based
-//! storage with trim commands" (2012).
+//! `u` is utilisation: mapped pages over physical pages, excluding physical pages that an
+//! implementation holds free. `b` is pages per erase block. All results count host plus
+//! relocated page programs per host page write. Writes are page-sized and uniform over all
+//! mapped pages unless stated otherwise. Sources: Desnoyers, "Analytic modeling of SSD write
+//! performance" (2012); Xiang and Kurkoski (2012); Bux and Iliadis, "Performance of greedy
+//! garbage collection in flash-based solid-state drives" (2010); Van Houdt, "A mean field
+//! model for a class of garbage collection algorithms in flash-based solid state drives"
+//! (2013); Frankie et al., "Solid state disk object-based storage with trim commands" (2012).
 
-/// The principal branch of Lambert's W, the solution w >= -1 of w e^w = x, for x >= -1/e. Halley's iteration.
+/// Principal branch of Lambert's W, w e^w = x for x >= -1/e, by Halley's iteration.
 #[must_use]
 pub fn lambert_w0(x: f64) -> f64 {
-    // Around the branch point -1/e, w = -1 + p - p^2/3 + 11 p^3/72 with p = sqrt(2 (e x + 1)).
+    // Near the branch point -1/e, w = -1 + p - p^2/3 + 11 p^3/72 with p = sqrt(2 (e x + 1)).
     let p = libm::sqrt((2.0 * (std::f64::consts::E * x + 1.0)).max(0.0));
     let mut w = if x < 0.25 { -1.0 + p - p * p / 3.0 + 11.0 / 72.0 * p * p * p } else { libm::log(1.0 + x) };
     if p < 1e-5 {
@@ -28,7 +30,7 @@ pub fn lambert_w0(x: f64) -> f64 {
     w
 }
 
-/// The x in `low..high` at which the decreasing function `f` passes zero.
+/// Root in `low..high` of the decreasing function `f`.
 fn bisect(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..200 {
         let middle = 0.5 * (low + high);
@@ -40,21 +42,22 @@ fn bisect(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     0.5 * (low + high)
 }
 
-/// First in, first out (least recently written): alpha / (alpha + W(-alpha e^-alpha)), alpha = 1/u. Desnoyers eq. 4.
+/// FIFO: alpha / (alpha + W(-alpha e^-alpha)), alpha = 1/u. Desnoyers eq. 4.
 #[must_use]
 pub fn fifo(u: f64) -> f64 {
     let alpha = 1.0 / u;
     alpha / (alpha + lambert_w0(-alpha * libm::exp(-alpha)))
 }
 
-/// A victim drawn at random: 1 / (1 - u).
+/// Random victim: 1 / (1 - u).
 #[must_use]
 pub fn random(u: f64) -> f64 {
     1.0 / (1.0 - u)
 }
 
-/// The emptiest block, mean field for blocks of `b` pages: victims hold one of two adjacent numbers of valid pages, and
-/// theta = (b - j - j (H_b - H_j)) / (b u - j), A = 1 / (theta u), for the j at which their shares lie between 0 and 1.
+/// Greedy, mean field for blocks of `b` pages. Victims have one of two adjacent numbers of
+/// valid pages, and theta = (b - j - j (H_b - H_j)) / (b u - j), A = 1 / (theta u), for the j
+/// at which their shares are between 0 and 1.
 #[must_use]
 pub fn greedy(u: f64, b: u32) -> f64 {
     let size = f64::from(b);
@@ -67,7 +70,7 @@ pub fn greedy(u: f64, b: u32) -> f64 {
         if denominator > 0.0 {
             let theta = (size - valid - valid * harmonic) / denominator;
             let shares = [1.0 - harmonic / theta, theta * valid - valid * harmonic];
-            // By how much a share leaves its interval: rounding can put the right j just outside.
+            // Distance of the shares from 0..1: rounding can put the right j just outside.
             let outside = shares.iter().map(|share| (-share).max(share - 1.0).max(0.0)).fold(0.0, f64::max);
             if theta > 0.0 && outside < best.0 {
                 best = (outside, 1.0 / (theta * u));
@@ -78,8 +81,9 @@ pub fn greedy(u: f64, b: u32) -> f64 {
     best.1
 }
 
-/// The emptiest of `d` blocks drawn at random, blocks of `b` pages. Van Houdt: with G_i the share of blocks that hold at least i valid pages,
-/// theta i (G_i - G_(i+1)) = 1 - G_i^d, sum of G_i = b u, A = 1 / (theta u).
+/// The emptiest of `d` random blocks of `b` pages. Van Houdt: with G_i the share of blocks
+/// with at least i valid pages, theta i (G_i - G_(i+1)) = 1 - G_i^d, sum of G_i = b u, A = 1
+/// / (theta u).
 #[must_use]
 pub fn d_choices(u: f64, b: u32, d: u32) -> f64 {
     let occupied = |theta: f64| {
@@ -96,8 +100,9 @@ pub fn d_choices(u: f64, b: u32, d: u32) -> f64 {
     1.0 / (theta * u)
 }
 
-/// First in, first out in one log for data of several temperatures: fractions f_k of the pages receive fractions r_k of the writes;
-/// A = sum of r_k / (1 - exp(-r_k alpha / (f_k A))). Desnoyers eq. 14. `parts` are pairs (f_k, r_k).
+/// FIFO in one log for data of several temperatures: fractions f_k of the pages receive
+/// fractions r_k of the writes. A = sum of r_k / (1 - exp(-r_k alpha / (f_k A))), Desnoyers
+/// eq. 14. `parts` are pairs (f_k, r_k).
 #[must_use]
 pub fn fifo_hot_cold(u: f64, parts: &[(f64, f64)]) -> f64 {
     let amplification = |a: f64| -> f64 {
@@ -107,22 +112,25 @@ pub fn fifo_hot_cold(u: f64, parts: &[(f64, f64)]) -> f64 {
     bisect(1.0, 1e6, |a| amplification(a) - a)
 }
 
-/// Greedy in one log for data of several temperatures: [`fifo_hot_cold`] at k alpha divided by k, k = 1 + 1/(2b). Good to 1 or 2 %.
+/// Greedy in one log for data of several temperatures: [`fifo_hot_cold`] at k alpha divided
+/// by k, k = 1 + 1/(2b). Accurate to 1 or 2 %.
 #[must_use]
 pub fn greedy_hot_cold(u: f64, b: u32, parts: &[(f64, f64)]) -> f64 {
     let k = 1.0 + 0.5 / f64::from(b);
     fifo_hot_cold(u / k, parts) / k
 }
 
-/// Mean share of the user space that is mapped when a request is a trim of a mapped page with probability `q`, else a write of any page: (1 - 2q) / (1 - q).
-/// Effective utilisation is this times u, and any formula above then holds. Frankie et al.
+/// Mean mapped share of the user space if a request trims a mapped page with probability `q`,
+/// otherwise writes any page: (1 - 2q) / (1 - q). Effective utilisation is this times u, for
+/// any formula above. Frankie et al.
 #[must_use]
 pub fn trim_mapped_share(q: f64) -> f64 {
     (1.0 - 2.0 * q) / (1.0 - q)
 }
 
-/// The same when a request is a trim of any page, mapped or not, with probability `q`: 1 - q, because the last request that a page got decides.
-/// Derived here: each page is made stale once per as many requests as there are pages, so what is mapped lives as uniformly written data do.
+/// The same if a request trims any page, mapped or not, with probability `q`: 1 - q, because
+/// the last request for a page decides. Derived here: each page becomes stale once per as
+/// many requests as there are pages, so mapped pages live as long as uniformly written data.
 #[must_use]
 pub fn trim_any_mapped_share(q: f64) -> f64 {
     1.0 - q
@@ -143,9 +151,9 @@ mod tests {
         assert!((lambert_w0(1.0) - 0.567_143_290_409_783_8).abs() < 1e-15);
     }
 
-    /// Every row of the published table, to its four decimals.
+    /// Checks every row of the published table to its four decimals.
     #[test]
-    fn formulas_reproduce_the_table() {
+    fn formulas_reproduce_published_table() {
         let mut rows = 0;
         for line in TABLE.lines().skip(1) {
             let fields: Vec<&str> = line.split(',').collect();
@@ -156,7 +164,7 @@ mod tests {
             let b = fields[1].parse().unwrap_or(0);
             let u = if workload.contains("q=0.2") { u * trim_mapped_share(0.2) } else { u };
             let parts = [(0.2, 0.8), (0.8, 0.2)];
-            // What the four decimals leave open, and 1 % where the table's own value is an approximation.
+            // Rounding to four decimals, or 1 % if the table's value is approximate.
             let exact = 6e-5;
             let (got, tolerance) = match (policy, workload.starts_with("hot/cold")) {
                 ("GREEDY single log", _) => (greedy_hot_cold(u, b, &parts), 1e-2 * expected),
@@ -173,8 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_agree() {
-        // d = 1 is random, d large is greedy, greedy with large blocks is first in first out.
+    fn formulas_agree_in_limits() {
+        // d = 1 is random, large d is greedy, and greedy with large blocks is FIFO.
         assert!((d_choices(0.8, 64, 1) / random(0.8) - 1.0).abs() < 1e-6);
         assert!((d_choices(0.8, 64, 4000) / greedy(0.8, 64) - 1.0).abs() < 1e-3);
         assert!((greedy(0.8, 100_000) / fifo(0.8) - 1.0).abs() < 1e-3);

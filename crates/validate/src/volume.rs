@@ -1,4 +1,4 @@
-//! `validate volume`: the modelled filesystem against the real one.
+//! `validate volume`: compares the modelled filesystem with real ext4.
 
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
@@ -30,18 +30,18 @@ use trimtab_study::document::Table;
 /// Arguments of `validate volume`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Needs root and mke2fs. Exit status 1 if a figure of the model is more than 15 % from that of the real filesystem.")]
+Needs root and mke2fs. Exit status 1 if a value of the model deviates from the real filesystem by more than 15 %.")]
 pub struct Args {
-    /// Sizes of the filesystem.
+    /// Filesystem sizes.
     #[arg(long, value_delimiter = ',', default_values = ["4GiB", "16GiB"])]
     sizes: Vec<Bytes>,
     /// Workloads.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["tree", "postmark"], value_name = "NAME")]
     workloads: Vec<Workload>,
-    /// Compare a row that does not agree up to N times: what else the machine does decides when the kernel commits.
+    /// Repeat a failing row up to N times, because machine load affects when the kernel commits.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
-    /// Where the backing file goes; a filesystem in memory.
+    /// Directory of the backing file, on a filesystem in memory.
     #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
     scratch: PathBuf,
 }
@@ -63,7 +63,6 @@ impl Workload {
     }
 }
 
-/// What reached a device.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 struct Counts {
     written: u64,
@@ -85,12 +84,10 @@ impl Counts {
     }
 }
 
-/// How fast the real filesystem was.
 #[derive(Debug)]
 struct Pace {
-    /// What each operation took, in order.
     operations: Vec<Nanos>,
-    /// What a discard took on average, with what the kernel does between two.
+    /// Mean time per discard, including kernel time between two.
     discard: Nanos,
 }
 
@@ -101,16 +98,15 @@ struct Row {
     discard: bool,
     real: Counts,
     model: Counts,
-    /// Everything that is judged is within its limit.
     agrees: bool,
 }
 
-/// How far the model may be from the real filesystem.
 const LIMIT: f64 = 0.15;
-/// Flushes of one commit. Whether a sync makes one commit or two depends on whether the last write ends before the first commit begins.
+/// Flushes per commit. A sync makes one or two commits, depending on whether the last write
+/// ends before the first commit begins.
 const COMMIT_FLUSHES: u64 = 2;
 
-/// Whether a figure of the model agrees, and whether it has to: numbers of write requests are a matter of the processor's load.
+/// True if the model agrees, or the value is not judged: write requests depend on CPU load.
 fn agrees(figure: Figure, real: u64, model: u64) -> bool {
     let near = (model as f64 - real as f64).abs() <= LIMIT * real as f64;
     match figure {
@@ -153,7 +149,7 @@ impl Figure {
     }
 }
 
-/// Runs it.
+/// Runs the comparison.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let mut rows = Vec::new();
@@ -196,7 +192,7 @@ fn text(rows: &[Row]) -> String {
     }
     let outside = rows.iter().filter(|row| !row.agrees).count();
     let verdict = if outside == 0 { "all within it".to_owned() } else { format!("{outside} of {} outside (marked !)", rows.len()) };
-    let verdict = format!("Limit 15 %, or one commit for flushes; write requests are not judged: {verdict}.");
+    let verdict = format!("Limit 15 %, or one commit for flushes; write requests not judged: {verdict}.");
     [on_screen(&table), prose(&verdict)].concat()
 }
 
@@ -208,8 +204,9 @@ fn workload(name: &str) -> anyhow::Result<Box<dyn FileWorkload>> {
     Ok(Box::new(Postmark::new(&Settings::published())?))
 }
 
-/// All steps of a workload, with a sync before each phase and at the end, so that timers decide little of what is written. Gives how long each took.
-/// With `paces`, none takes less than what is said there: how fast the machine is, is not what is compared, but what it does meanwhile is.
+/// Runs all steps of a workload, with a sync before each phase and at the end to limit the
+/// influence of timers. Returns the duration of each step. With `paces`, no step takes less
+/// than its pace: the comparison is about device traffic, not machine speed.
 fn execute_all<T: FileTarget>(workload: &mut dyn FileWorkload, target: &mut T, paces: Option<&[Nanos]>) -> anyhow::Result<Vec<Nanos>> {
     let mut took = Vec::new();
     let mut timed = |target: &mut T, op: &FileOp<'_>| -> anyhow::Result<()> {
@@ -235,7 +232,7 @@ fn execute_all<T: FileTarget>(workload: &mut dyn FileWorkload, target: &mut T, p
     Ok(took)
 }
 
-/// Everything is let go in the reverse order of being taken, whatever happened.
+/// Releases all resources in reverse order, on errors too.
 #[derive(Default)]
 struct Lab {
     mounted: Option<PathBuf>,
@@ -260,7 +257,7 @@ fn tool(name: &str, args: &[&str]) -> anyhow::Result<()> {
 }
 
 fn on_ext4(args: &Args, size: Bytes, name: &str, discard: bool) -> anyhow::Result<(Counts, Pace)> {
-    // Programs that make and mount the filesystem are told its name.
+    // The programs that create and mount the filesystem receive its path.
     let parent = Dir::sheltered_directory(&args.scratch).with_context(|| format!("cannot work in {}", args.scratch.display()))?;
     let scratch = tempfile::Builder::new().prefix("trimtab-validate-").tempdir_in(parent)?;
     let mut lab = Lab::default();
@@ -302,13 +299,13 @@ fn read(device: LoopDevice) -> anyhow::Result<Counts> {
     })
 }
 
-/// What discards of the device have taken in all. Those of mkfs are few and quick.
+/// Total time of discards on the device; those of mkfs are few and short.
 fn discard_time(device: LoopDevice) -> anyhow::Result<Nanos> {
     let stat = DiskStat::read(&Root::live()?, Path::new(&device.sysfs())).context("the loop device has no counters")?;
     Ok(stat.discard_time)
 }
 
-/// The counters, once no discard has come for half a second.
+/// Counters after half a second without discards.
 fn settled(device: LoopDevice) -> anyhow::Result<Counts> {
     let began = Instant::now();
     let mut last = read(device)?;
@@ -352,10 +349,10 @@ impl Device for Memory {
     fn idle(&mut self, _until: Nanos) {}
 }
 
-/// The volume, with everything below one directory as on the real filesystem.
-struct Below(Volume<Memory>);
+/// The volume with all paths below one directory, as on the real filesystem.
+struct Subtree(Volume<Memory>);
 
-impl trimtab_sim::target::Clock for Below {
+impl trimtab_sim::target::Clock for Subtree {
     fn now(&mut self) -> Nanos {
         self.0.now()
     }
@@ -364,7 +361,7 @@ impl trimtab_sim::target::Clock for Below {
     }
 }
 
-impl FileTarget for Below {
+impl FileTarget for Subtree {
     fn make_dir(&mut self, path: &str) -> trimtab_sim::target::TargetResult {
         self.0.make_dir(&format!("work/{path}"))
     }
@@ -390,13 +387,13 @@ impl FileTarget for Below {
 
 fn on_model(size: Bytes, name: &str, discard: bool, pace: &Pace) -> anyhow::Result<Counts> {
     let mut spec = VolumeSpec::ext4();
-    // As much as this machine has: nothing is written before it is synced.
+    // Same memory as this machine: nothing is written before a sync.
     spec.writeback.memory = Bytes(24 << 30);
     if discard {
         spec = spec.with_online_discard();
     }
     let drive = Memory { size, busy_until: Nanos::ZERO, discard: pace.discard };
-    let mut target = Below(Volume::format(drive, spec, Nanos::ZERO)?);
+    let mut target = Subtree(Volume::format(drive, spec, Nanos::ZERO)?);
     target.0.make_dir("work")?;
     target.0.sync()?;
     let before = traffic(&target);
@@ -408,7 +405,7 @@ fn on_model(size: Bytes, name: &str, discard: bool, pace: &Pace) -> anyhow::Resu
     Ok(traffic(&target).since(&before))
 }
 
-const fn traffic(target: &Below) -> Counts {
+const fn traffic(target: &Subtree) -> Counts {
     let Traffic { writes, flushes, discards, .. } = target.0.counters().traffic;
     Counts { written: writes.bytes.0, writes: writes.count, flushes, discards: discards.count, discarded: discards.bytes.0 }
 }

@@ -1,47 +1,47 @@
-//! Block content that is fresh for every write, made at memory speed, and recognised when it is read back.
+//! Verifiable block content: fresh for every write and generated at memory speed.
 //!
-//! Each unit of 4 KiB starts with a nonce of 8 bytes: seed, place and number of the write, mixed so that it looks random.
-//! The rest follows from the seed, the place and the nonce. So no two writes are alike (nothing to deduplicate), nothing in
-//! a unit predicts the rest of it (nothing to compress), and a unit that was damaged, or landed in the wrong place, is
-//! known by itself, without a copy of what was written.
+//! Each 4 KiB unit starts with an 8-byte nonce: seed, offset and sequence number of the
+//! write, mixed to look random. The rest follows from seed, offset and nonce. So no two
+//! writes are alike (no deduplication), nothing in a unit predicts its rest (no compression),
+//! and damaged or misplaced units are detected without a copy of the written data.
 
 use super::DataClass;
 
-/// Content is made and checked in units of this many bytes.
+/// Size of a unit of content in bytes.
 pub const UNIT: usize = 4096;
 
-/// Independent generators side by side: as many as fill the widest vector registers, so that the compiler can use them.
+/// Number of parallel generators, enough to fill the widest vector registers.
 const LANES: usize = 8;
-/// Bytes that one step of all lanes gives.
+/// Bytes per step of all lanes.
 const STEP: usize = LANES * 8;
-/// Compressible units are part random and part zero in each chunk of this many bytes, so that every block has its share.
+/// Each chunk of a compressible unit is part random and part zero.
 const CHUNK: usize = 512;
 
-/// Content under one seed.
+/// Content generator and checker for one seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Content {
     seed: u64,
 }
 
-/// What a unit turned out to be.
+/// Result of checking a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// What a write under this seed put at this place; its nonce.
+    /// Content of a write under this seed at this offset, with its nonce.
     Written(u64),
-    /// Zeros only: nothing was written, or class [`DataClass::Zero`].
+    /// All zeros: never written, or class [`DataClass::Zero`].
     Zeros,
-    /// Neither.
+    /// Any other content.
     Foreign,
 }
 
 impl Content {
-    /// Content under `seed`.
+    /// Creates a generator for `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { seed }
     }
 
-    /// The nonce of the unit that write number `sequence` puts at `offset`: what [`check`](Self::check) finds there.
+    /// Nonce of write `sequence` at `offset`, as found by [`check`](Self::check).
     #[inline]
     #[must_use]
     pub const fn nonce(&self, class: DataClass, offset: u64, sequence: u64) -> u64 {
@@ -52,9 +52,9 @@ impl Content {
         }
     }
 
-    /// Fills `buffer` with what write number `sequence` puts at `offset`.
+    /// Fills `buffer` with the content of write number `sequence` at `offset`.
     ///
-    /// Always inlined, so that a caller compiled for wider vectors gets them.
+    /// Always inlined so that callers compiled for wider vectors use them.
     #[inline(always)]
     pub fn fill(&self, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
         if class.incompressible_permille() == 0 {
@@ -69,7 +69,7 @@ impl Content {
         }
     }
 
-    /// Says what `unit` (at most [`UNIT`] bytes), read from `offset`, is, if it was written as `class`.
+    /// Checks a `unit` of at most [`UNIT`] bytes, read from `offset` and written as `class`.
     #[inline(always)]
     #[must_use]
     pub fn check(&self, class: DataClass, offset: u64, unit: &[u8]) -> Found {
@@ -90,7 +90,7 @@ impl Content {
     }
 }
 
-/// Fills `buffer` with the bytes of `class` that belong to `key`, without nonces.
+/// Fills `buffer` with the content of `class` for `key`, without nonces.
 #[inline(always)]
 pub(super) fn fill_keyed(class: DataClass, key: u64, buffer: &mut [u8]) {
     let mut lanes = Lanes::new(key);
@@ -127,7 +127,7 @@ fn fill_unit(class: DataClass, nonce: u64, key: u64, unit: &mut [u8]) {
     unit[..len].copy_from_slice(&nonce.to_le_bytes()[..len]);
 }
 
-/// Eight characters from ' ' to '~', each from 16 bits, which leaves no bias worth measuring.
+/// Eight characters from ' ' to '~', each drawn from 16 bits with negligible bias.
 const fn printable(a: u64, b: u64) -> [u8; 8] {
     let mut text = [0; 8];
     let mut i = 0;
@@ -140,7 +140,7 @@ const fn printable(a: u64, b: u64) -> [u8; 8] {
     text
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014) on its Weyl increment: a bijection that looks random.
+/// Finalizer of SplitMix64 (Steele, Lea, Flood 2014) on its Weyl increment, a bijection.
 #[inline(always)]
 const fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -160,7 +160,7 @@ impl Lanes {
     fn new(key: u64) -> Self {
         Self {
             s0: core::array::from_fn(|lane| mix(key.wrapping_add(2 * lane as u64))),
-            // Odd, so that no lane is all zero, from which it would never leave.
+            // Odd, because an all-zero lane would stay zero.
             s1: core::array::from_fn(|lane| mix(key.wrapping_add(2 * lane as u64 + 1)) | 1),
         }
     }
@@ -211,34 +211,34 @@ mod tests {
         [DataClass::Random, DataClass::Compressible(40), DataClass::Compressible(99), DataClass::Text, DataClass::Zero];
 
     #[test]
-    fn no_two_units_are_alike_in_a_write_or_between_writes() {
+    fn fill_never_repeats_a_unit() {
         let content = Content::new(7);
         let mut seen = BTreeSet::new();
         for sequence in 0..50 {
             let mut buffer = vec![0; 8 * UNIT];
-            // The same place again and again: what a repeated buffer would give away.
+            // The same offset every time, which a repeated buffer would reveal.
             content.fill(DataClass::Random, 0, sequence, &mut buffer);
             for unit in buffer.chunks(512) {
-                assert!(seen.insert(Vec::from(unit)), "a block of write {sequence} has been seen before");
+                assert!(seen.insert(Vec::from(unit)), "write {sequence} repeated a block");
             }
         }
     }
 
     #[test]
-    fn random_content_has_eight_bits_a_byte() {
+    fn fill_random_has_eight_bits_of_entropy_per_byte() {
         let mut buffer = vec![0; 1 << 20];
         Content::new(1).fill(DataClass::Random, 0, 0, &mut buffer);
         let mut pairs = vec![0_u32; 65536];
         for pair in buffer.chunks_exact(2) {
             pairs[usize::from(u16::from_le_bytes([pair[0], pair[1]]))] += 1;
         }
-        // Chi-square over 65536 cells of mean 8: mean 65535, deviation 362; five of them either way.
+        // Chi-square over 65536 cells: expected 65535, deviation 362, tolerance five of them.
         let chi: f64 = pairs.iter().map(|n| (f64::from(*n) - 8.0) * (f64::from(*n) - 8.0) / 8.0).sum();
         assert!((chi - 65535.0).abs() < 5.0 * 362.0, "{chi}");
     }
 
     #[test]
-    fn text_is_printable_and_uses_every_character() {
+    fn fill_text_uses_every_printable_character() {
         let mut buffer = vec![0; 8192];
         Content::new(1).fill(DataClass::Text, 0, 0, &mut buffer);
         assert!(buffer.iter().all(|byte| (b' '..=b'~').contains(byte)));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_and_what_was_never_written_are_told_apart() {
+    fn check_distinguishes_zeros_from_foreign_data() {
         let content = Content::new(3);
         assert_eq!(content.check(DataClass::Random, 0, &[0; UNIT]), Found::Zeros);
         assert_eq!(content.check(DataClass::Random, 0, &[7; UNIT]), Found::Foreign);
@@ -257,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_unit_is_recognised_and_no_damage_goes_unseen(
+        fn check_recognises_units_and_detects_damage(
             class in prop::sample::select(&CLASSES[..4]), seed in any::<u64>(), sequence in any::<u64>(),
             place in 0_u64..1 << 40, bit in 0..UNIT * 8,
         ) {
@@ -268,13 +268,13 @@ mod tests {
             let second = &mut buffer[UNIT..];
             let nonce = content.nonce(class, offset + UNIT as u64, sequence);
             prop_assert_eq!(content.check(class, offset + UNIT as u64, second), Found::Written(nonce));
-            prop_assert_eq!(content.check(class, offset, second), Found::Foreign, "landed one unit too low");
+            prop_assert_eq!(content.check(class, offset, second), Found::Foreign, "misplaced by one unit");
             second[bit / 8] ^= 1 << (bit % 8);
             prop_assert_eq!(content.check(class, offset + UNIT as u64, second), Found::Foreign, "a flipped bit");
         }
 
         #[test]
-        fn any_length_is_filled(class in prop::sample::select(&CLASSES[..]), len in 0_usize..10_000) {
+        fn fill_accepts_any_length(class in prop::sample::select(&CLASSES[..]), len in 0_usize..10_000) {
             let content = Content::new(1);
             let mut buffer = vec![0xa5; len];
             content.fill(class, 0, 5, &mut buffer);

@@ -1,44 +1,44 @@
-//! The parts of a disk.
+//! Specification of a hard disk.
 
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// A rotating disk.
+/// Specification of a hard disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Disk {
     /// Revolutions per minute.
     pub rpm: u32,
-    /// Seek to the next track, in nanoseconds.
+    /// Track-to-track seek time in nanoseconds.
     pub seek_track_ns: u64,
-    /// Mean seek (over a third of the stroke), in nanoseconds.
+    /// Average seek time (over a third of the stroke) in nanoseconds.
     pub seek_average_ns: u64,
-    /// Seek over the whole stroke, in nanoseconds.
+    /// Full-stroke seek time in nanoseconds.
     pub seek_full_ns: u64,
     /// Recording zones from the outermost in; their shares sum to 1000.
     pub zones: Vec<Zone>,
-    /// Buffer in bytes, for writes and read-ahead.
+    /// Buffer size in bytes, for writes and read-ahead.
     pub cache_bytes: u64,
-    /// True if a write completes once it is in the buffer.
+    /// True if a write completes when it reaches the buffer.
     pub write_cache: bool,
-    /// Bytes that the head reads on after a read, for the next one.
+    /// Read-ahead in bytes after each read.
     pub read_ahead_bytes: u64,
-    /// Among how many buffered writes the disk picks the one it reaches first; 1 is plain elevator order.
+    /// Buffered writes from which the disk picks the one reached first; 1 is elevator order.
     pub position_candidates: u32,
 }
 
-/// A zone of a disk.
+/// A recording zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Zone {
     /// Share of the capacity, in per mille.
     pub share_permille: u16,
-    /// Bytes per second that pass under the head.
+    /// Media transfer rate in bytes per second.
     pub rate_bytes_per_s: u64,
 }
 
 impl Default for Disk {
-    /// A 2.5-inch disk of 7200 revolutions per minute.
+    /// A 2.5-inch disk at 7200 rpm.
     fn default() -> Self {
         Self {
             rpm: 7200,

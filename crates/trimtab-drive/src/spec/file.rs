@@ -1,4 +1,4 @@
-//! The text of a drive specification, in TOML: the figures, and where each comes from.
+//! Drive files: a specification in TOML, with the source of each value.
 
 use super::source::{Source, SourceKind};
 use super::twin::{self, Twin};
@@ -11,29 +11,29 @@ use alloc::vec;
 use alloc::vec::Vec;
 use serde::Deserialize;
 
-/// A specification with where its figures come from.
+/// A specification with the sources of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drive {
     /// The specification.
     pub spec: DriveSpec,
-    /// Dotted field, or the beginning of several, with its source.
+    /// Sources by dotted field name or prefix.
     pub sources: BTreeMap<String, Source>,
-    /// Other values that fit what is known as well.
+    /// Alternative values that fit the known data equally well.
     pub alternatives: Vec<Alternative>,
-    /// What is known of it as a twin of a drive that was measured, if it is one.
+    /// Twin data, if the drive was learned from measurements of a real drive.
     pub twin: Option<Twin>,
 }
 
-/// The same drive with other values for what cannot be told from the outside.
+/// The same drive with other values for fields that cannot be observed from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alternative {
-    /// Why it fits as well.
+    /// Reason why these values fit equally well.
     pub because: String,
-    /// The specification with these values.
+    /// The specification with the alternative values.
     pub spec: DriveSpec,
 }
 
-/// The file, as written.
+/// The file as parsed from TOML.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -53,12 +53,12 @@ struct File {
     twin: Option<twin::Written>,
 }
 
-/// Values that would fit what is known as well, all together.
+/// One combination of alternative values.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Uncertain {
     because: String,
-    /// Dotted fields.
+    /// Values by dotted field name.
     set: BTreeMap<String, toml::Value>,
 }
 
@@ -66,10 +66,13 @@ fn logical_block_bytes() -> u32 {
     512
 }
 
-/// The longest text of a file that a user is shown.
+/// Maximum length in bytes of a text shown to the user.
 const TEXT_BYTES_MAX: usize = 10_000;
 
-/// Reads a specification file. The error is one line that names the line or the field.
+/// Parses a drive file.
+///
+/// # Errors
+/// One line that names the line or the field.
 pub fn parse(text: &str) -> Result<Drive, String> {
     let file: File = toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
@@ -81,7 +84,7 @@ pub fn parse(text: &str) -> Result<Drive, String> {
             return Err(format!("{place} is longer than {TEXT_BYTES_MAX} bytes"));
         }
         if let Some(odd) = text.chars().find(|one| one.is_control()) {
-            return Err(format!("{place} has a '{}' in it: such texts are one line, without control characters", odd.escape_debug()));
+            return Err(format!("{place} contains '{}': it must be one line without control characters", odd.escape_debug()));
         }
     }
     if file.twin.as_ref().is_some_and(|twin| !twin::is_date(&twin.origin.learned)) {
@@ -94,7 +97,7 @@ pub fn parse(text: &str) -> Result<Drive, String> {
     Ok(Drive { spec: spec_of(file)?, sources, alternatives, twin })
 }
 
-/// Texts of a file that a user is shown, and where they are.
+/// Single-line texts shown to the user, each with its location in the file.
 fn of_one_line(file: &File) -> Vec<(String, &str)> {
     let mut all = vec![("description".to_owned(), file.description.as_str())];
     all.extend(file.sources.iter().map(|(field, text)| (format!("sources.{field}"), text.as_str())));
@@ -103,7 +106,7 @@ fn of_one_line(file: &File) -> Vec<(String, &str)> {
     all
 }
 
-/// A twin with its members, each the file with other values in place of its own.
+/// Parses the twin section; each member is the file with some values replaced.
 fn members(text: &str, written: &twin::Written) -> Result<Twin, String> {
     let mut table: toml::Table = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
     for part in ["twin", "uncertain", "sources"] {
@@ -118,16 +121,15 @@ fn members(text: &str, written: &twin::Written) -> Result<Twin, String> {
     Ok(Twin { origin: written.origin.clone(), parameters: written.parameters.clone(), members })
 }
 
-/// No file has more of them.
 const UNCERTAIN_MAX: usize = 100;
 
-/// The file with other values in place of its own, as often as it says so.
+/// Builds every alternative listed in the file.
 fn alternatives(text: &str, file: &File) -> Result<Vec<Alternative>, String> {
     if file.uncertain.is_empty() {
         return Ok(Vec::new());
     }
     if file.uncertain.len() > UNCERTAIN_MAX {
-        return Err(format!("it has {} [[uncertain]] sections, and no file has more than {UNCERTAIN_MAX}", file.uncertain.len()));
+        return Err(format!("the file has {} [[uncertain]] sections; the maximum is {UNCERTAIN_MAX}", file.uncertain.len()));
     }
     let mut table: toml::Table = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
     for part in ["twin", "uncertain", "sources"] {
@@ -136,7 +138,7 @@ fn alternatives(text: &str, file: &File) -> Result<Vec<Alternative>, String> {
     file.uncertain.iter().map(|one| alternative(table.clone(), one)).collect()
 }
 
-/// The file's `table` with other values in place of its own.
+/// Applies one alternative to the file's `table`.
 fn alternative(mut table: toml::Table, uncertain: &Uncertain) -> Result<Alternative, String> {
     let wrong = |field: &str| format!("uncertain.set names {}, which is not a field of the file", shortened(field));
     for (field, value) in &uncertain.set {
@@ -151,7 +153,7 @@ fn alternative(mut table: toml::Table, uncertain: &Uncertain) -> Result<Alternat
     Ok(Alternative { because: uncertain.because.clone(), spec: spec_of(file)? })
 }
 
-/// At most 60 characters of `text`, for a message.
+/// Truncates `text` to 60 characters for a message.
 fn shortened(text: &str) -> String {
     let short: String = text.chars().take(60).collect();
     if short.len() < text.len() { short + "…" } else { short }
@@ -177,7 +179,7 @@ fn spec_of(file: File) -> Result<DriveSpec, String> {
 }
 
 fn source(field: &str, text: &str) -> Result<Source, String> {
-    let wrong = || format!("sources.{field} must begin with 'published:', 'fitted:', 'assumed:' or 'measured:' and say which");
+    let wrong = || format!("sources.{field} must begin with 'published:', 'fitted:', 'assumed:' or 'measured:', followed by the source");
     let (kind, text) = text.split_once(':').ok_or_else(wrong)?;
     let kind = match kind.trim() {
         "published" => SourceKind::Published,
@@ -191,7 +193,7 @@ fn source(field: &str, text: &str) -> Result<Source, String> {
 }
 
 impl Drive {
-    /// The source of a dotted field: that of the longest entry that the field begins with.
+    /// Source of a dotted field: the entry with the longest matching prefix.
     pub fn source_of(&self, field: &str) -> Option<&Source> {
         let covers = |prefix: &str| field == prefix || field.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.'));
         self.sources.iter().filter(|(prefix, _)| covers(prefix)).max_by_key(|(prefix, _)| prefix.len()).map(|(_, source)| source)
@@ -204,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn mistakes_are_named_with_their_place() {
+    fn parse_error_names_line_or_field() {
         let minimal = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n";
         for (text, expected) in [
             (minimal.to_owned(), "a drive needs a [flash] or a [disk] section"),
@@ -222,18 +224,18 @@ mod tests {
     }
 
     #[test]
-    fn many_uncertain_sections_are_refused_in_one_line() {
+    fn parse_with_too_many_alternatives_fails_in_one_line() {
         let minimal = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\nrpm = 7200\n";
         let uncertain = "[[uncertain]]\nbecause = \"b\"\nset = { \"disk.rpm\" = 5400 }\n";
         let with = |count: usize| parse(&format!("{minimal}{}", uncertain.repeat(count)));
         assert_eq!(with(UNCERTAIN_MAX).map(|drive| drive.alternatives.len()), Ok(UNCERTAIN_MAX));
-        assert_eq!(with(2000).unwrap_err(), "it has 2000 [[uncertain]] sections, and no file has more than 100");
+        assert_eq!(with(2000).unwrap_err(), "the file has 2000 [[uncertain]] sections; the maximum is 100");
         let dotted = format!("{minimal}[[uncertain]]\nbecause = \"b\"\nset = {{ \"disk{}\" = 1 }}\n", ".a".repeat(200_000));
         assert!(parse(&dotted).unwrap_err().len() < 200);
     }
 
     #[test]
-    fn a_name_is_a_label_and_no_path() {
+    fn parse_rejects_name_with_path_characters() {
         let text = |name: &str| format!("name = \"{name}\"\ndescription = \"y\"\ncapacity_bytes = 67_108_864\n[disk]\n");
         for name in ["x", "0", "ocz-vertex-le-100gb", "a.b_c-9", &"x".repeat(64)] {
             assert_eq!(parse(&text(name)).map(|drive| drive.spec.name).as_deref(), Ok(name));
@@ -261,16 +263,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_as_one_line_is_one() {
+    fn parse_rejects_line_breaks_in_shown_texts() {
         let with = |description: &str, more: &str| {
             format!("name = \"x\"\ndescription = \"{description}\"\ncapacity_bytes = 1_000_000_000\n{more}")
         };
         let uncertain = "[disk]\nrpm = 7200\n[[uncertain]]\nbecause = \"a\\tb\"\nset = { \"disk.rpm\" = 5400 }\n";
         let source = "[disk]\nrpm = 7200\n[sources]\n\"disk.rpm\" = \"published: a\\u001bb\"\n";
         for (text, place) in [
-            (with("y\\nz", "[disk]\n"), "description has a '\\n'"),
-            (with("y", uncertain), "uncertain.because has a '\\t'"),
-            (with("y", source), "sources.disk.rpm has a '\\u{1b}'"),
+            (with("y\\nz", "[disk]\n"), "description contains '\\n'"),
+            (with("y", uncertain), "uncertain.because contains '\\t'"),
+            (with("y", source), "sources.disk.rpm contains '\\u{1b}'"),
         ] {
             let message = parse(&text).unwrap_err();
             assert!(message.starts_with(place) && !message.contains('\n'), "{message}");
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn uncertain_field_yields_drives_that_differ_only_in_it() {
+    fn alternative_differs_only_in_uncertain_field() {
         let text = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\nrpm = 7200\n\
                     [[uncertain]]\nbecause = \"both were sold\"\nset = { \"disk.rpm\" = 5400 }\n";
         let drive = parse(text).unwrap();
@@ -293,12 +295,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "\\PC{0,200}") {
+        fn parse_of_any_text_never_panics(text in "\\PC{0,200}") {
             let _ = parse(&text);
         }
 
         #[test]
-        fn no_number_panics(
+        fn parse_of_any_number_never_panics(
             capacity in any::<u64>(), channels in any::<u32>(), page in any::<u64>(), blocks in any::<u32>(), die in any::<u32>(),
         ) {
             let capacity = capacity >> 1;

@@ -1,53 +1,53 @@
-//! The parts of an SSD.
+//! Specification of an SSD.
 
 use serde::{Deserialize, Serialize};
 
-/// An SSD.
+/// Specification of an SSD.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Flash {
-    /// How the flash is arranged.
+    /// Flash geometry.
     pub geometry: Geometry,
-    /// The translation layer.
+    /// Flash translation layer.
     pub ftl: Ftl,
-    /// What flash operations take.
+    /// Times of flash operations.
     pub nand: NandTiming,
-    /// The buffer for writes.
+    /// Write cache.
     pub write_cache: WriteCache,
-    /// Part of the flash used with one bit a cell.
+    /// SLC cache; `None` for no SLC cache.
     pub slc_cache: Option<SlcCache>,
-    /// Heat and throttling; `None` never throttles.
+    /// Thermal throttling; `None` never throttles.
     pub thermal: Option<Thermal>,
-    /// Throttling of writes for the sake of the flash's life; `None` never throttles.
+    /// Endurance throttling of writes; `None` never throttles.
     pub life_throttle: Option<LifeThrottle>,
-    /// Compression in the controller; `None` stores everything at its size.
+    /// Compression in the controller; `None` stores data at full size.
     pub compression: Option<Compression>,
-    /// TRIM.
+    /// TRIM behaviour.
     pub trim: Trim,
     /// Secure erase and format.
     pub erase: EraseCommands,
 }
 
-/// How the flash is arranged. Raw capacity is the product of all its parts.
+/// Flash geometry. Raw capacity does not depend on `superblock_dies` and `bits_per_cell`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Geometry {
-    /// Channels, each with a bus of its own.
+    /// Channels, each with its own bus.
     pub channels: u32,
-    /// Dies on each channel; each works by itself.
+    /// Independent dies per channel.
     pub dies_per_channel: u32,
-    /// Planes of a die, programmed and erased together.
+    /// Planes per die, programmed and erased together.
     pub planes: u32,
-    /// NAND page in bytes: what is programmed and read at once in a plane.
+    /// NAND page size in bytes: unit of reading and programming within a plane.
     pub page_bytes: u64,
-    /// Pages of an erase block.
+    /// Pages per erase block.
     pub pages_per_block: u32,
-    /// Erase blocks of a plane.
+    /// Erase blocks per plane.
     pub blocks_per_plane: u32,
-    /// Dies over which a superblock stretches: the unit of allocation, garbage collection and erasure is one block of each
-    /// plane of that many dies. Divides the number of dies.
+    /// Dies per superblock; must divide the number of dies. A superblock, one block of each plane
+    /// of these dies, is the unit of allocation, garbage collection and erasure.
     pub superblock_dies: u32,
-    /// Bits a cell stores: 1 SLC, 2 MLC, 3 TLC, 4 QLC.
+    /// Bits per cell: 1 SLC, 2 MLC, 3 TLC, 4 QLC.
     pub bits_per_cell: u8,
 }
 
@@ -68,19 +68,19 @@ impl Default for Geometry {
 }
 
 impl Geometry {
-    /// Dies in all.
+    /// Total number of dies.
     #[must_use]
     pub const fn dies(&self) -> u64 {
         self.channels as u64 * self.dies_per_channel as u64
     }
 
-    /// Bytes of a superblock.
+    /// Superblock size in bytes.
     #[must_use]
     pub const fn superblock_bytes(&self) -> u128 {
         self.superblock_dies as u128 * self.planes as u128 * self.pages_per_block as u128 * self.page_bytes as u128
     }
 
-    /// Superblocks in all.
+    /// Total number of superblocks.
     #[must_use]
     pub const fn superblocks(&self) -> u64 {
         match self.superblock_dies {
@@ -95,8 +95,8 @@ impl Geometry {
         self.superblocks() as u128 * self.superblock_bytes()
     }
 
-    /// Sets the blocks per plane to the fewest that give over-provisioning (T - U) / U of at least `over_provisioning_permille` for
-    /// `capacity_bytes` of user space.
+    /// Sets `blocks_per_plane` to the smallest value that gives over-provisioning (T - U) / U of
+    /// at least `over_provisioning_permille` for `capacity_bytes` of user space.
     #[must_use]
     pub fn with_over_provisioning(mut self, capacity_bytes: u64, over_provisioning_permille: u32) -> Self {
         let wanted = u128::from(capacity_bytes) * (1000 + u128::from(over_provisioning_permille)) / 1000;
@@ -106,20 +106,20 @@ impl Geometry {
     }
 }
 
-/// The translation layer.
+/// Flash translation layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ftl {
-    /// Bytes that one entry of the mapping covers. A write that covers only part of a mapped unit first reads the rest.
+    /// Bytes covered by one mapping entry. A partial write reads the rest of a mapped unit.
     pub mapping_unit_bytes: u64,
-    /// Mapping tables that fit in the controller's memory, in bytes at 4 bytes an entry; a lookup beyond them reads a page of flash.
-    /// `None` holds all.
+    /// Controller memory for mapping tables, in bytes at 4 bytes per entry. A lookup that misses
+    /// reads a page of flash. `None` holds the whole mapping.
     pub mapping_cache_bytes: Option<u64>,
-    /// Which data are written apart.
+    /// Separation of data streams.
     pub streams: Streams,
-    /// Which superblock is collected next.
+    /// Victim selection policy.
     pub victim: VictimPolicy,
-    /// When garbage is collected.
+    /// Garbage collection triggers.
     pub gc: GarbageCollection,
     /// Wear levelling and wear-out.
     pub wear: Wear,
@@ -138,13 +138,13 @@ impl Default for Ftl {
     }
 }
 
-/// Which data are written to superblocks of their own.
+/// Streams that are written to separate superblocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Streams {
-    /// Relocated data are kept apart from fresh data.
+    /// True if relocated data are kept apart from fresh data.
     pub separate_gc: bool,
-    /// Fresh data that are soon overwritten are kept apart from the rest.
+    /// Separation of hot data from other fresh data; `None` for no separation.
     pub hot_cold: Option<HotCold>,
 }
 
@@ -154,45 +154,45 @@ impl Default for Streams {
     }
 }
 
-/// What counts as hot: a unit whose previous version is young when it is overwritten.
+/// Definition of hot data: a unit whose previous version is young when it is overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HotCold {
-    /// Age below which the old version counts as young, in per mille of the user capacity written since then.
+    /// Maximum age of a young version, in per mille of the user capacity written since then.
     pub hot_age_permille: u32,
 }
 
-/// Which superblock is collected next.
+/// Victim selection policy of garbage collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VictimPolicy {
-    /// The one with the fewest valid units.
+    /// The superblock with the fewest valid units.
     Greedy,
-    /// The one with the highest (1 - u) age / (2 u) (Rosenblum and Ousterhout 1992).
+    /// The superblock with the highest (1 - u) age / (2 u) (Rosenblum and Ousterhout 1992).
     CostBenefit,
-    /// The one written longest ago.
+    /// The superblock written longest ago.
     Fifo,
-    /// The one with the fewest valid units among this many drawn at random.
+    /// The superblock with the fewest valid units among this many drawn at random.
     DChoices(u32),
-    /// One drawn at random.
+    /// A superblock drawn at random.
     Random,
 }
 
-/// When garbage is collected. Watermarks count free superblocks (erased, not open for writing).
+/// Garbage collection triggers. Watermarks count free superblocks (erased, not open).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GarbageCollection {
-    /// Foreground collection starts when a superblock is opened and fewer than this many are free. At least 2.
+    /// Foreground collection starts if a superblock is opened with fewer free. At least 2.
     pub free_low: u32,
-    /// It goes on until this many are free. At least `free_low`.
+    /// Foreground collection stops when this many are free. At least `free_low`.
     pub free_high: u32,
-    /// How the time of foreground collection falls on host writes.
+    /// Distribution of foreground collection time over host writes.
     pub pacing: GcPacing,
-    /// Idle time after which collection in the background starts; `None` never does.
+    /// Idle time before background collection starts; `None` disables it.
     pub idle_delay_ns: Option<u64>,
-    /// Background collection goes on until this many superblocks are free.
+    /// Background collection stops when this many superblocks are free.
     pub idle_free: u32,
-    /// Background collection leaves superblocks alone that hold more valid units than this share, in per mille.
+    /// Background collection skips superblocks with a larger share of valid units, in per mille.
     pub idle_valid_max_permille: u16,
 }
 
@@ -209,13 +209,13 @@ impl Default for GarbageCollection {
     }
 }
 
-/// How the time of foreground collection falls on host writes.
+/// Distribution of foreground collection time over host writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GcPacing {
-    /// Each program of host data carries its share: even service.
+    /// Spread evenly over the programs of host data.
     Smooth,
-    /// All at once when the superblock is collected: long stalls.
+    /// All at once when the superblock is collected, which causes long stalls.
     Burst,
 }
 
@@ -223,13 +223,14 @@ pub enum GcPacing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Wear {
-    /// The free superblock with the fewest erases is written next (else the one freed longest ago).
+    /// True to write the free superblock with the fewest erases next, false for the oldest.
     pub dynamic: bool,
-    /// The least worn superblock is collected, whatever it holds, once the most worn has been erased this many times more.
+    /// Static wear levelling: collects the least worn superblock, even if full of valid data,
+    /// once the most worn one has this many more erases. `None` disables it.
     pub static_spread_max: Option<u32>,
-    /// Erases that a superblock survives; `None` is without limit.
+    /// Erase cycles that a superblock survives; `None` is unlimited.
     pub erase_limit: Option<u32>,
-    /// Each superblock's own limit lies evenly within this share of `erase_limit` above or below, in per mille.
+    /// Half-width of the uniform spread of erase limits, in per mille of `erase_limit`.
     pub erase_limit_spread_permille: u16,
 }
 
@@ -239,56 +240,58 @@ impl Default for Wear {
     }
 }
 
-/// Which read uses a channel first, of those whose data cross it.
+/// Order in which reads use a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChannelOrder {
-    /// A page that is in its die's register need not wait for a page that is not. Of those that are, the earliest submitted goes first.
+    /// A page in its die's register does not wait for a page that is still being read. Among
+    /// ready pages, the earliest submitted goes first.
     #[default]
     Ready,
-    /// The order of submission: a page waits for all that were asked for before it, even while the channel is idle.
+    /// Submission order: a page waits for all earlier reads, even on an idle channel.
     Submission,
 }
 
 impl ChannelOrder {
-    /// Whether it is the order of drives whose file names none.
+    /// True for the default order, which drive files omit.
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What flash operations take.
+/// Times of flash operations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NandTiming {
-    /// From cell to page register.
+    /// Cell to page register, in nanoseconds.
     pub read_ns: u64,
-    /// From page register to cells, all planes of a die at once.
+    /// Page register to cells, all planes of a die at once, in nanoseconds.
     pub program_ns: u64,
-    /// Erasure of a block, all planes of a die at once.
+    /// Block erase, all planes of a die at once, in nanoseconds.
     pub erase_ns: u64,
-    /// Bytes per second on a channel.
+    /// Transfer rate of a channel in bytes per second.
     pub channel_bytes_per_s: u64,
-    /// Which read uses a channel first.
+    /// Order in which reads use a channel.
     #[serde(skip_serializing_if = "ChannelOrder::is_default")]
     pub channel_order: ChannelOrder,
-    /// Time after which a read interrupts a program or an erase under way; `None` waits for its end.
+    /// Delay in nanoseconds after which a read suspends a program or erase; `None` never does.
     pub suspend_ns: Option<u64>,
-    /// Relocated pages stay in their die (copy-back) and do not cross the channel.
+    /// True if relocated pages stay in their die (copy-back) and do not cross the channel.
     pub copyback: bool,
-    /// Bytes that are read ahead once reads are sequential.
+    /// Read-ahead in bytes for sequential reads.
     pub read_ahead_bytes: u64,
-    /// How much faster the fastest kind of page is read than the slowest, as a share of `read_ns`, in per mille: the bits of a cell lie in different pages,
-    /// which need different numbers of senses. `read_ns` is the mean. One-bit superblocks have one kind.
+    /// Spread between the slowest and the fastest page type, in per mille of `read_ns`, which is
+    /// the mean. The bits of a cell lie in different pages that need different numbers of senses.
+    /// SLC superblocks have only one page type.
     pub read_spread_permille: u16,
-    /// Reads of the host in a million that fail to decode at first and are tried again.
+    /// Host reads per million that fail to decode at first and are retried.
     pub read_retries_per_million: u32,
-    /// Time that this takes besides.
+    /// Additional time of a retry, in nanoseconds.
     pub read_retry_ns: u64,
 }
 
 impl Default for NandTiming {
-    /// A TLC part.
+    /// TLC flash.
     fn default() -> Self {
         Self {
             read_ns: 60_000,
@@ -306,19 +309,19 @@ impl Default for NandTiming {
     }
 }
 
-/// The buffer for writes.
+/// Write cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WriteCache {
-    /// Size; 0 means that a write completes when it has been programmed.
+    /// Size in bytes; 0 means that a write completes when it has been programmed.
     pub bytes: u64,
-    /// Capacitors write it out at a power cut.
+    /// True if capacitors write out the cache at a power cut.
     pub power_loss_protection: bool,
-    /// What a flush does.
+    /// Flush behaviour.
     pub flush: FlushBehaviour,
-    /// Time that a flush takes besides (writing of mapping tables), in nanoseconds.
+    /// Additional time of a flush (writing mapping tables), in nanoseconds.
     pub flush_ns: u64,
-    /// Idle time after which a partly filled page is programmed; `None` waits for a flush.
+    /// Idle time before a partly filled page is programmed, in ns; `None` waits for a flush.
     pub idle_write_out_ns: Option<u64>,
 }
 
@@ -334,82 +337,83 @@ impl Default for WriteCache {
     }
 }
 
-/// What a flush does.
+/// Flush behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlushBehaviour {
-    /// Programs everything buffered, the last page padded, and completes when that is done. With power-loss protection it
-    /// completes at once, since what is buffered is safe.
+    /// Programs all buffered data, pads the last page and completes when done. With power-loss
+    /// protection it completes at once because buffered data are safe.
     WriteOut,
-    /// Completes at once and does nothing: the drive lies.
+    /// Completes at once without writing anything, which breaks durability.
     Ignored,
 }
 
-/// Part of the flash used with one bit a cell: fast, and moved to native blocks later.
+/// SLC cache: flash used at one bit per cell and folded into native blocks later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlcCache {
-    /// How large.
+    /// Cache size.
     pub size: SlcSize,
-    /// Program in one-bit mode.
+    /// Program time in SLC mode, in nanoseconds.
     pub program_ns: u64,
-    /// Read in one-bit mode.
+    /// Read time in SLC mode, in nanoseconds.
     pub read_ns: u64,
-    /// What happens to writes when it is full.
+    /// Handling of writes when the cache is full.
     pub when_full: SlcFull,
-    /// Idle time after which it is moved to native blocks; `None` only when full.
+    /// Idle time before folding starts, in nanoseconds; `None` folds only when the cache is full.
     pub idle_fold_ns: Option<u64>,
 }
 
-/// How large an SLC cache is, in bytes of data that it holds.
+/// SLC cache size, in bytes of data that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlcSize {
-    /// Always this much.
+    /// Constant size.
     Fixed {
         /// Bytes.
         bytes: u64,
     },
-    /// As much as unmapped space allows, one-bit blocks taking `bits_per_cell` times their data.
+    /// Size limited by unmapped space; SLC blocks occupy `bits_per_cell` times their data.
     Dynamic {
-        /// Never less.
+        /// Lower limit in bytes.
         bytes_min: u64,
-        /// Never more.
+        /// Upper limit in bytes.
         bytes_max: u64,
     },
 }
 
-/// What happens to writes when the SLC cache is full.
+/// Handling of writes when the SLC cache is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlcFull {
-    /// They go to native blocks directly.
+    /// Writes go directly to native blocks.
     WriteDirect,
-    /// Each waits until an SLC block has been moved.
+    /// Each write waits until an SLC block has been folded.
     FoldFirst,
 }
 
-/// Heat and throttling. Temperatures in thousandths of a degree Celsius.
+/// Thermal model. Temperatures are in thousandths of a degree Celsius.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Thermal {
-    /// Temperature without work.
+    /// Ambient temperature, which the idle drive cools down to.
     pub ambient_mc: i32,
-    /// Rise per GB (10^9 bytes) that crosses the flash, before cooling.
+    /// Temperature rise per GB (10^9 bytes) that crosses the flash, before cooling.
     pub rise_mc_per_gb: u32,
-    /// Time in which the excess over ambient falls to 1/e.
+    /// Cooling time constant in nanoseconds: the excess over ambient falls to 1/e.
     pub cooling_ns: u64,
-    /// Throttling begins here.
+    /// Temperature at which throttling starts.
     pub throttle_mc: i32,
-    /// And ends here.
+    /// Temperature at which throttling ends.
     pub resume_mc: i32,
-    /// Speed of the flash while throttled, in per mille.
+    /// Flash speed while throttled, in per mille.
     pub throttled_permille: u16,
 }
 
 impl Thermal {
-    /// The temperature that a drive ends at which went from `from_mc` to `to_mc` in `took_ns` and goes on like that, in thousandths of a degree: the excess over
-    /// it falls to 1/e in `cooling_ns` (Newton's law of cooling). `None` if no time passed.
+    /// Equilibrium temperature under continued load, in thousandths of a degree, extrapolated
+    /// from a change from `from_mc` to `to_mc` in `took_ns` by Newton's law of cooling. Returns
+    /// `None` if no time passed.
     #[must_use]
     pub fn heads_for_mc(&self, from_mc: i32, to_mc: i32, took_ns: u64) -> Option<f64> {
         let left = libm::exp(-(took_ns as f64) / self.cooling_ns as f64);
@@ -417,59 +421,60 @@ impl Thermal {
     }
 }
 
-/// Throttling of writes for the sake of the flash's life: a new drive has a credit, writing to the flash uses it up, time earns it back.
+/// Endurance throttling: writing to flash consumes a credit, time restores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LifeThrottle {
-    /// Bytes that may be written to the flash at full speed by a new drive, and after a secure erase. The credit is never more.
+    /// Full credit in bytes: initial value, upper limit, and value after a secure erase.
     pub credit_bytes: u64,
-    /// What is earned back in every second, whether anything is written or not.
+    /// Credit earned per second, in bytes, regardless of load.
     pub earned_bytes_per_s: u64,
-    /// Speed of programming from when the credit is used up until it is whole again, in per mille.
+    /// Program speed in per mille from an exhausted credit until it is full again.
     pub throttled_permille: u16,
 }
 
-/// Compression in the controller: a unit occupies the share of its size that its data class keeps.
+/// Compression in the controller: a unit occupies the incompressible share of its size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compression {
-    /// Least share that a unit occupies, in per mille (headers, error correction).
+    /// Minimum share that a unit occupies, in per mille (headers, error correction).
     pub stored_permille_min: u16,
     /// Stored sizes are rounded up to a multiple of this.
     pub granularity_bytes: u32,
-    /// Rate at which the engine takes data in, whatever its class; 0 is without limit.
+    /// Input rate of the compression engine in bytes per second; 0 is unlimited.
     pub engine_bytes_per_s: u64,
 }
 
-/// TRIM.
+/// TRIM behaviour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Trim {
-    /// Accepted at all.
+    /// True if the drive accepts TRIM.
     pub supported: bool,
-    /// May run beside other commands. If not, it waits for all before it, and all after it wait for it.
+    /// True if TRIM may overlap other commands. Otherwise it waits for all earlier commands, and
+    /// all later commands wait for it.
     pub queued: bool,
-    /// Ranges in one command.
+    /// Maximum ranges per command.
     pub ranges_per_command_max: u32,
-    /// Bytes in one range.
+    /// Maximum bytes per range.
     pub range_bytes_max: u64,
-    /// Time per command.
+    /// Time per command, in nanoseconds.
     pub command_ns: u64,
-    /// Time per range.
+    /// Time per range, in nanoseconds.
     pub range_ns: u64,
-    /// Time per mapped unit that is invalidated.
+    /// Time per mapped unit invalidated, in nanoseconds.
     pub unit_ns: u64,
-    /// Time per GB (10^9 bytes) covered, mapped or not.
+    /// Time per GB (10^9 bytes) covered, mapped or not, in nanoseconds.
     pub gb_ns: u64,
-    /// Ranges shorter than this have no effect.
+    /// Minimum effective range in bytes; shorter ranges are ignored.
     pub bytes_min: u64,
-    /// Only whole multiples of this, aligned to it, take effect (at least the mapping unit).
+    /// Only multiples of this many bytes, aligned to it, take effect (at least the mapping unit).
     pub alignment_bytes: u64,
-    /// When the mapping is dropped.
+    /// Time of invalidation.
     pub invalidation: TrimInvalidation,
-    /// A TRIM starts a round of background collection.
+    /// True if a TRIM starts a round of background collection.
     pub starts_gc: bool,
-    /// What reads of trimmed space return.
+    /// Content returned by reads of trimmed space.
     pub reads: TrimmedReads,
 }
 
@@ -493,20 +498,20 @@ impl Default for Trim {
     }
 }
 
-/// When a TRIM drops the mapping.
+/// Time at which a TRIM invalidates the mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrimInvalidation {
-    /// Within the command.
+    /// During the command.
     Immediate,
-    /// In idle time, or once more than this many ranges wait. `unit_ns` is charged then.
+    /// When idle, or when more than `ranges_max` ranges wait. `unit_ns` is charged then.
     Deferred {
-        /// Ranges that may wait.
+        /// Maximum number of queued ranges.
         ranges_max: u32,
     },
 }
 
-/// What reads of trimmed space return.
+/// Content returned by reads of trimmed space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrimmedReads {
@@ -514,7 +519,7 @@ pub enum TrimmedReads {
     Zeros,
     /// Bytes of 0xFF, at once (deterministic, DRAT without RZAT).
     Ones,
-    /// The old data, until something else is written there (not deterministic: a real drive of this kind stops at some time of its own).
+    /// Old data until overwritten (not deterministic: a real drive may drop them at any time).
     OldData,
 }
 
@@ -522,9 +527,9 @@ pub enum TrimmedReads {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EraseCommands {
-    /// Time besides that of erasing every block, in nanoseconds.
+    /// Time of a secure erase in addition to erasing every block, in nanoseconds.
     pub secure_erase_ns: u64,
-    /// Time of a format that only drops the mapping, in nanoseconds.
+    /// Time of a format, which only drops the mapping, in nanoseconds.
     pub format_ns: u64,
 }
 

@@ -5,47 +5,48 @@ use super::{DriveSpec, Flash, SlcSize, SpecError};
 use crate::units::Bytes;
 use alloc::format;
 
-/// Sizes in mapping units and in slots. A slot is what a physical address counts: a mapping unit, or on a compressing drive the
-/// granularity in which it stores. A physical address is `superblock << shift | slot` with superblocks counted from 1, so that
-/// 0 and 1 are free to mean "never written" and "trimmed".
+/// Sizes in mapping units and slots. A slot is the unit of a physical address: a mapping
+/// unit, or the storage granularity on a compressing drive. A physical address is `superblock
+/// << shift | slot`. Superblocks are counted from 1, so that 0 and 1 can mean "never written"
+/// and "trimmed".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes of a mapping unit.
     pub unit_bytes: u64,
-    /// The power of two that this is, if it is one.
+    /// Binary logarithm of `unit_bytes` if it is a power of two.
     unit_shift: Option<u32>,
     /// Mapping units of the user capacity.
     pub units: u32,
     /// Bytes of a slot.
     pub slot_bytes: u64,
-    /// Slots of an uncompressed mapping unit; 1 unless the drive compresses.
+    /// Slots per uncompressed mapping unit; 1 unless the drive compresses.
     pub unit_slots: u32,
-    /// Superblocks.
+    /// Number of superblocks.
     pub superblocks: u32,
-    /// Slots of a superblock.
+    /// Slots per superblock.
     pub superblock_slots: u32,
-    /// Slots of a superblock in one-bit mode; 0 without SLC cache.
+    /// Slots per superblock in SLC mode; 0 without SLC cache.
     pub slc_superblock_slots: u32,
-    /// Bits of the slot in a physical address.
+    /// Width in bits of the slot number in a physical address.
     pub shift: u32,
-    /// Slots that a die programs at once, over its planes: a row. 1 if a unit takes several rows.
+    /// Slots per row, programmed by a die at once; 1 if a unit spans several rows.
     pub row_slots: u32,
-    /// Program operations of a row; 1 unless a mapping unit is larger than what a die programs at once.
+    /// Program operations per row; 1 unless a mapping unit exceeds a row.
     pub row_programs: u32,
-    /// Slots of a NAND page, to which a row that is programmed early is padded.
+    /// Slots per NAND page; rows that are programmed early are padded to whole pages.
     pub page_slots: u32,
-    /// Groups of dies over which superblocks stretch.
+    /// Groups of dies, each `superblock_dies` wide.
     pub groups: u32,
-    /// Superblocks open for writing at once, over all streams.
+    /// Superblocks open for writing at once, summed over all streams.
     pub open_superblocks: u32,
-    /// Superblocks set apart for the SLC cache at least.
+    /// Minimum superblocks reserved for the SLC cache.
     pub slc_superblocks_min: u32,
-    /// Superblocks that the SLC cache may take at most.
+    /// Maximum superblocks used by the SLC cache.
     pub slc_superblocks_max: u32,
 }
 
 impl Layout {
-    /// The mapping unit that byte `offset` lies in.
+    /// Mapping unit that contains byte `offset`.
     #[must_use]
     #[inline]
     pub const fn unit_at(&self, offset: u64) -> u64 {
@@ -55,10 +56,11 @@ impl Layout {
         }
     }
 
-    /// The layout of `flash`, part of `spec`.
+    /// Derives the layout of `flash`, part of `spec`.
     ///
     /// # Errors
-    /// What does not fit: units and pages, the address space, the spare space.
+    /// If units do not fit pages, the address space is too small or there is too little spare
+    /// space.
     pub fn new(spec: &DriveSpec, flash: &Flash) -> Result<Self, SpecError> {
         let geometry = &flash.geometry;
         let unit = flash.ftl.mapping_unit_bytes;
@@ -77,7 +79,7 @@ impl Layout {
             unit_bytes: unit,
             unit_shift: unit.is_power_of_two().then_some(unit.trailing_zeros()),
             units: u32::try_from(spec.capacity_bytes.div_ceil(unit))
-                .map_err(|_| wrong("flash.ftl.mapping_unit_bytes", unit, "the user capacity must hold less than 2^32 units"))?,
+                .map_err(|_| wrong("flash.ftl.mapping_unit_bytes", unit, "the user capacity must be less than 2^32 units"))?,
             slot_bytes: slot,
             unit_slots: (unit / slot) as u32,
             superblocks: geometry.superblocks() as u32,
@@ -99,7 +101,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Slots of a superblock, and the bits to address them.
+    /// Slots per superblock, and the width of the slot number in bits.
     fn superblock(flash: &Flash, slot: u64) -> Result<(u32, u32), SpecError> {
         let geometry = &flash.geometry;
         let unit = flash.ftl.mapping_unit_bytes;
@@ -129,12 +131,12 @@ impl Layout {
     fn size_slc(&mut self, flash: &Flash) -> Result<(), SpecError> {
         let Some(slc) = &flash.slc_cache else { return Ok(()) };
         let bits = u32::from(flash.geometry.bits_per_cell);
-        // Each die has as many whole rows as the others; where units take several rows, dies may not have equal shares anyway.
+        // Every die gets the same number of whole rows, unless units span several rows.
         let turn = self.row_slots * flash.geometry.superblock_dies;
         let whole = if self.superblock_slots / bits >= turn && self.superblock_slots.is_multiple_of(turn) { turn } else { self.row_slots };
         self.slc_superblock_slots = self.superblock_slots / bits / whole * whole;
         if self.slc_superblock_slots == 0 {
-            return Err(wrong("flash.slc_cache", "present", "a superblock in one-bit mode must hold at least one program operation"));
+            return Err(wrong("flash.slc_cache", "present", "a superblock in SLC mode must hold at least one program operation"));
         }
         let bytes = u64::from(self.slc_superblock_slots) * self.slot_bytes;
         let blocks = |size: u64| u32::try_from(size.div_ceil(bytes)).unwrap_or(u32::MAX).min(self.superblocks);
@@ -157,7 +159,7 @@ impl Layout {
                 "flash.geometry.blocks_per_plane",
                 flash.geometry.blocks_per_plane,
                 format!(
-                    "that is {} superblocks of {superblock}, and {needed} are needed: {} for the user capacity ({}), {} open for writing, {free} kept free, {} for the SLC cache",
+                    "this gives {} superblocks of {superblock}; {needed} are needed: {} for the user capacity ({}), {} open for writing, {free} kept free, {} for the SLC cache",
                     self.superblocks,
                     needed - free - u64::from(self.open_superblocks) - u64::from(self.slc_superblocks_min),
                     Bytes(spec.capacity_bytes),
@@ -169,8 +171,8 @@ impl Layout {
         Ok(())
     }
 
-    /// The fewest superblocks with which a full drive still takes writes: its data with one stale slot somewhere, what is open, what
-    /// collection keeps free, and the SLC cache.
+    /// Minimum superblocks with which a full drive still accepts writes: user data with one stale
+    /// slot, open superblocks, the garbage-collection watermark and the SLC cache.
     pub(crate) fn superblocks_needed(&self, flash: &Flash) -> u64 {
         // A compressed unit does not straddle superblocks; each may lose up to a unit at its end.
         let usable = u64::from(self.superblock_slots) - u64::from(self.unit_slots - 1);
@@ -181,7 +183,7 @@ impl Layout {
             + u64::from(self.slc_superblocks_min)
     }
 
-    /// T: mapping units that the raw capacity holds uncompressed.
+    /// T: uncompressed mapping units in the raw capacity.
     #[must_use]
     pub const fn raw_units(&self) -> u64 {
         self.superblocks as u64 * self.superblock_slots as u64 / self.unit_slots as u64

@@ -1,21 +1,21 @@
-//! Sources of the figures of a drive.
+//! Sources of specification values.
 
 use crate::named;
 use alloc::format;
 use alloc::string::String;
 use serde::Serialize;
 
-/// Where a figure comes from.
+/// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Source {
     /// Its kind.
     pub kind: SourceKind,
-    /// Which data sheet, measurement or reasoning.
+    /// Data sheet, measurement or reasoning.
     pub text: String,
 }
 
 impl Source {
-    /// The source as a drive file states it.
+    /// The source as written in a drive file.
     #[must_use]
     pub fn shown(&self) -> String {
         format!("{}: {}", self.kind.name(), self.text)
@@ -24,16 +24,16 @@ impl Source {
 
 named! {
     "kind of source"
-    /// Kind of a source.
+    /// Source kind.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum SourceKind {
-        /// The maker's or a reviewer's figure.
+        /// Stated by the manufacturer or a reviewer.
         Published = "published",
-        /// Chosen so that the model shows a published figure, which is therefore no prediction.
+        /// Fitted to a published figure, which is therefore not a prediction.
         Fitted = "fitted",
-        /// Typical of the class; not known for this drive.
+        /// Typical of the drive class; unknown for this drive.
         Assumed = "assumed",
-        /// Found by probes of this very drive.
+        /// Measured by probes of this drive.
         Measured = "measured",
     }
 }

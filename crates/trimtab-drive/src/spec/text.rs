@@ -1,4 +1,4 @@
-//! A drive specification written as the text that [`file`](super::file) reads: every field with its value.
+//! Serialises all fields of a drive specification to the TOML of [`file`](super::file).
 
 use super::file::{Alternative, Drive};
 use super::{DriveSpec, Medium, twin};
@@ -6,13 +6,13 @@ use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 
-/// The figures alone: two specifications with the same text are the same drive.
+/// Specification values only: two specifications with the same text are the same drive.
 #[must_use]
 pub fn figures(spec: &DriveSpec) -> String {
     text_of(&table(spec))
 }
 
-/// The figures with their sources, and other values that fit as well; of a twin, what it shows best.
+/// Values with their sources and alternatives; for a twin, the best estimate.
 #[must_use]
 pub fn whole(drive: &Drive) -> String {
     let mut whole = table(&drive.spec);
@@ -27,13 +27,13 @@ pub fn whole(drive: &Drive) -> String {
     text_of(&whole)
 }
 
-/// All that is known of a drive: of a twin, also the drives that explain its measurements as well.
+/// Complete drive file; for a twin, including all members.
 #[must_use]
 pub fn file(drive: &Drive) -> String {
     drive.twin.as_ref().map_or_else(|| whole(drive), |known| twin::text::text(&drive.spec, known))
 }
 
-/// What differs in another specification that fits as well, as an `[[uncertain]]` table.
+/// An `[[uncertain]]` table with the values that differ in `alternative`.
 fn uncertain(spec: &DriveSpec, alternative: &Alternative) -> toml::Value {
     let [mut is, mut other] = [toml::Table::new(), toml::Table::new()];
     flatten("", &toml::Value::Table(table(spec)), &mut is);
@@ -43,7 +43,7 @@ fn uncertain(spec: &DriveSpec, alternative: &Alternative) -> toml::Value {
     toml::Value::Table(table.into_iter().collect())
 }
 
-/// The values of a table under their dotted names.
+/// Flattens a table into dotted names.
 pub(super) fn flatten(prefix: &str, value: &toml::Value, into: &mut toml::Table) {
     match value {
         toml::Value::Table(table) => {
@@ -55,7 +55,7 @@ pub(super) fn flatten(prefix: &str, value: &toml::Value, into: &mut toml::Table)
     }
 }
 
-/// A specification as a table, every field with its value.
+/// A specification as a table, every field included.
 pub(super) fn table(spec: &DriveSpec) -> toml::Table {
     let value = |value: Result<toml::Value, toml::ser::Error>| value.expect("specifications hold numbers, texts, lists and tables only");
     let mut table = toml::Table::new();

@@ -1,4 +1,4 @@
-//! What a specification must obey so that a model of it can run. Each refusal names the field, its value and what would be right.
+//! Validation of specifications. Errors name the field, its value and the expected value.
 
 use super::{Disk, DriveSpec, Flash, Geometry, Interface, Medium, SlcSize, SpecError, Thermal, VictimPolicy};
 use crate::spec::layout::Layout;
@@ -8,20 +8,20 @@ use alloc::string::{String, ToString};
 use core::fmt::Display;
 
 const TIB: u64 = 1 << 40;
-/// Longest duration that a field may state: an hour.
+/// Maximum duration of a field: one hour.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
 pub(super) type Checked = Result<(), SpecError>;
 
-/// An error at `field`.
+/// Returns an error for `field`.
 pub(crate) fn wrong(field: &'static str, value: impl Display, expected: impl Into<String>) -> SpecError {
     SpecError { field, value: value.to_string(), expected: expected.into() }
 }
 
-/// The longest name of a drive, in bytes.
+/// Maximum length of a drive name in bytes.
 pub const IDENTIFIER_MAX: usize = 64;
 
-/// Whether `text` can name a drive anywhere: in commands, reports and directories.
+/// True if `text` is valid as a drive name in commands, reports and directories.
 #[must_use]
 pub fn is_identifier(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -45,7 +45,7 @@ fn size_within(field: &'static str, value: u64, low: u64, high: u64) -> Checked 
 
 fn duration(field: &'static str, ns: u64) -> Checked {
     if ns > HOUR_NS {
-        return Err(wrong(field, ns, format!("is a duration in nanoseconds and must not exceed an hour ({HOUR_NS})")));
+        return Err(wrong(field, ns, format!("must not exceed an hour ({HOUR_NS} nanoseconds)")));
     }
     Ok(())
 }
@@ -69,10 +69,10 @@ fn multiple(field: &'static str, value: u64, of: u64, of_name: &str) -> Checked 
 }
 
 impl DriveSpec {
-    /// Checks everything that a model relies on.
+    /// Checks all properties that the models rely on.
     ///
     /// # Errors
-    /// The first field that is wrong, with its value and what would be right.
+    /// The first invalid field, with its value and the expected value.
     pub fn validate(&self) -> Result<(), SpecError> {
         if !is_identifier(&self.name) {
             let shown: String = self.name.chars().take(IDENTIFIER_MAX + 1).flat_map(char::escape_default).collect();
@@ -95,7 +95,7 @@ impl DriveSpec {
         }
     }
 
-    /// The SSD's parts, if it is one.
+    /// The flash specification; `None` for a disk.
     #[must_use]
     pub const fn flash(&self) -> Option<&Flash> {
         match &self.medium {
@@ -104,7 +104,7 @@ impl DriveSpec {
         }
     }
 
-    /// Bytes of memory that a model of it takes: four a mapped unit and four a slot of the flash. A disk takes next to none.
+    /// Memory of a model in bytes: four per mapped unit and flash slot, almost none for a disk.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
         let Some(flash) = self.flash() else { return 1 << 20 };
@@ -239,17 +239,16 @@ impl Flash {
         optional_duration("flash.write_cache.idle_write_out_ns", cache.idle_write_out_ns)?;
         let Some(slc) = &self.slc_cache else { return Ok(()) };
         if self.compression.is_some() {
-            return Err(wrong(
-                "flash.slc_cache",
-                "present",
-                "a compressing controller with an SLC cache is not modelled; leave one of them out",
-            ));
+            return Err(wrong("flash.slc_cache", "present", "compression together with an SLC cache is not supported; omit one of them"));
         }
         if self.geometry.bits_per_cell < 2 {
             return Err(wrong(
                 "flash.slc_cache",
                 "present",
-                format!("cells of {} bit need none; leave it out or raise geometry.bits_per_cell", self.geometry.bits_per_cell),
+                format!(
+                    "flash with {} bit per cell needs no SLC cache; omit it or raise geometry.bits_per_cell",
+                    self.geometry.bits_per_cell
+                ),
             ));
         }
         duration("flash.slc_cache.program_ns", slc.program_ns)?;
@@ -335,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_drives_pass() {
+    fn validate_accepts_valid_drives() {
         assert_eq!(ssd().validate(), Ok(()));
         let mut disk = ssd();
         disk.medium = Medium::Disk(Disk::default());
@@ -343,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn one_die_runs() {
+    fn validate_accepts_single_die() {
         let mut spec = ssd();
         let Medium::Flash(flash) = &mut spec.medium else { unreachable!() };
         flash.geometry = Geometry { channels: 1, dies_per_channel: 1, superblock_dies: 1, planes: 1, ..Geometry::default() }
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_field_value_and_remedy() {
+    fn validate_error_names_field_value_and_expectation() {
         for (said, parts) in [
             (refusal(|_, f| f.geometry.page_bytes = 1 << 40), ["flash.geometry.page_bytes", "1099511627776", "16777216"]),
             (refusal(|_, f| f.geometry.superblock_dies = 3), ["flash.geometry.superblock_dies is 3", "must divide", "(16)"]),
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_caches_are_checked() {
+    fn validate_checks_address_space_and_caches() {
         let said = refusal(|s, f| {
             s.capacity_bytes = 64 << 40;
             f.geometry = f.geometry.clone().with_over_provisioning(s.capacity_bytes, 70);

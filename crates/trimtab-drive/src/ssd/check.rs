@@ -1,4 +1,5 @@
-//! What must be true of an SSD's state after every command. Costs a pass over all tables, so it is for tests and for states read from outside.
+//! Invariants of an SSD's state. Checking them scans all tables, so it is only for tests and
+//! for states loaded from snapshots.
 
 use super::clock::FILLING;
 use super::lane::Lanes;
@@ -9,7 +10,6 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Fails with a sentence unless the condition holds.
 macro_rules! require {
     ($condition:expr, $($said:tt)+) => {
         if !$condition {
@@ -18,7 +18,6 @@ macro_rules! require {
     };
 }
 
-/// Where a superblock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Unknown,
@@ -30,10 +29,10 @@ enum Role {
 }
 
 impl Ssd {
-    /// Checks every invariant of the state.
+    /// Checks all invariants.
     ///
     /// # Errors
-    /// The first that does not hold, in words.
+    /// The first violated invariant.
     pub fn check_invariants(&self) -> Result<(), String> {
         let roles = self.roles()?;
         self.check_mapping(&roles)?;
@@ -42,11 +41,11 @@ impl Ssd {
         self.check_time()
     }
 
-    /// Time is conserved: what was charged is spent or still owed, nothing is busy for longer than there was time, and no more is acknowledged than the
-    /// write cache holds.
+    /// Time is conserved: charged time is either spent or owed, no lane is busy for longer than
+    /// the elapsed time, and acknowledged data fit the write cache.
     fn check_time(&self) -> Result<(), String> {
         let clock = &self.clock;
-        // Sums of times saturate behind the end of the clock; what would end there is refused.
+        // Sums of times saturate past the end of the clock; commands that end there are refused.
         let ended = |lanes: &Lanes| lanes.each.iter().any(|lane| lane.given_until().max(lane.owed).max(lanes.charged_ns) >= CLOCK_END_NS);
         if ended(&clock.dies) || ended(&clock.channels) {
             return Ok(());
@@ -59,27 +58,27 @@ impl Ssd {
                 lanes.charged_ns,
                 lanes.undivided_ns
             );
-            require!(lanes.undivided_ns < lanes.each.len() as u64, "{kind}: {} ns could be divided", lanes.undivided_ns);
+            require!(lanes.undivided_ns < lanes.each.len() as u64, "{kind}: {} ns left undivided", lanes.undivided_ns);
             for (nth, lane) in lanes.each.iter().enumerate() {
                 let busy = lane.host_ns + lane.background_ns;
                 let elapsed = lane.given_until().saturating_sub(clock.counted_since);
-                require!(busy <= elapsed, "{kind}: number {nth} was busy for {busy} ns of {elapsed}");
+                require!(busy <= elapsed, "{kind}: number {nth} busy for {busy} ns in {elapsed} ns");
             }
         }
         let filling = self.ftl.frontiers.iter().filter(|frontier| frontier.taken);
         let mut places: Vec<u32> = filling.map(|frontier| frontier.cache_row).collect();
         places.sort_unstable();
-        require!(places.windows(2).all(|pair| pair[0] != pair[1]), "two rows in one place of the write cache: {places:?}");
+        require!(places.windows(2).all(|pair| pair[0] != pair[1]), "two rows share a write-cache slot: {places:?}");
         require!(
             places.iter().all(|place| clock.rows[*place as usize] == FILLING),
-            "a place in the write cache is free while it is filled: {places:?}"
+            "a write-cache slot is marked free while it is being filled: {places:?}"
         );
         if let Some(journal) = &self.ftl.journal {
             let pending = journal.units_in_rows(self.quiet_since.max(self.now), self.layout.unit_bytes);
             let units = self.layout.row_slots / self.layout.unit_slots.min(self.layout.row_slots);
-            // Compressed units take less room; they are counted by the smallest that there are.
+            // Compressed units are counted at the minimum stored size.
             let most = if self.ftl.packed.is_some() { u64::from(self.layout.row_slots) } else { u64::from(units.max(1)) };
-            // Parts of units are kept beside rows, and stay until there is room for them.
+            // Partial units are stored separately from rows until they are completed.
             let room = clock.rows.len() as u64 * most + self.partial.max() as u64;
             require!(pending <= room, "{pending} units are acknowledged and not programmed, the write cache holds {room}");
         }
@@ -90,7 +89,7 @@ impl Ssd {
         let ftl = &self.ftl;
         let mut roles = vec![Role::Unknown; ftl.blocks.len()];
         let mut assign = |block: u32, role: Role| -> Result<(), String> {
-            require!(block != 0 && (block as usize) < roles.len(), "there is no superblock {block}");
+            require!(block != 0 && (block as usize) < roles.len(), "superblock {block} does not exist");
             let old = core::mem::replace(&mut roles[block as usize], role);
             require!(old == Role::Unknown, "superblock {block} is {old:?} and {role:?}");
             Ok(())
@@ -113,7 +112,7 @@ impl Ssd {
             }
         }
         if let Some(lost) = (1..roles.len()).find(|block| roles[*block] == Role::Unknown) {
-            return Err(format!("superblock {lost} is nowhere"));
+            return Err(format!("superblock {lost} has no role"));
         }
         Ok(roles)
     }
@@ -135,9 +134,9 @@ impl Ssd {
                 _ => mapped += 1,
             }
             let (block, slot) = (address >> layout.shift, address & mask);
-            require!(block <= layout.superblocks && slot < layout.superblock_slots, "unit {unit} maps to nowhere: {address:#x}");
+            require!(block <= layout.superblocks && slot < layout.superblock_slots, "unit {unit} maps to an invalid address: {address:#x}");
             let role = roles[block as usize];
-            require!(matches!(role, Role::Open | Role::Listed | Role::Slc), "unit {unit} maps into a superblock that is {role:?}");
+            require!(matches!(role, Role::Open | Role::Listed | Role::Slc), "unit {unit} maps into a superblock in state {role:?}");
             let slots = match &ftl.packed {
                 None => {
                     let named = ftl.back[(block as usize - 1) * layout.superblock_slots as usize + slot as usize];
@@ -174,7 +173,7 @@ impl Ssd {
         Ok(())
     }
 
-    /// On a compressing drive, which units are listed in the superblock that they map into.
+    /// On a compressing drive, marks units listed in the superblock that they map to.
     fn packed_units(&self) -> Vec<bool> {
         let Some(packed) = &self.ftl.packed else { return Vec::new() };
         let mut listed = vec![false; self.ftl.map.len()];
@@ -203,12 +202,12 @@ impl Ssd {
         let (ftl, layout) = (&self.ftl, &self.layout);
         let free = roles.iter().filter(|role| **role == Role::Free).count() as u64;
         require!(free == u64::from(ftl.pool.free()), "{free} superblocks free, counted {}", ftl.pool.free());
-        require!(free > 0, "no superblock is kept back for collection");
+        require!(free > 0, "no free superblock is reserved for collection");
         let unwritten: u64 = ftl.frontiers.iter().map(|frontier| u64::from(frontier.end - frontier.next)).sum();
         let slots = free * u64::from(layout.superblock_slots) + unwritten;
         require!(slots == ftl.free_slots, "{slots} slots free, counted {}", ftl.free_slots);
         let slc = (1..roles.len()).filter(|block| ftl.in_slc[*block]).count() as u64;
-        require!(slc == u64::from(ftl.slc_used), "{slc} superblocks in one-bit mode, counted {}", ftl.slc_used);
+        require!(slc == u64::from(ftl.slc_used), "{slc} superblocks in SLC mode, counted {}", ftl.slc_used);
         let counters = &ftl.counters;
         if ftl.packed.is_none() {
             let waiting = self.partial.bytes() + counters.cache_lost_bytes;

@@ -1,7 +1,8 @@
-//! Time: how long dies, channels, the link and the command processor are taken, by "busy until" counters.
+//! Timing: busy-until times of dies, channels, the link and the command processor.
 //!
-//! Everything is integer nanoseconds on the drive's clock. An operation starts when what it needs is free and takes what the
-//! specification says; nothing is simulated in between. `docs/method/ssd.md` states each rule.
+//! All times are integer nanoseconds on the drive's clock. An operation starts when its
+//! resources are free and takes the time given in the specification; nothing is simulated in
+//! between. `docs/method/ssd.md` states each rule.
 
 use super::lane::Lanes;
 use crate::spec::layout::Layout;
@@ -10,22 +11,18 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Flash work that is not a host's own command: collection, folding, levelling.
+/// Internal flash work: collection, folding, wear levelling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Work {
-    /// Rows read.
     pub(super) rows_read: u64,
-    /// Rows programmed.
     pub(super) rows_programmed: u64,
-    /// Superblocks erased.
     pub(super) erases: u64,
-    /// Bytes that cross the channels: what is read and written again, twice.
+    /// Bytes that cross the channels; relocated data cross twice.
     pub(super) bytes_moved: u64,
-    /// The rows read lie in one-bit superblocks.
     pub(super) from_slc: bool,
 }
 
-/// Durations of the moment: the specification's, lengthened while the drive is throttled.
+/// Current durations: the specification's values, lengthened while the drive is throttled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Durations {
     pub(super) read: u64,
@@ -36,33 +33,31 @@ pub(super) struct Durations {
     pub(super) row_transfer: u64,
 }
 
-/// The clock of a drive.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
     pub(super) dies: Lanes,
     pub(super) channels: Lanes,
-    /// Since when the time of dies and channels has been counted.
+    /// Start of time accounting for dies and channels.
     pub(super) counted_since: u64,
     die_channel: Vec<u32>,
-    /// One for writes and one for reads; on a half-duplex link only the first is used.
+    /// Link-free times for writes and reads; a half-duplex link uses only the first.
     pub(super) link_free: [u64; 2],
     pub(super) processor_free: u64,
-    /// Nothing starts before this: a TRIM that is not queued is under way.
+    /// End of a non-queued TRIM; no command starts before it.
     pub(super) blocked_until: u64,
-    /// Completions of commands in flight, ascending.
+    /// Completion times of commands in flight, ascending.
     pub(super) in_flight: VecDeque<u64>,
-    /// When each row of the write cache is free again; [`FILLING`] while a frontier fills it.
+    /// Time at which each write-cache row becomes free; [`FILLING`] while a frontier fills it.
     pub(super) rows: Vec<u64>,
-    /// Physical address at which each of them begins.
     pub(super) row_addresses: Vec<u32>,
     pub(super) row_next: u32,
-    /// Programs of host data since what is owed was last divided among them.
+    /// Programs of host data since owed time was last divided among them.
     pub(super) programs: u64,
-    /// When all programs of host data so far have ended.
+    /// End of all programs of host data so far.
     pub(super) programs_end: u64,
     /// Slots written for the host at the last flush.
     pub(super) flushed_slots: u64,
-    /// Bytes that crossed the flash since the temperature was last worked out.
+    /// Bytes that crossed the flash since the last temperature update.
     pub(super) heat_bytes: u64,
     pub(super) now: Durations,
     nominal: Durations,
@@ -72,13 +67,13 @@ pub(super) struct Clock {
     channel_rate: u64,
     suspend: Option<u64>,
     channel_order: ChannelOrder,
-    /// No read from now on begins before this.
+    /// Lower bound on the start time of future reads.
     pub(super) reads_begin: u64,
     copyback: bool,
     burst: bool,
     link_rate: u64,
     engine_rate: u64,
-    /// Bytes of a mapping unit, and how long they are on their way from the host: what is asked most often.
+    /// Cached receive time of one mapping unit, the most frequent size: (bytes, nanoseconds).
     unit_received: (u64, u64),
     reads_link: usize,
     queue_depth: usize,
@@ -87,10 +82,9 @@ pub(super) struct Clock {
     pub(super) latency: u64,
 }
 
-/// In place of the instant when a row of the write cache is free: a frontier is still filling it.
 pub(super) const FILLING: u64 = u64::MAX;
 
-/// Nanoseconds for `bytes` at `rate` bytes per second, rounded to nearest.
+/// Time in nanoseconds to transfer `bytes` at `rate` bytes per second, rounded to nearest.
 #[inline]
 pub(super) const fn transfer_ns(bytes: u64, rate: u64) -> u64 {
     if bytes < 1 << 34 {
@@ -100,7 +94,7 @@ pub(super) const fn transfer_ns(bytes: u64, rate: u64) -> u64 {
     if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 }
 }
 
-/// Nanoseconds for `bytes` over the link and through the compression engine, if there is one (rate 0 is none).
+/// Time in ns to receive `bytes` over link and compression engine; rate 0 is no engine.
 const fn received_ns(bytes: u64, link_rate: u64, engine_rate: u64) -> u64 {
     let link = transfer_ns(bytes, link_rate);
     let engine = if engine_rate == 0 { 0 } else { transfer_ns(bytes, engine_rate) };
@@ -113,7 +107,7 @@ impl Clock {
         let dies = geometry.dies() as usize;
         let row_bytes = u64::from(layout.row_slots) * layout.slot_bytes;
         let programs = u64::from(layout.row_programs);
-        // Without a cache each die still has the register from which it programs.
+        // Without a cache, each die still has a register from which it programs.
         let rows = if flash.write_cache.bytes == 0 { dies } else { (flash.write_cache.bytes / row_bytes).max(1) as usize };
         let (link_rate, unit) = (spec.interface.rate_bytes_per_s, layout.unit_bytes);
         let engine_rate = flash.compression.as_ref().map_or(0, |compression| compression.engine_bytes_per_s);
@@ -163,7 +157,7 @@ impl Clock {
         }
     }
 
-    /// Slows everything in the flash to `permille` of its speed, and programming to `program_permille` of that.
+    /// Throttles flash to `permille` of its speed, and programs to `program_permille` of that.
     pub(super) fn throttle(&mut self, permille: u16, program_permille: u16) {
         let slow_by = |ns: u64, permille: u16| u64::try_from(u128::from(ns) * 1000 / u128::from(permille)).unwrap_or(u64::MAX);
         let slow = |ns| slow_by(ns, permille);
@@ -179,7 +173,7 @@ impl Clock {
         };
     }
 
-    /// When a command submitted at `now` gets a place in the queue.
+    /// Time at which a command submitted at `now` enters the queue.
     #[inline]
     pub(super) fn admit(&mut self, now: u64) -> u64 {
         match self.in_flight.back() {
@@ -199,10 +193,9 @@ impl Clock {
         start.max(self.blocked_until)
     }
 
-    /// Notes when a command completes.
     #[inline]
     pub(super) fn complete(&mut self, done: u64) {
-        // Nearly always the latest.
+        // Usually `done` is the latest.
         let mut at = self.in_flight.len();
         while at > 0 && self.in_flight[at - 1] > done {
             at -= 1;
@@ -214,19 +207,18 @@ impl Clock {
         }
     }
 
-    /// When all commands in flight have completed.
     pub(super) fn latest_completion(&self) -> u64 {
         self.in_flight.back().copied().unwrap_or(0)
     }
 
-    /// The command processor takes up a command that has its place at `start`; gives when it is done with it.
+    /// Processes a command that entered the queue at `start`; returns the end of processing.
     #[inline]
     pub(super) fn process(&mut self, start: u64, write: bool) -> u64 {
         self.processor_free = start.max(self.processor_free).saturating_add(if write { self.write_overhead } else { self.overhead });
         self.processor_free
     }
 
-    /// When `bytes` from the host are in the drive, from `start` on.
+    /// Receives `bytes` from the host; returns the arrival time.
     #[inline]
     pub(super) fn receive(&mut self, start: u64, bytes: u64) -> u64 {
         let took = if bytes == self.unit_received.0 { self.unit_received.1 } else { received_ns(bytes, self.link_rate, self.engine_rate) };
@@ -234,7 +226,8 @@ impl Clock {
         self.link_free[0]
     }
 
-    /// When `bytes` could have reached the host: the link is taken from `start` on. Data that the flash does not have by then reach it later.
+    /// Reserves the link for `bytes` to the host; returns the earliest arrival. Data that the
+    /// flash delivers later arrive later.
     #[inline]
     pub(super) fn send(&mut self, start: u64, bytes: u64) -> u64 {
         let took = self.sending_ns(bytes);
@@ -243,13 +236,13 @@ impl Clock {
         *link
     }
 
-    /// How long `bytes` are on their way to the host.
     #[inline]
     pub(super) const fn sending_ns(&self, bytes: u64) -> u64 {
         transfer_ns(bytes, self.link_rate)
     }
 
-    /// Takes the next row of the write cache for data from physical `address` on; gives its index and when it is free.
+    /// Takes the next write-cache row for data starting at physical `address`. Returns its index
+    /// and the time at which it becomes free.
     #[inline(always)]
     pub(super) fn take_row(&mut self, address: u32) -> (u32, u64) {
         let row = self.row_next;
@@ -258,8 +251,9 @@ impl Clock {
         (row, core::mem::replace(&mut self.rows[row as usize], FILLING))
     }
 
-    /// Programs a whole row of host data, which has arrived at `ready`, through the next row of the write cache, which nobody fills. Gives when that was free,
-    /// and the end. To be [counted](Self::count_programs) afterwards.
+    /// Programs a whole row of host data that arrives at `ready` through the next write-cache
+    /// row, which must not be filling. Returns the time at which that row became free and the end
+    /// of the program. The caller must [count](Self::count_programs) the program.
     #[inline(always)]
     pub(super) fn program_whole(&mut self, address: u32, die: u32, ready: u64, slc: bool) -> (u64, u64) {
         let row = self.row_next as usize;
@@ -271,32 +265,30 @@ impl Clock {
         (admit, end)
     }
 
-    /// Whether the row of the write cache whose turn is next is still being filled.
     #[inline(always)]
     pub(super) fn next_row_is_filling(&self) -> bool {
         self.rows[self.row_next as usize] == FILLING
     }
 
-    /// Whether one of the last `searched` rows taken begins at `address` or in the row that does, and is still there at `now`.
+    /// True if a recent write-cache row starts at `address` and is still cached at `now`.
     pub(super) fn holds_row(&self, address: u32, now: u64, searched: usize) -> bool {
         let next = self.row_next as usize;
         let newer = next.saturating_sub(searched)..next;
-        // The ring goes on at its end.
+        // The ring buffer wraps around.
         let older = self.rows.len() - (searched - newer.len()).min(self.rows.len() - next)..self.rows.len();
         let held = |range: core::ops::Range<usize>| {
             let addresses = &self.row_addresses[range.clone()];
-            // Nearly always it is not there, which this finds out many rows at a time.
+            // `contains` compares many rows at a time and usually finds none.
             addresses.contains(&address) && addresses.iter().zip(&self.rows[range]).any(|(at, until)| *at == address && *until > now)
         };
         held(newer) || held(older)
     }
 
-    /// Writes a page of the mapping on `die`; nobody waits for it.
     pub(super) fn write_map_page(&mut self, die: u32, now: u64) {
         self.dies.each[die as usize].serve(now, self.now.program, 0);
     }
 
-    /// Programs a row of host data on `die` that is complete at `ready`, after a share of what die and channel owe. Gives the end.
+    /// Programs a row of host data on `die`, after a share of the owed time. Returns the end.
     #[inline(always)]
     pub(super) fn program(&mut self, die: u32, ready: u64, slc: bool) -> u64 {
         let end = self.program_on(die, ready, slc);
@@ -304,7 +296,7 @@ impl Clock {
         end
     }
 
-    /// Counts `programs` of host data, of which the last ends at `end`.
+    /// Counts `programs` of host data, the last ending at `end`.
     #[inline(always)]
     pub(super) fn count_programs(&mut self, programs: u64, end: u64) {
         self.heat_bytes = self.heat_bytes.wrapping_add(programs.wrapping_mul(self.row_bytes));
@@ -320,17 +312,18 @@ impl Clock {
         self.dies.each[die as usize].serve(arrived, took, self.dies.share)
     }
 
-    /// Reads a row on `die` of which `bytes` cross the channel; not before `ready`. Gives when they are in the controller.
+    /// Reads a row on `die`, starting at `ready` or later, and transfers `bytes` over the
+    /// channel. Returns the time at which the data are in the controller.
     pub(super) fn read(&mut self, die: u32, ready: u64, bytes: u64, slc: bool) -> u64 {
         self.read_page(die, ready, bytes, slc, 0, 0)
     }
 
-    /// The same of a page that takes `page` ns more than the mean, and another try that takes `retried`.
+    /// Like [`read`](Self::read), with `page` ns more than the mean and `retried` ns of retries.
     pub(super) fn read_page(&mut self, die: u32, ready: u64, bytes: u64, slc: bool, page: i64, retried: u64) -> u64 {
         let took = if slc { self.now.slc_read } else { self.now.read }.saturating_add_signed(page).saturating_add(retried);
         let sensed = self.dies.each[die as usize].read(ready, took, self.suspend);
         self.heat_bytes = self.heat_bytes.wrapping_add(bytes);
-        // Writes wait for the bus in the order of their commands, maybe for data that come later; reads do not wait for these.
+        // Writes use the channel in submission order; reads may overtake them.
         let channel = &mut self.channels.each[self.die_channel[die as usize] as usize];
         let took = transfer_ns(bytes, self.channel_rate);
         match self.channel_order {
@@ -339,7 +332,7 @@ impl Clock {
         }
     }
 
-    /// Time of `work` summed over dies, and summed over channels.
+    /// Time of `work` in nanoseconds: (sum over dies, sum over channels).
     fn cost(&self, work: &Work) -> (u64, u64) {
         let read = if work.from_slc { self.now.slc_read } else { self.now.read };
         let sum = |parts: [(u64, u64); 3]| {
@@ -352,8 +345,9 @@ impl Clock {
         (die, channel)
     }
 
-    /// Charges work that begins at `at` in the background, or all at once if that is how the drive paces collection and somebody waits. Gives its time
-    /// summed over dies.
+    /// Charges internal work from `at` on. It blocks the lanes at once if foreground I/O waits
+    /// and pacing is [`Burst`](GcPacing::Burst), otherwise it runs in the background. Returns its
+    /// time summed over dies.
     pub(super) fn charge(&mut self, at: u64, work: &Work, waited_for: bool) -> u64 {
         let (die, channel) = self.cost(work);
         self.heat_bytes = self.heat_bytes.wrapping_add(work.bytes_moved);
@@ -363,15 +357,15 @@ impl Clock {
         die
     }
 
-    /// Divides what dies and channels owe among the next `programs` programs of host data.
+    /// Divides owed time among the next `programs` programs of host data.
     pub(super) fn spread(&mut self, programs: u64) {
         let done = core::mem::take(&mut self.programs);
         self.dies.spread(done, programs);
         self.channels.spread(done, programs);
     }
 
-    /// The same after quiet time until `until`. What was begun in it and is not done makes way for the host: a program waits for the relocation of one row
-    /// at most, as if for what its die has in flight.
+    /// Like [`spread`](Self::spread), after an idle period until `until`. Unfinished idle work is
+    /// preempted: a program waits for the relocation of at most one row.
     pub(super) fn spread_after_idling(&mut self, until: u64, programs: u64) {
         let done = core::mem::take(&mut self.programs);
         let channel = if self.copyback { 0 } else { self.now.row_transfer.saturating_mul(2) };
@@ -379,24 +373,24 @@ impl Clock {
         self.channels.spread_after_idling(until, done, programs, channel);
     }
 
-    /// When dies and channels have done everything they were given, what they owe included.
+    /// Time at which dies and channels have finished all work, including owed time.
     pub(super) fn quiet_from(&self) -> u64 {
         self.dies.quiet_from().max(self.channels.quiet_from())
     }
 
-    /// How long dies or channels, whichever have more of it, still have to do after `now`, if each took an equal part.
+    /// Mean remaining work after `now` per die or per channel, whichever is larger.
     pub(super) fn backlog(&self, now: u64) -> u64 {
         self.dies.backlog(now).max(self.channels.backlog(now))
     }
 
-    /// Everything was erased: there is nothing left to move, and nobody fills a row any more.
+    /// Clears background work and write-cache rows after everything was erased.
     pub(super) fn forget_background(&mut self) {
         self.dies.forgive();
         self.channels.forgive();
         self.rows.iter_mut().filter(|free| **free == FILLING).for_each(|free| *free = 0);
     }
 
-    /// Nothing is under way any more: the power was cut at `now`.
+    /// Clears all operations in flight after a power cut at `now`.
     pub(super) fn restart(&mut self, now: u64, written_slots: u64) {
         self.dies.restart(now);
         self.channels.restart(now);

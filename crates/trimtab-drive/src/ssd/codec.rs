@@ -1,12 +1,10 @@
-//! Bytes of a snapshot: whole numbers as varints, strictly read.
+//! Snapshot encoding: integers as varints, strictly validated when read.
 
 use crate::varint;
 use alloc::vec::Vec;
 
-/// The largest instant or count.
 pub(super) const COUNT_MAX: u64 = 1 << 62;
 
-/// Collects bytes.
 #[derive(Debug, Default)]
 pub(super) struct Writer(pub(super) Vec<u8>);
 
@@ -19,7 +17,7 @@ impl Writer {
         self.0.push(u8::from(value));
     }
 
-    /// A list with its length.
+    /// Writes a list with its length.
     pub(super) fn numbers<T: Copy + Into<u64>>(&mut self, values: impl ExactSizeIterator<Item = T>) {
         self.number(values.len() as u64);
         for value in values {
@@ -27,7 +25,7 @@ impl Writer {
         }
     }
 
-    /// A list as runs of equal values: long where neighbours differ, short where not.
+    /// Writes a list as runs of equal values: run length, value.
     pub(super) fn runs<T: Copy + PartialEq + Into<u64>>(&mut self, values: &[T]) {
         self.number(values.len() as u64);
         let mut rest = values;
@@ -40,7 +38,7 @@ impl Writer {
     }
 }
 
-/// Reads bytes back; every error is the offset at which something impossible stands.
+/// Decodes a snapshot; an error is the offset of the first invalid value.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
@@ -63,12 +61,12 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// An instant or a count: small enough that adding to it for centuries does not overflow.
+    /// Reads a time or a count, small enough that centuries of additions do not overflow.
     pub(super) fn count(&mut self) -> Result<u64, usize> {
         self.small(COUNT_MAX)
     }
 
-    /// A number of a narrower type, at most `max`.
+    /// Reads a number of a narrower type, at most `max`.
     pub(super) fn small<T: TryFrom<u64> + Into<u64> + Copy>(&mut self, max: T) -> Result<T, usize> {
         let start = self.at;
         let value = self.number()?;
@@ -82,20 +80,20 @@ impl<'a> Reader<'a> {
         Ok(self.small(1_u8)? == 1)
     }
 
-    /// A list of at most `len_max` numbers of at most `max`.
+    /// Reads a list of at most `len_max` numbers of at most `max`.
     pub(super) fn numbers<T: TryFrom<u64> + Into<u64> + Copy>(&mut self, len_max: usize, max: T) -> Result<Vec<T>, usize> {
         let len = self.small(len_max as u64)?;
         (0..len).map(|_| self.small(max)).collect()
     }
 
-    /// A list of exactly `len` numbers of at most `max`.
+    /// Reads a list of exactly `len` numbers of at most `max`.
     pub(super) fn exactly<T: TryFrom<u64> + Into<u64> + Copy>(&mut self, len: usize, max: T) -> Result<Vec<T>, usize> {
         let start = self.at;
         let values = self.numbers(len, max)?;
         if values.len() == len { Ok(values) } else { Err(start) }
     }
 
-    /// A list of exactly `len` numbers of at most `max`, written as [`Writer::runs`].
+    /// Reads exactly `len` numbers of at most `max`, as written by [`Writer::runs`].
     pub(super) fn runs<T: TryFrom<u64> + Into<u64> + Copy>(&mut self, len: usize, max: T) -> Result<Vec<T>, usize> {
         let start = self.at;
         if self.number()? != len as u64 {

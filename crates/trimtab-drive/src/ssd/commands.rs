@@ -1,4 +1,4 @@
-//! Writes, flushes, and what ends a drive's contents: erase, format, power cut.
+//! Writes, flushes, secure erase, format and power cuts.
 
 use super::journal::WriteFate;
 use super::{Journal, Ssd, TRIMMED};
@@ -9,11 +9,11 @@ use crate::{Completion, Extent, Refusal};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Writes longer than this arrive in pieces, so that the flash works while the rest is under way.
+/// Longer writes are received in pieces, so the flash works during the transfer.
 const PIECE_BYTES: u64 = 256 << 10;
 
 impl Ssd {
-    /// A command's place in the queue and the command processor's time for it.
+    /// Admits a command to the queue and the command processor; returns the end of processing.
     #[inline]
     pub(super) fn begin(&mut self, now: u64, write: bool) -> u64 {
         let start = self.clock.admit(now);
@@ -45,7 +45,7 @@ impl Ssd {
         self.write_pieces(started, extent, class)
     }
 
-    /// A whole mapping unit on a drive with one way to write it.
+    /// True if `extent` is one whole mapping unit and the drive has a single write path.
     #[inline]
     fn is_plain(&self, extent: Extent) -> bool {
         let unit = self.layout.unit_bytes;
@@ -53,7 +53,8 @@ impl Ssd {
         extent.len == unit && aligned && self.simple && self.partial.is_empty() && self.deferred.is_empty()
     }
 
-    /// When a write is answered whose data have their place at `placed`: without a write cache once all of them are in the flash.
+    /// Completion time of a write that reached the write cache at `placed`; without a write
+    /// cache, the end of its last program.
     #[inline]
     fn durable(&mut self, placed: u64) -> u64 {
         if self.flash.write_cache.bytes > 0 {
@@ -93,7 +94,7 @@ impl Ssd {
         let last = end.div_ceil(unit_bytes);
         self.settle_deferred(first as u32, (last - first) as u32, ready);
         let mut placed = ready;
-        // Whole units in between; the drive's last unit may be short and is whole if written to the drive's end.
+        // The drive's last unit may be short; a write to its end counts as whole.
         let whole_from = piece.offset.div_ceil(unit_bytes);
         let whole_to = if end == self.spec.capacity_bytes { last } else { end / unit_bytes };
         if whole_from > whole_to || (whole_from == whole_to && piece.len > 0) {
@@ -109,7 +110,7 @@ impl Ssd {
         placed
     }
 
-    /// A piece without a whole unit: within one unit, or across the boundary of two.
+    /// Writes a piece without a whole unit: it lies in one unit or crosses the boundary of two.
     fn write_edges(&mut self, piece: Extent, class: DataClass, ready: u64) -> u64 {
         let boundary = (piece.offset / self.layout.unit_bytes + 1) * self.layout.unit_bytes;
         let len = piece.len.min(boundary - piece.offset);
@@ -120,7 +121,6 @@ impl Ssd {
         self.write_part(Extent { offset: boundary, len: piece.len - len }, class, placed)
     }
 
-    /// Writes whole units.
     pub(super) fn write_whole(&mut self, unit: u32, count: u32, class: DataClass, ready: u64) -> u64 {
         if !self.partial.is_empty() {
             self.complete_parts(unit, count, ready);
@@ -145,7 +145,7 @@ impl Ssd {
         }
     }
 
-    /// Programs everything that is buffered, rows padded to whole pages.
+    /// Programs all buffered data, padding rows to whole pages.
     pub(super) fn write_out(&mut self, now: u64) {
         self.complete_all_parts(now);
         for at in 0..self.ftl.frontiers.len() {
@@ -164,7 +164,7 @@ impl Ssd {
         }
         let flush_ns = cache.flush_ns;
         self.write_out(started);
-        // Also what an earlier flush is waiting for still.
+        // Includes programs that an earlier flush is still waiting for.
         let mut done = started.max(self.clock.programs_end);
         let written = self.ftl.counters.nand_written_host_slots;
         if written > self.clock.flushed_slots {
@@ -176,14 +176,15 @@ impl Ssd {
         done.saturating_add(self.clock.latency)
     }
 
-    /// Number of the next write of a unit, while durability is tracked: a write command of n units (or parts) takes n numbers, in order
-    /// of address.
+    /// Sequence number of the next unit write while durability is tracked. A write command of n
+    /// units (or parts) takes n numbers, in address order.
     #[must_use]
     pub fn write_sequence(&self) -> u64 {
         self.ftl.journal.as_ref().map_or(0, Journal::next_sequence)
     }
 
-    /// The first write that is not durable at `now`; all before it are. Needs [`track_durability`](Self::track_durability).
+    /// Sequence number of the first write that is not durable at `now`; all earlier writes are
+    /// durable. Requires [`track_durability`](Self::track_durability).
     pub fn durable_sequence(&mut self, now: Nanos) -> u64 {
         if self.flash.write_cache.power_loss_protection {
             return self.write_sequence();
@@ -191,8 +192,9 @@ impl Ssd {
         self.ftl.journal.as_mut().map_or(0, |journal| journal.settle(now.0))
     }
 
-    /// Cuts the power at `now`: says of every write that was not durable whether it survives, in order of sequence number. A unit then holds
-    /// its last surviving write, or what it held before the first of these. TRIMs are durable. The drive is ready for commands again at `now`.
+    /// Cuts power at `now`. Returns, for every write that was not durable, whether it survives,
+    /// in sequence order. A unit then holds its last surviving write, or its previous content if
+    /// none survives. TRIMs are durable. The drive accepts commands again at `now`.
     pub fn power_cut(&mut self, now: Nanos) -> Vec<WriteFate> {
         let protected = self.flash.write_cache.power_loss_protection;
         if protected {
@@ -214,7 +216,7 @@ impl Ssd {
         cut.fates
     }
 
-    /// Erases every superblock that was written and forgets all data.
+    /// Erases all written superblocks and drops all data.
     pub fn secure_erase(&mut self, now: Nanos) -> Completion {
         let written = self.ftl.erase_all();
         self.clock.forget_background();
@@ -226,7 +228,7 @@ impl Ssd {
         self.forget_everything(now, self.flash.erase.secure_erase_ns.saturating_add(per_group.saturating_mul(self.clock.now.erase)))
     }
 
-    /// Forgets all data without erasing: every unit is then trimmed.
+    /// Drops all data without erasing; every unit is then trimmed.
     pub fn format(&mut self, now: Nanos) -> Completion {
         self.ftl.trim(0, self.layout.units);
         self.forget_everything(now, self.flash.erase.format_ns)

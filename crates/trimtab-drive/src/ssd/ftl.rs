@@ -1,7 +1,8 @@
-//! The translation layer's state: where every unit lies, and where the next one goes.
+//! Flash translation layer: location of every unit and the write frontiers.
 //!
-//! `map` holds a physical address per unit, `back` a unit per slot. A slot is valid exactly if the unit it names maps back to it, so
-//! overwriting and trimming touch `map` and a count per superblock, nothing else.
+//! `map` holds a physical address per unit, `back` a unit per slot. A slot is valid if and
+//! only if the unit it names maps back to it. So overwrites and TRIMs only touch `map` and a
+//! count per superblock.
 
 use super::clock::Clock;
 use super::journal::Journal;
@@ -16,38 +17,32 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The stream of fresh data (of cold data, if hot and cold are kept apart).
+/// Stream of fresh data (of cold data if hot and cold are separated).
 pub(super) const HOST: usize = 0;
 
-/// The stream of hot data, if they are kept apart.
+/// Stream of hot data, if separated.
 pub(super) const HOT: usize = 1;
 
-/// Where a stream writes next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Frontier {
     /// Physical address of the next slot; equal to `end` if no superblock is open.
     pub(super) next: u32,
-    /// Where the row being filled ends.
     pub(super) row_end: u32,
-    /// Where the superblock ends.
     pub(super) end: u32,
     /// Index of the next slot in `back`.
     pub(super) back: usize,
-    /// Group of dies on which it prefers to be.
+    /// Preferred group of dies.
     pub(super) group: u32,
-    /// Group on which the open superblock lies.
     pub(super) lies_on: u32,
     /// Die of the row, within the group.
     pub(super) die: u32,
-    /// The row holds fresh data and a row of the write cache.
+    /// True if the row holds fresh data and occupies a row of the write cache.
     pub(super) taken: bool,
-    /// In one-bit mode.
     pub(super) slc: bool,
-    /// Which row of the write cache.
     pub(super) cache_row: u32,
-    /// When that row was free.
+    /// Time at which that write-cache row became free.
     pub(super) admit: u64,
-    /// When the last data of the row arrived.
+    /// Arrival time of the last data of the row.
     pub(super) ready: u64,
 }
 
@@ -56,13 +51,12 @@ impl Frontier {
         self.next != self.end
     }
 
-    /// Whether a superblock is open that takes a unit of `slots` more.
+    /// True if a superblock is open and has room for a unit of `slots` slots.
     pub(super) const fn has_room(&self, slots: u32) -> bool {
         self.end - self.next >= slots
     }
 }
 
-/// State of the translation layer.
 #[derive(Clone, Debug)]
 pub(super) struct Ftl {
     pub(super) layout: Layout,
@@ -73,39 +67,37 @@ pub(super) struct Ftl {
     pub(super) superblocks_needed: u64,
     /// Physical address of each unit, or [`NEVER`] or [`TRIMMED`].
     pub(super) map: Vec<u32>,
-    /// Unit in each slot, whatever became of it; empty on a compressing drive.
+    /// Unit last written to each slot, valid or not; empty on a compressing drive.
     pub(super) back: Vec<u32>,
     pub(super) packed: Option<Packed>,
-    /// Per superblock from index 1; 0 stands for unmapped units. An open superblock's unwritten slots count as valid.
+    /// State per superblock from index 1; index 0 stands for unmapped units. Unwritten slots of
+    /// an open superblock count as valid.
     pub(super) blocks: Vec<Block>,
-    /// When the data of each superblock were written, on [`Ftl::stamp`]'s clock.
+    /// Write time of each superblock's data, on [`Ftl::stamp`]'s clock.
     pub(super) stamps: Vec<u32>,
     pub(super) stamp_shift: u32,
-    /// Superblocks in one-bit mode.
     pub(super) in_slc: Vec<bool>,
-    /// Closed ones of them, oldest first.
+    /// Closed superblocks in SLC mode, oldest first.
     pub(super) slc_queue: VecDeque<u32>,
-    /// Superblocks in one-bit mode, open ones included.
+    /// Number of superblocks in SLC mode, open ones included.
     pub(super) slc_used: u32,
     pub(super) victims: Victims,
     pub(super) pool: Pool,
-    /// Of every host stream and group, and last that of collection if it is apart.
+    /// Frontiers of every host stream and group, then one for collection if separate.
     pub(super) frontiers: Vec<Frontier>,
     /// Next group of each host stream.
     pub(super) turn: [u32; 3],
     pub(super) hot_age: Option<u32>,
     pub(super) collecting: bool,
-    /// Superblocks found too little worn, the least worn last, and the erases when one was last collected or looked for.
+    /// Candidates for wear levelling, the least worn last; erase count at the last levelling.
     pub(super) to_level: Vec<u32>,
     pub(super) levelled_at: u64,
     pub(super) scratch: Vec<u32>,
-    /// Rows of relocated data alone, filled and not charged yet.
+    /// Completely filled rows of relocated data, not yet charged.
     pub(super) rows_relocated: u64,
-    /// Units that are mapped.
     pub(super) mapped: u64,
-    /// Units that were mapped and trimmed, and not written since.
+    /// Units that were mapped, then trimmed and not rewritten.
     pub(super) trimmed: u64,
-    /// Slots erased and not yet written.
     pub(super) free_slots: u64,
     pub(super) read_only: bool,
     pub(super) journal: Option<Journal>,
@@ -163,23 +155,23 @@ impl Ftl {
         }
     }
 
-    /// The age clock of superblocks: host slots written, coarsely.
+    /// Age clock of superblocks: host slots written, at coarse resolution.
     #[inline]
     pub(super) fn stamp(&self) -> u32 {
         (self.counters.nand_written_host_slots >> self.stamp_shift) as u32
     }
 
-    /// How many frontiers take fresh data. One after them, if there is one, is collection's own.
+    /// Number of frontiers for fresh data; one for collection may follow.
     pub(super) fn host_frontiers(&self) -> usize {
         (self.slc_stream() + usize::from(self.slc.is_some())) * self.layout.groups as usize
     }
 
-    /// The stream of the SLC cache: the last host stream.
+    /// SLC cache stream, which is the last host stream.
     pub(super) fn slc_stream(&self) -> usize {
         1 + usize::from(self.hot_age.is_some())
     }
 
-    /// Makes sure that frontier `at` has an open superblock with room for `slots`.
+    /// Opens a superblock at frontier `at` unless it has room for `slots` slots.
     pub(super) fn ensure_open(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         if !self.frontiers[at].has_room(slots) {
             self.abandon_rest(clock, at, now);
@@ -187,7 +179,7 @@ impl Ftl {
         }
     }
 
-    /// Closes the superblock that is open at frontier `at`, if one is, its rest unused.
+    /// Closes any superblock open at frontier `at` and leaves its rest unused.
     fn abandon_rest(&mut self, clock: &mut Clock, at: usize, now: u64) {
         let rest = self.frontiers[at].end - self.frontiers[at].next;
         if rest > 0 {
@@ -195,7 +187,7 @@ impl Ftl {
         }
     }
 
-    /// Leaves the next `slots` slots of frontier `at` unused, within its row or to its superblock's end.
+    /// Skips `slots` slots of frontier `at`, within its row or up to the end of its superblock.
     pub(super) fn skip(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         let frontier = &mut self.frontiers[at];
         let block = frontier.next >> self.layout.shift;
@@ -224,15 +216,16 @@ impl Ftl {
         }
     }
 
-    /// Opens a free superblock at frontier `at`, where none is open, for a unit of `slots` slots, collecting garbage first if few are free.
+    /// Opens a free superblock with room for a unit of `slots` slots at frontier `at`, which has
+    /// none open. Collects garbage first if few are free.
     #[cold]
     #[inline(never)]
     pub(super) fn open(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         if !self.collecting {
             self.make_room(clock, at, slots, now);
-            // Relocated data move the turn on; the row for which there is room now stays where it was to go.
+            // Relocated data advance the turn; this row must stay on its original group.
             self.turn[self.frontier_stream(at)] = at as u32 % self.layout.groups;
-            // Collection may have used the same frontier, and left room there or too little.
+            // Collection may have opened a superblock here and left too little room.
             if self.frontiers[at].has_room(slots) {
                 clock.spread(self.rows_open());
                 return;
@@ -240,16 +233,14 @@ impl Ftl {
             self.abandon_rest(clock, at, now);
         }
         let slc = self.slc.is_some() && self.frontier_stream(at) == self.slc_stream();
-        let block = self
-            .pool
-            .take(self.group_for(at))
-            .expect("a free superblock is always kept back for collection, and every collection frees one");
+        let block =
+            self.pool.take(self.group_for(at)).expect("one free superblock is reserved for collection, and every collection frees one");
         let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
         self.blocks[block as usize] = Block { valid: slots, pos: UNLISTED };
         self.stamps[block as usize] = self.stamp();
         self.in_slc[block as usize] = slc;
         self.slc_used += u32::from(slc);
-        // The slots that one-bit mode does without come back with the erase.
+        // Slots that SLC mode does not use become free again at the erase.
         self.free_slots -= u64::from(self.layout.superblock_slots - slots);
         let frontier = &mut self.frontiers[at];
         let first = block << self.layout.shift;
@@ -266,8 +257,8 @@ impl Ftl {
         }
     }
 
-    /// The group of dies on which frontier `at` is to open a superblock: its own, or if nothing is free there one where few frontiers are. `None` for
-    /// collection's own.
+    /// Group of dies for the next superblock of frontier `at`: its own, or one with few frontiers
+    /// if none is free there. `None` for the collection frontier.
     fn group_for(&self, at: usize) -> Option<u32> {
         let own = self.frontiers[at].group;
         if at >= self.host_frontiers() || self.layout.groups == 1 || self.pool.has_free(own) {
@@ -277,12 +268,12 @@ impl Ftl {
         (0..self.layout.groups).filter(|group| self.pool.has_free(*group)).min_by_key(|group| on(*group))
     }
 
-    /// Which stream a frontier belongs to; that of collection counts as one past the host streams.
+    /// Stream of a frontier; the collection frontier counts as one past the host streams.
     fn frontier_stream(&self, at: usize) -> usize {
         at / self.layout.groups as usize
     }
 
-    /// Lists the completely written superblock of frontier `at` for collection.
+    /// Adds the completely written superblock of frontier `at` to the victim list.
     pub(super) fn close(&mut self, at: usize) {
         let frontier = &self.frontiers[at];
         let block = (frontier.end - 1) >> self.layout.shift;
@@ -296,7 +287,8 @@ impl Ftl {
         }
     }
 
-    /// Programs the row that frontier `at` is filling, complete up to a page; its remaining pages are programmed later by themselves.
+    /// Programs the row that frontier `at` is filling, which is complete up to a page boundary;
+    /// its remaining pages are programmed separately later.
     pub(super) fn program_early(&mut self, clock: &mut Clock, at: usize, now: u64) {
         let frontier = &mut self.frontiers[at];
         frontier.taken = false;
@@ -308,7 +300,7 @@ impl Ftl {
         }
     }
 
-    /// Erases everything that was written and forgets all data. Gives the number of superblocks erased.
+    /// Erases all written superblocks and drops all data. Returns their number.
     pub(super) fn erase_all(&mut self) -> u32 {
         self.map.fill(NEVER);
         (self.mapped, self.trimmed) = (0, 0);
@@ -339,8 +331,8 @@ impl Ftl {
         erased
     }
 
-    /// Derives from the map, the frontiers and the wear what they determine, with `listed` up for collection in this order. `None` if they
-    /// contradict each other.
+    /// Rebuilds derived state from map, frontiers and wear, with `listed` as the victim order.
+    /// Returns `None` if they are inconsistent.
     pub(super) fn rebuild(&mut self, listed: &[u32]) -> Option<()> {
         let shift = self.layout.shift;
         let mask = (1_u32 << shift) - 1;

@@ -1,4 +1,4 @@
-//! Collection of garbage, folding of the SLC cache, levelling of wear: everything that moves data for the drive's own sake.
+//! Internal data movement: garbage collection, SLC folding and wear levelling.
 
 use super::clock::{Clock, FILLING, Work};
 use super::ftl::{Ftl, HOST};
@@ -7,58 +7,52 @@ use super::{Block, TRIMMED};
 use crate::prefetch::prefetch;
 use crate::spec::{SlcFull, SlcSize};
 
-/// How far ahead of the relocation its map entries are fetched.
+/// Prefetch distance of relocation in map entries.
 const PREFETCH_AHEAD: usize = 24;
 
-/// Why data are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// To free a superblock.
     Gc,
-    /// Out of the SLC cache.
     Fold,
-    /// To level wear.
     Wear,
 }
 
-/// Who waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub(super) enum GcContext {
     /// Host writes carry the time.
     Foreground,
-    /// It happens in idle time.
+    /// Runs in idle time.
     Idle,
 }
 
 impl Ftl {
-    /// The frontier to which data are relocated.
     fn gc_frontier(&self) -> usize {
         let host = self.host_frontiers();
         if self.frontiers.len() > host { host } else { self.turn[HOST] as usize }
     }
 
-    /// Makes a free superblock available for frontier `at` beyond the one that collection itself may need, or room for `slots` slots in one
-    /// that collection opened there.
+    /// Levels wear and collects garbage up to the watermarks. A superblock open at frontier `at`
+    /// with room for `slots` slots counts as free.
     pub(super) fn make_room(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
-        while self.slc_used > self.slc_limit() && self.fold_oldest(clock, now, When::Foreground) {}
+        while self.slc_used > self.slc_limit() && self.fold_oldest(clock, now, GcContext::Foreground) {}
         self.level_wear(clock, now);
         let reserve = self.pool.reserve();
         if self.pool.free() >= self.gc.free_low + reserve {
             return;
         }
-        // Random victims may be full of valid data and free nothing; many in a row are as good as impossible.
+        // Random victims may free nothing; a long series of these is practically impossible.
         for _ in 0..64 * u64::from(self.layout.superblocks) {
             if self.pool.free() + u32::from(self.frontiers[at].has_room(slots)) >= self.gc.free_high + reserve {
                 break;
             }
-            if !self.collect_next(clock, now, When::Foreground) && !self.fold_oldest(clock, now, When::Foreground) {
+            if !self.collect_next(clock, now, GcContext::Foreground) && !self.fold_oldest(clock, now, GcContext::Foreground) {
                 break;
             }
         }
     }
 
-    /// Collects the policy's next victim; false if there is none that would free anything.
-    pub(super) fn collect_next(&mut self, clock: &mut Clock, now: u64, when: When) -> bool {
+    /// Collects the policy's next victim; false if none would free space.
+    pub(super) fn collect_next(&mut self, clock: &mut Clock, now: u64, context: GcContext) -> bool {
         let stamp = self.stamp();
         let Some(block) = self.victims.take(&mut self.blocks, &self.stamps, self.layout.superblock_slots, stamp) else { return false };
         let full = self.blocks[block as usize].valid == self.layout.superblock_slots;
@@ -66,11 +60,10 @@ impl Ftl {
             self.victims.insert(&mut self.blocks, block);
             return false;
         }
-        self.relocate(clock, block, Cause::Gc, when, now);
+        self.relocate(clock, block, Cause::Gc, context, now);
         true
     }
 
-    /// Slots written and no longer valid.
     pub(super) fn stale_slots(&self) -> u64 {
         let usable = u64::from(self.layout.superblocks - self.pool.worn_out) * u64::from(self.layout.superblock_slots);
         let valid = match &self.packed {
@@ -81,8 +74,9 @@ impl Ftl {
         usable.saturating_sub(self.free_slots).saturating_sub(valid).saturating_sub(in_slc)
     }
 
-    /// Collects a superblock that is too little worn, whatever it holds: one every few erases, so that hardly used ones keep up with the others. They
-    /// are found by a scan, at most once in as many erases as an eighth of the superblocks.
+    /// Collects a superblock with too few erases, even if full of valid data. Runs once every few
+    /// erases, so that little-used superblocks catch up. Scans for candidates at most once per
+    /// `superblocks / 8` erases.
     fn level_wear(&mut self, clock: &mut Clock, now: u64) {
         let Some(spread_max) = self.static_spread_max else { return };
         let erases = self.counters.erases;
@@ -101,13 +95,13 @@ impl Ftl {
             let listed = self.blocks[block as usize].pos != UNLISTED;
             if listed && self.pool.erases_max - self.pool.erases[block as usize] > spread_max && self.pool.free() > 0 {
                 self.victims.remove(&mut self.blocks, block);
-                self.relocate(clock, block, Cause::Wear, When::Foreground, now);
+                self.relocate(clock, block, Cause::Wear, GcContext::Foreground, now);
                 return;
             }
         }
     }
 
-    /// Lists superblocks that were erased too seldom, the most worn of them first.
+    /// Collects wear-levelling candidates, the most worn first.
     fn find_unworn(&mut self, spread_max: u32) {
         let Some(enough) = self.pool.erases_max.checked_sub(spread_max) else { return };
         let (blocks, erases) = (&self.blocks, &self.pool.erases);
@@ -116,7 +110,7 @@ impl Ftl {
         self.to_level.sort_by_key(|block| core::cmp::Reverse(erases[*block as usize]));
     }
 
-    /// Superblocks that the SLC cache may take now.
+    /// Current maximum number of superblocks in the SLC cache.
     pub(super) fn slc_limit(&self) -> u32 {
         match self.slc.as_ref().map(|slc| slc.size) {
             None => 0,
@@ -129,7 +123,7 @@ impl Ftl {
         }
     }
 
-    /// Whether the next fresh data go to the SLC cache.
+    /// True if the next fresh data go to the SLC cache.
     pub(super) fn slc_accepts(&self) -> bool {
         let stream = self.slc_stream();
         let at = stream * self.layout.groups as usize + self.turn[stream] as usize;
@@ -137,15 +131,15 @@ impl Ftl {
         self.frontiers[at].is_open() || self.slc_used < self.slc_limit() || (folds && !self.slc_queue.is_empty())
     }
 
-    /// Moves the oldest superblock of the SLC cache to native ones; false if there is none.
-    pub(super) fn fold_oldest(&mut self, clock: &mut Clock, now: u64, when: When) -> bool {
+    /// Folds the oldest superblock of the SLC cache into native ones; false if there is none.
+    pub(super) fn fold_oldest(&mut self, clock: &mut Clock, now: u64, context: GcContext) -> bool {
         let Some(block) = self.slc_queue.pop_front() else { return false };
-        self.relocate(clock, block, Cause::Fold, when, now);
+        self.relocate(clock, block, Cause::Fold, context, now);
         true
     }
 
-    /// Moves what is valid in `block` and erases it.
-    fn relocate(&mut self, clock: &mut Clock, block: u32, cause: Cause, when: When, now: u64) {
+    /// Relocates the valid data of `block` and erases it.
+    fn relocate(&mut self, clock: &mut Clock, block: u32, cause: Cause, context: GcContext, now: u64) {
         let was_collecting = core::mem::replace(&mut self.collecting, true);
         let slc = self.in_slc[block as usize];
         let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
@@ -168,7 +162,7 @@ impl Ftl {
         };
         self.erase(block);
         self.account(cause, &work, valid);
-        self.counters.gc_die_ns = self.counters.gc_die_ns.saturating_add(clock.charge(now, &work, when == When::Foreground));
+        self.counters.gc_die_ns = self.counters.gc_die_ns.saturating_add(clock.charge(now, &work, context == GcContext::Foreground));
     }
 
     fn account(&mut self, cause: Cause, work: &Work, slots: u32) {
@@ -191,7 +185,7 @@ impl Ftl {
         counters.nand_read_internal_rows += work.rows_read;
     }
 
-    /// Erases `block`, of which nothing is valid any more.
+    /// Erases `block`, which holds no valid data.
     pub(super) fn erase(&mut self, block: u32) {
         self.blocks[block as usize] = Block { valid: 0, pos: UNLISTED };
         if core::mem::replace(&mut self.in_slc[block as usize], false) {
@@ -199,7 +193,7 @@ impl Ftl {
         }
         self.counters.erases += 1;
         if self.read_only {
-            // Nothing is worn out further once the end of life is reached, so that what is there stays readable.
+            // After end of life no superblock wears out, so that the remaining data stay readable.
             self.pool.release(block);
             self.free_slots += u64::from(self.layout.superblock_slots);
         } else if self.pool.erase(block) {
@@ -213,10 +207,10 @@ impl Ftl {
         }
     }
 
-    /// Relocates the `valid` units of `block`. Gives the rows in which they lay.
+    /// Relocates the `valid` units of `block`. Returns the number of rows read.
     fn move_valid(&mut self, clock: &mut Clock, block: u32, slots: u32, valid: u32, now: u64) -> u64 {
         let first = (block as usize - 1) * self.layout.superblock_slots as usize;
-        // A copy, so that source and destination can be borrowed at once; the padding is prefetched, never looked at.
+        // Copied so that source and destination can be borrowed together; padded for prefetching.
         let mut units = core::mem::take(&mut self.scratch);
         units.clear();
         units.extend_from_slice(&self.back[first..first + slots as usize]);
@@ -241,14 +235,15 @@ impl Ftl {
         rows
     }
 
-    /// Relocates what is valid in `block` of a compressing drive. Gives the rows in which that lay.
+    /// Relocates the valid data of `block` on a compressing drive. Returns the rows read.
     fn move_packed(&mut self, clock: &mut Clock, block: u32, now: u64) -> u64 {
         let Some(packed) = &mut self.packed else { return 0 };
         let (mut rows, mut rows_end) = (0, 0);
         for unit in packed.take(block, &self.map) {
             let Some(packed) = &self.packed else { return rows };
             let slots = packed.slots_of(unit, 1);
-            // Units lie one behind the other, across the bounds of rows; the first of its rows may have been read for the one before.
+            // Units are contiguous; a unit's first row may already have been read for the previous
+            // one.
             let slot = self.map[unit as usize] & ((1 << self.layout.shift) - 1);
             let end = (slot + slots).div_ceil(self.layout.row_slots);
             rows += u64::from(end - rows_end.max(slot / self.layout.row_slots));
@@ -268,7 +263,7 @@ impl Ftl {
         rows
     }
 
-    /// The superblock open at frontier `at`, if it is collection's own, is as young as the youngest data moved there.
+    /// Gives the superblock open at a separate collection frontier the age of its youngest data.
     fn age_like(&mut self, at: usize, victim: u32) {
         if at < self.host_frontiers() {
             return;
@@ -281,20 +276,20 @@ impl Ftl {
         }
     }
 
-    /// Rows that are left in the superblocks open for fresh data: so many programs come before room is made again, and what the flash owes is divided
-    /// among these.
+    /// Rows left in the superblocks open for fresh data: the number of programs before the next
+    /// collection, over which owed time is divided.
     pub(super) fn rows_open(&self) -> u64 {
         let slots: u64 = self.frontiers[..self.host_frontiers()].iter().map(|frontier| u64::from(frontier.end - frontier.next)).sum();
         slots / u64::from(self.layout.row_slots)
     }
 
-    /// Moves frontier `at` on by `slots` slots relocated at `now`. The time of relocation is charged as a whole; only a row of fresh data that
-    /// this completes is programmed here.
+    /// Advances frontier `at` by `slots` slots relocated at `now`. Relocation time is charged as
+    /// a whole; only a row of fresh data that this completes is programmed here.
     fn advance_relocated(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         let frontier = &mut self.frontiers[at];
         if frontier.next + slots >= frontier.row_end {
             let rows = 1 + (frontier.next + slots - frontier.row_end) / self.layout.row_slots;
-            // A row that fresh data share is theirs to program.
+            // A row shared with fresh data is programmed with them.
             self.rows_relocated += u64::from(rows) - u64::from(frontier.taken);
         }
         frontier.next += slots;
@@ -317,36 +312,36 @@ impl Ftl {
         if frontier.next == frontier.end {
             self.close(at);
             if at < self.layout.groups as usize {
-                // Relocated data go to all groups of dies in turn, like fresh ones.
+                // Relocated data use all groups of dies in turn, like fresh data.
                 self.turn[HOST] = (self.turn[HOST] + 1) % self.layout.groups;
             }
         }
     }
 }
 
-/// A superblock whose valid units are moved: `units` is what its slots were written with, `base` its physical address.
+/// A superblock being relocated: `units` were written to its slots, `base` is its address.
 struct Source<'a> {
     units: &'a [u32],
     base: u32,
     row_slots: usize,
-    /// The slot to be looked at next, and how many its row still has.
+    /// Next slot to check, and remaining slots in its row.
     from: usize,
     row_left: usize,
-    /// Whether something valid was found in this row, and rows before it of which that is true.
-    found: bool,
+    /// True if the current row has valid data; then the number of earlier rows with valid data.
+    row_valid: bool,
     rows: u64,
 }
 
 impl<'a> Source<'a> {
     fn new(units: &'a [u32], base: u32, row_slots: usize) -> Self {
-        Self { units, base, row_slots, from: 0, row_left: row_slots, found: false, rows: 0 }
+        Self { units, base, row_slots, from: 0, row_left: row_slots, row_valid: false, rows: 0 }
     }
 
-    /// Moves the next valid units until `target` at address `to` is full. There are at least that many.
+    /// Moves valid units until `target` at address `to` is full. The source must have enough.
     #[inline]
     fn move_units(&mut self, map: &mut [u32], target: &mut [u32], to: u32) {
         if self.row_slots == 1 {
-            // What is valid is a row of its own.
+            // Each valid unit is a row of its own.
             self.rows += target.len() as u64;
             self.move_rows::<false>(map, target, to);
         } else {
@@ -354,10 +349,10 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Without a branch on what is valid, which would be mispredicted every few units, and counting rows only where that is asked for.
+    /// Branch-free on validity, which is hard to predict. Counts rows only if `COUNT`.
     #[inline(always)]
     fn move_rows<const COUNT: bool>(&mut self, map: &mut [u32], target: &mut [u32], to: u32) {
-        let (mut from, mut row_left, mut found, mut moved, mut rows) = (self.from, self.row_left, self.found, 0, 0);
+        let (mut from, mut row_left, mut row_valid, mut moved, mut rows) = (self.from, self.row_left, self.row_valid, 0, 0);
         while let Some(place) = target.get_mut(moved) {
             let unit = self.units[from];
             prefetch(map, self.units[from + PREFETCH_AHEAD] as usize);
@@ -369,20 +364,19 @@ impl<'a> Source<'a> {
             moved += usize::from(valid);
             from += 1;
             if COUNT {
-                found |= valid;
+                row_valid |= valid;
                 row_left -= 1;
                 if row_left == 0 {
-                    rows += u64::from(found);
-                    (found, row_left) = (false, self.row_slots);
+                    rows += u64::from(row_valid);
+                    (row_valid, row_left) = (false, self.row_slots);
                 }
             }
         }
-        (self.from, self.row_left, self.found) = (from, row_left, found);
+        (self.from, self.row_left, self.row_valid) = (from, row_left, row_valid);
         self.rows += rows;
     }
 
-    /// Rows in which something valid was found.
     fn rows(&self) -> u64 {
-        self.rows + u64::from(self.found)
+        self.rows + u64::from(self.row_valid)
     }
 }

@@ -1,17 +1,15 @@
-//! Temperature: rises with the bytes that cross the flash, falls exponentially towards ambient.
+//! Temperature: rises with the bytes that cross the flash, decays towards ambient.
 
 use super::Ssd;
 use super::life::Life;
 use crate::spec::Thermal;
 
-/// Temperature is worked out this often.
 const STEP_NS: u64 = 10_000_000;
 
-/// Thermal state.
 #[derive(Clone, Debug)]
 pub(super) struct Heat {
     thermal: Thermal,
-    /// Excess over ambient, in thousandths of a degree.
+    /// Excess over ambient in thousandths of a degree.
     pub(super) excess_mc: f64,
     pub(super) updated: u64,
     pub(super) throttled: bool,
@@ -26,7 +24,6 @@ impl Heat {
         self.thermal.ambient_mc.saturating_add(self.excess_mc as i32)
     }
 
-    /// Speed of the flash.
     pub(super) const fn speed_permille(&self) -> u16 {
         if self.throttled { self.thermal.throttled_permille } else { 1000 }
     }
@@ -37,20 +34,18 @@ impl Heat {
 }
 
 impl Ssd {
-    /// Works out at `now` whether heat or the flash's life slow the drive down, and throttles or resumes.
+    /// Updates thermal and endurance throttling at `now`.
     pub(super) fn throttle(&mut self, now: u64) {
         self.warm(now);
         self.spend(now);
     }
 
-    /// Tells the clock how fast the flash is.
     pub(super) fn set_speed(&mut self) {
         let heat = self.heat.as_ref().map_or(1000, Heat::speed_permille);
         let life = self.life.as_ref().map_or(1000, Life::speed_permille);
         self.clock.throttle(heat, life);
     }
 
-    /// Works out the temperature.
     fn warm(&mut self, now: u64) {
         let Some(heat) = &mut self.heat else { return };
         let elapsed = now.saturating_sub(heat.updated);
@@ -59,7 +54,8 @@ impl Ssd {
         }
         heat.updated = now;
         let bytes = core::mem::take(&mut self.clock.heat_bytes);
-        // Heat that came evenly over the time cools on average half as long; over many cooling times, what comes in equals what leaves.
+        // Heat that arrives evenly over an interval cools for half of it on average; over many time
+        // constants, heat input equals output.
         let times = elapsed as f64 / heat.thermal.cooling_ns as f64;
         let left = libm::exp(-times);
         let rise = bytes as f64 / 1e9 * f64::from(heat.thermal.rise_mc_per_gb);

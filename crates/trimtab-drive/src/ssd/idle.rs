@@ -1,19 +1,18 @@
-//! What the drive does by itself while no command arrives.
+//! Background work while no command arrives.
 
 use super::Ssd;
-use super::gc::When;
+use super::gc::GcContext;
 
-/// What collection that nobody waits for has come to.
 #[derive(Debug, Default)]
 pub(super) struct Gain {
-    /// The most slots that were free.
+    /// Maximum number of free slots so far.
     most_free: u64,
-    /// Victims since then.
+    /// Victims collected since that maximum.
     in_vain: u32,
 }
 
 impl Ssd {
-    /// Uses the quiet time that lasts until `until`. What is begun goes on when the host comes back before it is done.
+    /// Runs background work while idle until `until`. Unfinished work then continues.
     pub(super) fn background(&mut self, until: u64) {
         let quiet = self.quiet_since;
         if until <= quiet {
@@ -44,14 +43,14 @@ impl Ssd {
     }
 
     fn fold_until(&mut self, mut now: u64, until: u64) -> u64 {
-        while now < until && self.ftl.fold_oldest(&mut self.clock, now, When::Idle) {
+        while now < until && self.ftl.fold_oldest(&mut self.clock, now, GcContext::Idle) {
             now = self.clock.quiet_from();
         }
         now
     }
 
-    /// Whether collection that nobody waits for has something to do, asked before each victim. Victims that are not chosen by what they hold may free nothing:
-    /// a round of all that did not is enough.
+    /// True if idle collection should continue; called before each victim. A policy that ignores
+    /// valid data may free nothing, so a full round of superblocks without a gain ends it.
     pub(super) fn wants_free(&self, gain: &mut Gain) -> bool {
         let free = self.ftl.free_slots;
         gain.in_vain = if free > gain.most_free { 0 } else { gain.in_vain + 1 };
@@ -62,7 +61,7 @@ impl Ssd {
     fn collect_until(&mut self, mut now: u64, until: u64) {
         let mut gain = Gain::default();
         while now < until && !self.ftl.read_only && self.wants_free(&mut gain) {
-            if !self.ftl.collect_next(&mut self.clock, now, When::Idle) {
+            if !self.ftl.collect_next(&mut self.clock, now, GcContext::Idle) {
                 break;
             }
             now = self.clock.quiet_from();

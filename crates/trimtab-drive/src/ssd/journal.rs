@@ -1,31 +1,30 @@
-//! Which writes a power cut would lose: kept only when somebody asks for it.
+//! Durability journal: which writes a power cut would lose. Kept only if requested.
 
 use crate::Extent;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What becomes of one write of (part of) a mapping unit at a power cut.
+/// Fate of one write of a mapping unit, or part of one, at a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteFate {
-    /// Number of the write, counted over all writes of units since tracking began.
+    /// Sequence number of the write, counted over all unit writes since tracking began.
     pub sequence: u64,
-    /// What was written.
+    /// Range of the write.
     pub extent: Extent,
-    /// It reached the flash. The unit then holds the latest write that did, or what it held before all of them.
+    /// True if the write reached the flash. The unit then holds the latest surviving write, or
+    /// its content from before all of them.
     pub survives: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     extent: Extent,
-    /// When it is on flash; `u64::MAX` while no program holds it.
+    /// Time at which the write is on flash; `u64::MAX` until its program is scheduled.
     durable: u64,
-    /// Its unit held data before.
     was_mapped: bool,
 }
 
-/// What a power cut did.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cut {
     pub(super) fates: Vec<WriteFate>,
@@ -33,7 +32,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Units that held nothing before the writes that were lost.
+    /// Units that held no data before the lost writes.
     pub(super) fn emptied_units(&self, unit_bytes: u64) -> Vec<u32> {
         let mut units: BTreeMap<u64, bool> = BTreeMap::new();
         for (fate, was_mapped) in self.fates.iter().zip(&self.was_mapped) {
@@ -43,10 +42,10 @@ impl Cut {
     }
 }
 
-/// The last write of a unit that lies in a frontier's row, not yet programmed.
+/// The last write of a unit in a frontier's row that is not yet programmed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Unprogrammed {
-    /// Sequence numbers of the writes that the unit holds.
+    /// Sequence numbers of the writes merged into the unit.
     sequences: Vec<u64>,
 }
 
@@ -54,11 +53,10 @@ struct Unprogrammed {
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
     entries: VecDeque<Entry>,
-    /// Sequence number of the first entry.
     first: u64,
-    /// Per frontier, the units in its row.
+    /// Units in the row of each frontier.
     rows: Vec<VecDeque<Unprogrammed>>,
-    /// Writes whose units are placed next, a unit each.
+    /// Writes whose units are placed next, one entry per unit.
     placing: VecDeque<Unprogrammed>,
 }
 
@@ -67,23 +65,22 @@ impl Journal {
         Self { entries: VecDeque::new(), first: 0, rows: vec![VecDeque::new(); frontiers], placing: VecDeque::new() }
     }
 
-    /// Number of the next write.
     pub(super) fn next_sequence(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
 
-    /// Notes a write; gives its number.
+    /// Records a write; returns its sequence number.
     pub(super) fn write(&mut self, extent: Extent, was_mapped: bool) -> u64 {
         self.entries.push_back(Entry { extent, durable: u64::MAX, was_mapped });
         self.next_sequence() - 1
     }
 
-    /// The next unit that is placed holds the writes `sequences`.
+    /// Declares that the next placed unit holds the writes `sequences`.
     pub(super) fn place_next(&mut self, sequences: Vec<u64>) {
         self.placing.push_back(Unprogrammed { sequences });
     }
 
-    /// `units` units were placed in the row of frontier `at`.
+    /// Records that `units` units were placed in the row of frontier `at`.
     pub(super) fn placed(&mut self, at: usize, units: u32) {
         for _ in 0..units {
             let unit = self.placing.pop_front().unwrap_or_default();
@@ -91,7 +88,7 @@ impl Journal {
         }
     }
 
-    /// The row of frontier `at` is on flash at `end`, but for its last `rest` units.
+    /// Records that the row of frontier `at`, except its last `rest` units, is on flash at `end`.
     pub(super) fn programmed(&mut self, at: usize, end: u64, rest: usize) {
         while self.rows[at].len() > rest {
             let Some(unit) = self.rows[at].pop_front() else { return };
@@ -103,18 +100,18 @@ impl Journal {
         }
     }
 
-    /// How many units of `unit_bytes` lie in rows that are not on flash at `now`.
+    /// Number of units of `unit_bytes` in rows that are not on flash at `now`.
     pub(super) fn units_in_rows(&self, now: u64, unit_bytes: u64) -> u64 {
         let filling: u64 = self.rows.iter().map(|row| row.len() as u64).sum();
         let under_way = self.entries.iter().filter(|entry| entry.durable > now && entry.durable != u64::MAX);
         let mut programming: Vec<(u64, u64)> = under_way.map(|entry| (entry.durable, entry.extent.offset / unit_bytes)).collect();
-        // Several writes may have completed one unit.
+        // Several writes may have been merged into one unit.
         programming.sort_unstable();
         programming.dedup();
         filling + programming.len() as u64
     }
 
-    /// Forgets what is durable at `now`; gives the number of the first write that is not.
+    /// Drops writes that are durable at `now`; returns the number of the first that is not.
     pub(super) fn settle(&mut self, now: u64) -> u64 {
         while self.entries.front().is_some_and(|entry| entry.durable <= now) {
             self.entries.pop_front();
@@ -123,12 +120,12 @@ impl Journal {
         self.first
     }
 
-    /// All data were erased: no write is of interest any more.
+    /// Drops all writes because all data were erased.
     pub(super) fn forget_all(&mut self) {
         self.cut(u64::MAX, true);
     }
 
-    /// The power fails at `now`: what becomes of each write that was not known durable. With `protected` all survive.
+    /// Cuts power at `now`; returns the fate of each pending write. All survive if `protected`.
     pub(super) fn cut(&mut self, now: u64, protected: bool) -> Cut {
         self.settle(now);
         let first = self.first;

@@ -1,34 +1,36 @@
-//! A resource that does one thing at a time: a die, or the bus of a channel.
+//! A serial resource: a die or a channel bus.
 
 use super::transfers::Transfers;
 
-/// A share is at least one part in two to the power of this of what a lane owes.
+/// Minimum share of owed time per host operation, as a power of two: 1/4096.
 pub(super) const LEAST_SHARE_BITS: u32 = 12;
 
-/// What a die or a channel has done, has to do, and owes.
+/// Schedule and owed background time of a die or a channel.
 ///
-/// Work of the host is served in the order in which it was given. Background work (collection, folding, levelling) is owed: it begins when it is
-/// charged at the earliest, uses the time in which there is nothing else to do, and what that does not suffice for is worked off
-/// in shares before each program of host data. What programs leave over, because they do not fall on all lanes evenly, is worked off in the end:
-/// a share is never less than a small part of what its lane owes.
+/// Host operations run in submission order. Background work (collection, folding, wear
+/// levelling) is owed time: it starts no earlier than it is charged and fills idle time. The
+/// remainder is paid in shares before each program of host data. Programs do not fall evenly
+/// on all lanes, so a minimum share ensures that each lane pays its debt eventually.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lane {
-    /// When everything that it has begun or been given has ended, but for what it owes and for `transfers`.
+    /// End of all scheduled work, without owed time and `transfers`.
     pub(super) free: u64,
-    /// When its reads have ended, which may go ahead of other work.
+    /// End of its reads, which may overtake other work.
     pub(super) reads_free: u64,
-    /// Reads whose data cross a channel as soon as they are there. Background work has used what is free between them as far as `free`.
+    /// Channel transfers of reads that start as soon as their data are ready. Background work has
+    /// used the gaps between them up to `free`.
     pub(super) transfers: Transfers,
-    /// Time of background work that it has not spent yet.
+    /// Charged background time that is not yet spent.
     pub(super) owed: u64,
-    /// Time spent on commands of the host since time has been counted.
+    /// Host time since accounting started.
     pub(super) host_ns: u64,
-    /// Time spent on background work since then.
+    /// Background time since accounting started.
     pub(super) background_ns: u64,
 }
 
 impl Lane {
-    /// Work that can begin at `ready` and lasts `took`, after all that was given before and `share` of what is owed. Gives its end.
+    /// Schedules work of `took` ns at `ready` or later, after all earlier work and `share` of the
+    /// owed time. Returns its end.
     #[inline(always)]
     pub(super) fn serve(&mut self, ready: u64, took: u64, share: u64) -> u64 {
         if self.owed != 0 {
@@ -42,8 +44,9 @@ impl Lane {
         self.free
     }
 
-    /// A read, which can begin at `ready`. It waits for all that was given before, or if it may go `ahead`, that long at most and for other reads.
-    /// Gives its end; what it delays is delayed by as much, but for what has been promised already.
+    /// Schedules a read at `ready` or later. It waits for all earlier work, or with `ahead` only
+    /// that long and for other reads. Returns its end. Delays later work by the same time, except
+    /// for promised completions.
     pub(super) fn read(&mut self, ready: u64, took: u64, ahead: Option<u64>) -> u64 {
         self.settle(ready);
         let busy_until = self.free.saturating_add(self.owed);
@@ -59,8 +62,10 @@ impl Lane {
         self.reads_free
     }
 
-    /// A read that crosses the channel as soon as its data are there, at `ready`: it waits for earlier reads whose data are there, too, and for nothing
-    /// else. No later read is ready before `floor`. Gives its end; what it delays is delayed by as much, but for what has been promised already.
+    /// Schedules a channel transfer that starts as soon as its data are in the page register at
+    /// `ready`. It waits only for earlier reads that are also ready. No later read is ready
+    /// before `floor`. Returns its end. Delays later work by the same time, except for promised
+    /// completions.
     pub(super) fn read_when_ready(&mut self, ready: u64, took: u64, floor: u64) -> u64 {
         while let Some((from, to)) = self.transfers.pop_until(floor) {
             self.work_off(self.owed.min(from.saturating_sub(self.free)));
@@ -73,7 +78,7 @@ impl Lane {
         end
     }
 
-    /// Works off what is owed in the time until `until` in which there is nothing else to do.
+    /// Pays owed time with the idle time until `until`.
     #[inline]
     pub(super) fn settle(&mut self, until: u64) {
         if self.owed != 0 {
@@ -81,17 +86,17 @@ impl Lane {
         }
     }
 
-    /// When everything that it has begun or been given has ended, but for what it owes.
+    /// End of all scheduled work, without owed time.
     pub(super) fn given_until(&self) -> u64 {
         self.free.max(self.reads_free)
     }
 
-    /// When it has nothing left to do.
+    /// End of all work.
     fn quiet_from(&self) -> u64 {
         self.transfers.after(self.free, self.owed).max(self.reads_free)
     }
 
-    /// Owes `ns` more, from `at` on.
+    /// Adds `ns` of owed time from `at` on.
     pub(super) fn owe(&mut self, at: u64, ns: u64) {
         self.settle(at);
         if self.owed == 0 {
@@ -100,7 +105,7 @@ impl Lane {
         self.owed = self.owed.saturating_add(ns);
     }
 
-    /// Works off `ns` of what is owed.
+    /// Pays `ns` of the owed time.
     #[inline(always)]
     pub(super) fn work_off(&mut self, ns: u64) {
         self.owed -= ns;
@@ -108,31 +113,30 @@ impl Lane {
         self.background_ns = self.background_ns.saturating_add(ns);
     }
 
-    /// Starts afresh at `now`; what is owed stays.
+    /// Restarts the schedule at `now`; owed time remains.
     pub(super) fn restart(&mut self, now: u64) {
         *self = Self { free: now, reads_free: now, owed: self.owed, ..Self::default() };
     }
 }
 
-/// Time owed by all of `lanes`.
+/// Sum of owed time over `lanes`.
 pub(super) fn owed(lanes: &[Lane]) -> u64 {
     lanes.iter().fold(0, |sum, lane| sum.saturating_add(lane.owed))
 }
 
-/// Lanes of one kind, and the background work that falls on them evenly.
+/// Lanes of one kind, which share background work evenly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lanes {
-    /// Each of them.
     pub(super) each: alloc::vec::Vec<Lane>,
-    /// What a program of host data works off before it.
+    /// Owed time paid before each program of host data.
     pub(super) share: u64,
-    /// Time charged since time has been counted, summed over lanes.
+    /// Time charged since accounting started, summed over lanes.
     pub(super) charged_ns: u64,
-    /// Of it, what is too little to be divided among all.
+    /// Part of `charged_ns` that is too small to divide among all lanes.
     pub(super) undivided_ns: u64,
-    /// What was charged and not yet covered by shares, whether it is spent or not.
+    /// Charged time not yet covered by shares, spent or not.
     pub(super) uncovered_ns: u64,
-    /// The same of what was begun in idle time, until somebody waits for room.
+    /// The same for work started in idle time, until foreground I/O waits for room.
     pub(super) idle_uncovered_ns: u64,
 }
 
@@ -141,7 +145,7 @@ impl Lanes {
         Self { each: alloc::vec![Lane::default(); count], share: 0, charged_ns: 0, undivided_ns: 0, uncovered_ns: 0, idle_uncovered_ns: 0 }
     }
 
-    /// Charges `ns`, summed over lanes, from `at` on. In a `burst` everything that is given to them later waits until it is done.
+    /// Charges `ns`, summed over lanes, from `at` on. With `burst`, later work waits for it.
     pub(super) fn charge(&mut self, at: u64, ns: u64, waited_for: bool, burst: bool) {
         let lanes = self.each.len() as u64;
         self.charged_ns = self.charged_ns.saturating_add(ns);
@@ -157,19 +161,20 @@ impl Lanes {
         }
     }
 
-    /// Takes what the shares of `done` programs have covered off, and divides the rest among the next `programs`.
+    /// Subtracts the shares of `done` programs and divides the rest among the next `programs`.
     pub(super) fn spread(&mut self, done: u64, programs: u64) {
         self.uncovered_ns = self.uncovered_ns.saturating_add(self.idle_uncovered_ns).saturating_sub(self.share.saturating_mul(done));
         self.idle_uncovered_ns = 0;
         self.share = self.uncovered_ns.div_ceil(programs.max(1));
     }
 
-    /// The same when the host comes back at `now` after idle time. What this has worked off is covered; of what was begun in it and is not done, a program
-    /// works off `preempted_ns` at most.
+    /// Like [`spread`](Self::spread) when host I/O resumes at `now` after idle time. Owed time
+    /// paid while idle is covered. Of unfinished idle work, a program pays at most
+    /// `preempted_ns`.
     pub(super) fn spread_after_idling(&mut self, now: u64, done: u64, programs: u64, preempted_ns: u64) {
         self.uncovered_ns = self.uncovered_ns.saturating_sub(self.share.saturating_mul(done));
         self.each.iter_mut().for_each(|lane| lane.settle(now));
-        // Else the host's own work goes on, and nothing was begun.
+        // Otherwise host work is still running and no idle work has started.
         if self.each.iter().all(|lane| lane.given_until() <= now) {
             let owed = owed(&self.each);
             self.idle_uncovered_ns = self.idle_uncovered_ns.min(owed);
@@ -179,24 +184,24 @@ impl Lanes {
         self.share = self.uncovered_ns.div_ceil(programs).saturating_add(self.idle_uncovered_ns.div_ceil(programs).min(preempted_ns));
     }
 
-    /// When all of them have nothing left to do.
+    /// End of all work on all lanes.
     pub(super) fn quiet_from(&self) -> u64 {
         self.each.iter().map(Lane::quiet_from).max().unwrap_or(0)
     }
 
-    /// How long each of them still has to do after `now`, on average: what it has been given, and what it owes.
+    /// Mean remaining work per lane after `now`, scheduled and owed.
     pub(super) fn backlog(&self, now: u64) -> u64 {
         let left = |lane: &Lane| lane.given_until().saturating_sub(now).saturating_add(lane.owed);
         self.each.iter().fold(0_u64, |sum, lane| sum.saturating_add(left(lane))) / self.each.len().max(1) as u64
     }
 
-    /// Counts time from `now` on.
+    /// Restarts time accounting at `now`.
     pub(super) fn restart(&mut self, now: u64) {
         self.each.iter_mut().for_each(|lane| lane.restart(now));
         self.charged_ns = owed(&self.each).saturating_add(self.undivided_ns);
     }
 
-    /// Nothing is owed any more.
+    /// Cancels all owed time.
     pub(super) fn forgive(&mut self) {
         self.charged_ns = self.charged_ns.saturating_sub(owed(&self.each)).saturating_sub(self.undivided_ns);
         self.each.iter_mut().for_each(|lane| lane.owed = 0);

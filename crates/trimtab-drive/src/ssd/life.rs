@@ -1,20 +1,18 @@
-//! Throttling for the sake of the flash's life: a credit of bytes that writing uses up and time earns back.
+//! Endurance throttling: writing consumes a byte credit, time restores it.
 
 use super::Ssd;
 use crate::spec::LifeThrottle;
 use crate::units::Bytes;
 
-/// The credit is worked out this often.
 const STEP_NS: u64 = 10_000_000;
 const SECOND_NS: u128 = 1_000_000_000;
 
-/// State of the throttle.
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     rule: LifeThrottle,
-    /// Bytes that are left.
+    /// Remaining bytes.
     pub(super) credit: u64,
-    /// Bytes that had been written to the flash when that was worked out.
+    /// Bytes written to flash at the last update.
     pub(super) counted: u64,
     pub(super) updated: u64,
     pub(super) throttled: bool,
@@ -25,7 +23,6 @@ impl Life {
         Self { rule, credit: rule.credit_bytes, counted: 0, updated: 0, throttled: false }
     }
 
-    /// Speed of programming.
     pub(super) const fn speed_permille(&self) -> u16 {
         if self.throttled { self.rule.throttled_permille } else { 1000 }
     }
@@ -34,7 +31,7 @@ impl Life {
         self.throttled
     }
 
-    /// The credit is whole: the drive was erased.
+    /// Restores the full credit after an erase.
     pub(super) const fn renew(&mut self) {
         self.credit = self.rule.credit_bytes;
         self.throttled = false;
@@ -43,7 +40,7 @@ impl Life {
     fn spend(&mut self, now: u64, written: Bytes) {
         let rate = u128::from(self.rule.earned_bytes_per_s);
         let earned = u128::from(now - self.updated) * rate / SECOND_NS;
-        // Only the time of whole bytes is used up, so that no rate is too small to count.
+        // Only consume the time of whole bytes, so that low rates still count.
         self.updated = (earned * SECOND_NS).checked_div(rate).map_or(now, |used| self.updated + used as u64);
         let spent = written.0 - self.counted;
         self.counted = written.0;
@@ -54,7 +51,6 @@ impl Life {
 }
 
 impl Ssd {
-    /// Works out at `now` what is left of the credit.
     pub(super) fn spend(&mut self, now: u64) {
         let written = self.nand_written();
         let Some(life) = &mut self.life else { return };

@@ -1,4 +1,5 @@
-//! A mapping that does not fit in the controller's memory: pages of it are read from flash, and written back when changed.
+//! Mapping cache for drives whose mapping exceeds controller memory: map pages are read from
+//! flash and written back when dirty.
 
 use super::Ssd;
 use crate::spec::Flash;
@@ -6,14 +7,13 @@ use crate::spec::layout::Layout;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes of a map entry.
 const ENTRY_BYTES: u64 = 4;
 const EMPTY: u32 = u32::MAX;
 
 /// Direct-mapped cache of map pages.
 #[derive(Clone, Debug)]
 pub(super) struct MapCache {
-    /// Which map page each place holds.
+    /// Map page in each cache line.
     pub(super) tags: Vec<u32>,
     pub(super) dirty: Vec<bool>,
     units_per_page: u32,
@@ -21,7 +21,7 @@ pub(super) struct MapCache {
 }
 
 impl MapCache {
-    /// `None` if all of the mapping fits in `bytes`.
+    /// Returns `None` if the whole mapping fits in `bytes`.
     pub(super) fn new(bytes: u64, flash: &Flash, layout: &Layout) -> Option<Self> {
         if bytes >= u64::from(layout.units) * ENTRY_BYTES {
             return None;
@@ -38,7 +38,7 @@ impl MapCache {
 }
 
 impl Ssd {
-    /// Looks up `count` units from `unit` on. Gives when their map entries are in memory.
+    /// Looks up `count` units starting at `unit`. Returns the end of the lookup.
     #[inline]
     pub(super) fn look_up(&mut self, unit: u32, count: u32, change: bool, ready: u64) -> u64 {
         if self.map_cache.is_none() || count == 0 {

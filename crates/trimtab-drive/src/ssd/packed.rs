@@ -1,21 +1,21 @@
-//! What a compressing drive keeps besides the map: how large each unit is stored, and which units each superblock holds.
+//! Additional state of a compressing drive: unit sizes and superblock contents.
 
 use crate::spec::Compression;
 use crate::spec::layout::Layout;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Sizes and contents of a compressing drive's superblocks.
+/// Stored sizes and superblock contents of a compressing drive.
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
-    /// Slots of each unit's present version; stale otherwise.
+    /// Slots of each unit's current version; undefined for unmapped units.
     pub(super) sizes: Vec<u8>,
-    /// Units written to each superblock since its erase, in order. A unit is valid there exactly if it maps into that superblock;
-    /// written there twice, it is listed twice.
+    /// Units written to each superblock since its erase, in order. A unit is valid there if it
+    /// maps into that superblock. A unit written there twice is listed twice.
     pub(super) contents: Vec<Vec<u32>>,
-    /// Slots of all present versions.
+    /// Slots of all current versions.
     pub(super) valid_slots: u64,
-    /// Units listed over all superblocks.
+    /// List entries summed over all superblocks.
     listed: usize,
     listed_max: usize,
     shift: u32,
@@ -37,18 +37,18 @@ impl Packed {
         }
     }
 
-    /// Slots that a unit takes of which `incompressible_permille` cannot be removed.
+    /// Slots for a unit of which `incompressible_permille` cannot be removed.
     pub(super) fn slots_for(&self, incompressible_permille: u16) -> u32 {
         let permille = u32::from(incompressible_permille).clamp(self.stored_permille_min, 1000);
         (self.unit_slots * permille).div_ceil(1000)
     }
 
-    /// Slots of `count` mapped units from `unit` on.
+    /// Slots of `count` mapped units starting at `unit`.
     pub(super) fn slots_of(&self, unit: u32, count: u32) -> u32 {
         self.sizes[unit as usize..(unit + count) as usize].iter().map(|size| u32::from(*size)).sum()
     }
 
-    /// Records that `count` units from `unit` on were written to `block` in `slots` slots each.
+    /// Records that `count` units starting at `unit` were written to `block`, `slots` slots each.
     pub(super) fn append(&mut self, block: u32, unit: u32, count: u32, slots: u32) {
         self.sizes[unit as usize..(unit + count) as usize].fill(slots as u8);
         self.contents[block as usize].extend(unit..unit + count);
@@ -56,12 +56,12 @@ impl Packed {
         self.valid_slots += u64::from(count) * u64::from(slots);
     }
 
-    /// `block` is complete.
+    /// Releases spare memory of the completed superblock `block`.
     pub(super) fn closed(&mut self, block: u32) {
         self.contents[block as usize].shrink_to_fit();
     }
 
-    /// Lists `unit`, which maps to `block`, without regard to the order; gives its slots.
+    /// Lists `unit`, which maps to `block`, in any order; returns its slots.
     pub(super) fn list_again(&mut self, block: u32, unit: u32) -> u32 {
         self.contents[block as usize].push(unit);
         self.listed += 1;
@@ -70,20 +70,19 @@ impl Packed {
         slots
     }
 
-    /// Puts the lists in the order in which units were written.
+    /// Sorts the lists by write order.
     pub(super) fn sort(&mut self, map: &[u32]) {
         for units in &mut self.contents {
             units.sort_unstable_by_key(|unit| map[*unit as usize]);
         }
     }
 
-    /// Forgets everything.
     pub(super) fn clear(&mut self) {
         self.contents.iter_mut().for_each(|units| *units = Vec::new());
         (self.valid_slots, self.listed) = (0, 0);
     }
 
-    /// Takes the valid units of `block`, which is about to be erased, in the order in which they were written.
+    /// Removes and returns the valid units of `block`, in write order, before it is erased.
     pub(super) fn take(&mut self, block: u32, map: &[u32]) -> Vec<u32> {
         let mut units = core::mem::take(&mut self.contents[block as usize]);
         self.listed -= units.len();
@@ -93,7 +92,8 @@ impl Packed {
         units
     }
 
-    /// Drops stale entries once there are many: what compresses well is overwritten often before its superblock is collected.
+    /// Drops stale entries when there are many: highly compressible units may be overwritten
+    /// often before their superblock is collected.
     pub(super) fn bound_memory(&mut self, map: &[u32]) {
         if self.listed <= self.listed_max {
             return;
@@ -104,7 +104,7 @@ impl Packed {
             units.shrink_to_fit();
             self.listed += units.len();
         }
-        // Units listed twice in a superblock survive; never sweep again for nothing.
+        // Units listed twice survive the sweep; raise the limit so that sweeps stay worthwhile.
         self.listed_max = self.listed_max.max(self.listed + self.listed / 4);
     }
 }

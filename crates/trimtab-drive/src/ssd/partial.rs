@@ -1,4 +1,5 @@
-//! Writes of less than a mapping unit: merged in the write cache while they continue each other, else completed by reading the rest.
+//! Partial writes of a mapping unit: contiguous ones are merged in the write cache, others
+//! are completed by reading the rest.
 
 use super::{Ssd, TRIMMED};
 use crate::Extent;
@@ -8,22 +9,21 @@ use crate::spec::layout::Layout;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// The most units that are kept waiting for their rest.
 const PARTS_MAX: u64 = 64;
 
-/// A unit of which the write cache holds a contiguous part.
+/// A unit with a contiguous part in the write cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) unit: u32,
-    /// Bytes within the unit.
+    /// Offset of the part within the unit, in bytes.
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) class: DataClass,
-    /// Its writes in the journal.
+    /// Sequence numbers of its writes in the journal.
     pub(super) sequences: Vec<u64>,
 }
 
-/// Units partly in the write cache, oldest first.
+/// Incomplete units, oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct PartialUnits {
     pub(super) parts: VecDeque<Part>,
@@ -32,7 +32,7 @@ pub(super) struct PartialUnits {
 
 impl PartialUnits {
     pub(super) fn new(flash: &Flash, layout: &Layout) -> Self {
-        // Half the write cache at most; without one, nothing waits.
+        // Limited to half the write cache; without a cache every part is completed at once.
         let max = (flash.write_cache.bytes / 2 / layout.unit_bytes).min(PARTS_MAX) as usize;
         Self { parts: VecDeque::new(), max }
     }
@@ -42,19 +42,17 @@ impl PartialUnits {
         self.parts.is_empty()
     }
 
-    /// The most units that wait.
     pub(super) const fn max(&self) -> usize {
         self.max
     }
 
-    /// Bytes that wait.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.to - part.from).sum()
     }
 }
 
 impl Ssd {
-    /// Writes part of one unit. Gives when it has its place in the write cache.
+    /// Writes part of one unit. Returns the time at which it is in the write cache.
     pub(super) fn write_part(&mut self, extent: Extent, class: DataClass, ready: u64) -> u64 {
         let unit_bytes = self.layout.unit_bytes;
         let unit = (extent.offset / unit_bytes) as u32;
@@ -72,7 +70,7 @@ impl Ssd {
                 }
                 return self.complete_part(at, ready);
             }
-            // Neither continues the other: the earlier is completed first, so that nothing that the host wrote goes uncounted.
+            // Not contiguous: complete the earlier part first, so that all host writes are counted.
             placed = self.complete_part(at, ready);
         }
         if self.partial.parts.len() >= self.partial.max && !self.partial.is_empty() {
@@ -85,12 +83,12 @@ impl Ssd {
         placed
     }
 
-    /// Bytes of a unit: fewer for the drive's last one if the capacity is no multiple.
+    /// Unit size in bytes; smaller for the last unit if the capacity is not a multiple.
     fn unit_len(&self, unit: u32) -> u64 {
         (self.spec.capacity_bytes - u64::from(unit) * self.layout.unit_bytes).min(self.layout.unit_bytes)
     }
 
-    /// Writes the unit of part `at`, its rest read from the flash if it is mapped.
+    /// Writes the unit of part `at`, reading its rest from flash if it is mapped.
     fn complete_part(&mut self, at: usize, ready: u64) -> u64 {
         let Some(part) = self.partial.parts.remove(at) else { return ready };
         let rest = self.unit_len(part.unit) - (part.to - part.from);
@@ -113,20 +111,18 @@ impl Ssd {
         self.ftl.put(&mut self.clock, part.unit, 1, slots, ready)
     }
 
-    /// Writes the parts of `count` units from `unit` on that are waiting.
+    /// Writes any incomplete units among the `count` units starting at `unit`.
     pub(super) fn complete_parts(&mut self, unit: u32, count: u32, now: u64) {
         while let Some(at) = self.partial.parts.iter().position(|part| (unit..unit + count).contains(&part.unit)) {
             self.complete_part(at, now);
         }
     }
 
-    /// Forgets all parts that are waiting.
     pub(super) fn lose_parts(&mut self) {
         self.ftl.counters.cache_lost_bytes += self.partial.bytes();
         self.partial.parts.clear();
     }
 
-    /// Writes all parts that are waiting.
     pub(super) fn complete_all_parts(&mut self, now: u64) {
         while !self.partial.is_empty() {
             self.complete_part(0, now);

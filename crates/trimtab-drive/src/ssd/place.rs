@@ -1,11 +1,11 @@
-//! Where fresh data go, and what they replace: the model's inner loops.
+//! Placement of fresh data and invalidation of old versions: the model's inner loops.
 
 use super::clock::{Clock, FILLING};
 use super::ftl::{Frontier, Ftl, HOST, HOT};
 use super::{NEVER, TRIMMED};
 
 impl Ftl {
-    /// Which stream fresh data of `unit` go to, and its frontier's index.
+    /// Stream and frontier index for fresh data of `unit`.
     #[inline]
     fn host_frontier(&self, unit: u32) -> (usize, usize) {
         let mut stream = HOST;
@@ -22,8 +22,8 @@ impl Ftl {
         (stream, stream * self.layout.groups as usize + self.turn[stream] as usize)
     }
 
-    /// Writes `count` units from `unit` on, each of `slots` slots, that are in the drive at `ready`. Gives when the last of them has its place
-    /// in the write cache.
+    /// Writes `count` units of `slots` slots each, starting at `unit`, that arrive at `ready`.
+    /// Returns the time at which the last one is in the write cache.
     pub(super) fn put(&mut self, clock: &mut Clock, unit: u32, count: u32, slots: u32, ready: u64) -> u64 {
         let mut ack = ready;
         let (mut unit, mut left) = (unit, count);
@@ -47,26 +47,27 @@ impl Ftl {
         ack
     }
 
-    /// How many of `left` units from `unit` on go to frontier `at` before anything changes: its superblock, the group of dies whose turn it is, the
-    /// stream that such data belong to.
+    /// Number of units, at most `left` and starting at `unit`, that go to frontier `at` before
+    /// its superblock, its turn or the stream changes.
     fn run_at(&self, at: usize, unit: u32, left: u32, slots: u32) -> u32 {
         let frontier = &self.frontiers[at];
         let end = if self.layout.groups == 1 { frontier.end } else { frontier.row_end };
         let room = if slots == 1 { end - frontier.next } else { (end - frontier.next) / slots };
-        // A unit may straddle rows, never superblocks; there is room for one.
+        // A unit may straddle rows but not superblocks; there is room for at least one.
         let run = left.min(room.max(1));
         if self.hot_age.is_none() {
             return run;
         }
-        // Old versions in one superblock are of one age.
+        // Old versions in one superblock have the same age.
         let shift = self.layout.shift;
         let block = self.map[unit as usize] >> shift;
         self.map[unit as usize..(unit + run) as usize].iter().take_while(|address| **address >> shift == block).count() as u32
     }
 
-    /// Writes as many of `left` units from `unit` on as fill whole rows on every group of dies in turn, group by group instead of row by
-    /// row: what was written so before is then forgotten by the superblock. Gives when the last has its place and how many they were, or `None` if
-    /// the frontiers do not stand at the beginning of such a stripe.
+    /// Writes whole rows on every group of dies in turn, for up to `left` units starting at
+    /// `unit`. Works group by group instead of row by row, so that old versions written the same
+    /// way are invalidated per superblock. Returns the time at which the last unit is placed and
+    /// the number of units, or `None` if the frontiers are not at the start of a stripe.
     fn put_stripes(&mut self, clock: &mut Clock, stream: usize, at: usize, unit: u32, left: u32, ready: u64) -> Option<(u64, u32)> {
         let (groups, row) = (self.layout.groups, self.layout.row_slots);
         let turn = self.turn[stream];
@@ -74,7 +75,7 @@ impl Ftl {
         {
             return None;
         }
-        // A row of the write cache that another stream is filling could come up.
+        // The next cache row might be one that another stream is filling.
         if self.frontiers.iter().any(|frontier| frontier.taken) {
             return None;
         }
@@ -113,13 +114,13 @@ impl Ftl {
         Some((ack, rows * groups * row))
     }
 
-    /// Records that `rows` rows of units are written at frontier `at`: the first from `unit` on, each further `stride` units later.
+    /// Records `rows` rows of units at frontier `at`, `stride` units apart from `unit` on.
     fn place_striped(&mut self, at: usize, unit: u32, rows: u32, stride: u32) {
         let (shift, row) = (self.layout.shift, self.layout.row_slots);
         let Frontier { next, back, .. } = self.frontiers[at];
         let mut address = next;
         let names = &mut self.back[back..back + (rows * row) as usize];
-        // Superblock of the last old versions, and how many in a row were there.
+        // Superblock of the most recent old versions, and their run length.
         let (mut block, mut run) = (0, 0);
         let (mut fresh, mut trimmed) = (0, 0);
         let mut first = unit;
@@ -131,7 +132,7 @@ impl Ftl {
             for (entry, name) in entries.iter_mut().zip(names) {
                 let old = core::mem::replace(entry, address);
                 *name = unit;
-                // What is used of them is below 2^32, as the table's lengths are.
+                // Values in use stay below 2^32, like the table lengths.
                 (address, unit) = (address.wrapping_add(1), unit.wrapping_add(1));
                 fresh += u64::from(old <= TRIMMED);
                 trimmed += u64::from(old == TRIMMED);
@@ -150,7 +151,7 @@ impl Ftl {
         self.counters.nand_written_host_slots += slots;
     }
 
-    /// Writes one unit on a drive that neither compresses nor keeps streams apart nor has an SLC cache.
+    /// Writes one unit on a drive without compression, stream separation and SLC cache.
     #[inline]
     pub(super) fn put_one(&mut self, clock: &mut Clock, unit: u32, ready: u64) -> u64 {
         let at = self.turn[HOST] as usize;
@@ -168,7 +169,7 @@ impl Ftl {
         self.advance(clock, HOST, at, 1, 1, ready)
     }
 
-    /// Records that `count` units from `unit` on are written at frontier `at`, where there is room for them.
+    /// Records that `count` units from `unit` on are written at frontier `at`, which has room.
     fn place(&mut self, at: usize, unit: u32, count: u32, slots: u32) {
         let first = self.frontiers[at].next;
         self.forget(unit, count);
@@ -191,7 +192,7 @@ impl Ftl {
         self.counters.nand_written_host_slots += slots;
     }
 
-    /// Makes `count` units from `unit` on unmapped as far as counts go; the caller sets their map entries.
+    /// Updates counts as if `count` units from `unit` on were unmapped; the caller sets the map.
     pub(super) fn forget(&mut self, unit: u32, count: u32) -> u64 {
         let shift = self.layout.shift;
         let old = &self.map[unit as usize..(unit + count) as usize];
@@ -219,12 +220,13 @@ impl Ftl {
         forgotten
     }
 
-    /// Moves frontier `at` on by `slots` slots of fresh data, `unit_slots` a unit, that are in the drive at `ready`, programming each row that this fills.
-    /// Gives when the last of them had its place in the write cache.
+    /// Advances frontier `at` by `slots` slots of fresh data that arrive at `ready`, `unit_slots`
+    /// per unit, and programs each completed row. Returns the time at which the last one was
+    /// placed in the write cache.
     #[inline]
     fn advance(&mut self, clock: &mut Clock, stream: usize, at: usize, slots: u32, unit_slots: u32, ready: u64) -> u64 {
         let to = self.frontiers[at].next + slots;
-        debug_assert!(to <= self.frontiers[at].end, "more than there is room for");
+        debug_assert!(to <= self.frontiers[at].end, "write past the end of the superblock");
         self.frontiers[at].back += slots as usize;
         let mut filled_row = false;
         let mut ack = ready;
@@ -272,7 +274,7 @@ impl Ftl {
         ack
     }
 
-    /// Programs the row that holds the place in the write cache whose turn is next, full or not.
+    /// Programs the row that occupies the next write-cache row, full or not.
     #[cold]
     #[inline(never)]
     fn program_oldest_row(&mut self, clock: &mut Clock, now: u64) {
@@ -294,7 +296,7 @@ impl Ftl {
         }
     }
 
-    /// Invalidates `count` units from `unit` on; gives how many of them were mapped.
+    /// Invalidates `count` units starting at `unit`; returns how many were mapped.
     pub(super) fn trim(&mut self, unit: u32, count: u32) -> u64 {
         let forgotten = self.forget(unit, count);
         for entry in &mut self.map[unit as usize..(unit + count) as usize] {
@@ -307,19 +309,19 @@ impl Ftl {
     }
 }
 
-/// As many addresses are looked at together.
+/// Number of addresses compared at a time.
 const RUN_CHUNK: usize = 64;
 
-/// How many addresses from the first on lie in superblock `block`.
+/// Number of leading addresses that lie in superblock `block`.
 fn run_of(addresses: &[u32], shift: u32, block: u32) -> usize {
     let alone = |part: &[u32]| part.iter().take_while(|address| **address >> shift == block).count();
     let (near, far) = addresses.split_at(addresses.len().min(RUN_CHUNK));
     let short = alone(near);
-    // Where rows of several superblocks follow each other, runs are short.
+    // Runs are short where rows of several superblocks alternate.
     if short < near.len() {
         return short;
     }
-    // Whole chunks without a branch inside, for TRIMs of a whole drive.
+    // Branch-free comparison of whole chunks, for TRIMs of a whole drive.
     let elsewhere = |chunk: &&[u32]| chunk.iter().fold(0, |seen, address| seen | (*address >> shift) ^ block) != 0;
     let whole = far.chunks_exact(RUN_CHUNK).take_while(|chunk| !elsewhere(chunk)).count() * RUN_CHUNK;
     short + whole + alone(&far[whole..])

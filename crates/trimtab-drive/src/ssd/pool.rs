@@ -7,10 +7,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// Free superblocks by group of dies, and the wear of all.
+/// Free superblocks per group of dies, and the wear of all superblocks.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
-    /// Per group: erases (0 without dynamic wear levelling), order of release, superblock.
+    /// Per group: erases (0 without dynamic wear levelling), release order, superblock.
     heaps: Vec<BinaryHeap<Reverse<(u32, u64, u32)>>>,
     free: u32,
     released: u64,
@@ -18,14 +18,13 @@ pub(super) struct Pool {
     pub(super) erases: Vec<u32>,
     wear: Wear,
     limit_seed: u64,
-    /// Superblocks that wore out: how many, and which.
+    /// Number of worn-out superblocks, followed by a flag for each.
     pub(super) worn_out: u32,
     pub(super) retired: Vec<bool>,
     pub(super) erases_max: u32,
 }
 
 impl Pool {
-    /// All superblocks free.
     pub(super) fn new(layout: &Layout, wear: &Wear, seed: u64) -> Self {
         let mut pool = Self {
             heaps: vec![BinaryHeap::new(); layout.groups as usize],
@@ -44,23 +43,20 @@ impl Pool {
         pool
     }
 
-    /// Free superblocks.
     #[inline]
     pub(super) const fn free(&self) -> u32 {
         self.free
     }
 
-    /// The group of dies that a superblock lies on.
     pub(super) fn group(&self, block: u32) -> u32 {
         (block - 1) % self.heaps.len() as u32
     }
 
-    /// Whether a superblock of `group` is free.
     pub(super) fn has_free(&self, group: u32) -> bool {
         !self.heaps[group as usize].is_empty()
     }
 
-    /// Takes a free superblock, on `group` if one is asked for and has any, else on the group that has most.
+    /// Takes a free superblock, from `group` if it has one, otherwise from the group with most.
     pub(super) fn take(&mut self, group: Option<u32>) -> Option<u32> {
         let group = match group {
             Some(group) if !self.heaps[group as usize].is_empty() => group as usize,
@@ -71,7 +67,6 @@ impl Pool {
         Some(block)
     }
 
-    /// Gives back an erased superblock.
     pub(super) fn release(&mut self, block: u32) {
         let worn = if self.wear.dynamic { self.erases[block as usize] } else { 0 };
         let group = self.group(block);
@@ -80,8 +75,9 @@ impl Pool {
         self.free += 1;
     }
 
-    /// Erases `block`. False if that wore it out; it is then never used again. The last free superblock is kept for the collection
-    /// under way and retires at its next erase; [`reserve`](Self::reserve) makes that rare.
+    /// Erases `block`. Returns false if it wore out and must not be used again. The last free
+    /// superblock is kept for the running collection and retires at its next erase;
+    /// [`reserve`](Self::reserve) makes that rare.
     pub(super) fn erase(&mut self, block: u32) -> bool {
         let erases = &mut self.erases[block as usize];
         *erases = erases.saturating_add(1);
@@ -95,13 +91,13 @@ impl Pool {
         true
     }
 
-    /// Superblocks that collection keeps free beyond its watermarks, so that one that wears out is not the last free one. Zero
-    /// while no superblock is near its end.
+    /// Superblocks that collection keeps free beyond its watermarks, so that the last free one
+    /// rarely wears out. Zero until a superblock nears its end of life.
     pub(super) fn reserve(&self) -> u32 {
         u32::from(self.wear.erase_limit.is_some_and(|limit| u64::from(self.erases_max) + 1 >= u64::from(limit) - self.spread(limit)))
     }
 
-    /// How far a superblock's own limit may lie from `limit`.
+    /// Maximum deviation of an individual erase limit from `limit`.
     fn spread(&self, limit: u32) -> u64 {
         u64::from(limit) * u64::from(self.wear.erase_limit_spread_permille) / 1000
     }
@@ -114,19 +110,17 @@ impl Pool {
         u32::try_from(u64::from(limit) - spread + drawn).unwrap_or(u32::MAX).max(1)
     }
 
-    /// How many were ever released.
     pub(super) const fn released(&self) -> u64 {
         self.released
     }
 
-    /// The free superblocks: wear that counts, order of release, number.
+    /// Free superblocks: wear that counts, release order, number.
     pub(super) fn free_entries(&self) -> Vec<(u32, u64, u32)> {
         let mut entries: Vec<_> = self.heaps.iter().flatten().map(|Reverse(entry)| *entry).collect();
         entries.sort_unstable();
         entries
     }
 
-    /// Sets what is free.
     pub(super) fn refill(&mut self, released: u64, entries: &[(u32, u64, u32)]) {
         self.heaps.iter_mut().for_each(BinaryHeap::clear);
         for entry in entries {

@@ -5,16 +5,16 @@ use super::{Ssd, TRIMMED};
 use crate::{Extent, Refusal};
 use alloc::collections::VecDeque;
 
-/// Reads remembered for read-ahead.
+/// Number of reads remembered for read-ahead.
 const REMEMBERED: usize = 64;
-/// Rows of the write cache, latest first, in which a read looks for its data.
+/// Number of most recent write-cache rows in which a read looks for its data.
 const CACHE_ROWS_SEARCHED: usize = 1024;
 
-/// Recognises sequential reads. Data ahead of them are fetched before they are asked for, as far as the window reaches.
+/// Detects sequential reads and fetches up to `window` bytes ahead of them.
 #[derive(Clone, Debug)]
 pub(super) struct ReadAhead {
     window: u64,
-    /// End of each of the last sequential reads and when it began, oldest first.
+    /// End offset and start time of recent sequential reads, oldest first.
     pub(super) recent: VecDeque<(u64, u64)>,
 }
 
@@ -23,17 +23,17 @@ impl ReadAhead {
         Self { window, recent: VecDeque::new() }
     }
 
-    /// The earliest instant at which the flash may begin a read from `now` on.
+    /// Earliest time at which the flash may start a read submitted at `now` or later.
     fn earliest(&self, now: u64) -> u64 {
         self.recent.front().map_or(now, |(_, at)| *at)
     }
 
-    /// When the flash could begin to read `extent`, which is asked for at `now`.
+    /// Time at which the flash could start to read `extent`, submitted at `now`.
     fn begin(&mut self, extent: Extent, now: u64) -> u64 {
         let mut begun = now;
         if self.recent.back().is_some_and(|(end, _)| *end == extent.offset) {
             let needed = extent.offset + extent.len;
-            // The earliest read whose window reached this one's end, else the latest that reached into it.
+            // Start of the earliest read whose window covered the whole of this one.
             begun = self.recent.iter().find(|(end, _)| end + self.window >= needed).map_or(now, |(_, at)| *at);
         } else {
             self.recent.clear();
@@ -46,13 +46,13 @@ impl ReadAhead {
     }
 }
 
-/// Units that are read at once.
+/// Units of one row that are read together.
 struct Piece {
     block: u32,
     row: u32,
     rows: u32,
     slots: u32,
-    /// The unit after them.
+    /// First unit after the piece.
     next: u32,
 }
 
@@ -74,7 +74,7 @@ impl Ssd {
         let mut sent = self.clock.send(started, extent.len);
         let mut at = first as u32;
         while at < end {
-            // What is asked for from here on, which the host gets in this order.
+            // Rest of the request, which the host receives in this order.
             let rest = extent.len.min(extent.offset + extent.len - u64::from(at) * self.layout.unit_bytes);
             let (next, there) = self.read_piece(at, end, found, started);
             if there > started {
@@ -85,15 +85,16 @@ impl Ssd {
         Ok(sent.saturating_add(self.clock.latency))
     }
 
-    /// Reads what lies next to each other in a row, from `unit` on and before `end`, at once: this is where fragmentation costs. The flash begins at
-    /// `begun`. Gives the unit after them, and when they are in the controller, not before `now`.
+    /// Reads contiguous units of one row together, starting at `unit` and before `end`: this is
+    /// where fragmentation costs time. The flash starts at `begun`. Returns the next unit and the
+    /// time at which the data are in the controller, `now` or later.
     pub(super) fn read_piece(&mut self, unit: u32, end: u32, begun: u64, now: u64) -> (u32, u64) {
         let piece = self.piece_at(unit, end);
         let rows = piece.row..piece.row + piece.rows;
         (piece.next, rows.fold(now, |there, row| there.max(self.read_row(piece.block, row, piece.slots, begun, now))))
     }
 
-    /// The units from `unit` on, before `end`, that lie in the same row.
+    /// Units in the same row, starting at `unit` and before `end`.
     fn piece_at(&self, unit: u32, end: u32) -> Piece {
         let (map, layout) = (&self.ftl.map, &self.layout);
         let address = map[unit as usize];
@@ -103,12 +104,12 @@ impl Ssd {
         let mask = (1_u32 << layout.shift) - 1;
         let (block, slot) = (address >> layout.shift, address & mask);
         let row = slot / layout.row_slots;
-        // Without a division a unit: this loop is what long reads take.
+        // Avoid a division per unit: this loop dominates long reads.
         let first = address - slot % layout.row_slots;
         let in_row = |address: u32| address.wrapping_sub(first) < layout.row_slots && address >> layout.shift == block;
         let together = map[unit as usize + 1..end as usize].iter().take_while(|next| in_row(**next)).count() as u32;
         let slots = self.ftl.packed.as_ref().map_or(together + 1, |packed| packed.slots_of(unit, together + 1));
-        // A compressed unit may reach into the next row.
+        // A compressed unit may extend into the next row.
         let last_row = (slot + slots - 1).min(layout.superblock_slots - 1) / layout.row_slots;
         Piece { block, row, rows: 1 + u32::from(last_row > row && self.ftl.packed.is_some()), slots, next: unit + 1 + together }
     }
@@ -132,7 +133,8 @@ impl Ssd {
         self.clock.read_page(die, begun, bytes, slc, page, retried)
     }
 
-    /// How much longer, or shorter if negative, a page of the kind that `row` has takes to read than the mean. Dies have pages of each kind in turn.
+    /// Read time of the page type of `row` relative to the mean; negative if faster. Each die
+    /// cycles through its page types.
     fn page_ns(&self, row: u32, slc: bool) -> i64 {
         let nand = &self.flash.nand;
         let kinds = i64::from(self.flash.geometry.bits_per_cell);
@@ -144,7 +146,7 @@ impl Ssd {
         spread / (2 * (kinds - 1)) * (2 * kind - (kinds - 1))
     }
 
-    /// Time of another try, if this read needs one: drawn from the seed and the number of rows read.
+    /// Retry time of this read, drawn from the seed and the number of rows read; usually 0.
     fn retry_ns(&self) -> u64 {
         let nand = &self.flash.nand;
         if nand.read_retries_per_million == 0 {

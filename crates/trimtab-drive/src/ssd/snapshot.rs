@@ -1,7 +1,9 @@
-//! A drive's whole state as bytes, and back.
+//! Snapshots of a drive's complete state.
 //!
-//! Layout: `TTSSD`, format version, checksum of everything after it, checksum of the specification, then the state. What can be derived (the reverse
-//! map, valid counts, positions) is not stored; so it cannot contradict the rest, and what is read is checked like a state after a command.
+//! Layout: `TTSSD`, format version, checksum of everything after it, checksum of the
+//! specification, state. Derived data (reverse map, valid counts, positions) are not stored,
+//! so they cannot contradict the rest. A restored state passes the same checks as the state
+//! after a command.
 
 use super::clock::{Clock, FILLING};
 use super::codec::{COUNT_MAX, Reader, Writer, checksum};
@@ -19,53 +21,53 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 const MAGIC: &[u8; 5] = b"TTSSD";
-/// Version of the layout; raised whenever it changes.
+/// Format version; increases with every layout change.
 const VERSION: u8 = 4;
-/// Instants of the transfers of a channel that a snapshot may hold: far more than reads that can be in flight cause.
+/// Maximum number of transfer times per channel, far more than reads in flight can cause.
 const TRANSFERS_MAX: usize = 1 << 24;
 /// Magic, version, two checksums.
 const HEADER_BYTES: usize = 5 + 1 + 8 + 8;
 
-/// Why a snapshot cannot be resumed.
+/// Reason why a snapshot cannot be restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// The specification does not describe an SSD that can exist.
-    #[error("the specification is wrong: {0}")]
+    /// The specification is not of a valid SSD.
+    #[error("invalid specification: {0}")]
     Spec(SpecError),
-    /// It does not begin as a snapshot does.
+    /// The data do not start with the snapshot magic.
     #[error("this is not a snapshot of a modelled SSD")]
     NotASnapshot,
-    /// Another version of the layout.
+    /// Unsupported format version.
     #[error("the snapshot has format {found}; this version of the program reads {VERSION}")]
     Version {
-        /// Its version.
+        /// Version of the snapshot.
         found: u8,
     },
-    /// It belongs to another drive.
+    /// The snapshot belongs to another drive.
     #[error("the snapshot belongs to a drive of another specification")]
     OtherSpec,
-    /// The checksum does not match: it was cut short or changed.
+    /// Checksum mismatch: the snapshot is truncated or modified.
     #[error("the snapshot is truncated or corrupt: its checksum does not match")]
     Checksum,
-    /// Something impossible stands at this offset.
+    /// Invalid value.
     #[error("the snapshot is corrupt at byte {at}")]
     Corrupt {
-        /// Offset in the snapshot.
+        /// Offset in bytes.
         at: usize,
     },
-    /// The state contradicts itself.
-    #[error("the snapshot contradicts itself: {0}")]
+    /// Inconsistent state.
+    #[error("the snapshot is inconsistent: {0}")]
     Inconsistent(String),
 }
 
-/// Identifies a specification, but for its name and description.
+/// Hash of a specification without its name and description.
 fn fingerprint(spec: &DriveSpec) -> u64 {
     checksum(format!("{:?}", (spec.capacity_bytes, spec.logical_block_bytes, &spec.interface, &spec.medium)).as_bytes())
 }
 
 impl Ssd {
-    /// The whole state, to be resumed by [`restore`](Self::restore). Latency histograms and what is tracked for power cuts are not part of it: take it from
-    /// a drive that has been flushed.
+    /// Snapshot of the complete state, for [`restore`](Self::restore). It excludes latency
+    /// histograms and durability tracking, so flush the drive first.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -84,7 +86,7 @@ impl Ssd {
         sealed
     }
 
-    /// No snapshot of a drive of its specification has more bytes: twelve for each mapped unit, and what every block, row and tag may take at most.
+    /// Upper bound on the snapshot size in bytes: twelve per mapped unit plus other state.
     pub(crate) fn snapshot_bytes_max(&self) -> u64 {
         const FIXED: u64 = 16 << 20;
         let count = |len: usize| len as u64;
@@ -92,16 +94,17 @@ impl Ssd {
         FIXED + 12 * count(self.ftl.map.len()) + 96 * count(self.ftl.blocks.len()) + 24 * count(self.clock.rows.len()) + 12 * tags
     }
 
-    /// A number that two drives have in common only if their whole state is the same.
+    /// Hash of the complete state.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         checksum(&self.snapshot())
     }
 
-    /// The drive of `spec` whose [`snapshot`](Self::snapshot) is `bytes`: it behaves as the other would have.
+    /// Restores the drive of `spec` from a [`snapshot`](Self::snapshot). It behaves exactly like
+    /// the original.
     ///
     /// # Errors
-    /// What is wrong with the bytes; a damaged snapshot is never resumed in part.
+    /// If the snapshot is invalid; a damaged snapshot is never restored in part.
     pub fn restore(spec: &DriveSpec, bytes: &[u8]) -> Result<Self, SnapshotError> {
         if !bytes.starts_with(MAGIC) {
             return Err(SnapshotError::NotASnapshot);
@@ -303,7 +306,8 @@ fn read_ftl(reader: &mut Reader<'_>, ftl: &mut Ftl) -> Result<(), usize> {
     ftl.rebuild(&listed).ok_or(reader.at)
 }
 
-/// Runs of equal kind: kind in the two low bits, length above; an address follows where units are mapped one after the other.
+/// Encodes runs of equal kind: kind in the two low bits, length above. An address follows for
+/// units that map to consecutive addresses.
 fn write_map(out: &mut Writer, map: &[u32]) {
     let mut rest = map;
     while let [first, ..] = rest {
@@ -428,7 +432,7 @@ fn write_clock(out: &mut Writer, clock: &Clock) {
     write_lanes(out, &clock.dies);
     write_lanes(out, &clock.channels);
     out.numbers(clock.in_flight.iter().copied());
-    // Which rows are being filled, the frontiers say.
+    // Rows being filled are known from the frontiers.
     out.runs(&clock.rows.iter().map(|free| if *free == FILLING { 0 } else { *free }).collect::<Vec<u64>>());
     out.numbers(clock.row_addresses.iter().copied());
     for value in [

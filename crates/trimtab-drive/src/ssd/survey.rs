@@ -1,4 +1,4 @@
-//! What each superblock holds. A pass over the whole map, so it is for pictures.
+//! Content of each superblock. Scans the whole map, so it is for reports only.
 
 use super::{Ssd, TRIMMED};
 use crate::Extent;
@@ -7,7 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 impl Ssd {
-    /// Every superblock, in the order of the flash. `needed` says of bytes on the drive whether the host still needs any of them.
+    /// Content of every superblock in physical order, `needed` by the host or not.
     #[must_use]
     pub fn superblocks(&self, needed: &dyn Fn(Extent) -> bool) -> Vec<Superblock> {
         let ftl = &self.ftl;

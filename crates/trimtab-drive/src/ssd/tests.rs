@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 mod wear_out;
 
-/// A small drive: 64 KiB superblocks of 4 KiB units unless changed.
+/// A small drive: 64 KiB superblocks of 4 KiB units, modified by `change`.
 pub(super) fn small(change: impl FnOnce(&mut DriveSpec, &mut Flash)) -> DriveSpec {
     let geometry = Geometry {
         channels: 1,
@@ -63,7 +63,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Specifications with every feature on or off.
+    /// Specifications with random combinations of features.
     fn any_spec()(
         geometry in any_geometry(),
         victim in any_policy(),
@@ -108,7 +108,7 @@ prop_compose! {
                 flash.ftl.streams.hot_cold = hot.map(|hot_age_permille| HotCold { hot_age_permille });
             }
             spec.capacity_bytes = 100 * 16384 - 2048;
-            // As few superblocks as the specification's own check allows, and some slack.
+            // The minimum number of superblocks that validation accepts, plus some slack.
             let mut blocks = 1;
             loop {
                 flash.geometry.blocks_per_plane = blocks;
@@ -136,7 +136,7 @@ enum Step {
     PowerCut(u64),
 }
 
-/// Offsets and lengths in blocks of 512 bytes; taken modulo the drive.
+/// Offsets and lengths in 512-byte blocks, modulo the drive size.
 fn any_step() -> impl Strategy<Value = Step> {
     let len = prop_oneof![3 => 1_u64..16, 3 => Just(8), 2 => Just(32), 1 => 1_u64..700];
     let at = prop_oneof![2 => 0_u64..4000, 1 => (0_u64..400).prop_map(|unit| unit * 8)];
@@ -150,13 +150,13 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What each mapping unit may hold, as version numbers of the write that put it there; 0 is nothing.
+/// Possible content of each block, as version numbers of writes; 0 means none.
 struct Shadow {
-    /// The version a read gives now.
+    /// Version that a read returns now.
     versions: Vec<u64>,
-    /// Writes that may be lost: sequence number, block, version, what the block held before.
+    /// Writes that may be lost: sequence number, block, version, previous version.
     pending: Vec<(u64, usize, u64)>,
-    /// What each block holds on flash for certain.
+    /// Version that is certainly on flash.
     durable: Vec<u64>,
 }
 
@@ -189,7 +189,7 @@ fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
                     return ssd.check_invariants().map_err(TestCaseError::fail);
                 }
                 version += 1;
-                // The sequence numbers of a command are its units in order of address.
+                // Sequence numbers follow a command's units in address order.
                 let units = extent.offset / unit..(extent.offset + extent.len).div_ceil(unit);
                 for (sequence, unit_index) in (first..).zip(units.clone()) {
                     let from = (unit_index * unit).max(extent.offset) / 512;
@@ -214,7 +214,7 @@ fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
             Step::Flush => {
                 now = ssd.submit(now, &Command::Flush).done;
                 let durable = ssd.durable_sequence(now);
-                prop_assert_eq!(durable, ssd.write_sequence(), "a completed flush makes everything durable");
+                prop_assert_eq!(durable, ssd.write_sequence(), "a completed flush makes all writes durable");
             }
             Step::Idle(ns) => {
                 now += Nanos(*ns);
@@ -235,7 +235,7 @@ fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
                 let fates = ssd.power_cut(now);
                 let fate: std::collections::BTreeMap<u64, bool> = fates.iter().map(|fate| (fate.sequence, fate.survives)).collect();
                 for (sequence, block, version) in shadow.pending.drain(..) {
-                    let survives = *fate.get(&sequence).ok_or_else(|| TestCaseError::fail("a write that was not durable has no fate"))?;
+                    let survives = *fate.get(&sequence).ok_or_else(|| TestCaseError::fail("missing fate of a non-durable write"))?;
                     prop_assert!(survives || !spec.flash().unwrap().write_cache.power_loss_protection);
                     if survives {
                         shadow.durable[block] = version;
@@ -255,7 +255,7 @@ fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What superblocks hold adds up to what the drive counts as it goes along.
+/// The superblock survey matches the drive's running counters.
 fn check_survey(ssd: &Ssd) -> Result<(), TestCaseError> {
     let now = ssd.occupancy();
     let half = ssd.spec().capacity_bytes / 2;
@@ -275,7 +275,7 @@ fn check_survey(ssd: &Ssd) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Moves writes that the drive says are durable from pending to certain.
+/// Moves writes that the drive reports as durable from `pending` to `durable`.
 fn settle(shadow: &mut Shadow, ssd: &mut Ssd, now: Nanos) {
     let durable = ssd.durable_sequence(now);
     let certain = &mut shadow.durable;
@@ -287,14 +287,15 @@ fn settle(shadow: &mut Shadow, ssd: &mut Ssd, now: Nanos) {
     });
 }
 
-/// Units that are trimmed, and of which no part waits in the write cache.
+/// Trimmed units without a part in the write cache.
 fn trimmed_units(ssd: &Ssd) -> Vec<u64> {
     let unit_bytes = ssd.layout().unit_bytes;
     let waiting = |unit: u64| ssd.partial.parts.iter().any(|part| u64::from(part.unit) == unit);
     (0..u64::from(ssd.layout().units)).filter(|unit| ssd.block_state(unit * unit_bytes) == BlockState::Trimmed && !waiting(*unit)).collect()
 }
 
-/// Trimmed data is never moved: what was trimmed before a step gets no place on flash again but by being written in it. And it reads as the specification says.
+/// Trimmed data are never relocated: a unit that was trimmed before a step is mapped again
+/// only if the step writes it. Reads return the configured content.
 fn check_trimmed(resting: &[u64], ssd: &Ssd, step: &Step) -> Result<(), TestCaseError> {
     let unit_bytes = ssd.layout().unit_bytes;
     let written = match step {
@@ -311,7 +312,7 @@ fn check_trimmed(resting: &[u64], ssd: &Ssd, step: &Step) -> Result<(), TestCase
     };
     for unit in resting.iter().filter(|unit| !written.contains(unit)) {
         match ssd.block_state(unit * unit_bytes) {
-            BlockState::Mapped => return Err(TestCaseError::fail(std::format!("{step:?} moved unit {unit}, which is trimmed"))),
+            BlockState::Mapped => return Err(TestCaseError::fail(std::format!("{step:?} relocated trimmed unit {unit}"))),
             BlockState::Trimmed => prop_assert_eq!(ssd.content(unit * unit_bytes), reads),
             BlockState::NeverWritten => prop_assert_eq!(ssd.content(unit * unit_bytes), Content::Zeros),
         }
@@ -319,7 +320,8 @@ fn check_trimmed(resting: &[u64], ssd: &Ssd, step: &Step) -> Result<(), TestCase
     Ok(())
 }
 
-/// A block with data is mapped; a block that is not mapped was trimmed, erased or never written, and from then on holds nothing.
+/// A block with data is mapped. A block that is not mapped was trimmed, erased or never
+/// written, and holds nothing from then on.
 fn check_contents(shadow: &mut Shadow, ssd: &Ssd, unit: u64) -> Result<(), TestCaseError> {
     for block in 0..shadow.versions.len() {
         let waiting = ssd.partial.parts.iter().any(|part| u64::from(part.unit) == block as u64 * 512 / unit);
@@ -337,8 +339,8 @@ fn check_contents(shadow: &mut Shadow, ssd: &Ssd, unit: u64) -> Result<(), TestC
     Ok(())
 }
 
-/// Does `step` to a drive without looking; gives when it is done.
-fn blindly(ssd: &mut Ssd, now: Nanos, step: &Step) -> Nanos {
+/// Applies `step` without checks; returns its completion time.
+fn apply_unchecked(ssd: &mut Ssd, now: Nanos, step: &Step) -> Nanos {
     let spec = ssd.spec().clone();
     match step {
         Step::Write(at, len, class) => ssd.submit(now, &Command::Write(extent_of(&spec, *at, *len), DataClass::Measured(*class))).done,
@@ -364,45 +366,45 @@ fn blindly(ssd: &mut Ssd, now: Nanos, step: &Step) -> Nanos {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 4000, ..ProptestConfig::default() })]
 
-    /// A drive that is saved and resumed behaves as if it had not been, to the nanosecond and to the byte.
+    /// A restored drive behaves exactly like the original, to the nanosecond and byte.
     #[test]
-    fn snapshots_resume_exactly(spec in any_spec(), before in proptest::collection::vec(any_step(), 0..150), after in proptest::collection::vec(any_step(), 0..80)) {
+    fn restored_snapshot_behaves_like_original(spec in any_spec(), before in proptest::collection::vec(any_step(), 0..150), after in proptest::collection::vec(any_step(), 0..80)) {
         let mut ssd = Ssd::new(&spec, 7).unwrap();
-        let mut now = before.iter().fold(Nanos(0), |now, step| blindly(&mut ssd, now, step));
+        let mut now = before.iter().fold(Nanos(0), |now, step| apply_unchecked(&mut ssd, now, step));
         let saved = ssd.snapshot();
         let mut resumed = Ssd::restore(&spec, &saved).map_err(|error| TestCaseError::fail(std::format!("{error}")))?;
-        prop_assert!(resumed.snapshot() == saved, "what is resumed is not what was saved");
+        prop_assert!(resumed.snapshot() == saved, "snapshot changed by restore");
         for step in &after {
-            let done = blindly(&mut ssd, now, step);
-            prop_assert_eq!(blindly(&mut resumed, now, step), done);
+            let done = apply_unchecked(&mut ssd, now, step);
+            prop_assert_eq!(apply_unchecked(&mut resumed, now, step), done);
             now = done;
         }
         prop_assert_eq!(ssd.counters(), resumed.counters());
-        prop_assert!(ssd.snapshot() == resumed.snapshot(), "the resumed drive went another way");
+        prop_assert!(ssd.snapshot() == resumed.snapshot(), "the restored drive diverged");
     }
 
-    /// Nothing that is read from outside makes the model panic; what is changed is refused.
+    /// No input makes the model panic, and modified snapshots are refused.
     #[test]
-    fn damaged_snapshots_are_refused(steps in proptest::collection::vec(any_step(), 0..40), at in any::<prop::sample::Index>(), change in 1_u8..=255, cut in any::<prop::sample::Index>()) {
+    fn restore_refuses_damaged_snapshot(steps in proptest::collection::vec(any_step(), 0..40), at in any::<prop::sample::Index>(), change in 1_u8..=255, cut in any::<prop::sample::Index>()) {
         let spec = small(|_, _| {});
         let mut ssd = Ssd::new(&spec, 7).unwrap();
-        steps.iter().fold(Nanos(0), |now, step| blindly(&mut ssd, now, step));
+        steps.iter().fold(Nanos(0), |now, step| apply_unchecked(&mut ssd, now, step));
         let saved = ssd.snapshot();
         let mut damaged = saved.clone();
         damaged[at.index(saved.len())] ^= change;
         prop_assert!(Ssd::restore(&spec, &damaged).is_err());
         prop_assert!(Ssd::restore(&spec, &saved[..cut.index(saved.len())]).is_err());
-        // The same past the checksum: either refused or a sound drive.
+        // With a valid checksum, the snapshot is either refused or yields a consistent drive.
         let sum = codec::checksum(&damaged[14..]).to_le_bytes();
         damaged[6..14].copy_from_slice(&sum);
         if let Ok(mut drive) = Ssd::restore(&spec, &damaged) {
             let now = drive.now;
-            steps.iter().fold(Nanos(now), |now, step| blindly(&mut drive, now, step));
+            steps.iter().fold(Nanos(now), |now, step| apply_unchecked(&mut drive, now, step));
         }
     }
 
     #[test]
-    fn other_specifications_are_refused(blocks in 49_u32..60) {
+    fn restore_refuses_other_specification(blocks in 49_u32..60) {
         let saved = Ssd::new(&small(|_, _| {}), 7).unwrap().snapshot();
         let other = small(|_, flash| flash.geometry.blocks_per_plane = blocks);
         prop_assert_eq!(Ssd::restore(&other, &saved).unwrap_err(), SnapshotError::OtherSpec);
@@ -418,10 +420,10 @@ proptest! {
     }
 }
 
-/// Units of a compressing drive take different room: what collection leaves of a superblock that fresh data share may be too little for the next
-/// of them.
+/// Compressed units differ in size: the room that collection leaves in a superblock shared
+/// with fresh data may be too small for the next unit.
 #[test]
-fn units_of_any_size_find_room_after_collection() {
+fn compressed_units_find_room_after_collection() {
     let spec = small(|spec, flash| {
         flash.ftl.victim = VictimPolicy::Random;
         flash.ftl.streams.separate_gc = false;
@@ -436,14 +438,14 @@ fn units_of_any_size_find_room_after_collection() {
         let mut now = Nanos(0);
         for _ in 0..5000 {
             let class = if rng.below(10) == 0 { rng.below(1001) } else { 1000 };
-            now = blindly(&mut ssd, now, &Step::Write(rng.below(3200), rng.between(1, 64), class as u16));
+            now = apply_unchecked(&mut ssd, now, &Step::Write(rng.below(3200), rng.between(1, 64), class as u16));
         }
         ssd.check_invariants().unwrap();
     }
 }
 
-/// The same specification, workload and seed give the same state, on every machine: it stands here. When the model changes on purpose, so
-/// does this.
+/// The same specification, workload and seed give the same state on every machine. Update the
+/// snapshot when the model changes on purpose.
 #[test]
 fn golden_fingerprints() {
     let mut lines = String::new();
@@ -452,7 +454,7 @@ fn golden_fingerprints() {
         let mut rng = crate::rng::Stream::new(42, "golden");
         let mut now = Nanos(0);
         for nth in 0..12_000 {
-            now = blindly(&mut ssd, now, &golden_step(&mut rng, nth));
+            now = apply_unchecked(&mut ssd, now, &golden_step(&mut rng, nth));
         }
         ssd.check_invariants().unwrap();
         let counters = ssd.counters();

@@ -1,16 +1,18 @@
-//! The time in which a channel carries the data of reads, where a page that has been read need not wait for one that has not.
+//! Channel transfers of reads, where ready pages do not wait for others.
 
 use alloc::collections::VecDeque;
 
-/// Spans of time that are taken, in ascending order; none overlaps another.
+/// Busy intervals in ascending order, without overlap.
 ///
-/// A read takes what is free from the instant on at which its data are in the page register, in parts if need be. Reads that were submitted earlier
-/// keep what they have: the channel is never idle while data wait for it, and serves the earliest read first.
+/// A read takes the free time from the moment its data are in the page register, split if
+/// necessary. Earlier reads keep their intervals: the channel is never idle while data are
+/// ready, and serves the earliest submitted read first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Transfers(VecDeque<(u64, u64)>);
 
 impl Transfers {
-    /// Takes `took` of the free time from `ready` on. Gives when that is used up, and how much of it lies before `committed`.
+    /// Takes `took` of free time from `ready` on. Returns its end, and the part before
+    /// `committed`.
     pub(super) fn take(&mut self, ready: u64, took: u64, committed: u64) -> (u64, u64) {
         let first = self.first_ending_after(ready);
         let (mut begin, mut at, mut left, mut before, mut next) = (ready, ready, took, 0, first);
@@ -34,12 +36,12 @@ impl Transfers {
         (end, before)
     }
 
-    /// The first span that ends after `instant`. Nearly always it is one of the last.
+    /// Index of the first interval that ends after `instant`, usually one of the last.
     fn first_ending_after(&self, instant: u64) -> usize {
         self.0.iter().rposition(|(_, to)| *to <= instant).map_or(0, |before| before + 1)
     }
 
-    /// The instant at which `ns` of free time have passed since `from`.
+    /// Time at which `ns` of free time have passed since `from`.
     #[inline]
     pub(super) fn after(&self, from: u64, ns: u64) -> u64 {
         if self.0.is_empty() || ns == 0 { from.saturating_add(ns) } else { self.after_some(from, ns) }
@@ -69,18 +71,18 @@ impl Transfers {
         all - self.0.range(self.first_ending_after(from)..).map(taken).sum::<u64>()
     }
 
-    /// Takes the first span off if it ends by `instant`.
+    /// Removes and returns the first interval if it ends by `instant`.
     pub(super) fn pop_until(&mut self, instant: u64) -> Option<(u64, u64)> {
         self.0.front().is_some_and(|(_, to)| *to <= instant).then(|| self.0.pop_front()).flatten()
     }
 
-    /// All spans, one after another.
+    /// Start and end times of all intervals in order.
     pub(super) fn instants(&self) -> impl ExactSizeIterator<Item = u64> + Clone {
         let spans: alloc::vec::Vec<u64> = self.0.iter().flat_map(|(from, to)| [*from, *to]).collect();
         spans.into_iter()
     }
 
-    /// Those that [`instants`](Self::instants) gave; `None` if they are no such spans.
+    /// Rebuilds the intervals from [`instants`](Self::instants); `None` if invalid.
     pub(super) fn from_instants(instants: &[u64]) -> Option<Self> {
         let (pairs, rest) = instants.as_chunks::<2>();
         (rest.is_empty() && instants.is_sorted()).then(|| Self(pairs.iter().map(|pair| (pair[0], pair[1])).collect()))
@@ -95,9 +97,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Oracle: a table of instants, each taken or not.
+        /// Oracle: a table with one flag per time step.
         #[test]
-        fn transfers_take_free_time_as_a_table_does(steps in proptest::collection::vec((0_u64..200, 0_u64..12, 0_u64..250, 0_u64..20), 1..40)) {
+        fn transfers_match_table_of_time_steps(steps in proptest::collection::vec((0_u64..200, 0_u64..12, 0_u64..250, 0_u64..20), 1..40)) {
             let (mut transfers, mut table) = (Transfers::default(), vec![false; 1000]);
             for (ready, took, committed, ns) in steps {
                 let free: Vec<usize> = (ready as usize..1000).filter(|at| !table[*at]).take(took as usize).collect();

@@ -1,7 +1,7 @@
-//! TRIM: what it costs, what it frees, and when.
+//! TRIM: cost, effect and timing.
 
 use super::Ssd;
-use super::gc::When;
+use super::gc::GcContext;
 use super::idle::Gain;
 use crate::spec::TrimInvalidation;
 use crate::{Extent, Refusal};
@@ -22,7 +22,8 @@ impl Ssd {
         let arrived = self.begin(now, false);
         let start = if trim.queued { arrived.max(self.trim_free) } else { arrived.max(self.clock.latest_completion()) };
         let asked = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.len));
-        // A range longer than the drive's longest counts as several, and these as several commands if they are too many for one.
+        // A range longer than the drive's maximum counts as several ranges, and these as several
+        // commands if there are too many for one.
         let pieces: u64 = ranges.iter().map(|range| range.len.div_ceil(trim.range_bytes_max).max(1)).sum();
         let commands = pieces.div_ceil(u64::from(trim.ranges_per_command_max)).max(1);
         let mut effective = 0;
@@ -50,7 +51,7 @@ impl Ssd {
         Ok(done.saturating_add(self.clock.latency))
     }
 
-    /// Trims what of `range` the drive takes; gives the units that this unmapped at once.
+    /// Trims the effective part of `range`; returns the number of units unmapped at once.
     fn trim_range(&mut self, range: Extent, now: u64) -> u64 {
         let unit_bytes = self.layout.unit_bytes;
         let trim = &self.flash.trim;
@@ -87,7 +88,7 @@ impl Ssd {
         }
     }
 
-    /// Drops the mapping of `count` units; gives how many had one.
+    /// Unmaps `count` units; returns how many were mapped.
     pub(super) fn unmap(&mut self, unit: u32, count: u32) -> u64 {
         let effective = self.ftl.trim(unit, count);
         let counters = &mut self.ftl.counters;
@@ -96,7 +97,7 @@ impl Ssd {
         effective
     }
 
-    /// Carries out the deferred TRIMs that overlap `count` units from `unit` on, before these are written.
+    /// Executes deferred TRIMs that overlap `count` units from `unit` on, which are then written.
     #[inline]
     pub(super) fn settle_deferred(&mut self, unit: u32, count: u32, now: u64) {
         if !self.deferred.is_empty() {
@@ -118,18 +119,18 @@ impl Ssd {
         }
     }
 
-    /// The round of collection that a TRIM starts on some drives.
+    /// Runs the collection round that a TRIM starts on some drives.
     fn collect_after_trim(&mut self, now: u64) {
         let mut gain = Gain::default();
         while self.wants_free(&mut gain) {
-            if !self.ftl.collect_next(&mut self.clock, now, When::Foreground) {
+            if !self.ftl.collect_next(&mut self.clock, now, GcContext::Foreground) {
                 break;
             }
         }
         self.clock.spread(self.ftl.rows_open());
     }
 
-    /// Whether the best victim has little enough valid data for collection that nobody waits for.
+    /// True if the best victim has few enough valid data for background collection.
     pub(super) fn worth_collecting(&self) -> bool {
         let most = u64::from(self.layout.superblock_slots) * u64::from(self.flash.ftl.gc.idle_valid_max_permille) / 1000;
         self.ftl.victims.peek_valid(&self.ftl.blocks).is_some_and(|valid| u64::from(valid) <= most)

@@ -1,4 +1,4 @@
-//! Which superblock is collected next: each policy with the structure that answers it fastest.
+//! Victim selection: each policy with its fastest data structure.
 
 use super::Block;
 use crate::rng::Counted;
@@ -7,26 +7,19 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Position of a superblock that is not up for collection.
+/// Position of a superblock that is not in the victim list.
 pub(super) const UNLISTED: u32 = u32::MAX;
 
-/// Superblocks that are completely written, kept so that the policy's next victim is found quickly.
+/// Completely written superblocks, arranged for fast victim selection.
 #[derive(Clone, Debug)]
 pub(super) enum Victims {
     /// Fewest valid slots first.
     Greedy(Buckets),
     /// Oldest first.
     Fifo(VecDeque<u32>),
-    /// Any order; `samples` are drawn and the emptiest taken.
-    Drawn {
-        /// All of them.
-        list: Vec<u32>,
-        /// How many are drawn.
-        samples: u32,
-        /// From where.
-        rng: Counted,
-    },
-    /// All are looked at for the best (1 - u) age / 2u.
+    /// Unordered; draws `samples` and takes the one with fewest valid slots.
+    Drawn { list: Vec<u32>, samples: u32, rng: Counted },
+    /// Scanned for the maximum of (1 - u) age / 2u.
     CostBenefit(Vec<u32>),
 }
 
@@ -42,7 +35,6 @@ impl Victims {
         }
     }
 
-    /// Lists a superblock that has been written completely.
     pub(super) fn insert(&mut self, blocks: &mut [Block], block: u32) {
         match self {
             Self::Greedy(buckets) => buckets.insert(blocks, block),
@@ -57,18 +49,18 @@ impl Victims {
         }
     }
 
-    /// Takes `count` valid slots from `block`, listed or not.
+    /// Subtracts `count` valid slots from `block`, listed or not.
     #[inline]
     pub(super) fn invalidate(&mut self, blocks: &mut [Block], block: u32, count: u32) {
         let entry = &mut blocks[block as usize];
         match self {
             Self::Greedy(buckets) if entry.pos != UNLISTED => buckets.lower(blocks, block, count),
-            // The dummy superblock 0 of unmapped units goes below zero; nobody looks.
+            // The dummy superblock 0 of unmapped units wraps below zero; its count is unused.
             _ => entry.valid = entry.valid.wrapping_sub(count),
         }
     }
 
-    /// Takes the next victim off the list; `now` is the age clock of the superblocks' stamps.
+    /// Removes and returns the next victim; `now` is on the age clock of `stamps`.
     pub(super) fn take(&mut self, blocks: &mut [Block], stamps: &[u32], slots: u32, now: u32) -> Option<u32> {
         match self {
             Self::Greedy(buckets) => buckets.pop(blocks),
@@ -97,12 +89,12 @@ impl Victims {
         }
     }
 
-    /// Whether nothing is stale anywhere if the victim is full of valid data.
+    /// True if a victim without stale slots means that there are none anywhere.
     pub(super) const fn knows_best(&self) -> bool {
         matches!(self, Self::Greedy(_) | Self::CostBenefit(_))
     }
 
-    /// The victim that [`take`](Self::take) would give, where the policy knows without drawing: the greedy one.
+    /// Valid slots of the next victim under FIFO, otherwise the fewest of any listed superblock.
     pub(super) fn peek_valid(&self, blocks: &[Block]) -> Option<u32> {
         match self {
             Self::Greedy(buckets) => buckets.peek().map(|block| blocks[block as usize].valid),
@@ -111,7 +103,7 @@ impl Victims {
         }
     }
 
-    /// All that are listed; the greedy ones by valid slots.
+    /// All listed superblocks; for the greedy policy, sorted by valid slots.
     pub(super) fn listed(&self) -> alloc::boxed::Box<dyn Iterator<Item = u32> + '_> {
         match self {
             Self::Greedy(buckets) => {
@@ -122,7 +114,8 @@ impl Victims {
         }
     }
 
-    /// Fills the empty list with `listed`, in the order in which [`listed`](Self::listed) gave them. `None` if that is no such order.
+    /// Fills the empty list with `listed`, in the order returned by [`listed`](Self::listed).
+    /// Returns `None` if the order is invalid.
     pub(super) fn fill(&mut self, blocks: &mut [Block], listed: &[u32]) -> Option<()> {
         if let Self::Greedy(buckets) = self {
             return buckets.fill(blocks, listed);
@@ -145,7 +138,6 @@ impl Victims {
         }
     }
 
-    /// Takes a certain superblock off the list.
     pub(super) fn remove(&mut self, blocks: &mut [Block], block: u32) {
         match self {
             Self::Greedy(buckets) => buckets.remove(blocks, block),
@@ -173,7 +165,7 @@ fn cost_benefit(list: &[u32], blocks: &[Block], stamps: &[u32], slots: u32, now:
     for &block in list {
         let valid = f64::from(blocks[block as usize].valid);
         let age = f64::from(now.wrapping_sub(stamps[block as usize])) + 1.0;
-        // Nothing valid costs nothing but the erase, which every victim costs.
+        // A victim without valid slots costs only the erase, as every victim does.
         let score = if valid == 0.0 { f64::INFINITY } else { (f64::from(slots) - valid) * age / (2.0 * valid) };
         if score > best_score {
             (best, best_score) = (Some(block), score);
@@ -182,9 +174,9 @@ fn cost_benefit(list: &[u32], blocks: &[Block], stamps: &[u32], slots: u32, now:
     best
 }
 
-/// Superblocks sorted by valid slots, as a ring that is consumed from the front: one swap lowers a count by one,
-/// taking the emptiest moves a cursor. `starts[c]` is where those with `c` valid slots begin; what lies before the cursor counts
-/// as the cursor.
+/// Superblocks sorted by valid slots in a ring that is consumed from the front. One swap
+/// lowers a count by one; taking the emptiest advances a cursor. `starts[c]` is the first
+/// position with `c` valid slots; positions before the cursor count as the cursor.
 #[derive(Clone, Debug)]
 pub(super) struct Buckets {
     pub(super) ring: Vec<u32>,
@@ -200,7 +192,7 @@ impl Buckets {
         Self { ring: vec![0; len as usize], mask: len - 1, begin: 0, end: 0, starts: vec![0; slots as usize + 1] }
     }
 
-    /// Where those with `count` valid slots begin.
+    /// First position with `count` valid slots.
     #[inline(always)]
     fn start(&self, count: u32) -> u32 {
         self.starts[count as usize].max(self.begin)
@@ -219,8 +211,9 @@ impl Buckets {
         self.put(blocks, block, hole);
     }
 
-    /// Lets the superblocks with `count` valid slots begin one later, moving the first of them to `hole` behind the others or, if the
-    /// superblock being moved is one of them, into its place. Gives the new hole.
+    /// Moves the start of bucket `count` up by one and its first superblock to `hole` behind the
+    /// bucket, or into the place of the superblock being moved if that is one of them. Returns
+    /// the new hole.
     #[inline(always)]
     fn shift(&mut self, blocks: &mut [Block], count: u32, hole: u32) -> u32 {
         let start = self.start(count);
@@ -264,7 +257,7 @@ impl Buckets {
         let entry = blocks[block as usize];
         let mut hole = entry.pos;
         for count in entry.valid..self.starts.len() as u32 {
-            // The last superblock of this bucket fills the hole, and so the next bucket begins one earlier.
+            // The last superblock of this bucket fills the hole, so the next starts one earlier.
             let end = self.starts.get(count as usize + 1).map_or(self.end, |_| self.start(count + 1));
             let last = end - 1;
             if last != hole {
@@ -287,7 +280,7 @@ impl Buckets {
             if *block == 0 || entry.pos != UNLISTED || entry.valid + 1 < count || at as usize >= self.ring.len() {
                 return None;
             }
-            // Those with more valid slots than the ones before begin here.
+            // Buckets with more valid slots than the previous superblocks start here.
             while count <= entry.valid {
                 *self.starts.get_mut(count as usize)? = at;
                 count += 1;
@@ -301,7 +294,7 @@ impl Buckets {
         Some(())
     }
 
-    /// Counts positions from 0 again; once in four thousand million superblocks.
+    /// Renumbers positions from 0; needed once in four thousand million superblocks.
     fn rebase(&mut self, blocks: &mut [Block]) {
         let live: Vec<u32> = (self.begin..self.end).map(|at| self.ring[(at & self.mask) as usize]).collect();
         for count in 0..self.starts.len() as u32 {

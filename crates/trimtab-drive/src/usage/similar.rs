@@ -1,24 +1,24 @@
-//! Known names that share words with a name that is unknown: `samsung-970-evo` for `samsung-ssd-970-evo-500gb`.
+//! Known names that share words: `samsung-970-evo` suggests `samsung-ssd-970-evo-500gb`.
 
 use super::{edits, nearest};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Most names that are suggested.
 const SUGGESTED_MAX: usize = 3;
-/// Least share of the words asked for, by weight, that a suggested name has.
+/// Minimum weighted share of matching words.
 const SHARE_MIN: f64 = 0.2;
-/// A word that is spelled slightly differently counts this much.
+/// Weight of a word with a typo.
 const SLIP: f64 = 0.7;
-/// Units of capacities, which belong to the number before them.
+/// Units of capacities, joined with the preceding number.
 const UNITS: [&str; 5] = ["mb", "gb", "tb", "gib", "tib"];
-/// A capacity counts this much: it is not what tells models apart.
+/// Weight of a capacity, which does not distinguish models.
 const CAPACITY: f64 = 0.5;
-/// Shortest word that may hold a slip: `sn770` and `sn850` are two models.
+/// Minimum length of a word with a typo: `sn770` and `sn850` are different models.
 const SLIP_LENGTH_MIN: usize = 4;
 
-/// The `known` names that share most words with `asked`, the most similar first: at most three, all equally similar by their words. A word weighs more the
-/// fewer names have it. Without a common word the one nearest by spelling, if there is one.
+/// Up to three entries of `known` that are most similar to `asked` and equally so. Rare words
+/// have more weight. Without a common word, falls back to the [`nearest`](super::nearest)
+/// spelling.
 #[must_use]
 pub fn similar<'a>(asked: &str, known: &[&'a str]) -> Vec<&'a str> {
     let wanted = words(asked);
@@ -45,7 +45,7 @@ pub fn similar<'a>(asked: &str, known: &[&'a str]) -> Vec<&'a str> {
     found.into_iter().take(SUGGESTED_MAX).map(|at| known[at]).collect()
 }
 
-/// Words, numbers and capacities of a name: `sn850x-1tb` has `sn`, `850`, `x`, `1tb`.
+/// Splits a name into words, numbers and capacities: `sn850x-1tb` is `sn`, `850`, `x`, `1tb`.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut before = None;
@@ -67,7 +67,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// 1 for the same word, less for one with a slip or inside the other.
+/// Similarity of two words: 1 if equal, less with a typo or for a substring.
 fn likeness(asked: &str, known: &str) -> f64 {
     let numbers = asked.starts_with(char::is_numeric) || known.starts_with(char::is_numeric);
     let length = asked.chars().count().min(known.chars().count());
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn similar_finds_nothing_for_unlike_names() {
+    fn similar_returns_nothing_for_unlike_names() {
         for asked in ["no-such-thing", "", "---", "42", &"x".repeat(500)] {
             assert!(similar(asked, &DRIVES).is_empty(), "{asked}");
         }

@@ -1,7 +1,8 @@
 //! Fits a specification to six published rates of a drive.
 //!
-//! Linux's io.cost controller takes these rates for a drive. Its generator (tools/cgroup/iocost_coef_gen.py) writes a file of 16 GiB and keeps 64
-//! operations in flight. The same six streams, shorter, run here on candidates in virtual time.
+//! These are the rates that the Linux io.cost controller needs. Its generator
+//! (tools/cgroup/iocost_coef_gen.py) writes a 16 GiB file and keeps 64 operations in flight.
+//! Shorter versions of the same six streams run here on candidates in virtual time.
 
 use std::collections::BTreeMap;
 use trimtab_drive::data::DataClass;
@@ -18,7 +19,7 @@ use trimtab_study::learn::lab::Lab;
 use trimtab_study::learn::probes::{DEPTH_MAX, Findings, Plan, Reach};
 use trimtab_study::learn::{Budget, Observation, Reported, TrimLimits, classes};
 
-/// The rates, as the columns of docs/real-drives.csv: bytes a second, or operations a second.
+/// Columns of docs/real-drives.csv: bytes or operations per second.
 pub const RATES: [&str; 6] = [
     "sequential_read_Bps",
     "sequential_read_4k_iops",
@@ -28,45 +29,43 @@ pub const RATES: [&str; 6] = [
     "random_write_4k_iops",
 ];
 
-/// In flight.
 const DEPTH: u32 = 64;
-/// Bytes of the file here.
+/// File size in this model, in bytes.
 const FILE: u64 = 256 << 20;
-/// A long transfer reaches a drive in pieces.
+/// A sequential transfer is split into pieces of this size.
 const PIECE: u64 = 1 << 20;
-/// A short one.
 const BLOCK: u64 = 4096;
-/// Short reads and writes of each stream.
+/// Number of random reads and writes per stream.
 const SHORT: u64 = 4096;
-/// What a small model does otherwise than a drive, in the logarithm.
-const OFF: f64 = 0.03;
-/// Nobody has measured a TRIM of these.
+/// Expected model error as a logarithm of the rate.
+const MODEL_ERROR: f64 = 0.03;
+/// TRIM costs, which were not measured.
 const TRIMS: [usize; 4] = [at::TRIM_COMMAND, at::TRIM_RANGE, at::TRIM_UNIT, at::TRIM_GB];
-/// From so large a share of what was not known on, a number counts as told by the rates.
-const TOLD: f64 = 0.3;
+/// Minimum reduction of uncertainty at which a parameter counts as determined by the rates.
+const DETERMINED_MIN: f64 = 0.3;
 
-/// A model, and what its owners measured.
+/// A drive model with its measured rates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// As it was filed.
+    /// Model name as submitted.
     pub model: String,
     /// `sata`, `nvme` or `nvme-no-memory`.
     pub kind: String,
-    /// Of the first that was measured.
+    /// Capacity of the first measured drive.
     pub capacity_bytes: u64,
-    /// Each result: its identifier and six rates.
+    /// Results: identifier and six rates.
     pub results: Vec<(String, [f64; 6])>,
 }
 
 impl Measured {
-    /// As a drive is called.
+    /// Drive name derived from the model name.
     #[must_use]
     pub fn name(&self) -> String {
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
         self.model.chars().map(plain).collect()
     }
 
-    /// The geometric mean of each rate, and how many times the greatest is the least.
+    /// Geometric mean of each rate, and the ratio of its largest to its smallest value.
     #[must_use]
     pub fn rates(&self) -> [(f64, f64); 6] {
         std::array::from_fn(|rate| {
@@ -77,7 +76,7 @@ impl Measured {
         })
     }
 
-    /// What such a drive says of itself.
+    /// Data that such a drive would report.
     #[must_use]
     pub fn reported(&self) -> Reported {
         let sata = self.kind == "sata";
@@ -101,25 +100,25 @@ impl Measured {
         Plan { budget: Budget::Small, reported, reach, start: 0, area: FILE, seed: 1, whole: None }
     }
 
-    /// The rates as times of a byte or of an operation, and what each may be off by: half of the spread of the repeats, and what a model is.
+    /// Rates as times per byte or operation; tolerance from half the spread and the model error.
     fn found(&self) -> Findings {
         let one = |(name, (rate, spread)): (&str, (f64, f64))| Observation {
             name: name.into(),
             probe: "published",
             value_ns: 1e9 / rate,
-            sigma: OFF + libm::log(spread) / 2.0,
+            sigma: MODEL_ERROR + libm::log(spread) / 2.0,
         };
         Findings { observations: RATES.into_iter().zip(self.rates()).map(one).collect(), ..Findings::default() }
     }
 }
 
-/// The models of docs/real-drives.csv, in its order.
+/// Parses the models of docs/real-drives.csv in file order.
 ///
 /// # Errors
-/// A line that is not one, by its number.
+/// The number of the first invalid line.
 pub fn models(csv: &str) -> Result<Vec<Measured>, String> {
     let mut lines = (1..).zip(csv.lines()).filter(|(_, line)| !line.starts_with('#') && !line.is_empty());
-    let (_, header) = lines.next().ok_or("there is no header")?;
+    let (_, header) = lines.next().ok_or("the header is missing")?;
     let header: Vec<&str> = header.split(',').collect();
     let mut models: Vec<Measured> = Vec::new();
     for (number, line) in lines {
@@ -130,7 +129,7 @@ pub fn models(csv: &str) -> Result<Vec<Measured>, String> {
         };
         let figure = |name: &str| {
             let value = field(name)?.parse::<f64>().ok().filter(|value| *value >= 1.0);
-            value.ok_or_else(|| format!("line {number}: {name} is no rate"))
+            value.ok_or_else(|| format!("line {number}: {name} is not a rate"))
         };
         let mut rates = [0.0; 6];
         for (rate, name) in rates.iter_mut().zip(RATES) {
@@ -151,7 +150,8 @@ pub fn models(csv: &str) -> Result<Vec<Measured>, String> {
     Ok(models)
 }
 
-/// Logarithms of what the six streams take on a candidate, for each byte or operation, to the last program; in the order of [`RATES`].
+/// Logarithms of the modelled time per byte or operation of the six streams, to the last
+/// program, in the order of [`RATES`].
 fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
     let drive = model::build(&candidate.laboratory(plan), plan.seed).ok()?;
     let mut target = DriveTarget::new(drive, DEPTH_MAX);
@@ -179,7 +179,8 @@ fn shown(candidate: &Candidate, plan: &Plan) -> Option<Vec<f64>> {
     ])
 }
 
-/// Drives of the capacity in dies of 16 to 128 GiB, on four or eight channels, with their numbers from arithmetic.
+/// Candidates with the drive's capacity: dies of 16 to 128 GiB on four or eight channels,
+/// with parameters from arithmetic.
 fn kinds(measured: &Measured, plan: &Plan) -> Vec<Candidate> {
     let mut all = Vec::new();
     for die in [16_u64, 32, 64, 128] {
@@ -195,7 +196,7 @@ fn kinds(measured: &Measured, plan: &Plan) -> Vec<Candidate> {
     all
 }
 
-/// What six rates say nothing of.
+/// Parameters that six rates do not determine.
 const KIND: Kind = Kind {
     channels: 8,
     dies_per_channel: 1,
@@ -237,36 +238,36 @@ fn start(measured: &Measured, plan: &Plan, kind: Kind) -> Candidate {
     Candidate { kind, logs, hidden }
 }
 
-/// A drive of the catalogue.
+/// A catalogue drive.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The specification, with the source of each figure.
+    /// Specification with the source of each value.
     pub drive: Drive,
-    /// What the rates told.
-    pub told: OfRates,
-    /// Of each rate: published, times between repeats, as the drive shows it.
+    /// Parameters determined by the rates.
+    pub fitted: OfRates,
+    /// Per rate: published value, ratio between repeats, modelled value.
     pub rates: [(f64, f64, f64); 6],
 }
 
-/// The drive that explains the rates of a model best; `None` if there is none.
+/// The specification that best explains a model's rates; `None` if none does.
 #[must_use]
 pub fn entry(measured: &Measured, tries: &dyn Tries) -> Option<Entry> {
     let plan = measured.plan();
-    let told = rates::fit(&measured.found(), &plan, kinds(measured, &plan), &|candidate| shown(candidate, &plan), tries)?;
+    let fitted = rates::fit(&measured.found(), &plan, kinds(measured, &plan), &|candidate| shown(candidate, &plan), tries)?;
     let of_rates = measured.rates();
-    let rates = std::array::from_fn(|rate| (of_rates[rate].0, of_rates[rate].1, 1e9 / libm::exp(told.shown[rate])));
-    let drive = Drive { sources: sources(measured, &told), ..plain(measured, &plan, &told) };
-    Some(Entry { drive, told, rates })
+    let rates = std::array::from_fn(|rate| (of_rates[rate].0, of_rates[rate].1, 1e9 / libm::exp(fitted.shown[rate])));
+    let drive = Drive { sources: sources(measured, &fitted), ..plain(measured, &plan, &fitted) };
+    Some(Entry { drive, fitted, rates })
 }
 
-fn plain(measured: &Measured, plan: &Plan, told: &OfRates) -> Drive {
+fn plain(measured: &Measured, plan: &Plan, fitted: &OfRates) -> Drive {
     let shown: Vec<&str> = measured.model.split('_').collect();
     let description = format!("{}, as six published rates show it; its SLC cache and its TRIM were not measured", shown.join(" "));
-    let spec = told.best.spec(&measured.name(), &description, &plan.reported);
+    let spec = fitted.best.spec(&measured.name(), &description, &plan.reported);
     Drive { spec, sources: BTreeMap::new(), alternatives: Vec::new(), twin: None }
 }
 
-fn sources(measured: &Measured, told: &OfRates) -> BTreeMap<String, Source> {
+fn sources(measured: &Measured, fitted: &OfRates) -> BTreeMap<String, Source> {
     let results: Vec<&str> = measured.results.iter().map(|(result, _)| result.as_str()).collect();
     let published = format!("iocost-benchmarks {}", results.join(", "));
     let of = |kind, text: &str| Source { kind, text: text.into() };
@@ -281,8 +282,8 @@ fn sources(measured: &Measured, told: &OfRates) -> BTreeMap<String, Source> {
     .into_iter()
     .map(|(field, source)| (field.into(), source))
     .collect();
-    for number in (0..NUMBERS).filter(|number| !TRIMS.contains(number) && told.learned[*number] >= TOLD) {
-        let (least, most) = told.bounds[number];
+    for number in (0..NUMBERS).filter(|number| !TRIMS.contains(number) && fitted.learned[*number] >= DETERMINED_MIN) {
+        let (least, most) = fitted.bounds[number];
         let text = format!("six rates ({published}); nine of ten such drives of this arrangement have {least:.0} to {most:.0}");
         all.insert(FIELDS[number].into(), of(SourceKind::Fitted, &text));
     }

@@ -5,9 +5,9 @@ use trimtab_drive::spec::source::SourceKind;
 use trimtab_study::learn::candidate::{FIELDS, at};
 use trimtab_study::learn::classes;
 
-/// Two drives are fitted again; `make catalogue` fits all.
+/// Refits two drives; `make catalogue` refits all.
 #[test]
-fn files_in_measured_are_what_the_fit_gives() {
+fn measured_files_match_the_fit() {
     let known = std::fs::read_to_string(root().join(ROWS)).unwrap();
     let models = models().unwrap();
     for name in ["samsung-ssd-870", "hfs256gd9tng-62a0a"] {
@@ -19,7 +19,7 @@ fn files_in_measured_are_what_the_fit_gives() {
 }
 
 #[test]
-fn every_measured_model_is_a_shipped_file() {
+fn catalogue_ships_every_measured_model() {
     let mut names: Vec<String> = models().unwrap().iter().map(Measured::name).collect();
     names.sort();
     let files: Vec<String> = shipped::MEASURED.iter().map(|text| file::parse(text).unwrap().spec.name).collect();
@@ -32,9 +32,9 @@ fn every_measured_model_is_a_shipped_file() {
     assert_eq!(in_directory, names.len());
 }
 
-/// Figures that no rate determines say so.
+/// Values that no rate determines are marked as such.
 #[test]
-fn fitted_figures_lie_within_their_own_intervals() {
+fn fitted_values_lie_within_their_intervals() {
     for text in shipped::MEASURED {
         let drive = file::parse(text).unwrap();
         let fitted = drive.sources.iter().filter(|(_, source)| source.text.starts_with("six rates"));
@@ -54,27 +54,27 @@ fn fitted_figures_lie_within_their_own_intervals() {
 }
 
 #[test]
-fn wrong_lines_of_the_rates_are_named() {
+fn models_error_names_invalid_line() {
     let header = "kind,model,size_bytes,sequential_read_Bps,sequential_read_4k_iops,random_read_4k_iops,sequential_write_Bps,sequential_write_4k_iops,random_write_4k_iops,result";
     let wrong = |line: &str| fit::models(&format!("{header}\n{line}\n")).unwrap_err();
     assert_eq!(wrong("sata,a,1000,1,2,3,4,5"), "line 2 has no random_write_4k_iops");
-    assert_eq!(wrong("sata,a,1000,1,2,x,4,5,6,r"), "line 2: random_read_4k_iops is no rate");
-    assert_eq!(fit::models("").unwrap_err(), "there is no header");
+    assert_eq!(wrong("sata,a,1000,1,2,x,4,5,6,r"), "line 2: random_read_4k_iops is not a rate");
+    assert_eq!(fit::models("").unwrap_err(), "the header is missing");
     let two = fit::models(&format!("{header}\nsata,a,1000,1,2,3,4,5,6,r\nsata,a,1000,4,2,3,4,5,6,s\n")).unwrap();
     assert_eq!((two.len(), two[0].results.len()), (1, 2));
     let (mean, spread) = two[0].rates()[0];
     assert!((mean - 2.0).abs() < 1e-9 && (spread - 4.0).abs() < 1e-9);
 }
 
-/// The class priors of PCIe drives have the mean and spread of the catalogue's fitted figures.
+/// Class priors of PCIe drives match mean and spread of the catalogue's fitted values.
 #[test]
 fn priors_of_pcie_drives_agree_with_the_catalogue() {
     let nvme = models().unwrap().into_iter().find(|measured| measured.kind == "nvme").unwrap().reported();
     let priors = classes::priors(&nvme);
     for number in [at::RATE, at::OVERHEAD, at::WRITE_OVERHEAD, at::READ] {
         let drives = shipped::MEASURED.iter().map(|text| file::parse(text).unwrap());
-        let told = drives.filter(|drive| drive.spec.interface.full_duplex).filter_map(|drive| {
-            let told = drive.sources.get(FIELDS[number]).is_some_and(|source| source.kind == SourceKind::Fitted);
+        let fitted = drives.filter(|drive| drive.spec.interface.full_duplex).filter_map(|drive| {
+            let fitted = drive.sources.get(FIELDS[number]).is_some_and(|source| source.kind == SourceKind::Fitted);
             let flash = drive.spec.flash()?;
             let interface = &drive.spec.interface;
             let value = match number {
@@ -83,15 +83,15 @@ fn priors_of_pcie_drives_agree_with_the_catalogue() {
                 at::WRITE_OVERHEAD => interface.write_overhead_ns?,
                 _ => flash.nand.read_ns,
             };
-            told.then(|| libm::log(value as f64))
+            fitted.then(|| libm::log(value as f64))
         });
-        let told: Vec<f64> = told.collect();
-        let mean = told.iter().sum::<f64>() / told.len() as f64;
-        let sigma = libm::sqrt(told.iter().map(|one| (one - mean) * (one - mean)).sum::<f64>() / told.len() as f64);
+        let fitted: Vec<f64> = fitted.collect();
+        let mean = fitted.iter().sum::<f64>() / fitted.len() as f64;
+        let sigma = libm::sqrt(fitted.iter().map(|one| (one - mean) * (one - mean)).sum::<f64>() / fitted.len() as f64);
         let prior = priors[number];
         let off = libm::fabs(libm::log(prior.median) - mean);
         assert!(
-            told.len() >= 15 && off < 0.25 && libm::fabs(prior.sigma - sigma) < 0.25,
+            fitted.len() >= 15 && off < 0.25 && libm::fabs(prior.sigma - sigma) < 0.25,
             "{}: {:.3e}, {sigma:.2}",
             FIELDS[number],
             libm::exp(mean)

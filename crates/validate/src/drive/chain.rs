@@ -1,4 +1,5 @@
-//! Files on a modelled filesystem, under each trim policy, on a modelled drive, against theory: the last table of `validate drive`.
+//! End-to-end comparison with theory: files on a modelled filesystem and drive under each
+//! trim policy. The last table of `validate drive`.
 
 pub mod files;
 
@@ -17,11 +18,11 @@ use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::Interrupted;
 use trimtab_study::document::Table;
 
-/// How far model and theory may lie apart, in per cent.
+/// Maximum deviation of model and theory in per cent.
 const LIMIT_PERCENT: f64 = 2.0;
-/// The same where a quarter of the writes are metadata: the formula takes all of them for equally hot, which they are not.
+/// The same if a quarter of the writes are metadata, which are not uniformly hot.
 const LIMIT_SMALL_FILES_PERCENT: f64 = 3.0;
-/// The same for theory that knows how long each page lived.
+/// The same for the theory that uses counted page lifetimes.
 const LIMIT_OF_LIVES_PERCENT: f64 = 1.0;
 const SMALL_FILE: Bytes = Bytes(64 << 10);
 
@@ -33,18 +34,18 @@ pub struct Row {
     pages_per_block: u32,
     fill: f64,
     file_bytes: u64,
-    /// Share of the writes that are journal and metadata.
+    /// Share of journal and metadata in the writes.
     metadata_writes: f64,
     live: f64,
     utilisation: f64,
     theory: f64,
-    /// Only for first in, first out.
+    /// FIFO only.
     theory_of_lives: Option<f64>,
     model: f64,
     deviation_percent: f64,
     deviation_of_lives_percent: Option<f64>,
     limit_percent: f64,
-    /// Within its limits.
+    /// True if all deviations are within their limits.
     pub agrees: bool,
 }
 
@@ -67,7 +68,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// A greedy drive has larger blocks, of which there have to be many; so have there to be of large files.
+/// Larger blocks, as for greedy, and larger files need more pages.
 const fn effort(case: &Case, thorough: bool) -> Effort {
     let pages = if thorough { 1 << 20 } else { 1 << 18 };
     match case.victim {
@@ -77,7 +78,7 @@ const fn effort(case: &Case, thorough: bool) -> Effort {
     }
 }
 
-/// Compares.
+/// Runs all cases in parallel.
 pub fn compare(context: &Context, thorough: bool, seed: u64) -> anyhow::Result<Vec<Row>> {
     parallel::map(context, "trim policies against theory", &cases(), |case| {
         let outcome = case.run(effort(case, thorough), seed, &interrupt::requested).with_context(|| case.policy.to_string())?;
@@ -110,7 +111,7 @@ fn row(case: &Case, outcome: &Outcome) -> Row {
     }
 }
 
-/// As a table.
+/// Formats the rows as a table.
 pub fn text(rows: &[Row]) -> String {
     let head = ["trim policy", "drive", "files", "metadata", "live", "u", "theory", "of lives", "model", "deviation", "of lives", "limit"];
     let mut table = Table::new("", &head);
@@ -131,11 +132,11 @@ pub fn text(rows: &[Row]) -> String {
         ]);
     }
     let outside = rows.iter().filter(|row| !row.agrees).count();
-    let verdict = if outside == 0 { "all within their limits".to_owned() } else { format!("{outside} outside their limits (marked !)") };
+    let verdict = if outside == 0 { "all within limits".to_owned() } else { format!("{outside} outside limits (marked !)") };
     let what = format!(
-        "Files that come and go on a filesystem under a trim policy. Metadata: share of the writes that are journal, bitmaps and inode tables; \
-         live: what exists, u: what the drive holds, both over physical pages; theory: that formula at u, metadata being hot data in the same \
-         log; of lives: from how long each page lived (limit {LIMIT_OF_LIVES_PERCENT} %)."
+        "File creation and deletion on a filesystem under a trim policy. Metadata: share of journal, bitmaps and inode tables in the writes. \
+         Live: existing files; u: mapped pages; both over physical pages. Theory: formula at u, with metadata as hot data in the same log. \
+         Of lives: theory from counted page lifetimes (limit {LIMIT_OF_LIVES_PERCENT} %)."
     );
     let verdict = format!("{} comparisons: {verdict}.", rows.len());
     [prose(&what), on_screen(&table), prose(&verdict)].concat()

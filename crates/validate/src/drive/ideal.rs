@@ -1,5 +1,6 @@
-//! The drive model against formulas: steady-state write amplification of a drive that obeys the assumptions of a formula. Where a formula is an
-//! approximation, [`monte_carlo`](super::monte_carlo) is the reference.
+//! Compares the drive model with formulas: steady-state write amplification under the
+//! assumptions of each formula. If a formula is approximate,
+//! [`monte_carlo`](super::monte_carlo) is the reference.
 
 use super::monte_carlo;
 use super::traffic::{Effort, Request, Requests, Traffic};
@@ -18,33 +19,33 @@ const PAGE: u64 = 4096;
 pub struct Case {
     /// Victim policy of the drive.
     pub policy: VictimPolicy,
-    /// Pages of an erase block.
+    /// Pages per erase block.
     pub pages_per_block: u32,
-    /// User pages over physical pages without those held free.
+    /// User pages over physical pages, without those held free.
     pub utilisation: f64,
-    /// How the host chooses pages.
+    /// Access pattern of the host.
     pub traffic: Traffic,
 }
 
-/// Write amplification by the model and by what it is compared with.
+/// Write amplification of model, formula and reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Write amplification of the model.
     pub model: f64,
-    /// That of the formula, at the utilisation asked for.
+    /// Formula at the requested utilisation.
     pub theory: f64,
     /// The reference of the model.
     pub reference: Reference,
-    /// User pages over physical pages without those held free, as it was in the model.
+    /// Actual utilisation in the model: user pages over physical pages, without those held free.
     pub utilisation: f64,
 }
 
-/// The reference that a model is compared with.
+/// Reference for the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reference {
-    /// The formula, which is exact in the limit of many blocks.
+    /// Formula, exact in the limit of many blocks.
     Formula(f64),
-    /// [`monte_carlo`], because the formula is an approximation.
+    /// [`monte_carlo`], because the formula is approximate.
     MonteCarlo(monte_carlo::Estimate),
 }
 
@@ -58,7 +59,7 @@ impl Reference {
         }
     }
 
-    /// Its own error (95 %); 0 for a formula.
+    /// Error of the reference (95 %); 0 for a formula.
     #[must_use]
     pub const fn error(&self) -> f64 {
         match self {
@@ -69,7 +70,7 @@ impl Reference {
 }
 
 impl Outcome {
-    /// Deviation of the model, as a share of the reference.
+    /// Relative deviation of the model from the reference.
     #[must_use]
     pub fn deviation(&self) -> f64 {
         self.model / self.reference.value() - 1.0
@@ -101,13 +102,15 @@ impl Case {
         }
     }
 
-    /// Whether [`Case::theory`] is exact in the limit of many blocks. For greedy collection of hot and cold data in one log it is not.
+    /// True if [`Case::theory`] is exact in the limit of many blocks, which excludes greedy
+    /// collection of hot and cold data in one log.
     #[must_use]
     pub const fn formula_is_exact(&self) -> bool {
         !matches!(self.traffic, Traffic::HotCold { .. }) || matches!(self.policy, VictimPolicy::Fifo)
     }
 
-    /// The reference of the model; `None` if interrupted. The Monte Carlo runs as long as the model, with requests of its own.
+    /// Reference for the model; `None` if interrupted. The Monte Carlo simulation has the same
+    /// length as the model, with independent requests.
     fn reference(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Option<Reference> {
         let expected = self.theory();
         if self.formula_is_exact() {
@@ -126,7 +129,7 @@ impl Case {
 
     fn spec(&self, pages: u32) -> DriveSpec {
         let b = self.pages_per_block;
-        // Held free: the block that collection keeps, and on average half of what a collection frees in the open one.
+        // The block reserved for collection, and on average half of the space it frees.
         let freed = f64::from(b) * (1.0 - 1.0 / self.theory().max(1.0)).clamp(0.0, 1.0);
         let usable = f64::from(pages / b * b) - f64::from(b) - 0.5 * (f64::from(b) - freed);
         ideal_drive(self.policy, b, pages, (usable * self.utilisation) as u64)
@@ -135,7 +138,7 @@ impl Case {
     /// Runs the model; `None` if interrupted.
     ///
     /// # Errors
-    /// A drive that is impossible, for instance with too few blocks for that utilisation.
+    /// If the drive is invalid, for instance with too few blocks for the utilisation.
     pub fn run(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Result<Option<Outcome>, SpecError> {
         let spec = self.spec(effort.pages);
         let mut ssd = Ssd::new(&spec, seed)?;
@@ -171,7 +174,7 @@ impl Case {
     }
 }
 
-/// A drive that obeys the formulas' assumptions: one die, one stream, page mapping, nothing compressed or cached.
+/// A drive that satisfies the formulas' assumptions: one die and stream, no cache.
 #[must_use]
 pub fn ideal_drive(victim: VictimPolicy, pages_per_block: u32, pages: u32, user_pages: u64) -> DriveSpec {
     let geometry = Geometry {
@@ -199,10 +202,9 @@ pub fn ideal_drive(victim: VictimPolicy, pages_per_block: u32, pages: u32, user_
     }
 }
 
-/// Requests between two looks at the drive; prime, so that looks do not coincide with blocks.
-const LOOK_EVERY: u64 = 997;
+/// Requests between two samples; prime, so that samples do not coincide with blocks.
+const SAMPLE_EVERY: u64 = 997;
 
-/// The host of a comparison.
 struct Host {
     requests: Requests,
     now: Nanos,
@@ -228,7 +230,7 @@ impl Host {
         for nth in 0..u64::from(count) {
             let request = self.requests.draw();
             self.submit(ssd, request);
-            if nth % LOOK_EVERY == 0 {
+            if nth % SAMPLE_EVERY == 0 {
                 look(ssd);
             }
         }
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn uniform_writes_agree_with_theory() {
+    fn uniform_write_waf_matches_theory() {
         use VictimPolicy::{DChoices, Fifo, Greedy, Random};
         for (policy, b, u) in [
             (Greedy, 16, 0.88),
@@ -268,12 +270,12 @@ mod tests {
     }
 
     #[test]
-    fn hot_and_cold_data_in_one_log_agree_with_theory() {
+    fn fifo_hot_cold_waf_matches_theory() {
         let traffic = Traffic::HotCold { pages: 0.2, writes: 0.8 };
         assert!(deviation(VictimPolicy::Fifo, 64, 0.89, traffic) < 1e-2);
     }
 
-    /// The formula is off by about 1 % in some of these; the model is not, held to the slow simple log.
+    /// The formula is off by about 1 % in some cases; the model matches the Monte Carlo log.
     #[test]
     fn greedy_gc_hot_cold_waf_matches_monte_carlo() {
         for (b, u, pages, writes) in [(16, 0.93, 0.2, 0.8), (32, 0.8, 0.1, 0.9), (64, 0.8, 0.2, 0.8), (64, 0.9, 0.05, 0.95)] {
@@ -286,13 +288,13 @@ mod tests {
     }
 
     #[test]
-    fn trims_of_any_page_agree_with_effective_over_provisioning() {
+    fn waf_with_trims_of_any_page_matches_effective_op() {
         assert!(deviation(VictimPolicy::Fifo, 64, 0.93, Traffic::TrimAny { q: 0.2 }) < 5e-3);
         assert!(deviation(VictimPolicy::Greedy, 64, 0.88, Traffic::TrimAny { q: 0.35 }) < 5e-3);
     }
 
     #[test]
-    fn trims_agree_with_effective_over_provisioning() {
+    fn waf_with_trims_matches_effective_over_provisioning() {
         let traffic = Traffic::Trim { q: 0.2 };
         assert!(deviation(VictimPolicy::Fifo, 64, 0.93, traffic) < 2e-2);
         assert!(deviation(VictimPolicy::Greedy, 64, 0.88, traffic) < 2e-2);

@@ -1,62 +1,65 @@
-//! A log of pages as the literature draws it, slow and simple: the reference where no exact formula is known.
+//! Monte Carlo simulation of a page log as in the literature, slow and simple: the reference
+//! if no exact formula is known.
 //!
-//! It shares no code with the drive model: no superblocks, no streams, no debt, no time. There are blocks of pages, one of which is being
-//! filled. Once that is full, the block with the fewest valid pages (or the one filled longest ago) is emptied, what was valid in it is
-//! written to its own first pages again, and the rest of it takes the host's next pages. So nothing is held free but that rest.
+//! It shares no code with the drive model and has no superblocks, streams, debt or time. One
+//! of its blocks is being filled. When it is full, the block with the fewest valid pages (or
+//! the one filled longest ago) is emptied: its valid pages are rewritten to its beginning,
+//! and its rest takes the next host pages. Only that rest is free space.
 //!
-//! "The block with the fewest valid pages" leaves open which of several: [`Ties`]. It decides up to 1 % with blocks of 16 pages and 0.01 % with 64.
+//! [`Ties`] selects among blocks with equally few valid pages. It changes the result by up to
+//! 1 % with blocks of 16 pages and by 0.01 % with 64.
 
 use super::traffic::{Effort, Request, Requests, Traffic};
 use trimtab_drive::rng::Stream;
 
 const NOWHERE: u32 = u32::MAX;
-/// Parts of the measured requests, each with a write amplification of its own.
+/// Number of parts of the measured requests, each with its own write amplification.
 const PARTS: usize = 10;
-/// Two-sided 95 % of Student's t with as many degrees of freedom as parts less one.
+/// Two-sided 95 % quantile of Student's t with `PARTS - 1` degrees of freedom.
 const T_95: f64 = 2.262;
 
-/// Which block is emptied.
+/// Victim policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emptied {
-    /// The one with the fewest valid pages.
+    /// The block with the fewest valid pages.
     Fewest,
-    /// The one filled longest ago.
+    /// The block filled longest ago.
     Oldest,
 }
 
-/// Which of several blocks with equally few valid pages.
+/// Selection among blocks with equally few valid pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ties {
-    /// Each as often.
+    /// Uniformly random.
     Any,
-    /// The one that has had so few for the longest.
+    /// The block that has had this number of valid pages for the longest time.
     Longest,
 }
 
-/// A log to run.
+/// Parameters of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Log {
-    /// Which block is emptied.
+    /// Victim policy.
     pub emptied: Emptied,
-    /// Which of several.
+    /// Tie breaking.
     pub ties: Ties,
-    /// Pages of a block.
+    /// Pages per block.
     pub pages_per_block: u32,
-    /// User pages over pages of blocks, without those not yet filled.
+    /// User pages over block pages, without the unfilled ones.
     pub utilisation: f64,
-    /// How pages are chosen.
+    /// Access pattern.
     pub traffic: Traffic,
-    /// Write amplification to be expected, by which the pages not yet filled are estimated beforehand.
+    /// Expected write amplification, used to estimate the number of unfilled pages.
     pub expected: f64,
 }
 
 /// A measured write amplification.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Write amplification.
+    /// Mean write amplification.
     pub amplification: f64,
-    /// How far it may be off: half the width of its 95 % interval, from the scatter of ten parts of the run, and what ties decide where
-    /// that is open.
+    /// Half width of the 95 % confidence interval from the scatter of ten parts of the run, plus
+    /// the effect of tie breaking if that is open.
     pub error: f64,
 }
 
@@ -66,19 +69,18 @@ struct State {
     block_pages: usize,
     /// Block of each user page, or [`NOWHERE`].
     block_of: Vec<u32>,
-    /// The pages written to each block since it was emptied, valid or not.
+    /// Pages written to each block since it was emptied, valid or not.
     written: Vec<Vec<u32>>,
-    /// Blocks by number of valid pages, in any order.
+    /// Blocks by number of valid pages, unordered.
     with_valid: Vec<Vec<u32>>,
-    /// Valid pages of each block, and its place among those with as many.
+    /// Valid pages of each block, and its index in `with_valid`.
     valid: Vec<(usize, usize)>,
-    /// When each block came to have as many.
+    /// Time at which each block reached its number of valid pages.
     since: Vec<u64>,
     changes: u64,
     draws: Stream,
-    /// Block being filled.
     open: usize,
-    /// Next block in turn, for [`Emptied::Oldest`].
+    /// Next block for [`Emptied::Oldest`].
     turn: usize,
     copied: u64,
 }
@@ -135,7 +137,6 @@ impl State {
         self.block_of[page as usize] = self.open as u32;
     }
 
-    /// Serves a request; true if it was a write.
     fn serve(&mut self, request: Request) -> bool {
         match request {
             Request::Write(page) => self.write(page),
@@ -144,10 +145,10 @@ impl State {
         matches!(request, Request::Write(_))
     }
 
-    /// Chooses a block, drops what is not valid in it, and fills it from there on.
+    /// Empties a block and continues filling it after its valid pages.
     fn empty_one(&mut self) {
         let victim = match self.emptied {
-            // Every block is full here, or was never written and has none.
+            // Every block is full here, or was never written and has no pages.
             Emptied::Fewest => {
                 let fewest = self.with_valid.iter().find(|blocks| !blocks.is_empty()).map_or(&[][..], Vec::as_slice);
                 let chosen = match self.ties {
@@ -162,7 +163,7 @@ impl State {
             }
         };
         let pages = std::mem::take(&mut self.written[victim]);
-        // A page written twice to this block is valid once: its later place. Which of the two is kept does not matter here.
+        // A page written twice to this block is valid once; either copy may be kept.
         let mut kept = Vec::with_capacity(self.block_pages);
         for page in pages {
             if self.block_of[page as usize] == victim as u32 {
@@ -181,7 +182,7 @@ impl State {
 }
 
 impl Log {
-    /// [`run`](Self::run) with [`Ties::Any`]. The distance to [`Ties::Longest`] is part of the error.
+    /// Runs with [`Ties::Any`] and adds the distance to [`Ties::Longest`] to the error.
     #[must_use]
     pub fn with_open_ties(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Option<Estimate> {
         let run = |ties| Self { ties, ..*self }.run(effort, seed, interrupted);
@@ -190,7 +191,7 @@ impl Log {
         Some(Estimate { amplification: any.amplification, error: any.error + spread })
     }
 
-    /// Runs the log; `None` if interrupted.
+    /// Runs the simulation; `None` if interrupted.
     #[must_use]
     pub fn run(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Option<Estimate> {
         let Effort { pages, warm_up, measured } = effort;
@@ -239,9 +240,9 @@ mod tests {
     use super::*;
     use crate::theory;
 
-    /// Where exact formulas exist, the reference itself is held to them.
+    /// Checks the reference itself against exact formulas.
     #[test]
-    fn the_reference_agrees_with_what_is_known_exactly() {
+    fn monte_carlo_matches_exact_formulas() {
         let parts = [(0.2, 0.8), (0.8, 0.2)];
         let hot = Traffic::HotCold { pages: 0.2, writes: 0.8 };
         for (emptied, b, u, traffic, expected) in [

@@ -1,27 +1,27 @@
-//! Traffic: how the host chooses the pages that it writes and trims.
+//! Access patterns of host writes and TRIMs.
 
 use std::fmt;
 use std::str::FromStr;
 use trimtab_drive::rng::Stream;
 
-/// How the host chooses pages.
+/// Access pattern.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Traffic {
-    /// Each page equally often.
+    /// All pages are equally likely.
     Uniform,
-    /// A share of the pages receives a share of the writes, everything in one log.
+    /// A share of the pages receives a share of the writes, all in one log.
     HotCold {
         /// Share of the pages.
         pages: f64,
         /// Share of the writes.
         writes: f64,
     },
-    /// With probability `q` a TRIM of a random mapped page, else a write of any page: the mix of Frankie et al.
+    /// A TRIM of a mapped page with probability `q`, else a write (Frankie et al.).
     Trim {
         /// Probability, below 0.5.
         q: f64,
     },
-    /// With probability `q` a TRIM of any page, mapped or not, else a write of any page.
+    /// A TRIM of any page, mapped or not, with probability `q`, otherwise a write of any page.
     TrimAny {
         /// Probability, below 1.
         q: f64,
@@ -55,7 +55,7 @@ impl FromStr for Traffic {
             _ => None,
         }
         .ok_or_else(|| {
-            "traffic is uniform, trim:Q with Q below 0.5, trim-any:Q with Q below 1, or hot:F:R with shares between 0 and 1, such as hot:0.2:0.8"
+            "traffic must be uniform, trim:Q with Q below 0.5, trim-any:Q with Q below 1, or hot:F:R with shares between 0 and 1, such as hot:0.2:0.8"
                 .into()
         })
     }
@@ -66,28 +66,28 @@ impl FromStr for Traffic {
 pub struct Effort {
     /// Physical pages.
     pub pages: u32,
-    /// Work before measuring, in user capacities.
+    /// Warm-up length in user capacities.
     pub warm_up: u32,
-    /// Work while measuring, in user capacities.
+    /// Measurement length in user capacities.
     pub measured: u32,
 }
 
 /// A request for one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Write it.
+    /// Write the page.
     Write(u32),
-    /// Trim it.
+    /// Trim the page.
     Trim(u32),
 }
 
-/// An endless stream of requests.
+/// An infinite stream of requests.
 #[derive(Debug)]
 pub struct Requests {
     traffic: Traffic,
     pages: u32,
     rng: Stream,
-    /// Mapped pages in any order; empty unless the traffic is [`Traffic::Trim`].
+    /// Mapped pages, unordered; empty unless the traffic is [`Traffic::Trim`].
     mapped: Vec<u32>,
     /// Index of each page in `mapped`, or [`UNMAPPED`].
     position: Vec<u32>,
@@ -96,14 +96,14 @@ pub struct Requests {
 const UNMAPPED: u32 = u32::MAX;
 
 impl Requests {
-    /// Requests for `pages` pages, all mapped at the start.
+    /// A stream over `pages` pages, all initially mapped.
     #[must_use]
     pub fn new(traffic: Traffic, pages: u32, rng: Stream) -> Self {
         let tracked = if matches!(traffic, Traffic::Trim { .. }) { pages } else { 0 };
         Self { traffic, pages, rng, mapped: (0..tracked).collect(), position: (0..tracked).collect() }
     }
 
-    /// The next request.
+    /// Draws the next request.
     pub fn draw(&mut self) -> Request {
         let pages = u64::from(self.pages);
         match self.traffic {
@@ -122,7 +122,7 @@ impl Requests {
         }
     }
 
-    /// Takes a random page out of the mapped ones.
+    /// Removes a random page from the mapped ones.
     fn unmap_any(&mut self) -> u32 {
         let at = self.rng.below(self.mapped.len() as u64) as usize;
         let page = self.mapped.swap_remove(at);
@@ -133,7 +133,7 @@ impl Requests {
         page
     }
 
-    /// Adds a random page to the mapped ones, if it is not one.
+    /// Draws any page and marks it as mapped.
     fn map_any(&mut self) -> u32 {
         let page = self.rng.below(u64::from(self.pages)) as u32;
         if self.position[page as usize] == UNMAPPED {
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn traffic_is_read_as_it_is_written() {
+    fn traffic_round_trips_through_text() {
         for text in ["uniform", "hot:0.2:0.8", "trim:0.25", "trim-any:0.6"] {
             assert_eq!(text.parse::<Traffic>().map(|traffic| traffic.to_string()), Ok(text.to_owned()));
         }

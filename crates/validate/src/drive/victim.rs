@@ -1,8 +1,8 @@
-//! Names of victim policies on the command line and in tables.
+//! Names of victim policies in options and tables.
 
 use trimtab_drive::spec::VictimPolicy;
 
-/// Its name: `greedy`, `d:10`.
+/// Name of a policy: `greedy`, `d:10`.
 #[must_use]
 pub fn name(policy: VictimPolicy) -> String {
     match policy {
@@ -14,10 +14,10 @@ pub fn name(policy: VictimPolicy) -> String {
     }
 }
 
-/// Reads the name of a policy that has a formula.
+/// Parses the name of a policy that has a formula.
 ///
 /// # Errors
-/// Any other text.
+/// If the text is not such a name.
 pub fn parse(text: &str) -> Result<VictimPolicy, String> {
     let d = |number: &str| number.parse().ok().filter(|d| (1..=4096).contains(d)).map(VictimPolicy::DChoices);
     match text {
@@ -26,5 +26,5 @@ pub fn parse(text: &str) -> Result<VictimPolicy, String> {
         "random" => Some(VictimPolicy::Random),
         _ => text.strip_prefix("d:").and_then(d),
     }
-    .ok_or_else(|| "a policy with a formula is greedy, fifo, random or d:N with N from 1 to 4096".into())
+    .ok_or_else(|| "the policy must be greedy, fifo, random or d:N with N from 1 to 4096".into())
 }

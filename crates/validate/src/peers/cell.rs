@@ -12,33 +12,31 @@ use trimtab_sim::policy::{Policy, PolicySpec, State};
 use trimtab_sim::target::Clock as _;
 use trimtab_study::study::small::Small;
 
-/// No trims, two settings of the idle policy, the policies of other authors, and two usual ones.
-pub(super) const POLICIES: [&str; 7] = ["none", FIRST, "idle", "itrim", "dtrim", "online", "batched:every=6h"];
-/// The idle policy without its limit on requests that meet a TRIM.
-pub(super) const FIRST: &str = "idle:met-per-mille=0";
+/// No trims, two idle policies, the two published policies, and two common ones.
+pub(super) const POLICIES: [&str; 7] = ["none", IDLE_UNLIMITED, "idle", "itrim", "dtrim", "online", "batched:every=6h"];
+/// The idle policy without its limit on requests delayed by a TRIM.
+pub(super) const IDLE_UNLIMITED: &str = "idle:met-per-mille=0";
 
-/// The figures of one policy on one drive under one load.
+/// Results of one policy on one drive under one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Cell {
     pub(super) drive: String,
     pub(super) load: &'static str,
     pub(super) policy: String,
-    /// Foreground requests, and percentiles of their latency.
+    /// Number of foreground requests, and percentiles of their latency.
     pub(super) requests: usize,
     pub(super) p50_ns: u64,
     pub(super) p99_ns: u64,
     pub(super) p999_ns: u64,
     pub(super) longest_ns: u64,
-    /// Share of the free bytes that the drive does not hold as data.
+    /// Share of the free bytes that the drive knows to be free.
     pub(super) known_share: f64,
-    /// Write amplification.
     pub(super) waf: f64,
-    /// TRIM commands, and the drive's time for them.
+    /// Number of TRIM commands, and the drive time spent on them.
     pub(super) commands: u64,
     pub(super) trim_ns: u64,
-    /// Duration of the whole cell.
     pub(super) took_ns: u64,
-    /// The filesystem discards what it frees, at the end.
+    /// True if online discard is enabled at the end.
     #[serde(skip)]
     pub(super) online: bool,
 }
@@ -56,12 +54,12 @@ impl Cell {
     }
 }
 
-/// The latency that a given number per thousand do not exceed, by nearest rank. `sorted` is not empty.
+/// Latency percentile in per mille by nearest rank. `sorted` must not be empty.
 fn percentile(sorted: &[Nanos], permille: usize) -> u64 {
     sorted[(sorted.len() * permille).div_ceil(1000).max(1) - 1].0
 }
 
-/// Counters of the drive and of the filesystem above it, which count apart.
+/// Independent counters of the drive and of its filesystem.
 struct Counted {
     drive: BTreeMap<String, u64>,
     written: u64,
@@ -75,7 +73,7 @@ impl Counted {
     }
 }
 
-/// The policy of that name, on the calendar of a small drive.
+/// Creates a policy by name, with times scaled for a small drive.
 fn policy(name: &str, small: &Small) -> anyhow::Result<Box<dyn Policy>> {
     Ok(match Peer::named(name, small) {
         Some(peer) => Box::new(peer),
@@ -83,10 +81,10 @@ fn policy(name: &str, small: &Small) -> anyhow::Result<Box<dyn Policy>> {
     })
 }
 
-/// Runs `requests` requests of `load` under the policy of that name, from the state of `used` on.
+/// Runs `requests` requests of `load` under policy `name`, starting from `used`.
 ///
 /// # Errors
-/// Figures that contradict each other, or a request that fails.
+/// If results are inconsistent, or a request fails.
 pub(super) fn run(used: &Used, load: &Load, name: &str, requests: usize) -> anyhow::Result<Cell> {
     let mut work = used.work.clone();
     let mut target = used.target.fork(policy(name, &used.small)?);
@@ -100,11 +98,11 @@ pub(super) fn run(used: &Used, load: &Load, name: &str, requests: usize) -> anyh
     let (host, commands, trim_ns) = (count("host_written_bytes"), count("host_trims"), count("trim_ns"));
     let discards = after.discards.since(before.discards);
     let at = format!("{} {} {name}", used.name, load.name);
-    ensure!(host == after.written - before.written, "{at}: the filesystem has written other bytes than the drive has counted");
+    ensure!(host == after.written - before.written, "{at}: bytes written by the filesystem and counted by the drive differ");
     ensure!((commands, count("trim_asked_bytes")) == (discards.count, discards.bytes.0), "{at}: discards and TRIMs differ");
     let of_commands = used.trim_ns(commands, count("trim_ranges"));
-    ensure!(of_commands.is_none_or(|time| time == trim_ns), "{at}: the time of trims is not that of their commands");
-    ensure!(trim_ns <= took.0, "{at}: the drive executes one TRIM at a time");
+    ensure!(of_commands.is_none_or(|time| time == trim_ns), "{at}: trim time differs from the sum over commands");
+    ensure!(trim_ns <= took.0, "{at}: TRIM time exceeds elapsed time");
     let (known_share, waf) = (known(&target, began + took)?, count("nand_written_bytes") as f64 / host as f64);
     ensure!((0.0..=1.0).contains(&known_share) && waf > 0.5, "{at}: known {known_share}, write amplification {waf}");
     Ok(Cell {
@@ -132,7 +130,7 @@ mod tests {
     use trimtab_drive::shipped::drive;
 
     #[test]
-    fn a_cell_is_the_same_again() {
+    fn cell_run_is_reproducible() {
         let used = Used::of(&drive("sata-tlc-500gb"), 0.05).unwrap();
         for load in &LOADS {
             let [first, second] = [0, 1].map(|_| run(&used, load, "dtrim", 200).unwrap());
@@ -143,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_is_taken_by_nearest_rank() {
+    fn percentile_uses_nearest_rank() {
         let of = |n: u64| (1..=n).map(Nanos).collect::<Vec<_>>();
         assert_eq!([500, 990, 999, 1000].map(|permille| percentile(&of(1000), permille)), [500, 990, 999, 1000]);
         assert_eq!([500, 990, 999, 1000].map(|permille| percentile(&of(10), permille)), [5, 10, 10, 10]);

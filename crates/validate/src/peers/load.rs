@@ -1,4 +1,4 @@
-//! Loads of the foreground.
+//! Foreground loads.
 
 use super::used::{DATABASE, MAILS, Target, Work, fill};
 use trimtab_drive::rng::Stream;
@@ -6,31 +6,30 @@ use trimtab_drive::units::Nanos;
 use trimtab_sim::target::{Clock as _, FileTarget as _, TargetResult};
 use trimtab_sim::volume::BLOCK;
 
-/// A load, and the requests of it that are measured.
+/// A load and its number of measured requests.
 pub(super) struct Load {
     pub(super) name: &'static str,
     kind: Kind,
     pub(super) requests: usize,
 }
 
-/// Requests and their times. A latency counts from when a request was due; in [`Bursts`](Kind::Bursts) from when it was issued.
+/// Kind of requests and their timing. Latency counts from the due time; in
+/// [`Bursts`](Kind::Bursts) from submission.
 enum Kind {
-    /// A file of 16 KiB is made durable at each interval, and the one of ten seconds ago is deleted.
+    /// Every interval, syncs a new 16 KiB file and deletes the one from ten seconds earlier.
     Files(Nanos),
-    /// 4 KiB are written to the drive at a random place, at random times with this mean interval.
+    /// 4 KiB random writes to the drive with exponentially distributed intervals of this mean.
     Poisson(Nanos),
-    /// This many of these one after another, at each interval.
+    /// This many sequentially issued requests per interval.
     Bursts(u64, Nanos),
-    /// Mails arrive and are made durable, grow, are read and deleted, with random pauses of this mean length.
+    /// Mail server: delivery with sync, append, read and delete, with pauses of this mean.
     Mail(Nanos),
-    /// 4 KiB are written to the drive at random places, each this long after the previous one.
+    /// 4 KiB random writes to the drive, each this long after the previous one.
     Busy(Nanos),
 }
 
-/// Bytes of a mail.
 const MAIL_BYTES: (u64, u64) = (512, 16 << 10);
-/// Files that exist at a time.
-const KEPT: u64 = 200;
+const FILES_MAX: u64 = 200;
 
 pub(super) static LOADS: [Load; 5] = [
     Load { name: "files", kind: Kind::Files(Nanos::from_millis(50)), requests: 36_000 },
@@ -41,7 +40,7 @@ pub(super) static LOADS: [Load; 5] = [
 ];
 
 impl Load {
-    /// Latencies of `requests` requests.
+    /// Runs `requests` requests; returns their latencies.
     pub(super) fn run(&self, target: &mut Target, work: &mut Work, requests: usize) -> TargetResult<Vec<Nanos>> {
         let mut rng = Stream::new(1, self.name);
         let began = target.now();
@@ -67,7 +66,7 @@ impl Load {
     fn request(&self, n: u64, target: &mut Target, work: &mut Work, rng: &mut Stream) -> TargetResult {
         match self.kind {
             Kind::Files(_) => {
-                if let Some(gone) = n.checked_sub(KEPT) {
+                if let Some(gone) = n.checked_sub(FILES_MAX) {
                     target.delete(&format!("saved{gone}"))?;
                 }
                 let path = format!("saved{n}");
@@ -83,7 +82,7 @@ impl Load {
     }
 }
 
-/// A mail is read or grows, or comes or goes, each as often as the other.
+/// One mail operation: read, append, or replacement, all equally likely.
 fn mail(target: &mut Target, work: &mut Work, rng: &mut Stream) -> TargetResult {
     let at = rng.below(work.mails.len() as u64) as usize;
     let len = rng.between(MAIL_BYTES.0, MAIL_BYTES.1);

@@ -1,60 +1,66 @@
 //! Two policies of other authors, re-implemented from their abstracts.
 //!
-//! * `itrim`: Y. Liang, C. Ji, C. Fu, R. Ausavarungnirun, Q. Li, R. Pan, S. Chen, L. Shi, T.-W. Kuo and C. J. Xue: 'iTRIM: I/O-Aware TRIM for
-//!   Improving User Experience on Mobile Devices', IEEE Transactions on Computer-Aided Design of Integrated Circuits and Systems 40(9), 1782-1795,
-//!   2021. The abstract: the time of TRIM is distributed to idle time; the size of a TRIM and the pattern of its logical addresses are considered,
-//!   for F2FS on mobile devices.
-//! * `dtrim`: L. Luo, D. Yu, H. Li, Y. Song, Y. Lv, E. H.-M. Sha and L. Shi: 'Revisiting TRIM on High-Density Flash-Based Hybrid Storage Systems',
-//!   the same journal 43(5), 1618-1622, 2024. The abstract: a differential TRIM for a drive of two kinds of flash. The quick kind is trimmed early,
-//!   which keeps the cost of garbage collection least, and the dense kind lazily, which avoids conflicts with requests of users.
+//! * `itrim`: Y. Liang, C. Ji, C. Fu, R. Ausavarungnirun, Q. Li, R. Pan, S. Chen, L. Shi,
+//!   T.-W. Kuo and C. J. Xue: 'iTRIM: I/O-Aware TRIM for Improving User Experience on Mobile
+//!   Devices', IEEE Transactions on Computer-Aided Design of Integrated Circuits and Systems
+//!   40(9), 1782-1795, 2021. Abstract: TRIM is distributed over idle time. It considers the
+//!   size of a TRIM and the pattern of its logical addresses, for F2FS on mobile devices.
+//! * `dtrim`: L. Luo, D. Yu, H. Li, Y. Song, Y. Lv, E. H.-M. Sha and L. Shi: 'Revisiting TRIM
+//!   on High-Density Flash-Based Hybrid Storage Systems', same journal 43(5), 1618-1622,
+//!   2024. Abstract: differential TRIM for a drive with two kinds of flash. Fast flash is
+//!   trimmed early, which minimises the cost of garbage collection. Dense flash is trimmed
+//!   lazily, which avoids conflicts with user requests.
 //!
-//! What the abstracts leave open is filled here:
+//! The abstracts leave details open. This implementation assumes:
 //!
-//! * Idle time: no request in flight, and none for 10 ms. Without idle time, nothing is sent. (`dtrim` while it is early does not wait.)
-//! * Commands per request: `itrim` sends 8 of up to 2 MiB, the limits of F2FS's own discard thread in Linux 4.18; `dtrim` sends 16.
-//! * Order of `itrim`: extents of 1 MiB and more in all windows, then the smaller ones. Within a round each request continues where the previous one
-//!   ended. Where the filesystem cannot select extents by size, the second round sends large ones again.
-//! * A filesystem does not know which flash its blocks lie on. `dtrim` therefore treats the drive as a whole, by the time of a command: up to 1 ms
-//!   is early. The first command is sent alone to learn it. Early, the filesystem discards what it frees ([`Policy::online`]).
-//! * A pass starts when a share of the free space was written, or after a day. The share is 10 % for `itrim`, as for
-//!   [`Idle`](trimtab_sim::policy::Idle), and 25 % for `dtrim`.
+//! * Idle time: no request in flight, and none for 10 ms. Nothing is sent otherwise, except
+//!   that `dtrim` does not wait while it trims early.
+//! * Commands per request: `itrim` sends 8 of up to 2 MiB, the limits of F2FS's discard
+//!   thread in Linux 4.18; `dtrim` sends 16.
+//! * Order of `itrim`: extents of at least 1 MiB in all windows, then the smaller ones.
+//!   Within a round, each request continues after the previous one. If the filesystem cannot
+//!   select extents by size, the second round sends large ones again.
+//! * A filesystem does not know which flash holds its blocks. So `dtrim` treats the drive as
+//!   a whole by command time: up to 1 ms counts as early. Its first command is sent alone to
+//!   measure it. While early, the filesystem uses online discard ([`Policy::online`]).
+//! * A pass starts when a share of the free space was written, or after a day. The share is
+//!   10 % for `itrim`, as for [`Idle`](trimtab_sim::policy::Idle), and 25 % for `dtrim`.
 //!
-//! The comparison runs in virtual time on mains power: the policies ignore forced passes, batteries and restarts.
+//! The comparison runs in virtual time on mains power, so the policies ignore forced passes,
+//! batteries and restarts.
 
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::{Action, Observation, Pass, Policy, Sizes, State, Step, TrimRequest};
 use trimtab_study::study::small::Small;
 
-/// A pass starts at the latest this long after the previous one.
-const AT_LEAST_EVERY: Nanos = Nanos::from_secs(86_400);
-/// Time between two looks whether a pass is due.
+/// Maximum time between the starts of two passes.
+const PASS_INTERVAL_MAX: Nanos = Nanos::from_secs(86_400);
+/// Polling interval for the start of a pass.
 const POLL: Nanos = Nanos::from_secs(10);
-/// Least time between two looks on a small drive.
+/// Minimum polling interval on a small drive.
 const POLL_MIN: Nanos = Nanos::from_millis(100);
-/// The device is idle when no request came for this long.
+/// Time without requests after which the device counts as idle.
 const QUIET: Nanos = Nanos::from_millis(10);
-/// Least time until the next look at a busy device.
-const LOOK_LEAST: Nanos = Nanos::from_micros(500);
-/// `itrim`: free extents of this length and more come first.
+/// Minimum polling interval on a busy device.
+const POLL_BUSY_MIN: Nanos = Nanos::from_micros(500);
+/// `itrim`: minimum length of the free extents that come first.
 const LARGE: Bytes = Bytes(1 << 20);
-/// `itrim`: the largest command.
 const COMMAND_MAX: Bytes = Bytes(2 << 20);
-/// `dtrim`: a command that takes no longer is cheap.
+/// `dtrim`: maximum time of a cheap command.
 const CHEAP: Nanos = Nanos::from_millis(1);
-/// `dtrim`: the weight of the latest observation in the mean cost of a command is one part in this many.
-const MEMORY: i64 = 8;
+/// `dtrim`: inverse weight of the latest observation in the mean command time.
+const COST_WEIGHT: i64 = 8;
 
-/// The rules in which the two policies differ.
 #[derive(Clone, Copy, Debug)]
 enum Rules {
-    /// Idle time, large extents first.
+    /// Trims in idle time, large extents first.
     ITrim {
-        /// The large extents are done.
+        /// True once the large extents are done.
         small_too: bool,
     },
-    /// Early where a TRIM is cheap, lazily elsewhere.
+    /// Trims early if TRIM is cheap, otherwise lazily.
     DTrim {
-        /// Mean time of a command, once known.
+        /// Mean command time, once known.
         command: Option<Nanos>,
     },
 }
@@ -65,15 +71,15 @@ pub struct Peer {
     rules: Rules,
     at_least_every: Nanos,
     poll: Nanos,
-    /// Start of the last pass, or the first look.
+    /// Start of the last pass, or the first poll.
     started: Option<Nanos>,
-    /// Counter of written bytes at that time.
+    /// Counter of written bytes at `started`.
     written_before: Option<Bytes>,
     pass: Pass,
 }
 
 impl Peer {
-    /// The policy of that name, on the calendar of a small drive.
+    /// Creates a policy by name, with times scaled for a small drive.
     #[must_use]
     pub fn named(name: &str, small: &Small) -> Option<Self> {
         let rules = match name {
@@ -81,7 +87,7 @@ impl Peer {
             "dtrim" => Rules::DTrim { command: None },
             _ => return None,
         };
-        Some(Self::new(rules, small.sooner(AT_LEAST_EVERY), small.sooner(POLL).max(POLL_MIN)))
+        Some(Self::new(rules, small.sooner(PASS_INTERVAL_MAX), small.sooner(POLL).max(POLL_MIN)))
     }
 
     fn new(rules: Rules, at_least_every: Nanos, poll: Nanos) -> Self {
@@ -95,21 +101,19 @@ impl Peer {
         }
     }
 
-    /// A TRIM is known to be cheap.
     fn early(&self) -> bool {
         matches!(self.rules, Rules::DTrim { command: Some(command) } if command <= CHEAP)
     }
 
-    /// Takes the time of the last request's commands.
+    /// Records the command time of the last request.
     fn learn(&mut self, observation: &Observation<'_>) {
         let Rules::DTrim { command } = &mut self.rules else { return };
         let Some((took, counted)) = observation.last_trim.and_then(|outcome| Some((outcome.took, outcome.counted?))) else { return };
         let Some(one) = took.0.checked_div(counted.count) else { return };
-        let mean = command.map_or(one, |mean| mean.0.saturating_add_signed((one.cast_signed() - mean.0.cast_signed()) / MEMORY));
+        let mean = command.map_or(one, |mean| mean.0.saturating_add_signed((one.cast_signed() - mean.0.cast_signed()) / COST_WEIGHT));
         *command = Some(Nanos(mean));
     }
 
-    /// Starts a pass if one is due.
     fn start_if_due(&mut self, observation: &Observation<'_>) {
         let started = *self.started.get_or_insert(observation.now);
         let before = self.written_before.or(observation.written);
@@ -126,7 +130,6 @@ impl Peer {
         }
     }
 
-    /// The next request of the current pass; `None` if there is none.
     fn next_request(&mut self, observation: &Observation<'_>) -> Option<Action> {
         let running = self.pass.running();
         match (self.pass.step(observation, Bytes::MAX), &mut self.rules) {
@@ -150,12 +153,12 @@ impl Peer {
         }
     }
 
-    /// `whole` as this policy sends it.
+    /// Adapts a request to this policy.
     fn request(&self, whole: TrimRequest, by_size: bool) -> TrimRequest {
         match self.rules {
             Rules::ITrim { small_too } => {
                 let (min_extent, below, round) = if small_too { (Bytes::ZERO, LARGE, 1) } else { (LARGE, Bytes::MAX, 0) };
-                // Where extents can be selected by size, nothing is sent twice.
+                // If extents can be selected by size, no extent is sent twice.
                 let sizes = by_size.then_some(Sizes { below, round, rounds: 2 });
                 TrimRequest { min_extent, command_max: COMMAND_MAX, commands_max: 8, sizes, ..whole }
             }
@@ -194,14 +197,14 @@ impl Policy for Peer {
     }
 }
 
-/// When the device may have been idle for [`QUIET`]; `None` if it has been.
+/// Time at which the device may have been idle for [`QUIET`]; `None` if it already has been.
 fn until_quiet(observation: &Observation<'_>) -> Option<Nanos> {
     let now = observation.now;
     let idle = match observation.idle_since {
         Some(since) if observation.in_flight == 0 => now.saturating_sub(since),
         _ => return Some(now.saturating_add(QUIET)),
     };
-    (idle < QUIET).then(|| now.saturating_add(QUIET.saturating_sub(idle).max(LOOK_LEAST)))
+    (idle < QUIET).then(|| now.saturating_add(QUIET.saturating_sub(idle).max(POLL_BUSY_MIN)))
 }
 
 #[cfg(test)]
@@ -213,7 +216,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const WINDOWS: [TrimWindow; 2] = [TrimWindow { start: 0, len: 128 * MIB }, TrimWindow { start: 128 * MIB, len: 128 * MIB }];
 
-    /// At `seconds`, `idle_ms` after the last request, with `written` bytes written and 100 MiB free.
+    /// An observation `idle_ms` after the last request, with 100 MiB free.
     fn at(seconds: u64, idle_ms: u64, written: u64) -> Observation<'static> {
         let now = Nanos::from_secs(seconds);
         let idle_since = Some(now.saturating_sub(Nanos::from_millis(idle_ms)));
@@ -221,14 +224,14 @@ mod tests {
     }
 
     fn itrim() -> Peer {
-        Peer::new(Rules::ITrim { small_too: false }, AT_LEAST_EVERY, POLL)
+        Peer::new(Rules::ITrim { small_too: false }, PASS_INTERVAL_MAX, POLL)
     }
 
     fn dtrim() -> Peer {
-        Peer::new(Rules::DTrim { command: None }, AT_LEAST_EVERY, POLL)
+        Peer::new(Rules::DTrim { command: None }, PASS_INTERVAL_MAX, POLL)
     }
 
-    /// The outcome of `commands` commands over `asked` bytes that took `took_us`.
+    /// Outcome of `commands` commands over `asked` bytes in `took_us`.
     fn outcome(asked: u64, commands: u64, took_us: u64) -> TrimOutcome {
         TrimOutcome {
             asked: Bytes(asked),
@@ -242,7 +245,7 @@ mod tests {
         Action::Trim(TrimRequest { commands_max, ..TrimRequest::whole(window, Bytes::ZERO) })
     }
 
-    /// The first window from `start` on.
+    /// First window from `start` on.
     fn rest(start: u64) -> TrimWindow {
         TrimWindow { start, len: 128 * MIB - start }
     }
@@ -257,12 +260,12 @@ mod tests {
         };
         let wait = |idle, in_flight| until_quiet(&at(idle, in_flight)).map(|until| until.0 - 100 * MS);
         assert_eq!([wait(Some(10 * MS), 0), wait(Some(4 * MS), 0)], [None, Some(6 * MS)]);
-        assert_eq!(wait(Some(10 * MS - 1), 0), Some(500_000), "never less than half a millisecond");
+        assert_eq!(wait(Some(10 * MS - 1), 0), Some(500_000), "at least half a millisecond");
         assert_eq!([wait(None, 0), wait(Some(90 * MS), 1)], [Some(10 * MS); 2]);
     }
 
     #[test]
-    fn itrim_starts_after_a_tenth_was_written_and_waits_for_quiet() {
+    fn itrim_starts_after_tenth_was_written_and_waits_for_idle() {
         let mut policy = itrim();
         assert_eq!(policy.decide(&at(1, 900, 0)), Action::WaitUntil(Nanos::from_secs(11)));
         assert_eq!(policy.decide(&at(11, 900, 10 * MIB - 1)), Action::WaitUntil(Nanos::from_secs(21)));
@@ -289,7 +292,7 @@ mod tests {
         let mut action = policy.decide(&at(2, 20, 10 * MIB));
         while let Action::Trim(request) = action {
             came.push((request.window.start / MIB, request.window.len / MIB, request.min_extent.0));
-            // Eight commands of 2 MiB with as much in use between them reach 32 MiB far; the small extents of a window fit into eight commands.
+            // Eight 2 MiB commands with equal gaps span 32 MiB; all small extents fit into eight.
             let asked = if request.min_extent == Bytes::ZERO { request.window.len } else { request.window.len.min(32 * MIB) };
             action = policy.decide(&Observation { last_trim: Some(&outcome(asked, 8, 1)), ..at(2, 20, 10 * MIB) });
         }
@@ -299,12 +302,12 @@ mod tests {
     }
 
     #[test]
-    fn dtrim_waits_for_quarter_and_quiet_if_commands_are_slow() {
+    fn dtrim_with_slow_commands_waits_for_quarter_and_idle() {
         let mut policy = dtrim();
         policy.decide(&at(1, 900, 0));
         assert_eq!(policy.decide(&at(2, 900, 25 * MIB - 1)), Action::WaitUntil(Nanos::from_secs(12)));
         assert_eq!(policy.decide(&at(3, 4, 25 * MIB)), trim(WINDOWS[0], 1), "the cost is unknown");
-        // 3 ms a command: it stays lazy, and continues where it was.
+        // At 3 ms per command it stays lazy and continues at the same place.
         let slow = outcome(MIB, 1, 3_000);
         let waits = policy.decide(&Observation { last_trim: Some(&slow), ..at(5, 4, 25 * MIB) });
         assert_eq!((waits, policy.online()), (Action::WaitUntil(Nanos::from_millis(5_006)), false));
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn dtrim_does_not_wait_and_is_online_where_commands_are_cheap() {
+    fn dtrim_with_cheap_commands_is_online_and_does_not_wait() {
         let mut policy = dtrim();
         policy.decide(&at(1, 100, 0));
         assert_eq!((policy.decide(&at(1, 100, 25 * MIB)), policy.online()), (trim(WINDOWS[0], 1), false));
@@ -325,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn dtrim_takes_the_mean_of_the_last_commands_as_their_cost() {
+    fn dtrim_cost_is_mean_of_recent_commands() {
         let mut policy = dtrim();
         let mut learn = |commands, took_us| {
             policy.learn(&Observation { last_trim: Some(&outcome(MIB, commands, took_us)), ..Observation::of(Nanos::ZERO, &[]) });
@@ -334,7 +337,7 @@ mod tests {
         };
         assert_eq!(learn(0, 500), (None, false), "no command was sent");
         assert_eq!(learn(10, 8_000), (Some(800), true));
-        // An eighth of 8 ms more; an eighth of 1.8 ms less; and so on down to 1 ms.
+        // Moves 1/8 towards each observation, down to 1 ms.
         assert_eq!(learn(1, 8_800), (Some(1_800), false));
         assert_eq!(learn(1, 0), (Some(1_575), false));
         assert_eq!(learn(2, 0), (Some(1_378), false));

@@ -1,13 +1,13 @@
-//! Two policies beside each other, cell by cell.
+//! Cell-by-cell comparison of two policies.
 
-use super::cell::{Cell, FIRST};
+use super::cell::{Cell, IDLE_UNLIMITED};
 use std::fmt;
 use trimtab_drive::units::Nanos;
 
-/// What differs by less is alike.
-const ALIKE: f64 = 0.05;
+/// Relative difference below which results count as equal.
+const TOLERANCE: f64 = 0.05;
 
-/// One policy against another: drive, load, and the ratios of p99 and write amplification.
+/// Comparison of two policies: drive, load, and ratios of p99 and write amplification.
 pub(super) struct Verdict {
     ours: String,
     theirs: String,
@@ -25,10 +25,10 @@ impl Verdict {
         Self { ours: ours.into(), theirs: theirs.into(), ratios: ratios.collect() }
     }
 
-    /// Of the ratios of a measure: worse and better by more than what is alike, and lower at all.
+    /// Numbers of cells that are worse or better by more than [`TOLERANCE`], and lower at all.
     pub(super) fn counts(&self, measure: usize) -> [usize; 3] {
         let count = |is: &dyn Fn(f64) -> bool| self.ratios.iter().filter(|(.., ratios)| is(ratios[measure])).count();
-        [count(&|ratio| ratio > 1.0 + ALIKE), count(&|ratio| ratio < 1.0 / (1.0 + ALIKE)), count(&|ratio| ratio < 1.0)]
+        [count(&|ratio| ratio > 1.0 + TOLERANCE), count(&|ratio| ratio < 1.0 / (1.0 + TOLERANCE)), count(&|ratio| ratio < 1.0)]
     }
 }
 
@@ -44,17 +44,17 @@ impl fmt::Display for Verdict {
             let all = ratios.len();
             writeln!(
                 f,
-                "{name}: of {all} cells {ours} is worse than {theirs} by more than 5 % in {worse}, better by more than 5 % in {better}, lower in {lower}"
+                "{name}: {ours} against {theirs} in {all} cells: more than 5 % worse in {worse}, more than 5 % better in {better}, lower in {lower}"
             )?;
         }
         Ok(())
     }
 }
 
-/// What stands in the table; the rest is in the figures that are kept.
-const SHOWN: [&str; 5] = ["none", FIRST, "idle", "itrim", "dtrim"];
+/// Policies shown in the table; the CSV file has all.
+const SHOWN: [&str; 5] = ["none", IDLE_UNLIMITED, "idle", "itrim", "dtrim"];
 
-/// A row for each drive and load, with the figures of policies beside each other.
+/// One row per drive and load, with the policies side by side.
 pub(super) struct Table<'a>(pub(super) &'a [Cell]);
 
 impl fmt::Display for Table<'_> {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_compared_by_drive_and_load() {
+    fn verdict_compares_cells_by_drive_and_load() {
         let cell = |drive: &str, policy: &str, p99_ns, waf| Cell {
             drive: drive.into(),
             load: "files",
@@ -105,7 +105,7 @@ mod tests {
             "{table}"
         );
         let verdict = Verdict::of(&[ours, theirs].concat(), "idle", "itrim");
-        // The drive d was not tried under both. 95 is 1/1.0526 of 100.
+        // Drive d is missing under one policy. 95 is 1/1.0526 of 100.
         assert_eq!((verdict.counts(0), verdict.counts(1)), ([1, 1, 1], [1, 0, 0]));
     }
 }

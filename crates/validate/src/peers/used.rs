@@ -1,4 +1,4 @@
-//! A small drive with a filesystem in use on it, and the files that come and go there.
+//! A small drive with a used filesystem and file turnover.
 
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model::{Model, build};
@@ -14,26 +14,24 @@ use trimtab_study::study::small::Small;
 
 pub(super) type Target = Steered<Box<dyn Model>>;
 
-/// Bytes of the small drives, where that is enough for one.
+/// Size of the small drives, if that is valid for the drive.
 const SIZE: Bytes = Bytes(1_000_000_000);
-/// Share of the filesystem that is in use.
 const FILL: f64 = 0.6;
-/// Free extents, in blocks.
+/// Length of free extents in blocks.
 const EXTENTS: (u64, u64) = (4, 4096);
-/// Files that come and go, in blocks.
+/// Length of turnover files in blocks.
 const FILES: (u64, u64) = (4, 1024);
-/// These files have about this share of the drive.
+/// Approximate share of the drive in turnover files.
 const FILES_SHARE: f64 = 0.1;
-/// The file that is written at random places has this share.
+/// Share of the drive in the file that is written at random.
 const DATABASE_SHARE: f64 = 0.08;
 pub(super) const DATABASE: &str = "database";
-/// Files of a mail server.
 pub(super) const MAILS: u64 = 500;
-/// One file goes and another comes so often.
-const EVERY: Nanos = Nanos::from_millis(100);
+/// Interval at which one file is replaced.
+const REPLACE_INTERVAL: Nanos = Nanos::from_millis(100);
 const SEED: u64 = 1;
 
-/// A length between these, the shorter the more often: as many bytes lie in lengths from 1 to 2 as in those from 2 to 4, and so on.
+/// Draws a length between `least` and `most`, with equal total bytes per octave.
 pub(super) fn length(rng: &mut Stream, (least, most): (u64, u64)) -> u64 {
     let (least, most) = (least as f64, most as f64);
     (least / (1.0 - rng.unit() * (1.0 - least / most))) as u64
@@ -43,7 +41,7 @@ pub(super) const fn fill(len: u64) -> Payload<'static> {
     Payload::Fill { len, class: DataClass::Random }
 }
 
-/// Mounts as the policy asks now.
+/// Remounts as the policy requests.
 fn mount(target: &mut Target) {
     let wanted = if target.policy().online() { Discard::FreedAndFollowing } else { Discard::Off };
     if target.volume().spec().discard != wanted {
@@ -51,24 +49,20 @@ fn mount(target: &mut Target) {
     }
 }
 
-/// State of the foreground and of the files that come and go.
+/// State of the foreground load and of the file turnover.
 #[derive(Clone)]
 pub(super) struct Work {
     rng: Stream,
-    /// Numbers of the files that come and go.
+    /// Numbers of the turnover files.
     files: Vec<u64>,
-    /// Numbers of the mails.
     pub(super) mails: Vec<u64>,
-    /// Of the next file or mail.
     next: u64,
-    /// When the next file goes.
+    /// Time of the next file replacement.
     due: Nanos,
-    /// Blocks of the database.
     blocks: u64,
 }
 
 impl Work {
-    /// The number of a new file.
     pub(super) const fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -87,31 +81,31 @@ impl Work {
         self.come(target)
     }
 
-    /// It is time: nothing was due before.
+    /// Starts the turnover at `now`.
     pub(super) fn begin(&mut self, now: Nanos) {
-        self.due = now + EVERY;
+        self.due = now + REPLACE_INTERVAL;
     }
 
-    /// Lets files come and go, and the policy act, until `instant`, if that is not past.
+    /// Runs file turnover and the policy until `instant`, unless that is past.
     pub(super) fn until(&mut self, target: &mut Target, instant: Nanos) -> TargetResult {
         while self.due <= instant {
             target.idle_until(self.due);
             mount(target);
             self.change(target)?;
-            self.due += EVERY;
+            self.due += REPLACE_INTERVAL;
         }
         target.idle_until(instant);
         mount(target);
         Ok(())
     }
 
-    /// Where in the database a block is written next.
+    /// Draws the offset of the next database write.
     pub(super) fn place(&self, rng: &mut Stream) -> u64 {
         rng.below(self.blocks) * BLOCK
     }
 }
 
-/// The state that every policy begins with.
+/// Common initial state for all policies.
 pub(super) struct Used {
     pub(super) name: String,
     pub(super) small: Small,
@@ -120,12 +114,12 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// Of a small `drive` that was written over once and then `wear` times more, while nobody trimmed.
+    /// Prepares a small `drive`: filled once, then worn by `wear` drive writes without trims.
     pub(super) fn of(drive: &Drive, wear: f64) -> anyhow::Result<Self> {
         let small = Small::of(&drive.spec, SIZE)?;
         let mut spec = VolumeSpec::ext4();
         spec.mkfs.discard = false;
-        // What is dirty goes with the size of the drive.
+        // Scale the dirty limit with the drive.
         spec.writeback.memory = Bytes(128 << 20);
         let volume = Volume::format(build(&small.spec, SEED)?, spec, Nanos::ZERO)?;
         let none = PolicySpec::None.build(&State::default());
@@ -137,7 +131,7 @@ impl Used {
         Ok(Self { name: drive.spec.name.clone(), small, target, work })
     }
 
-    /// Time of TRIM commands; `None` where it depends on what they unmap.
+    /// Time of TRIM commands; `None` if it depends on the units they unmap.
     pub(super) fn trim_ns(&self, commands: u64, ranges: u64) -> Option<u64> {
         let trim = &self.small.spec.flash()?.trim;
         ((trim.unit_ns, trim.gb_ns) == (0, 0)).then(|| commands * trim.command_ns + ranges * trim.range_ns)
@@ -145,7 +139,7 @@ impl Used {
 }
 
 impl Work {
-    /// Files, and contents of old between free extents of all lengths, all of them written.
+    /// Fills the volume with files and with previously written free extents of all lengths.
     fn fill_up(&mut self, target: &mut Target, small: &Small) -> anyhow::Result<()> {
         for dir in ["files", "mail"] {
             target.make_dir(dir)?;
@@ -170,7 +164,7 @@ impl Work {
         Ok(())
     }
 
-    /// Random writes, and files that come and go, until the drive has been written so many bytes more.
+    /// Runs random writes and file turnover until the drive has been written `bytes` more.
     fn wear(&mut self, target: &mut Target, bytes: u64) -> TargetResult {
         let written = |target: &Target| target.volume().written().0;
         let (from, mut rng) = (written(target), Stream::new(SEED, "wear"));
@@ -188,7 +182,7 @@ impl Work {
     }
 }
 
-/// Share of the free space that the drive knows to be free: what a copy of it does not unmap when all free space is trimmed.
+/// Share of the free space that a full trim would not unmap.
 pub(super) fn known(target: &Target, now: Nanos) -> anyhow::Result<f64> {
     let volume = target.volume();
     let mut copy = volume.drive().boxed_clone();
@@ -209,14 +203,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_have_as_many_bytes_in_each_octave() {
+    fn lengths_have_equal_bytes_per_octave() {
         let mut rng = Stream::new(1, "lengths");
         let mut octaves = [0_u64; 10];
         for _ in 0..100_000 {
             let blocks = length(&mut rng, EXTENTS);
             octaves[(blocks.ilog2() - EXTENTS.0.ilog2()) as usize] += blocks;
         }
-        // Of whole blocks the shortest are the shorter for it; the longest are few.
+        // Rounding to whole blocks shortens the shortest lengths, and the longest are rare.
         let all = octaves.iter().sum::<u64>() as f64;
         assert!(octaves.iter().all(|octave| (0.08..0.12).contains(&(*octave as f64 / all))), "{octaves:?}");
     }

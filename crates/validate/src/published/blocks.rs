@@ -1,4 +1,4 @@
-//! The published results of block workloads on a file of a modelled volume: random writes before and after a drive was used.
+//! Published block workloads on a file: random writes before and after a drive was used.
 
 use super::files::{self, Target};
 use super::spec::{Configuration, Modelled, Plan};
@@ -18,12 +18,11 @@ use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings as Writes, Synthet
 use trimtab_sim::workload::{BlockWorkload, Limit};
 
 const TEST_NAME: &str = "test-file";
-/// The file of random writes; how it was made is not published.
+/// Size of the random-write file, whose creation is not documented.
 const AGEING_FILE: Bytes = Bytes(1 << 30);
 const AGEING_TIME: Nanos = Nanos::from_secs(60);
 const AGEING_DEPTH: u32 = 32;
 
-/// Runs a workload on a file of the volume.
 fn blocks(target: &mut Target, path: &str, workload: &mut dyn BlockWorkload, depth: u32) -> anyhow::Result<Vec<trimtab_sim::run::Phase>> {
     let mut file = FileBlocks::open(target.volume_mut(), path, depth)?;
     let recorded = trimtab_sim::runner::blocks::run(workload, &mut file, &mut Quiet).complete()?;

@@ -1,4 +1,4 @@
-//! Published results, and the results of the models for them.
+//! Comparison of published and modelled results.
 
 use super::score::{self, Row, Score};
 use super::spec::{Configuration, Modelled, Past, Plan, Workload, number};
@@ -9,41 +9,42 @@ use trimtab::drives::crew;
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::Interrupted;
 
-/// Published against modelled.
+/// Published against modelled results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What it comes to.
+    /// Total score.
     pub score: Score,
-    /// The rows, as in the published file.
+    /// Rows in the order of the published files.
     pub rows: Vec<Row>,
-    /// What it came to by what was decided before; not of a part.
+    /// Scores under earlier decisions; empty for a partial comparison.
     pub history: Vec<Past>,
-    /// Which of two is slower, where a drive was measured in two ways.
+    /// Order of pairs of measurements on one drive.
     pub orders: Vec<Order>,
 }
 
-/// The order of two measurements on a drive.
+/// Order of two measurements on a drive.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Order {
-    /// The row.
+    /// Row name.
     pub name: String,
-    /// What by what.
+    /// Ratio shown.
     pub figure: &'static str,
-    /// As published.
+    /// Published ratio.
     pub published_ratio: f64,
-    /// And in the model.
+    /// Modelled ratio.
     pub modelled_ratio: f64,
-    /// Both above 1, or both below.
+    /// True if both ratios are above 1 or both below.
     pub right: bool,
 }
 
-/// Runs what [`Configuration::is_of`] `only`; `done` is called after each.
+/// Runs the configurations selected by [`Configuration::is_of`] `only`; calls `done` after
+/// each.
 ///
 /// # Errors
-/// An interrupt, or data files and drives that do not fit together.
+/// If interrupted, or if data files and drives are inconsistent.
 pub fn run(plan: &Plan, only: Option<&str>, seed: u64, done: &(dyn Fn() + Sync)) -> anyhow::Result<Comparison> {
     let mut chosen: Vec<(usize, &Configuration)> = plan.configurations.iter().filter(|c| c.is_of(only)).enumerate().collect();
-    // The longest first, or one of them would be left alone at the end.
+    // Longest first, so that no long one runs alone at the end.
     chosen.sort_by_key(|(_, configuration)| std::cmp::Reverse(configuration.of.work()));
     let modelled: Vec<anyhow::Result<(usize, Modelled)>> = crew::map(&chosen, |(at, configuration)| {
         let modelled = model(plan, configuration, seed);
@@ -81,7 +82,7 @@ fn model(plan: &Plan, configuration: &Configuration, seed: u64) -> anyhow::Resul
     }
 }
 
-/// The orders of policies, and of rates before and after a trim.
+/// Orders of policies, and of rates before and after a trim.
 fn orders(tried: &[(&Configuration, &toml::Table, Modelled)]) -> Vec<Order> {
     tried
         .iter()
@@ -99,7 +100,7 @@ fn orders(tried: &[(&Configuration, &toml::Table, Modelled)]) -> Vec<Order> {
         .collect()
 }
 
-/// Time with online discard by that without.
+/// Ratio of the time with online discard to the time without.
 fn online_by_none(
     configuration: &Configuration,
     published: &toml::Table,

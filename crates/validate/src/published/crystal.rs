@@ -1,4 +1,5 @@
-//! The published results of CrystalDiskMark in rounds: the simulation of `drive simulate`, once for each kind of data and with TRIM.
+//! Published CrystalDiskMark rounds, with the simulation of `drive simulate`: one run per
+//! kind of data, and one with TRIM.
 
 use super::spec::{Configuration, Modelled, Plan, number};
 use anyhow::Context as _;
@@ -13,24 +14,23 @@ use trimtab_sim::run::Run;
 use trimtab_sim::run::metrics;
 use trimtab_sim::runner::End;
 
-/// The tests of the published profile that write.
+/// Write tests of the published profile.
 const WRITES: [&str; 4] = ["seq1m-q1.write", "rnd512k-q1.write", "rnd4k-q1.write", "rnd4k-q32.write"];
 const SEQUENTIAL: &str = WRITES[0];
-/// The two that were published to fall at the first knee.
+/// Tests with a published drop at the first knee.
 const FALLING: [&str; 2] = [WRITES[1], WRITES[3]];
 const SEQUENTIAL_READ: &str = "seq1m-q1.read";
 
-/// A round that is off by more than this share is not at the level.
+/// Relative deviation above which a round is not at the level.
 const LEVEL_BAND: f64 = 0.03;
-/// Steps of level that count as knees: smaller ones than elsewhere, because there is hardly any noise in a model.
+/// Minimum relative step of a knee; small because the model has little noise.
 const STEP_MIN: f64 = 0.02;
 
-/// A change of level.
 #[derive(Clone, Copy)]
 struct Knee {
-    /// Bytes written, midway between the passes on either side.
+    /// Bytes written, midway between the adjacent passes.
     written: f64,
-    /// Rate from there on, in 10^6 bytes a second.
+    /// Rate after the knee, in 10^6 bytes per second.
     after: f64,
 }
 
@@ -43,32 +43,32 @@ impl Rounds {
         self.0.metrics.iter().find(|metric| metric.name == name)?.samples.first().copied()
     }
 
-    /// The points of a series: bytes written, rate.
+    /// Points of a series: bytes written, rate.
     fn points(&self, name: &str) -> Vec<(f64, f64)> {
         let series = self.0.series.iter().find(|series| series.name == name);
         series.map(|series| series.x.iter().map(|x| *x as f64).zip(series.y.iter().copied()).collect()).unwrap_or_default()
     }
 
-    /// Mean of the points of a series between two amounts written.
+    /// Mean of a series between two amounts written.
     fn mean(&self, name: &str, from: f64, to: f64) -> Option<f64> {
         average(self.points(name).into_iter().filter(|(x, _)| (from..to).contains(x)).map(|(_, y)| y))
     }
 
-    /// Mean rate of a test in the last fifth of what is written.
+    /// Mean rate of a test in the last fifth of the bytes written.
     fn late(&self, test: &str) -> Option<f64> {
         let name = format!("{test}.rate");
         let end = self.points(&name).last()?.0;
         self.mean(&name, end * 0.8, f64::INFINITY)
     }
 
-    /// Bytes written when a test was last off its late level: it is level from there on.
+    /// Bytes written when a test reached its final level.
     fn level_from(&self, test: &str) -> Option<f64> {
         let late = self.late(test)?;
         let off = |(_, rate): &(f64, f64)| (rate / late - 1.0).abs() > LEVEL_BAND;
         self.points(&format!("{test}.rate-of-round")).into_iter().rfind(off).map(|(written, _)| written)
     }
 
-    /// Where the passes of a test change their level for good.
+    /// Permanent level changes of a test.
     fn knees(&self, test: &str) -> Vec<Knee> {
         let (written, rates): (Vec<f64>, Vec<f64>) = self.points(&format!("{test}.rate")).into_iter().unzip();
         let knees = change_points(&rates, &Options { step_min: STEP_MIN, ..Options::default() });
@@ -79,12 +79,12 @@ impl Rounds {
     }
 }
 
-/// One set of rounds, and how much of the published amount it writes: behind its last change of level nothing is learnt any more.
+/// A set of rounds and its share of the published amount.
 #[derive(Clone)]
 struct Variant {
     data: DataClass,
     trim: PolicySpec,
-    /// Levels change for the last time at a fifth of the published amount, with TRIM at a fortieth; with zeros never.
+    /// Position of the last level change: 1/5 of the amount, with TRIM 1/40, with zeros none.
     share: f64,
 }
 
@@ -110,7 +110,7 @@ impl Variant {
     }
 }
 
-/// Levels, knees and what TRIM gains.
+/// Levels, knees and the gain from TRIM.
 pub fn rounds(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
     let published = plan.published(configuration)?;
     let advertised = published.get("advertised_write_MBps").and_then(number).context("no advertised rate")?;
@@ -155,7 +155,7 @@ fn average(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0.0).then(|| sum / count)
 }
 
-/// Equal rates are means of many, and differ in their last binary digits.
+/// Rounds away binary noise, because equal rates are means of many values.
 fn without_rounding_errors(percent: f64) -> f64 {
     (percent * 1e6).round() / 1e6
 }
@@ -165,9 +165,10 @@ mod tests {
     use super::super::spec::Workload;
     use super::*;
 
-    /// Which is why rounds that write a part of the published amount do: levels behind the first knee stay within 1 %, with twice as much as well.
+    /// Levels after the first knee stay within 1 % with twice the amount, so a part of the
+    /// published amount is sufficient.
     #[test]
-    fn levels_stay_however_long_the_rounds_go_on() {
+    fn levels_are_independent_of_number_of_rounds() {
         let plan = Plan::shipped().unwrap();
         let configuration = plan.configurations.iter().find(|c| c.of == Workload::CrystalDiskMark).unwrap();
         let drive = plan.drive(configuration).unwrap();
@@ -178,7 +179,7 @@ mod tests {
             WRITES.map(|test| rounds.late(test).unwrap())
         };
         for (short, long) in levels(90.0).into_iter().zip(levels(180.0)) {
-            // A round's figure is a mean over some hundred collections; the score asks for 25 %.
+            // A round averages some hundred collections; the score tolerates 25 %.
             assert!((short / long - 1.0).abs() < 0.01, "{short} and {long}");
         }
     }

@@ -1,4 +1,4 @@
-//! The published results of file workloads on a modelled volume: PostMark, the tree, a trim of all free space.
+//! Published file workloads on a volume: PostMark, tree, and a trim of all free space.
 
 use super::spec::{Configuration, Modelled, Plan};
 use anyhow::{Context as _, bail};
@@ -21,17 +21,16 @@ use trimtab_study::study::job::Job;
 use trimtab_study::study::scale::TREE_DATA;
 use trimtab_study::study::used::Used;
 
-/// What was in use before looks like: programs and pictures.
+/// Data class of pre-existing files: programs and pictures.
 const USED: DataClass = DataClass::Compressible(30);
-/// Before anything is measured.
 const REST: Nanos = Nanos::from_secs(60);
 
-/// Deleting and the sync after it, in seconds.
+/// Result key: time to delete and sync, in seconds.
 pub const DELETE_AND_SYNC: &str = "delete_and_sync_s";
 
 pub(super) type Target = Steered<Box<dyn model::Model>>;
 
-/// A new drive with a new filesystem, in use as the configuration says.
+/// A new drive with a new filesystem, filled as configured.
 pub fn volume(plan: &Plan, configuration: &Configuration, drive: &Drive, online: bool, seed: u64) -> anyhow::Result<Target> {
     let model = model::build(&drive.spec, seed)?;
     let mut spec = plan.filesystem(configuration)?;
@@ -49,7 +48,7 @@ pub fn volume(plan: &Plan, configuration: &Configuration, drive: &Drive, online:
     Ok(target)
 }
 
-/// Whether a published result was taken with online discard.
+/// True if a published result was measured with online discard.
 pub fn online(published: &toml::Table) -> bool {
     published.get("trim").and_then(toml::Value::as_str) == Some("online")
 }
@@ -67,7 +66,7 @@ fn seconds(phases: &[Phase], name: &str) -> anyhow::Result<f64> {
     Ok(phase.took.as_secs_f64())
 }
 
-/// PostMark's times.
+/// PostMark phase times.
 pub fn postmark(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
     let published = plan.published(configuration)?;
     let other = published.get("counts").and_then(toml::Value::as_str).and_then(|name| plan.results["postmark"].get(name));
@@ -82,7 +81,7 @@ pub fn postmark(plan: &Plan, configuration: &Configuration, drive: &Drive, seed:
     Ok([("create_s", create), ("transactions_s", transactions), ("delete_s", delete), ("total_s", create + transactions + delete)].into())
 }
 
-/// Times of unpacking and deleting a tree.
+/// Times to unpack and delete a tree.
 pub fn tree(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
     let files = plan.setting(configuration.of, "files")? as u64;
     let size = Bytes((plan.setting(configuration.of, "total_MB")? * 1e6) as u64);
@@ -102,7 +101,7 @@ pub fn tree(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64
     .into())
 }
 
-/// The time of a trim of all free space, one command after another as `fstrim` sends them.
+/// Time to trim all free space, with sequential commands as from `fstrim`.
 pub fn fstrim(plan: &Plan, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
     let mut target = volume(plan, configuration, drive, false, seed)?;
     target.sync()?;

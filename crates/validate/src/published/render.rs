@@ -1,4 +1,4 @@
-//! The comparison in words: cells and sentences that the screen and Markdown share, and the Markdown.
+//! Formats the comparison: cells and sentences for the screen, and the Markdown document.
 
 use super::comparison::{Comparison, Order};
 use super::score::{FITTED_TARGET_PERCENT, Figure, Kind, Outcome, PREDICTED_TARGET_PERCENT, Row, Tally};
@@ -6,10 +6,9 @@ use std::fmt::Write as _;
 use trimtab_drive::units::three_digits;
 use trimtab_linux::output::lines::paragraph;
 
-/// Columns of a paragraph of Markdown.
 const MARKDOWN_COLUMNS: usize = 100;
 
-/// The score as rows of a table: what, within its target, as read only, off, not produced, of.
+/// Score as table rows: kind, within target, as read only, off, not produced, total.
 pub fn tallies(comparison: &Comparison) -> Vec<[String; 6]> {
     let score = &comparison.score;
     let line = |what: String, tally: &Tally| {
@@ -24,30 +23,27 @@ pub fn tallies(comparison: &Comparison) -> Vec<[String; 6]> {
     ]
 }
 
-/// Heads of [`tallies`].
+/// Header of [`tallies`].
 pub const TALLY_HEAD: [&str; 6] = ["figures", "within", "as read only", "off", "not produced", "of"];
-/// Heads of [`cells`].
+/// Header of [`cells`].
 pub const FIGURE_HEAD: [&str; 5] = ["figure", "published", "modelled", "off", "counts"];
 
-/// What else is to be known of the score.
+/// Notes on the score.
 pub fn notes(comparison: &Comparison) -> Vec<String> {
     let score = &comparison.score;
     let independent = score.predicted.total() + score.held_out.total() + score.fitted.total();
     let mut notes = vec![format!(
-        "{} free parameters, fitted on these figures or chosen with them in view, stand against {independent} independent figures. {} figures are \
-         shown only, because they follow from others or cannot be missed; {} more say what a row before says and count there, by the worst of them.",
+        "{} free parameters, fitted to these figures or chosen with knowledge of them, compare with {independent} independent figures. {} figures are \
+         only shown, because they follow from others or cannot be missed; {} more repeat an earlier row and count there, with the worst outcome.",
         score.parameters, score.not_scored, score.repeats
     )];
     for past in &comparison.history {
         let of = |[within, rest @ ..]: [usize; 4]| format!("{within} of {}", within + rest.iter().sum::<usize>());
         let [predicted, held_out, fitted] = [past.predicted, past.held_out, past.fitted].map(of);
-        notes.push(format!(
-            "Until {}: {predicted} predicted, {held_out} held out, {fitted} fitted. What was otherwise: {}.",
-            past.until, past.why
-        ));
+        notes.push(format!("Until {}: {predicted} predicted, {held_out} held out, {fitted} fitted. Difference: {}.", past.until, past.why));
     }
     if score.fitted_after_a_miss > 0 {
-        notes.push(format!("{} of the fitted figures were predictions first, and missed.", score.fitted_after_a_miss));
+        notes.push(format!("{} of the fitted figures were failed predictions before.", score.fitted_after_a_miss));
     }
     let held: Vec<&str> = comparison.rows.iter().filter(|row| row.held_out.is_some()).map(|row| row.name.as_str()).collect();
     if !held.is_empty() {
@@ -56,7 +52,7 @@ pub fn notes(comparison: &Comparison) -> Vec<String> {
     notes
 }
 
-/// A figure as cells; names are broken at their underscores only on the screen.
+/// A figure as cells; only the screen breaks names at underscores.
 pub fn cells(figure: &Figure) -> [String; 5] {
     let modelled = figure.modelled.map_or_else(|| "none".to_owned(), |modelled| three_digits(modelled).replace("-0.00", "0.00"));
     let off = figure.deviation_percent.map_or_else(String::new, |off| format!("{off:+.0} %").replace("-0 %", "+0 %"));
@@ -81,11 +77,11 @@ fn counts(figure: &Figure) -> String {
     }
 }
 
-/// Remarks of a row: on itself and on its figures.
+/// Remarks on a row and on its figures.
 pub fn remarks(row: &Row) -> Vec<String> {
     let mut remarks = Vec::new();
     remarks.extend(row.held_out.as_ref().map(|why| format!("Held out: {why}.")));
-    remarks.extend(row.trim_of.as_ref().map(|other| format!("Its TRIM costs what that of {other} does, by rule.")));
+    remarks.extend(row.trim_of.as_ref().map(|other| format!("Its TRIM costs are those of {other}, by rule.")));
     for figure in &row.figures {
         remarks.extend(figure.missed_before.as_ref().map(|what| format!("{}: {what}.", figure.name)));
         remarks.extend(figure.remark.as_ref().map(|remark| format!("{}: {remark}.", figure.name)));
@@ -95,7 +91,7 @@ pub fn remarks(row: &Row) -> Vec<String> {
 
 /// Name, drive and publication of a row.
 pub fn publication(row: &Row) -> String {
-    format!("{}. Compared as decided on {}.", row.source, row.frozen)
+    format!("{}. Comparison frozen on {}.", row.source, row.frozen)
 }
 
 /// The comparison as Markdown.
@@ -128,17 +124,17 @@ pub fn markdown(comparison: &Comparison) -> String {
         }
     }
     if !comparison.orders.is_empty() {
-        text.push_str("## Which is slower\n\nNot scored: these follow from figures above.\n\n");
+        text.push_str("## Slower of two\n\nNot scored: follows from figures above.\n\n");
         let orders = orders(comparison);
         table(&mut text, &ORDER_HEAD, orders.iter().map(<[String; 5]>::as_slice));
     }
     text.trim_end().to_owned() + "\n"
 }
 
-/// Heads of [`orders`].
+/// Header of [`orders`].
 pub const ORDER_HEAD: [&str; 5] = ["row", "ratio", "published", "modelled", "right"];
 
-/// The orders as cells.
+/// Orders as cells.
 pub fn orders(comparison: &Comparison) -> Vec<[String; 5]> {
     let line = |order: &Order| {
         let right = if order.right { "yes" } else { "no" };
@@ -162,7 +158,7 @@ fn table<'a>(text: &mut String, head: &[&str], rows: impl Iterator<Item = &'a [S
     text.push('\n');
 }
 
-/// What a table of the published file is of.
+/// Title of a table of the published files.
 pub fn title(workload: &str) -> &'static str {
     match workload {
         "postmark" => "PostMark",
@@ -170,29 +166,30 @@ pub fn title(workload: &str) -> &'static str {
         "fstrim" => "Trimming a filesystem",
         "crystaldiskmark" => "CrystalDiskMark in rounds",
         "sustained" => "Sequential writes until the drive is full",
-        "recovery" => "What a trim brings back",
+        "recovery" => "Recovery after a trim",
         _ => "Ageing",
     }
 }
 
-/// The meaning of the words, for the screen and for Markdown.
+/// Glossary for screen and Markdown.
 pub const WORDS: [&str; 4] = [
-    "A figure is fitted if a parameter of the drive or filesystem was set by it. The parameter is named, and the figure says nothing about the model. \
-     All other figures are predicted. Those of drives on which nothing was fitted are held out, and scored apart. A figure that the model does not \
-     produce is missed.",
-    "'off' is the model's figure against the published one, or against the nearest end of a published range. A figure is met if it is off by no more than \
-     its target. 'As read only' is not met, but within what the published reading can stand for: PostMark's times are differences of a clock of \
-     whole seconds, so 1 stands for anything from 0 to 2. Figures on which the model says the same on the same drive count once, by the worst.",
-    "What is compared, and what counts as what, stands in a file that is dated and not changed because of results (frozen.toml). Entries of 2026-11-21 were \
-     written while the figures were being compared, so what they predict is no blind prediction. MB = 10^6 bytes.",
-    "Not compared: the counts of PostMark, which are exact and a property of the workload (tested elsewhere), and the figures of whole NAS systems, which \
-     are no drives.",
+    "A figure is fitted if a parameter of the drive or filesystem was set with it. The parameter is named, and the figure says nothing \
+     about the model. All other figures are predicted. Predictions on drives without any fitted parameter are held out and scored \
+     separately. A figure that the model does not produce is missed.",
+    "'off' is the deviation of the model from the published figure, or from the nearest end of a published range. A figure is met if it is \
+     within its target. 'As read only' is outside the target, but within the uncertainty of the published reading: PostMark's times are \
+     differences of a clock with whole seconds, so 1 means anything from 0 to 2. Figures with the same modelled value on the same drive \
+     count once, with the worst outcome.",
+    "A dated file that is not changed because of results (frozen.toml) defines what is compared and how it counts. Entries of 2026-11-21 \
+     were written while the figures were being compared, so their predictions are not blind. MB = 10^6 bytes.",
+    "Not compared: the counts of PostMark, which are exact and a property of the workload (tested elsewhere), and the figures of whole NAS \
+     systems, which are not drives.",
 ];
 
 const HEAD: &str = "\
-# Published measurements and what the models show
+# Published and modelled measurements
 
-Written by `make validate COMPARISONS=published`. The published figures are `results.toml` and
-`reviews.toml` in `crates/validate/src/published`, their sources `sources.toml`.
-[method/published.md](method/published.md) has what became of the score.
+Written by `make validate COMPARISONS=published`. The published figures are in `results.toml` and
+`reviews.toml` in `crates/validate/src/published`, their sources in `sources.toml`.
+[method/published.md](method/published.md) has the history of the score.
 ";

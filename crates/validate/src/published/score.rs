@@ -1,126 +1,127 @@
-//! What counts, and how: each declared figure against the model's, and what the whole comes to.
+//! Scores each declared figure against the model.
 //!
-//! Nothing here chooses what is compared; `frozen.toml` has. A figure that the model does not produce is a miss. A figure for which the model says
-//! the same on the same drive as in a row before is one statement, counted once, by the worst of its outcomes.
+//! `frozen.toml` alone decides what is compared. A figure that the model does not produce is
+//! a miss. Figures with the same modelled value on the same drive as an earlier row are
+//! counted once, with the worst outcome.
 
 use super::spec::{Configuration, Modelled, Plan, number};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Largest deviation of a fitted figure from the published one, in per cent.
+/// Target for fitted figures: maximum deviation in per cent.
 pub const FITTED_TARGET_PERCENT: f64 = 10.0;
-/// Largest deviation of a predicted figure.
+/// Target for predicted figures: maximum deviation in per cent.
 pub const PREDICTED_TARGET_PERCENT: f64 = 25.0;
-/// Figures of the model closer than this are the same statement.
+/// Maximum difference in per cent of modelled values that count as the same.
 const SAME_PERCENT: f64 = 1.0;
 
 /// One published result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// Workload: the table of the published file.
+    /// Workload: name of the table in the published file.
     pub workload: &'static str,
-    /// What it is called.
+    /// Row name.
     pub name: String,
     /// The modelled drive.
     pub drive: String,
-    /// Title, author and date.
+    /// Publication: title, author and date.
     pub source: String,
-    /// Since when what is compared is fixed.
+    /// Date since which the configuration is frozen.
     pub frozen: String,
-    /// Why nothing of the drive was fitted on published results.
+    /// Reason why the drive is held out of fitting.
     pub held_out: Option<String>,
-    /// By which other drive's its costs of TRIM were replaced.
+    /// Drive whose TRIM costs replace its own.
     pub trim_of: Option<String>,
-    /// Its figures.
+    /// Figures of the row.
     pub figures: Vec<Figure>,
 }
 
-/// What a figure counts as.
+/// Classification of a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "as")]
 pub enum Kind {
     /// A prediction.
     Predicted,
-    /// A prediction on a drive that nothing was fitted on.
+    /// A prediction on a drive held out of all fitting.
     HeldOut,
-    /// A parameter was fitted on it.
+    /// A figure that a parameter was fitted to.
     Fitted {
-        /// Which.
+        /// The fitted parameter.
         parameter: String,
     },
-    /// The model says the same as in a row before: counted there.
+    /// The same modelled value as in an earlier row, where it is counted.
     Repeats {
-        /// That row.
+        /// Earlier row.
         row: String,
     },
-    /// Shown only.
+    /// Shown but not scored.
     NotScored {
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
 
-/// How a figure came out.
+/// Result of comparing a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Within the target.
     Within,
-    /// Not within the target, but what the published reading can stand for.
+    /// Outside the target, but within the uncertainty of the published reading.
     AsRead,
-    /// Neither.
+    /// Outside both.
     Off,
     /// The model does not produce it.
     Missing,
 }
 
-/// A published figure and the model's.
+/// A published figure and its modelled value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
-    /// Name in the published file; the unit comes last.
+    /// Name in the published file, with the unit as suffix.
     pub name: String,
-    /// As published.
+    /// Published value.
     pub published: String,
-    /// What the published reading can stand for: whole seconds, a range, words.
+    /// Range covered by the published reading: whole seconds, a range, or words.
     pub published_range: [f64; 2],
-    /// The model's.
+    /// Modelled value.
     pub modelled: Option<f64>,
-    /// How far the model is from the published figure, or from the nearest end of a published range.
+    /// Deviation from the published value, or from the nearest end of a published range.
     pub deviation_percent: Option<f64>,
-    /// What it counts as.
+    /// Classification.
     pub kind: Kind,
-    /// How it came out.
+    /// Outcome of this figure.
     pub outcome: Outcome,
-    /// The worst outcome of the figures that say the same, by which it is counted.
+    /// Outcome that is counted: the worst among figures with the same value.
     pub counted: Outcome,
-    /// Whether it was a prediction, missed, before it was fitted; and what happened.
+    /// Explanation if the figure was a failed prediction before it was fitted.
     pub missed_before: Option<String>,
-    /// Why not, or what else has to be known.
+    /// Reason for a miss, or another remark.
     pub remark: Option<String>,
 }
 
 impl Figure {
-    /// How far a figure of its kind may be off, in per cent.
+    /// Maximum deviation for this classification, in per cent.
     pub const fn target_percent(kind: &Kind) -> f64 {
         if matches!(kind, Kind::Fitted { .. }) { FITTED_TARGET_PERCENT } else { PREDICTED_TARGET_PERCENT }
     }
 }
 
-/// How many figures of a kind came out how.
+/// Number of figures of one classification by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Within the target.
     pub within: usize,
-    /// Only as read.
+    /// Only within the uncertainty of the reading.
     pub as_read: usize,
-    /// Off.
+    /// Outside both.
     pub off: usize,
     /// Not produced by the model.
     pub missing: usize,
 }
 
 impl Tally {
-    /// All.
+    /// Total number of figures.
     pub const fn total(&self) -> usize {
         self.within + self.as_read + self.off + self.missing
     }
@@ -135,26 +136,26 @@ impl Tally {
     }
 }
 
-/// What the comparison comes to.
+/// Score of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Score {
     /// Predictions.
     pub predicted: Tally,
-    /// Predictions on drives that nothing was fitted on.
+    /// Predictions on drives held out of all fitting.
     pub held_out: Tally,
     /// Fits.
     pub fitted: Tally,
-    /// Fits of figures that had been predictions, and missed.
+    /// Fits of figures that were failed predictions before.
     pub fitted_after_a_miss: usize,
-    /// Parameters fitted on these figures or chosen with them in view.
+    /// Parameters fitted to these figures or chosen with knowledge of them.
     pub parameters: usize,
-    /// Figures that follow from others, or cannot be missed, or say what another row says: shown only.
+    /// Figures that are only shown: derived, impossible to miss, or repeated.
     pub not_scored: usize,
-    /// Figures among them that repeat another row.
+    /// Number of `not_scored` figures that repeat another row.
     pub repeats: usize,
 }
 
-/// The row of a configuration.
+/// Builds the row of a configuration.
 pub fn row(plan: &Plan, configuration: &Configuration, modelled: &Modelled) -> anyhow::Result<Row> {
     let published = plan.published(configuration)?;
     let results = published.iter().filter(|(name, value)| plan.is_result(configuration, name, value));
@@ -195,8 +196,8 @@ fn figure(
     Some(judged(configuration, name, text, range, number(value), modelled.get(name).copied(), kind))
 }
 
-/// A published value as text, and what it can stand for. A whole number of seconds is the difference of two readings of a clock of whole
-/// seconds, and 1 is also what PostMark says for 0.
+/// A published value as text, and the range it covers. A whole number of seconds is the
+/// difference of two readings of a clock with whole seconds; PostMark also prints 1 for 0.
 fn reading(name: &str, value: &toml::Value, words: Option<&[f64; 2]>) -> Option<(String, [f64; 2])> {
     if let Some(range) = words {
         return Some((value.as_str().unwrap_or_default().to_owned(), *range));
@@ -241,7 +242,7 @@ fn judged(
     }
 }
 
-/// Finds figures that say what a row before says, on the same drive; these count once, by the worst.
+/// Marks figures that repeat an earlier row; these count once, with the worst outcome.
 pub fn join_repeats(rows: &mut [Row]) {
     for later in 1..rows.len() {
         for at in 0..rows[later].figures.len() {
@@ -267,7 +268,7 @@ pub fn join_repeats(rows: &mut [Row]) {
     }
 }
 
-/// What the rows come to.
+/// Scores all rows.
 pub fn score(plan: &Plan, rows: &[Row]) -> Score {
     let mut score = Score::default();
     let mut parameters = BTreeSet::new();
@@ -292,7 +293,7 @@ pub fn score(plan: &Plan, rows: &[Row]) -> Score {
     score
 }
 
-/// A parameter of a filesystem is one wherever it is used; one of a drive belongs to the drive.
+/// A filesystem parameter is shared by all rows; a drive parameter belongs to its drive.
 fn parameter_of(row: &Row, parameter: &str) -> String {
     if parameter.starts_with("filesystem.") { parameter.to_owned() } else { format!("{} {parameter}", row.drive) }
 }
@@ -313,9 +314,9 @@ mod tests {
         row.figures.iter().find(|figure| figure.name == name).unwrap()
     }
 
-    /// Every number that was published stands in a row, whether or not the model says anything; and what it does not say is a miss.
+    /// Every published number appears in a row. If the model does not produce it, it is a miss.
     #[test]
-    fn figures_that_the_model_does_not_produce_are_misses() {
+    fn figure_without_modelled_value_is_a_miss() {
         let plan = plan();
         let (mut all, mut scored) = (0, 0);
         for configuration in &plan.configurations {
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_within_its_target_is_met() {
+    fn figure_outside_target_is_not_met() {
         let plan = plan();
         let configuration = named(&plan, "Corsair Force 3, atime");
         let modelled = Modelled::from([("create_s", 2.66), ("transactions_s", 11.2), ("delete_s", 0.58), ("total_s", 13.0)]);
@@ -351,9 +352,9 @@ mod tests {
         assert_eq!((score.predicted.total(), score.fitted.total(), score.not_scored), (0, 0, 1));
     }
 
-    /// Three rows of one drive for which the model says the same, one of which it misses: one miss, not two hits beside it.
+    /// Three rows of one drive with equal modelled values, one missed, count as one miss.
     #[test]
-    fn what_the_model_says_twice_counts_once_and_by_the_worst() {
+    fn repeated_figures_count_once_with_worst_outcome() {
         let plan = plan();
         let create = |seconds| Modelled::from([("create_s", seconds), ("transactions_s", 9.0), ("delete_s", 0.8), ("total_s", 12.0)]);
         let rows = |second: f64| {
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_missed_or_follows_from_others_is_not_scored() {
+    fn derived_or_unmissable_figures_are_not_scored() {
         let plan = plan();
         let minutes = row(&plan, named(&plan, "SandForce, 130 GB"), &Modelled::from([("duration", 483.0)])).unwrap();
         assert!(matches!(find(&minutes, "duration").kind, Kind::NotScored { .. }));
@@ -380,7 +381,7 @@ mod tests {
         for name in ["write_sequential_incompressible_steady_percent_of_advertised", "write_sequential_between_knees_MBps"] {
             assert!(matches!(find(&rounds, name).kind, Kind::NotScored { .. }), "{name}");
         }
-        // Three filesystem parameters are one each wherever they are used, those of drives are the drive's.
+        // Filesystem parameters count once overall, drive parameters once per drive.
         let all: Vec<Row> = plan.configurations.iter().map(|c| row(&plan, c, &Modelled::new()).unwrap()).collect();
         let score = score(&plan, &all);
         assert!(score.parameters >= 30 && score.parameters < score.fitted.total() + 20, "{score:?}");

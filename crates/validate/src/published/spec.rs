@@ -1,4 +1,5 @@
-//! The published figures, where they were published, and what was decided before comparing: data files, read and checked.
+//! Data files with the published figures, their publications, and the decisions fixed before
+//! comparing; parsed and checked.
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
@@ -8,13 +9,12 @@ use trimtab_drive::spec::Medium;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::volume::{HostCost, VolumeSpec};
 
-/// The published figures.
 const RESULTS: &[&str] = &[include_str!("results.toml"), include_str!("reviews.toml")];
 /// Titles, authors and dates.
 const SOURCES: &str = include_str!("sources.toml");
-/// How each is tried, and what counts.
+/// Configurations and scoring decisions.
 const FROZEN: &str = include_str!("frozen.toml");
-/// Drives of the reviews, which are models for this comparison only.
+/// Drives from reviews, modelled only for this comparison.
 const REVIEWED: &[&str] = &[
     include_str!("drives/adata-xpg-atom-50-1tb.toml"),
     include_str!("drives/crucial-p1-1tb.toml"),
@@ -30,33 +30,33 @@ const REVIEWED: &[&str] = &[
     include_str!("drives/wd-blue-sn580-1tb.toml"),
 ];
 
-/// Figures of a model, by the name under which they were published.
+/// Modelled figures by their published name.
 pub type Modelled = BTreeMap<&'static str, f64>;
 
-/// What is tried, and what was published.
+/// All configurations and published results.
 #[derive(Debug)]
 pub struct Plan {
     /// The published files.
     pub results: toml::Table,
-    /// What is tried, in the order of the table.
+    /// Configurations in the order of the table.
     pub configurations: Vec<Configuration>,
     /// Figures that follow from others.
     pub identities: Vec<Identity>,
-    /// Numbers beside the results that are none, by table.
+    /// Numbers in the published tables that are settings, not results, by table.
     pub settings: BTreeMap<String, Vec<String>>,
-    /// What the score was by what was decided before, the oldest first.
+    /// Scores under earlier decisions, oldest first.
     pub history: Vec<Past>,
     sources: BTreeMap<String, Source>,
     filesystems: BTreeMap<String, Filesystem>,
 }
 
-/// The score by what was decided before. Figures: within, as read only, off, not produced.
+/// Score under earlier decisions. Counts: within, as read only, off, not produced.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Past {
-    /// The day on which it was decided anew.
+    /// Date of the revised decision.
     pub until: toml::value::Datetime,
-    /// What was otherwise.
+    /// Difference from the current decisions.
     pub why: String,
     /// Predictions.
     pub predicted: [usize; 4],
@@ -66,50 +66,50 @@ pub struct Past {
     pub fitted: [usize; 4],
 }
 
-/// One published result and how it is tried.
+/// A published result and its model configuration.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Configuration {
-    /// Table of the published file, which decides the workload.
+    /// Table of the published file, which determines the workload.
     pub of: Workload,
-    /// Which of its results, from 0; none where there is only one.
+    /// Index of the result in its table, from 0; `None` if there is only one.
     pub number: Option<usize>,
-    /// What the row is called.
+    /// Row name.
     pub name: String,
-    /// Where it was published: a key of the sources.
+    /// Publication: a key of the sources.
     pub source: String,
-    /// From when on what is said here may not change because of what the model shows.
+    /// Date after which the entry must not change because of model results.
     pub frozen: toml::value::Datetime,
     /// The modelled drive.
     pub drive: String,
-    /// The drive whose costs of TRIM it has, by a rule: they replace its own.
+    /// Drive whose TRIM costs replace its own, by a rule.
     pub trim_of: Option<String>,
-    /// Why no parameter of the drive was fitted on published results: its predictions are scored apart.
+    /// Reason why no drive parameter was fitted; predictions are then scored separately.
     pub held_out: Option<String>,
-    /// Parameters chosen with the results in view, beside those fitted on a figure each.
+    /// Parameters chosen with knowledge of the results, besides those fitted to one figure.
     #[serde(default)]
     pub chosen: Vec<String>,
-    /// Figures that were predictions, missed, and became fits; with what happened.
+    /// Figures that were failed predictions and became fits, with an explanation.
     #[serde(default)]
     pub missed_before: BTreeMap<String, String>,
-    /// Figures that are shown and not scored, with the reason.
+    /// Figures that are shown but not scored, with the reason.
     #[serde(default)]
     pub unscored: BTreeMap<String, String>,
-    /// The modelled filesystem: an entry of `filesystem`. None with block workloads on the drive itself.
+    /// Filesystem: a key of `filesystem`. Empty for block workloads on the drive itself.
     #[serde(default)]
     pub filesystem: String,
-    /// Settings of the rounds of CrystalDiskMark, as in `drive simulate --workload crystal:…`.
+    /// Settings of the CrystalDiskMark rounds, as in `drive simulate --workload crystal:…`.
     pub rounds: Option<String>,
-    /// Share of the filesystem that is in use beforehand, in per cent.
+    /// Pre-filled share of the filesystem, in per cent.
     #[serde(default)]
     pub fill_percent: u8,
-    /// Figures that a parameter was fitted on, with the parameter: a field of the drive, or `filesystem.` or `rounds.` and a field of these.
+    /// Fitted figures with their parameter: a field of the drive, `filesystem.` or `rounds.`.
     #[serde(default)]
     pub fitted: BTreeMap<String, String>,
-    /// Figures published in words, as the range that the words are taken to mean.
+    /// Figures published in words, with the range they are read as.
     #[serde(default)]
     pub read_as: BTreeMap<String, [f64; 2]>,
-    /// Why a figure is not met, or what else has to be known about it.
+    /// Explanations of misses, and other remarks.
     #[serde(default)]
     pub remarks: BTreeMap<String, String>,
 }
@@ -120,30 +120,30 @@ pub struct Configuration {
 pub struct Identity {
     /// Workload.
     pub of: Workload,
-    /// The figure.
+    /// Figure name.
     pub figure: String,
-    /// Figures that it is the sum of.
+    /// Figures that add up to it.
     #[serde(default)]
     pub sum: Vec<String>,
-    /// It is none where this one was not published.
+    /// The rule does not apply if this figure was not published.
     pub unless_missing: Option<String>,
-    /// What it follows from.
+    /// Explanation.
     pub why: String,
 }
 
-/// A publication; what is not said is not known.
+/// A publication; `None` means unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// As published.
+    /// Published title.
     pub title: String,
-    /// As published.
+    /// Published author.
     pub author: Option<String>,
-    /// As published.
+    /// Published date.
     pub date: Option<String>,
-    /// Where.
+    /// Place of publication.
     pub published_at: Option<String>,
-    /// Which part of it.
+    /// Relevant part.
     pub what: Option<String>,
 }
 
@@ -162,7 +162,7 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// The kinds of published results.
+/// Kinds of published results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
@@ -178,19 +178,19 @@ pub enum Workload {
     Ageing,
     /// One stream of sequential writes onto an erased drive until it is full.
     Sustained,
-    /// The mean rate of writing when dirty, after a trim, and erased.
+    /// Mean write rates when dirty, after a trim, and erased.
     Recovery,
 }
 
 impl Configuration {
-    /// Whether it is of a drive whose name contains `only`, or of the workload of that name. Everything is, without.
+    /// True if the drive's name contains `only` or the workload has that name, or without `only`.
     pub fn is_of(&self, only: Option<&str>) -> bool {
         only.is_none_or(|part| self.drive.contains(part) || self.of.table() == part)
     }
 }
 
 impl Workload {
-    /// How long it takes to model, roughly: the longest is begun first.
+    /// Approximate modelling time, for starting the longest first.
     pub const fn work(self) -> u8 {
         match self {
             Self::CrystalDiskMark => 4,
@@ -201,7 +201,7 @@ impl Workload {
         }
     }
 
-    /// Name of its table in the published file.
+    /// Name of the workload's table in the published file.
     pub const fn table(self) -> &'static str {
         match self {
             Self::Postmark => "postmark",
@@ -215,16 +215,15 @@ impl Workload {
     }
 }
 
-/// A filesystem: a profile and what differs from it.
+/// A filesystem: a profile with overrides.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Filesystem {
     profile: String,
-    /// Costs of the host, in per cent of the profile's: another machine.
+    /// Host costs in per cent of the profile's, for another machine.
     host_percent: Option<u64>,
     atime: Option<String>,
     size_bytes: Option<u64>,
-    /// Memory of the machine.
     memory_bytes: Option<u64>,
     transaction_blocks: Option<u32>,
     commit_interval_ms: Option<u64>,
@@ -241,7 +240,7 @@ impl Filesystem {
             "ext4" => VolumeSpec::ext4(),
             "ext4-2011" => VolumeSpec::ext4_2011(),
             "desktop-2011" => VolumeSpec::desktop_2011(),
-            other => bail!("there is no filesystem profile '{other}'"),
+            other => bail!("unknown filesystem profile '{other}'"),
         };
         if let Some(percent) = self.host_percent {
             spec.host = scaled(spec.host, percent);
@@ -293,10 +292,10 @@ struct File {
 }
 
 impl Plan {
-    /// The shipped plan.
+    /// Loads the shipped plan.
     ///
     /// # Errors
-    /// Data files that contradict each other; a test reads the shipped ones.
+    /// If the data files are inconsistent; a test loads the shipped ones.
     pub fn shipped() -> anyhow::Result<Self> {
         let mut results = toml::Table::new();
         for text in RESULTS {
@@ -307,24 +306,24 @@ impl Plan {
         Ok(Self { results, configurations: configuration, identities: identity, settings, history, sources, filesystems: filesystem })
     }
 
-    /// Where a configuration's result was published.
+    /// Publication of a configuration's result.
     pub fn source(&self, configuration: &Configuration) -> anyhow::Result<&Source> {
         let key = &configuration.source;
-        self.sources.get(key).with_context(|| format!("there is no source '{key}'"))
+        self.sources.get(key).with_context(|| format!("unknown source '{key}'"))
     }
 
-    /// The drive of a configuration: a shipped one or one of the reviews, with the costs of TRIM of another where a rule says so.
+    /// Drive of a configuration, with the TRIM costs of another drive if a rule says so.
     pub fn drive(&self, configuration: &Configuration) -> anyhow::Result<Drive> {
         let mut drive = model_of(&configuration.drive)?;
         if let Some(other) = &configuration.trim_of {
-            let Medium::Flash(from) = model_of(other)?.spec.medium else { bail!("{other} is no SSD") };
-            let Medium::Flash(flash) = &mut drive.spec.medium else { bail!("{} is no SSD", configuration.drive) };
+            let Medium::Flash(from) = model_of(other)?.spec.medium else { bail!("{other} is not an SSD") };
+            let Medium::Flash(flash) = &mut drive.spec.medium else { bail!("{} is not an SSD", configuration.drive) };
             flash.trim = from.trim;
         }
         Ok(drive)
     }
 
-    /// What a figure follows from, if it does.
+    /// The rule from which a figure follows, if any.
     pub fn identity(&self, of: Workload, figure: &str, published: &toml::Table) -> Option<&Identity> {
         let known = |identity: &&Identity| {
             let there = identity.unless_missing.as_ref().is_none_or(|other| published.contains_key(other));
@@ -333,13 +332,13 @@ impl Plan {
         self.identities.iter().find(known)
     }
 
-    /// Whether an entry of the published tables is a result: a number or words that are read as one, and no setting.
+    /// True if an entry is a result: a number, or words read as one, and not a setting.
     pub fn is_result(&self, configuration: &Configuration, key: &str, value: &toml::Value) -> bool {
         let setting = self.settings.get(configuration.of.table()).is_some_and(|keys| keys.iter().any(|known| known == key));
         !setting && (number(value).is_some() || value.is_array() || configuration.read_as.contains_key(key))
     }
 
-    /// The published result of a configuration.
+    /// Published result of a configuration.
     pub fn published(&self, configuration: &Configuration) -> anyhow::Result<&toml::Table> {
         let table = configuration.of.table();
         let result = self.results.get(table).and_then(|kind| kind.get("result"));
@@ -350,20 +349,20 @@ impl Plan {
         result.and_then(toml::Value::as_table).with_context(|| format!("{table} has no result for {}", configuration.name))
     }
 
-    /// A setting of a kind of results.
+    /// Setting of a workload.
     pub fn setting(&self, workload: Workload, key: &str) -> anyhow::Result<f64> {
         let value = self.results.get(workload.table()).and_then(|kind| kind.get("config")).and_then(|config| config.get(key));
         value.and_then(number).with_context(|| format!("{}.config has no number {key}", workload.table()))
     }
 
-    /// The filesystem of a configuration.
+    /// Filesystem of a configuration.
     pub fn filesystem(&self, configuration: &Configuration) -> anyhow::Result<VolumeSpec> {
         let name = &configuration.filesystem;
-        self.filesystems.get(name).with_context(|| format!("there is no filesystem '{name}'"))?.spec()
+        self.filesystems.get(name).with_context(|| format!("unknown filesystem '{name}'"))?.spec()
     }
 }
 
-/// A shipped drive, or one of the reviews.
+/// A shipped drive, or one from the reviews.
 fn model_of(name: &str) -> anyhow::Result<Drive> {
     for text in REVIEWED {
         let drive = drives::parse(text).map_err(anyhow::Error::msg)?;
@@ -374,7 +373,7 @@ fn model_of(name: &str) -> anyhow::Result<Drive> {
     drives::load(name)
 }
 
-/// A number of either kind.
+/// Converts a TOML integer or float.
 pub fn number(value: &toml::Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
 }
@@ -403,13 +402,13 @@ mod tests {
                 assert!(published.contains_key(figure), "{name}: {figure} is not published");
             }
             for figure in configuration.missed_before.keys() {
-                assert!(configuration.fitted.contains_key(figure), "{name}: {figure} is no fit");
+                assert!(configuration.fitted.contains_key(figure), "{name}: {figure} is not fitted");
             }
             for field in configuration.fitted.values().chain(&configuration.chosen) {
                 if !field.starts_with("filesystem.") && !field.starts_with("rounds.") {
                     let source = drive.source_of(field).unwrap_or_else(|| panic!("{name}: {field} has no source"));
                     assert_eq!(source.kind, SourceKind::Fitted, "{name}: {field}");
-                    assert!(configuration.held_out.is_none(), "{name} is held out, and {field} fitted");
+                    assert!(configuration.held_out.is_none(), "{name} is held out, but {field} is fitted");
                 }
             }
         }
@@ -417,9 +416,9 @@ mod tests {
         assert_eq!(known, used, "sources without a row, or rows without a source");
     }
 
-    /// Whatever was published of drives is tried; what whole storage systems did is said not to be.
+    /// All results of drives are configured; those of storage systems are listed as excluded.
     #[test]
-    fn every_published_result_of_a_drive_is_tried() {
+    fn every_published_drive_result_is_configured() {
         let plan = Plan::shipped().unwrap();
         for workload in [Workload::Postmark, Workload::Tree, Workload::Fstrim, Workload::Recovery] {
             let results = plan.results[workload.table()]["result"].as_array().unwrap().len();
@@ -432,9 +431,9 @@ mod tests {
         assert!(plan.configurations.iter().filter(|c| c.of == Workload::Sustained).count() >= 8);
     }
 
-    /// A figure is only said to be a sum of others where the published ones add up, to the second that each reading leaves open.
+    /// Figures declared as sums add up in the published data, to a second per reading.
     #[test]
-    fn what_is_said_to_follow_from_other_figures_does() {
+    fn identities_hold_for_published_figures() {
         let plan = Plan::shipped().unwrap();
         let mut checked = 0;
         for configuration in &plan.configurations {
@@ -465,9 +464,9 @@ mod tests {
         }
     }
 
-    /// The rule "as that drive's" is applied to the model, whatever the drive's own file says.
+    /// The TRIM costs of another drive override those in the drive's own file.
     #[test]
-    fn costs_of_trim_that_a_rule_gives_are_those_of_the_other_drive() {
+    fn trim_costs_by_rule_come_from_the_other_drive() {
         let plan = Plan::shipped().unwrap();
         let mut rules = 0;
         for configuration in plan.configurations.iter().filter(|c| c.trim_of.is_some()) {
@@ -479,9 +478,9 @@ mod tests {
         assert!(rules >= 3 && plan.configurations.iter().filter(|c| c.held_out.is_some()).count() >= 4);
     }
 
-    /// Every field of the reviewed drives has a source, as those of the shipped ones have; what is fitted is declared here as such.
+    /// Every field of a reviewed drive has a source; fitted fields are declared as fitted.
     #[test]
-    fn reviewed_drives_say_where_each_figure_is_from() {
+    fn reviewed_drives_have_a_source_for_every_field() {
         let plan = Plan::shipped().unwrap();
         for text in REVIEWED {
             let drive = drives::parse(text).unwrap();

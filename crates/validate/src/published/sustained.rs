@@ -1,4 +1,4 @@
-//! The published results of long sequential writes, and of what a trim brings back, on modelled drives without a filesystem.
+//! Published sustained writes and recovery after a trim, without a filesystem.
 
 use super::spec::{Configuration, Modelled};
 use std::collections::VecDeque;
@@ -10,15 +10,15 @@ use trimtab_drive::{Command, Device, Extent};
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::analysis::change_points::{Options, change_points};
 
-/// The reviews write blocks of 1 MB in one stream; how many are under way at once is not published.
+/// Reviews write 1 MB blocks in one stream; their queue depth is not published.
 const BLOCK: u64 = 1 << 20;
 const STREAM_DEPTH: usize = 4;
-/// Parts of the drive, for each of which there is a rate: as a review's curve has hundreds of points.
+/// Number of parts of the drive with a rate each, like points of a review's curve.
 const PARTS: u64 = 1500;
-/// A change of the rate that a review would mention.
+/// Minimum relative rate change that a review would mention.
 const STEP_MIN: f64 = 0.15;
 
-/// Rates before and behind the knees of one stream of writes onto an erased drive.
+/// Rates before and after the knees of one write stream onto an erased drive.
 pub fn until_full(drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
     let capacity = drive.spec.capacity_bytes / BLOCK * BLOCK;
     let (rates, seconds) = stream(drive, capacity, seed)?;
@@ -42,12 +42,12 @@ fn mean(rates: &[f64]) -> f64 {
     rates.iter().sum::<f64>() / rates.len().max(1) as f64
 }
 
-/// The mean over what is written, not over time: equal parts of the drive.
+/// Harmonic mean, because the parts have equal size and not equal time.
 fn harmonic(rates: &[f64]) -> f64 {
     rates.len() as f64 / rates.iter().map(|rate| 1.0 / rate).sum::<f64>()
 }
 
-/// The rate of each part in MB/s, and seconds for all.
+/// Rate of each part in MB/s, and total time in seconds.
 fn stream(drive: &Drive, capacity: u64, seed: u64) -> anyhow::Result<(Vec<f64>, f64)> {
     let mut device = model::build(&drive.spec, seed)?;
     let blocks = capacity / BLOCK;
@@ -69,14 +69,15 @@ fn stream(drive: &Drive, capacity: u64, seed: u64) -> anyhow::Result<(Vec<f64>, 
     Ok((rates, window.last.as_secs_f64()))
 }
 
-/// The recovery runs on a drive of this part of the size; the times of random writes and of rest are shortened alike.
+/// Scale divisor of the drive for the recovery; times are shortened alike.
 const RECOVERY_PART: u64 = 24;
 const RANDOM_TIME: Nanos = Nanos::from_millis(30 * 60 * 1000 / RECOVERY_PART);
 const IDLE_TIME: Nanos = Nanos::from_millis(30 * 60 * 1000 / RECOVERY_PART);
 const RANDOM_SIZE: u64 = 4096;
 const RANDOM_DEPTH: usize = 32;
 
-/// Mean rates of writing the drive once: after random writes, after a trim of everything and idle time, and after a secure erase.
+/// Mean rates of writing the whole drive: after random writes, after a full trim and idle
+/// time, and after a secure erase.
 pub fn recovery(configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<Modelled> {
     let spec = model::sized(drive.spec.clone(), Some(Bytes(drive.spec.capacity_bytes / RECOVERY_PART)))?;
     let capacity = spec.capacity_bytes / BLOCK * BLOCK;
@@ -97,7 +98,7 @@ pub fn recovery(configuration: &Configuration, drive: &Drive, seed: u64) -> anyh
     Ok([("dirty_MBps", dirty), ("after_trim_MBps", after), ("erased_MBps", erased)].into())
 }
 
-/// Writes the first `len` bytes in order; when the last write has ended.
+/// Writes the first `len` bytes sequentially; returns the end of the last write.
 fn in_order(device: &mut dyn Device, began: Nanos, len: u64) -> anyhow::Result<Nanos> {
     let mut window = Window::new(began, STREAM_DEPTH);
     for offset in (0..len).step_by(BLOCK as usize) {
@@ -106,7 +107,7 @@ fn in_order(device: &mut dyn Device, began: Nanos, len: u64) -> anyhow::Result<N
     if interrupt::requested() { Err(trimtab_linux::sys::interrupt::Interrupted.into()) } else { Ok(window.last) }
 }
 
-/// Writes at random places of the first `len` bytes for [`RANDOM_TIME`]; when the last write has ended.
+/// Writes at random within the first `len` bytes; returns the end of the last write.
 fn at_random(device: &mut dyn Device, began: Nanos, len: u64, seed: u64) -> anyhow::Result<Nanos> {
     let mut window = Window::new(began, RANDOM_DEPTH);
     let mut places = trimtab_drive::rng::Stream::new(seed, "recovery");
@@ -116,7 +117,7 @@ fn at_random(device: &mut dyn Device, began: Nanos, len: u64, seed: u64) -> anyh
     if interrupt::requested() { Err(trimtab_linux::sys::interrupt::Interrupted.into()) } else { Ok(window.last) }
 }
 
-/// Writes of which so many are under way: a further one is begun when the one begun longest ago has ended.
+/// A window of writes in flight: when full, the next waits for the oldest.
 struct Window {
     under_way: VecDeque<Nanos>,
     last: Nanos,
@@ -130,7 +131,7 @@ impl Window {
     fn write(&mut self, device: &mut dyn Device, offset: u64, len: u64) {
         let now = self.under_way.pop_front().unwrap_or(self.last);
         let done = device.submit(now, &Command::Write(Extent { offset, len }, DataClass::Random)).done;
-        // Ends are taken in the order of beginnings, as one thread that reaps in order sees them.
+        // Completions are reaped in submission order, as by a single thread.
         self.last = self.last.max(done);
         self.under_way.push_back(self.last);
     }

@@ -1,4 +1,4 @@
-//! The comparison on a screen of any width.
+//! Formats the comparison for a screen of any width.
 
 use super::comparison::Comparison;
 use super::render;
@@ -7,9 +7,9 @@ use trimtab::report::layout::table;
 use trimtab_linux::output::lines::paragraph;
 use trimtab_study::document::{Narrow, Table};
 
-/// The comparison for a screen of `width` columns; unbroken without one.
+/// Formats the comparison for `width` columns; `None` does not wrap lines.
 pub fn screen(comparison: &Comparison, width: Option<usize>) -> String {
-    let mut text = String::from("Published measurements and what the models show\n\n");
+    let mut text = String::from("Published and modelled measurements\n\n");
     let mut score = Table::new("", &render::TALLY_HEAD);
     for tally in render::tallies(comparison) {
         score.row(tally);
@@ -30,7 +30,7 @@ pub fn screen(comparison: &Comparison, width: Option<usize>) -> String {
         text.push('\n');
     }
     if !comparison.orders.is_empty() {
-        text.push_str("WHICH IS SLOWER (not scored: follows from figures above)\n\n");
+        text.push_str("SLOWER OF TWO (not scored: follows from figures above)\n\n");
         let mut orders = Table::new("", &render::ORDER_HEAD);
         for order in render::orders(comparison) {
             orders.row(order);
@@ -64,7 +64,7 @@ mod tests {
     use crate::published::spec::Plan;
     use unicode_width::UnicodeWidthStr as _;
 
-    /// All rows, without a model.
+    /// All rows, without model results.
     #[test]
     fn lines_fit_on_narrow_and_wide_screens() {
         let plan = Plan::shipped().unwrap();

@@ -1,4 +1,4 @@
-//! The file of a twin: a specification like any other, with what is known of each figure and the drives that show the same.
+//! Serialises a twin: a normal specification plus parameter confidence and members.
 
 use super::super::DriveSpec;
 use super::super::text::{flatten, table, text_of};
@@ -9,14 +9,13 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// What such files begin with.
 const HEAD: &str = "\
-# A twin: a modelled drive that shows what was measured on the drive named below. It can be used wherever a drive is: drive:THIS_FILE.toml.
-# 'trimtab drive show THIS_FILE.toml' says of each figure how it is known. [twin.members] has other drives that explain the measurements as well:
-# 'none' stands for a field that a member does not have.
+# A twin: a modelled drive that reproduces the measurements of the drive named below. Use it like any drive: drive:THIS_FILE.toml.
+# 'trimtab drive show THIS_FILE.toml' shows how each value is known. [twin.members] lists other drives that explain the measurements
+# equally well; 'none' marks a field that a member does not have.
 ";
 
-/// The file of `twin`, whose best values are `spec`.
+/// Serialises `twin`, with `spec` as the best estimate.
 #[must_use]
 pub fn text(spec: &DriveSpec, twin: &Twin) -> String {
     let mut table = table(spec);
@@ -37,7 +36,6 @@ fn section(name: &str, table: toml::Table) -> String {
     format!("\n{}", text_of(&whole))
 }
 
-/// A line each.
 fn parameters(parameters: &[Parameter]) -> String {
     let line = |one: &Parameter| {
         let table = toml::Table::try_from(one).expect("texts and numbers are TOML");
@@ -48,7 +46,7 @@ fn parameters(parameters: &[Parameter]) -> String {
     format!("\n[twin]\nparameters = [\n{lines}]\n")
 }
 
-/// What differs in any member, and what it is in each: a line each.
+/// One line per member with the values that differ between members.
 fn members(spec: &DriveSpec, members: &[DriveSpec]) -> String {
     let flat = |spec: &DriveSpec| {
         let mut values = toml::Table::new();

@@ -1,6 +1,8 @@
-//! Write rates against NAND arithmetic: what the numbers of a specification alone say, phase by phase, without the model's clock.
+//! Compares write rates with NAND arithmetic, which predicts each phase of a fill from the
+//! specification alone, without the model's clock.
 //!
-//! `docs/method/ssd.md` states the formulas. The slowest of processor, queue, link, channels and dies decides.
+//! `docs/method/ssd.md` states the formulas. The slowest of processor, queue, link, channels
+//! and dies limits the rate.
 
 mod channels;
 mod collection;
@@ -19,27 +21,27 @@ use crate::ssd::*;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// One sequential write of a new drive, from byte to byte, at a rate.
+/// A part of a sequential fill with a constant rate: from byte, to byte, rate.
 #[derive(Debug)]
 struct Phase {
     name: &'static str,
     from: f64,
     to: f64,
-    /// At least and at most; nearly always the same.
+    /// Lower and upper bound, usually equal.
     bytes_per_s: [f64; 2],
 }
 
-/// A specification as the arithmetic sees it, in bytes and seconds.
+/// A specification in bytes and seconds.
 struct Arithmetic<'a> {
     interface: &'a Interface,
     flash: &'a Flash,
     capacity: f64,
     dies: f64,
     row: f64,
-    /// Bytes of a superblock, with all bits and with one.
+    /// Bytes per superblock, in native and in SLC mode.
     superblock: f64,
     slc_superblock: f64,
-    /// Bytes that reach the flash for each byte of the host's; 1 unless the drive compresses.
+    /// Bytes written to flash per host byte; 1 unless the drive compresses.
     stored: f64,
 }
 
@@ -62,7 +64,7 @@ impl<'a> Arithmetic<'a> {
         }
     }
 
-    /// The same of data of `class`: each unit is stored in whole parts, and never in less than the least share.
+    /// Adjusts for data of `class`: stored sizes are rounded up and limited to the minimum share.
     fn of(self, class: DataClass) -> Self {
         let Some(compression) = &self.flash.compression else { return self };
         let (unit, part) = (self.flash.ftl.mapping_unit_bytes as f64, f64::from(compression.granularity_bytes));
@@ -70,15 +72,16 @@ impl<'a> Arithmetic<'a> {
         Self { stored: (unit * share / part).ceil() * part / unit, ..self }
     }
 
-    /// Seconds that moving a row out of the SLC cache takes, summed over dies.
+    /// Time in seconds to fold a row out of the SLC cache, summed over dies.
     fn fold_s(&self) -> f64 {
         let Some(slc) = &self.flash.slc_cache else { return 0.0 };
         let erase = self.flash.nand.erase_ns as f64 * f64::from(self.flash.geometry.superblock_dies) / (self.slc_superblock / self.row);
         (slc.read_ns as f64 + self.flash.nand.program_ns as f64 + erase) / 1e9
     }
 
-    /// Bytes per second, between which and which, of commands of `command` bytes, `depth` in flight, if a row is programmed in `program_s`, takes `die_s`
-    /// seconds summed over dies, and crosses the channels `crossings` times.
+    /// Bounds of the rate in bytes per second for commands of `command` bytes with `depth` in
+    /// flight. A row is programmed in `program_s`, takes `die_s` seconds summed over dies and
+    /// crosses the channels `crossings` times.
     fn rate(&self, command: f64, depth: f64, program_s: f64, die_s: f64, crossings: f64) -> [f64; 2] {
         let interface = self.interface;
         let channels = f64::from(self.flash.geometry.channels);
@@ -93,8 +96,8 @@ impl<'a> Arithmetic<'a> {
         let [least, most] = self
             .through_the_cache(command, depth, program_s)
             .map(|cache| [dies(die_s), channel, link, processor, queue, cache].into_iter().fold(f64::INFINITY, f64::min));
-        // Background work of a whole superblock falls due at once: it is waited for once in each round of the dies, a burst all the time. Enough in the
-        // cache hides that.
+        // The background work of a superblock becomes due at once: dies wait for it once per round,
+        // or always with bursts. A sufficiently full write cache hides that.
         let rounds = match self.flash.ftl.gc.pacing {
             GcPacing::Smooth => f64::from(self.flash.geometry.pages_per_block / u32::from(self.flash.geometry.bits_per_cell)),
             GcPacing::Burst => 1.0,
@@ -103,13 +106,14 @@ impl<'a> Arithmetic<'a> {
         [1.0 / (1.0 / least + 1.0 / (background * rounds)), most]
     }
 
-    /// Whether there is ever something in the write cache for every die, with `depth` commands of `command` bytes in flight. It is so fast then as it can be.
+    /// True if the write cache always has data for every die, which gives the maximum rate.
     fn is_never_empty(&self, command: f64, depth: f64) -> bool {
         self.flash.write_cache.bytes as f64 >= 4.0 * self.dies * self.row && depth * command >= 2.0 * self.row
     }
 
-    /// Between which rates the write cache lets data through: a place in it is taken from the first data of a row until the row is programmed. At the least,
-    /// a row's data come one command after another once it has its place, and the next command comes only when the one before is done.
+    /// Bounds of the rate through the write cache. A row occupies a place from its first data
+    /// until it is programmed. For the lower bound, commands are sequential and arrive only after
+    /// the row has its place.
     fn through_the_cache(&self, command: f64, depth: f64, program_s: f64) -> [f64; 2] {
         let interface = self.interface;
         let cache = self.flash.write_cache.bytes as f64;
@@ -118,7 +122,7 @@ impl<'a> Arithmetic<'a> {
         let piece = command.min(f64::from(256 << 10));
         let overhead = interface.overhead_of_writes_ns() as f64 / 1e9;
         let link_s = piece / interface.rate_bytes_per_s as f64;
-        // From the end of a command until the data of the next are there, and how often data can come.
+        // Time from the end of a command to the next one's data, and time between arrivals.
         let turnaround = overhead + interface.latency_ns as f64 / 1e9 + link_s;
         let each = (turnaround / depth).max(overhead).max(link_s);
         let gathered = (self.row / command - depth).max(0.0) * each;
@@ -126,7 +130,7 @@ impl<'a> Arithmetic<'a> {
         [programmed + gathered + waited, programmed].map(|seconds| places * self.row / self.stored / seconds)
     }
 
-    /// The phases of filling a new drive in order.
+    /// Phases of filling a new drive, in order.
     fn fill(&self, command: f64, depth: f64) -> Vec<Phase> {
         let native_s = self.flash.nand.program_ns as f64 / 1e9;
         let native = self.rate(command, depth, native_s, native_s, 1.0);
@@ -139,13 +143,13 @@ impl<'a> Arithmetic<'a> {
             SlcSize::Dynamic { bytes_min, bytes_max } => (bytes_min as f64, bytes_max as f64, true),
         };
         let blocks = |bytes: f64| (bytes / self.slc_superblock).ceil();
-        // The cache may hold as many superblocks as the least and what is unmapped, in superblocks of all bits.
+        // The cache limit is the minimum plus the unmapped space, in native superblocks.
         let limit_at = |written: f64| blocks(least) + (self.capacity - written) / self.superblock;
         let shrinking_from = if shrinks { self.capacity - (blocks(most) - blocks(least)) * self.superblock } else { f64::INFINITY };
         let never = blocks(most) * self.slc_superblock;
         let full = if never <= shrinking_from { never } else { limit_at(0.0) / (1.0 / self.slc_superblock + 1.0 / self.superblock) };
         let full = full.min(self.capacity);
-        // While the cache shrinks, each superblock of new data pushes one of the cache out.
+        // While the cache shrinks, each superblock of new data pushes one out of the cache.
         let shrinking = self.slc_superblock / self.superblock;
         let (program_s, first, more) = match slc.when_full {
             SlcFull::WriteDirect => (native_s, (native_s, 1.0), (native_s + shrinking * self.fold_s(), 1.0 + 2.0 * shrinking)),
@@ -173,12 +177,12 @@ impl<'a> Arithmetic<'a> {
     }
 }
 
-/// Enough in flight, and not so much that a phase is over before it has begun.
+/// Queue depth that keeps the drive busy without spanning a phase.
 fn deep(command: u64) -> usize {
     ((4 << 20) / command).clamp(8, 256) as usize
 }
 
-/// A host that keeps `depth` commands in flight.
+/// A host with `depth` commands in flight.
 struct Queue {
     ssd: Ssd,
     depth: usize,
@@ -213,26 +217,27 @@ impl Queue {
     }
 }
 
-/// Phases that were compared, and those of them of which the arithmetic gives one rate, not two between which it lies.
+/// Number of compared phases, and of those with a single predicted rate instead of bounds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Compared {
     phases: usize,
     sharply: usize,
-    /// Those of which these two are less than a fifth apart.
+    /// Phases with bounds less than a fifth apart.
     nearly: usize,
 }
 
-/// Compares a sequential fill in writes of `command` bytes with the arithmetic; says what deviates by more than 5 % (10 % where collection comes in bursts). Gives how many phases were
-/// long enough to compare.
+/// Compares a sequential fill by writes of `command` bytes with the arithmetic. Adds
+/// deviations of more than 5 % (10 % with bursts of collection) to the report. Returns the
+/// number of phases that were long enough to compare.
 fn compare_fill(spec: &DriveSpec, class: DataClass, command: u64, depth: usize, sharp: bool, wrong: &mut Vec<String>) -> Compared {
     let arithmetic = Arithmetic::new(spec).of(class);
     let sharp = sharp || arithmetic.is_never_empty(command as f64, depth as f64);
-    // A burst empties the pipeline each time.
+    // A burst drains the pipeline each time.
     let tolerance = if spec.flash().unwrap().ftl.gc.pacing == GcPacing::Burst { 0.1 } else { 0.05 };
     let mut queue = Queue { class, ..Queue::new(spec, depth) };
     let groups = queue.ssd.layout().groups as f64;
     let cache = (spec.flash().unwrap().write_cache.bytes as f64).max(arithmetic.dies * arithmetic.row);
-    // What is open, in flight or buffered blurs where a phase begins and ends.
+    // Open, in-flight and buffered data blur the phase boundaries.
     let margin = (2.0 * groups + 1.0) * arithmetic.superblock + 2.0 * cache + (command * depth as u64) as f64;
     let mut compared = Compared::default();
     let mut at = 0;
@@ -245,7 +250,7 @@ fn compare_fill(spec: &DriveSpec, class: DataClass, command: u64, depth: usize, 
     };
     for phase in arithmetic.fill(command as f64, depth as f64) {
         let (from, to) = (phase.from + margin, phase.to - margin);
-        // At least as many turns of collection as make the last, begun one, less than 5 %.
+        // Enough rounds of collection that an unfinished one makes less than 5 %.
         if to - from < 24.0 * groups * arithmetic.slc_superblock.max(arithmetic.row * arithmetic.dies) + 4.0 * cache {
             continue;
         }
@@ -258,7 +263,7 @@ fn compare_fill(spec: &DriveSpec, class: DataClass, command: u64, depth: usize, 
         compared.nearly += usize::from(most < 1.2 * least);
         if rate < least * (1.0 - tolerance) || rate > most * (1.0 + tolerance) {
             wrong.push(std::format!(
-                "{}, {class:?}, {command} bytes, {depth} in flight, {} from {:.3e} to {:.3e}: {:.1} MB/s, arithmetic says {:.1} to {:.1}",
+                "{}, {class:?}, {command} bytes, {depth} in flight, {} from {:.3e} to {:.3e}: {:.1} MB/s, predicted {:.1} to {:.1}",
                 spec.name,
                 phase.name,
                 phase.from,
@@ -275,14 +280,15 @@ fn compare_fill(spec: &DriveSpec, class: DataClass, command: u64, depth: usize, 
     compared
 }
 
-/// The shipped SSDs, each made `parts` times smaller by shortening its erase blocks, so that all proportions stay. Heat and life do not limit.
+/// The shipped SSDs, scaled down by `parts` through shorter erase blocks, which keeps all
+/// proportions. Without thermal and endurance throttling.
 fn shipped(parts: u32) -> Vec<DriveSpec> {
     let specs = parts_of("", parts);
     assert!(specs.len() >= 14, "{}", specs.len());
     specs
 }
 
-/// The flash drives of a directory below `drives`, so many times smaller.
+/// The SSDs of a directory below `drives`, scaled down by `parts`.
 fn parts_of(directory: &str, parts: u32) -> Vec<DriveSpec> {
     let mut specs = Vec::new();
     let files = std::fs::read_dir(std::format!("{}/../../drives/{directory}", env!("CARGO_MANIFEST_DIR"))).unwrap();
@@ -311,7 +317,7 @@ fn parts_of(directory: &str, parts: u32) -> Vec<DriveSpec> {
 }
 
 #[test]
-fn shipped_drives_fill_as_arithmetic_says() {
+fn shipped_drives_fill_at_predicted_rates() {
     let (mut wrong, mut compared) = (Vec::new(), 0);
     for spec in shipped(16) {
         let Some(flash) = spec.flash() else { continue };
@@ -330,7 +336,7 @@ fn shipped_drives_fill_as_arithmetic_says() {
     assert!(compared >= 165, "{compared}");
 }
 
-/// A specification with an SLC cache of some kind, of which nothing is known but that the model accepts it.
+/// A random valid specification with some kind of SLC cache.
 fn random_spec(rng: &mut Stream, nth: u64) -> DriveSpec {
     let pick = |rng: &mut Stream, of: &[u64]| of[rng.below(of.len() as u64) as usize];
     small(|spec, flash| {
@@ -385,7 +391,7 @@ fn random_spec(rng: &mut Stream, nth: u64) -> DriveSpec {
     })
 }
 
-/// The same with any write cache and any number of commands in flight.
+/// Like [`random_spec`], with any write cache and queue depth.
 fn odd_spec(rng: &mut Stream, nth: u64) -> (DriveSpec, u64, usize) {
     let mut spec = random_spec(rng, nth);
     let Medium::Flash(flash) = &mut spec.medium else { unreachable!("random_spec makes flash") };
@@ -397,7 +403,7 @@ fn odd_spec(rng: &mut Stream, nth: u64) -> (DriveSpec, u64, usize) {
 }
 
 #[test]
-fn odd_drives_fill_as_arithmetic_says() {
+fn unusual_drives_fill_at_predicted_rates() {
     let mut rng = Stream::new(12, "odd");
     let (mut wrong, mut compared) = (Vec::new(), Compared::default());
     for nth in 0..500 {
@@ -411,8 +417,8 @@ fn odd_drives_fill_as_arithmetic_says() {
     assert!(compared.phases > 900 && compared.sharply > 300 && compared.nearly > 600, "{compared:?}");
 }
 
-/// A write cache of two rows before 128 dies, one command in flight: the dies wait for places, and a place for the rest of a row. That is what small writes
-/// cost.
+/// With a write cache of two rows before 128 dies and queue depth 1, dies wait for places in
+/// the cache, and each place for the rest of its row. This is the cost of small writes.
 #[test]
 fn small_write_cache_limits_rate_by_row_residence_time() {
     for (planes, pages_per_block, program_ns) in [(2, 12, 600_000), (4, 12, 4_400_000), (1, 48, 600_000), (4, 48, 2_200_000)] {
@@ -449,13 +455,13 @@ fn small_write_cache_limits_rate_by_row_residence_time() {
             };
             let (begun, ended) = (write(spec.capacity_bytes / 8), write(spec.capacity_bytes / 2));
             let rate = 3.0 / 8.0 * spec.capacity_bytes as f64 / (ended - begun).as_secs_f64();
-            assert!((rate / expected - 1.0).abs() < 0.03, "{planes} planes, {command} bytes: {rate:.0}, arithmetic says {expected:.0}");
+            assert!((rate / expected - 1.0).abs() < 0.03, "{planes} planes, {command} bytes: {rate:.0}, predicted {expected:.0}");
         }
     }
 }
 
 #[test]
-fn random_drives_fill_as_arithmetic_says() {
+fn random_drives_fill_at_predicted_rates() {
     let mut rng = Stream::new(11, "arithmetic");
     let (mut wrong, mut compared) = (Vec::new(), [0; 4]);
     for nth in 0..500 {
@@ -465,13 +471,12 @@ fn random_drives_fill_as_arithmetic_says() {
         compared[phases.phases] += 1;
     }
     assert!(wrong.is_empty(), "{compared:?} phases, {} wrong:\n{}", wrong.len(), wrong[..wrong.len().min(40)].join("\n"));
-    // Three drives are too small for their superblocks; of most, the cache and what is behind it are compared.
+    // Three drives are too small for their superblocks; most show the SLC cache and its end.
     assert!(compared[1] + 2 * compared[2] + 3 * compared[3] > 750 && compared[0] < 10, "{compared:?}");
 }
 
-/// Steady random writes: the rate is what the work that the drive counts takes on its dies and channels.
 #[test]
-fn steady_random_writes_take_what_their_work_takes() {
+fn steady_random_writes_match_counted_work() {
     let (mut wrong, mut compared) = (Vec::new(), 0);
     for spec in shipped(64) {
         let flash = spec.flash().unwrap().clone();
@@ -492,14 +497,14 @@ fn steady_random_writes_take_what_their_work_takes() {
             let expected = steady_seconds(&spec, &counted);
             compared += 1;
             if (seconds / expected - 1.0).abs() > 0.05 {
-                wrong.push(std::format!("{}, {class:?}: {seconds:.3} s, its work takes {expected:.3} s; {counted:?}", spec.name));
+                wrong.push(std::format!("{}, {class:?}: {seconds:.3} s, counted work {expected:.3} s; {counted:?}", spec.name));
             }
         }
     }
     assert!(wrong.is_empty() && compared > 18, "{compared} compared\n{}", wrong.join("\n"));
 }
 
-/// Nanoseconds of the writes in `counted` summed over dies, and bytes over all channels.
+/// Time of the writes in `counted`: ns summed over dies, and bytes over all channels.
 fn work_of_writes(spec: &DriveSpec, counted: &Counters) -> (f64, f64) {
     let arithmetic = Arithmetic::new(spec);
     let flash = spec.flash().unwrap();
@@ -523,7 +528,7 @@ fn work_of_writes(spec: &DriveSpec, counted: &Counters) -> (f64, f64) {
     (dies_ns, crossed)
 }
 
-/// Seconds that the work in `counted` takes on the slowest resource.
+/// Time of the work in `counted` on the slowest resource, in seconds.
 fn steady_seconds(spec: &DriveSpec, counted: &Counters) -> f64 {
     let (dies_ns, crossed) = work_of_writes(spec, counted);
     let flash = spec.flash().unwrap();
@@ -533,9 +538,8 @@ fn steady_seconds(spec: &DriveSpec, counted: &Counters) -> f64 {
     [dies_ns / 1e9 / flash.geometry.dies() as f64, channels_s, commands_s, link_s].into_iter().fold(0.0, f64::max)
 }
 
-/// The cold cache comes back after the idle time that arithmetic says.
 #[test]
-fn idle_folding_takes_what_arithmetic_says() {
+fn idle_folding_takes_predicted_time() {
     for mut spec in shipped(16) {
         let Medium::Flash(flash) = &mut spec.medium else { continue };
         let Some(slc) = &mut flash.slc_cache else { continue };

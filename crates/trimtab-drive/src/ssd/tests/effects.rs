@@ -1,4 +1,4 @@
-//! Every field of a specification does what it says: one test a field or a few that belong together.
+//! Each field of a specification has its documented effect.
 
 mod caches;
 mod collection;
@@ -16,7 +16,7 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
 
-/// 64 MiB of user space over 4 dies, 4 KiB units, 256 KiB superblocks, a third spare.
+/// 64 MiB over 4 dies: 4 KiB units, 256 KiB superblocks, over-provisioning of a third.
 fn drive(change: impl FnOnce(&mut DriveSpec, &mut Flash)) -> Host {
     let spec = small(|spec, flash| {
         spec.capacity_bytes = 64 * MIB;
@@ -39,7 +39,7 @@ fn drive(change: impl FnOnce(&mut DriveSpec, &mut Flash)) -> Host {
     Host { ssd: Ssd::new(&spec, 5).unwrap(), now: Nanos(0), rng: Stream::new(5, "effects") }
 }
 
-/// A host that waits for each command.
+/// A host with queue depth 1.
 struct Host {
     ssd: Ssd,
     now: Nanos,
@@ -76,7 +76,7 @@ impl Host {
         self.ssd.idle(self.now);
     }
 
-    /// Writes all of the drive in pieces of 128 KiB; gives bytes per second.
+    /// Fills the drive in pieces of 128 KiB; returns bytes per second.
     fn fill(&mut self) -> f64 {
         self.sequential(0, self.ssd.size().0, DataClass::Random)
     }
@@ -89,7 +89,7 @@ impl Host {
         len as f64 / (self.now - start).as_secs_f64()
     }
 
-    /// Writes `count` random 4 KiB blocks; gives how many per second.
+    /// Writes `count` random 4 KiB blocks; returns writes per second.
     fn random(&mut self, count: u64) -> f64 {
         let start = self.now;
         for _ in 0..count {

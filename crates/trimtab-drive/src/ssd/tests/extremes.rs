@@ -1,4 +1,4 @@
-//! The most and the least that a specification may say: nothing that a drive goes through may panic, and time that its clock cannot hold is an error.
+//! Extreme values of every field never panic; commands past the drive's clock are refused.
 
 use super::small;
 use crate::data::DataClass;
@@ -9,10 +9,10 @@ use crate::ssd::*;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 const TIB: u64 = 1 << 40;
-/// Cases of each test.
+/// Cases per test.
 const CASES: u64 = 3000;
 
-/// The least, the most, or something ordinary.
+/// Draws the minimum, the maximum or a typical value.
 fn any(rng: &mut Stream, low: u64, high: u64, ordinary: u64) -> u64 {
     [low, high, ordinary][rng.below(3) as usize]
 }
@@ -118,8 +118,8 @@ fn extreme(rng: &mut Stream) -> DriveSpec {
     })
 }
 
-/// Fills the drive, overwrites it at random with reads, TRIMs and flushes in between, rests for a while or for years. Gives how many commands were done, and how
-/// many refused because the clock had ended.
+/// Fills the drive, overwrites it at random with reads, TRIMs and flushes, and idles up to
+/// years. Returns the number of commands accepted, and refused because the clock had ended.
 fn used(drive: &mut dyn Device, rng: &mut Stream) -> (u64, u64) {
     let (size, block) = (drive.size().0, u64::from(drive.logical_block()));
     let blocks = size / block;
@@ -160,12 +160,12 @@ fn used(drive: &mut dyn Device, rng: &mut Stream) -> (u64, u64) {
 }
 
 #[test]
-fn no_extreme_drive_panics_and_time_without_end_is_refused() {
+fn extreme_ssd_never_panics_and_refuses_past_clock_end() {
     let mut rng = Stream::new(21, "extremes");
     let (mut tried, mut done, mut ended) = (0, 0, 0);
     for nth in 0..CASES {
         let spec = extreme(&mut rng);
-        // Not all extremes go together.
+        // Some combinations of extremes are invalid.
         let Ok(mut ssd) = Ssd::new(&spec, nth) else { continue };
         tried += 1;
         if rng.chance(0.3) {
@@ -188,7 +188,7 @@ fn no_extreme_drive_panics_and_time_without_end_is_refused() {
 }
 
 #[test]
-fn no_extreme_disk_panics() {
+fn extreme_disk_never_panics() {
     let mut rng = Stream::new(22, "extreme disks");
     for _ in 0..CASES {
         let mut seeks = [0; 3].map(|_: u64| duration(&mut rng));

@@ -1,12 +1,14 @@
-//! A second SSD, slow and simple: explicit resources, a queue of events, naive tables. The model must give the same completions.
+//! A second SSD model, slow and simple, with explicit resources, an event queue and naive
+//! tables. Both must give the same completion times.
 //!
-//! It shares no code with the model. What goes where is decided when a command is submitted, as the specification of the model says, and written down as
-//! jobs that wait for signals (data have arrived, a place is free, a row is programmed). Dies and channels then do their jobs one by one as time goes on;
-//! nothing is worked out ahead. Collection is first in, first out. Left out: compression, hot and cold data, map memory, units written in part, wear limits,
-//! heat, read-ahead, and reads beside programs that have not ended.
+//! It shares no code with the model. Placement is decided when a command is submitted and
+//! recorded as jobs that wait for signals (data arrived, place free, row programmed). Dies
+//! and channels then execute their jobs as time advances, without lookahead. Collection is
+//! FIFO. Not covered: compression, hot and cold streams, mapping cache, partial units, wear
+//! limits, throttling, read-ahead, and reads during unfinished programs.
 
-mod against_the_model;
 mod commands;
+mod comparison;
 mod engine;
 mod idle;
 mod placement;
@@ -16,11 +18,11 @@ use crate::spec::*;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
-use engine::{Doing, Engine, Server, Signal};
+use engine::{Activity, Engine, Server, Signal};
 
 #[derive(Clone, Debug, Default)]
 struct Superblock {
-    /// The unit in each slot written, `None` for padding.
+    /// Unit in each written slot; `None` for padding.
     slots: Vec<Option<u32>>,
     free: bool,
     slc: bool,
@@ -28,17 +30,17 @@ struct Superblock {
     released: u64,
 }
 
-/// A row that is being filled.
+/// A row being filled.
 #[derive(Clone, Debug)]
 struct Row {
     place: usize,
-    /// Its data and its place are there.
+    /// Signals for its data and its place.
     after: Vec<Signal>,
-    /// Its place is there.
+    /// Signals for its place.
     placed: Vec<Signal>,
 }
 
-/// Where a stream writes.
+/// Write position of a stream.
 #[derive(Clone, Debug, Default)]
 struct Head {
     group: usize,
@@ -46,18 +48,18 @@ struct Head {
     row: Option<Row>,
 }
 
-/// Debt of dies or of channels.
+/// Owed time of dies or channels.
 #[derive(Clone, Debug, Default)]
 struct Debt {
     undivided: u64,
     uncovered: u64,
-    /// The same of idle work, until there is a share of all.
+    /// Owed time of idle work until the next full division.
     idle: u64,
     share: u64,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Ask {
+pub(super) enum Request {
     Write(u64, u64),
     Read(u64, u64),
     Trim(u64, u64),
@@ -85,7 +87,7 @@ pub(super) struct Reference {
     fifo: VecDeque<usize>,
     slc_fifo: VecDeque<usize>,
     releases: u64,
-    /// The end of the last program from each place of the write cache, and the head that fills it.
+    /// Per write-cache place: end of its last program, and the head that fills it.
     places: Vec<(Option<Signal>, Option<usize>)>,
     next_place: usize,
     debts: [Debt; 2],
@@ -127,7 +129,7 @@ impl Reference {
         let places = if flash.write_cache.bytes == 0 { dies } else { ((flash.write_cache.bytes / row_bytes) as usize).max(1) };
         let mut engine = Engine::default();
         let server =
-            Server { jobs: VecDeque::new(), transfers: Vec::new(), doing: Doing::Nothing, since: 0, until: 0, owed: 0, worked_off: 0 };
+            Server { jobs: VecDeque::new(), transfers: Vec::new(), doing: Activity::Nothing, since: 0, until: 0, owed: 0, worked_off: 0 };
         engine.servers = vec![server; dies + geometry.channels as usize];
         let zero = engine.gate(Vec::new(), 0);
         engine.run_to(0);

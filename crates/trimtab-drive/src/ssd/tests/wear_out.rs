@@ -1,8 +1,9 @@
-//! Every drive with an erase limit wears out in time, whichever options it has.
+//! Every drive with an erase limit eventually wears out, with any other options.
 
 use super::*;
 
-/// Writes at random, with pauses, until the drive takes no more writes or `bytes_max` are written. Gives the bytes.
+/// Writes at random, with pauses, until the drive is read-only or `bytes_max` bytes are
+/// written. Returns the bytes written.
 fn write_until_worn(ssd: &mut Ssd, bytes_max: u64) -> u64 {
     let mut rng = crate::rng::Stream::new(3, "wear-out");
     let (unit, units) = (ssd.layout().unit_bytes, ssd.spec().capacity_bytes / ssd.layout().unit_bytes);
@@ -52,9 +53,9 @@ proptest! {
         let mut ssd = Ssd::new(&spec, 5).unwrap();
         let bytes_max = raw * u64::from(most + 2);
         let written = write_until_worn(&mut ssd, bytes_max);
-        prop_assert!(written < bytes_max, "still takes writes after {written} bytes");
+        prop_assert!(written < bytes_max, "accepts writes after {written} bytes");
         let worn = *ssd.erase_counts().iter().max().unwrap();
-        prop_assert!(worn <= most, "a superblock was erased {worn} times, none survives {most}");
+        prop_assert!(worn <= most, "a superblock was erased {worn} times, limit {most}");
         ssd.check_invariants().map_err(TestCaseError::fail)?;
     }
 }

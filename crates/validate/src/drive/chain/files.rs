@@ -1,8 +1,11 @@
-//! The whole chain against theory: files that come and go on a volume, under a trim policy, on a drive that obeys the formulas' assumptions.
+//! End-to-end comparison with theory: a volume with files that come and go under a trim
+//! policy, on a drive that satisfies the formulas' assumptions.
 //!
-//! A trim policy changes one number of the formulas: effective utilisation, the mean number of mapped pages over physical pages. A filesystem also
-//! writes its journal, bitmaps and inode tables: few pages with many writes, in one log with the files. The address of a page tells its kind, so
-//! all three kinds (files; metadata that are written again; metadata that are not) are counted. None is fitted.
+//! A trim policy changes one parameter of the formulas: effective utilisation, the mean
+//! number of mapped pages over physical pages. A filesystem also writes its journal, bitmaps
+//! and inode tables: few pages with many writes, in one log with the files. Pages are
+//! classified by address and counted in three kinds (files, rewritten metadata, resting
+//! metadata). Nothing is fitted.
 
 use crate::drive::ideal::ideal_drive;
 use crate::drive::traffic::Effort;
@@ -20,14 +23,14 @@ use trimtab_sim::volume::{BLOCK, Steered, Volume, VolumeSpec};
 use trimtab_sim::workload::churn::{self, Churn};
 use trimtab_sim::workload::{FileStep, FileWorkload as _};
 
-/// Share of the physical pages that the drive shows. The rest is its over-provisioning.
+/// Share of the physical pages exported by the drive; the rest is over-provisioning.
 const SHOWN: f64 = 0.93;
-/// Sessions in which the drive's capacity is written once.
+/// Number of sessions that together write the drive's capacity once.
 const SESSIONS: u64 = 400;
-/// A session begins this long after the one before: ten drive-writes a week, so that the policies' hours and days mean something.
+/// Session interval: ten drive writes per week, to suit policies with hours and days.
 const SESSION_EVERY: Nanos = Nanos::from_secs(150);
-/// Writes between two looks at the drive; prime, so that looks do not coincide with blocks.
-const LOOK_EVERY: u64 = 997;
+/// Writes between two samples; prime, so that samples do not coincide with blocks.
+const SAMPLE_EVERY: u64 = 997;
 
 /// One comparison.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,38 +39,38 @@ pub struct Case {
     pub policy: PolicySpec,
     /// Victim policy of the drive.
     pub victim: VictimPolicy,
-    /// Pages of an erase block. A greedy drive profits from files that die as a whole, and its formula does not include that, so its blocks have to
-    /// hold many files. For first in, first out, only the mean matters.
+    /// Pages per erase block. Greedy drives benefit from files that die as a whole, which the
+    /// formula ignores, so their blocks must hold many files. For FIFO only the mean matters.
     pub pages_per_block: u32,
-    /// Share of the free space of the new filesystem that files occupy.
+    /// Share of the new filesystem's free space that files occupy.
     pub fill: f64,
-    /// Size of every file, in whole blocks.
+    /// File size, a multiple of the block size.
     pub file: Bytes,
 }
 
-/// Write amplification by the model and by theory.
+/// Write amplification of model and theory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Write amplification of the drive.
+    /// Write amplification of the modelled drive.
     pub model: f64,
-    /// By formula for the mapped pages, files and metadata apart.
+    /// Formula for the mapped pages, with files and metadata as separate classes.
     pub theory: f64,
-    /// By formula for as much data of one kind.
+    /// Formula for the same amount of data in a single class.
     pub uniform: f64,
-    /// By the counted lifetimes of pages of any kind, on a first in, first out drive.
+    /// Theory from counted page lifetimes, for a FIFO drive.
     pub of_lives: f64,
-    /// Mean mapped pages over mean physical pages without those held free.
+    /// Mean mapped pages over mean physical pages, without those held free.
     pub utilisation: f64,
     /// Mean pages of existing files, over the same physical pages.
     pub live: f64,
-    /// Share of the mapped pages that are the filesystem's own.
+    /// Share of filesystem metadata in the mapped pages.
     pub own_pages: f64,
-    /// Share of the writes that are the filesystem's own.
+    /// Share of filesystem metadata in the writes.
     pub own_writes: f64,
 }
 
 impl Outcome {
-    /// Deviation of the model, as a share of theory.
+    /// Relative deviation of the model from theory.
     #[must_use]
     pub fn deviation(&self) -> f64 {
         self.model / self.theory - 1.0
@@ -78,7 +81,7 @@ impl Case {
     /// Runs the model; `None` if interrupted.
     ///
     /// # Errors
-    /// An impossible drive or volume, or files that do not fit.
+    /// If the drive or volume is invalid, or the files do not fit.
     pub fn run(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> anyhow::Result<Option<Outcome>> {
         let mut target = self.target(effort.pages, seed)?;
         let capacity = target.volume().drive().size();
@@ -112,7 +115,7 @@ impl Case {
         let drive = ideal_drive(self.victim, self.pages_per_block, pages, (f64::from(pages) * SHOWN) as u64);
         let ssd = Ssd::new(&drive, seed)?;
         let mut spec = VolumeSpec::ext4();
-        // As few inodes as the files need, memory in proportion to the drive, and the smallest journal.
+        // Minimum inodes, memory in proportion to the drive, and the smallest journal.
         spec.bytes_per_inode = (self.file.0 / 2).clamp(1024, 16384) as u32;
         spec.journal_blocks = Some(1024);
         spec.writeback.memory = Bytes(64 << 20);
@@ -121,7 +124,7 @@ impl Case {
         }
         let mut volume = Volume::format(Watched::new(ssd), spec, Nanos::ZERO)?;
         let own = volume.layout().reserved.clone();
-        volume.drive_mut().know_own(&own);
+        volume.drive_mut().mark_own(&own);
         Ok(Steered::new(volume, self.policy.build(&State::default()), Bytes(1)))
     }
 
@@ -150,11 +153,10 @@ impl Case {
 /// Lifetimes of overwritten and trimmed pages, in pages written by the host.
 #[derive(Debug)]
 struct Lives {
-    /// Time of writing of each mapped page; `u64::MAX` for other pages.
+    /// Write time of each mapped page; `u64::MAX` for other pages.
     born: Vec<u64>,
-    /// Pages written.
     now: u64,
-    /// Dead pages by their age in bins.
+    /// Histogram of page ages at death.
     died: Vec<u32>,
     bin: u64,
 }
@@ -181,15 +183,17 @@ impl Lives {
         self.now += 1;
     }
 
-    /// Write amplification of a first in, first out drive of `physical` pages with `mapped` mapped ones on average. A page that lives for x host writes is
-    /// moved floor(x / t) times, t being the host writes in which the drive goes round once: A = E\[1 + floor(x / t)\] + s / t and A t = physical. The s pages
-    /// that did not die are those that the mean life of the dead pages does not explain (Little's law), and move each time.
+    /// Write amplification of a FIFO drive with `physical` pages, of which `mapped` are mapped on
+    /// average. If the drive cycles once per t host writes, a page that lives for x host writes
+    /// is relocated floor(x / t) times. So A = E\[1 + floor(x / t)\] + s / t and A t = physical.
+    /// The s pages that outlive the measurement follow from Little's law and the mean life of
+    /// dead pages; they are relocated in every cycle.
     fn write_amplification(&self, physical: f64, mapped: f64) -> f64 {
         let lives = || self.died.iter().enumerate().map(|(bin, n)| ((bin as f64 + 0.5) * self.bin as f64, f64::from(*n)));
         let died: f64 = lives().map(|(_, n)| n).sum();
         let resting = (mapped - lives().map(|(life, n)| life * n).sum::<f64>() / died).max(0.0);
         let amplification = |t: f64| lives().map(|(life, n)| n * (1.0 + libm::floor(life / t))).sum::<f64>() / died + resting / t;
-        // Less amplification makes the round longer.
+        // Lower amplification lengthens the cycle.
         let (mut low, mut high) = (1.0, physical);
         for _ in 0..60 {
             let t = 0.5 * (low + high);
@@ -199,26 +203,24 @@ impl Lives {
     }
 }
 
-/// Kind of a page of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
-    /// Of a file or a directory.
+    /// File or directory.
     File,
-    /// Metadata never written.
+    /// Metadata, never written.
     Unwritten,
-    /// Metadata, not written while measuring.
+    /// Metadata, not written during the measurement.
     Resting,
-    /// Metadata, written while measuring.
+    /// Metadata, written during the measurement.
     Busy,
 }
 
-/// A drive whose traffic is counted.
+/// A drive with traffic counters.
 #[derive(Debug)]
 struct Watched {
     ssd: Ssd,
     pages: Vec<Page>,
     lives: Lives,
-    /// The drive's counters when measuring began.
     from: Option<Counters>,
     writes: u64,
     own_writes: u64,
@@ -243,8 +245,7 @@ impl Watched {
         }
     }
 
-    /// Tells the filesystem's own pages.
-    fn know_own(&mut self, runs: &[(u32, u32)]) {
+    fn mark_own(&mut self, runs: &[(u32, u32)]) {
         for (start, len) in runs {
             for page in *start as usize..(start + len) as usize {
                 self.pages[page] = if self.lives.born[page] != u64::MAX { Page::Resting } else { Page::Unwritten };
@@ -252,7 +253,6 @@ impl Watched {
         }
     }
 
-    /// Starts measuring.
     fn measure(&mut self) {
         if self.from.is_none() {
             self.from = Some(self.ssd.counters().clone());
@@ -267,7 +267,7 @@ impl Watched {
             self.own_writes += u64::from(measuring);
             self.pages[page] = if measuring { Page::Busy } else { Page::Resting };
         }
-        if measuring && self.writes.is_multiple_of(LOOK_EVERY) {
+        if measuring && self.writes.is_multiple_of(SAMPLE_EVERY) {
             let occupancy = self.ssd.occupancy();
             self.looks += 1;
             self.mapped += occupancy.mapped_units;
@@ -283,7 +283,7 @@ impl Watched {
         let share = |kind: Page| self.pages.iter().filter(|page| **page == kind).count() as f64 / mapped;
         let (busy, resting) = (share(Page::Busy), share(Page::Resting));
         let own_writes = self.own_writes as f64 / self.writes.max(1) as f64;
-        // Resting pages get no writes; the formula divides by their share of the writes.
+        // Resting pages get no writes, but the formula divides by their share of the writes.
         let parts = [(1.0 - busy - resting, 1.0 - own_writes), (busy, own_writes), (resting, 1e-12)];
         Outcome {
             model: self.from.as_ref().and_then(|from| self.ssd.waf_since(from)).unwrap_or(f64::NAN),
@@ -362,18 +362,18 @@ mod tests {
     }
 
     #[test]
-    fn online_leaves_live_mapped_and_none_all_ever_written() {
+    fn online_maps_only_live_pages_and_none_maps_all_written() {
         let [online, none] = ["online", "none"].map(|policy| outcome(policy, VictimPolicy::Fifo, 256, 0.6, 64 << 10, EFFORT));
         let own = online.own_pages * online.utilisation;
-        // Beside what is live and the filesystem's own, only what is gone since the last commit.
+        // Apart from live files and metadata, only pages freed since the last commit are mapped.
         let gone = online.utilisation - online.live - own;
         assert!((0.0..0.01).contains(&gone), "{gone}");
-        // All that the drive shows, but for parts of metadata that nothing was written to.
+        // All exported pages except metadata that was never written.
         assert!((0.91..0.935).contains(&none.utilisation), "{}", none.utilisation);
     }
 
     #[test]
-    fn greedy_drives_with_blocks_of_many_files_agree_too() {
+    fn greedy_waf_with_many_files_per_block_matches_theory() {
         let effort = Effort { pages: 1 << 20, ..EFFORT };
         let outcome = outcome("online", VictimPolicy::Greedy, 4096, 0.6, 128 << 10, effort);
         assert!(outcome.deviation().abs() < 0.02);

@@ -1,4 +1,4 @@
-//! Random reads of many dies on few channels: as many as an event simulation of channels that never wait while data wait for them.
+//! Random reads of many dies reach the rate of a simulation with work-conserving channels.
 
 use super::*;
 use crate::ssd::tests::small;
@@ -7,7 +7,7 @@ use alloc::vec;
 use core::cmp::Reverse;
 
 const READ_NS: u64 = 60_000;
-/// A page of 4 KiB at 400 MB/s.
+/// Transfer time of 4 KiB at 400 MB/s.
 const TRANSFER_NS: u64 = 10_240;
 const READS: u64 = 40_000;
 
@@ -37,7 +37,7 @@ fn dies_on_channels(channels: u32, dies_per_channel: u32, channel_order: Channel
     })
 }
 
-/// Reads per second of a full drive in a closed loop.
+/// Closed-loop random read rate of a full drive, in reads per second.
 fn rate_of_model(spec: &DriveSpec, depth: usize) -> f64 {
     let mut ssd = Ssd::new(spec, 1).unwrap();
     let mut now = Nanos(0);
@@ -60,7 +60,8 @@ fn rate_of_model(spec: &DriveSpec, depth: usize) -> f64 {
     READS as f64 * 1e9 / (end - began).0 as f64
 }
 
-/// The same of dies and channels as queues: what is read first crosses its channel first, whole.
+/// The same rate for dies and channels as FIFO queues: whole pages cross a channel in the
+/// order in which they were read.
 fn rate_of_queues(channels: usize, dies: usize, depth: usize) -> f64 {
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     enum Event {
@@ -118,7 +119,7 @@ fn rate_of_queues(channels: usize, dies: usize, depth: usize) -> f64 {
 }
 
 #[test]
-fn random_reads_reach_rate_of_channels_that_never_wait() {
+fn random_reads_reach_rate_of_work_conserving_channels() {
     for (channels, dies_per_channel, depth) in [(8, 4, 32), (4, 8, 64), (1, 4, 8), (2, 2, 4), (8, 1, 32)] {
         let rate = |order| rate_of_model(&dies_on_channels(channels, dies_per_channel, order), depth);
         let expected = rate_of_queues(channels as usize, (channels * dies_per_channel) as usize, depth);

@@ -1,14 +1,14 @@
-//! How many rows collection reads: those in which anything is valid, each once.
+//! Collection reads each row with valid data exactly once.
 
 use super::{Queue, shipped};
 use crate::spec::Medium;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Every other piece of some whole rows is written again and again, in order: what is collected holds rows that are wholly valid or wholly stale, so that as
-/// many are read as the moved data fill.
+/// Sequential overwrites of every other chunk of whole rows leave rows that are fully valid
+/// or fully stale. So the rows read must equal the rows of moved data.
 #[test]
-fn collection_reads_the_rows_that_hold_anything_valid() {
+fn collection_reads_only_rows_with_valid_data() {
     let (mut wrong, mut compared): (Vec<String>, u32) = (Vec::new(), 0);
     for mut spec in shipped(64) {
         let Medium::Flash(flash) = &mut spec.medium else { continue };

@@ -1,17 +1,18 @@
-//! Steady random writes where superblocks lie on few dies each: what comes of superblocks open on the same die.
+//! Steady random writes with narrow superblocks, several of them open on one die.
 
 use super::*;
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
 
 const PAGE: u64 = 4096;
-/// A die programs a page, reads one, erases a block of 128 of them; in milliseconds.
+/// Times to program a page, read a page, and erase a block of 128 pages, in milliseconds.
 const PROGRAM_MS: f64 = 0.5;
 const READ_MS: f64 = 0.05;
 const ERASE_MS: f64 = 3.0;
 const DIES: usize = 8;
 
-/// Eight dies on four channels, a superblock on each die, 80 % of the pages in use, `free` superblocks kept free: the geometry that is compared with MQSim.
+/// Eight dies on four channels with one superblock per die, 80 % utilisation, `free`
+/// superblocks kept free. The geometry matches the MQSim comparison.
 fn spec(free: u32) -> DriveSpec {
     small(|spec, flash| {
         flash.geometry = Geometry {
@@ -40,7 +41,8 @@ fn spec(free: u32) -> DriveSpec {
     })
 }
 
-/// Random writes, 32 in flight, in steady state: how many a second, write amplification, and how many of each eight rows fall on the die with the most.
+/// Steady random writes at queue depth 32: rate per second, write amplification, and rows of
+/// each eight that fall on the busiest die.
 fn steady(free: u32) -> (f64, f64, f64) {
     let spec = spec(free);
     let pages = spec.capacity_bytes / PAGE;
@@ -68,10 +70,11 @@ fn steady(free: u32) -> (f64, f64, f64) {
     (count as f64 / (end - start).as_secs_f64(), ssd.waf_since(&before).unwrap(), most as f64 / count as f64)
 }
 
-/// Rows go to the eight open superblocks in turn, and those of the same die wait for each other, while what collection owes falls on all dies alike. With
-/// enough free superblocks on every die, all dies are busy all the time.
+/// The eight open superblocks take rows in turn, and those on the same die wait for each
+/// other, while owed time is spread over all dies. With enough free superblocks on every die,
+/// all dies stay busy.
 #[test]
-fn dies_with_several_open_superblocks_are_waited_for() {
+fn dies_with_several_open_superblocks_limit_rate() {
     let mut rates = Vec::new();
     for free in [2, 9, 17] {
         let (rate, waf, most) = steady(free);
@@ -83,6 +86,6 @@ fn dies_with_several_open_superblocks_are_waited_for() {
         );
         rates.push(rate * (PROGRAM_MS + background_ms) / 8e3);
     }
-    // Of what the dies could do if all were busy all the time.
+    // Relative to the rate with all dies always busy.
     assert!(rates[0] > 0.68 && rates[1] > 0.86 && rates[2] > 0.95, "{rates:?}");
 }

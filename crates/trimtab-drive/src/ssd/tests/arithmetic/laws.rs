@@ -1,5 +1,5 @@
-//! The laws of utilisation, on every shipped drive under every kind of load: Little's law, busy time is at most the time there was, and busy time is the work
-//! that was counted.
+//! Operational laws on every shipped drive under every kind of load: Little's law, busy time
+//! within elapsed time, and busy time equal to the counted work.
 
 use super::*;
 use crate::Ranges;
@@ -17,7 +17,7 @@ enum Load {
     Mixed,
 }
 
-/// What a host saw: when each command was given and when it was done.
+/// Submission and completion times as seen by the host.
 fn under(load: Load, ssd: &mut Ssd, count: u64) -> Vec<(u64, u64)> {
     let size = ssd.size().0;
     let mut rng = Stream::new(21, "laws");
@@ -45,7 +45,7 @@ fn under(load: Load, ssd: &mut Ssd, count: u64) -> Vec<(u64, u64)> {
     seen
 }
 
-/// Mean number of commands under way, counted instant by instant.
+/// Mean number of commands in flight, integrated over time.
 fn mean_under_way(seen: &[(u64, u64)]) -> f64 {
     let mut changes: Vec<(u64, i32)> = seen.iter().flat_map(|(from, to)| [(*from, 1), (*to, -1)]).collect();
     changes.sort_unstable();
@@ -58,13 +58,13 @@ fn mean_under_way(seen: &[(u64, u64)]) -> f64 {
     area / last as f64
 }
 
-/// Time that the drive says it was busy on dies and channels, what it owes included.
+/// Busy time of dies or channels, including owed time, as reported by the drive.
 fn charged(lanes: &crate::ssd::lane::Lanes) -> f64 {
     lanes.each.iter().map(|lane| (lane.host_ns + lane.background_ns + lane.owed) as f64).sum()
 }
 
 #[test]
-fn time_is_used_by_the_laws_of_utilisation() {
+fn shipped_drives_obey_operational_laws() {
     let mut wrong = Vec::new();
     for spec in shipped(64) {
         let flash = spec.flash().unwrap();
@@ -79,16 +79,16 @@ fn time_is_used_by_the_laws_of_utilisation() {
                     wrong.push(std::format!("{}, {load:?}: {said}", spec.name));
                 }
             };
-            // Little: what the drive recorded of each command, and what the host saw under way.
+            // Little's law: recorded latencies match the commands in flight.
             let recorded = ssd.latencies().unwrap();
             let sum: f64 = [&recorded.read, &recorded.write, &recorded.trim, &recorded.flush]
                 .iter()
                 .map(|kind| kind.mean_ns() * kind.count() as f64)
                 .sum();
             let (under_way, little) = (mean_under_way(&seen), sum / end);
-            require((under_way / little - 1.0).abs() < 0.005, std::format!("{under_way:.3} under way, {little:.3} by Little's law"));
-            require(under_way > DEPTH as f64 - 1.0, std::format!("{under_way:.3} of {DEPTH} under way"));
-            // Busy time.
+            require((under_way / little - 1.0).abs() < 0.005, std::format!("{under_way:.3} in flight, {little:.3} by Little's law"));
+            require(under_way > DEPTH as f64 - 1.0, std::format!("{under_way:.3} of {DEPTH} in flight"));
+            // Busy time within elapsed time.
             let counters = ssd.counters();
             let link =
                 (counters.host_written_bytes as f64).max(if spec.interface.full_duplex { 0.0 } else { counters.host_read_bytes as f64 });
@@ -102,10 +102,10 @@ fn time_is_used_by_the_laws_of_utilisation() {
             ];
             for (name, busy) in busy {
                 // Each transfer is rounded to a nanosecond.
-                require(busy <= end + 2.0 * count as f64, std::format!("{name} busy for {busy} of {end} ns"));
+                require(busy <= end + 2.0 * count as f64, std::format!("{name} busy for {busy} ns in {end} ns"));
             }
             ssd.check_invariants().unwrap();
-            // All time on dies and channels is work that was counted; one-bit superblocks are written at another speed, and which were is not counted.
+            // Busy time equals counted work, except that SLC programs are not counted separately.
             let direct = flash.slc_cache.as_ref().is_some_and(|slc| slc.when_full == SlcFull::WriteDirect);
             if !direct && !matches!(load, Load::Reads | Load::Mixed) {
                 let (dies_ns, bytes) = work_of_writes(&spec, counters);

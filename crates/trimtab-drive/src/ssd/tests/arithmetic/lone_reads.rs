@@ -1,4 +1,4 @@
-//! How long a lone read takes: command, flash, channel and link one after another, from the specification alone.
+//! Latency of a single read: the sum of command, flash, channel and link times.
 
 use super::{Queue, shipped};
 use crate::rng::Stream;
@@ -9,10 +9,12 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Nanoseconds of a lone read of `len` bytes at `offset` of a drive that was filled in order, all in native cells, of pages that take equally long. Dies
-/// sense their rows one after another, rows of dies on the same channel cross it one after another, and the host gets everything in order.
+/// Latency in nanoseconds of a single read of `len` bytes at `offset`, on a drive filled
+/// sequentially in native cells with equally fast pages. Dies sense their rows one after
+/// another, rows on the same channel cross it one after another, and data reach the host in
+/// order.
 fn lone_read_ns(spec: &DriveSpec, offset: u64, len: u64) -> f64 {
-    let (interface, flash) = (&spec.interface, spec.flash().expect("SSDs only are asked for"));
+    let (interface, flash) = (&spec.interface, spec.flash().expect("must be an SSD"));
     let geometry = &flash.geometry;
     let row = geometry.page_bytes * u64::from(geometry.planes);
     let (mut dies, mut channels) = (vec![0.0_f64; geometry.superblock_dies as usize], vec![0.0_f64; geometry.channels as usize]);
@@ -47,7 +49,7 @@ fn lone_read_latency_is_sum_of_its_stages() {
         let mut rng = Stream::new(15, "lone reads");
         for len in [4096, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20] {
             for _ in 0..20 {
-                // Within a superblock: the next one may lie in another group of dies.
+                // Stay within a superblock, because the next may lie in another group of dies.
                 let blocks = (spec.capacity_bytes / 2 / superblock).max(1);
                 let offset = rng.below(blocks) * superblock + rng.below((superblock - len) / 4096 + 1) * 4096;
                 let unit = spec.flash().expect("flash").ftl.mapping_unit_bytes;
@@ -55,9 +57,9 @@ fn lone_read_latency_is_sum_of_its_stages() {
                 let done = queue.ssd.submit(now, &Command::Read(Extent { offset, len })).done;
                 let (took, expected) = ((done - now).0 as f64, lone_read_ns(&spec, offset, len));
                 compared += 1;
-                // Roundings to whole nanoseconds.
+                // Rounding to whole nanoseconds.
                 if (took - expected).abs() > 40.0 {
-                    wrong.push(std::format!("{}: {len} bytes at {offset} in {took} ns, arithmetic says {expected:.0}", spec.name));
+                    wrong.push(std::format!("{}: {len} bytes at {offset} in {took} ns, predicted {expected:.0}", spec.name));
                 }
                 now = Nanos(done.0 + 1_000_000);
             }

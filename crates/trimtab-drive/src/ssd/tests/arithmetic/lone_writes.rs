@@ -1,4 +1,4 @@
-//! How long a lone write waits that comes while the drive folds or collects by itself.
+//! Latency of a single write during idle folding or collection.
 
 use super::{Arithmetic, Queue, shipped};
 use crate::rng::Stream;
@@ -8,13 +8,14 @@ use crate::{Command, Device};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Nanoseconds that one row takes to be relocated on its die, and to cross its channel once.
+/// Relocation time of one row on its die, and its channel transfer time, in nanoseconds.
 fn relocation(flash: &Flash, row: f64) -> (f64, f64) {
     ((flash.nand.read_ns + flash.nand.program_ns) as f64, row / flash.nand.channel_bytes_per_s as f64 * 1e9)
 }
 
-/// The longest that a write of 4 KiB and a flush after it may take on a drive that works for itself: their own time on processor, link, channel and
-/// die, and one row's relocation, which stands for what the die has in flight.
+/// Maximum latency in nanoseconds of a 4 KiB write plus flush during background work: their
+/// own time on processor, link, channel and die, plus the relocation of one row for the
+/// operation in flight.
 fn longest_flushed_write_ns(arithmetic: &Arithmetic<'_>) -> f64 {
     let (interface, flash) = (arithmetic.interface, arithmetic.flash);
     let commands = (interface.overhead_of_writes_ns() + interface.command_overhead_ns + 2 * interface.latency_ns) as f64;
@@ -24,12 +25,12 @@ fn longest_flushed_write_ns(arithmetic: &Arithmetic<'_>) -> f64 {
         + transfer
         + flash.nand.program_ns as f64
         + flash.write_cache.flush_ns as f64;
-    // A miss of the map memory reads a page of it, and writes back the one in its place.
+    // A mapping cache miss reads one page and writes back another.
     let map = if flash.ftl.mapping_cache_bytes.is_some() { die + 2.0 * transfer } else { 0.0 };
     own + map + die + 2.0 * transfer
 }
 
-/// Full speed of a lone write that the cache takes: it waits for no die, but for a page of the map if the drive has not all of it in memory.
+/// Maximum latency of a cached write: it waits for no die except on a mapping cache miss.
 fn longest_cached_write_ns(arithmetic: &Arithmetic<'_>) -> f64 {
     let (interface, flash) = (arithmetic.interface, arithmetic.flash);
     let (_, transfer) = relocation(flash, arithmetic.row);
@@ -57,15 +58,15 @@ fn lone_write_during_idle_gc_waits_for_one_operation() {
         let before = met;
         let mut longest = [0.0_f64; 2];
         for _ in 0..150 {
-            // So that what is open has any number of rows left.
+            // Leave a random number of rows in the open superblocks.
             let (at, count) = (rng.below(size >> 21), rng.between(1, 1 + arithmetic.superblock as u64 / 32768));
             (0..count.min(3000)).for_each(|nth| queue.write((at << 20) + nth % 32 * 32768, 32768));
-            // Drives that only collect have something to collect then.
+            // Drives without SLC cache need garbage to collect.
             if flash_of(&spec).slc_cache.is_none() {
                 (0..2000).for_each(|_| queue.write(rng.below(size / 4096) * 4096, 4096));
             }
             let quiet = *queue.done.iter().max().unwrap();
-            // Into the first folds, or the first collections.
+            // Lands in the first folds or collections.
             let now = quiet + Nanos(delay_ns + rng.below(4 * fold_ns));
             queue.now = now;
             queue.ssd.idle(now);
@@ -77,15 +78,10 @@ fn lone_write_during_idle_gc_waits_for_one_operation() {
             longest[1] = longest[1].max((flush - now).0 as f64);
             queue.now = flush;
         }
-        assert!(
-            met - before > 40 || flash_of(&spec).slc_cache.is_none(),
-            "{}: idle work was under way in {} cases only",
-            spec.name,
-            met - before
-        );
+        assert!(met - before > 40 || flash_of(&spec).slc_cache.is_none(), "{}: idle work ran in only {} cases", spec.name, met - before);
         if longest[0] > cached || longest[1] > flushed {
             wrong.push(std::format!(
-                "{}: longest write {:.0} of {cached:.0} ns, with a flush {:.0} of {flushed:.0}",
+                "{}: maximum write {:.0} ns (limit {cached:.0}), with flush {:.0} ns (limit {flushed:.0})",
                 spec.name,
                 longest[0],
                 longest[1]
@@ -93,8 +89,8 @@ fn lone_write_during_idle_gc_waits_for_one_operation() {
         }
         queue.ssd.check_invariants().unwrap();
     }
-    assert!(met > 360, "idle work was under way in {met} cases only");
-    assert!(wrong.is_empty(), "{met} met idle work\n{}", wrong.join("\n"));
+    assert!(met > 360, "idle work ran in only {met} cases");
+    assert!(wrong.is_empty(), "{met} cases with idle work\n{}", wrong.join("\n"));
 }
 
 fn flash_of(spec: &crate::spec::DriveSpec) -> &Flash {

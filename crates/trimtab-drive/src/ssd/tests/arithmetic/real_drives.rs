@@ -1,16 +1,17 @@
-//! Drives of today against real ones of their kind: the six rates that the io.cost generator of Linux measures, and long writes of reviews.
+//! Compares the generic drives with real drives of their class: the six rates of the Linux
+//! io.cost generator, and sustained writes from reviews.
 
 use super::*;
 
-/// All is as many times smaller: the drive, the file, the time.
+/// Scale divisor of drive, file and time.
 const PARTS: u64 = 16;
-/// What the generator does (tools/cgroup/iocost_coef_gen.py): a file of 16 GiB, 64 operations in flight, each figure for two minutes.
+/// Generator parameters (tools/cgroup/iocost_coef_gen.py): 16 GiB file, two minutes per rate.
 const FILE: u64 = 16 << 30;
 const DEPTH: usize = 64;
 const SECONDS: f64 = 120.0;
-/// Reads change nothing, so that they are steady at once.
+/// Reads are in steady state from the start.
 const READ_SECONDS: f64 = 8.0;
-/// A transfer of 128 MiB reaches the drive in pieces.
+/// A transfer of 128 MiB is split into pieces.
 const PIECE: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 const RATES: [&str; 6] = [
@@ -22,7 +23,7 @@ const RATES: [&str; 6] = [
     "random_write_4k_iops",
 ];
 
-/// The least and the most that drives of `kind` reach, of each rate, and how many models they are.
+/// Number of models of `kind`, and the minimum and maximum of each rate.
 fn spread(kind: &str) -> (usize, [(f64, f64); 6]) {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/real-drives.csv")).unwrap();
     let mut lines = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(',').collect::<Vec<_>>());
@@ -38,7 +39,7 @@ fn spread(kind: &str) -> (usize, [(f64, f64); 6]) {
     (models.len(), spread)
 }
 
-/// Operations a second of `command`, which gets the number of the operation, one after another for `seconds`.
+/// Operations per second over `seconds`; `command` receives the operation number.
 fn rate(queue: &mut Queue, seconds: f64, mut command: impl FnMut(&mut Queue, u64)) -> f64 {
     let start = *queue.done.iter().max().unwrap();
     queue.done.fill(start);
@@ -46,14 +47,15 @@ fn rate(queue: &mut Queue, seconds: f64, mut command: impl FnMut(&mut Queue, u64
     let mut count = 0;
     while queue.now.max(queue.done[queue.next]) < end {
         command(queue, count);
-        // What completes first makes room, in whatever order it was asked.
+        // Completions free slots in any order.
         queue.next = (0..DEPTH).min_by_key(|slot| queue.done[*slot]).unwrap();
         count += 1;
     }
     count as f64 / (*queue.done.iter().max().unwrap() - start).as_secs_f64()
 }
 
-/// The six rates of a new drive on which the file has been written once; the file and the time so many times smaller, as the drive is.
+/// The six rates of a new drive after one sequential write of the file. File and time are
+/// divided by `parts`, as the drive is.
 fn six_rates(spec: &DriveSpec, parts: u64) -> [f64; 6] {
     let mut queue = Queue::new(spec, DEPTH);
     let (file, seconds, read_seconds) = (FILE / parts, SECONDS / parts as f64, READ_SECONDS / parts as f64);
@@ -72,9 +74,9 @@ fn six_rates(spec: &DriveSpec, parts: u64) -> [f64; 6] {
     ]
 }
 
-/// Drives that were fitted to published rates show, under the whole generator, what the fit said of its short streams.
+/// Under the full generator, fitted drives reach the rates predicted by the fit.
 #[test]
-fn fitted_drives_show_what_the_fit_says() {
+fn fitted_drives_reach_fitted_rates() {
     const PARTS: u64 = 64;
     let table = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/catalogue.csv")).unwrap();
     let said = |name: &str, rate: &str| {
@@ -87,7 +89,7 @@ fn fitted_drives_show_what_the_fit_says() {
             let said = said(&spec.name, what);
             compared += 1;
             if libm::fabs(libm::log(rate / said)) > 0.08 {
-                wrong.push(std::format!("{} {what}: {rate:.0}, said {said:.0}", spec.name));
+                wrong.push(std::format!("{} {what}: {rate:.0}, predicted {said:.0}", spec.name));
             }
         }
     }
@@ -96,7 +98,7 @@ fn fitted_drives_show_what_the_fit_says() {
 }
 
 #[test]
-fn drives_of_today_are_as_fast_as_real_ones_of_their_kind() {
+fn generic_drives_match_rates_of_real_drives() {
     let specs = shipped(PARTS as u32);
     let mut wrong = Vec::new();
     for (name, kind, models) in
@@ -106,32 +108,35 @@ fn drives_of_today_are_as_fast_as_real_ones_of_their_kind() {
         assert_eq!(found, models, "models of {kind}");
         let rates = six_rates(specs.iter().find(|spec| spec.name == name).unwrap(), PARTS);
         for ((what, rate), (least, most)) in RATES.into_iter().zip(rates).zip(spread) {
-            std::println!("{name} {what}: {rate:.0}, real ones {least:.0} to {most:.0}");
-            // The same model, measured twice, differs by 2 % at the median.
+            std::println!("{name} {what}: {rate:.0}, real drives {least:.0} to {most:.0}");
+            // Two measurements of the same model differ by 2 % at the median.
             if rate < least * 0.98 || rate > most * 1.02 {
-                wrong.push(std::format!("{name} {what}: {rate:.0}, real ones {least:.0} to {most:.0}"));
+                wrong.push(std::format!("{name} {what}: {rate:.0}, real drives {least:.0} to {most:.0}"));
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Long writes of reviews (docs/method/ssd-checked.md names them): the first rate, the bytes until it falls, the rate behind it; least and most of the drives of a kind.
+/// Sustained writes from reviews (listed in docs/method/ssd-checked.md): initial rate, bytes
+/// until the drop and rate after it, as ranges over the drives of a class.
 #[test]
-fn long_writes_fall_as_those_of_real_drives_do() {
+fn sustained_write_drop_matches_real_drives() {
     let megabytes = |rate: f64| rate / 1e6;
     for (name, first, cache_share, second) in [
-        // Kingston HyperX Fury RGB 480 GB; the native cells of Samsung 870 EVO keep up with the link, which carries 540 MB/s of writes there and 572 here.
+        // Kingston HyperX Fury RGB 480 GB. The native cells of Samsung 870 EVO saturate the link,
+        // which writes 540 MB/s there and 572 here.
         ("sata-tlc-500gb", 450.0..=575.0, 0.008..=0.10, 150.0..=540.0),
-        // Spatium M480 Play, A440 Pro, P5, EX900 Pro, FireCuda 510, and those without memory that write native cells behind the cache.
+        // Spatium M480 Play, A440 Pro, P5, EX900 Pro, FireCuda 510, and DRAM-less drives that write
+        // to native cells after the cache.
         ("nvme-tlc-500gb", 1850.0..=5000.0, 0.0075..=0.341, 450.0..=3500.0),
-        // P1, 870 QVO; Intel 600p is of TLC, but folds too. One drive measured twice differs by 2 %.
+        // P1 and 870 QVO; Intel 600p is TLC but folds too. Repeated measurements differ by 2 %.
         ("nvme-qlc-dramless-500gb", 487.0..=2800.0, 0.02..=0.341, 30.0..=169.0 * 1.02),
     ] {
         let spec = shipped(PARTS as u32).into_iter().find(|spec| spec.name == name).unwrap();
         let phases = Arithmetic::new(&spec).fill(PIECE as f64, 32.0);
         let cache = &phases[0];
-        // Where the cache shrinks as soon as it is full, there is nothing between.
+        // A cache that shrinks as soon as it is full leaves no phase between.
         let behind =
             phases.iter().find(|phase| phase.from >= cache.to && phase.to - phase.from > 0.1 * spec.capacity_bytes as f64).unwrap();
         let mut queue = Queue::new(&spec, 32);
@@ -146,9 +151,9 @@ fn long_writes_fall_as_those_of_real_drives_do() {
         let (at, _) = until(share * 1.2, at);
         let (_, slow) = until(share * 1.2 + 0.1, at);
         std::println!("{name}: {:.0} MB/s, until {:.3} of the drive, then {:.0} MB/s", megabytes(fast), share, megabytes(slow));
-        assert!(first.contains(&megabytes(fast)), "{name}: {:.0} MB/s at first", megabytes(fast));
+        assert!(first.contains(&megabytes(fast)), "{name}: {:.0} MB/s initially", megabytes(fast));
         assert!(cache_share.contains(&share), "{name}: a cache of {share:.3} of the drive");
-        assert!(second.contains(&megabytes(slow)), "{name}: {:.0} MB/s behind the cache", megabytes(slow));
-        assert!((slow / behind.bytes_per_s[1] - 1.0).abs() < 0.05, "{name}: {slow:.3e}, arithmetic {:?}", behind.bytes_per_s);
+        assert!(second.contains(&megabytes(slow)), "{name}: {:.0} MB/s after the cache", megabytes(slow));
+        assert!((slow / behind.bytes_per_s[1] - 1.0).abs() < 0.05, "{name}: {slow:.3e}, predicted {:?}", behind.bytes_per_s);
     }
 }

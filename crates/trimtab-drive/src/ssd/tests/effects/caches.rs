@@ -1,21 +1,21 @@
-//! Write cache, SLC cache, compression, heat and credit.
+//! Write cache, SLC cache, compression, thermal and endurance throttling.
 
 use super::*;
 
 #[test]
-fn the_write_cache_absorbs_what_it_holds() {
+fn write_cache_absorbs_its_capacity() {
     let mut host = drive(|_, flash| flash.write_cache.bytes = MIB);
     let fast = host.sequential(0, MIB, DataClass::Random);
     let slow = host.sequential(MIB, 8 * MIB, DataClass::Random);
-    assert!(fast > 4e8, "the link's rate: {fast}");
-    assert!((slow / (4.0 * 4096.0 / 600e-6) - 1.0).abs() < 0.15, "the flash's rate: {slow}");
+    assert!(fast > 4e8, "link rate: {fast}");
+    assert!((slow / (4.0 * 4096.0 / 600e-6) - 1.0).abs() < 0.15, "flash rate: {slow}");
     let mut without = drive(|_, flash| flash.write_cache.bytes = 0);
-    assert!(without.write(0, 4096) > 600_000, "without a cache a write is done when it is programmed");
+    assert!(without.write(0, 4096) > 600_000, "without a cache a write ends with its program");
     assert!(host.ssd.counters().stall_cache_ns > 0);
 }
 
 #[test]
-fn flushes_wait_unless_they_need_not() {
+fn flush_waits_unless_protected_or_ignored() {
     let took = |protected, flush| {
         let mut host = drive(|_, flash| {
             flash.write_cache = WriteCache { power_loss_protection: protected, flush, ..flash.write_cache.clone() };
@@ -38,7 +38,7 @@ fn flushes_wait_unless_they_need_not() {
 }
 
 #[test]
-fn a_power_cut_loses_what_was_not_flushed() {
+fn power_cut_loses_unflushed_writes() {
     let mut host = drive(|_, _| {});
     host.ssd.track_durability();
     host.write(0, 8192);
@@ -50,13 +50,13 @@ fn a_power_cut_loses_what_was_not_flushed() {
         fates.iter().map(|fate| (fate.sequence, fate.extent.offset, fate.survives)).collect::<Vec<_>>(),
         [(2, 0, false), (3, MIB, false)]
     );
-    assert_eq!(host.ssd.block_state(0), BlockState::Mapped, "the flushed version is there");
+    assert_eq!(host.ssd.block_state(0), BlockState::Mapped, "the flushed version must survive");
     assert_ne!(host.ssd.block_state(MIB), BlockState::Mapped);
     host.ssd.check_invariants().unwrap();
 }
 
 #[test]
-fn idle_write_out_makes_durable_without_a_flush() {
+fn idle_write_out_is_durable_without_flush() {
     let mut host = drive(|_, flash| {
         flash.write_cache.idle_write_out_ns = Some(50 * MS);
         flash.geometry.page_bytes = 16 * KIB;
@@ -74,7 +74,7 @@ fn slc(size: SlcSize, when_full: SlcFull, idle_fold_ns: Option<u64>) -> Option<S
 }
 
 #[test]
-fn the_slc_cache_is_fast_until_full_and_recovers_when_idle() {
+fn slc_cache_is_fast_until_full_and_folds_when_idle() {
     let mut host = drive(|_, flash| flash.slc_cache = slc(SlcSize::Fixed { bytes: 4 * MIB }, SlcFull::WriteDirect, Some(100 * MS)));
     let fresh = host.sequential(0, 3 * MIB, DataClass::Random);
     host.sequential(3 * MIB, 3 * MIB, DataClass::Random);
@@ -84,7 +84,7 @@ fn the_slc_cache_is_fast_until_full_and_recovers_when_idle() {
     assert!(host.ssd.counters().nand_written_fold_slots > 500);
     let again = host.sequential(12 * MIB, 3 * MIB, DataClass::Random);
     assert!(again > 0.9 * fresh, "{fresh} {again}");
-    // Folding first is slower than going around it.
+    // Folding first is slower than bypassing the cache.
     let mut folding = drive(|_, flash| flash.slc_cache = slc(SlcSize::Fixed { bytes: 4 * MIB }, SlcFull::FoldFirst, None));
     folding.sequential(0, 8 * MIB, DataClass::Random);
     let folded = folding.sequential(8 * MIB, 8 * MIB, DataClass::Random);
@@ -92,7 +92,7 @@ fn the_slc_cache_is_fast_until_full_and_recovers_when_idle() {
 }
 
 #[test]
-fn a_dynamic_slc_cache_shrinks_as_the_drive_fills() {
+fn dynamic_slc_cache_shrinks_as_drive_fills() {
     let fast_bytes = |filled: u64| {
         let size = SlcSize::Dynamic { bytes_min: MIB, bytes_max: 30 * MIB };
         let mut host = drive(|_, flash| flash.slc_cache = slc(size, SlcFull::WriteDirect, Some(10 * MS)));
@@ -115,7 +115,7 @@ fn a_dynamic_slc_cache_shrinks_as_the_drive_fills() {
 }
 
 #[test]
-fn heat_throttles_and_rest_cools() {
+fn heat_throttles_and_idle_time_cools() {
     let thermal = Thermal {
         ambient_mc: 30_000,
         rise_mc_per_gb: 1_000_000,
@@ -137,9 +137,9 @@ fn heat_throttles_and_rest_cools() {
     assert!(host.ssd.occupancy().temperature_mc.unwrap() < 31_000);
 }
 
-/// The end of warming up, seen from two readings, is what arithmetic says of the bytes that cross the flash.
+/// The equilibrium temperature extrapolated from two readings matches the data rate.
 #[test]
-fn two_readings_tell_where_the_temperature_goes() {
+fn two_readings_predict_equilibrium_temperature() {
     let thermal = Thermal {
         ambient_mc: 30_000,
         rise_mc_per_gb: 200_000,
@@ -157,13 +157,13 @@ fn two_readings_tell_where_the_temperature_goes() {
         let gb_per_s = (host.ssd.nand_written().0 - before.0) as f64 / 1e9 / took.as_secs_f64();
         let expected = 30_000.0 + 200_000.0 * gb_per_s * 5.0;
         let said = thermal.heads_for_mc(from, to, took.0).unwrap();
-        assert!((said / expected - 1.0).abs() < 0.02, "{from} to {to} in {took:?}: {said}, arithmetic says {expected}");
+        assert!((said / expected - 1.0).abs() < 0.02, "{from} to {to} in {took:?}: {said}, predicted {expected}");
     }
     assert_eq!(thermal.heads_for_mc(30_000, 30_000, 0), None);
 }
 
 #[test]
-fn write_credit_exhausted_slows_writes_until_earned_back() {
+fn exhausted_write_credit_throttles_until_restored() {
     let rule = LifeThrottle { credit_bytes: 32 * MIB, earned_bytes_per_s: MIB, throttled_permille: 250 };
     let mut host = drive(|_, flash| flash.life_throttle = Some(rule));
     let rate = |host: &mut Host| host.sequential(0, 8 * MIB, DataClass::Random);
@@ -175,7 +175,7 @@ fn write_credit_exhausted_slows_writes_until_earned_back() {
     let throttled = rate(&mut host);
     assert!(throttled < 0.35 * fresh, "{fresh} {throttled}");
     host.idle(20_000 * MS);
-    assert!(host.ssd.occupancy().throttled(), "20 of 32 MiB have been earned back");
+    assert!(host.ssd.occupancy().throttled(), "20 of 32 MiB are restored");
     host.idle(20_000 * MS);
     assert!(!host.ssd.occupancy().throttled() && rate(&mut host) > 0.9 * fresh);
     host.sequential(0, 32 * MIB, DataClass::Random);
@@ -202,7 +202,7 @@ fn sequential_reads_are_read_ahead() {
 }
 
 #[test]
-fn compressible_data_cost_less_flash() {
+fn compressible_data_use_less_flash() {
     let run = |class: DataClass| {
         let mut host = drive(|_, flash| {
             flash.compression = Some(Compression { stored_permille_min: 140, granularity_bytes: 512, engine_bytes_per_s: 0 });
@@ -220,18 +220,18 @@ fn compressible_data_cost_less_flash() {
     };
     let ((zero_rate, zero_waf), (half_rate, half_waf), (random_rate, random_waf)) =
         (run(DataClass::Zero), run(DataClass::Compressible(50)), run(DataClass::Random));
-    // 140 per mille of eight parts of 512 bytes rounds up to two: a quarter.
+    // 140 per mille of eight 512-byte parts rounds up to two parts: a quarter.
     assert!((zero_waf - 0.25).abs() < 0.02, "{zero_waf}");
-    // Half the size on a drive of half the utilisation: c A(c u), with A(0.43) hardly above 1.
+    // Half the size at half the utilisation: c A(c u), where A(0.43) is only just above 1.
     assert!((0.5..0.56).contains(&half_waf), "{half_waf}");
     assert!(random_waf > 2.0, "{random_waf}");
     assert!(zero_rate > 3.5 * random_rate && half_rate > 1.8 * random_rate, "{zero_rate} {half_rate} {random_rate}");
-    // What is measured live counts as what it is.
+    // A measured class behaves like the equivalent synthetic one.
     assert!((run(DataClass::Measured(500)).1 - half_waf).abs() < 1e-9);
 }
 
 #[test]
-fn the_compression_engine_limits() {
+fn compression_engine_limits_write_rate() {
     let mut host = drive(|_, flash| {
         flash.compression = Some(Compression { stored_permille_min: 100, granularity_bytes: 512, engine_bytes_per_s: 10_000_000 });
     });
@@ -239,9 +239,9 @@ fn the_compression_engine_limits() {
     assert!((rate / 10e6 - 1.0).abs() < 0.05, "{rate}");
 }
 
-/// A bare card that is written at the rate of its native cells for long gets too hot; the SLC cache alone does not do it.
+/// A card without heat sink overheats under sustained writes, but not within its SLC cache.
 #[test]
-fn the_shipped_fast_drive_throttles_when_it_is_written_for_long() {
+fn shipped_nvme_throttles_under_sustained_writes() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives/nvme-tlc-500gb.toml")).unwrap();
     let spec = file::parse(&text).unwrap().spec;
     let thermal = spec.flash().unwrap().thermal.clone().unwrap();
@@ -256,7 +256,7 @@ fn the_shipped_fast_drive_throttles_when_it_is_written_for_long() {
             break;
         }
     }
-    let gb = throttled_at.expect("it gets hot");
+    let gb = throttled_at.expect("must throttle");
     assert!((100.0..1000.0).contains(&gb), "{gb} GB");
     assert!(ssd.occupancy().temperature_mc.unwrap() >= thermal.throttle_mc - 100);
 }

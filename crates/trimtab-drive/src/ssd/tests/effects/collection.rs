@@ -1,9 +1,9 @@
-//! Mapping, collection and wear.
+//! Mapping, garbage collection and wear.
 
 use super::*;
 
 #[test]
-fn a_mapping_unit_larger_than_the_write_is_read_and_rewritten() {
+fn partial_write_of_mapping_unit_reads_and_rewrites_it() {
     let with = |unit: u64| drive(|_, flash| flash.ftl.mapping_unit_bytes = unit);
     let (mut fine, mut coarse) = (with(4096), with(16 * KIB));
     fine.fill();
@@ -12,15 +12,15 @@ fn a_mapping_unit_larger_than_the_write_is_read_and_rewritten() {
     assert!(coarse_waf > 3.9 * fine_waf / 1.6 && coarse_waf >= 4.0, "{fine_waf} {coarse_waf}");
     assert!(coarse.ssd.counters().nand_read_rest_rows > 1800);
     assert_eq!(fine.ssd.counters().nand_read_rest_rows, 0);
-    // Small writes that continue each other are merged.
+    // Contiguous small writes are merged.
     let mut merged = with(16 * KIB);
     let waf = merged.waf_of(|host| (0..4096).for_each(|nth| _ = host.write(nth * 4096, 4096)));
     assert!((waf - 1.0).abs() < 0.01, "{waf}");
 }
 
-/// Without a write cache a write of part of a unit waits for the read of the rest and for the program of the whole, to the nanosecond.
+/// Without a write cache, a partial write takes the read of the rest plus a program.
 #[test]
-fn a_part_of_a_unit_waits_for_its_rest() {
+fn partial_write_without_cache_waits_for_rest_of_unit() {
     let mut host = drive(|spec, flash| {
         flash.ftl.mapping_unit_bytes = 16 * KIB;
         flash.geometry.page_bytes = 16 * KIB;
@@ -36,13 +36,13 @@ fn a_part_of_a_unit_waits_for_its_rest() {
     let commands = 3_000 + 4096 * 2 + 11_000;
     let row = 16 * KIB * 5 / 2;
     assert_eq!(host.write(0, 4096), commands + 50_000 + row + row + 600_000);
-    // Nothing is read of what was never written.
+    // Unwritten units need no read.
     host.idle(1000 * MS);
     assert_eq!(host.write(48 * MIB, 4096), commands + row + 600_000);
 }
 
 #[test]
-fn hot_and_cold_data_apart_cost_less() {
+fn separating_hot_and_cold_data_reduces_waf() {
     let waf = |hot_cold| {
         let mut host = drive(|_, flash| {
             flash.ftl.streams = Streams { separate_gc: false, hot_cold };
@@ -52,7 +52,7 @@ fn hot_and_cold_data_apart_cost_less() {
         let pages = host.ssd.size().0 / 4096;
         let work = |host: &mut Host| {
             for _ in 0..4 * pages {
-                // 90 % of the writes to 10 % of the pages.
+                // 90 % of the writes go to 10 % of the pages.
                 let at = if host.rng.chance(0.9) { host.rng.below(pages / 10) } else { host.rng.below(pages) };
                 host.write(at * 4096, 4096);
             }
@@ -65,7 +65,7 @@ fn hot_and_cold_data_apart_cost_less() {
 }
 
 #[test]
-fn policies_rank_as_they_should() {
+fn victim_policies_rank_as_expected() {
     let waf = |victim| {
         let mut host = drive(|_, flash| {
             flash.ftl.victim = victim;
@@ -77,13 +77,13 @@ fn policies_rank_as_they_should() {
     };
     let [greedy, some, random] = [VictimPolicy::Greedy, VictimPolicy::DChoices(3), VictimPolicy::Random].map(waf);
     assert!(greedy < 0.97 * some && some < 0.8 * random, "{greedy} {some} {random}");
-    // Uniform traffic has nothing for age to go by.
+    // Under uniform traffic, age carries no information.
     let cost_benefit = waf(VictimPolicy::CostBenefit);
     assert!((0.95..1.3).contains(&(cost_benefit / greedy)), "{greedy} {cost_benefit}");
 }
 
 #[test]
-fn cost_benefit_beats_greedy_on_hot_and_cold_data() {
+fn cost_benefit_beats_greedy_on_hot_cold_data() {
     let waf = |victim| {
         let mut host = drive(|_, flash| {
             flash.ftl.victim = victim;
@@ -105,12 +105,12 @@ fn cost_benefit_beats_greedy_on_hot_and_cold_data() {
 }
 
 #[test]
-fn collection_goes_on_until_the_high_watermark() {
+fn collection_continues_to_high_watermark() {
     for high in [2, 6] {
         let mut host = drive(|_, flash| flash.ftl.gc.free_high = high);
         host.fill();
         host.random(20_000);
-        // The superblock for which it was collected is open at once.
+        // The collected superblock is opened at once.
         let most = (0..5_000)
             .map(|_| {
                 host.random(1);
@@ -122,7 +122,7 @@ fn collection_goes_on_until_the_high_watermark() {
 }
 
 #[test]
-fn idle_time_is_used_for_collection() {
+fn idle_time_runs_collection() {
     let rate = |idle_free| {
         let mut host = drive(|_, flash| {
             flash.ftl.gc.idle_delay_ns = Some(10 * MS);
@@ -139,11 +139,11 @@ fn idle_time_is_used_for_collection() {
 }
 
 #[test]
-fn bursts_stall_longer_but_cost_the_same() {
+fn burst_pacing_stalls_longer_at_equal_cost() {
     let run = |pacing| {
         let mut host = drive(|_, flash| {
             flash.ftl.gc.pacing = pacing;
-            // So that the cache does not hide them.
+            // Keep the cache too small to hide stalls.
             flash.write_cache.bytes = 16 * KIB;
         });
         host.fill();
@@ -158,13 +158,13 @@ fn bursts_stall_longer_but_cost_the_same() {
 }
 
 #[test]
-fn wear_is_levelled() {
+fn wear_levelling_bounds_erase_spread() {
     let spread = |dynamic, static_spread_max| {
         let mut host = drive(|_, flash| {
             flash.ftl.wear = Wear { dynamic, static_spread_max, erase_limit: None, erase_limit_spread_permille: 0 };
         });
         host.fill();
-        // A sixteenth of the drive is rewritten for ever, the rest never.
+        // Rewrite a sixteenth of the drive and leave the rest unchanged.
         for _ in 0..120_000 {
             let at = host.rng.below(host.ssd.size().0 / 4096 / 16) * 4096;
             host.write(at, 4096);
@@ -172,7 +172,7 @@ fn wear_is_levelled() {
         let erases = host.ssd.erase_counts();
         erases.iter().max().unwrap() - erases.iter().min().unwrap()
     };
-    // Levelling charges what it did: whole superblocks read and written, beside what collection moved.
+    // Wear levelling is charged in addition to collection.
     let mut host = drive(|_, flash| {
         flash.ftl.wear = Wear { dynamic: true, static_spread_max: Some(4), erase_limit: None, erase_limit_spread_permille: 0 };
     });
@@ -196,7 +196,7 @@ fn wear_is_levelled() {
 }
 
 #[test]
-fn worn_out_drives_become_read_only_and_stay_readable() {
+fn worn_out_drive_is_read_only_and_readable() {
     let mut host = drive(|_, flash| {
         flash.ftl.wear = Wear { dynamic: true, static_spread_max: None, erase_limit: Some(30), erase_limit_spread_permille: 200 };
     });
@@ -210,16 +210,16 @@ fn worn_out_drives_become_read_only_and_stay_readable() {
     assert_eq!(refused, Some(Refusal::ReadOnly));
     let state = host.ssd.occupancy();
     assert!(state.read_only && state.worn_out_superblocks > 10, "{state:?}");
-    assert_eq!(state.mapped_units, host.ssd.size().0 / 4096, "everything is still there");
+    assert_eq!(state.mapped_units, host.ssd.size().0 / 4096, "all data must survive");
     host.read(0, MIB);
     host.ssd.check_invariants().unwrap();
-    // What a superblock survives lies within the spread.
+    // Erase counts stay within the spread of the limit.
     let most = *host.ssd.erase_counts().iter().max().unwrap();
     assert!((24..=37).contains(&most), "{most}");
 }
 
 #[test]
-fn erase_and_format_make_a_drive_fresh() {
+fn secure_erase_and_format_reset_the_drive() {
     let mut host = drive(|_, flash| {
         flash.erase = EraseCommands { secure_erase_ns: 2_000 * MS, format_ns: 300 * MS };
         flash.geometry = flash.geometry.clone().with_over_provisioning(64 * MIB, 150);

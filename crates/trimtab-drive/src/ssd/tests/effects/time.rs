@@ -1,9 +1,9 @@
-//! How long reads, writes and what stands in their way take.
+//! Latency of reads and writes, and contention.
 
 use super::*;
 
 #[test]
-fn a_read_takes_what_its_parts_take() {
+fn read_latency_is_sum_of_its_stages() {
     let mut host = drive(|spec, flash| {
         spec.interface = Interface {
             rate_bytes_per_s: 500_000_000,
@@ -23,12 +23,12 @@ fn a_read_takes_what_its_parts_take() {
     // Unmapped space needs no flash.
     host.trim(MIB, MIB);
     assert_eq!(host.read(MIB, 4096), 3_000 + 8_192 + 11_000);
-    // A write costs what the specification says of writes.
+    // Writes use the write overhead.
     assert_eq!(host.write(0, 4096), 9_000 + 8_192 + 11_000);
 }
 
 #[test]
-fn dies_work_side_by_side() {
+fn dies_work_in_parallel() {
     let rate = |channels, superblock_dies| {
         let mut host = drive(|spec, flash| {
             flash.geometry.channels = channels;
@@ -38,16 +38,16 @@ fn dies_work_side_by_side() {
         host.fill()
     };
     let (two, eight) = (rate(1, 2), rate(4, 8));
-    // Two dies of one channel program 4 KiB each every 600 us; eight do four times that.
+    // Two dies on one channel program 4 KiB each per 600 us; eight dies do four times that.
     assert!((two / (2.0 * 4096.0 / 600e-6) - 1.0).abs() < 0.05, "{two}");
     assert!((eight / two - 4.0).abs() < 0.2, "{two} {eight}");
-    // The same dies in superblocks of their own.
+    // The same dies with a superblock each.
     let apart = rate(4, 1);
     assert!((apart / eight - 1.0).abs() < 0.1, "{eight} {apart}");
 }
 
 #[test]
-fn the_channel_limits() {
+fn channel_limits_rate() {
     let mut host = drive(|_, flash| {
         flash.nand.program_ns = 1_000;
         flash.nand.channel_bytes_per_s = 20_000_000;
@@ -57,7 +57,7 @@ fn the_channel_limits() {
 }
 
 #[test]
-fn what_was_written_at_random_is_read_slowly() {
+fn randomly_written_data_read_slowly() {
     let read_rate = |scattered: bool| {
         let mut host = drive(|_, flash| {
             flash.geometry.page_bytes = 16 * KIB;
@@ -79,7 +79,7 @@ fn what_was_written_at_random_is_read_slowly() {
 }
 
 #[test]
-fn a_mapping_that_does_not_fit_in_memory_costs_reads() {
+fn mapping_cache_misses_cost_reads() {
     let latency = |mapping_cache_bytes| {
         let mut host = drive(|_, flash| flash.ftl.mapping_cache_bytes = mapping_cache_bytes);
         host.fill();
@@ -99,7 +99,7 @@ fn a_mapping_that_does_not_fit_in_memory_costs_reads() {
 }
 
 #[test]
-fn the_link_is_shared_or_not() {
+fn full_duplex_link_is_not_shared() {
     let took = |full_duplex| {
         let mut host = drive(|spec, flash| {
             spec.interface = Interface { rate_bytes_per_s: 10_000_000, full_duplex, ..Interface::default() };
@@ -114,7 +114,7 @@ fn the_link_is_shared_or_not() {
 }
 
 #[test]
-fn more_commands_than_the_queue_holds_wait() {
+fn commands_beyond_queue_depth_wait() {
     let run = |queue_depth| {
         let mut host = drive(|spec, _| spec.interface.queue_depth = queue_depth);
         host.fill();
@@ -131,7 +131,7 @@ fn more_commands_than_the_queue_holds_wait() {
 }
 
 #[test]
-fn suspended_programs_let_reads_through() {
+fn reads_suspend_programs() {
     let latency = |suspend_ns| {
         let mut host = drive(|_, flash| {
             flash.nand.program_ns = 5_000_000;
@@ -148,7 +148,7 @@ fn suspended_programs_let_reads_through() {
 }
 
 #[test]
-fn copy_back_spares_the_channel() {
+fn copyback_avoids_channel_transfers() {
     let rate = |copyback| {
         let mut host = drive(|_, flash| {
             flash.nand = NandTiming {
@@ -170,7 +170,7 @@ fn copy_back_spares_the_channel() {
 }
 
 #[test]
-fn pages_of_different_kinds_and_retries_spread_reads() {
+fn page_types_and_retries_spread_read_latency() {
     let read = |spread, retries| {
         let mut host = drive(|_, flash| {
             flash.nand.read_ns = 60_000;
@@ -193,9 +193,9 @@ fn pages_of_different_kinds_and_retries_spread_reads() {
     };
     let (plain, kinds, both) = (read(0, 0), read(600, 0), read(600, 2_000));
     assert_eq!(plain[0], plain[19_999]);
-    // Three kinds of pages, 18 us below the mean, the mean, and 18 us above; sixteen pages a block have six of the first.
+    // Three page types: 18 us below the mean, the mean, 18 us above; 6 of 16 are the first.
     assert_eq!((kinds[0], kinds[10_000], kinds[19_999]), (plain[0] - 18_000, plain[0], plain[0] + 18_000));
     let slow = both.iter().filter(|ns| **ns > plain[0] + 18_000).count();
-    assert!((20..=60).contains(&slow), "two in a thousand are tried again: {slow} of 20000");
-    assert_eq!(both[19_800], kinds[19_800], "p99 has none");
+    assert!((20..=60).contains(&slow), "two in a thousand are retried: {slow} of 20000");
+    assert_eq!(both[19_800], kinds[19_800], "p99 has no retry");
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn trims_cost_what_the_specification_says() {
+fn trim_takes_specified_time() {
     let mut host = drive(|spec, flash| {
         spec.interface.command_overhead_ns = 0;
         spec.interface.latency_ns = 0;
@@ -14,7 +14,7 @@ fn trims_cost_what_the_specification_says() {
     let ranges = [Extent { offset: 0, len: MIB }, Extent { offset: 4 * MIB, len: MIB }, Extent { offset: 8 * MIB, len: 4096 }];
     let covered = 2 * MIB + 4096;
     assert_eq!(host.run(&Command::trim(&ranges)), 1_000_000 + 3 * 20_000 + 513 * 300 + covered);
-    // Again: nothing is mapped any more, the rest is due all the same.
+    // The second TRIM unmaps nothing; its other costs remain.
     assert_eq!(host.run(&Command::trim(&ranges)), 1_000_000 + 3 * 20_000 + covered);
     let counters = host.ssd.counters();
     assert_eq!((counters.trim_effective_units, counters.trim_repeated_units), (513, 513));
@@ -22,13 +22,13 @@ fn trims_cost_what_the_specification_says() {
 }
 
 #[test]
-fn a_trim_that_is_not_queued_stops_everything_else() {
+fn unqueued_trim_blocks_other_commands() {
     let waited = |queued| {
         let mut host = drive(|_, flash| flash.trim = Trim { queued, command_ns: 50 * MS, ..Trim::default() });
         host.fill();
         host.flush();
         host.idle(1000 * MS);
-        // A slow read is under way when the TRIM comes; another read comes right after.
+        // A slow read is in flight when the TRIM arrives; another read follows.
         let first = host.ssd.submit(host.now, &Command::Read(Extent { offset: 0, len: 128 * KIB })).done;
         let trim = host.ssd.submit(host.now, &Command::trim(&[Extent { offset: 32 * MIB, len: MIB }])).done;
         let second = host.ssd.submit(host.now, &Command::Read(Extent { offset: MIB, len: 4096 })).done;
@@ -42,7 +42,7 @@ fn a_trim_that_is_not_queued_stops_everything_else() {
 }
 
 #[test]
-fn small_and_misaligned_trims_have_no_effect() {
+fn small_and_misaligned_trims_are_ignored() {
     let mut host = drive(|_, flash| {
         flash.trim.bytes_min = 64 * KIB;
         flash.trim.alignment_bytes = 32 * KIB;
@@ -50,14 +50,14 @@ fn small_and_misaligned_trims_have_no_effect() {
     host.fill();
     host.trim(0, 32 * KIB);
     assert_eq!(host.ssd.counters().trim_ignored_bytes, 32 * KIB);
-    // 16 KiB on either side lie outside the alignment.
+    // 16 KiB at each end lie outside the alignment.
     host.trim(16 * KIB, 96 * KIB);
     let counters = host.ssd.counters();
     assert_eq!((counters.trim_effective_units, counters.trim_ignored_bytes), (16, 64 * KIB));
 }
 
 #[test]
-fn trimmed_space_reads_as_the_specification_says() {
+fn trimmed_space_reads_as_specified() {
     for (reads, expected) in
         [(TrimmedReads::Zeros, Content::Zeros), (TrimmedReads::Ones, Content::Ones), (TrimmedReads::OldData, Content::BeforeTrim)]
     {
@@ -67,12 +67,12 @@ fn trimmed_space_reads_as_the_specification_says() {
         host.trim(0, 32 * KIB);
         assert_eq!((host.ssd.content(0), host.ssd.content(32 * KIB)), (expected, Content::Latest));
         host.write(0, 512);
-        assert_eq!(host.ssd.content(0), Content::Latest, "also while only a part of the unit waits");
+        assert_eq!(host.ssd.content(0), Content::Latest, "also while a partial unit is cached");
     }
 }
 
 #[test]
-fn refusals_say_why() {
+fn submit_invalid_trim_returns_reason() {
     let mut host = drive(|_, flash| flash.trim = Trim { ranges_per_command_max: 2, ..Trim::default() });
     let range = Extent { offset: 0, len: 4096 };
     let mut refused = |command: Command<'_>| host.ssd.submit(Nanos(0), &command).result.unwrap_err();
@@ -82,11 +82,11 @@ fn refusals_say_why() {
     assert_eq!(refused(Command::Write(Extent { offset: u64::MAX - 511, len: 512 }, DataClass::Zero)), Refusal::OutOfRange);
     let mut without = drive(|_, flash| flash.trim.supported = false);
     assert_eq!(without.ssd.submit(Nanos(0), &Command::trim(&[range])).result, Err(Refusal::TrimUnsupported));
-    assert_eq!(host.ssd.counters().host_read_bytes, 0, "what is refused is not counted");
+    assert_eq!(host.ssd.counters().host_read_bytes, 0, "refused commands are not counted");
 }
 
 #[test]
-fn long_ranges_count_as_several() {
+fn trim_of_long_range_counts_as_several() {
     let mut host = drive(|spec, flash| {
         (spec.interface.command_overhead_ns, spec.interface.latency_ns) = (0, 0);
         flash.trim = Trim {
@@ -104,7 +104,7 @@ fn long_ranges_count_as_several() {
 }
 
 #[test]
-fn deferred_trims_wait_for_idle_time_or_for_too_many() {
+fn deferred_trims_run_when_idle_or_queue_is_full() {
     let mut host = drive(|_, flash| flash.trim.invalidation = TrimInvalidation::Deferred { ranges_max: 2 });
     host.fill();
     for nth in 0..2 {
@@ -112,10 +112,10 @@ fn deferred_trims_wait_for_idle_time_or_for_too_many() {
     }
     assert_eq!(host.ssd.counters().trim_effective_units, 0);
     host.trim(2 * MIB, MIB);
-    assert_eq!(host.ssd.counters().trim_effective_units, 256, "one too many");
+    assert_eq!(host.ssd.counters().trim_effective_units, 256, "exceeds the queue");
     host.idle(10 * MS);
     assert_eq!(host.ssd.counters().trim_effective_units, 0x300);
-    // Data written after the TRIM are never dropped by it.
+    // A deferred TRIM never drops data written after it.
     host.trim(8 * MIB, MIB);
     host.write(8 * MIB, 4096);
     host.idle(10 * MS);
@@ -124,7 +124,7 @@ fn deferred_trims_wait_for_idle_time_or_for_too_many() {
 }
 
 #[test]
-fn trims_save_writes() {
+fn trims_reduce_write_amplification() {
     let waf = |trimmed: bool| {
         let mut host = drive(|_, flash| flash.geometry = flash.geometry.clone().with_over_provisioning(64 * MIB, 150));
         host.fill();
@@ -143,7 +143,7 @@ fn trims_save_writes() {
 }
 
 #[test]
-fn a_trim_may_start_collection() {
+fn trim_starts_collection_if_configured() {
     let free = |starts_gc| {
         let mut host = drive(|_, flash| {
             flash.trim.starts_gc = starts_gc;

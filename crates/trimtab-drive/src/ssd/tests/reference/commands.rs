@@ -1,43 +1,43 @@
-//! What the host asks for.
+//! Commands of the host.
 
 use super::engine::{Job, Signal, Transfer};
-use super::{Ask, Reference, ns};
+use super::{Reference, Request, ns};
 use crate::spec::ChannelOrder;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 impl Reference {
-    /// Gives the command at `now`; gives the signal of its completion.
-    pub(super) fn submit(&mut self, now: u64, ask: &Ask) -> Signal {
+    /// Submits a command at `now`; returns its completion signal.
+    pub(super) fn submit(&mut self, now: u64, request: &Request) -> Signal {
         self.pass(now, false);
         let submitted = self.engine.signal();
         self.engine.fired[submitted] = Some(now);
         let mut after = vec![submitted, self.blocked, self.last_started];
-        // With so many before it, that many of them must have completed.
+        // With a full queue, an earlier command must complete first.
         if let Some(slot) = (self.completions.len() + 1).checked_sub(self.interface.queue_depth as usize + 1) {
             after.push(self.nth_completion(slot));
         }
-        let overhead = match (ask, self.interface.write_overhead_ns) {
-            (Ask::Write(..), Some(ns)) => ns,
+        let overhead = match (request, self.interface.write_overhead_ns) {
+            (Request::Write(..), Some(ns)) => ns,
             _ => self.interface.command_overhead_ns,
         };
         let started = self.engine.gate(after, overhead);
         self.last_started = started;
-        let ended = match *ask {
-            Ask::Write(offset, len) => self.write(started, offset, len),
-            Ask::Read(offset, len) => self.read(started, offset, len),
-            Ask::Trim(offset, len) => self.trim(started, offset, len),
-            Ask::Flush => self.flush(started),
+        let ended = match *request {
+            Request::Write(offset, len) => self.write(started, offset, len),
+            Request::Read(offset, len) => self.read(started, offset, len),
+            Request::Trim(offset, len) => self.trim(started, offset, len),
+            Request::Flush => self.flush(started),
         };
         let completion = self.engine.gate(ended, self.interface.latency_ns);
         self.completions.push(completion);
         completion
     }
 
-    /// The signal of the n-th completion, counted from 0.
+    /// Signal of the n-th completion, counted from 0.
     pub(super) fn nth_completion(&mut self, nth: usize) -> Signal {
-        // Commands end out of order; the next that ends is waited for here.
+        // Commands complete out of order.
         let mut pending: Vec<Signal> = self.completions.clone();
         loop {
             let mut times: Vec<u64> = pending.iter().filter_map(|signal| self.engine.fired[*signal]).collect();
@@ -78,7 +78,7 @@ impl Reference {
 
     pub(super) fn read(&mut self, started: Signal, offset: u64, len: u64) -> Vec<Signal> {
         let place = |unit: u64| self.map.get(&(unit as u32)).map(|(block, slot)| (*block, slot / self.row_slots));
-        // Neighbours in a row are one read. Block, row, first unit, units.
+        // Adjacent units of a row form one read: (block, row, first unit, units).
         let mut reads: Vec<(usize, usize, u64, u64)> = Vec::new();
         let mut last = None;
         for unit in offset / self.unit..(offset + len) / self.unit {
@@ -124,7 +124,8 @@ impl Reference {
                     });
                 }
             }
-            // The host gets what it asked for in order: these and all after them are still to cross the link.
+            // Data reach the host in order, so this piece and all later ones must still cross the
+            // link.
             ended.push(self.engine.gate(vec![arrived], ns(offset + len - first * self.unit, rate)));
         }
         ended

@@ -1,26 +1,26 @@
-//! Resources that do one thing at a time, signals, and a queue of events: how time passes.
+//! Serial resources, signals and an event queue.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// Something that happens at some instant.
+/// An event at some time.
 pub(super) type Signal = usize;
 
-/// What a die or a channel has to do, in order.
+/// A job in the queue of a die or a channel.
 #[derive(Clone, Debug)]
 pub(super) enum Job {
-    /// Data of the host: once all signals are there, and after a share of what is owed.
+    /// Host data: runs after all signals and a share of the owed time.
     Program { after: Vec<Signal>, took: u64, share: u64, done: Signal },
-    /// A read: background work goes on for `wait` beside it.
+    /// A read; background work continues for `wait` in parallel.
     Read { after: Vec<Signal>, took: u64, wait: Option<u64>, done: Signal },
-    /// Background work from a signal on.
+    /// Background work that starts at a signal.
     Owe { from: Signal, ns: u64 },
-    /// Nothing else before all that is owed is done.
+    /// Blocks until all owed time is paid.
     Drain,
 }
 
-/// A read whose data cross a channel in parts, whenever they are there and no earlier read's are.
+/// A channel transfer of a read, which yields to earlier transfers with ready data.
 #[derive(Clone, Debug)]
 pub(super) struct Transfer {
     pub(super) after: Signal,
@@ -29,32 +29,32 @@ pub(super) struct Transfer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Doing {
+pub(super) enum Activity {
     Nothing,
     Background,
-    /// That many-th of the transfers.
+    /// Index of a transfer.
     Transfer(usize),
     Job(Signal),
 }
 
-/// A die, or a channel.
+/// A die or a channel.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) jobs: VecDeque<Job>,
-    /// In the order of submission.
+    /// Transfers in submission order.
     pub(super) transfers: Vec<Transfer>,
-    pub(super) doing: Doing,
+    pub(super) doing: Activity,
     pub(super) since: u64,
     pub(super) until: u64,
     pub(super) owed: u64,
-    /// Worked off since the last job was done.
+    /// Owed time paid since the last job.
     pub(super) worked_off: u64,
 }
 
 impl Server {
-    /// Nothing but background work is left to do.
+    /// True if only background work remains.
     pub(super) fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && self.transfers.is_empty() && !matches!(self.doing, Doing::Job(_))
+        self.jobs.is_empty() && self.transfers.is_empty() && !matches!(self.doing, Activity::Job(_))
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) enum Event {
     Wake(usize),
 }
 
-/// Instants of signals, and the events to come.
+/// Times of signals, and pending events.
 #[derive(Default)]
 pub(super) struct Engine {
     pub(super) now: u64,
@@ -72,7 +72,7 @@ pub(super) struct Engine {
     pub(super) events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     pub(super) order: u64,
     pub(super) servers: Vec<Server>,
-    /// Signals that fire `delay` after the last of others.
+    /// Signals that fire `delay` after the last of other signals.
     pub(super) gates: Vec<(Vec<Signal>, u64, Signal)>,
 }
 
@@ -87,7 +87,7 @@ impl Engine {
         self.events.push(Reverse((time.max(self.now), self.order, event)));
     }
 
-    /// A signal `delay` after the last of `after`.
+    /// Creates a signal that fires `delay` after the last of `after`.
     pub(super) fn gate(&mut self, after: Vec<Signal>, delay: u64) -> Signal {
         let signal = self.signal();
         self.gates.push((after, delay, signal));
@@ -111,7 +111,7 @@ impl Engine {
         self.gates = gates;
     }
 
-    /// Lets time pass until `until`, events at that instant included.
+    /// Advances time to `until`, including events at that time.
     pub(super) fn run_to(&mut self, until: u64) {
         self.poll_all();
         while let Some(Reverse((time, _, _))) = self.events.peek()
@@ -131,11 +131,11 @@ impl Engine {
         self.now = self.now.max(until);
     }
 
-    /// Lets time pass until `signal`.
+    /// Advances time until `signal` fires; returns that time.
     pub(super) fn run_until(&mut self, signal: Signal) -> u64 {
         while self.fired[signal].is_none() {
             self.poll_all();
-            let Some(Reverse((time, _, _))) = self.events.peek() else { panic!("nothing will ever fire {signal}") };
+            let Some(Reverse((time, _, _))) = self.events.peek() else { panic!("signal {signal} never fires") };
             let time = *time;
             self.run_to(time);
         }
@@ -146,28 +146,28 @@ impl Engine {
         (0..self.servers.len()).for_each(|server| self.poll(server));
     }
 
-    /// Whether nothing is left to do.
+    /// True if no work remains.
     pub(super) fn quiet(&self) -> bool {
         self.servers.iter().all(|server| server.is_idle() && server.owed == 0)
     }
 
-    /// A server takes note of the time that has passed, and goes on with what is next.
+    /// Accounts for elapsed time and starts the next job.
     fn poll(&mut self, at: usize) {
         let now = self.now;
-        if let Doing::Job(done) = self.servers[at].doing {
+        if let Activity::Job(done) = self.servers[at].doing {
             if now < self.servers[at].until {
                 return;
             }
-            self.servers[at].doing = Doing::Nothing;
+            self.servers[at].doing = Activity::Nothing;
             self.next_job(at);
             self.at(now, Event::Fire(done));
         }
         let server = &mut self.servers[at];
-        if server.doing == Doing::Background {
+        if server.doing == Activity::Background {
             let worked = (now - server.since).min(server.owed);
             server.owed -= worked;
             server.worked_off += worked;
-            server.doing = Doing::Nothing;
+            server.doing = Activity::Nothing;
         }
         if self.transfer(at) {
             return;
@@ -192,7 +192,7 @@ impl Engine {
                 }
                 Some(Job::Program { after, took, share, done }) => {
                     let server = &mut self.servers[at];
-                    // At least a small part of what is owed when its turn comes.
+                    // Pay at least a small part of the owed time.
                     let demanded = ((server.owed + server.worked_off) >> 12).max(share);
                     let lacks = demanded.saturating_sub(server.worked_off).min(server.owed);
                     match self.latest(&after) {
@@ -217,7 +217,7 @@ impl Engine {
             };
             let server = &mut self.servers[at];
             if server.owed > 0 {
-                (server.doing, server.since) = (Doing::Background, now);
+                (server.doing, server.since) = (Activity::Background, now);
                 let wake = wake.min(now + server.owed);
                 self.at(wake, Event::Wake(at));
             } else if wake != u64::MAX {
@@ -227,12 +227,12 @@ impl Engine {
         }
     }
 
-    /// Goes on with the first transfer whose data are there, if any are.
+    /// Continues the first transfer whose data are ready, if any.
     fn transfer(&mut self, at: usize) -> bool {
         let now = self.now;
         let server = &mut self.servers[at];
-        if let Doing::Transfer(nth) = server.doing {
-            server.doing = Doing::Nothing;
+        if let Activity::Transfer(nth) = server.doing {
+            server.doing = Activity::Nothing;
             server.worked_off = 0;
             server.transfers[nth].left -= now - server.since;
             if server.transfers[nth].left == 0 {
@@ -243,7 +243,7 @@ impl Engine {
         let there = |transfer: &Transfer| self.fired[transfer.after].is_some_and(|at| at <= now);
         let Some(nth) = self.servers[at].transfers.iter().position(there) else { return false };
         let server = &mut self.servers[at];
-        (server.doing, server.since) = (Doing::Transfer(nth), now);
+        (server.doing, server.since) = (Activity::Transfer(nth), now);
         let end = now + server.transfers[nth].left;
         self.at(end, Event::Wake(at));
         true
@@ -257,7 +257,7 @@ impl Engine {
 
     fn start(&mut self, at: usize, took: u64, done: Signal) {
         let server = &mut self.servers[at];
-        (server.doing, server.until) = (Doing::Job(done), self.now + took);
+        (server.doing, server.until) = (Activity::Job(done), self.now + took);
         let until = server.until;
         self.at(until, Event::Wake(at));
     }

@@ -1,4 +1,4 @@
-//! What the drive does by itself while nothing comes.
+//! Background work while no command arrives.
 
 use super::engine::{Server, Signal};
 use super::{Reference, ns};
@@ -10,9 +10,9 @@ impl Reference {
         self.fifo.front().is_some_and(|block| self.valid(*block).len() as u64 <= most)
     }
 
-    /// Nothing comes until `until`.
-    pub(super) fn pass(&mut self, until: u64, told: bool) {
-        // When the last command completes, if that is before.
+    /// Advances to `until` without commands.
+    pub(super) fn pass(&mut self, until: u64, notified: bool) {
+        // Stop at the last completion if that is earlier.
         loop {
             self.engine.poll_all();
             if self.completions.iter().all(|signal| self.engine.fired[*signal].is_some()) {
@@ -30,7 +30,7 @@ impl Reference {
         let slc = self.flash.slc_cache.as_ref().and_then(|slc| slc.idle_fold_ns);
         let (out, gc) = (self.flash.write_cache.idle_write_out_ns, self.flash.ftl.gc.idle_delay_ns);
         let first = [slc, out, gc].into_iter().flatten().min().unwrap_or(u64::MAX);
-        if until > quiet && (told || until - quiet > first) {
+        if until > quiet && (notified || until - quiet > first) {
             self.rest(quiet, until, out, slc, gc);
         }
         self.engine.run_to(until);
@@ -74,7 +74,7 @@ impl Reference {
         self.spread_after_idling();
     }
 
-    /// What idle time has worked off is covered; what was begun in it and goes on lets a program wait for the relocation of one row at most.
+    /// Idle time pays debt. Unfinished idle work delays a program by at most one row.
     fn spread_after_idling(&mut self) {
         let nand = &self.flash.nand;
         let crossed = if nand.copyback { 0 } else { 2 * ns(self.row_slots as u64 * self.unit, nand.channel_bytes_per_s) };
@@ -82,7 +82,7 @@ impl Reference {
         let count = self.engine.servers.len();
         for (debt, servers, most) in [(0, 0..self.dies, nand.read_ns + nand.program_ns), (1, self.dies..count, crossed)] {
             let (debt, servers) = (&mut self.debts[debt], &mut self.engine.servers[servers]);
-            // The next program's share is of what is left now.
+            // The next program's share is computed from the current debt.
             servers.iter_mut().filter(|server| server.is_idle()).for_each(|server| server.worked_off = 0);
             debt.uncovered = debt.uncovered.saturating_sub(debt.share * self.programs);
             if servers.iter().all(Server::is_idle) {
@@ -95,14 +95,14 @@ impl Reference {
         self.programs = 0;
     }
 
-    /// A signal of this instant.
+    /// Creates a signal for the current time.
     pub(super) fn instant(&mut self) -> Signal {
         let now = self.engine.signal();
         self.engine.fired[now] = Some(self.engine.now);
         now
     }
 
-    /// When everything is done, or `until` if that is later.
+    /// Advances until all work is done, at least to `until`; returns that time.
     pub(super) fn until_quiet(&mut self, until: u64) -> u64 {
         loop {
             self.engine.poll_all();
@@ -119,7 +119,7 @@ impl Reference {
         }
     }
 
-    /// When a command completes.
+    /// Advances to a completion; returns its time.
     pub(super) fn completion(&mut self, of: Signal) -> u64 {
         self.engine.run_until(of)
     }

@@ -1,4 +1,4 @@
-//! What goes where.
+//! Placement of units.
 
 use super::engine::{Job, Signal};
 use super::{Reference, Row, ns};
@@ -55,7 +55,7 @@ impl Reference {
         self.turn[0]
     }
 
-    /// Writes a unit whose data are there at `arrived`; its place is there after the signals given.
+    /// Places a unit whose data arrive at `arrived`; returns the signals for its cache place.
     pub(super) fn place(&mut self, unit: u32, arrived: Signal) -> Vec<Signal> {
         let at = self.host_head();
         if self.room(at) == 0 {
@@ -79,7 +79,7 @@ impl Reference {
         placed
     }
 
-    /// Puts a unit in the next slot; whether that fills a row.
+    /// Puts a unit into the next slot; returns true if that fills a row.
     pub(super) fn push(&mut self, at: usize, unit: Option<u32>) -> bool {
         let block = self.heads[at].open.unwrap();
         if let Some(unit) = unit {
@@ -109,7 +109,7 @@ impl Reference {
         self.heads[at].row = Some(Row { place, after: placed.clone(), placed });
     }
 
-    /// Programs the row that a head has been filling, whose last slot was just written.
+    /// Programs the full row of a head.
     pub(super) fn program(&mut self, at: usize) {
         let block = self.heads[at].open.unwrap();
         let mut row = self.heads[at].row.take().unwrap();
@@ -120,7 +120,7 @@ impl Reference {
         let took = slc.map_or(self.flash.nand.program_ns, |slc| slc.program_ns);
         let transfer = ns(self.row_slots as u64 * self.unit, self.flash.nand.channel_bytes_per_s);
         let (arrived, ended) = (self.engine.signal(), self.engine.signal());
-        // A program waits for all reads that were submitted before it.
+        // A program waits for all reads submitted earlier.
         row.after.extend(self.engine.servers[channel].transfers.iter().map(|transfer| transfer.done));
         let job = |after, took, share, done| Job::Program { after, took, share, done };
         self.engine.servers[channel].jobs.push_back(job(row.after, transfer, self.debts[1].share, arrived));
@@ -130,7 +130,7 @@ impl Reference {
         self.programs += 1;
     }
 
-    /// Programs the row of a head as it is, padded to a page.
+    /// Programs the partial row of a head, padded to a page.
     pub(super) fn write_out(&mut self, at: usize, now: Signal) {
         let Some(row) = &mut self.heads[at].row else { return };
         row.after.push(now);

@@ -1,4 +1,4 @@
-//! Collection and folding, and what they owe.
+//! Collection, folding and owed time.
 
 use super::engine::{Job, Signal};
 use super::{Reference, Superblock, ns};
@@ -89,7 +89,6 @@ impl Reference {
         }
     }
 
-    /// Rows left in the superblocks open for fresh data.
     pub(super) fn rows_open(&self) -> usize {
         (0..self.host_heads()).map(|head| self.room(head)).sum::<usize>() / self.row_slots
     }

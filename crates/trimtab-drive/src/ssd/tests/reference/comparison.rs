@@ -1,6 +1,6 @@
-//! The model and the reference given the same.
+//! Compares the model with the reference on random commands.
 
-use super::{Ask, Reference};
+use super::{Reference, Request};
 use crate::data::DataClass;
 use crate::rng::Stream;
 use crate::spec::*;
@@ -16,7 +16,7 @@ fn pick<T: Copy>(rng: &mut Stream, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]
 }
 
-/// Any small drive of what the reference knows.
+/// A random small drive within the reference's features.
 fn any_spec(rng: &mut Stream) -> DriveSpec {
     small(|spec, flash| {
         let (channels, dies_per_channel) = (pick(rng, &[1, 2, 3]), pick(rng, &[1, 2, 4]));
@@ -108,20 +108,20 @@ fn any_spec(rng: &mut Stream) -> DriveSpec {
     })
 }
 
-/// Reads come in groups of a few.
-fn any_ask(rng: &mut Stream, unit: u64, units: u64, reading: bool) -> Ask {
+/// Reads come in small groups.
+fn any_request(rng: &mut Stream, unit: u64, units: u64, reading: bool) -> Request {
     let most = pick(rng, &[1, 2, 8, 24, 90]).min(units);
     let len = rng.between(1, most);
     let at = rng.below(units - len + 1);
     match if reading && rng.chance(0.7) { 80 } else { rng.below(100) } {
-        0..78 => Ask::Write(at * unit, len * unit),
-        78..86 => Ask::Read(at * unit, len * unit),
-        86..93 => Ask::Trim(at * unit, len * unit),
-        _ => Ask::Flush,
+        0..78 => Request::Write(at * unit, len * unit),
+        78..86 => Request::Read(at * unit, len * unit),
+        86..93 => Request::Trim(at * unit, len * unit),
+        _ => Request::Flush,
     }
 }
 
-/// Runs one case; says what differs.
+/// Runs one case; returns the first difference.
 fn differs(seed: u64) -> Option<String> {
     let mut rng = Stream::new(seed, "reference");
     let spec = any_spec(&mut rng);
@@ -134,19 +134,20 @@ fn differs(seed: u64) -> Option<String> {
     for nth in 0..rng.between(20, 120) {
         if rng.chance(0.08) {
             now = window.iter().copied().fold(now, u64::max) + pick(&mut rng, &[10_000, 3_000_000, 30_000_000, 300_000_000]);
-            let told = rng.chance(0.5);
-            if told {
+            let notified = rng.chance(0.5);
+            if notified {
                 model.idle(Nanos(now));
                 reference.pass(now, true);
             }
         }
-        let ask = any_ask(&mut rng, unit, spec.capacity_bytes / unit, reading);
+        let request = any_request(&mut rng, unit, spec.capacity_bytes / unit, reading);
         if window.len() >= depth {
             now = now.max(window.pop_front().unwrap());
         }
-        let reads_before = core::mem::replace(&mut reading, matches!(ask, Ask::Read(..)));
+        let reads_before = core::mem::replace(&mut reading, matches!(request, Request::Read(..)));
         if reading && !reads_before {
-            // Programs are promised, and so are bursts; a read beside them would break the promise here, and not in the model.
+            // Programs and bursts have promised end times, which a concurrent read would break in
+            // the reference but not in the model.
             now = window.iter().copied().fold(now, u64::max);
             loop {
                 model.idle(Nanos(now));
@@ -159,24 +160,24 @@ fn differs(seed: u64) -> Option<String> {
             }
         }
         let extent = |offset, len| Extent { offset, len };
-        let done = match ask {
-            Ask::Write(offset, len) => model.submit(Nanos(now), &Command::Write(extent(offset, len), DataClass::Random)),
-            Ask::Read(offset, len) => model.submit(Nanos(now), &Command::Read(extent(offset, len))),
-            Ask::Trim(offset, len) => model.submit(Nanos(now), &Command::trim(&[extent(offset, len)])),
-            Ask::Flush => model.submit(Nanos(now), &Command::Flush),
+        let done = match request {
+            Request::Write(offset, len) => model.submit(Nanos(now), &Command::Write(extent(offset, len), DataClass::Random)),
+            Request::Read(offset, len) => model.submit(Nanos(now), &Command::Read(extent(offset, len))),
+            Request::Trim(offset, len) => model.submit(Nanos(now), &Command::trim(&[extent(offset, len)])),
+            Request::Flush => model.submit(Nanos(now), &Command::Flush),
         };
-        let signal = reference.submit(now, &ask);
+        let signal = reference.submit(now, &request);
         window.push_back(done.done.0);
-        asked.push((nth, now, ask, done.done.0, signal));
+        asked.push((nth, now, request, done.done.0, signal));
     }
     if let Err(broken) = model.check_invariants() {
         return Some(broken);
     }
-    for (nth, at, ask, done, signal) in asked {
+    for (nth, at, request, done, signal) in asked {
         let expected = reference.completion(signal);
         if expected != done {
             return Some(std::format!(
-                "seed {seed}: {ask:?}, the {nth}th, given at {at}, is done at {done}, by the reference at {expected}: {spec:#?}"
+                "seed {seed}: request {nth} {request:?} submitted at {at}: completed at {done}, reference {expected}: {spec:#?}"
             ));
         }
     }
@@ -190,9 +191,10 @@ fn compare(cases: core::ops::Range<u64>) {
     assert!(wrong.is_empty(), "{} of {total} differ: {seeds:?}\n{}", wrong.len(), wrong[0].1);
 }
 
-/// A thousand cases, or as many as `TRIMTAB_REFERENCE_CASES` says.
+/// Runs 1000 cases, or the number in `TRIMTAB_REFERENCE_CASES`.
 #[test]
-fn completions_are_those_of_the_reference() {
-    let cases = std::env::var("TRIMTAB_REFERENCE_CASES").map_or(1000, |cases| cases.parse().expect("TRIMTAB_REFERENCE_CASES is a number"));
+fn completions_match_reference_model() {
+    let cases =
+        std::env::var("TRIMTAB_REFERENCE_CASES").map_or(1000, |cases| cases.parse().expect("TRIMTAB_REFERENCE_CASES must be a number"));
     compare(0..cases);
 }
