@@ -1,7 +1,9 @@
-//! Whether direct I/O reached a drive: what the tests moved beside what the kernel counts at the drives below.
+//! Checks that direct I/O reached a drive: compares the bytes that a test moved with the
+//! kernel's counters of the drives.
 //!
-//! `O_DIRECT` is a request. tmpfs takes it and answers from memory, a loop device without direct I/O reads its file through the page
-//! cache, and a filesystem in user space does what it likes.
+//! `O_DIRECT` is only a request. tmpfs accepts it and serves from memory, a loop device
+//! without direct I/O reads its file through the page cache, and a userspace filesystem may
+//! ignore it.
 
 use super::block::{Kind, Layer, Stack};
 use super::interference::own_io;
@@ -12,9 +14,10 @@ use std::path::PathBuf;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::run::{Field, Severity, Warning};
 
-/// Less than this says nothing.
+/// Amounts below this are not judged.
 const ASKED_MIN: Bytes = Bytes(16 << 20);
-/// At least this share of what was asked has to reach a drive. The half leaves room for caches of layers between, and for compression there.
+/// Minimum share of the requested bytes that must reach a drive. The other half allows for
+/// caches and compression in layers between.
 const REACHED_MIN: f64 = 0.5;
 
 /// Bytes read and written so far.
@@ -28,17 +31,17 @@ struct Moved {
 #[derive(Debug)]
 pub struct DirectWatch {
     root: Root,
-    /// The drives at the bottom; none where the kernel shows none.
+    /// The drives at the bottom; empty if the kernel shows none.
     drives: Vec<PathBuf>,
-    /// Why what is below is memory, where that is known without counting.
+    /// The reason why the place is known to be memory, without counting.
     memory: Option<String>,
-    /// Why writes are answered from memory, and reads of what was just written.
+    /// The reason why writes, and reads of recently written data, are served from memory.
     buffered: Option<String>,
     before: Moved,
 }
 
 impl DirectWatch {
-    /// Below what `observer` watches.
+    /// Starts on the stack below the place of `observer`.
     pub fn start(observer: &Observer) -> std::io::Result<Self> {
         Ok(Self::on(Root::live()?, observer.place()))
     }
@@ -52,7 +55,7 @@ impl DirectWatch {
         watch
     }
 
-    /// By the counters of the drives; where there are none, by what the kernel says this process caused.
+    /// The counters of the drives; without drives, the kernel's I/O accounting of this process.
     fn moved(&self) -> Moved {
         if self.drives.is_empty() {
             let own = own_io(&self.root);
@@ -62,7 +65,7 @@ impl DirectWatch {
         stats.fold(Moved::default(), |sum, stat| Moved { read: sum.read + stat.read.0, written: sum.written + stat.written.0 })
     }
 
-    /// A warning if what was asked of the target since the start, as direct I/O, cannot have come from a drive.
+    /// Returns a warning if the direct I/O since the start cannot have come from a drive.
     #[must_use]
     pub fn finish(self, read: Bytes, written: Bytes) -> Option<Warning> {
         let now = self.moved();
@@ -71,7 +74,7 @@ impl DirectWatch {
     }
 }
 
-/// Why a place without drives is memory.
+/// The reason why a place without drives is memory.
 pub(super) fn in_memory(place: &Place) -> Option<String> {
     let memory = |fs_type: &str| matches!(fs_type, "tmpfs" | "ramfs" | "devtmpfs");
     if let Some(mount) = place.mount.as_ref().filter(|mount| memory(&mount.fs_type)) {
@@ -86,7 +89,8 @@ pub(super) fn in_memory(place: &Place) -> Option<String> {
     file(&place.stack)
 }
 
-/// A loop device on the way that uses the page cache. Counters do not tell: what was written reaches the drive some time, and others read there, too.
+/// A loop device in the stack that uses the page cache. Counters do not show it: writes reach
+/// the drive eventually, and other processes read there too.
 pub(super) fn buffered(root: &Root, stack: &Stack) -> Option<String> {
     let looped = stack.layers.iter().filter(|layer| layer.kind == Kind::Loop);
     let named = |layer: &Layer| {
@@ -121,7 +125,7 @@ fn judge(asked: Moved, reached: Moved, memory: Option<&str>, buffered: Option<&s
     let counted: Vec<String> =
         part(reads, "read", asked.read, reached.read).into_iter().chain(part(writes, "written", asked.written, reached.written)).collect();
     let why = memory.map_or_else(|| format!("{} that the kernel shows", counted.join("; ")), str::to_owned);
-    let text = format!("these are figures of memory (the page cache) or of another program, not of a drive: {why}");
+    let text = format!("these figures measure memory (the page cache) or another program, not a drive: {why}");
     Some(Warning { code: "page-cache.answered".to_owned(), severity: Severity::Serious, facts, text })
 }
 
@@ -130,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_did_not_reach_a_drive_is_a_serious_warning() {
+    fn direct_io_that_misses_the_drive_warns() {
         let of = |read, written| Moved { read, written };
         let gb = 1_000_000_000;
         assert_eq!(judge(of(gb, gb), of(gb, gb), None, None), None);
@@ -141,12 +145,13 @@ mod tests {
         assert!(warning.text.contains("of 1.00 GB read with direct I/O, none reached a drive"), "{}", warning.text);
         assert!(!warning.text.contains("written"), "{}", warning.text);
         assert!(judge(of(0, gb), of(0, gb / 10), None, None).unwrap().text.contains("written"));
-        // A loop device counts what is read of it, though its file is in memory.
+        // A loop device counts reads although its file is in memory.
         assert!(judge(of(gb, 0), of(gb, 0), Some("tmpfs is a filesystem in memory"), None).is_some());
     }
-    /// Seen: 10.2 GB/s called measured. What is written reaches the drive in the end, and others read there.
+    /// Once, 10.2 GB/s was reported as measured: writes reach the drive eventually, and other
+    /// processes read there.
     #[test]
-    fn loop_device_cached_figure_is_never_a_drive_figure() {
+    fn cached_loop_device_always_warns() {
         let gb = 1_000_000_000;
         let of = |read, written, buffered| {
             let moved = Moved { read, written };

@@ -1,16 +1,20 @@
-//! A name for the devices of a stack that holds after a reboot, and that no copy of what is stored on them shares.
+//! An identity for the devices of a stack that survives reboots and that no copy of their
+//! data shares.
 
 use super::block::{Kind, Layer, Stack};
 use super::root::Root;
 use sha2::{Digest as _, Sha256};
 use std::path::Path;
 
-/// Attributes that tell a device from others of its kind, below its directory in `/sys`.
+/// Sysfs attributes that distinguish a device from others of its kind, relative to its
+/// directory.
 const ATTRIBUTES: [&str; 9] = ["wwid", "device/wwid", "device/serial", "serial", "device/cid", "dm/uuid", "md/uuid", "partition", "start"];
-/// Files that tell a machine from others. Clones of a golden image differ in the second one.
+/// Files that distinguish a machine from others. Clones of a golden image differ in the
+/// second one.
 const MACHINE: [&str; 2] = ["/etc/machine-id", "/sys/class/dmi/id/product_uuid"];
 
-/// A hash over the machine, and over the size and identity of every layer of `stack`. Kernel names are left out: they change at a boot.
+/// A hash over the machine and the size and identity of every layer of `stack`. Kernel names
+/// are excluded: they change between boots.
 #[must_use]
 pub fn of_stack(root: &Root, stack: &Stack) -> String {
     let mut hash = Sha256::new();
@@ -34,7 +38,7 @@ fn attribute(root: &Root, layer: &Layer, name: &str) -> String {
     if layer.sys.as_os_str().is_empty() { String::new() } else { root.read(layer.sys.join(name)).unwrap_or_default() }
 }
 
-/// The inode of the file below a loop device: another one where a copy took its place.
+/// The inode of the file below a loop device: a copy that replaces the file has another one.
 fn inode(root: &Root, name: &str) -> u64 {
     if root.is_live() { rustix::fs::stat(Path::new(name)).map_or(0, |stat| stat.st_ino) } else { 0 }
 }

@@ -415,7 +415,7 @@ fn device_in_use_is_not_destroyed() {
     refused(&node, "open in sleep (pid ");
     drop(holder);
     let above = run("losetup", &["--find", "--show", &device.node()]).unwrap().trim().to_owned();
-    let refusal = std::panic::catch_unwind(|| refused(&node, &format!("it is what {above} stands on")));
+    let refusal = std::panic::catch_unwind(|| refused(&node, &format!("it backs {above}")));
     run("losetup", &["--detach", &above]);
     refusal.unwrap();
     ok(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&node));
