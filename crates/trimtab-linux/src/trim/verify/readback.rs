@@ -1,4 +1,5 @@
-//! Reading raw blocks back, past all caches of this machine, and telling what is in them.
+//! Reads raw blocks back, bypassing all caches of this machine, and classifies their
+//! contents.
 
 use super::extents::Placed;
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -8,9 +9,10 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Blocks are told apart in this size: no filesystem here allocates less at a time for files of this size.
+/// Size of a classified block: no filesystem here allocates smaller units for files of this
+/// size.
 pub const BLOCK: usize = 4096;
-/// Bytes read at once.
+/// Bytes per read.
 const CHUNK: usize = 1 << 20;
 
 /// A device open for direct reading.
@@ -22,19 +24,20 @@ pub struct RawDevice {
 }
 
 impl RawDevice {
-    /// Opens it, for reading only.
+    /// Opens the device read-only.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = openat(CWD, path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { path: path.to_owned(), file: File::from(file), buffer: vec![0; CHUNK + BLOCK] })
     }
 
-    /// Its path.
+    /// Path of the device.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads `len` bytes at `offset`, both multiples of the block size, in pieces, and hands each to `see`.
+    /// Reads `len` bytes at `offset`, both multiples of the block size, and passes each piece to
+    /// `see`.
     pub fn read(&mut self, offset: u64, len: u64, mut see: impl FnMut(u64, &[u8])) -> io::Result<()> {
         let start = self.buffer.as_ptr().align_offset(BLOCK);
         let mut done = 0;
@@ -49,27 +52,27 @@ impl RawDevice {
     }
 }
 
-/// How many blocks read as what.
+/// Number of blocks by content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Content {
-    /// All zeroes.
+    /// All bytes 0x00.
     pub zero: u64,
-    /// All ones.
+    /// All bits 1.
     pub ones: u64,
-    /// What was written.
+    /// The content written.
     pub written: u64,
-    /// Something else.
+    /// Any other content.
     pub other: u64,
 }
 
 impl Content {
-    /// All blocks.
+    /// Number of blocks.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.zero + self.ones + self.written + self.other
     }
 
-    /// Counts one block.
+    /// Counts a block.
     pub fn note(&mut self, found: &[u8], written: &[u8]) {
         let counter = if found == written {
             &mut self.written
@@ -83,7 +86,7 @@ impl Content {
         *counter += 1;
     }
 
-    /// Adds `more`.
+    /// Adds the counts of `more`.
     pub fn add(&mut self, more: &Self) {
         self.zero += more.zero;
         self.ones += more.ones;
@@ -92,8 +95,8 @@ impl Content {
     }
 }
 
-/// The part of a place that consists of whole units of `unit` bytes on the device (and of whole blocks): what a discard of
-/// that unit can cover. `None` if there is no such part.
+/// The part of a place in whole units of `unit` bytes on the device (and in whole blocks),
+/// which a discard can cover. `None` if it has none.
 #[must_use]
 pub fn interior(placed: &Placed, unit: u64) -> Option<Placed> {
     let unit = unit.max(BLOCK as u64);
@@ -108,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_told_apart() {
+    fn content_note_classifies_blocks() {
         let written: Vec<u8> = (0..BLOCK).map(|i| i as u8).collect();
         let mut content = Content::default();
         content.note(&written, &written);
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_units_can_be_expected_to_be_discarded() {
+    fn interior_contains_only_whole_discard_units() {
         let placed = |offset, len| Placed { in_file: 100, device: "/dev/x".into(), offset, len };
         assert_eq!(interior(&placed(4096, 3 << 20), 1 << 20), Some(Placed { in_file: 100 + (1 << 20) - 4096, ..placed(1 << 20, 2 << 20) }));
         assert_eq!(interior(&placed(4096, 1 << 20), 1 << 20), None);
