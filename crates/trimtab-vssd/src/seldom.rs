@@ -1,19 +1,19 @@
-//! Lines that somebody else causes: said, but not as often as they like.
+//! A rate-limited log for messages that clients can trigger.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The least time between two lines.
+/// Minimum time between two lines.
 const BETWEEN: Duration = Duration::from_secs(10);
 
-/// Says at most one line in ten seconds, and how many it has left out.
+/// Prints at most one line in ten seconds, with the number of lines suppressed in between.
 #[derive(Debug, Default)]
 pub struct Seldom {
     state: Mutex<(Option<Instant>, u64)>,
 }
 
 impl Seldom {
-    /// Says `line` on standard error, unless it said one a moment ago.
+    /// Prints `line` on standard error, unless the last line was printed too recently.
     pub fn say(&self, line: &str) {
         if let Some(line) = self.line(line, Instant::now()) {
             trimtab_linux::output::complain(&line);
@@ -30,7 +30,7 @@ impl Seldom {
         *last = Some(now);
         match std::mem::take(left_out) {
             0 => Some(line.to_owned()),
-            n => Some(format!("{line} (and {n} such lines left out since the last)")),
+            n => Some(format!("{line} (and {n} similar lines suppressed since the last one)")),
         }
     }
 }
@@ -40,10 +40,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_one_line_and_a_number() {
+    fn many_lines_become_one_line_and_a_count() {
         let (seldom, start) = (Seldom::default(), Instant::now());
         let said: Vec<String> = (0..1000).filter_map(|ms| seldom.line("x", start + Duration::from_millis(ms))).collect();
         assert_eq!(said, ["x"]);
-        assert_eq!(seldom.line("y", start + BETWEEN).unwrap(), "y (and 999 such lines left out since the last)");
+        assert_eq!(seldom.line("y", start + BETWEEN).unwrap(), "y (and 999 similar lines suppressed since the last one)");
     }
 }

@@ -1,4 +1,4 @@
-//! Faults as they are asked for: `--fault write-error:p=0.001`.
+//! Fault specifications: `--fault write-error:p=0.001`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use trimtab_drive::Extent;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Which requests.
+/// The requests that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// Reads.
@@ -17,7 +17,7 @@ pub enum On {
     Trim,
     /// Flushes.
     Flush,
-    /// All of them.
+    /// All requests.
     Any,
 }
 
@@ -25,97 +25,98 @@ impl On {
     const ALL: [(&'static str, Self); 5] =
         [("read", Self::Read), ("write", Self::Write), ("trim", Self::Trim), ("flush", Self::Flush), ("any", Self::Any)];
 
-    /// True if a request of `kind` is meant.
+    /// `self` covers requests of `kind`.
     pub fn includes(self, kind: Self) -> bool {
         self == Self::Any || self == kind
     }
 }
 
-/// When a request of the right kind is hit.
+/// The condition under which a matching request is hit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum When {
     /// With this probability.
     Chance(f64),
-    /// If it touches this range.
+    /// If it overlaps this range.
     Range(Extent),
 }
 
-/// What the drive does with a TRIM instead of obeying.
+/// The drive's misbehaviour on TRIM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TrimLie {
-    /// Says yes and does nothing: the data stay, the drive's mapping stays.
+    /// Reports success and does nothing: data and mapping stay.
     Ignore,
-    /// Obeys for this share of the ranges, drawn by chance, and ignores the others.
+    /// Obeys for this share of the ranges, chosen at random, and ignores the others.
     Half(f64),
-    /// Drops its mapping, but reads still return the old data.
+    /// Drops the mapping, but reads still return the old data.
     Stale,
     /// Reads of trimmed space return this byte.
     Pattern(u8),
 }
 
-/// When the power fails.
+/// The moment of a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Only when `trimtab drive power cut` says so.
+    /// Only on `trimtab drive power cut`.
     OnDemand,
-    /// With this request.
+    /// At this request.
     At(u64),
-    /// With one of this many requests, drawn by chance.
+    /// At one of this many requests, chosen at random.
     Within(u64),
 }
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
-    /// The power fails: every request fails from then on, and what was only in the volatile cache is lost.
+    /// The power fails: every request fails from then on, and the content of the volatile cache
+    /// is lost.
     PowerCut {
-        /// When.
+        /// The moment.
         cut: Cut,
-        /// Which requests count.
+        /// The requests that are counted.
         on: On,
-        /// The share of the volatile pages that reached the flash all the same, drawn page by page.
+        /// Share of the volatile pages that reach the flash anyway, decided page by page.
         keep: f64,
     },
     /// Requests fail with an I/O error.
     Error {
-        /// Which.
+        /// The affected requests.
         on: On,
-        /// When.
+        /// The condition.
         when: When,
-        /// The first so many that would be hit succeed.
+        /// Number of hits that succeed first.
         after: u64,
     },
     /// Requests take longer.
     Latency {
-        /// Which.
+        /// The affected requests.
         on: On,
-        /// With which probability.
+        /// Probability.
         chance: f64,
-        /// By how much.
+        /// Additional latency.
         add: Duration,
     },
-    /// TRIM is not what it seems.
+    /// Misbehaviour on TRIM.
     Trim(TrimLie),
-    /// Flushes are answered and not carried out.
+    /// Flushes are acknowledged but not carried out.
     IgnoreFlush,
-    /// Blocks of the drive cannot be written any more.
+    /// Some blocks of the drive are no longer writable.
     WornOut {
-        /// The share of blocks, drawn block by block.
+        /// Share of such blocks, decided block by block.
         share: f64,
-        /// Bytes in a block.
+        /// Size of a block in bytes.
         block: u64,
     },
-    /// The drive takes no more writes after so many bytes.
+    /// The drive becomes read-only after this many bytes.
     ReadOnly {
-        /// Bytes.
+        /// Bytes written until then.
         after: u64,
     },
 }
 
-/// The share of volatile pages that survive a power cut unless something else is asked for.
+/// Default share of volatile pages that survive a power cut.
 pub const KEEP_DEFAULT: f64 = 0.5;
 
-/// How faults are written; for help and for error messages.
+/// Grammar of fault specifications, for help and error messages.
 pub const GRAMMAR: &str = "  power-cut[:at=N|within=N][,on=KIND][,keep=SHARE]   the N-th request, or a random one of the first N; without
                                                      either, 'trimtab drive power DRIVE cut' does (which
                                                      works without this, too; writes before it are then safe)
@@ -295,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_survive_being_written_and_read() {
+    fn fault_round_trips_through_text() {
         for text in [
             "power-cut:keep=0.5",
             "power-cut:at=7,keep=0,on=flush",
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_faults_say_what_is_wrong() {
+    fn parse_of_wrong_fault_names_the_error() {
         for (text, expected) in [
             ("explode", "is not a fault"),
             ("power-cut:at=0", "not a number from 1"),

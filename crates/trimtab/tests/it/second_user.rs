@@ -183,7 +183,7 @@ fn a_foreign_loop_device_is_not_detached() {
     let still = fs::read_to_string(&backing).unwrap_or_default();
     run("losetup", &["--detach", &node]);
     assert_eq!(still.trim(), image.to_str().unwrap(), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("stands on something else by now"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("has another backing file now"), "{output:?}");
     drive.command().args(["drive", "status", "--json"]).assert().success().stdout(predicate::str::contains("\"drives\": []"));
 }
 
