@@ -11,7 +11,7 @@ use crate::runtime::{Home, Record};
 use crate::transport::{Transport, Wanted};
 use crate::ublk::UblkFront;
 use anyhow::Context as _;
-use looped::Looped;
+use looped::LoopOnFuse;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use trimtab_linux::host::disk::Disk;
@@ -19,18 +19,18 @@ use trimtab_linux::sys::beneath::Identity;
 
 /// A block device and its server. Dropping this value does not remove the device.
 pub struct Block {
-    way: Way,
+    way: FrontEnd,
     /// Held while the device is being removed, so that no process can start to use it.
     claim: Option<Claim>,
 }
 
-enum Way {
-    Looped(Looped),
+enum FrontEnd {
+    LoopOnFuse(LoopOnFuse),
     Ublk(Box<UblkFront>),
 }
 
 /// The context in which a block device is created.
-pub struct Place<'a> {
+pub struct AttachContext<'a> {
     /// Runtime directory of the drive.
     pub home: &'a Home,
     /// Delays completions until they are due.
@@ -42,10 +42,15 @@ pub struct Place<'a> {
 impl Block {
     /// Creates the device over the first transport of `wanted` that works. First records what a
     /// crash would leave behind. Also returns remarks for the user.
-    pub fn make(drive: &Arc<dyn Serve>, place: &Place<'_>, wanted: Wanted, record: &mut Record) -> anyhow::Result<(Self, Vec<String>)> {
+    pub fn make(
+        drive: &Arc<dyn Serve>,
+        place: &AttachContext<'_>,
+        wanted: Wanted,
+        record: &mut Record,
+    ) -> anyhow::Result<(Self, Vec<String>)> {
         let mut missed = Vec::new();
         for candidate in wanted.candidates() {
-            match Way::make(drive, place, candidate, record) {
+            match FrontEnd::make(drive, place, candidate, record) {
                 Ok(way) => {
                     let remark = (wanted == Wanted::Best).then(|| chosen(candidate, &missed));
                     return Ok((Self { way, claim: None }, remark.into_iter().collect()));
@@ -59,30 +64,30 @@ impl Block {
     /// Resumes the device of the server in the record, which has ended without detaching it.
     pub fn recover(drive: &Arc<dyn Serve>, record: &Record) -> anyhow::Result<Self> {
         let mark = record.mark().context("its block device does not outlive its server")?;
-        Ok(Self { way: Way::Ublk(Box::new(UblkFront::recover(drive, mark)?)), claim: None })
+        Ok(Self { way: FrontEnd::Ublk(Box::new(UblkFront::recover(drive, mark)?)), claim: None })
     }
 
     /// The transport in use.
     pub const fn transport(&self) -> Transport {
         match &self.way {
-            Way::Looped(_) => Transport::Device,
-            Way::Ublk(_) => Transport::Ublk,
+            FrontEnd::LoopOnFuse(_) => Transport::Device,
+            FrontEnd::Ublk(_) => Transport::Ublk,
         }
     }
 
     /// The block device.
     pub fn disk(&self) -> Disk {
         match &self.way {
-            Way::Looped(looped) => looped.disk(),
-            Way::Ublk(front) => front.disk(),
+            FrontEnd::LoopOnFuse(looped) => looped.disk(),
+            FrontEnd::Ublk(front) => front.disk(),
         }
     }
 
     /// Number of completions waiting for their time, excluding those in the [`Pacer`].
     pub fn waiting(&self) -> usize {
         match &self.way {
-            Way::Looped(_) => 0,
-            Way::Ublk(front) => front.waiting(),
+            FrontEnd::LoopOnFuse(_) => 0,
+            FrontEnd::Ublk(front) => front.waiting(),
         }
     }
 
@@ -90,15 +95,15 @@ impl Block {
     /// of each value that the kernel rejected.
     pub fn tune(&self, geometry: &Geometry) -> Vec<String> {
         match &self.way {
-            Way::Looped(looped) => looped.tune(geometry),
-            Way::Ublk(_) => Vec::new(),
+            FrontEnd::LoopOnFuse(looped) => looped.tune(geometry),
+            FrontEnd::Ublk(_) => Vec::new(),
         }
     }
 
     /// Checks that the device is unused, unless `force` is set, and flushes all writes to the
     /// drive. On error, nothing has changed.
     pub fn let_go(&mut self, force: bool, problems: &mut Vec<String>) -> anyhow::Result<()> {
-        if let Way::Looped(looped) = &self.way {
+        if let FrontEnd::LoopOnFuse(looped) = &self.way {
             return looped.let_go(force, problems);
         }
         if force {
@@ -126,8 +131,8 @@ impl Block {
     pub fn take_away(self, home: &Home, served: Option<Identity>, force: bool) -> anyhow::Result<()> {
         let disk = self.disk();
         let taken = match self.way {
-            Way::Looped(looped) => return looped.take_away(home, served, force),
-            Way::Ublk(front) => front.take_away(),
+            FrontEnd::LoopOnFuse(looped) => return looped.take_away(home, served, force),
+            FrontEnd::Ublk(front) => front.take_away(),
         };
         taken.with_context(|| format!("cannot remove {}", disk.path().display()))?;
         drop(self.claim);
@@ -138,10 +143,10 @@ impl Block {
     }
 }
 
-impl Way {
-    fn make(drive: &Arc<dyn Serve>, place: &Place<'_>, transport: Transport, record: &mut Record) -> anyhow::Result<Self> {
+impl FrontEnd {
+    fn make(drive: &Arc<dyn Serve>, place: &AttachContext<'_>, transport: Transport, record: &mut Record) -> anyhow::Result<Self> {
         match transport {
-            Transport::Device => Ok(Self::Looped(Looped::make(drive, place, record)?)),
+            Transport::Device => Ok(Self::LoopOnFuse(LoopOnFuse::make(drive, place, record)?)),
             Transport::Ublk => {
                 // Random, so that no other device has the same mark.
                 let mark = RandomState::new().build_hasher().finish();

@@ -12,12 +12,12 @@ use trimtab_linux::host::disk::Disk;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Block devices left by a dead server, identified by its mark.
-pub struct Left(ublk::Left);
+pub struct LeftoverDevices(ublk::LeftoverDevices);
 
-impl Left {
+impl LeftoverDevices {
     /// Finds the devices with this mark.
     pub fn find(mark: u64) -> anyhow::Result<Self> {
-        Ok(Self(ublk::Left::find(mark).context("cannot find the remains of the ublk device")?))
+        Ok(Self(ublk::LeftoverDevices::find(mark).context("cannot find the remains of the ublk device")?))
     }
 
     /// The devices that still exist.

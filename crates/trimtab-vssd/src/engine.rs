@@ -9,7 +9,7 @@ pub use trimtab_drive::trim_shape::TrimShape;
 use crate::classify::classify;
 use crate::pace::{ModelClock, Speed};
 use crate::recording::Recorder;
-use crate::request::{Effect, Geometry, Powered, Request, Serve, Served, Stretch};
+use crate::request::{Effect, Geometry, PowerCutSupport, Request, Serve, Served, Stretch};
 use crate::status::Second;
 use crate::store::Store;
 use crate::trace::{Event, Kind};
@@ -58,7 +58,7 @@ pub struct Drive {
 
 /// The state of a drive that is stored in addition to its data.
 #[derive(Debug)]
-pub struct Lasting {
+pub struct PersistentState {
     /// Size of a unit of `mapped` in bytes.
     pub unit: u64,
     /// The units that hold data.
@@ -70,7 +70,7 @@ pub struct Lasting {
 }
 
 /// The model and all state that changes together with it.
-struct Modelled {
+struct ModelState {
     device: Box<dyn Model>,
     clock: ModelClock,
     ledger: Ledger,
@@ -85,7 +85,7 @@ struct Modelled {
 pub struct Engine {
     settings: Settings,
     store: Store,
-    modelled: Mutex<Modelled>,
+    modelled: Mutex<ModelState>,
     /// Trimmed space reads as zeros, regardless of the settings.
     zeros: AtomicBool,
     /// The model panicked: its state is unreliable.
@@ -115,7 +115,7 @@ impl Engine {
     /// Creates an engine for a drive.
     pub fn new(drive: Drive, settings: Settings, recorder: Option<Recorder>) -> Self {
         let Drive { model, store, ledger, now: origin } = drive;
-        let modelled = Modelled {
+        let modelled = ModelState {
             device: model,
             clock: ModelClock::new(settings.speed, origin, settings.queue_depth),
             ledger,
@@ -153,11 +153,11 @@ impl Engine {
     }
 
     /// Flushes the drive's cache and returns the state to store.
-    pub fn lasting(&self) -> Lasting {
+    pub fn lasting(&self) -> PersistentState {
         let mut modelled = self.lock();
         let flushed = modelled.submit(&Command::Flush);
         modelled.device.idle(flushed.done);
-        Lasting {
+        PersistentState {
             unit: modelled.ledger.unit(),
             mapped: modelled.ledger.map().runs().collect(),
             model: modelled.device.snapshot(),
@@ -197,7 +197,7 @@ impl Engine {
         &self.settings
     }
 
-    fn lock(&self) -> MutexGuard<'_, Modelled> {
+    fn lock(&self) -> MutexGuard<'_, ModelState> {
         self.modelled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -324,7 +324,7 @@ impl Serve for Engine {
     }
 }
 
-impl Powered for Engine {
+impl PowerCutSupport for Engine {
     fn store(&self) -> &Store {
         &self.store
     }
@@ -356,7 +356,7 @@ impl Submitted {
     }
 }
 
-impl Modelled {
+impl ModelState {
     fn submit(&mut self, command: &Command<'_>) -> Submitted {
         let (bytes, barrier) = (command.bytes(), *command == Command::Flush);
         let arrival = self.clock.arrival();

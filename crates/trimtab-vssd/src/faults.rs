@@ -4,11 +4,11 @@
 mod power;
 mod spec;
 
-pub use spec::{Cut, Fault, GRAMMAR, KEEP_DEFAULT, On, TrimLie, When};
+pub use spec::{Cut, Fault, GRAMMAR, KEEP_DEFAULT, RequestFilter, Trigger, TrimLie};
 
 use crate::pace::Speed;
-use crate::request::{Effect, Geometry, Powered, Request, Serve, Served, Stretch};
-use power::Undo;
+use crate::request::{Effect, Geometry, PowerCutSupport, Request, Serve, Served, Stretch};
+use power::UndoLog;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,8 +18,8 @@ use trimtab_drive::ledger::UnitMap;
 use trimtab_drive::rng::{Stream, derive_seed};
 
 /// A request server with faults.
-pub struct Faulty {
-    inner: Arc<dyn Powered>,
+pub struct FaultInjector {
+    inner: Arc<dyn PowerCutSupport>,
     geometry: Geometry,
     speed: Speed,
     /// Some fault is armed; otherwise requests go straight to the engine.
@@ -29,9 +29,9 @@ pub struct Faulty {
 }
 
 struct State {
-    faults: Vec<Armed>,
+    faults: Vec<ArmedFault>,
     /// Present if the power may be cut.
-    undo: Option<Undo>,
+    undo: Option<UndoLog>,
     /// The power is off: every request fails.
     off: bool,
     written: u64,
@@ -40,7 +40,7 @@ struct State {
 }
 
 /// A fault with its state.
-struct Armed {
+struct ArmedFault {
     fault: Fault,
     rng: Stream,
     seed: u64,
@@ -52,7 +52,7 @@ struct Armed {
     cut_at: Option<u64>,
 }
 
-impl Armed {
+impl ArmedFault {
     fn new(fault: Fault, seed: u64, index: usize) -> Self {
         let purpose = format!("fault {index}");
         let mut rng = Stream::new(seed, &purpose);
@@ -73,11 +73,11 @@ struct Decision {
     delay: Duration,
 }
 
-impl Faulty {
+impl FaultInjector {
     /// Wraps `faults` around `inner`. All random choices derive from `seed`.
-    pub fn new(inner: Arc<dyn Powered>, faults: &[Fault], seed: u64, speed: Speed) -> Self {
+    pub fn new(inner: Arc<dyn PowerCutSupport>, faults: &[Fault], seed: u64, speed: Speed) -> Self {
         let geometry = inner.geometry();
-        let armed: Vec<Armed> = faults.iter().enumerate().map(|(index, fault)| Armed::new(*fault, seed, index)).collect();
+        let armed: Vec<ArmedFault> = faults.iter().enumerate().map(|(index, fault)| ArmedFault::new(*fault, seed, index)).collect();
         let may_cut = faults.iter().any(|fault| matches!(fault, Fault::PowerCut { .. }));
         if may_cut {
             inner.expect_power_cuts();
@@ -89,7 +89,7 @@ impl Faulty {
         let blocks = geometry.size / u64::from(geometry.logical_block);
         let state = State {
             faults: armed,
-            undo: may_cut.then(|| Undo::new(geometry.atomic_write)),
+            undo: may_cut.then(|| UndoLog::new(geometry.atomic_write)),
             off: false,
             written: 0,
             patterned: pattern.map(|byte| (byte, UnitMap::new(blocks))),
@@ -107,9 +107,13 @@ impl Faulty {
         // The response does not matter: the power fails next.
         let _ = self.inner.serve(Request::Flush);
         self.inner.expect_power_cuts();
-        state.undo = Some(Undo::new(self.geometry.atomic_write));
+        state.undo = Some(UndoLog::new(self.geometry.atomic_write));
         let index = state.faults.len();
-        state.faults.push(Armed::new(Fault::PowerCut { cut: Cut::OnDemand, on: On::Any, keep: KEEP_DEFAULT }, self.seed, index));
+        state.faults.push(ArmedFault::new(
+            Fault::PowerCut { cut: Cut::OnDemand, on: RequestFilter::Any, keep: KEEP_DEFAULT },
+            self.seed,
+            index,
+        ));
         self.active.store(true, Ordering::Release);
         false
     }
@@ -166,7 +170,7 @@ impl Faulty {
         state.off = true;
         let lost = self.inner.power_cut();
         let State { faults, undo, .. } = state;
-        let Some(Armed { fault: Fault::PowerCut { keep, .. }, rng, hits, .. }) =
+        let Some(ArmedFault { fault: Fault::PowerCut { keep, .. }, rng, hits, .. }) =
             faults.iter_mut().find(|armed| matches!(armed.fault, Fault::PowerCut { .. }))
         else {
             return Ok(0);
@@ -221,7 +225,7 @@ impl Faulty {
             return self.delayed(Served::refused(Errno::IO), decision.delay);
         }
         // A cut tears a write; other requests do not happen.
-        if decision.cut && kind != On::Write {
+        if decision.cut && kind != RequestFilter::Write {
             let _ = self.cut(&mut state, None);
             return Served::refused(Errno::IO);
         }
@@ -293,7 +297,7 @@ impl Faulty {
 
 impl State {
     /// Applies every fault to a request.
-    fn decide(&mut self, kind: On, extent: Extent) -> Decision {
+    fn decide(&mut self, kind: RequestFilter, extent: Extent) -> Decision {
         let mut decision = Decision::default();
         let written = self.written;
         for armed in &mut self.faults {
@@ -306,8 +310,8 @@ impl State {
                 }
                 Fault::Error { on, when, after } if on.includes(kind) => {
                     let hit = match when {
-                        When::Chance(p) => armed.rng.chance(p),
-                        When::Range(range) => extent.offset < range.offset + range.len && range.offset < extent.offset + extent.len,
+                        Trigger::Chance(p) => armed.rng.chance(p),
+                        Trigger::Range(range) => extent.offset < range.offset + range.len && range.offset < extent.offset + extent.len,
                     };
                     armed.seen += u64::from(hit);
                     let fail = hit && armed.seen > after;
@@ -321,13 +325,13 @@ impl State {
                     }
                     hit
                 }
-                Fault::WornOut { share, block } if kind == On::Write => {
+                Fault::WornOut { share, block } if kind == RequestFilter::Write => {
                     let worn = |index: u64| Stream::new(armed.seed ^ index, "worn-out").chance(share);
                     let fail = (extent.offset / block..(extent.offset + extent.len).div_ceil(block)).any(worn);
                     decision.fail |= fail;
                     fail
                 }
-                Fault::ReadOnly { after } if matches!(kind, On::Write | On::Trim) => {
+                Fault::ReadOnly { after } if matches!(kind, RequestFilter::Write | RequestFilter::Trim) => {
                     decision.fail |= written >= after;
                     written >= after
                 }
@@ -355,7 +359,7 @@ impl State {
     }
 }
 
-impl Serve for Faulty {
+impl Serve for FaultInjector {
     fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -379,17 +383,17 @@ impl Serve for Faulty {
 }
 
 /// The kind of a request, and the range that it spans.
-fn describe(request: &Request<'_>) -> (On, Extent) {
+fn describe(request: &Request<'_>) -> (RequestFilter, Extent) {
     match request {
-        Request::Read { offset, into } => (On::Read, Extent { offset: *offset, len: into.len() as u64 }),
-        Request::Write { offset, data, .. } => (On::Write, Extent { offset: *offset, len: data.len() as u64 }),
-        Request::Zero { extent, .. } => (On::Write, *extent),
+        Request::Read { offset, into } => (RequestFilter::Read, Extent { offset: *offset, len: into.len() as u64 }),
+        Request::Write { offset, data, .. } => (RequestFilter::Write, Extent { offset: *offset, len: data.len() as u64 }),
+        Request::Zero { extent, .. } => (RequestFilter::Write, *extent),
         Request::Trim(extents, _) => {
             let offset = extents.iter().map(|extent| extent.offset).min().unwrap_or(0);
             let end = extents.iter().map(|extent| extent.offset.saturating_add(extent.len)).max().unwrap_or(0);
-            (On::Trim, Extent { offset, len: end - offset })
+            (RequestFilter::Trim, Extent { offset, len: end - offset })
         }
-        Request::Flush => (On::Flush, Extent { offset: 0, len: 0 }),
+        Request::Flush => (RequestFilter::Flush, Extent { offset: 0, len: 0 }),
     }
 }
 
@@ -420,28 +424,28 @@ mod tests {
     const SIZE: u64 = 512 << 20;
 
     /// A small drive with these faults, without a front end.
-    fn drive(faults: &[&str]) -> (Arc<Engine>, Faulty) {
+    fn drive(faults: &[&str]) -> (Arc<Engine>, FaultInjector) {
         let spec = trimtab_drive::shipped::drive("ocz-vertex-le-100gb").spec;
         let spec = model::sized(spec, Some(trimtab_drive::units::Bytes(SIZE))).unwrap();
         let settings = Settings::of(&spec, Speed::Unpaced);
         let engine = Arc::new(Engine::new(persist::in_memory(&spec, &settings, 1).unwrap(), settings, None));
         let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
-        let faulty = Faulty::new(engine.clone(), &faults, 7, Speed::Unpaced);
+        let faulty = FaultInjector::new(engine.clone(), &faults, 7, Speed::Unpaced);
         (engine, faulty)
     }
 
-    fn write(drive: &Faulty, offset: u64, byte: u8) -> Result<(), Errno> {
+    fn write(drive: &FaultInjector, offset: u64, byte: u8) -> Result<(), Errno> {
         drive.serve(Request::Write { offset, data: &[byte; 4096], fua: false }).result
     }
 
-    fn read(drive: &Faulty, offset: u64) -> Result<u8, Errno> {
+    fn read(drive: &FaultInjector, offset: u64) -> Result<u8, Errno> {
         let mut data = [0xEE; 4096];
         drive.serve(Request::Read { offset, into: &mut data }).result?;
         assert!(data.iter().all(|byte| *byte == data[0]));
         Ok(data[0])
     }
 
-    fn trim(drive: &Faulty, offset: u64) {
+    fn trim(drive: &FaultInjector, offset: u64) {
         drive.serve(Request::Trim(&[Extent { offset, len: 4096 }], Effect::Usual)).result.unwrap();
     }
 

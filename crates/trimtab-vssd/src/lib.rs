@@ -7,21 +7,21 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 
-mod awake;
 pub mod block;
 mod claim;
 pub mod classify;
 pub mod control;
+mod cpu_latency;
 pub mod engine;
 pub mod faults;
 pub mod fuse;
 pub mod nbd;
 pub mod pace;
 pub mod persist;
+mod rate_limited_log;
 pub mod recording;
 pub mod request;
 pub mod runtime;
-mod seldom;
 pub mod server;
 #[cfg(test)]
 #[path = "../../trimtab/tests/it/skip.rs"]

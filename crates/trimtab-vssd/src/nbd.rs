@@ -11,10 +11,10 @@ mod room;
 mod wire;
 
 use crate::pace::Pacer;
+use crate::rate_limited_log::RateLimitedLog;
 use crate::request::{Effect, Geometry, Request, Serve, Served};
-use crate::seldom::Seldom;
 use anyhow::Context as _;
-use negotiation::Agreed;
+use negotiation::NegotiatedFeatures;
 use replies::Replies;
 use room::Room;
 use rustix::fs::{FileType, Mode, Stat};
@@ -68,7 +68,7 @@ impl NbdFront {
         let listener = listen_privately(&directory.reach(&name)).with_context(|| format!("cannot listen on {shown}"))?;
         let made = directory.look(&name).ok().flatten().filter(|made| is_socket(made) && ours(made));
         let socket = Identity::from(&made.with_context(|| format!("{shown} was removed immediately after its creation"))?);
-        let (room, log, clients) = (Arc::new(Room::new()), Arc::new(Seldom::default()), Arc::new(AtomicU32::new(0)));
+        let (room, log, clients) = (Arc::new(Room::new()), Arc::new(RateLimitedLog::default()), Arc::new(AtomicU32::new(0)));
         std::thread::Builder::new().name("nbd".into()).spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else {
@@ -76,7 +76,7 @@ impl NbdFront {
                     std::thread::sleep(std::time::Duration::from_millis(10));
                     continue;
                 };
-                let Some(seat) = Seat::take(&clients) else {
+                let Some(seat) = ClientSlot::take(&clients) else {
                     log.say("an NBD client was refused: the maximum number of clients is connected");
                     continue;
                 };
@@ -143,9 +143,9 @@ pub fn listen_privately(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// A slot for one client.
-struct Seat(Arc<AtomicU32>);
+struct ClientSlot(Arc<AtomicU32>);
 
-impl Seat {
+impl ClientSlot {
     fn take(clients: &Arc<AtomicU32>) -> Option<Self> {
         if clients.fetch_add(1, Ordering::Relaxed) < CLIENTS_MAX {
             return Some(Self(Arc::clone(clients)));
@@ -155,7 +155,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -178,7 +178,13 @@ impl Connection {
         result
     }
 
-    fn serve_requests(&self, input: &mut impl Read, geometry: &Geometry, agreed: Agreed, replies: &Arc<Replies>) -> io::Result<()> {
+    fn serve_requests(
+        &self,
+        input: &mut impl Read,
+        geometry: &Geometry,
+        agreed: NegotiatedFeatures,
+        replies: &Arc<Replies>,
+    ) -> io::Result<()> {
         let mut buffer = Vec::new();
         loop {
             let header = Header::read(input)?;
@@ -213,7 +219,7 @@ impl Connection {
 
     /// Executes a request. Returns its result, the reply chunk (`None`: a simple reply), and the
     /// reply data.
-    fn serve(&self, header: &Header, geometry: &Geometry, agreed: Agreed, written: &[u8]) -> (Served, Option<Chunk>, Vec<u8>) {
+    fn serve(&self, header: &Header, geometry: &Geometry, agreed: NegotiatedFeatures, written: &[u8]) -> (Served, Option<Chunk>, Vec<u8>) {
         let extent = Extent { offset: header.offset, len: header.len.into() };
         let chunk = match header.command {
             Some(Command::Read) if agreed.structured => Some(Chunk::Data { offset: header.offset }),

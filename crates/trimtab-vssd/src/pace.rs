@@ -5,7 +5,7 @@ mod clock;
 
 pub use clock::{ModelClock, Speed};
 
-use crate::awake::{Awake, REST};
+use crate::cpu_latency::{CpuLatencyGuard, RELEASE_AFTER};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::num::NonZeroU64;
@@ -19,10 +19,10 @@ const SPIN: Duration = Duration::from_micros(15);
 /// Completions that are not due yet, earliest first. CPUs are kept awake from the first one
 /// until [`rest`](Self::rest).
 #[derive(Debug)]
-pub struct Due<T> {
+pub struct DelayQueue<T> {
     waiting: BinaryHeap<Reverse<Waiting<T>>>,
     order: u64,
-    awake: Option<Awake>,
+    latency_guard: Option<CpuLatencyGuard>,
 }
 
 #[derive(Debug)]
@@ -34,24 +34,24 @@ struct Waiting<T> {
 
 /// The way to wait for the next completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum WaitMethod {
     /// Long enough to sleep.
     Sleep(Duration),
     /// Spin until this instant.
     Spin(Instant),
 }
 
-impl<T> Default for Due<T> {
+impl<T> Default for DelayQueue<T> {
     /// An empty queue.
     fn default() -> Self {
-        Self { waiting: BinaryHeap::new(), order: 0, awake: None }
+        Self { waiting: BinaryHeap::new(), order: 0, latency_guard: None }
     }
 }
 
-impl<T> Due<T> {
+impl<T> DelayQueue<T> {
     /// Queues `answer` until `due`. Returns whether it is the earliest.
     pub fn push(&mut self, due: Instant, answer: T) -> bool {
-        self.awake.get_or_insert_with(Awake::hold);
+        self.latency_guard.get_or_insert_with(CpuLatencyGuard::hold);
         let first = self.waiting.peek().is_none_or(|Reverse(next)| due < next.due);
         self.waiting.push(Reverse(Waiting { due, order: self.order, answer }));
         self.order += 1;
@@ -65,10 +65,10 @@ impl<T> Due<T> {
     }
 
     /// The way to wait for the next completion; `None` if the queue is empty.
-    pub fn wait(&self, now: Instant) -> Option<Wait> {
+    pub fn wait(&self, now: Instant) -> Option<WaitMethod> {
         let Reverse(next) = self.waiting.peek()?;
         let left = next.due.saturating_duration_since(now);
-        Some(if left <= SPIN { Wait::Spin(next.due) } else { Wait::Sleep(left - SPIN) })
+        Some(if left <= SPIN { WaitMethod::Spin(next.due) } else { WaitMethod::Sleep(left - SPIN) })
     }
 
     /// Number of queued completions.
@@ -79,12 +79,12 @@ impl<T> Due<T> {
     /// Time to wait for more before calling [`rest`](Self::rest); `None` if CPUs may sleep
     /// already.
     pub fn rest_after(&self) -> Option<Duration> {
-        self.awake.is_some().then_some(REST)
+        self.latency_guard.is_some().then_some(RELEASE_AFTER)
     }
 
     /// Lets CPUs sleep deeply again after an idle period.
     pub fn rest(&mut self) {
-        self.awake = None;
+        self.latency_guard = None;
     }
 }
 
@@ -115,7 +115,7 @@ pub fn wake_in_time() {
 pub type Answer = Box<dyn FnOnce() + Send>;
 
 struct Queue {
-    due: Due<Answer>,
+    due: DelayQueue<Answer>,
     closed: bool,
 }
 
@@ -140,7 +140,7 @@ pub struct Pacer {
 impl Pacer {
     /// Starts the waiting thread.
     pub fn start() -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { queue: Mutex::new(Queue { due: Due::default(), closed: false }), changed: Condvar::new() });
+        let shared = Arc::new(Shared { queue: Mutex::new(Queue { due: DelayQueue::default(), closed: false }), changed: Condvar::new() });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("pacer".into()).spawn(move || run(&theirs))?;
         Ok(Self { shared, thread: Some(thread) })
@@ -192,14 +192,14 @@ fn run(shared: &Shared) {
                     queue.due.rest();
                 }
             }
-            (Some(Wait::Spin(due)), _) => {
+            (Some(WaitMethod::Spin(due)), _) => {
                 drop(queue);
                 while Instant::now() < due {
                     std::hint::spin_loop();
                 }
                 queue = shared.lock();
             }
-            (Some(Wait::Sleep(time)), _) => {
+            (Some(WaitMethod::Sleep(time)), _) => {
                 queue = shared.changed.wait_timeout(queue, time).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
@@ -213,14 +213,14 @@ mod tests {
 
     #[test]
     fn due_orders_by_time_then_by_arrival() {
-        let (mut due, now) = (Due::default(), Instant::now());
+        let (mut due, now) = (DelayQueue::default(), Instant::now());
         let at = |us| now + Duration::from_micros(us);
         assert_eq!((due.wait(now), due.take(now, true), due.rest_after()), (None, None, None));
         assert!(due.push(at(500), 'c') && due.push(at(100), 'a') && !due.push(at(100), 'b'));
-        assert_eq!((due.waiting(), due.take(now, false), due.rest_after()), (3, None, Some(REST)));
-        assert_eq!(due.wait(now), Some(Wait::Sleep(Duration::from_micros(85))));
-        assert_eq!(due.wait(at(85)), Some(Wait::Spin(at(100))));
-        assert_eq!(due.wait(at(200)), Some(Wait::Spin(at(100))), "over");
+        assert_eq!((due.waiting(), due.take(now, false), due.rest_after()), (3, None, Some(RELEASE_AFTER)));
+        assert_eq!(due.wait(now), Some(WaitMethod::Sleep(Duration::from_micros(85))));
+        assert_eq!(due.wait(at(85)), Some(WaitMethod::Spin(at(100))));
+        assert_eq!(due.wait(at(200)), Some(WaitMethod::Spin(at(100))), "over");
         assert_eq!([due.take(at(100), false), due.take(at(100), false), due.take(at(100), false)], [Some('a'), Some('b'), None]);
         assert_eq!((due.take(now, true), due.waiting()), (Some('c'), 0));
         due.rest();

@@ -2,8 +2,8 @@
 
 use crate::classify::classify;
 use crate::engine::{Drive, Engine, Settings};
-use crate::request::Powered as _;
-use crate::state::{self, DataFile, Header, Leave, Saved};
+use crate::request::PowerCutSupport as _;
+use crate::state::{self, DataFile, Header, SavedState, UseFlag};
 use crate::store::Store;
 use crate::trace::checksum::crc32;
 use anyhow::Context as _;
@@ -60,9 +60,9 @@ pub fn in_file(spec: &DriveSpec, settings: &Settings, seed: u64, data: &Path, ad
     Ok((drive, Some(remark)))
 }
 
-/// Stores the state of a drive next to its data file. A stored state of [`Leave::InUse`]
+/// Stores the state of a drive next to its data file. A stored state of [`UseFlag::InUse`]
 /// marks a crash when it is found later.
-pub fn keep(engine: &Engine, spec: &DriveSpec, data: &Path, leave: Leave) -> anyhow::Result<()> {
+pub fn keep(engine: &Engine, spec: &DriveSpec, data: &Path, leave: UseFlag) -> anyhow::Result<()> {
     anyhow::ensure!(!engine.is_broken(), "the drive model had failed: the data are kept, its state is not");
     engine.store().sync().with_context(|| format!("cannot write the data file {}", data.display()))?;
     let lasting = engine.lasting();
@@ -86,7 +86,7 @@ fn fresh(store: Store, model: Box<dyn model::Model>, settings: &Settings) -> Dri
     Drive { model, store, ledger, now: Nanos::ZERO }
 }
 
-fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: Saved) -> anyhow::Result<Drive> {
+fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: SavedState) -> anyhow::Result<Drive> {
     let (is, has) = (&saved.header, &settings.geometry);
     if is.drive != spec.name || is.size != has.size {
         return Err(UsageError::new(format!(
@@ -226,7 +226,7 @@ mod tests {
         }
         drop(file);
         let (drive, _) = in_file(spec, &settings, 1, data, true).unwrap();
-        keep(&Engine::new(drive, settings, None), spec, data, Leave::Detached).unwrap();
+        keep(&Engine::new(drive, settings, None), spec, data, UseFlag::Detached).unwrap();
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub trait Serve: Send + Sync {
 }
 
 /// A request server that loses the content of its cache on a power cut.
-pub trait Powered: Serve {
+pub trait PowerCutSupport: Serve {
     /// The data on the medium, accessible without requests.
     fn store(&self) -> &Store;
 

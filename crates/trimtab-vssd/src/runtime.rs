@@ -13,7 +13,7 @@
 //! so the contents were put there by this program. A record of a dead process is the result of a
 //! crash: the next start finds it and removes only what the record lists.
 
-use crate::claim::Left;
+use crate::claim::LeftoverDevices;
 use crate::nbd;
 use crate::transport::Transport;
 use anyhow::{Context as _, bail};
@@ -363,7 +363,7 @@ impl Runtime {
             if let State::Dead(Some(record)) = entry.state
                 && record.data.as_deref() == Some(data)
                 && let Some(mark) = record.mark()
-                && !Left::find(mark)?.disks().is_empty()
+                && !LeftoverDevices::find(mark)?.disks().is_empty()
             {
                 return Ok(Some((entry.home, record)));
             }
@@ -459,7 +459,7 @@ pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
         }
     }
     if let Some(mark) = record.and_then(Record::mark) {
-        Left::find(mark)?.take_away(force)?;
+        LeftoverDevices::find(mark)?.take_away(force)?;
     }
     entry.home.unmount(served)?;
     if let Some(record) = record

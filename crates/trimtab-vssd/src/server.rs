@@ -1,16 +1,16 @@
 //! The life of one attached drive: creates and removes everything that belongs to it.
 
-use crate::block::{Block, Place};
+use crate::block::{AttachContext, Block};
 use crate::control::{self, Answer, Ask, Question};
 use crate::engine::{Engine, Settings};
-use crate::faults::{Fault, Faulty};
+use crate::faults::{Fault, FaultInjector};
 use crate::nbd::NbdFront;
 use crate::pace::{Pacer, Speed};
 use crate::persist;
 use crate::recording::Recorder;
-use crate::request::{Powered as _, Serve};
+use crate::request::{PowerCutSupport as _, Serve};
 use crate::runtime::{self, Home, Record, Runtime};
-use crate::state::Leave;
+use crate::state::UseFlag;
 use crate::status::{ByKind, Status};
 use crate::trace::Header;
 use crate::transport::{Transport, Wanted};
@@ -62,7 +62,7 @@ pub struct Server {
     engine: Arc<Engine>,
     detach_with: Option<u32>,
     /// The fault filter around the engine.
-    faults: Arc<Faulty>,
+    faults: Arc<FaultInjector>,
     /// Measures the time that requests wait in the kernel.
     waits: Option<Waits>,
     pacer: Arc<Pacer>,
@@ -120,7 +120,7 @@ impl Server {
         };
         let engine = Arc::new(Engine::new(drive, settings, recorder));
         if let Some(data) = &options.data {
-            persist::keep(&engine, &options.spec, data, Leave::InUse)?;
+            persist::keep(&engine, &options.spec, data, UseFlag::InUse)?;
         }
         let (id, home) = match &crashed {
             Some((home, record)) => (record.id.clone(), home.clone()),
@@ -143,7 +143,7 @@ impl Server {
             data: options.data.map(std::path::absolute).transpose()?,
             attached_unix_ms,
         };
-        let faults = Arc::new(Faulty::new(engine.clone(), &options.faults, options.seed, options.speed));
+        let faults = Arc::new(FaultInjector::new(engine.clone(), &options.faults, options.seed, options.speed));
         let mut server = Self {
             home,
             record,
@@ -205,7 +205,7 @@ impl Server {
 
     /// Creates the block device over the best transport in `wanted`.
     fn open_block(&mut self, drive: &Arc<dyn Serve>, wanted: Wanted, crashed: Option<&Record>) -> anyhow::Result<Vec<String>> {
-        let place = Place { home: &self.home, pacer: &self.pacer, lasting: self.record.data.is_some() };
+        let place = AttachContext { home: &self.home, pacer: &self.pacer, lasting: self.record.data.is_some() };
         let (block, mut remarks) = match crashed {
             Some(crashed) => (Block::recover(drive, crashed)?, Vec::new()),
             None => Block::make(drive, &place, wanted, &mut self.record)?,
@@ -302,7 +302,7 @@ impl Server {
             self.problems.push(format!("{error:#}"));
         }
         if let Some(data) = &self.record.data
-            && let Err(error) = persist::keep(&self.engine, &self.spec, data, Leave::Detached)
+            && let Err(error) = persist::keep(&self.engine, &self.spec, data, UseFlag::Detached)
         {
             self.problems.push(format!("{error:#}"));
         }

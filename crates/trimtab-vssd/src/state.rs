@@ -73,7 +73,7 @@ impl Header {
 /// A state whose header has been read. The rest is read on request, and never more than a
 /// drive of that size needs.
 #[derive(Debug)]
-pub struct Saved {
+pub struct SavedState {
     /// The drive that it belongs to.
     pub header: Header,
     /// Written by a proper detach, and unused since.
@@ -86,7 +86,7 @@ pub struct Saved {
 
 /// The state in which a drive is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
+pub enum UseFlag {
     /// Detached properly.
     Detached,
     /// In use: the data will become newer than the state.
@@ -102,7 +102,7 @@ pub fn path_of(data: &Path) -> PathBuf {
 
 /// Opens the state of the data file `data`; `None` if there is none. Fails if another user
 /// can have written it.
-pub fn open(data: &Path) -> anyhow::Result<Option<Saved>> {
+pub fn open(data: &Path) -> anyhow::Result<Option<SavedState>> {
     let path = path_of(data);
     let open = || -> io::Result<File> {
         let (directory, name) = Dir::of_file(&path)?;
@@ -111,7 +111,7 @@ pub fn open(data: &Path) -> anyhow::Result<Option<Saved>> {
         Ok(file)
     };
     match open() {
-        Ok(file) => Saved::read(file, path.clone()).map(Some).map_err(|problem| unusable(&path, &problem)),
+        Ok(file) => SavedState::read(file, path.clone()).map(Some).map_err(|problem| unusable(&path, &problem)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
@@ -135,13 +135,13 @@ fn wrong(problem: impl Into<String>) -> io::Error {
 }
 
 /// Writes the state of the data file `data`, replacing an older one.
-pub fn save(data: &Path, header: &Header, mapped: impl Iterator<Item = Range<u64>>, model: &[u8], leave: Leave) -> anyhow::Result<()> {
+pub fn save(data: &Path, header: &Header, mapped: impl Iterator<Item = Range<u64>>, model: &[u8], leave: UseFlag) -> anyhow::Result<()> {
     let path = path_of(data);
     let write = || -> io::Result<()> {
         let (directory, name) = Dir::of_file(&path)?;
         directory.write_atomically(name, PRIVATE_FILE, |file| {
             file.write_all(MAGIC)?;
-            file.write_all(&[if leave == Leave::Detached { CLEAN } else { IN_USE }])?;
+            file.write_all(&[if leave == UseFlag::Detached { CLEAN } else { IN_USE }])?;
             write_section(file, &serde_json::to_vec(header)?)?;
             write_section(file, &zstd::bulk::compress(&pack(mapped), COMPRESSION_LEVEL)?)?;
             let model = if model.is_empty() { Vec::new() } else { zstd::bulk::compress(model, COMPRESSION_LEVEL)? };
@@ -157,7 +157,7 @@ fn write_section(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-impl Saved {
+impl SavedState {
     fn read(mut file: File, path: PathBuf) -> io::Result<Self> {
         let mut start = [0; MAGIC.len() + 1];
         file.read_exact(&mut start).map_err(|_| wrong("it does not start with a state header"))?;
@@ -335,7 +335,7 @@ mod tests {
         let data = dir.path().join("disk");
         assert_eq!(load(&data).unwrap(), None);
         let runs = [0..5, 7..8, 2_000_000..2_097_152];
-        for (leave, clean) in [(Leave::InUse, false), (Leave::Detached, true)] {
+        for (leave, clean) in [(UseFlag::InUse, false), (UseFlag::Detached, true)] {
             save(&data, &header(), runs.iter().cloned(), b"model", leave).unwrap();
             assert_eq!(load(&data).unwrap(), Some((clean, runs.to_vec(), b"model".to_vec())));
         }
@@ -393,7 +393,7 @@ mod tests {
     fn large(data: &Path, units: u64) {
         let header = Header { size: units * 512, ..header() };
         let model: Vec<u8> = (0..units).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
-        save(data, &header, (0..units / 2).map(|n| n * 2..n * 2 + 1), &model, Leave::Detached).unwrap();
+        save(data, &header, (0..units / 2).map(|n| n * 2..n * 2 + 1), &model, UseFlag::Detached).unwrap();
     }
 
     /// The child process of the test below: loads the state named in the environment, and prints
@@ -452,7 +452,7 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("disk");
-        save(&data, &header(), std::iter::empty(), b"", Leave::Detached).unwrap();
+        save(&data, &header(), std::iter::empty(), b"", UseFlag::Detached).unwrap();
         std::os::unix::fs::chown(path_of(&data), Some(65_534), None).unwrap();
         let error = format!("{:#}", open(&data).unwrap_err());
         assert!(error.contains("it belongs to another user"), "{error}");
@@ -465,7 +465,7 @@ mod tests {
         std::fs::write(&victim, "somebody else's").unwrap();
         std::os::unix::fs::symlink(&victim, path_of(&data)).unwrap();
         assert!(open(&data).is_err());
-        save(&data, &header(), std::iter::empty(), b"", Leave::InUse).unwrap();
+        save(&data, &header(), std::iter::empty(), b"", UseFlag::InUse).unwrap();
         assert_eq!(std::fs::read(victim).unwrap(), b"somebody else's");
         assert!(path_of(&data).symlink_metadata().unwrap().is_file(), "the link is replaced");
     }

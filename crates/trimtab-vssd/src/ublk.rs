@@ -47,7 +47,9 @@ pub struct UblkFront {
 fn open() -> anyhow::Result<Control> {
     let mut control = Control::open().map_err(|error| {
         let hint = match error.kind() {
-            io::ErrorKind::NotFound => "/dev/ublk-control does not exist (the module ublk_drv is missing or not loaded: `modprobe ublk_drv`)",
+            io::ErrorKind::NotFound => {
+                "/dev/ublk-control does not exist (the module ublk_drv is missing or not loaded: `modprobe ublk_drv`)"
+            }
             io::ErrorKind::PermissionDenied => "no permission to open /dev/ublk-control",
             _ => "cannot open /dev/ublk-control",
         };
@@ -238,12 +240,12 @@ fn marked(control: &mut Control, mark: u64) -> io::Result<Vec<Info>> {
 
 /// The remains of a dead server.
 #[derive(Default)]
-pub struct Left {
+pub struct LeftoverDevices {
     control: Option<Control>,
     devices: Vec<Info>,
 }
 
-impl Left {
+impl LeftoverDevices {
     /// The devices with this mark; empty without the driver.
     pub fn find(mark: u64) -> io::Result<Self> {
         let mut control = match Control::open() {

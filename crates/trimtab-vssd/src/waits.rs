@@ -14,8 +14,8 @@ pub struct Waits {
     stat: PathBuf,
     /// Real nanoseconds per nanosecond of model time.
     per_model_ns: f64,
-    first: Taken,
-    last: Taken,
+    first: TimeTotals,
+    last: TimeTotals,
     beside_trims: u64,
     /// A TRIM was served in the previous second.
     trimmed: bool,
@@ -23,7 +23,7 @@ pub struct Waits {
 
 /// Accumulated times at one moment.
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
+struct TimeTotals {
     /// Time for reads and writes as seen by the host.
     host_ns: u64,
     /// Time for reads and writes in the drive.
@@ -31,7 +31,7 @@ struct Taken {
     trims: u64,
 }
 
-impl Taken {
+impl TimeTotals {
     /// Time waited in the kernel between `self` and `later`.
     fn waited(&self, later: &Self) -> u64 {
         let (host, drive) = (later.host_ns.saturating_sub(self.host_ns), later.drive_ns.saturating_sub(self.drive_ns));
@@ -46,7 +46,7 @@ impl Waits {
         let Speed::Times(factor) = speed else { return None };
         let stat = sysfs.join("stat");
         let host_ns = host_time(&stat)?.0;
-        let first = Taken { host_ns, ..Taken::default() };
+        let first = TimeTotals { host_ns, ..TimeTotals::default() };
         Some(Self { stat, per_model_ns: 1.0 / factor, first, last: first, beside_trims: 0, trimmed: false })
     }
 
@@ -70,9 +70,9 @@ impl Waits {
         HostWait { all_ns, beside_trims_ns: (self.beside_trims + running).min(all_ns) }
     }
 
-    fn taken(&self, counts: &Counts) -> Taken {
+    fn taken(&self, counts: &Counts) -> TimeTotals {
         let model_ns = [&counts.read, &counts.write].map(|done| done.latency.mean_ns() * done.count as f64).iter().sum::<f64>();
-        Taken {
+        TimeTotals {
             host_ns: host_time(&self.stat).map_or(self.last.host_ns, |time| time.0),
             drive_ns: (model_ns * self.per_model_ns) as u64,
             trims: counts.trim.count,

@@ -1,8 +1,8 @@
 //! A thread that receives requests from the kernel in its slots, executes them, and completes
 //! them when they are due.
 
-use crate::awake::REST;
-use crate::pace::{Due, Wait, wake_in_time};
+use crate::cpu_latency::RELEASE_AFTER;
+use crate::pace::{DelayQueue, WaitMethod, wake_in_time};
 use rustix::thread::CpuSet;
 use std::io;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub struct Worker<S> {
     /// Requests that have arrived, or errors.
     arrived: Vec<(usize, i32)>,
     /// Slots that are executed but not due.
-    due: Due<usize>,
+    due: DelayQueue<usize>,
     waiting: Arc<AtomicUsize>,
     /// Number of requests that can still arrive.
     alive: usize,
@@ -85,7 +85,7 @@ impl<S: Slots> Worker<S> {
         Self {
             arrived: Vec::with_capacity(slots.requests()),
             slots,
-            due: Due::default(),
+            due: DelayQueue::default(),
             waiting,
             alive: 0,
             ending: false,
@@ -148,17 +148,17 @@ impl<S: Slots> Worker<S> {
     /// Submits the queue, and waits for a request or until a completion is due.
     fn wait(&mut self) -> io::Result<()> {
         match self.due.wait(Instant::now()) {
-            Some(Wait::Sleep(time)) if !self.ending => drop(self.slots.enter(1, Some(time))?),
-            Some(Wait::Spin(due)) => {
+            Some(WaitMethod::Sleep(time)) if !self.ending => drop(self.slots.enter(1, Some(time))?),
+            Some(WaitMethod::Spin(due)) => {
                 self.slots.enter(0, None)?;
                 while !self.slots.has_come() && !self.ending && Instant::now() < due {
                     std::hint::spin_loop();
                 }
             }
             // Everything is completed immediately.
-            Some(Wait::Sleep(_)) => drop(self.slots.enter(0, None)?),
+            Some(WaitMethod::Sleep(_)) => drop(self.slots.enter(0, None)?),
             None => {
-                let rested = self.slots.enter(1, self.used.then_some(REST))?;
+                let rested = self.slots.enter(1, self.used.then_some(RELEASE_AFTER))?;
                 if rested {
                     self.slots.give_back();
                     self.used = false;

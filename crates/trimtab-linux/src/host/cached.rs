@@ -22,7 +22,7 @@ const REACHED_MIN: f64 = 0.5;
 
 /// Bytes read and written so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Moved {
+struct BytesMoved {
     read: u64,
     written: u64,
 }
@@ -37,7 +37,7 @@ pub struct DirectWatch {
     memory: Option<String>,
     /// The reason why writes, and reads of recently written data, are served from memory.
     buffered: Option<String>,
-    before: Moved,
+    before: BytesMoved,
 }
 
 impl DirectWatch {
@@ -50,27 +50,28 @@ impl DirectWatch {
         let drives = place.stack.drives().map(|layer| layer.sys.clone()).collect::<Vec<_>>();
         let memory = if drives.is_empty() { in_memory(place) } else { None };
         let buffered = buffered(&root, &place.stack);
-        let mut watch = Self { root, drives, memory, buffered, before: Moved::default() };
+        let mut watch = Self { root, drives, memory, buffered, before: BytesMoved::default() };
         watch.before = watch.moved();
         watch
     }
 
     /// The counters of the drives; without drives, the kernel's I/O accounting of this process.
-    fn moved(&self) -> Moved {
+    fn moved(&self) -> BytesMoved {
         if self.drives.is_empty() {
             let own = own_io(&self.root);
-            return Moved { read: own.read.0, written: own.written.0 };
+            return BytesMoved { read: own.read.0, written: own.written.0 };
         }
         let stats = self.drives.iter().filter_map(|sys| DiskStat::read(&self.root, sys));
-        stats.fold(Moved::default(), |sum, stat| Moved { read: sum.read + stat.read.0, written: sum.written + stat.written.0 })
+        stats.fold(BytesMoved::default(), |sum, stat| BytesMoved { read: sum.read + stat.read.0, written: sum.written + stat.written.0 })
     }
 
     /// Returns a warning if the direct I/O since the start cannot have come from a drive.
     #[must_use]
     pub fn finish(self, read: Bytes, written: Bytes) -> Option<Warning> {
         let now = self.moved();
-        let reached = Moved { read: now.read.saturating_sub(self.before.read), written: now.written.saturating_sub(self.before.written) };
-        judge(Moved { read: read.0, written: written.0 }, reached, self.memory.as_deref(), self.buffered.as_deref())
+        let reached =
+            BytesMoved { read: now.read.saturating_sub(self.before.read), written: now.written.saturating_sub(self.before.written) };
+        judge(BytesMoved { read: read.0, written: written.0 }, reached, self.memory.as_deref(), self.buffered.as_deref())
     }
 }
 
@@ -102,7 +103,7 @@ pub(super) fn buffered(root: &Root, stack: &Stack) -> Option<String> {
     looped.into_iter().find(|layer| root.read_u64(layer.sys.join("loop/dio")) == Some(0)).map(named)
 }
 
-fn judge(asked: Moved, reached: Moved, memory: Option<&str>, buffered: Option<&str>) -> Option<Warning> {
+fn judge(asked: BytesMoved, reached: BytesMoved, memory: Option<&str>, buffered: Option<&str>) -> Option<Warning> {
     let enough = |asked: u64| asked >= ASKED_MIN.0;
     let short = |asked: u64, reached: u64| enough(asked) && (memory.is_some() || (reached as f64) < REACHED_MIN * asked as f64);
     let buffered = buffered.filter(|_| enough(asked.written));
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn direct_io_that_misses_the_drive_warns() {
-        let of = |read, written| Moved { read, written };
+        let of = |read, written| BytesMoved { read, written };
         let gb = 1_000_000_000;
         assert_eq!(judge(of(gb, gb), of(gb, gb), None, None), None);
         assert_eq!(judge(of(gb, 0), of(gb / 10 * 9, 0), None, None), None, "a small part may come from a cache between");
@@ -154,7 +155,7 @@ mod tests {
     fn cached_loop_device_always_warns() {
         let gb = 1_000_000_000;
         let of = |read, written, buffered| {
-            let moved = Moved { read, written };
+            let moved = BytesMoved { read, written };
             judge(moved, moved, None, buffered)
         };
         assert!(of(gb, gb, Some("loop2 has a cache")).unwrap().text.ends_with("not of a drive: loop2 has a cache"));

@@ -229,7 +229,7 @@ pub fn judge(before: &Sample, after: &Sample, own: Option<OwnIo>) -> (Vec<Field>
     let mut report = Report::default();
     let seconds = after.at.duration_since(before.at).as_secs_f64();
     report.field("interference.seconds", format!("{seconds:.3}"));
-    let others = Others::between(before, after);
+    let others = ForeignActivity::between(before, after);
     judge_io(before, after, own, &others, &mut report);
     judge_cpu(before, after, &others, &mut report);
     judge_pressure(before, after, seconds, &mut report);
@@ -255,7 +255,7 @@ impl Report {
 }
 
 /// The activity of other programs between two samples.
-struct Others {
+struct ForeignActivity {
     ticks: u64,
     busiest: Option<String>,
     /// On any device; `None` if the I/O of some programs is not visible.
@@ -264,7 +264,7 @@ struct Others {
     greediest: Option<(String, u64)>,
 }
 
-impl Others {
+impl ForeignActivity {
     fn between(before: &Sample, after: &Sample) -> Self {
         let mut sum = Self { ticks: 0, busiest: None, io_bytes: Some(0), greediest: None };
         let mut busiest = 0;
@@ -293,7 +293,7 @@ fn named(process: &Process, (pid, _): (u32, u64)) -> String {
     format!("{another}'{}' (process {pid})", process.name)
 }
 
-fn judge_io(before: &Sample, after: &Sample, own: Option<OwnIo>, others: &Others, report: &mut Report) {
+fn judge_io(before: &Sample, after: &Sample, own: Option<OwnIo>, others: &ForeignActivity, report: &mut Report) {
     let (Some((name, then)), Some((_, now))) = (&before.device, &after.device) else { return };
     let device = now.since(then);
     let exact = own.is_some();
@@ -325,7 +325,7 @@ fn judge_io(before: &Sample, after: &Sample, own: Option<OwnIo>, others: &Others
 
 /// Names the likely source. The kernel counts a program's I/O over all devices, so a program
 /// with much less I/O is ruled out, but no program is certain to be the source.
-fn who_did(other: u64, others: &Others) -> String {
+fn who_did(other: u64, others: &ForeignActivity) -> String {
     match (&others.greediest, others.io_bytes) {
         (Some((name, most)), _) if *most >= other / 2 => {
             format!(" ({name} did the most I/O of all programs, {} on this or another device)", Bytes(*most))
@@ -337,7 +337,7 @@ fn who_did(other: u64, others: &Others) -> String {
     }
 }
 
-fn judge_cpu(before: &Sample, after: &Sample, others: &Others, report: &mut Report) {
+fn judge_cpu(before: &Sample, after: &Sample, others: &ForeignActivity, report: &mut Report) {
     let total = after.cpu.total.saturating_sub(before.cpu.total);
     if total == 0 {
         return;

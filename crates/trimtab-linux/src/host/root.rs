@@ -44,7 +44,7 @@ pub struct Root {
 }
 
 /// A resolved name: the object, and its path in the tree without links.
-struct Found {
+struct ResolvedPath {
     object: OwnedFd,
     kind: FileType,
     path: PathBuf,
@@ -215,7 +215,7 @@ impl Root {
 
     /// Walks `path` one component at a time below the root and holds a descriptor of each
     /// directory, so that neither links nor concurrent renames lead outside.
-    fn find(&self, path: &Path) -> Result<Found, Errno> {
+    fn find(&self, path: &Path) -> Result<ResolvedPath, Errno> {
         let mut todo: Vec<OsString> = components_reversed(path);
         let mut above: Vec<(OwnedFd, OsString, FileType)> = Vec::new();
         let mut links = 0;
@@ -246,10 +246,10 @@ impl Root {
         let path = joined(&above);
         self.record(|recorder| recorder.found(&path, above.last().is_none_or(|(.., kind)| *kind == FileType::Directory)));
         match above.pop() {
-            Some((object, _, kind)) => Ok(Found { object, kind, path }),
+            Some((object, _, kind)) => Ok(ResolvedPath { object, kind, path }),
             None => {
                 let object = openat(&self.directory, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-                Ok(Found { object, kind: FileType::Directory, path })
+                Ok(ResolvedPath { object, kind: FileType::Directory, path })
             }
         }
     }

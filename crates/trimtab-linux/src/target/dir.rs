@@ -2,15 +2,15 @@
 //! to open directories.
 //!
 //! Only new files are created, no link is followed, and subdirectories are held open
-//! ([`known`]): other users of the same directory can make an operation fail, but cannot
+//! ([`open_directories`]): other users of the same directory can make an operation fail, but cannot
 //! redirect it to other files.
 
 pub mod direct;
-mod known;
 mod nfs;
+mod open_directories;
 
 use self::direct::Aligned;
-use self::known::Known;
+use self::open_directories::OpenDirectories;
 use crate::sys::descriptor::close;
 use crate::sys::interrupt;
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -107,7 +107,7 @@ impl Default for DirOptions {
 /// A directory as a target. All paths are relative to it, and nothing outside is touched.
 #[derive(Debug)]
 pub struct DirTarget {
-    dirs: Known,
+    dirs: OpenDirectories,
     path: PathBuf,
     options: DirOptions,
     epoch: Instant,
@@ -122,7 +122,7 @@ impl DirTarget {
     pub fn new(dir: OwnedFd, path: &Path, options: DirOptions) -> Self {
         let buffer = (options.write_block.max(options.read_block).max(1) as usize).max(STDIO_BUFFER);
         Self {
-            dirs: Known::new(dir),
+            dirs: OpenDirectories::new(dir),
             path: path.to_owned(),
             aligned: Aligned::new(buffer),
             options,

@@ -61,7 +61,7 @@ impl Trimmable for MountedDir {
             return Err(failed("interrupted".to_owned(), Some(libc::EINTR)));
         }
         let took = Nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        let settled = self.meter.as_ref().map_or_else(fitrim::Settled::default, |meter| fitrim::settle(meter, PATIENCE));
+        let settled = self.meter.as_ref().map_or_else(fitrim::SettleResult::default, |meter| fitrim::settle(meter, PATIENCE));
         let counted = settled.counted.zip(before).map(|(now, before)| now.since(before));
         Ok((TrimOutcome { asked: account.discards.asked.bytes, returned: account.returned, counted, took }, settled.went_on))
     }

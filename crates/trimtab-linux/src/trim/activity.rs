@@ -10,7 +10,7 @@ use trimtab_drive::units::Nanos;
 
 /// Foreground use of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct DeviceActivity {
     /// Requests in flight.
     pub in_flight: u32,
     /// Time since 1970 at which the last foreground request was seen.
@@ -93,12 +93,12 @@ impl Activity {
         self.last.as_ref()
     }
 
-    pub(super) fn look(&mut self) -> Look {
-        let Some(now) = self.read() else { return Look::default() };
+    pub(super) fn look(&mut self) -> DeviceActivity {
+        let Some(now) = self.read() else { return DeviceActivity::default() };
         let step = self.last.map(|then| now.since(&then));
         let requests = step.map_or(0, |s| self.reads_of_others(&s).saturating_add(s.writes));
         self.note(now, requests);
-        Look {
+        DeviceActivity {
             requests: Some(self.requests),
             in_flight: u32::try_from(now.in_flight).unwrap_or(u32::MAX),
             idle_since: self.idle_since,
@@ -224,7 +224,7 @@ mod tests {
         let between = second.idle_since.unwrap().saturating_sub(first.idle_since.unwrap());
         assert!(between >= Nanos::from_millis(20));
         assert_eq!((second.requests, second.idle_unsure), (Some(4), between));
-        assert_eq!(activity.look(), Look { wait: None, ..second }, "nothing came");
+        assert_eq!(activity.look(), DeviceActivity { wait: None, ..second }, "nothing came");
         machine.counts(3, 1, 2);
         let there = activity.look();
         assert_eq!((there.in_flight, there.idle_unsure), (2, Nanos::ZERO), "requests in flight are current use");

@@ -28,7 +28,7 @@ pub struct Drain {
 
 /// The result of a wait for discards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
+pub struct DrainResult {
     /// No discard is in flight. If false, the counts are a minimum.
     pub all: bool,
     /// Time from the start of the wait to the last change of the counters.
@@ -53,7 +53,7 @@ impl Drain {
         count: impl Fn() -> Option<Amount>,
         stat: impl Fn() -> Option<DiskStat>,
         stop: impl Fn() -> bool,
-    ) -> Drained {
+    ) -> DrainResult {
         let started = Instant::now();
         let (mut counted, mut since) = (count(), stat().unwrap_or_default());
         if let Some(before) = before {
@@ -65,10 +65,10 @@ impl Drain {
             let still = started.elapsed().saturating_sub(moved);
             let none = now.in_flight == 0 || before.is_some_and(|before| only_the_same(before, &now));
             if none && still >= settled {
-                return Drained { all: true, moved };
+                return DrainResult { all: true, moved };
             }
             if still >= self.patience(&since, &now) || stop() {
-                return Drained { all: none || !self.returns_early, moved };
+                return DrainResult { all: none || !self.returns_early, moved };
             }
             std::thread::sleep(LOOK_EVERY.max(settled / 40));
             let more = count();
@@ -152,7 +152,7 @@ mod tests {
             Some(Amount::new(done, done * 4096))
         }
 
-        fn wait(&self, drain: &mut Drain, before: Option<&DiskStat>) -> (Drained, Option<Amount>) {
+        fn wait(&self, drain: &mut Drain, before: Option<&DiskStat>) -> (DrainResult, Option<Amount>) {
             let drained = drain.wait(before, Duration::ZERO, || self.count(), || self.stat(), || false);
             (drained, self.count())
         }

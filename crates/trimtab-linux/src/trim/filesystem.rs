@@ -4,15 +4,15 @@ mod by_size;
 
 pub use by_size::{BySize, ByWhich};
 
-use super::activity::{Activity, Look, OwnWrites};
+use super::activity::{Activity, DeviceActivity, OwnWrites};
 use super::drain::Drain;
 use super::ext4::{self, LastTrim};
 use super::fitrim::{self, fitrim};
-use super::free_space::{Counting, Known, Sendable, first_commands, sendable};
+use super::free_space::{Counting, FreeSpaceCache, Sendable, first_commands, sendable};
 use super::kernel_log::KernelLog;
 use super::layout::{Layout, binary};
 use super::limit::CommandLimit;
-use super::watch::{Seen, Watch};
+use super::watch::{ForegroundActivity, Watch};
 use super::xfs;
 use crate::doctor::{Diagnosis, Doctor};
 use crate::host::block::Stack;
@@ -92,7 +92,7 @@ pub struct WindowTrim {
     /// The counts of each layer, including discards that earlier requests had left in flight.
     pub layers: Counts,
     /// Foreground activity during the trim.
-    pub seen: Seen,
+    pub seen: ForegroundActivity,
     /// Discards that the device counted in excess of the length that the filesystem returned. Not
     /// an error: the filesystem's own discards may have been in flight, and some layers count
     /// twice.
@@ -128,9 +128,9 @@ pub struct Filesystem {
     /// more. A single one may be chance: another process may have had the CPU.
     slow_maps: u32,
     /// The extents requested by size.
-    asked: by_size::Asked,
+    asked: by_size::RequestedExtents,
     /// The recently read part of the free-space map.
-    known: Known,
+    known: FreeSpaceCache,
     /// The last request by size was postponed to read the free-space map.
     put_off: bool,
 }
@@ -213,8 +213,8 @@ impl Filesystem {
             layout,
             ext4,
             slow_maps: 0,
-            asked: by_size::Asked::default(),
-            known: Known::default(),
+            asked: by_size::RequestedExtents::default(),
+            known: FreeSpaceCache::default(),
             put_off: false,
         })
     }
@@ -565,7 +565,7 @@ impl Filesystem {
     }
 
     /// Polls the device: whether it is idle, and since when.
-    pub fn look(&mut self) -> Look {
+    pub fn look(&mut self) -> DeviceActivity {
         self.activity.look()
     }
 }
@@ -639,7 +639,7 @@ fn add(before: &WindowTrim, now: WindowTrim) -> WindowTrim {
             counted: a.counted.zip(b.counted).map(|(a, b)| a + b),
             took: a.took.saturating_add(b.took),
         },
-        seen: Seen {
+        seen: ForegroundActivity {
             wait_max: before.seen.wait_max.max(now.seen.wait_max),
             wait_max_behind: before.seen.wait_max_behind.max(now.seen.wait_max_behind),
             requests: before.seen.requests.saturating_add(now.seen.requests),

@@ -44,7 +44,7 @@ fn is_ntfs3(file: impl AsFd) -> Result<bool, Errno> {
 
 /// The course of discards in the background.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettleResult {
     /// Discards counted since the meter's start; `None` if the devices do not count.
     pub counted: Option<Amount>,
     /// Time from the call to the last change of the counters.
@@ -55,14 +55,14 @@ pub struct Settled {
 
 /// Waits until no discard is in flight and the discard counters have been constant for a
 /// while, or for `at_most`.
-pub fn settle(meter: &Meter, at_most: Duration) -> Settled {
+pub fn settle(meter: &Meter, at_most: Duration) -> SettleResult {
     if meter.count().is_none() {
-        return Settled { counted: None, went_on: Nanos::ZERO, quiet: true };
+        return SettleResult { counted: None, went_on: Nanos::ZERO, quiet: true };
     }
     let started = Instant::now();
     let stop = || started.elapsed() >= at_most || interrupt::requested();
     let drained = Drain::of("").wait(None, QUIET, || meter.count(), || meter.stat(), stop);
-    Settled { counted: meter.count(), went_on: nanos(drained.moved), quiet: drained.all }
+    SettleResult { counted: meter.count(), went_on: nanos(drained.moved), quiet: drained.all }
 }
 
 fn nanos(duration: Duration) -> Nanos {

@@ -11,7 +11,7 @@ use trimtab_sim::target::TrimWindow;
 
 /// Records per call when looking for a few commands.
 const RECORDS: usize = 256;
-/// Records kept in [`Known`].
+/// Records kept in [`FreeSpaceCache`].
 const RECORDS_KNOWN: usize = 1024;
 /// Records per call when listing all extents. ext4 lists the metadata of all groups for each
 /// call.
@@ -57,7 +57,7 @@ pub type Listed = (Vec<Extent>, Option<u64>);
 /// harmless, because the filesystem discards only free space; space freed since then is
 /// trimmed next time.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct FreeSpaceCache {
     from: u64,
     to: u64,
     extents: Vec<Extent>,
@@ -66,7 +66,7 @@ pub struct Known {
     pub anew: bool,
 }
 
-impl Known {
+impl FreeSpaceCache {
     /// Bytes per query, unless the window is longer.
     const SPAN: u64 = 8 << 30;
 
@@ -115,7 +115,7 @@ impl Known {
 
 /// The free extents to select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Picking {
+pub struct ExtentFilter {
     /// Minimum length in bytes.
     pub least: u64,
     /// Upper bound of the length in bytes, exclusive.
@@ -132,7 +132,7 @@ pub struct Picking {
 
 /// The extents selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Picked {
+pub struct SelectedExtents {
     /// The range to request; `None` if there is nothing to request.
     pub range: Option<TrimWindow>,
     /// Minimum extent of the request: 0 if it covers only a part of an extent.
@@ -152,10 +152,14 @@ pub struct Picked {
 ///
 /// `ask` lists the free extents between two offsets, and returns the offset to continue from
 /// if there are more.
-pub fn pick(window: TrimWindow, picking: Picking, mut ask: impl FnMut(u64, u64) -> Result<Listed, Errno>) -> Result<Picked, Errno> {
+pub fn pick(
+    window: TrimWindow,
+    picking: ExtentFilter,
+    mut ask: impl FnMut(u64, u64) -> Result<Listed, Errno>,
+) -> Result<SelectedExtents, Errno> {
     let end = window.start.saturating_add(window.len);
     let left = if picking.commands_max == 0 { u64::MAX } else { picking.commands_max };
-    let mut picker = Picker { picking, window, left, seen: 0, found: Picked::default() };
+    let mut picker = ExtentSelector { picking, window, left, seen: 0, found: SelectedExtents::default() };
     let mut from = window.start;
     for _ in 0..CALLS_MAX {
         let (extents, next) = ask(from, end)?;
@@ -189,20 +193,20 @@ pub fn all_free(file: impl AsFd, device: DevNumber, window: TrimWindow) -> Resul
 }
 
 /// Selects extents one after another.
-struct Picker {
-    picking: Picking,
+struct ExtentSelector {
+    picking: ExtentFilter,
     window: TrimWindow,
     /// Commands left.
     left: u64,
     /// Number of free extents so far.
     seen: usize,
-    found: Picked,
+    found: SelectedExtents,
 }
 
-impl Picker {
+impl ExtentSelector {
     /// Adds the next free extent if it matches. Returns true when nothing more fits.
     fn is_full(&mut self, extent: Extent) -> bool {
-        let Picking { least, below, cut, begun, .. } = self.picking;
+        let ExtentFilter { least, below, cut, begun, .. } = self.picking;
         let (begin, end) = (extent.start.max(self.window.start), extent.end().min(self.window.start.saturating_add(self.window.len)));
         if end <= begin {
             return false;
@@ -366,18 +370,18 @@ mod tests {
 
     /// The range (start and length), the offset handled, and whether the last extent was cut;
     /// `None` for the end of the window.
-    fn picked(extents: &[(u64, u64)], window: TrimWindow, picking: Picking) -> (Option<(u64, u64)>, Option<u64>, bool) {
+    fn picked(extents: &[(u64, u64)], window: TrimWindow, picking: ExtentFilter) -> (Option<(u64, u64)>, Option<u64>, bool) {
         let left = if picking.commands_max == 0 { u64::MAX } else { picking.commands_max };
-        let mut picker = Picker { picking, window, left, seen: 0, found: Picked::default() };
+        let mut picker = ExtentSelector { picking, window, left, seen: 0, found: SelectedExtents::default() };
         let full = extents.iter().any(|&(start, len)| picker.is_full(Extent { start, len, free: true }));
-        let Picked { range, reach, is_cut, .. } = picker.found;
+        let SelectedExtents { range, reach, is_cut, .. } = picker.found;
         (range.map(|range| (range.start, range.len)), full.then_some(reach), is_cut)
     }
 
     #[test]
     fn cached_list_equals_direct_query() {
         let extents = [(10, 5), (20, 100), (200, 30)].map(|(start, len)| Extent { start, len, free: true }).to_vec();
-        let known = Known { from: 0, to: 210, extents, read: None, anew: false };
+        let known = FreeSpaceCache { from: 0, to: 210, extents, read: None, anew: false };
         let told = |from, end| {
             let (extents, next) = known.between(from, end, from == 50);
             (extents.iter().map(|extent| (extent.start, extent.len)).collect::<Vec<_>>(), next)
@@ -394,7 +398,7 @@ mod tests {
     fn pick_selects_extents_by_size_in_order() {
         let all = TrimWindow { start: 0, len: 1000 };
         let holes = [(10, 5), (20, 100), (200, 30), (300, 4), (400, 40), (500, 90)];
-        let picking = |commands_max| Picking { least: 20, below: 90, command_max: 1000, commands_max, cut: None, begun: false };
+        let picking = |commands_max| ExtentFilter { least: 20, below: 90, command_max: 1000, commands_max, cut: None, begun: false };
         assert_eq!(picked(&holes, all, picking(1)), (Some((200, 30)), Some(230), false));
         // The request's minimum extent skips a shorter one in between; a longer one ends the
         // range.
@@ -402,17 +406,17 @@ mod tests {
         assert_eq!(picked(&holes, all, picking(0)), (Some((200, 240)), Some(440), false));
         assert_eq!(picked(&holes, TrimWindow { start: 440, len: 560 }, picking(1)), (None, None, false));
         // An extent longer than a command is sent whole and alone if it cannot be cut, ...
-        let small = Picking { command_max: 10, ..picking(2) };
+        let small = ExtentFilter { command_max: 10, ..picking(2) };
         assert_eq!(picked(&holes, all, small), (Some((200, 30)), Some(230), false));
         // ... and otherwise cut after the available commands, at a multiple of the unit, but at
         // least one unit.
-        assert_eq!(picked(&holes, all, Picking { cut: Some(8), ..small }), (Some((200, 16)), Some(216), true));
-        assert_eq!(picked(&holes, all, Picking { cut: Some(8), command_max: 1, ..small }), (Some((200, 8)), Some(208), true));
+        assert_eq!(picked(&holes, all, ExtentFilter { cut: Some(8), ..small }), (Some((200, 16)), Some(216), true));
+        assert_eq!(picked(&holes, all, ExtentFilter { cut: Some(8), command_max: 1, ..small }), (Some((200, 8)), Some(208), true));
         // The rest of an extent that was begun is sent whatever its length.
-        let rest = Picking { cut: Some(8), begun: true, ..small };
+        let rest = ExtentFilter { cut: Some(8), begun: true, ..small };
         assert_eq!(picked(&[(216, 14), (400, 40)], TrimWindow { start: 216, len: 784 }, rest), (Some((216, 14)), Some(230), false));
         assert_eq!(
-            picked(&[(216, 14), (400, 40)], TrimWindow { start: 216, len: 784 }, Picking { begun: false, ..rest }).0,
+            picked(&[(216, 14), (400, 40)], TrimWindow { start: 216, len: 784 }, ExtentFilter { begun: false, ..rest }).0,
             Some((400, 16))
         );
     }

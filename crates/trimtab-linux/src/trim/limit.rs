@@ -23,14 +23,14 @@ struct Queue {
     notes: Notes,
     name: String,
     granularity: u64,
-    lowered: Option<Lowered>,
+    lowered: Option<LoweredLimit>,
     /// The previous and the current limit, if the kernel did not accept the previous one.
     inexact: Option<(u64, u64)>,
 }
 
 /// A limit lowered by this process.
 #[derive(Debug)]
-struct Lowered {
+struct LoweredLimit {
     before: u64,
     note: Note,
 }
@@ -137,7 +137,7 @@ impl Queue {
         };
         match &mut self.lowered {
             Some(lowered) => lowered.note.say(change(vec![now, wanted]))?,
-            None => self.lowered = Some(Lowered { before, note: self.notes.leave(&self.name, change(vec![wanted]))? }),
+            None => self.lowered = Some(LoweredLimit { before, note: self.notes.leave(&self.name, change(vec![wanted]))? }),
         }
         set_attribute(&self.limit, &wanted.to_string()).inspect_err(|_| {
             // Nothing was lowered, so no note must claim it.
@@ -148,7 +148,7 @@ impl Queue {
     fn put_back(&mut self) -> io::Result<()> {
         self.look();
         // If the device is gone, or the limit was changed since, there is nothing to restore.
-        let Some(Lowered { before, note }) = self.lowered.take() else { return Ok(()) };
+        let Some(LoweredLimit { before, note }) = self.lowered.take() else { return Ok(()) };
         let undone = note.put_back()?;
         let now = self.now().ok().filter(|now| undone == Undone::PutBack && *now != before);
         self.inexact = now.map(|now| (before, now)).or(self.inexact);

@@ -226,14 +226,14 @@ pub fn at_once(fs: &mut Filesystem, windows: &[TrimWindow], min_extent: Bytes, m
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trim::watch::Seen;
+    use crate::trim::watch::ForegroundActivity;
 
     #[test]
     fn probed_extent_is_sent_twice_and_counted_once() {
         let trim = |asked, bytes| WindowTrim {
             outcome: TrimOutcome { asked: Bytes(asked), returned: Bytes(bytes), counted: Some(Amount::new(1, bytes)), took: Nanos(7) },
             layers: Counts::of(&[Some(Amount::new(1, bytes))]),
-            seen: Seen::default(),
+            seen: ForegroundActivity::default(),
             excess: Bytes::ZERO,
         };
         let mut account = Account::default();

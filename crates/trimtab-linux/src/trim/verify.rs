@@ -28,7 +28,7 @@ use crate::trim::lock::{Busy, DriveLocks};
 use crate::trim::surface::at_once;
 use anyhow::{Context as _, bail};
 use arrival::LayerArrival;
-use extents::{Extent, Mapper, Placed};
+use extents::{DeviceExtent, Extent, Mapper};
 use readback::{BLOCK, Content, RawDevice, interior};
 use rustix::fs::{CWD, Mode, OFlags, openat, syncfs};
 use rustix::io::Errno;
@@ -146,7 +146,7 @@ pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Bus
 
 /// The reliability of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Try {
+enum AttemptResult {
     /// No other writes: the result is the drive's doing.
     Alone,
     /// Other writes reached the device; the freed space was free at each check.
@@ -163,11 +163,11 @@ fn tries(workspace: &Workspace, fs: &mut Filesystem, options: &Options, proof: &
     for number in 1..=TRIES {
         let probe = Probe::write(workspace, fs, proof, options)?;
         match probe.finish(fs, options, proof)? {
-            Try::Reused => reused += 1,
-            Try::AmongOthers if !matches!(proof.verdict, VerdictKind::Zeroed | VerdictKind::NotYet | VerdictKind::NotSent) => {
+            AttemptResult::Reused => reused += 1,
+            AttemptResult::AmongOthers if !matches!(proof.verdict, VerdictKind::Zeroed | VerdictKind::NotYet | VerdictKind::NotSent) => {
                 seen.push(proof.verdict);
             }
-            Try::Alone | Try::AmongOthers => {
+            AttemptResult::Alone | AttemptResult::AmongOthers => {
                 if reused > 0 {
                     proof
                         .remarks
@@ -243,7 +243,7 @@ struct Piece {
     len: u64,
     name: String,
     extents: Vec<Extent>,
-    placed: Vec<Placed>,
+    placed: Vec<DeviceExtent>,
 }
 
 impl Piece {
@@ -328,7 +328,7 @@ impl Probe {
             let written = piece.content();
             for placed in piece.placed.iter().filter_map(|p| interior(p, BLOCK as u64)) {
                 let mut content = Content::default();
-                reader.look(&Placed { len: BLOCK as u64, ..placed }, &written, &mut content)?;
+                reader.look(&DeviceExtent { len: BLOCK as u64, ..placed }, &written, &mut content)?;
                 if content.written != 1 {
                     let text = "the blocks at the addresses that the filesystem names do not hold the file (data in the journal, encrypted or transformed on the way)";
                     bail!(Unmappable(text.into()));
@@ -339,7 +339,7 @@ impl Probe {
     }
 
     /// Frees, trims, reads back, judges.
-    fn finish(self, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<Try> {
+    fn finish(self, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<AttemptResult> {
         proof.freed_bytes = self.freed.iter().map(|p| p.len).sum();
         proof.expected_bytes = self.freed.iter().flat_map(|p| self.interiors(p)).map(|p| p.len).sum();
         let meter = Meter::start(&fs.mount().mount_point).context("cannot find the devices")?;
@@ -389,9 +389,9 @@ impl Probe {
         syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
         let untouched = free != Some(false) && self.is_free(fs) != Some(false) && self.kept_in_place();
         Ok(match (untouched, alone) {
-            (false, _) => Try::Reused,
-            (true, true) => Try::Alone,
-            (true, false) => Try::AmongOthers,
+            (false, _) => AttemptResult::Reused,
+            (true, true) => AttemptResult::Alone,
+            (true, false) => AttemptResult::AmongOthers,
         })
     }
 
@@ -474,7 +474,7 @@ impl Probe {
     }
 
     /// The whole discard units of a piece.
-    fn interiors<'a>(&self, piece: &'a Piece) -> impl Iterator<Item = Placed> + use<'a> {
+    fn interiors<'a>(&self, piece: &'a Piece) -> impl Iterator<Item = DeviceExtent> + use<'a> {
         let unit = self.unit;
         piece.placed.iter().filter_map(move |p| interior(p, unit))
     }
@@ -538,7 +538,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn look(&mut self, placed: &Placed, written: &[u8], content: &mut Content) -> anyhow::Result<()> {
+    fn look(&mut self, placed: &DeviceExtent, written: &[u8], content: &mut Content) -> anyhow::Result<()> {
         let at = match self.devices.iter().position(|d| d.path() == placed.device) {
             Some(at) => at,
             None => {

@@ -47,7 +47,7 @@ struct Shared {
 
 /// Observations while a request ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ForegroundActivity {
     /// Worst mean latency of reads and writes in one polling interval; `None` without any.
     pub wait_max: Option<Nanos>,
     /// The same, including requests that complete just behind the trim request.
@@ -99,7 +99,7 @@ impl Watch {
     }
 
     /// Stops polling and returns the observations.
-    pub fn end(&mut self) -> Seen {
+    pub fn end(&mut self) -> ForegroundActivity {
         let now = self.shared.since_began();
         let unseen = Duration::from_nanos(now.saturating_sub(self.shared.looked.load(Ordering::Relaxed)));
         self.shared.tell(State::Sleep);
@@ -109,7 +109,7 @@ impl Watch {
         let slept = boot.saturating_sub(self.clocks.0).saturating_sub(took);
         let requests = self.shared.requests.load(Ordering::Relaxed);
         let wait_max = (requests > 0).then(|| Nanos(self.shared.wait_max.load(Ordering::Relaxed)));
-        Seen {
+        ForegroundActivity {
             wait_max,
             wait_max_behind: wait_max.max(self.wait_behind(took)),
             requests,

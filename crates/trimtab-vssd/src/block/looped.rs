@@ -1,6 +1,6 @@
 //! A loop device on a file served over FUSE.
 
-use super::Place;
+use super::AttachContext;
 use crate::fuse::{self, MAX_REQUEST_BYTES, Mounted};
 use crate::request::{Geometry, Serve};
 use crate::runtime::{self, Home, Record};
@@ -13,15 +13,15 @@ use trimtab_linux::loop_device::Detached;
 use trimtab_linux::sys::beneath::{Identity, set_attribute};
 
 /// The FUSE mount and the loop device. Dropping this value removes neither.
-pub struct Looped {
+pub struct LoopOnFuse {
     mounted: Mounted,
     device: LoopDevice,
     served: Identity,
 }
 
-impl Looped {
+impl LoopOnFuse {
     /// Creates both. First records what a crash would leave behind.
-    pub fn make(drive: &Arc<dyn Serve>, place: &Place<'_>, record: &mut Record) -> anyhow::Result<Self> {
+    pub fn make(drive: &Arc<dyn Serve>, place: &AttachContext<'_>, record: &mut Record) -> anyhow::Result<Self> {
         let mount_point = place.home.mount_point();
         let mounted = fuse::mount(Arc::clone(drive), place.pacer, runtime::SERVED_FILE, &mount_point).map_err(explain_fuse)?;
         let made = (|| {

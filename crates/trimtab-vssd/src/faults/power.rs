@@ -16,7 +16,7 @@ use trimtab_drive::rng::Stream;
 const UNDO_BYTES_MAX: usize = 256 << 20;
 
 /// State needed to simulate a power cut.
-pub struct Undo {
+pub struct UndoLog {
     page_bytes: u64,
     /// Page content before the first write since the last flush.
     pages: BTreeMap<u64, Box<[u8]>>,
@@ -26,7 +26,7 @@ pub struct Undo {
     unanswered: VecDeque<(Option<Instant>, Extent)>,
 }
 
-impl Undo {
+impl UndoLog {
     /// For a drive with atomic writes of `page_bytes`.
     pub const fn new(page_bytes: u32) -> Self {
         Self { page_bytes: page_bytes as u64, pages: BTreeMap::new(), order: VecDeque::new(), unanswered: VecDeque::new() }
@@ -100,8 +100,8 @@ mod tests {
     #[test]
     fn power_cut_loses_nothing_before_last_flush() {
         let store = Store::in_memory(1 << 20).unwrap();
-        let mut undo = Undo::new(512);
-        let write = |undo: &mut Undo, offset: u64, byte: u8| {
+        let mut undo = UndoLog::new(512);
+        let write = |undo: &mut UndoLog, offset: u64, byte: u8| {
             let extent = Extent { offset, len: 1024 };
             undo.before_write(&store, extent).unwrap();
             store.write(offset, &[byte; 1024]).unwrap();
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn power_cut_tears_write_between_pages() {
         let store = Store::in_memory(1 << 20).unwrap();
-        let mut undo = Undo::new(512);
+        let mut undo = UndoLog::new(512);
         let extent = Extent { offset: 0, len: 64 * 512 };
         undo.before_write(&store, extent).unwrap();
         store.write(0, &[7; 64 * 512]).unwrap();
@@ -143,8 +143,8 @@ mod tests {
     #[test]
     fn power_cut_keeps_writes_already_completed() {
         let (store, soon) = (Store::in_memory(1 << 20).unwrap(), std::time::Duration::from_secs(3600));
-        let mut undo = Undo::new(512);
-        let write = |undo: &mut Undo, offset: u64, byte: u8, due: Option<Instant>| {
+        let mut undo = UndoLog::new(512);
+        let write = |undo: &mut UndoLog, offset: u64, byte: u8, due: Option<Instant>| {
             let extent = Extent { offset, len: 512 };
             undo.before_write(&store, extent).unwrap();
             store.write(offset, &[byte; 512]).unwrap();
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn power_cut_restores_each_page_to_its_offset() {
         let store = Store::in_memory(1 << 20).unwrap();
-        let mut undo = Undo::new(512);
+        let mut undo = UndoLog::new(512);
         let content = |byte: u8| [[byte; 512], [byte + 1; 512]].concat();
         store.write(2048, &content(1)).unwrap();
         let extent = Extent { offset: 2048, len: 1024 };
@@ -183,7 +183,7 @@ mod tests {
         // Four pages of 64 MiB fit; of five the oldest is dropped.
         let (page, size) = (64 << 20, 6 * (64_u64 << 20));
         let store = Store::in_memory(size).unwrap();
-        let mut undo = Undo::new(page as u32);
+        let mut undo = UndoLog::new(page as u32);
         let of = |n: u64| Extent { offset: n * page, len: 512 };
         for n in 0..4 {
             undo.before_write(&store, of(n)).unwrap();

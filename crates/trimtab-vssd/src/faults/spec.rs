@@ -8,7 +8,7 @@ use trimtab_drive::units::{Bytes, Nanos};
 
 /// The requests that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum On {
+pub enum RequestFilter {
     /// Reads.
     Read,
     /// Writes and zero-writes.
@@ -21,7 +21,7 @@ pub enum On {
     Any,
 }
 
-impl On {
+impl RequestFilter {
     const ALL: [(&'static str, Self); 5] =
         [("read", Self::Read), ("write", Self::Write), ("trim", Self::Trim), ("flush", Self::Flush), ("any", Self::Any)];
 
@@ -33,7 +33,7 @@ impl On {
 
 /// The condition under which a matching request is hit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum When {
+pub enum Trigger {
     /// With this probability.
     Chance(f64),
     /// If it overlaps this range.
@@ -73,23 +73,23 @@ pub enum Fault {
         /// The moment.
         cut: Cut,
         /// The requests that are counted.
-        on: On,
+        on: RequestFilter,
         /// Share of the volatile pages that reach the flash anyway, decided page by page.
         keep: f64,
     },
     /// Requests fail with an I/O error.
     Error {
         /// The affected requests.
-        on: On,
+        on: RequestFilter,
         /// The condition.
-        when: When,
+        when: Trigger,
         /// Number of hits that succeed first.
         after: u64,
     },
     /// Requests take longer.
     Latency {
         /// The affected requests.
-        on: On,
+        on: RequestFilter,
         /// Probability.
         chance: f64,
         /// Additional latency.
@@ -144,10 +144,10 @@ impl FromStr for Fault {
                 let keep = options.take("keep").map_or(Ok(KEEP_DEFAULT), |share| probability(&share))?;
                 Self::PowerCut { cut, on: options.on()?, keep }
             }
-            "read-error" => Self::error(On::Read, &mut options)?,
-            "write-error" => Self::error(On::Write, &mut options)?,
-            "trim-error" => Self::error(On::Trim, &mut options)?,
-            "flush-error" => Self::error(On::Flush, &mut options)?,
+            "read-error" => Self::error(RequestFilter::Read, &mut options)?,
+            "write-error" => Self::error(RequestFilter::Write, &mut options)?,
+            "trim-error" => Self::error(RequestFilter::Trim, &mut options)?,
+            "flush-error" => Self::error(RequestFilter::Flush, &mut options)?,
             "latency" => Self::Latency {
                 chance: probability(&options.need("p")?)?,
                 add: options.need("add")?.parse::<Nanos>().map_err(|error| error.to_string()).map(|add| Duration::from_nanos(add.0))?,
@@ -171,14 +171,14 @@ impl FromStr for Fault {
 }
 
 impl Fault {
-    fn error(on: On, options: &mut Options) -> Result<Self, String> {
+    fn error(on: RequestFilter, options: &mut Options) -> Result<Self, String> {
         let when = match (options.take("p"), options.take("range")) {
-            (Some(p), None) => When::Chance(probability(&p)?),
+            (Some(p), None) => Trigger::Chance(probability(&p)?),
             (None, Some(range)) => {
                 let (offset, len) = range.split_once('+').ok_or_else(|| format!("a range is OFFSET+LENGTH, not '{range}'"))?;
                 let extent = Extent { offset: size(offset)?, len: size(len)? };
                 extent.offset.checked_add(extent.len).ok_or_else(|| format!("the range {range} ends beyond 2^64 bytes"))?;
-                When::Range(extent)
+                Trigger::Range(extent)
             }
             _ => return Err("an error takes p=P or range=OFFSET+LENGTH".to_owned()),
         };
@@ -189,7 +189,7 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |on: On| On::ALL.iter().find(|(_, other)| *other == on).map_or("any", |(name, _)| *name);
+        let name = |on: RequestFilter| RequestFilter::ALL.iter().find(|(_, other)| *other == on).map_or("any", |(name, _)| *name);
         match *self {
             Self::PowerCut { cut, on, keep } => {
                 match cut {
@@ -197,12 +197,12 @@ impl fmt::Display for Fault {
                     Cut::At(n) => write!(f, "power-cut:at={n},keep={keep}")?,
                     Cut::Within(n) => write!(f, "power-cut:within={n},keep={keep}")?,
                 }
-                if on == On::Any { Ok(()) } else { write!(f, ",on={}", name(on)) }
+                if on == RequestFilter::Any { Ok(()) } else { write!(f, ",on={}", name(on)) }
             }
             Self::Error { on, when, after } => {
                 match when {
-                    When::Chance(p) => write!(f, "{}-error:p={p}", name(on))?,
-                    When::Range(range) => write!(f, "{}-error:range={}+{}", name(on), range.offset, range.len)?,
+                    Trigger::Chance(p) => write!(f, "{}-error:p={p}", name(on))?,
+                    Trigger::Range(range) => write!(f, "{}-error:range={}+{}", name(on), range.offset, range.len)?,
                 }
                 if after == 0 { Ok(()) } else { write!(f, ",after={after}") }
             }
@@ -243,9 +243,9 @@ impl Options {
         self.take(key).ok_or_else(|| format!("'{key}=' is missing"))
     }
 
-    fn on(&mut self) -> Result<On, String> {
-        let Some(name) = self.take("on") else { return Ok(On::Any) };
-        let found = On::ALL.iter().find(|(other, _)| *other == name).map(|(_, on)| *on);
+    fn on(&mut self) -> Result<RequestFilter, String> {
+        let Some(name) = self.take("on") else { return Ok(RequestFilter::Any) };
+        let found = RequestFilter::ALL.iter().find(|(other, _)| *other == name).map(|(_, on)| *on);
         found.ok_or_else(|| format!("on= takes read, write, trim, flush or any, not '{name}'"))
     }
 

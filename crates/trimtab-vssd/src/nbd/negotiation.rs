@@ -38,7 +38,7 @@ pub const ALLOCATION_ID: u32 = 1;
 
 /// Optional features that the client has negotiated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Agreed {
+pub struct NegotiatedFeatures {
     /// Reads are answered with structured replies.
     pub structured: bool,
     /// The client may query the allocation.
@@ -49,7 +49,7 @@ pub struct Agreed {
 const OPTION_BYTES_MAX: u32 = 64 << 10;
 
 /// Negotiates; `None` if the client has ended the session.
-pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geometry) -> io::Result<Option<Agreed>> {
+pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geometry) -> io::Result<Option<NegotiatedFeatures>> {
     let mut greeting = b"NBDMAGIC".to_vec();
     greeting.extend(OPTION_MAGIC.to_be_bytes());
     greeting.extend(HANDSHAKE_FLAGS.to_be_bytes());
@@ -58,7 +58,7 @@ pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geom
     if client_flags & !u32::from(HANDSHAKE_FLAGS) != 0 {
         return Err(bad(format!("it set unknown flags {client_flags:#x}")));
     }
-    let mut agreed = Agreed::default();
+    let mut agreed = NegotiatedFeatures::default();
     loop {
         let magic = u64::from_be_bytes(read_array(input)?);
         if magic != OPTION_MAGIC {
@@ -165,7 +165,7 @@ fn queries(mut rest: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     (queries.len() == count && rest.is_empty()).then_some((name, queries))
 }
 
-fn describe(output: &mut impl Write, option: u32, geometry: &Geometry, agreed: Agreed) -> io::Result<()> {
+fn describe(output: &mut impl Write, option: u32, geometry: &Geometry, agreed: NegotiatedFeatures) -> io::Result<()> {
     let mut export = INFO_EXPORT.to_be_bytes().to_vec();
     export.extend(geometry.size.to_be_bytes());
     export.extend(transmission_flags(geometry, agreed).to_be_bytes());
@@ -179,7 +179,7 @@ fn describe(output: &mut impl Write, option: u32, geometry: &Geometry, agreed: A
 }
 
 /// Transmission flags of the export.
-fn transmission_flags(geometry: &Geometry, agreed: Agreed) -> u16 {
+fn transmission_flags(geometry: &Geometry, agreed: NegotiatedFeatures) -> u16 {
     const HAS_FLAGS: u16 = 1;
     const SEND_FLUSH: u16 = 1 << 2;
     const SEND_FUA: u16 = 1 << 3;
@@ -245,7 +245,7 @@ mod tests {
         input.extend(option(OPT_GO, &[0, 0, 0, 1, b'x', 0, 0]));
         input.extend(option(OPT_GO, &[0, 0, 0, 0, 0, 0]));
         let mut output = Vec::new();
-        assert_eq!(negotiate(&mut input.as_slice(), &mut output, &GEOMETRY).unwrap(), Some(Agreed::default()));
+        assert_eq!(negotiate(&mut input.as_slice(), &mut output, &GEOMETRY).unwrap(), Some(NegotiatedFeatures::default()));
         let has = |needle: &[u8]| output.windows(needle.len()).any(|window| window == needle);
         assert!(has(&REP_ERR_UNSUP.to_be_bytes()) && has(&REP_ERR_UNKNOWN.to_be_bytes()));
         assert!(has(&(1_u64 << 30).to_be_bytes()), "the size");

@@ -58,9 +58,9 @@ mod tests {
     use std::sync::Mutex;
 
     /// Records requests, and fails beyond 1 MiB; all completions are due at the same time.
-    struct Asked(Mutex<Vec<String>>, Instant);
+    struct RecordingDrive(Mutex<Vec<String>>, Instant);
 
-    impl Serve for Asked {
+    impl Serve for RecordingDrive {
         fn geometry(&self) -> Geometry {
             unreachable!("nobody asks")
         }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     fn asked(operation: u32, sector: u64, sectors: u32, memory: &mut [u8]) -> (Answer, String, Instant) {
-        let drive = Asked(Mutex::default(), Instant::now());
+        let drive = RecordingDrive(Mutex::default(), Instant::now());
         let answer = serve(&drive, &Described::new(operation, sector, sectors), memory);
         let text = drive.0.lock().unwrap().join("; ");
         (answer, text, drive.1)

@@ -30,7 +30,7 @@ pub struct Now {
     doing: Doing,
     phase: String,
     began: Option<Instant>,
-    looks: VecDeque<Look>,
+    looks: VecDeque<Sample>,
     /// Words from the working thread.
     pub words: Vec<String>,
     /// Source of the discard counts.
@@ -39,7 +39,7 @@ pub struct Now {
 
 /// A sample of a run: time, operations, bytes, and all latencies of the phase so far.
 #[derive(Debug)]
-struct Look {
+struct Sample {
     at: Instant,
     ops: u64,
     moved: u64,
@@ -71,7 +71,7 @@ impl Now {
             self.looks.pop_front();
         }
         let latencies = run.recorder.map_or_else(Histogram::new, runner::recorder::Recorder::latencies);
-        self.looks.push_back(Look { at, ops: run.ops, moved: run.read.0 + run.written.0, latencies });
+        self.looks.push_back(Sample { at, ops: run.ops, moved: run.read.0 + run.written.0, latencies });
     }
 
     /// The phase and its figures, the most important first. Reads the counters of the drives.

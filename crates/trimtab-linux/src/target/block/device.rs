@@ -48,13 +48,13 @@ pub struct Claim {
 }
 
 /// The object behind a path, resolved once. Everything else happens to this object.
-struct Named {
+struct ResolvedTarget {
     object: OwnedFd,
     stat: Stat,
     label: String,
 }
 
-impl Named {
+impl ResolvedTarget {
     /// Follows a link only if nobody except root and this user can have created it, as in
     /// `/dev/disk/by-id`.
     fn look_up(path: &Path) -> anyhow::Result<Self> {
@@ -94,7 +94,7 @@ impl Named {
 /// Claims the device at `path`: for reading, or for writing if it is named twice, unused, and
 /// holds nothing that was not named.
 pub fn claim(path: &Path, writable: bool, destroy: &Destroy, own: Option<OwnData>) -> anyhow::Result<Claim> {
-    let named = Named::look_up(path)?;
+    let named = ResolvedTarget::look_up(path)?;
     let label = named.label.clone();
     anyhow::ensure!(named.kind() == FileType::BlockDevice, "{label} is not a block device");
     let root = Root::live().context("cannot read /sys and /proc")?;
@@ -126,7 +126,7 @@ pub fn claim(path: &Path, writable: bool, destroy: &Destroy, own: Option<OwnData
 /// Claims the regular file at `path` for writing: it must be named twice, unused, and hold
 /// nothing that was not named.
 pub fn claim_file(path: &Path, destroy: &Destroy, own: Option<OwnData>) -> anyhow::Result<Claim> {
-    let named = Named::look_up(path)?;
+    let named = ResolvedTarget::look_up(path)?;
     let label = named.label.clone();
     anyhow::ensure!(named.kind() == FileType::RegularFile, "{label} is not a regular file");
     named.check_named_twice(path, destroy)?;
@@ -148,7 +148,7 @@ pub fn claim_file(path: &Path, destroy: &Destroy, own: Option<OwnData>) -> anyho
 /// io_uring ring after the process has ended, and the ring holds the device open until then.
 const CLAIM_LINGERS: Duration = Duration::from_secs(3);
 
-fn open(named: &Named, writable: bool) -> anyhow::Result<OwnedFd> {
+fn open(named: &ResolvedTarget, writable: bool) -> anyhow::Result<OwnedFd> {
     let flags = if writable { OFlags::RDWR | OFlags::EXCL } else { OFlags::RDONLY };
     let give_up = Instant::now() + CLAIM_LINGERS;
     loop {

@@ -11,7 +11,7 @@
 use super::{Filesystem, Refused, SLOW_MAX, WindowTrim};
 use crate::trim::ext4;
 use crate::trim::fitrim::fitrim;
-use crate::trim::free_space::{Picked, Picking, all_free, pick};
+use crate::trim::free_space::{ExtentFilter, SelectedExtents, all_free, pick};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trimtab_drive::discards::Amount;
@@ -29,7 +29,7 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// The extents requested in unfinished windows, as a hash that does not depend on their
 /// order.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct RequestedExtents {
     windows: BTreeMap<u64, u64>,
     /// Offset where an extent was cut, at which the next request continues.
     cut_at: Option<u64>,
@@ -141,9 +141,9 @@ impl Filesystem {
         self.layout.windows.iter().copied().filter(|window| window.start <= part.start).max_by_key(|window| window.start).unwrap_or(part)
     }
 
-    fn pick(&mut self, request: &TrimRequest, sizes: Sizes) -> Option<Picked> {
+    fn pick(&mut self, request: &TrimRequest, sizes: Sizes) -> Option<SelectedExtents> {
         let granularity = self.ext4.as_ref().map_or(0, |ext4| ext4.granularity);
-        let picking = Picking {
+        let picking = ExtentFilter {
             least: request.min_extent.0.max(granularity),
             below: sizes.below.0,
             command_max: request.command_max.0,

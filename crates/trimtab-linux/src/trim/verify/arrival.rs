@@ -17,7 +17,7 @@ pub struct LayerArrival {
 
 /// A loss of discards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct DiscardLoss {
     /// The layers that received too few.
     pub at: String,
     /// The layer above that had counted them.
@@ -32,12 +32,12 @@ pub struct Arrival {
     /// In the order of the stack.
     pub layers: Vec<LayerArrival>,
     /// The loss, if there is one.
-    pub lost: Option<Lost>,
+    pub lost: Option<DiscardLoss>,
 }
 
 /// The distribution of discards by a layer over several layers below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spread {
+enum Distribution {
     /// All of them to each.
     All,
     /// Evenly, or more than that.
@@ -46,28 +46,28 @@ enum Spread {
     Somewhere,
 }
 
-fn spread(layer: &Layer, legs: usize, tables: &Tables) -> Spread {
+fn spread(layer: &Layer, legs: usize, tables: &Tables) -> Distribution {
     let level = |level: &str| match level {
-        "raid1" | "mirror" => Spread::All,
-        "linear" => Spread::Somewhere,
-        _ => Spread::Evenly,
+        "raid1" | "mirror" => Distribution::All,
+        "linear" => Distribution::Somewhere,
+        _ => Distribution::Evenly,
     };
     let name = layer.label.as_deref().unwrap_or_default();
     match &layer.kind {
-        _ if legs == 1 => Spread::All,
+        _ if legs == 1 => Distribution::All,
         Kind::Md(md) => level(md),
         _ => match tables.table(name).next() {
             Some(target) if target.kind == "raid" => level(target.arguments.split_whitespace().next().unwrap_or_default()),
-            Some(target) if target.kind == "mirror" => Spread::All,
-            Some(target) if target.kind == "striped" => Spread::Evenly,
-            _ => Spread::Somewhere,
+            Some(target) if target.kind == "mirror" => Distribution::All,
+            Some(target) if target.kind == "striped" => Distribution::Evenly,
+            _ => Distribution::Somewhere,
         },
     }
 }
 
 /// The minimum amount.
 #[derive(Clone, Copy, Debug)]
-enum Enough {
+enum MinimumAmount {
     /// Half of the freed bytes: the rest is at the borders of discard units.
     Half,
     /// Any amount, if at least this many bytes are expected.
@@ -82,7 +82,7 @@ const SHARE_MIN: u64 = 16 << 20;
 /// (hard disks).
 #[must_use]
 pub fn arrival(stack: &Stack, counts: &[LayerDiscards], freed: &[(usize, u64)], tables: &Tables, without_use: &[usize]) -> Arrival {
-    let mut walk = Walk::new(stack, counts, tables, Enough::Half, without_use);
+    let mut walk = Walk::new(stack, counts, tables, MinimumAmount::Half, without_use);
     for &(top, bytes) in freed {
         walk.go(top, Some(bytes), None);
     }
@@ -93,7 +93,7 @@ pub fn arrival(stack: &Stack, counts: &[LayerDiscards], freed: &[(usize, u64)], 
 /// discards, some must be counted below it.
 #[must_use]
 pub fn onward(stack: &Stack, counts: &[LayerDiscards], tables: &Tables, without_use: &[usize]) -> Arrival {
-    let mut walk = Walk::new(stack, counts, tables, Enough::AnyOf(SHARE_MIN), without_use);
+    let mut walk = Walk::new(stack, counts, tables, MinimumAmount::AnyOf(SHARE_MIN), without_use);
     for &top in &stack.tops {
         let counted = counts.get(top).filter(|c| c.fate != Fate::NotCounted).and_then(LayerDiscards::bytes);
         walk.go(top, counted, None);
@@ -102,7 +102,7 @@ pub fn onward(stack: &Stack, counts: &[LayerDiscards], tables: &Tables, without_
 }
 
 struct Walk<'a> {
-    enough: Enough,
+    enough: MinimumAmount,
     stack: &'a Stack,
     tables: &'a Tables,
     layers: Vec<LayerArrival>,
@@ -113,7 +113,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(stack: &'a Stack, counts: &[LayerDiscards], tables: &'a Tables, enough: Enough, without_use: &'a [usize]) -> Self {
+    fn new(stack: &'a Stack, counts: &[LayerDiscards], tables: &'a Tables, enough: MinimumAmount, without_use: &'a [usize]) -> Self {
         let layers = counts.iter().map(|c| LayerArrival { discards: c.clone(), arrived: None }).collect();
         Self { enough, stack, tables, layers, visited: vec![false; stack.layers.len()], without_use, lost: Vec::new() }
     }
@@ -121,8 +121,8 @@ impl<'a> Walk<'a> {
     fn arrived(&self, bytes: u64, expected: Option<u64>) -> Option<bool> {
         match (expected, self.enough) {
             (Some(0), _) => None,
-            (Some(expected), Enough::Half) => Some(bytes > 0 && bytes >= expected / 2),
-            (Some(expected), Enough::AnyOf(least)) if expected >= least => Some(bytes > 0),
+            (Some(expected), MinimumAmount::Half) => Some(bytes > 0 && bytes >= expected / 2),
+            (Some(expected), MinimumAmount::AnyOf(least)) if expected >= least => Some(bytes > 0),
             _ => (bytes > 0).then_some(true),
         }
     }
@@ -149,9 +149,9 @@ impl<'a> Walk<'a> {
         // Below a layer that does not count, the legs are compared with each other.
         let known = |by_siblings: u64| expected.or(Some(by_siblings).filter(|_| self.above_does_not_count(index)));
         let share = match spread(&self.stack.layers[index], legs.len(), self.tables) {
-            Spread::All => known(most),
-            Spread::Evenly => known(sum).map(|e| e / legs.len().max(1) as u64),
-            Spread::Somewhere => self.together(&legs, expected).then_some(expected).flatten(),
+            Distribution::All => known(most),
+            Distribution::Evenly => known(sum).map(|e| e / legs.len().max(1) as u64),
+            Distribution::Somewhere => self.together(&legs, expected).then_some(expected).flatten(),
         };
         // A loss is reported once, where it happened.
         if arrived != Some(false) {
@@ -172,7 +172,7 @@ impl<'a> Walk<'a> {
 
     fn done(self) -> Arrival {
         let title = |i: usize| format!("{} [{}]", self.layers[i].discards.name, self.layers[i].discards.kind);
-        let lost = (!self.lost.is_empty()).then(|| Lost {
+        let lost = (!self.lost.is_empty()).then(|| DiscardLoss {
             at: self.lost.iter().map(|(at, _)| title(*at)).collect::<Vec<_>>().join(", "),
             by: self.lost.iter().find_map(|(_, by)| *by).map(title),
             others_got_theirs: self.layers.iter().any(|l| l.discards.lowest && l.arrived == Some(true)),

@@ -38,7 +38,7 @@ pub fn of_file(file: &File) -> anyhow::Result<Vec<Extent>> {
 
 /// A piece of a file on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct DeviceExtent {
     /// Offset in the file.
     pub in_file: u64,
     /// The device node.
@@ -76,9 +76,9 @@ impl Mapper {
     }
 
     /// The places of an extent: several pieces if it crosses stripes, several copies on mirrors.
-    pub fn place(&self, extent: &Extent) -> anyhow::Result<Vec<Placed>> {
+    pub fn place(&self, extent: &Extent) -> anyhow::Result<Vec<DeviceExtent>> {
         if let Some(device) = &self.single {
-            return Ok(vec![Placed { in_file: extent.in_file, device: device.clone(), offset: extent.address, len: extent.len }]);
+            return Ok(vec![DeviceExtent { in_file: extent.in_file, device: device.clone(), offset: extent.address, len: extent.len }]);
         }
         let mut placed = Vec::new();
         let mut done = 0;
@@ -90,7 +90,7 @@ impl Mapper {
             let len = run.min(extent.len - done);
             for stripe in stripes {
                 let device = self.devices.iter().find(|(id, _)| *id == stripe.device).context("a device is missing")?.1.clone();
-                placed.push(Placed { in_file: extent.in_file + done, device, offset: stripe.offset, len });
+                placed.push(DeviceExtent { in_file: extent.in_file + done, device, offset: stripe.offset, len });
             }
             done += len;
         }

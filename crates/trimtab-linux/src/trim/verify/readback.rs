@@ -1,7 +1,7 @@
 //! Reads raw blocks back, bypassing all caches of this machine, and classifies their
 //! contents.
 
-use super::extents::Placed;
+use super::extents::DeviceExtent;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::Serialize;
 use std::fs::File;
@@ -98,12 +98,12 @@ impl Content {
 /// The part of a place in whole units of `unit` bytes on the device (and in whole blocks),
 /// which a discard can cover. `None` if it has none.
 #[must_use]
-pub fn interior(placed: &Placed, unit: u64) -> Option<Placed> {
+pub fn interior(placed: &DeviceExtent, unit: u64) -> Option<DeviceExtent> {
     let unit = unit.max(BLOCK as u64);
     let start = placed.offset.checked_next_multiple_of(unit)?;
     let end = placed.offset.checked_add(placed.len)? / unit * unit;
     let len = end.checked_sub(start).filter(|len| *len > 0)?;
-    Some(Placed { in_file: placed.in_file + (start - placed.offset), device: placed.device.clone(), offset: start, len })
+    Some(DeviceExtent { in_file: placed.in_file + (start - placed.offset), device: placed.device.clone(), offset: start, len })
 }
 
 #[cfg(test)]
@@ -123,8 +123,11 @@ mod tests {
 
     #[test]
     fn interior_contains_only_whole_discard_units() {
-        let placed = |offset, len| Placed { in_file: 100, device: "/dev/x".into(), offset, len };
-        assert_eq!(interior(&placed(4096, 3 << 20), 1 << 20), Some(Placed { in_file: 100 + (1 << 20) - 4096, ..placed(1 << 20, 2 << 20) }));
+        let placed = |offset, len| DeviceExtent { in_file: 100, device: "/dev/x".into(), offset, len };
+        assert_eq!(
+            interior(&placed(4096, 3 << 20), 1 << 20),
+            Some(DeviceExtent { in_file: 100 + (1 << 20) - 4096, ..placed(1 << 20, 2 << 20) })
+        );
         assert_eq!(interior(&placed(4096, 1 << 20), 1 << 20), None);
         assert_eq!(interior(&placed(8192, 8192), 512), Some(placed(8192, 8192)));
         assert_eq!(interior(&placed(u64::MAX - 4096, 8192), 4096), None, "absurd");

@@ -244,14 +244,15 @@ pub fn in_words(bytes: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trim::verify::arrival::Lost;
+    use crate::trim::verify::arrival::DiscardLoss;
 
     fn content(zero: u64, ones: u64, written: u64, other: u64) -> Content {
         Content { zero, ones, written, other }
     }
 
     fn observed(freed: Content, lost_at: Option<&str>) -> Observed {
-        let lost = lost_at.map(|at| Lost { at: at.trim_start_matches('+').to_owned(), by: None, others_got_theirs: at.starts_with('+') });
+        let lost =
+            lost_at.map(|at| DiscardLoss { at: at.trim_start_matches('+').to_owned(), by: None, others_got_theirs: at.starts_with('+') });
         let arrival = Arrival { layers: Vec::new(), lost };
         Observed {
             freed,
@@ -326,7 +327,7 @@ mod tests {
         }
         assert_eq!(judged(content(10, 0, 0, 0), None, 10).0, VerdictKind::Zeroed);
         let mut swallowed = Observed { later: later(10), ..observed(content(0, 0, 10, 0), Some("sda")) };
-        swallowed.arrival.lost = Some(Lost { at: "sda".into(), by: Some("dm-0 (home)".into()), others_got_theirs: false });
+        swallowed.arrival.lost = Some(DiscardLoss { at: "sda".into(), by: Some("dm-0 (home)".into()), others_got_theirs: false });
         assert_eq!(judge(&swallowed).0, VerdictKind::NeverArrived, "the layer above had them");
     }
 

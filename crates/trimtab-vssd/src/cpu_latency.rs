@@ -8,14 +8,14 @@ use std::time::Duration;
 /// tens of microseconds to resume, and a request passes through three threads. Without
 /// permission for the request, this has no effect.
 #[derive(Debug)]
-pub struct Awake {
+pub struct CpuLatencyGuard {
     _request: Option<File>,
 }
 
 /// Idle time after which the guard should be dropped: keeping CPUs awake costs power.
-pub const REST: Duration = Duration::from_millis(200);
+pub const RELEASE_AFTER: Duration = Duration::from_millis(200);
 
-impl Awake {
+impl CpuLatencyGuard {
     /// Requests it through the kernel's PM quality of service.
     pub fn hold() -> Self {
         let request = File::options().write(true).open("/dev/cpu_dma_latency");

@@ -8,11 +8,11 @@ const BETWEEN: Duration = Duration::from_secs(10);
 
 /// Prints at most one line in ten seconds, with the number of lines suppressed in between.
 #[derive(Debug, Default)]
-pub struct Seldom {
+pub struct RateLimitedLog {
     state: Mutex<(Option<Instant>, u64)>,
 }
 
-impl Seldom {
+impl RateLimitedLog {
     /// Prints `line` on standard error, unless the last line was printed too recently.
     pub fn say(&self, line: &str) {
         if let Some(line) = self.line(line, Instant::now()) {
@@ -41,9 +41,9 @@ mod tests {
 
     #[test]
     fn many_lines_become_one_line_and_a_count() {
-        let (seldom, start) = (Seldom::default(), Instant::now());
-        let said: Vec<String> = (0..1000).filter_map(|ms| seldom.line("x", start + Duration::from_millis(ms))).collect();
+        let (log, start) = (RateLimitedLog::default(), Instant::now());
+        let said: Vec<String> = (0..1000).filter_map(|ms| log.line("x", start + Duration::from_millis(ms))).collect();
         assert_eq!(said, ["x"]);
-        assert_eq!(seldom.line("y", start + BETWEEN).unwrap(), "y (and 999 similar lines suppressed since the last one)");
+        assert_eq!(log.line("y", start + BETWEEN).unwrap(), "y (and 999 similar lines suppressed since the last one)");
     }
 }

@@ -15,7 +15,7 @@ const OTHERS_WRITE: u32 = 0o022;
 
 /// The open directories below a root directory.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct OpenDirectories {
     root: OwnedFd,
     /// Other users may change the root, so anything below may be replaced at any time.
     shared: bool,
@@ -26,7 +26,7 @@ pub(super) struct Known {
     identities: HashMap<String, Identity>,
 }
 
-impl Known {
+impl OpenDirectories {
     pub(super) fn new(root: OwnedFd) -> Self {
         let own = rustix::process::geteuid().as_raw();
         let shared = rustix::fs::fstat(&root).map_or(true, |stat| stat.st_uid != own || stat.st_mode & OTHERS_WRITE != 0);
