@@ -34,8 +34,7 @@ use std::io;
 use std::path::Path;
 use trimtab_sim::run::{Field, Warning};
 
-/// The mount and the block device stack of a path (a file, directory, mount point or device
-/// node).
+/// The mount and block device stack of a file, directory, mount point or device node.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The mount that holds the path; `None` for a device node.
@@ -82,7 +81,7 @@ impl Place {
     }
 }
 
-/// The device with this kernel name. `cciss!c0d0` and `/dev/cciss!c0d0` both name
+/// The device with this kernel name: `cciss!c0d0` and `/dev/cciss!c0d0` are
 /// `/dev/cciss/c0d0`.
 fn kernel_name(root: &Root, path: &Path) -> Option<DevNumber> {
     let name = path.strip_prefix("/dev").unwrap_or(path).to_str().filter(|name| !name.contains('/'))?;

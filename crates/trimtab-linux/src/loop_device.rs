@@ -20,12 +20,11 @@ const ATTEMPTS: u32 = 64;
 /// Time to wait for the users of a device before giving up the detach.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Errors returned when another process has taken or just removed a device.
-const TAKEN: [i32; 3] = [libc::EBUSY, libc::ENXIO, libc::ENOENT];
+const TAKEN_ERRORS: [i32; 3] = [libc::EBUSY, libc::ENXIO, libc::ENOENT];
 
 impl LoopDevice {
-    /// Attaches an open file that supports discards to an unused loop device: with this logical
-    /// block size, direct I/O, and a partition scan. `name` is the backing name that the kernel
-    /// will show.
+    /// Attaches an open file that supports discards to an unused loop device, with this block
+    /// size, direct I/O and a partition scan. `name` is the backing name shown by the kernel.
     pub fn attach(backing: &File, name: &Path, logical_block: u32) -> anyhow::Result<Self> {
         let control = open_control().context("cannot open /dev/loop-control (is the loop driver there? try `modprobe loop`)")?;
         let identity = Identity::of(backing).context("cannot examine the served file")?;
@@ -35,13 +34,12 @@ impl LoopDevice {
             let configured = this.open(OFlags::empty()).and_then(|device| looping::configure(&device, backing, name, logical_block));
             match configured {
                 Ok(()) if this.takes_discards() => return Ok(this),
-                // Another process had the device open, so it kept the queue limits of its previous
-                // user.
+                // Another process had the device open, so it kept its previous queue limits.
                 Ok(()) => {
                     last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
                     let _ = this.detach(identity, true);
                 }
-                Err(error) if error.raw_os_error().is_some_and(|errno| TAKEN.contains(&errno)) => last = error,
+                Err(error) if error.raw_os_error().is_some_and(|errno| TAKEN_ERRORS.contains(&errno)) => last = error,
                 Err(error) => return Err(error).with_context(|| format!("cannot configure {}", this.path().display())),
             }
         }
@@ -98,16 +96,14 @@ impl LoopDevice {
         }
     }
 
-    /// Flushes the kernel's dirty data of the device to the drive, if the device is backed by the
-    /// file `ours`.
+    /// Flushes the device's dirty data to the drive, if the device is backed by `ours`.
     pub fn sync(self, ours: Identity) -> io::Result<()> {
         let device = self.open(OFlags::empty())?;
         if looping::backing(&device)?.is_some_and(|backing| backing.file == ours) { device.sync_all() } else { Ok(()) }
     }
 
-    /// Detaches the device if it is backed by the file `ours`, and returns once it is free. If
-    /// another process has it open, in any namespace, nothing changes; with `force` the kernel
-    /// detaches it on the last close.
+    /// Detaches the device if it is backed by `ours`, and returns once it is free. If another
+    /// process has it open, nothing changes; with `force` it is detached on the last close.
     pub fn detach(self, ours: Identity, force: bool) -> io::Result<Detached> {
         let end = Instant::now() + if force { Duration::ZERO } else { PATIENCE };
         loop {
@@ -132,8 +128,7 @@ impl LoopDevice {
             }
             Err(error) => return Err(error),
         };
-        // From here on the backing file cannot change: changing it requires that no other process
-        // has the device open.
+        // From here on the backing file cannot change, because that requires no other opener.
         match looping::backing(&device)? {
             None => return Ok(Detached::Free),
             Some(backing) if backing.file != ours => return Ok(Detached::Foreign),

@@ -84,16 +84,14 @@ impl Context {
         }
     }
 
-    /// As [`Self::remark`], for text with colours whose outside parts have been through
-    /// [`plain()`].
+    /// As [`Self::remark`], for coloured text whose outside parts passed [`plain()`].
     pub fn remark_styled(&self, text: &str) {
         if !self.quiet {
             progress::aside(|| anstream::eprintln!("{}", styled(text)));
         }
     }
 
-    /// Prints `text`, or with `--json` the document `{"schema": schema, "version": version,
-    /// …value}`.
+    /// Prints `text`, or with `--json` `{"schema": schema, "version": version, …value}`.
     pub fn report<T: serde::Serialize>(&self, schema: &str, version: u32, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         if !self.json {
             return print(&text());
@@ -102,8 +100,7 @@ impl Context {
         print(&document(schema, version, value)?)
     }
 
-    /// As [`Self::report`], for text with colours whose outside parts have been through
-    /// [`plain()`].
+    /// As [`Self::report`], for coloured text whose outside parts passed [`plain()`].
     pub fn report_styled<T: serde::Serialize>(
         &self,
         schema: &str,
@@ -172,8 +169,7 @@ pub fn restore_default_sigpipe() {
     ClosedPipe::Ends.set();
 }
 
-/// While this value lives, a closed pipe makes the write fail instead of ending the program,
-/// so that cleanup can run.
+/// While this value lives, a write to a closed pipe fails, so that cleanup can run.
 #[derive(Debug)]
 pub struct SurvivesClosedPipe(());
 
@@ -213,8 +209,7 @@ fn print_checked(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes file contents to standard output: unchanged, except that a terminal gets no control
-/// sequences.
+/// Writes file contents to standard output, without control sequences for a terminal.
 pub fn write_stdout(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = stdout();
     out.write_all(bytes)?;
@@ -235,8 +230,7 @@ pub fn unlocked_stdout() -> std::io::Result<Box<dyn std::io::Write + Send>> {
     Ok(Box::new(Readable(out)))
 }
 
-/// Replaces control characters; text in any encoding is unchanged. Each write must end
-/// between characters.
+/// Replaces control characters, in any encoding. Each write must end between characters.
 struct Readable<W>(W);
 
 impl<W: std::io::Write> std::io::Write for Readable<W> {
@@ -250,15 +244,13 @@ impl<W: std::io::Write> std::io::Write for Readable<W> {
     }
 }
 
-/// Columns of standard output: those of the terminal, or `COLUMNS`; `None` if lines need no
-/// wrapping.
+/// Columns of the terminal, or `COLUMNS`; `None` if lines need no wrapping.
 pub fn width() -> Option<usize> {
     let said = || std::env::var("COLUMNS").ok()?.trim().parse().ok().filter(|columns| *columns > 0);
     size_of(std::io::stdout()).0.or_else(said)
 }
 
-/// Columns of the terminal on standard output; `None` for a pipe or a file, regardless of
-/// `COLUMNS`.
+/// Columns of the terminal on standard output; `None` if it is a pipe or a file.
 pub fn terminal_width() -> Option<usize> {
     size_of(std::io::stdout()).0
 }
@@ -275,8 +267,7 @@ pub fn is_on_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Replaces the contents of the terminal on standard output with `text`, cut to the
-/// terminal's size.
+/// Replaces the contents of the terminal with `text`, cut to the terminal's size.
 pub fn redraw(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(frame(&plain(text), size_of(std::io::stdout()).1).as_bytes())?;
@@ -284,8 +275,7 @@ pub fn redraw(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The control sequences that draw `text` from the top left corner. The last of `rows` is
-/// left for the cursor.
+/// The control sequences that draw `text` from the top left; the last row is left free.
 fn frame(text: &str, rows: Option<usize>) -> String {
     const HOME_WITHOUT_WRAPPING: &str = "\x1b[?7l\x1b[H";
     const CLEAR_LINE: &str = "\x1b[K\n";

@@ -1,5 +1,4 @@
-//! Trims mounted filesystems: in windows that suit each filesystem type, counted at the
-//! devices, one trim per drive.
+//! Trims mounted filesystems: in windows that suit each type, counted, one trim per drive.
 
 pub mod activity;
 pub mod btrfs;

@@ -102,9 +102,9 @@ impl Block {
 
     /// Checks that the device is unused, unless `force` is set, and flushes all writes to the
     /// drive. On error, nothing has changed.
-    pub fn let_go(&mut self, force: bool, problems: &mut Vec<String>) -> anyhow::Result<()> {
+    pub fn release(&mut self, force: bool, problems: &mut Vec<String>) -> anyhow::Result<()> {
         if let FrontEnd::LoopOnFuse(looped) = &self.way {
-            return looped.let_go(force, problems);
+            return looped.release(force, problems);
         }
         if force {
             return Ok(());
@@ -127,12 +127,12 @@ impl Block {
         Ok(())
     }
 
-    /// Removes the device after [`Self::let_go`].
-    pub fn take_away(self, home: &Home, served: Option<Identity>, force: bool) -> anyhow::Result<()> {
+    /// Removes the device after [`Self::release`].
+    pub fn remove(self, home: &Home, served: Option<Identity>, force: bool) -> anyhow::Result<()> {
         let disk = self.disk();
         let taken = match self.way {
-            FrontEnd::LoopOnFuse(looped) => return looped.take_away(home, served, force),
-            FrontEnd::Ublk(front) => front.take_away(),
+            FrontEnd::LoopOnFuse(looped) => return looped.remove(home, served, force),
+            FrontEnd::Ublk(front) => front.remove(),
         };
         taken.with_context(|| format!("cannot remove {}", disk.path().display()))?;
         drop(self.claim);
@@ -167,8 +167,7 @@ fn why_not(missed: &[(Transport, anyhow::Error)]) -> String {
     missed.iter().map(|(transport, why)| format!("; not {transport}: {why:#}")).collect()
 }
 
-/// The error of the last transport, which needs no kernel module of its own, with those of
-/// the others as context.
+/// The last transport's error, which needs no module of its own, with the others as context.
 fn none(mut missed: Vec<(Transport, anyhow::Error)>) -> anyhow::Error {
     let at = missed.iter().position(|(transport, _)| *transport == Transport::Device).unwrap_or_default();
     let (_, error) = missed.remove(at);

@@ -25,9 +25,8 @@ impl LeftoverDevices {
         self.0.disks()
     }
 
-    /// Removes the devices; with `force` also while in use, in which case the users get I/O
-    /// errors.
-    pub fn take_away(self, force: bool) -> anyhow::Result<()> {
+    /// Removes the devices; with `force` also while in use: the users get I/O errors.
+    pub fn remove(self, force: bool) -> anyhow::Result<()> {
         let disks = self.disks();
         let mut claims = Vec::new();
         for disk in disks.iter().filter(|_| !force) {
@@ -38,7 +37,7 @@ impl LeftoverDevices {
                 claim => claims.push(claim),
             }
         }
-        self.0.take_away().context("cannot remove the ublk device")?;
+        self.0.remove().context("cannot remove the ublk device")?;
         drop(claims);
         disks.iter().filter(|_| !force).for_each(wait_for_end);
         Ok(())
@@ -47,8 +46,7 @@ impl LeftoverDevices {
 
 /// The result of claiming a block device exclusively.
 pub enum Claim {
-    /// Claimed. Not possible while the device is mounted, swap, or part of another device, as far
-    /// as that is visible here.
+    /// Claimed. Fails if mounted, swap, or part of another device, as far as visible here.
     Alone(File),
     /// The device does not exist any more.
     Gone,
@@ -57,8 +55,7 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// Claims the disk. Waits for processes that scan all devices and so have it open for a
-    /// moment.
+    /// Claims the disk. Waits for processes that scan all devices and have it open briefly.
     pub fn take(disk: &Disk) -> io::Result<Self> {
         let end = Instant::now() + PATIENCE;
         loop {

@@ -13,14 +13,12 @@ const BLOCKS_MAX: usize = 4;
 const TABLE_BITS: u32 = 10;
 /// What a match costs in the output: a token and an offset of two bytes.
 const MATCH_COST: f32 = 3.0;
-/// As in LZ4: after every 2^N positions without a match, the search skips one more byte at a
-/// time.
+/// As in LZ4: after every 2^N misses the search skips one more byte at a time.
 const SKIP_AFTER_MISSES_LOG2: u32 = 3;
 /// Each byte of a match cancels this many misses.
 const MISSES_FORGIVEN: usize = 2;
 const SKIP_FROM_BYTES: usize = 2048;
-/// Data at or above this share count as incompressible: values just below are scatter of the
-/// estimate.
+/// Data at or above this share are incompressible: just below is estimation scatter.
 const INCOMPRESSIBLE: f32 = 0.96;
 
 /// Returns the class of `data`.
@@ -55,8 +53,7 @@ fn stored_share(block: &[u8]) -> f32 {
     let (mut at, mut misses) = (0_usize, 0_usize);
     // A short block needs every byte for its entropy.
     let skip_after_log2 = if block.len() < SKIP_FROM_BYTES { usize::BITS - 1 } else { SKIP_AFTER_MISSES_LOG2 };
-    // No sum below exceeds a few times the block length; overflow checks would take a fifth of
-    // the time here.
+    // No sum below exceeds a few block lengths; checks would take a fifth of the time.
     while let Some(word) = word_at(block, at) {
         let slot = &mut table[(word.wrapping_mul(0x9E37_79B1) >> (32 - TABLE_BITS)) as usize];
         // Positions are stored plus one, so that 0 means none.
@@ -67,13 +64,11 @@ fn stored_share(block: &[u8]) -> f32 {
             at = at.wrapping_add(length);
             matched = matched.wrapping_add(length);
             matches = matches.wrapping_add(1);
-            // Not reset to 0 as in LZ4: rare or short matches in nearly incompressible data must
-            // not slow down the search.
+            // Not reset to 0 as in LZ4: rare matches in such data must not slow down the search.
             misses = misses.saturating_sub(length.wrapping_mul(MISSES_FORGIVEN));
         } else {
             let step = (misses >> skip_after_log2).wrapping_add(1);
-            // Where bytes are skipped, the ones at hand are still counted, to keep the entropy
-            // estimate accurate.
+            // Skipped bytes at hand are still counted, to keep the entropy estimate accurate.
             let seen = step.min(word.to_le_bytes().len());
             for byte in &word.to_le_bytes()[..seen] {
                 let literal = &mut literals[usize::from(*byte)];

@@ -368,8 +368,7 @@ impl ModelState {
         Submitted { answer, arrival, done: completion.done }
     }
 
-    /// A TRIM that is accepted but not carried out: it costs a command, and the ledger records
-    /// it.
+    /// An accepted TRIM that is not carried out: costs a command, and the ledger has it.
     fn pretend_trim(&mut self, extents: &[Extent]) -> Served {
         let served = self.submit(&Command::trim(&[]));
         self.record(Kind::Trim, extents, served, DataClass::Random, false);

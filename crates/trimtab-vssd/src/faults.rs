@@ -1,5 +1,4 @@
-//! Fault injection: a filter around any request server. Neither the server nor the front ends
-//! know about it.
+//! Fault injection: a filter around a request server, unknown to server and front ends.
 
 mod power;
 mod spec;
@@ -140,8 +139,8 @@ impl FaultInjector {
         Ok((lost, known))
     }
 
-    /// Cuts the power at a random one of the next `n` matching requests. Returns whether earlier
-    /// writes were tracked.
+    /// Cuts the power at a random one of the next `n` matching requests. Returns whether
+    /// earlier writes were tracked.
     pub fn cut_power_within(&self, n: u64) -> Result<bool, String> {
         let mut state = self.lock();
         if state.off {
@@ -543,8 +542,7 @@ mod tests {
         assert!(faulty.cut_power().is_err() && faulty.cut_power_within(1).is_err(), "once");
         assert!(faulty.restore_power());
         assert_eq!(read(&faulty, 4096), Ok(9));
-        // From then on writes are tracked: of many unflushed writes some are lost, but no flushed
-        // one.
+        // From then on writes are tracked: some unflushed ones are lost, no flushed one.
         write(&faulty, 8192, 7).unwrap();
         faulty.serve(Request::Flush).result.unwrap();
         (0..200).for_each(|n| write(&faulty, (16 + n) * 4096, 8).unwrap());

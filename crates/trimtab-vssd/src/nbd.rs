@@ -38,8 +38,7 @@ const IN_FLIGHT_MAX: u32 = 1024;
 const CLIENTS_MAX: u32 = 64;
 /// Size of the write buffer that is kept after a longer write.
 const BUFFER_KEPT: usize = 1 << 20;
-/// Maximum number of descriptors in one block status reply; the client asks again for the
-/// rest.
+/// Maximum number of descriptors in a block status reply; the client asks for the rest.
 const DESCRIPTORS_MAX: usize = 4096;
 
 /// Listens on a Unix socket and serves every client.
@@ -51,8 +50,7 @@ pub struct NbdFront {
 }
 
 impl NbdFront {
-    /// Listens on `path`. Replaces a socket without a listener; refuses any other existing
-    /// object.
+    /// Listens on `path`. Replaces a socket without a listener, and refuses other objects.
     pub fn start(path: &Path, drive: Arc<dyn Serve>, pacer: Arc<Pacer>) -> anyhow::Result<Self> {
         let shown = path.display();
         let (directory, name) = Dir::of_file(path).with_context(|| format!("cannot listen on {shown}"))?;
@@ -217,8 +215,7 @@ impl Connection {
         }
     }
 
-    /// Executes a request. Returns its result, the reply chunk (`None`: a simple reply), and the
-    /// reply data.
+    /// Executes a request. Returns its result, the chunk (`None`: a simple reply), the data.
     fn serve(&self, header: &Header, geometry: &Geometry, agreed: NegotiatedFeatures, written: &[u8]) -> (Served, Option<Chunk>, Vec<u8>) {
         let extent = Extent { offset: header.offset, len: header.len.into() };
         let chunk = match header.command {

@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 /// Typical wake-up delay of a sleeping thread; this part of each wait is spent spinning.
 const SPIN: Duration = Duration::from_micros(15);
 
-/// Completions that are not due yet, earliest first. CPUs are kept awake from the first one
-/// until [`rest`](Self::rest).
+/// Pending completions, earliest first. Keeps CPUs awake until [`rest`](Self::rest).
 #[derive(Debug)]
 pub struct DelayQueue<T> {
     waiting: BinaryHeap<Reverse<Waiting<T>>>,
@@ -76,8 +75,7 @@ impl<T> DelayQueue<T> {
         self.waiting.len()
     }
 
-    /// Time to wait for more before calling [`rest`](Self::rest); `None` if CPUs may sleep
-    /// already.
+    /// Time to wait for more before [`rest`](Self::rest); `None` if CPUs may sleep already.
     pub fn rest_after(&self) -> Option<Duration> {
         self.latency_guard.is_some().then_some(RELEASE_AFTER)
     }
@@ -105,9 +103,8 @@ impl<T> Ord for Waiting<T> {
     }
 }
 
-/// Sets the timer slack of this thread to the minimum. The default of 50 µs is as long as a
-/// whole read of a drive.
-pub fn wake_in_time() {
+/// Sets the timer slack to the minimum: the default of 50 µs is as long as a whole read.
+pub fn minimise_timer_slack() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
@@ -172,7 +169,7 @@ impl Drop for Pacer {
 }
 
 fn run(shared: &Shared) {
-    wake_in_time();
+    minimise_timer_slack();
     let mut queue = shared.lock();
     loop {
         let (now, closed) = (Instant::now(), queue.closed);

@@ -107,8 +107,7 @@ fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: SavedState
     let (bytes_max, ledger) = (drive.model.snapshot_bytes_max(), &mut drive.ledger);
     let snapshot = saved.load(bytes_max, |run| ledger.resume(run))?;
     if let Some(then) = written_beside.filter(|then| Some(&then.file) != drive.store.identity().as_ref()) {
-        // A copy of both files is another file with the same data; a file that was in use has
-        // changed.
+        // A copy of both files has the same data; a file that was in use has changed.
         let mapped: Vec<Range<u64>> = drive.ledger.map().runs().collect();
         if !clean || sample(&drive.store, has.size, drive.ledger.unit(), &mapped).context("cannot read the data")? != then.sample {
             return Err(UsageError::new("its state is that of another data file").hint(OTHER_DATA).into());

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Minimum time between two lines.
-const BETWEEN: Duration = Duration::from_secs(10);
+const INTERVAL_MIN: Duration = Duration::from_secs(10);
 
 /// Prints at most one line in ten seconds, with the number of lines suppressed in between.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl RateLimitedLog {
     fn line(&self, line: &str, now: Instant) -> Option<String> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, left_out) = &mut *state;
-        if last.is_some_and(|last| now.saturating_duration_since(last) < BETWEEN) {
+        if last.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL_MIN) {
             *left_out += 1;
             return None;
         }
@@ -44,6 +44,6 @@ mod tests {
         let (log, start) = (RateLimitedLog::default(), Instant::now());
         let said: Vec<String> = (0..1000).filter_map(|ms| log.line("x", start + Duration::from_millis(ms))).collect();
         assert_eq!(said, ["x"]);
-        assert_eq!(log.line("y", start + BETWEEN).unwrap(), "y (and 999 similar lines suppressed since the last one)");
+        assert_eq!(log.line("y", start + INTERVAL_MIN).unwrap(), "y (and 999 similar lines suppressed since the last one)");
     }
 }

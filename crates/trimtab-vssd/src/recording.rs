@@ -1,5 +1,4 @@
-//! Records served requests: packed under the engine's lock, compressed and written by a
-//! separate thread.
+//! Records requests: packed under the engine's lock, compressed and written by a thread.
 
 use crate::trace::{Block, Event, Header, Packer, Writer};
 use anyhow::Context as _;

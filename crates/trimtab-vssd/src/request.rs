@@ -79,8 +79,7 @@ pub struct Stretch {
     pub zeros: bool,
 }
 
-/// A request server: the engine, or faults around it. Called from several threads
-/// concurrently.
+/// A request server: the engine, or faults around it. Called by several threads at once.
 pub trait Serve: Send + Sync {
     /// Geometry shown to the host.
     fn geometry(&self) -> Geometry;

@@ -9,8 +9,8 @@
 //!         log                          messages of the server in the background
 //! ```
 //!
-//! Everything belongs to this user and is private. That is checked on open directories, not by name,
-//! so the contents were put there by this program. A record of a dead process is the result of a
+//! Everything belongs to this user and is private. That is checked on open directories, not by
+//! name, so the contents come from this program. A record of a dead process is the result of a
 //! crash: the next start finds it and removes only what the record lists.
 
 use crate::claim::LeftoverDevices;
@@ -58,8 +58,7 @@ pub struct Record {
     pub size: u64,
     /// Process id of the server.
     pub pid: u32,
-    /// Start time of that process, in clock ticks after boot; distinguishes it from a later
-    /// process with the same id.
+    /// Its start time in clock ticks after boot, in case the process id is reused.
     pub pid_started: u64,
     /// The boot id of that boot.
     pub boot_id: String,
@@ -143,8 +142,7 @@ impl Home {
             .with_context(|| format!("cannot write {}", self.dir.path().join(RECORD).display()))
     }
 
-    /// Reads the record; `None` if there is none yet, or it is not a record of this drive written
-    /// by this program.
+    /// Reads the record; `None` if missing, or not written by this program for this drive.
     pub fn record(&self) -> Option<Record> {
         let file = self.dir.open_read(RECORD).ok()?;
         if !Dir::is_trusted_file(&file).ok()? {
@@ -157,8 +155,7 @@ impl Home {
 
     /// Removes the directory. The mount point must be unmounted.
     pub fn remove(&self) -> io::Result<()> {
-        // Removes known names only, and the record last: if the mount still exists, nothing below
-        // it may be touched.
+        // Removes known names only, the record last: a mount that still exists is not touched.
         for name in [CONTROL, LOG] {
             self.remove_file(name)?;
         }
@@ -242,8 +239,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Opens the directory for this user; creates it if needed. Fails if another user may write
-    /// to it.
+    /// Opens this user's directory, creating it if needed. Fails if others may write to it.
     pub fn open() -> anyhow::Result<Self> {
         let path = base()?.join("drives");
         let directory = Dir::guarded(&path, true).with_context(|| format!("cannot use the runtime directory {}", path.display()))?;
@@ -323,8 +319,7 @@ impl Runtime {
         }
     }
 
-    /// Creates the directory of a new drive. Without `id`, the id is derived from the drive's
-    /// name.
+    /// Creates the directory of a new drive. The default `id` is the drive's name.
     pub fn claim(&self, id: Option<&str>, drive: &str) -> anyhow::Result<(String, Home)> {
         let wanted = id.unwrap_or(drive);
         check_id(wanted)?;
@@ -356,8 +351,7 @@ impl Runtime {
         make().with_context(|| format!("cannot make {}", self.directory.path().join(id).display()))
     }
 
-    /// The drive with these data whose server has crashed and whose block device waits for a new
-    /// server.
+    /// The drive with these data whose server crashed and whose device waits for another.
     pub fn waiting_for_server(&self, data: &Path) -> anyhow::Result<Option<(Home, Record)>> {
         for entry in self.entries()? {
             if let State::Dead(Some(record)) = entry.state
@@ -437,8 +431,7 @@ fn numbered(name: &str, n: u32) -> String {
     format!("{}{suffix}", &name[..kept])
 }
 
-/// Removes the remains of a dead server. With `force`, a device in use is removed on its last
-/// close.
+/// Removes the remains of a dead server; with `force`, a used device on its last close.
 pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
     let record = match &entry.state {
         State::Dead(record) => record.as_ref(),
@@ -459,7 +452,7 @@ pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
         }
     }
     if let Some(mark) = record.and_then(Record::mark) {
-        LeftoverDevices::find(mark)?.take_away(force)?;
+        LeftoverDevices::find(mark)?.remove(force)?;
     }
     entry.home.unmount(served)?;
     if let Some(record) = record
@@ -569,8 +562,7 @@ mod tests {
         }
         fs::create_dir(outside.path().join("mnt")).unwrap();
         symlink(outside.path(), dir.path().join("link")).unwrap();
-        // A directory writable by others with a record; one with another drive's record; one whose
-        // record has a second hard link.
+        // Writable by others; with another drive's record; with a record that has a second link.
         let (_, shared) = runtime.claim(Some("shared"), "x").unwrap();
         shared.write_record(&dead("shared")).unwrap();
         fs::set_permissions(dir.path().join("shared"), fs::Permissions::from_mode(0o777)).unwrap();

@@ -99,8 +99,7 @@ impl Server {
             }
             None => persist::in_memory(&options.spec, &settings, options.seed)?,
         };
-        // Memory allocation while writing out dirty pages of our own block device must not wait
-        // for that writeback.
+        // Memory allocation while writing back to our own device must not wait for writeback.
         let _ = rustix::process::configure_io_flusher_behavior(true);
         let pacer = Arc::new(Pacer::start().context("cannot start a thread")?);
         let attached_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
@@ -236,7 +235,7 @@ impl Server {
     /// Serves until a client or a signal detaches the drive.
     pub fn run(mut self) -> anyhow::Result<()> {
         let mut next_tick = self.started + Duration::from_secs(1);
-        let mut told = false;
+        let mut reported = false;
         let questions = self.questions.take().expect("a server that was started listens");
         loop {
             let now = Instant::now();
@@ -271,11 +270,11 @@ impl Server {
             if interrupt::requested() {
                 match self.detach(false) {
                     Ok(()) => return self.finish(),
-                    Err(error) if !told => {
+                    Err(error) if !reported => {
                         trimtab_linux::output::complain(&format!(
                             "{error:#}; waiting until it is free (a second signal ends the server immediately)"
                         ));
-                        told = true;
+                        reported = true;
                     }
                     Err(_) => {}
                 }
@@ -286,17 +285,16 @@ impl Server {
     /// Detaches the drive from its users. On error, nothing has changed.
     fn detach(&mut self, force: bool) -> anyhow::Result<()> {
         if let Some(block) = &mut self.block {
-            block.let_go(force, &mut self.problems)?;
+            block.release(force, &mut self.problems)?;
         }
         self.nbd = None;
         if let Some(block) = self.block.take() {
-            block.take_away(&self.home, self.record.served(), force)?;
+            block.remove(&self.home, self.record.served(), force)?;
         }
         Ok(())
     }
 
-    /// After a detach, stores the drive's state and removes everything else. The error lists what
-    /// is incomplete.
+    /// After a detach, stores the drive's state and removes the rest. The error lists what failed.
     fn finish(&mut self) -> anyhow::Result<()> {
         if let Err(error) = self.engine.finish_recording() {
             self.problems.push(format!("{error:#}"));

@@ -70,8 +70,7 @@ impl Header {
     }
 }
 
-/// A state whose header has been read. The rest is read on request, and never more than a
-/// drive of that size needs.
+/// A state with its header read. The rest is read on request, within the drive's needs.
 #[derive(Debug)]
 pub struct SavedState {
     /// The drive that it belongs to.
@@ -100,8 +99,7 @@ pub fn path_of(data: &Path) -> PathBuf {
     name.into()
 }
 
-/// Opens the state of the data file `data`; `None` if there is none. Fails if another user
-/// can have written it.
+/// Opens the state of the data file `data`, if any. Fails if others can have written it.
 pub fn open(data: &Path) -> anyhow::Result<Option<SavedState>> {
     let path = path_of(data);
     let open = || -> io::Result<File> {
@@ -270,8 +268,7 @@ fn pack(runs: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
     packed
 }
 
-/// Passes each run to `run`. Runs are never empty or adjacent, so there are at most as many
-/// bytes as units.
+/// Passes each run to `run`. Runs are never empty or adjacent: at most a byte per unit.
 fn unpack(mut packed: impl Read, units: u64, mut run: impl FnMut(Range<u64>)) -> io::Result<()> {
     let senseless = || wrong("its map is invalid");
     let mut at = 0_u64;
@@ -388,16 +385,14 @@ mod tests {
         assert_eq!(runs, 1 << 20);
     }
 
-    /// Writes the state of a drive of `units` units, half of them mapped, with a model of as many
-    /// bytes.
+    /// Writes the state of a drive of `units` units, half mapped, and a model of that size.
     fn large(data: &Path, units: u64) {
         let header = Header { size: units * 512, ..header() };
         let model: Vec<u8> = (0..units).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
         save(data, &header, (0..units / 2).map(|n| n * 2..n * 2 + 1), &model, UseFlag::Detached).unwrap();
     }
 
-    /// The child process of the test below: loads the state named in the environment, and prints
-    /// its peak memory in KiB.
+    /// The child of the test below: loads a state and prints its peak memory in KiB.
     #[test]
     #[ignore = "run by state_takes_memory_in_proportion_to_its_drive"]
     fn peak_memory_of_a_state() {
@@ -462,11 +457,11 @@ mod tests {
     fn save_does_not_write_through_a_link() {
         let dir = tempfile::tempdir().unwrap();
         let (data, victim) = (dir.path().join("disk"), dir.path().join("victim"));
-        std::fs::write(&victim, "somebody else's").unwrap();
+        std::fs::write(&victim, "another user's").unwrap();
         std::os::unix::fs::symlink(&victim, path_of(&data)).unwrap();
         assert!(open(&data).is_err());
         save(&data, &header(), std::iter::empty(), b"", UseFlag::InUse).unwrap();
-        assert_eq!(std::fs::read(victim).unwrap(), b"somebody else's");
+        assert_eq!(std::fs::read(victim).unwrap(), b"another user's");
         assert!(path_of(&data).symlink_metadata().unwrap().is_file(), "the link is replaced");
     }
 

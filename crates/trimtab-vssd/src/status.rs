@@ -1,5 +1,4 @@
-//! The status of a server: the document of `trimtab drive status --json`, and the figures in
-//! its text.
+//! The status of a server: the document of `trimtab drive status --json` and its figures.
 
 use crate::runtime::Record;
 use serde::{Deserialize, Serialize};
@@ -68,8 +67,7 @@ impl ByKind {
 pub struct Second {
     /// Requests by kind.
     pub requests: ByKind,
-    /// NAND bytes written per host byte written in that second; `None` without host writes, or if
-    /// unknown.
+    /// NAND bytes written per host byte written in that second; `None` if unknown.
     pub waf: Option<f64>,
     /// Bytes freed by TRIM.
     pub trim_effective_bytes: u64,
@@ -114,8 +112,7 @@ pub struct Status {
     pub mapped_bytes: u64,
     /// Memory or data file space that the data occupy, in bytes.
     pub stored_bytes: u64,
-    /// NAND (or other medium) bytes written per host byte written since the drive was new; `None`
-    /// before the first write.
+    /// NAND (or medium) bytes written per host byte since new; `None` before the first write.
     pub waf: Option<f64>,
     /// Counters of the model over the drive's whole life.
     pub model: BTreeMap<String, u64>,

@@ -14,12 +14,11 @@ use trimtab_linux::host::users;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 
 /// Number of bytes written between two checks of the free memory.
-const LOOK_AT_MEMORY_EVERY: u64 = 32 << 20;
+const MEMORY_CHECK_BYTES: u64 = 32 << 20;
 /// Memory reserved for the rest of the machine.
 const MEMORY_RESERVE: u64 = 256 << 20;
 
-/// A sparse byte array. Ranges that were never written, or were trimmed, read as zeros and
-/// take no space.
+/// A sparse byte array. Unwritten or trimmed ranges read as zeros and take no space.
 #[derive(Debug)]
 pub struct Store {
     file: File,
@@ -37,8 +36,7 @@ impl Store {
         Ok(Self { file, in_memory: true, credit: AtomicU64::new(0) })
     }
 
-    /// `size` bytes in the file at `path`, which is created if needed and locked against a second
-    /// server.
+    /// `size` bytes in the file at `path`, created if needed, locked against other servers.
     pub fn in_file(path: &Path, size: u64) -> anyhow::Result<Self> {
         let shown = path.display();
         let file = open_private(path).with_context(|| format!("cannot open the data file {shown}"))?;
@@ -69,8 +67,7 @@ impl Store {
         self.file.read_exact_at(into, offset).map_err(|error| errno_of(&error))
     }
 
-    /// Writes all of `data`. Returns `ENOSPC` if there is no space; the range may then be partly
-    /// overwritten.
+    /// Writes all of `data`. On `ENOSPC` the range may be partly overwritten.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
         if self.in_memory {
             self.check_memory(offset, data.len() as u64)?;
@@ -94,8 +91,7 @@ impl Store {
         if self.in_memory { Ok(()) } else { self.file.sync_data() }
     }
 
-    /// Identity of the file: inode number and creation time. `None` if the filesystem does not
-    /// report them.
+    /// Identity of the file: inode number and creation time; `None` if not reported.
     pub fn identity(&self) -> Option<String> {
         use rustix::fs::{AtFlags, StatxFlags, statx};
         let stat = statx(&self.file, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME).ok()?;
@@ -182,8 +178,8 @@ impl Store {
             self.credit.store(rest, Ordering::Relaxed);
             return Ok(());
         }
-        if available_memory().is_none_or(|free| free.0 > MEMORY_RESERVE + LOOK_AT_MEMORY_EVERY) {
-            self.credit.store(LOOK_AT_MEMORY_EVERY, Ordering::Relaxed);
+        if available_memory().is_none_or(|free| free.0 > MEMORY_RESERVE + MEMORY_CHECK_BYTES) {
+            self.credit.store(MEMORY_CHECK_BYTES, Ordering::Relaxed);
             return Ok(());
         }
         let first_hole = rustix::fs::seek(&self.file, SeekFrom::Hole(offset))?;
@@ -191,10 +187,9 @@ impl Store {
     }
 }
 
-/// Opens the file and makes it private: the content of a drive is as sensitive as its device.
-/// Does not follow links: another user could place one to turn any file of the right size, or
-/// an empty one, into a drive. A file that another user placed there would be readable to
-/// them.
+/// Opens the file and makes it private: it is as sensitive as the drive. Follows no link:
+/// another user could place one to turn any file of the right size, or an empty one, into a
+/// drive. A file that another user placed would be readable to them.
 fn open_private(path: &Path) -> std::io::Result<File> {
     let (directory, name) = Dir::of_file(path)?;
     match directory.open_or_create(name, PRIVATE_FILE) {

@@ -10,7 +10,7 @@ mod requests;
 mod slots;
 
 use crate::request::Serve;
-use crate::worker::{Worker, settle_down};
+use crate::worker::{Worker, pin_thread};
 use anyhow::Context as _;
 use rustix::thread::CpuSet;
 use slots::QueueSlots;
@@ -70,7 +70,7 @@ pub fn is_open_to_users() -> bool {
 
 impl UblkFront {
     /// Creates a device for `drive` with this mark. A `lasting` device (if the kernel supports
-    /// it) survives the process unless [`take_away`](Self::take_away) removes it, and its
+    /// it) survives the process unless [`remove`](Self::remove) removes it, and its
     /// requests wait for another server.
     pub fn start(drive: &Arc<dyn Serve>, mark: u64, lasting: bool) -> anyhow::Result<Self> {
         let mut control = open()?;
@@ -164,7 +164,7 @@ impl UblkFront {
     }
 
     /// Removes the device, even if it is in use. Returns when it is gone.
-    pub fn take_away(mut self) -> io::Result<()> {
+    pub fn remove(mut self) -> io::Result<()> {
         stop(&mut self.control, &self.device)?;
         self.delete()
     }
@@ -201,7 +201,7 @@ fn worker(
     drive: Arc<dyn Serve>,
     waiting: Arc<AtomicUsize>,
 ) -> io::Result<Worker<QueueSlots>> {
-    let everywhere = settle_down(&here)?;
+    let everywhere = pin_thread(&here)?;
     let slots = QueueSlots::new(Queue::new(file, device, queue)?, drive);
     Ok(Worker::new(slots, here, everywhere, waiting))
 }
@@ -213,8 +213,7 @@ fn common(one: &CpuSet, other: &CpuSet) -> CpuSet {
     if both.count() == 0 { *other } else { both }
 }
 
-/// The node appears with the device. An unprivileged process has to wait until udev rules
-/// have changed its owner.
+/// The node appears with the device; unprivileged users wait for udev to hand it over.
 fn open_character_node(device: &Info) -> anyhow::Result<File> {
     let path = ublk::character_node(device.number);
     let patience = Instant::now() + PATIENCE;
@@ -262,7 +261,7 @@ impl LeftoverDevices {
     }
 
     /// Removes the devices, even if they are in use.
-    pub fn take_away(mut self) -> io::Result<()> {
+    pub fn remove(mut self) -> io::Result<()> {
         let Some(control) = &mut self.control else { return Ok(()) };
         for device in &self.devices {
             stop(control, device)?;

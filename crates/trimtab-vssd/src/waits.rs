@@ -1,5 +1,4 @@
-//! Measures the time that requests wait in the kernel before they reach the drive, from the
-//! block device's counters.
+//! Measures the time that requests wait in the kernel, from the block device's counters.
 
 use crate::engine::Counts;
 use crate::pace::Speed;
@@ -40,8 +39,7 @@ impl TimeTotals {
 }
 
 impl Waits {
-    /// For the block device at `sysfs`; `None` if model time is not paced, or there are no
-    /// counters.
+    /// For the block device at `sysfs`; `None` without pacing or without counters.
     pub fn new(sysfs: &Path, speed: Speed) -> Option<Self> {
         let Speed::Times(factor) = speed else { return None };
         let stat = sysfs.join("stat");
@@ -64,8 +62,7 @@ impl Waits {
     pub fn now(&self, counts: &Counts) -> HostWait {
         let now = self.taken(counts);
         let running = if now.trims > self.last.trims || self.trimmed { self.last.waited(&now) } else { 0 };
-        // The drive counts a request before the kernel does, which shifts a little between
-        // seconds.
+        // The drive counts a request slightly before the kernel does.
         let all_ns = self.first.waited(&now);
         HostWait { all_ns, beside_trims_ns: (self.beside_trims + running).min(all_ns) }
     }

@@ -1,8 +1,7 @@
-//! A thread that receives requests from the kernel in its slots, executes them, and completes
-//! them when they are due.
+//! A thread that receives requests in its slots, executes them and completes them when due.
 
 use crate::cpu_latency::RELEASE_AFTER;
-use crate::pace::{DelayQueue, WaitMethod, wake_in_time};
+use crate::pace::{DelayQueue, WaitMethod, minimise_timer_slack};
 use rustix::thread::CpuSet;
 use std::io;
 use std::sync::Arc;
@@ -21,8 +20,7 @@ pub trait Slots {
     /// Offers all slots to the kernel.
     fn offer(&mut self) -> io::Result<()>;
 
-    /// Collects arrivals from the kernel: slots with requests, or negative error numbers in their
-    /// place.
+    /// Collects arrivals: slots with requests, or negative error numbers instead.
     fn take(&mut self, arrived: &mut Vec<(usize, i32)>);
 
     /// Some arrivals are waiting.
@@ -31,8 +29,7 @@ pub trait Slots {
     /// Number of completions not submitted to the kernel yet.
     fn queued(&mut self) -> usize;
 
-    /// Submits queued completions and waits for `want` arrivals, or at most `sleep`; returns true
-    /// on timeout.
+    /// Submits the queue and waits for `want` arrivals or for `sleep`; true on timeout.
     fn enter(&mut self, want: usize, sleep: Option<std::time::Duration>) -> io::Result<bool>;
 
     /// Executes the request in a slot and stores its result. Returns the completion time.
@@ -42,7 +39,7 @@ pub trait Slots {
     fn commit(&mut self, slot: usize) -> io::Result<()>;
 
     /// Frees the memory of all slots. Call only when no slot holds a request.
-    fn give_back(&mut self);
+    fn release_memory(&mut self);
 
     /// This error number (positive) signals that no more requests will arrive.
     fn is_end(errno: i32) -> bool;
@@ -69,18 +66,16 @@ pub struct Worker<S> {
     everywhere: CpuSet,
 }
 
-/// Pins this thread to the CPUs `here`, so that its resources are allocated there. Returns
-/// the previous affinity.
-pub fn settle_down(here: &CpuSet) -> io::Result<CpuSet> {
+/// Pins this thread and its later allocations to the CPUs `here`. Returns the old affinity.
+pub fn pin_thread(here: &CpuSet) -> io::Result<CpuSet> {
     let everywhere = rustix::thread::sched_getaffinity(None)?;
     rustix::thread::sched_setaffinity(None, here)?;
-    wake_in_time();
+    minimise_timer_slack();
     Ok(everywhere)
 }
 
 impl<S: Slots> Worker<S> {
-    /// A worker for `slots`, in a thread that is pinned to the CPUs `here` and may run
-    /// `everywhere`.
+    /// A worker for `slots`, in a thread pinned to the CPUs `here` that may run `everywhere`.
     pub fn new(slots: S, here: CpuSet, everywhere: CpuSet, waiting: Arc<AtomicUsize>) -> Self {
         Self {
             arrived: Vec::with_capacity(slots.requests()),
@@ -160,7 +155,7 @@ impl<S: Slots> Worker<S> {
             None => {
                 let rested = self.slots.enter(1, self.used.then_some(RELEASE_AFTER))?;
                 if rested {
-                    self.slots.give_back();
+                    self.slots.release_memory();
                     self.used = false;
                     self.due.rest();
                 }

@@ -147,8 +147,7 @@ impl Layer {
         }
     }
 
-    /// The name below `/dev`, with the slashes that sysfs replaces by `!` (`cciss!c0d0`); for a
-    /// file, its path.
+    /// The name below `/dev`, with `!` turned back into `/` (`cciss!c0d0`); for a file, its path.
     #[must_use]
     pub fn shown_name(&self) -> String {
         if matches!(self.kind, Kind::File { .. }) { self.name.clone() } else { shown_name(&self.name) }
@@ -214,8 +213,7 @@ impl Stack {
         walk.stack
     }
 
-    /// The stack of a mounted filesystem. Empty if it has no block device (tmpfs, network), or
-    /// one that cannot be found.
+    /// The stack of a mounted filesystem. Empty without a block device (tmpfs, network).
     #[must_use]
     pub fn of_mount(root: &Root, mounts: &[Mount], mount: &Mount) -> Self {
         let mut walk = Walk { root, mounts, stack: Self::default() };
@@ -247,14 +245,12 @@ impl Stack {
         self.layers.iter().find(|layer| !layer.sys.as_os_str().is_empty() && !root.exists(&layer.sys))
     }
 
-    /// The layers below `index` that receive its discards. Excludes metadata layers and files of
-    /// another filesystem.
+    /// The layers below `index` that receive its discards: no metadata layers, no foreign files.
     pub fn legs_of(&self, index: usize) -> impl Iterator<Item = usize> {
         self.goes_to(index).filter(|&i| self.layers.get(i).is_some_and(|l| !matches!(l.kind, Kind::File { .. })))
     }
 
-    /// As [`Self::legs_of`], but includes files and excludes caches: a discard only invalidates
-    /// the bcache cache.
+    /// As [`Self::legs_of`], with files and without caches: bcache caches only invalidate.
     pub fn goes_to(&self, index: usize) -> impl Iterator<Item = usize> {
         let layer = self.layers.get(index);
         let below = layer.map(|l| l.below.as_slice()).unwrap_or_default();
@@ -268,8 +264,7 @@ impl Stack {
         self.aside.iter().any(|(aside, _)| *aside == index) || self.layers.get(index).is_none_or(Layer::gets_no_discards)
     }
 
-    /// The layers below a loop device backed by a block device: the loop device writes zeroes
-    /// instead of discarding.
+    /// The layers below a loop device on a block device: it writes zeroes instead of discarding.
     #[must_use]
     pub fn written_as_zeroes(&self) -> Vec<usize> {
         let loops = self.layers.iter().enumerate().filter(|(_, layer)| layer.kind == Kind::Loop);
@@ -386,8 +381,7 @@ fn mount_devices(root: &Root, mount: &Mount) -> Vec<PathBuf> {
     device_directory(root, mount.dev).or_else(|| device_of_source(root, &mount.source)).into_iter().collect()
 }
 
-/// The devices of a bcachefs: from the links in its sysfs directory, otherwise from the
-/// colon-separated source.
+/// The devices of a bcachefs: from its sysfs directory, otherwise from the source.
 fn bcachefs_devices(root: &Root, source: &Path) -> Vec<PathBuf> {
     let named = bcachefs_sources(root, source);
     let members = bcachefs_members(root, &named).into_iter().map(|(_, device)| device).collect::<Vec<_>>();
@@ -399,8 +393,7 @@ fn bcachefs_sources(root: &Root, source: &Path) -> Vec<PathBuf> {
     text.split(':').filter_map(|one| device_of_source(root, Path::new(one))).collect()
 }
 
-/// The sysfs directory and device of each member of the bcachefs that contains one of
-/// `named`.
+/// The sysfs directory and device of each member of the bcachefs that has one of `named`.
 fn bcachefs_members(root: &Root, named: &[PathBuf]) -> Vec<(PathBuf, PathBuf)> {
     let members = |filesystem: PathBuf| {
         let member = |name: String| {
@@ -462,8 +455,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Adds the device at `sys` and all layers below it. Returns its index, also if it was added
-    /// before.
+    /// Adds the device at `sys` and all layers below it. Returns the (possibly old) index.
     fn add(&mut self, sys: &Path) -> Option<usize> {
         if let Some(known) = self.stack.layers.iter().position(|l| l.sys == sys) {
             return Some(known);

@@ -15,7 +15,7 @@ use trimtab_drive::units::Bytes;
 use trimtab_sim::run::{Field, Severity, Warning};
 
 /// Amounts below this are not judged.
-const ASKED_MIN: Bytes = Bytes(16 << 20);
+const REQUESTED_MIN: Bytes = Bytes(16 << 20);
 /// Minimum share of the requested bytes that must reach a drive. The other half allows for
 /// caches and compression in layers between.
 const REACHED_MIN: f64 = 0.5;
@@ -97,14 +97,14 @@ pub(super) fn buffered(root: &Root, stack: &Stack) -> Option<String> {
     let named = |layer: &Layer| {
         let name = &layer.name;
         format!(
-            "{name} reads and writes its file through the page cache ('losetup --direct-io=on /dev/{name}' changes that, where the file can)"
+            "{name} reads and writes its file through the page cache ('losetup --direct-io=on /dev/{name}' changes that if the file supports it)"
         )
     };
     looped.into_iter().find(|layer| root.read_u64(layer.sys.join("loop/dio")) == Some(0)).map(named)
 }
 
 fn judge(asked: BytesMoved, reached: BytesMoved, memory: Option<&str>, buffered: Option<&str>) -> Option<Warning> {
-    let enough = |asked: u64| asked >= ASKED_MIN.0;
+    let enough = |asked: u64| asked >= REQUESTED_MIN.0;
     let short = |asked: u64, reached: u64| enough(asked) && (memory.is_some() || (reached as f64) < REACHED_MIN * asked as f64);
     let buffered = buffered.filter(|_| enough(asked.written));
     let (reads, writes) = (short(asked.read, reached.read), short(asked.written, reached.written) || buffered.is_some());
@@ -149,8 +149,7 @@ mod tests {
         // A loop device counts reads although its file is in memory.
         assert!(judge(of(gb, 0), of(gb, 0), Some("tmpfs is a filesystem in memory"), None).is_some());
     }
-    /// Once, 10.2 GB/s was reported as measured: writes reach the drive eventually, and other
-    /// processes read there.
+    /// Once, 10.2 GB/s was reported as measured, because writes reach the drive eventually.
     #[test]
     fn cached_loop_device_always_warns() {
         let gb = 1_000_000_000;

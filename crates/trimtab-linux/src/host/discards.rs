@@ -24,8 +24,7 @@ pub struct Snapshot {
     occupied: Vec<Option<u64>>,
 }
 
-/// Discards per layer, in the order of the stack; `None` for a layer that did not count all
-/// the time.
+/// Discards per layer, in stack order; `None` for a layer that did not always count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts(Option<Vec<Option<Amount>>>);
 
@@ -63,8 +62,7 @@ pub enum Fate {
     Nothing,
     /// This layer does not count discards, or counted none although some passed through it.
     NotCounted,
-    /// A loop device above writes zeroes instead of discarding; counters do not distinguish these
-    /// from other writes.
+    /// A loop device above writes zeroes instead of discarding; counters show no difference.
     WrittenAsZeroes,
     /// Counted here but in no layer below: this layer passed nothing on.
     Swallowed,
@@ -80,8 +78,7 @@ pub struct LayerDiscards {
     pub name: String,
     /// The type of the layer, as shown.
     pub kind: String,
-    /// One of the lowest layers that count: its discards reached a drive, or the file below a
-    /// loop device.
+    /// A lowest counting layer: its discards reached a drive, or the file below a loop device.
     pub lowest: bool,
     /// The fate of its discards.
     pub fate: Fate,
@@ -154,8 +151,7 @@ fn occupied(root: &Root, name: &str) -> Option<u64> {
     u64::try_from(stat.st_blocks).ok().map(|blocks| blocks.saturating_mul(BLOCK))
 }
 
-/// Derives the fate of the discards of every layer from the counts of all layers, in the
-/// order of the stack.
+/// Derives the fate of every layer's discards from all counts, in the order of the stack.
 #[must_use]
 pub fn fates(stack: &Stack, own: &[Option<Amount>]) -> Vec<LayerDiscards> {
     let ends = stack.ends();
@@ -243,8 +239,7 @@ impl Meter {
         self.ends.iter().map(since).reduce(|a, b| Some(a? + b?))?
     }
 
-    /// The counters of the single device that serves every request; `None` if there is no such
-    /// device.
+    /// The counters of the single device that serves every request, if there is one.
     #[must_use]
     pub fn stat(&self) -> Option<DiskStat> {
         DiskStat::read(&self.root, &super::interference::watched(&self.stack)?.sys)
@@ -337,7 +332,11 @@ mod tests {
         assert_eq!(judged(&raid, &[Some(0), Some(50), Some(0)]), [NotCounted, Counted, Nothing]);
         assert_eq!(judged(&raid, &[Some(0), Some(0), Some(0)]), [Nothing, Nothing, Nothing]);
         assert_eq!(judged(&raid, &[Some(100), Some(0), Some(0)]), [Swallowed, Nothing, Nothing]);
-        assert_eq!(judged(&raid, &[Some(100), None, Some(0)]), [Counted, NotCounted, Nothing], "it may have gone where nobody counts");
+        assert_eq!(
+            judged(&raid, &[Some(100), None, Some(0)]),
+            [Counted, NotCounted, Nothing],
+            "it may have gone to the leg that does not count"
+        );
         // A thin volume, its pool, the pool's metadata and data, a partition and its disk.
         let thin = Stack {
             layers: vec![
@@ -353,7 +352,7 @@ mod tests {
         };
         assert_eq!(thin.ends(), [4], "a partition, not its disk");
         let swallowed = judged(&thin, &[Some(399), Some(399), Some(0), Some(0), Some(0), Some(7)]);
-        assert_eq!(swallowed[..5], [Counted, Swallowed, Nothing, Nothing, Nothing], "the lowest that counted kept them");
+        assert_eq!(swallowed[..5], [Counted, Swallowed, Nothing, Nothing, Nothing], "the lowest layer that counted did not pass them on");
         let passed_down = judged(&thin, &[Some(399), Some(399), Some(0), Some(390), Some(390), Some(390)]);
         assert_eq!(passed_down, [Counted, Counted, Nothing, Counted, Counted, Counted], "nothing is missed where the metadata are");
     }

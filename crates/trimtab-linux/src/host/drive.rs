@@ -1,5 +1,4 @@
-//! The identity and features that a drive reports, as far as the kernel shows them without
-//! privileges.
+//! The identity and features of a drive, as far as the kernel shows them to everyone.
 
 use super::block::{Bus, Kind, Layer};
 use super::root::{Root, printable};
@@ -91,8 +90,7 @@ fn rotates(rate: u16) -> Option<bool> {
     }
 }
 
-/// The drive reports rotating media: Block Device Characteristics (VPD page B1h), otherwise
-/// IDENTIFY DEVICE.
+/// The drive reports rotating media (VPD page B1h, otherwise IDENTIFY DEVICE).
 #[must_use]
 pub fn says_rotates(root: &Root, layer: &Layer) -> Option<bool> {
     let of_page = |page: Vec<u8>| match page.as_slice() {

@@ -83,8 +83,7 @@ fn machine(root: &Root, fields: &mut Fields) {
     fields.add_some("power.source", on_battery(root).map(|battery| if battery { "battery" } else { "mains" }));
 }
 
-/// The machine runs on battery: a battery is discharging and no mains supply is online.
-/// `None` if it has neither.
+/// On battery: a battery is discharging and no mains is online. `None` if it has neither.
 #[must_use]
 pub fn on_battery(root: &Root) -> Option<bool> {
     let class = Path::new("/sys/class/power_supply");
@@ -147,7 +146,7 @@ pub fn describe(stack: &super::block::Stack) -> String {
     }
     let tops: Vec<String> = stack.tops.iter().map(|&i| layer(stack, i, 16)).collect();
     let text = tops.join(" + ");
-    // Deeply nested arrays are cut: nobody reads that much.
+    // Deeply nested arrays are cut.
     text.chars().take(1000).collect()
 }
 
@@ -212,8 +211,7 @@ fn queue(root: &Root, layer: &Layer, prefix: &str, fields: &mut Fields) {
     fields.add_some(&format!("{prefix}.scheduler"), scheduler);
 }
 
-/// The entry in brackets in a list such as `none [mq-deadline] kyber`; the whole text without
-/// brackets.
+/// The entry in brackets in a list such as `none [mq-deadline] kyber`; else the whole text.
 #[must_use]
 pub fn chosen(list: &str) -> &str {
     list.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(list, |(chosen, _)| chosen)

@@ -110,8 +110,7 @@ fn line(line: &[u8]) -> Option<Entry> {
     })
 }
 
-/// The unmounted fstab mount point between `path` and the mount `mount` of the path. The user
-/// means its filesystem.
+/// The unmounted fstab mount point between `path` and its mount, which the user means.
 #[must_use]
 pub fn unmounted(root: &Root, mount: &Mount, path: &Path) -> Option<PathBuf> {
     let between = |point: &PathBuf| path.starts_with(point) && point.starts_with(&mount.mount_point) && *point != mount.mount_point;

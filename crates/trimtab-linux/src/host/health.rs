@@ -58,8 +58,7 @@ impl SmartLog {
     }
 }
 
-/// Temperature and wear of every drive of `stack`, keyed like its model: `drive.temperature`,
-/// `drive.1.wear`.
+/// Temperature and wear of every drive of `stack`: `drive.temperature`, `drive.1.wear`.
 #[must_use]
 pub fn fields(root: &Root, stack: &Stack) -> Vec<Field> {
     each(stack, |layer| vec![("temperature", temperature(root, layer)), ("wear", wear(root, layer))])
@@ -76,8 +75,8 @@ fn each(stack: &Stack, values: impl Fn(&Layer) -> Vec<(&'static str, String)>) -
     let mut fields = Vec::new();
     for (n, layer) in drives.iter().enumerate() {
         let prefix = if drives.len() == 1 { "drive".to_owned() } else { format!("drive.{n}") };
-        let told = values(layer).into_iter().filter(|(_, value)| !value.is_empty());
-        fields.extend(told.map(|(key, value)| Field::new(format!("{prefix}.{key}"), value)));
+        let known = values(layer).into_iter().filter(|(_, value)| !value.is_empty());
+        fields.extend(known.map(|(key, value)| Field::new(format!("{prefix}.{key}"), value)));
     }
     fields
 }
@@ -95,8 +94,7 @@ fn temperature(root: &Root, layer: &Layer) -> String {
     }
 }
 
-/// Temperature in degrees Celsius from the hwmon device of the drive's controller, or of the
-/// disk itself.
+/// Temperature in degrees Celsius from the hwmon device of the controller or the disk.
 fn sensor(root: &Root, layer: &Layer) -> Option<i64> {
     controllers(root, layer).iter().find_map(|device| {
         let inside = |directory: PathBuf| -> Vec<PathBuf> {
@@ -109,8 +107,8 @@ fn sensor(root: &Root, layer: &Layer) -> Option<i64> {
     })
 }
 
-/// The device directories that may have a sensor: the drive's own and, for multipath NVMe,
-/// those of the paths.
+/// The device directories that may have a sensor; with NVMe multipath, those of the paths
+/// too.
 fn controllers(root: &Root, layer: &Layer) -> Vec<PathBuf> {
     let device = device_directory(layer);
     let numbered = |name: &String| name.strip_prefix("nvme").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));

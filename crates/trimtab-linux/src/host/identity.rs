@@ -1,16 +1,13 @@
-//! An identity for the devices of a stack that survives reboots and that no copy of their
-//! data shares.
+//! An identity for the devices of a stack: survives reboots, and no copy of the data has it.
 
 use super::block::{Kind, Layer, Stack};
 use super::root::Root;
 use sha2::{Digest as _, Sha256};
 use std::path::Path;
 
-/// Sysfs attributes that distinguish a device from others of its kind, relative to its
-/// directory.
+/// Sysfs attributes that distinguish devices of one kind, relative to the device directory.
 const ATTRIBUTES: [&str; 9] = ["wwid", "device/wwid", "device/serial", "serial", "device/cid", "dm/uuid", "md/uuid", "partition", "start"];
-/// Files that distinguish a machine from others. Clones of a golden image differ in the
-/// second one.
+/// Files that distinguish machines. Clones of a golden image differ in the second one.
 const MACHINE: [&str; 2] = ["/etc/machine-id", "/sys/class/dmi/id/product_uuid"];
 
 /// A hash over the machine and the size and identity of every layer of `stack`. Kernel names

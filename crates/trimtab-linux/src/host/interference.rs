@@ -1,6 +1,5 @@
-//! Interference during a measurement: I/O of other processes on the same device, their CPU
-//! time, pressure, heat. Compares two samples; the thresholds of the warnings are constants
-//! here.
+//! Interference during a measurement: I/O of other processes on the device, their CPU time,
+//! pressure, heat. Compares two samples; the warning thresholds are constants here.
 
 use super::block::{Kind, Layer, Stack};
 use super::drive;
@@ -18,7 +17,7 @@ const OTHER_IO_BYTES_MIN: u64 = 4 << 20;
 const OTHER_IO_SHARE: f64 = 0.02;
 /// The same if no other process did the I/O: a filesystem's own log and metadata reach this
 /// share, and earlier buffered writes may reach the device during the measurement.
-const NOBODYS_IO_SHARE: f64 = 0.1;
+const UNATTRIBUTED_IO_SHARE: f64 = 0.1;
 /// Without a process list: share that the metadata of buffered files no longer explains.
 const UNEXPLAINED_IO_SHARE: f64 = 0.5;
 /// CPU time of other programs, as a share of all CPUs.
@@ -44,8 +43,7 @@ const TREES_BYTES_MIN: u64 = 8 << 20;
 const TREES_SHARE: u64 = 10;
 
 impl OwnIo {
-    /// Adds the filesystem's own writes: btrfs rewrites its trees at each commit and keeps two
-    /// copies.
+    /// Adds the filesystem's own writes: btrfs rewrites its trees, twice, at each commit.
     #[must_use]
     pub fn through(self, fs_type: Option<&str>) -> Self {
         let besides = if fs_type == Some("btrfs") && self.written.0 > 0 { TREES_BYTES_MIN.max(self.written.0 / TREES_SHARE) } else { 0 };
@@ -134,8 +132,7 @@ pub(super) fn own_io(root: &Root) -> OwnIo {
 
 fn cpu_ticks(stat: &str) -> CpuTicks {
     let Some(line) = stat.lines().find_map(|l| l.strip_prefix("cpu ")) else { return CpuTicks::default() };
-    // user nice system idle iowait irq softirq steal; the guest times after them are included in
-    // user.
+    // user nice system idle iowait irq softirq steal; guest times are included in user.
     let fields: Vec<u64> = line.split_ascii_whitespace().take(8).map_while(|f| f.parse().ok()).collect();
     CpuTicks { total: fields.iter().fold(0, |sum, f| sum.saturating_add(*f)), steal: fields.get(7).copied().unwrap_or(0) }
 }
@@ -181,8 +178,8 @@ fn parse_process(pid: u32, stat: &str) -> Option<((u32, u64), Process)> {
     let name = head.split_once('(')?.1.to_owned();
     let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
     let number = |n: usize| fields.get(n).and_then(|f| f.parse::<u64>().ok());
-    // Field numbers of proc(5), counted from the state, field 3: ppid 4, flags 9, utime 14,
-    // stime 15, starttime 22.
+    // Fields of proc(5), counted from the state (3): ppid 4, flags 9, utime 14, stime 15,
+    // starttime 22.
     const PF_KTHREAD: u64 = 0x0020_0000;
     if number(6)? & PF_KTHREAD != 0 {
         return None;
@@ -286,8 +283,7 @@ impl ForeignActivity {
     }
 }
 
-/// A description of a program. Several programs with the name of this one may run, so the
-/// name alone is ambiguous.
+/// Describes a program. Its name alone is ambiguous if it is the name of this program.
 fn named(process: &Process, (pid, _): (u32, u64)) -> String {
     let another = if process.name == env!("CARGO_PKG_NAME") { "another " } else { "" };
     format!("{another}'{}' (process {pid})", process.name)
@@ -310,13 +306,13 @@ fn judge_io(before: &Sample, after: &Sample, own: Option<OwnIo>, others: &Foreig
     // Without an exact count of our own I/O, metadata and journal look like foreign I/O; the I/O
     // of the other programs then decides.
     let (other, share) = match (exact, others.io_bytes) {
-        (true, Some(bytes)) if bytes < excess.0 / 2 => (excess.0, NOBODYS_IO_SHARE),
+        (true, Some(bytes)) if bytes < excess.0 / 2 => (excess.0, UNATTRIBUTED_IO_SHARE),
         (true, _) => (excess.0, OTHER_IO_SHARE),
         (false, Some(bytes)) => (excess.0.min(bytes), OTHER_IO_SHARE),
         (false, None) => (excess.0, UNEXPLAINED_IO_SHARE),
     };
     if other > OTHER_IO_BYTES_MIN && other as f64 > share * total.as_f64() {
-        let who = who_did(other, others);
+        let who = likely_source(other, others);
         let facts = [("other_bytes", other.to_string()), ("device_bytes", total.0.to_string())];
         let text = format!("{} of {} on {name} did not come from this run{who}: the figures may be too low", Bytes(other), total);
         report.warn("interference.other-io", &facts, text);
@@ -325,7 +321,7 @@ fn judge_io(before: &Sample, after: &Sample, own: Option<OwnIo>, others: &Foreig
 
 /// Names the likely source. The kernel counts a program's I/O over all devices, so a program
 /// with much less I/O is ruled out, but no program is certain to be the source.
-fn who_did(other: u64, others: &ForeignActivity) -> String {
+fn likely_source(other: u64, others: &ForeignActivity) -> String {
     match (&others.greediest, others.io_bytes) {
         (Some((name, most)), _) if *most >= other / 2 => {
             format!(" ({name} did the most I/O of all programs, {} on this or another device)", Bytes(*most))
@@ -479,7 +475,7 @@ mod tests {
             of(101, 51)
                 .is_some_and(|text| text.contains("'rsync' (process 7) did the most I/O of all programs, 53.5 MB on this or another"))
         );
-        assert!(of(30, 15).is_some(), "3 %, and somebody may have done it");
+        assert!(of(30, 15).is_some(), "3 %, and a program may have done it");
         let own = OwnIo { read: Bytes(5), written: Bytes(100_000_000) };
         assert_eq!(own.through(Some("btrfs")), OwnIo { written: Bytes(110_000_000), ..own });
         assert_eq!([own.through(Some("ext4")), OwnIo::default().through(Some("btrfs"))], [own, OwnIo::default()]);

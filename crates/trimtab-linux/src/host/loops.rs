@@ -7,8 +7,8 @@ use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::path::PathBuf;
 
-/// A loop device by its number. Holding this value does not keep the device attached, and
-/// dropping it detaches nothing.
+/// A loop device by its number. Holding it keeps nothing attached, dropping it detaches
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopDevice(pub u32);
 
@@ -52,8 +52,7 @@ pub fn attached_to(ours: Identity) -> Vec<LoopDevice> {
     all().into_iter().filter(|(_, backing)| backing.file == ours).map(|(device, _)| device).collect()
 }
 
-/// All loop devices in use, with their backing: from the kernel or, if a device cannot be
-/// opened, by file name.
+/// All loop devices in use, with their backing: from the kernel, otherwise by file name.
 pub fn all() -> Vec<(LoopDevice, Backing)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {

@@ -47,8 +47,7 @@ pub struct Mount {
     pub parent: u32,
     /// Device number as `stat` reports it for files on it.
     pub dev: DevNumber,
-    /// The directory of the filesystem that is mounted: `/`, or another one for bind mounts and
-    /// subvolumes.
+    /// The directory of the filesystem that is mounted: not `/` for bind mounts and subvolumes.
     pub root: PathBuf,
     /// Mount point.
     pub mount_point: PathBuf,
@@ -81,8 +80,8 @@ impl Mount {
         !self.has_option("ro")
     }
 
-    /// Every option once: those of the mount, then the remaining ones of the filesystem (`rw` is
-    /// in both).
+    /// Every option once: those of the mount, then the others of the filesystem (`rw` is in
+    /// both).
     #[must_use]
     pub fn options_once(&self) -> String {
         let mut once: Vec<&str> = Vec::new();
@@ -111,8 +110,7 @@ pub fn own_namespace() -> String {
     std::fs::read_link("/proc/self/ns/mnt").map(|name| name.display().to_string()).unwrap_or_default()
 }
 
-/// The mount tables of the other visible mount namespaces, each with the id of a process in
-/// it.
+/// The mount tables of the other visible mount namespaces, each with a process id in it.
 #[must_use]
 pub fn other_namespaces() -> Vec<(u32, Vec<Mount>)> {
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
@@ -265,8 +263,7 @@ pub fn silent(root: &Root, mounts: &[Mount]) -> Vec<DevNumber> {
     asked.iter().filter(|mount| silent.contains(&mount.mount_point.as_path())).map(|mount| mount.dev).collect()
 }
 
-/// The mount that contains `path` (absolute, without links): the deepest mount point, and of
-/// several mounts on it the last.
+/// The mount of `path` (absolute, without links): the deepest, and of several the last.
 #[must_use]
 pub fn containing<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let mut best: Option<&Mount> = None;
@@ -297,8 +294,7 @@ fn stands_on(mounts: &[Mount], mount: &Mount, id: u32) -> bool {
     std::iter::successors(Some(mount), parent).take(DEPTH_MAX).any(|one| one.parent == id)
 }
 
-/// The mount that contains `path`. Fails on a link in the path that another user can have
-/// placed ([`Named`]).
+/// The mount of `path`. Fails on a link that another user can have placed ([`Named`]).
 pub fn of_path<'a>(root: &Root, mounts: &'a [Mount], path: &Path) -> std::io::Result<Option<&'a Mount>> {
     if !root.is_live() {
         return Ok(containing(mounts, &without_links(root, path)?));
@@ -306,8 +302,8 @@ pub fn of_path<'a>(root: &Root, mounts: &'a [Mount], path: &Path) -> std::io::Re
     of_named(mounts, &Named::look_up(path)?)
 }
 
-/// Makes `path` absolute and resolves links. Fails on a link that another user can have
-/// placed ([`Named`]).
+/// Makes `path` absolute, resolves links. Fails on links that others can have placed
+/// ([`Named`]).
 pub fn without_links(root: &Root, path: &Path) -> std::io::Result<PathBuf> {
     if root.is_live() { Named::look_up(path)?.real_path() } else { Ok(root.canonical(path).unwrap_or_else(|| lexical(path))) }
 }

@@ -1,5 +1,4 @@
-//! The processes that have a file or a device open under any name: matched by device number
-//! and inode.
+//! The processes that have a file or a device open, matched by device number and inode.
 
 use super::mountinfo::DevNumber;
 use super::root::printable;

@@ -10,8 +10,7 @@ pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Start time of a process in clock ticks after boot; `None` if it does not exist or is a
-/// zombie.
+/// Start time in clock ticks after boot; `None` if the process is missing or a zombie.
 #[must_use]
 pub fn started(pid: u32) -> Option<u64> {
     started_in(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
@@ -19,8 +18,7 @@ pub fn started(pid: u32) -> Option<u64> {
 
 /// Field 22 of `/proc/PID/stat`.
 fn started_in(stat: &str) -> Option<u64> {
-    // The name may contain anything, including parentheses; the state and 18 more fields lie
-    // between it and the start time.
+    // The name may contain parentheses; the state and 18 more fields precede the start time.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     match fields.next()? {
         "Z" | "X" => None,
@@ -50,8 +48,7 @@ pub fn read_by_this_thread() -> u64 {
     io.lines().find_map(|line| line.strip_prefix("read_bytes:")?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Memory that the kernel can provide without swapping (`MemAvailable`); `None` if it is not
-/// reported.
+/// Memory available without swapping (`MemAvailable`); `None` if it is not reported.
 #[must_use]
 pub fn available_memory() -> Option<Bytes> {
     available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)

@@ -51,8 +51,7 @@ impl Recorder {
         }
     }
 
-    /// Writes the tree to `directory`, which must be empty or absent. Returns the number of
-    /// files.
+    /// Writes the tree to `directory`, which must be empty or absent. Returns the file count.
     pub fn write(&self, directory: &Path) -> io::Result<usize> {
         let tree = Dir::open_or_make(directory)?;
         if !tree.names()?.is_empty() {

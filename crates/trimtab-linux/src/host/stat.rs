@@ -1,5 +1,4 @@
-//! The I/O counters of a block device, `/sys/block/…/stat`: exact, readable without
-//! privileges, for every layer.
+//! The I/O counters of a block device, `/sys/block/…/stat`: exact, unprivileged, per layer.
 
 use super::root::Root;
 use std::fs::File;
@@ -36,8 +35,7 @@ pub struct DiskStat {
     pub flushes: Option<u64>,
 }
 
-/// The advance of a counter. A counter that decreased (device replaced, reset) restarted at
-/// zero.
+/// The advance of a counter. One that decreased (device replaced) restarted at zero.
 fn delta(now: u64, then: u64) -> u64 {
     if now >= then { now - then } else { now }
 }
@@ -78,8 +76,7 @@ impl DiskStat {
         })
     }
 
-    /// The change since `before`. A counter that decreased (device replaced, reset) counts from
-    /// zero.
+    /// The change since `before`. A counter that decreased (device replaced) counts from zero.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {

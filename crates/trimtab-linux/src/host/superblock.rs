@@ -1,6 +1,5 @@
-//! The superblock behind a mount. The kernel keeps one directory per superblock below
-//! `/sys/fs`, created by the first mount and removed with the last. Its inode number differs
-//! each time.
+//! The superblock behind a mount. The kernel keeps a directory for each below `/sys/fs`, from
+//! the first mount to the last unmount. Its inode number differs each time.
 
 use super::mountinfo::Mount;
 use rustix::fs::stat;
@@ -17,8 +16,7 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// The superblock of a mount; `None` if the kernel shows none. ext4, XFS and F2FS are found
-    /// by device, btrfs by UUID.
+    /// The superblock of a mount, if the kernel shows it: by device, for btrfs by UUID.
     #[must_use]
     pub fn of(mount: &Mount, uuid: Option<[u8; 16]>) -> Option<Self> {
         let name = match mount.fs_type.as_str() {
@@ -33,8 +31,7 @@ impl Superblock {
         Some(Self { inode: stat(&directory).ok()?.st_ino, directory })
     }
 
-    /// The superblock is still mounted in some mount namespace; `None` if that cannot be
-    /// determined.
+    /// The superblock is still mounted in some mount namespace; `None` if unknown.
     #[must_use]
     pub fn lives(&self) -> Option<bool> {
         match stat(&self.directory) {

@@ -12,8 +12,7 @@ use anyhow::Context as _;
 use rustix::fd::AsFd;
 use std::path::Path;
 
-/// Users of the device, of its partitions, and of devices built on it. Excludes processes
-/// that only have it open.
+/// Users of the device, its partitions, and devices built on it, except mere openers.
 pub fn of_device(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<String>> {
     let mounts = mountinfo::read(root).context("cannot read the mount table")?;
     let stands_on = |stack: &Stack| stack.layers.iter().any(|layer| layer.dev == dev);
@@ -84,7 +83,7 @@ pub fn of_file(file: impl AsFd) -> anyhow::Result<Vec<String>> {
     }
     users.extend(openers::of_file(identity).iter().map(ToString::to_string));
     if users.is_empty() && somebody_has_it_open(file) {
-        users.push("open somewhere that cannot be seen from here (another namespace, or the kernel)".to_owned());
+        users.push("open where it is not visible from here (in another namespace, or in the kernel)".to_owned());
     }
     Ok(users)
 }

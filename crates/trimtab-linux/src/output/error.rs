@@ -1,5 +1,4 @@
-//! Error output: one line on standard error with the cause chain, a hint below it, and with
-//! `--json` a document.
+//! Error output: one line with the cause chain, a hint below it, with `--json` a document.
 
 use crate::output;
 use crate::sys::interrupt::Interrupted;
@@ -114,8 +113,7 @@ fn errno(cause: &(dyn std::error::Error + 'static)) -> Option<i32> {
     of_io.or_else(of_call).or_else(in_text)
 }
 
-/// Prints `error` with its causes on one line, and with `json` a document. Returns its exit
-/// status.
+/// Prints `error` with its causes, and with `json` a document. Returns its exit status.
 pub fn print_and_exit_code(error: &anyhow::Error, json: bool) -> ExitCode {
     output::complain(&one_line(error));
     if json {
@@ -124,8 +122,7 @@ pub fn print_and_exit_code(error: &anyhow::Error, json: bool) -> ExitCode {
     ExitCode::from(Kind::of(error).exit_status())
 }
 
-/// Prints the document for an error of the command line parser, which has printed its own
-/// text.
+/// Prints the document for an error that the command line parser has printed.
 pub fn print_usage_document(message: &str) {
     let (first, rest) = message.split_once("\n\n").unwrap_or((message, ""));
     let tip = rest.lines().map(str::trim).find_map(|line| line.strip_prefix("tip: "));
@@ -145,8 +142,7 @@ fn print_document(described: &Described) {
         return;
     }
     if let Ok(text) = output::document("error", 1, &serde_json::json!({ "error": described })) {
-        // Standard output may be closed; standard error and the exit status report the error as
-        // well.
+        // Standard output may be closed; standard error and the exit status remain.
         let _ = output::print(&text);
     }
 }

@@ -1,5 +1,4 @@
-//! Line wrapping to any width. Lines break only between words, and never between a number and
-//! its unit.
+//! Line wrapping: breaks only between words, and never between a number and its unit.
 
 use super::plain;
 use unicode_width::UnicodeWidthStr as _;

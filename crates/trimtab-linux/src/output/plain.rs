@@ -25,16 +25,14 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if is_text(c) { c } else { char::REPLACEMENT_CHARACTER }).collect::<String>().into()
 }
 
-/// As [`plain`], for a single line: also replaces line feeds, so that a name cannot forge a
-/// line of output.
+/// As [`plain`], for one line: replaces line feeds too, so that a name cannot forge a line.
 #[must_use]
 pub fn plain_line(text: &str) -> Cow<'_, str> {
     let text = plain(text);
     if text.contains('\n') { text.trim_end_matches('\n').replace('\n', " ").into() } else { text }
 }
 
-/// As [`plain`], for bytes in any encoding: an invalid UTF-8 byte is a letter of another
-/// encoding, or an 8-bit control.
+/// As [`plain`], for any encoding: an invalid UTF-8 byte is a letter or an 8-bit control.
 #[must_use]
 pub fn plain_bytes(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
@@ -50,9 +48,8 @@ pub fn plain_bytes(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Makes a table cell safe for spreadsheets and terminals: an apostrophe precedes anything
-/// that starts a formula (except numbers), and characters that are not plain text are
-/// replaced.
+/// Makes a table cell safe for spreadsheets and terminals: an apostrophe precedes the start
+/// of a formula (except numbers), and characters that are not plain text are replaced.
 #[must_use]
 pub fn harmless_cell(cell: &str) -> String {
     let cell = &*plain(cell);
@@ -63,8 +60,7 @@ pub fn harmless_cell(cell: &str) -> String {
     }
 }
 
-/// Spreadsheets may read `cell` as a formula. Some languages also accept full-width
-/// characters.
+/// Spreadsheets may read `cell` as a formula; some also accept full-width characters.
 #[must_use]
 pub fn begins_formula(cell: &str) -> bool {
     cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
@@ -93,7 +89,7 @@ pub fn styled(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// Length in bytes of the style at the start of `text`; 0 if there is none of ours.
+/// Length in bytes of the style at the start of `text`; 0 if it has none.
 fn style_bytes(text: &str) -> usize {
     let numbers = text.strip_prefix("\u{1b}[").unwrap_or_default();
     let Some((numbers, _)) = numbers.split_once('m') else { return 0 };
@@ -103,8 +99,7 @@ fn style_bytes(text: &str) -> usize {
     if numbers.split(';').all(ours) { "\u{1b}[".len() + numbers.len() + 1 } else { 0 }
 }
 
-/// Escapes such characters in a JSON document. They occur only in strings, so the meaning is
-/// unchanged.
+/// Escapes such characters in a JSON document: only in strings, so the meaning stays.
 #[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_text) {

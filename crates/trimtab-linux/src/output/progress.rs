@@ -131,7 +131,7 @@ impl Words {
             (Some(began), Some(total)) => {
                 let share = position as f64 / total as f64;
                 let left = if share > 0.0 { whole_seconds(began.elapsed().as_secs_f64() * (1.0 - share) / share) } else { "?".to_owned() };
-                vec![format!("{left} left in all")]
+                vec![format!("{left} left in total")]
             }
             (_, Some(total)) => {
                 let left = if rate > 0.0 { whole_seconds(total.saturating_sub(position) as f64 / rate) } else { "?".to_owned() };
@@ -309,7 +309,7 @@ mod tests {
         // 2.5 of 4 parts took 25 s.
         let parts = Words { parts_began: Instant::now().checked_sub(Duration::from_secs(25)), ..items };
         let said = parts.of(2500, Some(4000), 0.0, ten);
-        assert!(["15 s left in all", "16 s left in all"].contains(&said[0].as_str()), "{said:?}");
+        assert!(["15 s left in total", "16 s left in total"].contains(&said[0].as_str()), "{said:?}");
     }
 
     #[test]

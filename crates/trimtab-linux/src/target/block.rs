@@ -1,5 +1,4 @@
-//! Files and block devices as block targets: direct I/O through io_uring, or through threads
-//! without io_uring.
+//! Files and block devices as block targets: direct I/O through io_uring or threads.
 
 pub mod device;
 mod open;
@@ -49,8 +48,7 @@ pub struct BlockOptions {
     pub verify: bool,
     /// How operations reach the kernel.
     pub engine: EngineChoice,
-    /// Bypass the page cache. A file that does not support this uses the page cache, with a
-    /// warning.
+    /// Bypass the page cache; a file that cannot uses the page cache, with a warning.
     pub direct: bool,
 }
 
@@ -80,8 +78,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// The completion for a system call that returned `result`: bytes, 0, or a negative error
-    /// number.
+    /// The completion for a system call's `result`: bytes, 0, or a negative error number.
     #[inline]
     fn complete(&self, tag: u32, completed: Nanos, result: i32) -> BlockCompletion {
         let Self { op, issued, submitted } = *self;
@@ -192,7 +189,7 @@ impl BlockFile {
         TargetError {
             action: op.kind().name(),
             object: describe(op, &self.label),
-            reason: format!("it is not in whole blocks of {} within {} bytes", self.info.block_size, self.info.size.0),
+            reason: format!("the range is not in whole blocks of {} bytes within {} bytes", self.info.block_size, self.info.size.0),
             errno: None,
         }
     }
@@ -217,7 +214,7 @@ impl BlockFile {
         Err(TargetError {
             action: op.kind().name(),
             object: describe(op, &self.label),
-            reason: format!("with {} in flight that is more than the {} bytes of memory prepared", tag + 1, self.transfers.memory_bytes()),
+            reason: format!("with {} in flight, that exceeds the {} bytes of memory reserved", tag + 1, self.transfers.memory_bytes()),
             errno: None,
         })
     }
@@ -241,8 +238,7 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Submits the queued operations, waits for at least `min` completions and collects all of
-    /// them.
+    /// Submits the queue, waits for at least `min` completions and collects all of them.
     #[inline]
     fn take(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
         let mut missing = min.min(self.in_flight);
@@ -334,7 +330,7 @@ impl BlockFile {
             return Err(TargetError {
                 action: op.kind().name(),
                 object: describe(op, &self.label),
-                reason: format!("only {result} bytes were moved; has the file been cut?"),
+                reason: format!("only {result} bytes were transferred; was the file truncated?"),
                 errno: None,
             });
         }

@@ -23,8 +23,7 @@ use trimtab_drive::units::Nanos;
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::{Clock, FileTarget, TargetError, TargetResult};
 
-/// Size of the C library's buffer on Linux filesystems; determines the calls of
-/// [`Calls::Stdio`].
+/// The C library's buffer on Linux filesystems; determines [`Calls::Stdio`].
 const STDIO_BUFFER: usize = 4096;
 /// Bytes between two checks for an interrupt inside one operation.
 const INTERRUPT_EVERY: u64 = 64 << 20;
@@ -172,7 +171,7 @@ impl DirTarget {
     fn open_error(&self, action: &'static str, path: &str, errno: Errno) -> TargetError {
         let mut error = self.error(action, path, errno);
         if self.options.direct && errno == Errno::INVAL {
-            error.reason = "this filesystem has no direct I/O".to_owned();
+            error.reason = "this filesystem does not support direct I/O".to_owned();
         }
         error
     }
@@ -238,8 +237,7 @@ impl DirTarget {
         let block = u64::from(self.options.write_block.max(1));
         let whole = STDIO_BUFFER as u64;
         let len = payload.len();
-        // Bytes handed over so far, bytes waiting in the buffer, and whether the buffer is
-        // allocated yet.
+        // Bytes handed over, bytes waiting in the buffer, and whether the buffer is allocated.
         let (mut handed, mut waiting, mut allocated) = (0, 0, false);
         while handed < len {
             let mut want = block.min(len - handed);
@@ -417,8 +415,8 @@ fn piece<'a>(payload: &Payload<'a>, at: u64, len: u64, data: &mut Stream, buffer
     }
 }
 
-/// Writes all of `bytes`, in one call unless the system writes less; the next call then
-/// returns the error.
+/// Writes all of `bytes`, usually in one call; after a short write the next returns the
+/// error.
 fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
     loop {
         match rustix::io::write(file, bytes) {
@@ -586,8 +584,7 @@ mod tests {
                 assert_eq!(target.read(name, 1).unwrap_err().errno, Some(libc::ELOOP));
             }
             assert!(target.create("d/new", &bytes(b"1")).is_err() && target.delete("d/f").is_err() && target.make_dir("d/x").is_err());
-            // A directory of ours, replaced by a link and by another directory after files were
-            // created in it.
+            // A directory of ours with files, replaced by a link and by another directory.
             target.make_dir("s0").unwrap();
             target.create("s0/f", &bytes(b"1")).unwrap();
             std::fs::rename(dir.path().join("s0"), dir.path().join("aside")).unwrap();

@@ -1,5 +1,4 @@
-//! File targets on a filesystem that can be trimmed and whose device counts discards, for
-//! testing trim policies.
+//! File targets on a filesystem that can be trimmed and counted, for testing trim policies.
 
 use super::dir::DirTarget;
 use crate::host::discards::Meter;
@@ -16,8 +15,7 @@ use trimtab_sim::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutc
 /// Maximum wait for background discards.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory on a mounted filesystem. FITRIM trims the filesystem; its devices count the
-/// discards.
+/// A directory on a mounted filesystem, trimmed by FITRIM and counted at its devices.
 #[derive(Debug)]
 pub struct MountedDir {
     dir: DirTarget,

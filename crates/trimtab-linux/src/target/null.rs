@@ -1,5 +1,4 @@
-//! Targets that complete every operation at once, with real timestamps. They measure the
-//! tool's own cost per operation.
+//! Targets that complete at once with real timestamps, to measure the tool's own cost.
 
 use std::time::{Duration, Instant};
 use trimtab_drive::Command;

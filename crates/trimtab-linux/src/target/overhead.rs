@@ -1,5 +1,4 @@
-//! The tool's own cost in a run: the same operations on a null target, and the generation of
-//! the data.
+//! The tool's own cost in a run: operations on a null target, and data generation.
 
 use crate::session::runner::Quiet;
 use crate::sys::maker::Maker;
@@ -40,8 +39,7 @@ impl Overhead {
         Self { op_ns: ns as f64 / (ops as f64).max(1.0), byte_ns: makes.map_or(0.0, data_cost) }
     }
 
-    /// Measures the cost of block operations of `block` bytes at `depth`, with data of class
-    /// `makes`.
+    /// Measures the cost of operations of `block` bytes at `depth`, with data of class `makes`.
     pub fn of_blocks(block: u32, depth: u32, makes: Option<DataClass>) -> Self {
         let settings = Settings {
             pattern: Pattern::Uniform,
@@ -98,8 +96,7 @@ fn block_data_cost(class: DataClass) -> f64 {
     (0..3).map(once).fold(f64::MAX, f64::min)
 }
 
-/// Nanoseconds per byte of `class`: the minimum of three runs, because disturbances only add
-/// time.
+/// Nanoseconds per byte of `class`: the minimum of three, as disturbances only add time.
 pub fn data_cost(class: DataClass) -> f64 {
     let mut rng = Stream::new(0, "overhead");
     let mut buffer = vec![0_u8; DATA_SAMPLE];

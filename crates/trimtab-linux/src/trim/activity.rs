@@ -112,8 +112,7 @@ impl Activity {
         self.logged = self.own_writes.logged(&self.root);
     }
 
-    /// Reads that are not this thread's own: this thread reads the free-space map, and bitmaps
-    /// during a trim.
+    /// Reads of other threads: this one reads the free-space map, and bitmaps in a trim.
     fn reads_of_others(&mut self, step: &DiskStat) -> u64 {
         if step.reads == 0 {
             return 0;
@@ -136,8 +135,7 @@ impl Activity {
         self.note(now, others);
     }
 
-    /// Stores the counters `stat`; `requests` is the number of foreground requests since the last
-    /// poll.
+    /// Stores the counters `stat`; `requests` is the number of new foreground requests.
     fn note(&mut self, stat: DiskStat, requests: u64) {
         let now = unix_now();
         if self.last.is_none() || requests > 0 || stat.in_flight > 0 {

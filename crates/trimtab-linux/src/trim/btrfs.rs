@@ -72,8 +72,8 @@ pub fn chunks(file: impl AsFd) -> Result<Vec<Chunk>, Errno> {
     Ok(chunks)
 }
 
-/// Some of the `len` bytes at the logical address `address` are in use, as of the last
-/// commit. Requires root.
+/// Some of the `len` bytes at logical `address` are in use as of the last commit. Requires
+/// root.
 pub fn is_used(file: impl AsFd, address: u64, len: u64) -> Result<bool, Errno> {
     let end = address.saturating_add(len);
     let (mut object, mut kind, mut offset) = (address.saturating_sub(EXTENT_BYTES_MAX), 0, 0);
@@ -112,8 +112,7 @@ fn parse_keys(buffer: &[u8], count: u32) -> Vec<(u64, u32, u64)> {
     keys
 }
 
-/// The chunk items among the first `count` items of a search buffer; truncated items are
-/// skipped.
+/// The chunk items in the first `count` items of a search buffer, without truncated ones.
 #[must_use]
 pub fn parse_items(buffer: &[u8], count: u32) -> Vec<Chunk> {
     let mut chunks = Vec::new();

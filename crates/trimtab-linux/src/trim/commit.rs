@@ -8,8 +8,7 @@ use crate::sys;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 
-/// Frees the blocks of all files deleted so far. Writes out all pending data of the
-/// filesystem.
+/// Frees the blocks of all files deleted so far. Writes out all pending data.
 pub fn commit(file: impl AsFd, fs_type: &str) -> Result<(), Errno> {
     let file = file.as_fd();
     if fs_type == "xfs" {
@@ -22,7 +21,6 @@ pub fn commit(file: impl AsFd, fs_type: &str) -> Result<(), Errno> {
 /// 5.14). The only request that waits for this is the one that frees preallocated space
 /// beyond the end of files; its size threshold is set so high that no file is changed.
 fn finish_deletions(file: BorrowedFd<'_>) {
-    // Requires root, like the trim, and fails on a read-only mount, where there is nothing to
-    // wait for.
+    // Requires root, like the trim. Fails on a read-only mount, which needs no wait.
     let _ = sys::filesystem::xfs_free_behind_ends(file, u64::MAX);
 }

@@ -51,13 +51,12 @@ pub fn judge(fs: &Filesystem, layers: &[LayerDiscards], returned: Bytes) -> (Del
     judge_on(fs.root(), fs.mount(), fs.stack(), layers, returned, fs.diagnosis().ok().as_ref())
 }
 
-/// The outcome of a trim that is certain in advance, if it is not success, with remarks for
-/// the user.
+/// The outcome that is certain before a trim, unless it is success, with remarks.
 #[must_use]
 pub fn forecast(fs: &Filesystem) -> (Option<Delivery>, Vec<String>) {
     let diagnosis = fs.diagnosis().ok();
     if let Some(diagnosis) = diagnosis.filter(|diagnosis| diagnosis.verdict.kind == VerdictKind::Blocked) {
-        return (Some(Delivery::Blocked), in_doctors_words(&diagnosis));
+        return (Some(Delivery::Blocked), diagnosis_remarks(&diagnosis));
     }
     if fs.sends_later() {
         return (Some(Delivery::NotProved), vec![SENDS_LATER.to_owned()]);
@@ -69,7 +68,7 @@ pub fn forecast(fs: &Filesystem) -> (Option<Delivery>, Vec<String>) {
 }
 
 /// Why discards are lost, and the first remedy.
-fn in_doctors_words(diagnosis: &Diagnosis) -> Vec<String> {
+fn diagnosis_remarks(diagnosis: &Diagnosis) -> Vec<String> {
     let step = diagnosis.first_remedy().map(|step| format!("to do: {step}"));
     std::iter::once(diagnosis.verdict.text.clone()).chain(step).collect()
 }
@@ -102,7 +101,7 @@ pub fn judge_on(
     };
     let (delivery, why) = seen.judge();
     if let (Delivery::Blocked, VerdictKind::Blocked, Some(diagnosis)) = (delivery, seen.doctor, diagnosis) {
-        remarks.extend(in_doctors_words(diagnosis));
+        remarks.extend(diagnosis_remarks(diagnosis));
     } else {
         remarks.extend(why);
     }
@@ -181,7 +180,7 @@ pub fn obstructed(fs: &Filesystem, obstacle: Obstacle) -> anyhow::Error {
             Blocked(format!("cannot trim {shown}: {}{step}", diagnosis.verdict.text)).into()
         }
         (None, Obstacle::Device | Obstacle::Option) => {
-            Blocked(format!("cannot trim {shown}: {obstacle}; trimtab doctor {shown} may say why")).into()
+            Blocked(format!("cannot trim {shown}: {obstacle}; trimtab doctor {shown} may show why")).into()
         }
         (None, _) => anyhow::anyhow!("cannot trim {shown}: {obstacle}"),
     }

@@ -1,5 +1,4 @@
-//! Waits until the discards of a request are complete: XFS returns from FITRIM while they are
-//! in flight.
+//! Waits until the discards of a request are complete: XFS returns from FITRIM before.
 
 use crate::host::stat::DiskStat;
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ const QUIET: Duration = Duration::from_millis(50);
 /// ... or for this long while no discard has been timed.
 const UNTIMED: Duration = Duration::from_secs(2);
 /// Polling interval.
-const LOOK_EVERY: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Waits for discards, and learns their latency.
 #[derive(Debug)]
@@ -70,7 +69,7 @@ impl Drain {
             if still >= self.patience(&since, &now) || stop() {
                 return DrainResult { all: none || !self.returns_early, moved };
             }
-            std::thread::sleep(LOOK_EVERY.max(settled / 40));
+            std::thread::sleep(POLL_INTERVAL.max(settled / 40));
             let more = count();
             if more != counted {
                 self.time(&since, &now);

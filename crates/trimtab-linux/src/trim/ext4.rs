@@ -107,8 +107,7 @@ impl LastTrim {
     }
 }
 
-/// The minimum extent in blocks, as the kernel computes it: at least the device's discard
-/// unit.
+/// The minimum extent in blocks, as in the kernel: at least the device's discard unit.
 #[must_use]
 pub fn least_blocks(min_extent: Bytes, granularity: u64, block_size: u64) -> u64 {
     min_extent.0.max(granularity) / block_size.max(1)

@@ -37,9 +37,8 @@ use trimtab_sim::target::{TrimOutcome, TrimWindow};
 const REPEATS_MAX: u32 = 4;
 
 /// Time to wait for discards if none has been counted yet.
-const LATE: Duration = Duration::from_secs(2);
-/// Time limit for reading the free-space map. ext4 lists the metadata of all groups each
-/// time.
+const LATE_DISCARD_WAIT: Duration = Duration::from_secs(2);
+/// Time limit for reading the free-space map: ext4 lists the metadata of all groups.
 const MAP_MAX: Duration = Duration::from_millis(100);
 /// After this many slow reads in a row, the map is not read any more.
 const SLOW_MAX: u32 = 4;
@@ -93,9 +92,8 @@ pub struct WindowTrim {
     pub layers: Counts,
     /// Foreground activity during the trim.
     pub seen: ForegroundActivity,
-    /// Discards that the device counted in excess of the length that the filesystem returned. Not
-    /// an error: the filesystem's own discards may have been in flight, and some layers count
-    /// twice.
+    /// Discards counted at the device in excess of the filesystem's report. Not an error: its own
+    /// discards may have been in flight, and some layers count twice.
     pub excess: Bytes,
 }
 
@@ -152,8 +150,7 @@ struct Ext4 {
     granularity: u64,
     /// Mounted with online discard.
     online: bool,
-    /// The last minimum extent must be reset before each window, because this pass uses a smaller
-    /// one.
+    /// Reset the last minimum extent before each window: this pass uses a smaller one.
     forget: bool,
 }
 
@@ -243,8 +240,7 @@ impl Filesystem {
         self.slow_maps = if took > MAP_MAX { self.slow_maps.saturating_add(1) } else { 0 };
     }
 
-    /// Closes the filesystem, so that it can be unmounted. The next request reopens it if it
-    /// still exists.
+    /// Closes the filesystem, so that it can be unmounted. The next request reopens it.
     pub fn release(&mut self) {
         self.file = None;
     }
@@ -323,8 +319,7 @@ impl Filesystem {
         sends_later(&self.root, &self.mount, &self.stack)
     }
 
-    /// The reason why the filesystem would refuse every request with this minimum extent; `None`
-    /// if it accepts them.
+    /// The reason why the filesystem rejects this minimum extent; `None` if it accepts it.
     #[must_use]
     pub fn refuses_min_extent(&self, min_extent: Bytes) -> Option<String> {
         let group = self.layout.group.filter(|group| min_extent > *group)?;
@@ -351,9 +346,8 @@ impl Filesystem {
         self.ext4.as_ref()?.last.blocks(&self.root)
     }
 
-    /// Restores that value after only a part of the filesystem was trimmed with a smaller
-    /// minimum. A larger value is kept; otherwise the groups of this part would count as trimmed
-    /// with the smaller minimum.
+    /// Restores that value after a part of the filesystem was trimmed with a smaller minimum.
+    /// Keeps a larger one; otherwise the groups of this part would count as trimmed with less.
     pub fn restore_least(&self, blocks: Option<u64>) {
         if let (Some(ext4), Some(blocks)) = (&self.ext4, blocks) {
             let now = ext4.last.blocks(&self.root).filter(|now| *now < ext4::FORGOTTEN);
@@ -363,17 +357,15 @@ impl Filesystem {
         }
     }
 
-    /// Limits the size of discard commands in the following windows. Call while holding the
-    /// drives' locks.
+    /// Limits the size of discard commands. Call while holding the drives' locks.
     pub fn limit_commands(&mut self, most: Bytes) -> std::io::Result<()> {
         self.limit.set(most)
     }
 
-    /// Restores the limits of the devices. Returns a remark for each that could not be restored
-    /// exactly.
+    /// Restores the limits. Returns a remark for each that could not be restored exactly.
     pub fn unlimit_commands(&mut self) -> Vec<String> {
         // A removed device has no limit.
-        let _ = self.limit.put_back();
+        let _ = self.limit.restore();
         self.limit.remarks().collect()
     }
 
@@ -466,8 +458,7 @@ impl Filesystem {
         }
     }
 
-    /// Sends one request, and a second one if the first may have failed and the kernel's log had
-    /// no room to report it.
+    /// Sends a request, and a second one if the kernel's log may have hidden a failure.
     fn trim_once(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, Refused> {
         let first = self.request(window, min_extent)?;
         match self.kernel_log.silence() {
@@ -481,8 +472,7 @@ impl Filesystem {
 
     fn request(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, Refused> {
         if let Some(ext4) = self.ext4.as_ref().filter(|e| e.forget) {
-            // Fails only on a kernel where the attribute is read-only; the pass is then as good as
-            // fstrim's.
+            // Fails only if the attribute is read-only; the pass is then as good as fstrim's.
             let _ = ext4.last.forget();
         }
         self.activity.before_trim();
@@ -522,8 +512,8 @@ impl Filesystem {
         self.pending = !drained.all;
     }
 
-    /// Starts counting at zero. Discards counted since the last request are attributed to it if
-    /// some of them were in flight.
+    /// Starts counting at zero. Late discards are attributed to the last request if some of its
+    /// discards were in flight.
     fn take_late(&mut self) {
         let since = self.meter.take();
         if self.pending {
@@ -543,7 +533,7 @@ impl Filesystem {
     /// false if the counts are a minimum.
     pub fn finish(&mut self, nothing_yet: bool) -> (Counts, bool) {
         if nothing_yet {
-            fitrim::settle(&self.meter, LATE);
+            fitrim::settle(&self.meter, LATE_DISCARD_WAIT);
         }
         if self.pending || nothing_yet {
             self.drain();
@@ -555,9 +545,8 @@ impl Filesystem {
         (std::mem::take(&mut self.late), !self.pending && !std::mem::take(&mut self.unsure))
     }
 
-    /// Discards that the device counted in excess of the length that ext4 returned, which
-    /// includes only successful ones. Zero with online discard, where the difference means
-    /// nothing.
+    /// Discards counted at the device in excess of ext4's report, which includes only successful
+    /// ones. Zero with online discard, where the difference means nothing.
     fn excess(&self, returned: Bytes, counts: &Counts) -> Bytes {
         let says = self.ext4.as_ref().is_some_and(|e| !e.online);
         let counted = says.then(|| counts.at(&self.stack.tops)).flatten();
@@ -615,12 +604,10 @@ impl Ext4 {
         Some(Self { last, block_size, made, granularity, online, forget: false })
     }
 
-    /// Some groups may count as trimmed already, so that a trim with this minimum extent skips
-    /// them.
+    /// Some groups may count as trimmed, so that a trim with this minimum extent skips them.
     fn may_pass_over(&self, root: &Root, min_extent: Bytes) -> bool {
         let least = ext4::least_blocks(min_extent, self.granularity, self.block_size);
-        // 0 since the mount; but a trim also leaves 0 if the device's discard unit is smaller than
-        // a block.
+        // 0 since the mount; a trim also leaves 0 if the discard unit is smaller than a block.
         let untouched = |last: u64| last == 0 && self.granularity >= self.block_size;
         self.last.blocks(root).is_none_or(|last| least >= last && !untouched(last))
     }

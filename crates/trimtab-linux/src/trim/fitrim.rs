@@ -53,8 +53,7 @@ pub struct SettleResult {
     pub quiet: bool,
 }
 
-/// Waits until no discard is in flight and the discard counters have been constant for a
-/// while, or for `at_most`.
+/// Waits until no discard is in flight and the counters are constant, at most `at_most`.
 pub fn settle(meter: &Meter, at_most: Duration) -> SettleResult {
     if meter.count().is_none() {
         return SettleResult { counted: None, went_on: Nanos::ZERO, quiet: true };
@@ -88,8 +87,7 @@ pub fn obstacle(mount: Option<&Mount>, file: impl AsFd) -> Option<Obstacle> {
     }
 }
 
-/// No device directly below accepts discards, by its limits. Covers ntfs3, for which
-/// [`obstacle`] sends no request.
+/// No device directly below accepts discards. For ntfs3, which [`obstacle`] does not ask.
 #[must_use]
 pub fn devices_take_none(root: &Root, stack: &Stack) -> bool {
     let mut limits = stack.top_layers().map(|layer| root.read_u64(layer.queue().join("discard_max_bytes"))).peekable();
@@ -115,9 +113,9 @@ impl std::fmt::Display for Obstacle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Permission => f.write_str("trimming (FITRIM) needs root; run it with sudo"),
-            Self::Filesystem => f.write_str("the filesystem cannot trim (it has no FITRIM)"),
+            Self::Filesystem => f.write_str("the filesystem does not support trimming (no FITRIM)"),
             Self::Device => f.write_str("the device below the filesystem takes no discards"),
-            Self::Option => f.write_str("the filesystem trims only when mounted with discard; remount it so (mount -o remount,discard)"),
+            Self::Option => f.write_str("the filesystem trims only when mounted with discard; run mount -o remount,discard"),
             Self::Other(errno) => write!(f, "FITRIM fails: {}; the kernel's log says more (dmesg)", std::io::Error::from(*errno)),
         }
     }

@@ -13,8 +13,7 @@ use trimtab_sim::target::TrimWindow;
 const RECORDS: usize = 256;
 /// Records kept in [`FreeSpaceCache`].
 const RECORDS_KNOWN: usize = 1024;
-/// Records per call when listing all extents. ext4 lists the metadata of all groups for each
-/// call.
+/// Records per call when listing all extents: ext4 lists all groups' metadata per call.
 const RECORDS_MANY: usize = 8192;
 /// Maximum number of calls per window. The remainder is trimmed as one extent.
 const CALLS_MAX: usize = 64;
@@ -52,10 +51,9 @@ pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, co
 /// Free extents, and the offset from which more may follow.
 pub type Listed = (Vec<Extent>, Option<u64>);
 
-/// A short-lived cache of free extents. Each query makes ext4 list the metadata of all
-/// groups, which delays other threads on the same CPU. Space used since the query is
-/// harmless, because the filesystem discards only free space; space freed since then is
-/// trimmed next time.
+/// A short-lived cache of free extents: each query makes ext4 list the metadata of all
+/// groups, which delays other threads on the CPU. Space used since the query is harmless,
+/// because only free space is discarded; space freed since is trimmed next time.
 #[derive(Debug, Default)]
 pub struct FreeSpaceCache {
     from: u64,
@@ -63,7 +61,7 @@ pub struct FreeSpaceCache {
     extents: Vec<Extent>,
     read: Option<Instant>,
     /// The last answer came from a new query, not from the cache.
-    pub anew: bool,
+    pub is_fresh: bool,
 }
 
 impl FreeSpaceCache {
@@ -86,18 +84,18 @@ impl FreeSpaceCache {
         age_max: Duration,
     ) -> Result<Listed, Errno> {
         let (from, end) = (window.start, window.start.saturating_add(window.len));
-        self.anew = self.read.is_none_or(|read| read.elapsed() > age_max) || !(self.from..self.to).contains(&from);
-        if self.anew {
+        self.is_fresh = self.read.is_none_or(|read| read.elapsed() > age_max) || !(self.from..self.to).contains(&from);
+        if self.is_fresh {
             self.read = None;
             let to = from.saturating_add(Self::SPAN).min(last).max(end);
             let (extents, next) = free_extents::<RECORDS_KNOWN>(file, device, from, to)?;
-            *self = Self { from, to: next.unwrap_or(to), extents, read: Some(Instant::now()), anew: true };
+            *self = Self { from, to: next.unwrap_or(to), extents, read: Some(Instant::now()), is_fresh: true };
         }
         Ok(self.between(from, end, cut))
     }
 
-    /// The extents as the filesystem would report them for `from..end`: one that begins earlier
-    /// starts at `from`.
+    /// The extents as the filesystem reports them for `from..end`: an earlier one starts at
+    /// `from`.
     fn between(&self, from: u64, end: u64, cut: bool) -> Listed {
         let first = self.extents.partition_point(|extent| extent.end() <= from);
         let those = self.extents.get(first..).unwrap_or_default().iter().take_while(|extent| extent.start < end);
@@ -319,8 +317,7 @@ impl Cut {
     }
 }
 
-/// The first free extents from `from` on, and the offset to continue from if there may be
-/// more before `end`.
+/// The first free extents from `from` on, and the offset to continue from, if any.
 fn free_extents<const N: usize>(file: impl AsFd, device: DevNumber, from: u64, end: u64) -> Result<Listed, Errno> {
     let (mut extents, next) = fsmap::extents::<N>(file, (device.major, device.minor), from, end)?;
     extents.retain(|extent| extent.free);
@@ -381,17 +378,17 @@ mod tests {
     #[test]
     fn cached_list_equals_direct_query() {
         let extents = [(10, 5), (20, 100), (200, 30)].map(|(start, len)| Extent { start, len, free: true }).to_vec();
-        let known = FreeSpaceCache { from: 0, to: 210, extents, read: None, anew: false };
-        let told = |from, end| {
+        let known = FreeSpaceCache { from: 0, to: 210, extents, read: None, is_fresh: false };
+        let list = |from, end| {
             let (extents, next) = known.between(from, end, from == 50);
             (extents.iter().map(|extent| (extent.start, extent.len)).collect::<Vec<_>>(), next)
         };
-        assert_eq!(told(0, 15), (vec![(10, 5)], None));
-        assert_eq!(told(15, 120), (vec![(20, 100)], None));
-        assert_eq!(told(50, 300), (vec![(50, 70), (200, 30)], Some(210)));
-        assert_eq!(told(130, 190), (vec![], None));
-        assert_eq!(told(15, 100), (vec![(20, 100)], None));
-        assert_eq!(told(50, 100), (vec![(50, 50)], None), "cut");
+        assert_eq!(list(0, 15), (vec![(10, 5)], None));
+        assert_eq!(list(15, 120), (vec![(20, 100)], None));
+        assert_eq!(list(50, 300), (vec![(50, 70), (200, 30)], Some(210)));
+        assert_eq!(list(130, 190), (vec![], None));
+        assert_eq!(list(15, 100), (vec![(20, 100)], None));
+        assert_eq!(list(50, 100), (vec![(50, 50)], None), "cut");
     }
 
     #[test]
@@ -400,16 +397,14 @@ mod tests {
         let holes = [(10, 5), (20, 100), (200, 30), (300, 4), (400, 40), (500, 90)];
         let picking = |commands_max| ExtentFilter { least: 20, below: 90, command_max: 1000, commands_max, cut: None, begun: false };
         assert_eq!(picked(&holes, all, picking(1)), (Some((200, 30)), Some(230), false));
-        // The request's minimum extent skips a shorter one in between; a longer one ends the
-        // range.
+        // The minimum extent skips a shorter one in between; a longer one ends the range.
         assert_eq!(picked(&holes, all, picking(2)), (Some((200, 240)), Some(440), false));
         assert_eq!(picked(&holes, all, picking(0)), (Some((200, 240)), Some(440), false));
         assert_eq!(picked(&holes, TrimWindow { start: 440, len: 560 }, picking(1)), (None, None, false));
         // An extent longer than a command is sent whole and alone if it cannot be cut, ...
         let small = ExtentFilter { command_max: 10, ..picking(2) };
         assert_eq!(picked(&holes, all, small), (Some((200, 30)), Some(230), false));
-        // ... and otherwise cut after the available commands, at a multiple of the unit, but at
-        // least one unit.
+        // ... and otherwise cut after the available commands, at a multiple of the unit.
         assert_eq!(picked(&holes, all, ExtentFilter { cut: Some(8), ..small }), (Some((200, 16)), Some(216), true));
         assert_eq!(picked(&holes, all, ExtentFilter { cut: Some(8), command_max: 1, ..small }), (Some((200, 8)), Some(208), true));
         // The rest of an extent that was begun is sent whatever its length.

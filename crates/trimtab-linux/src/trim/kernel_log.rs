@@ -46,8 +46,7 @@ impl KernelLog {
         let _ = self.failed_discards();
     }
 
-    /// Time for which the log may still suppress errors after recent ones; `None` if it
-    /// suppresses none.
+    /// Time for which the log may still suppress errors after recent ones, if it does.
     #[must_use]
     pub fn silence(&self) -> Option<Duration> {
         let silent_until = self.last_error?.saturating_add(RATE_INTERVAL);
@@ -69,8 +68,7 @@ impl KernelLog {
                         failed += u64::from(error.discard && self.devices.iter().any(|d| d == error.device));
                     }
                 }
-                // Records were overwritten before they were read; reading continues with the
-                // oldest one left.
+                // Records were overwritten unread; reading continues with the oldest one left.
                 Err(error) if error.raw_os_error() == Some(libc::EPIPE) || error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return failed,
             }
@@ -93,8 +91,7 @@ impl<'a> IoError<'a> {
     fn parse(record: &'a str) -> Option<Self> {
         let (head, message) = record.split_once(';')?;
         let mut head = head.split(',').map(|n| n.parse::<u64>().ok());
-        // Records written by programs have another facility than the kernel's, 0: a priority of 8
-        // or more.
+        // Records of programs have another facility than the kernel's 0: a priority from 8 up.
         head.next()?.filter(|priority| *priority < 8)?;
         let at = Duration::from_micros(head.nth(1)??);
         let (what, rest) = message.split_once(" error, dev ")?;

@@ -1,6 +1,5 @@
 //! The windows in which each filesystem can be trimmed correctly: ext4 in whole block groups,
-//! XFS within allocation groups, btrfs in whole chunks by logical address, others in byte
-//! ranges.
+//! XFS within allocation groups, btrfs in whole chunks, others in byte ranges.
 
 use super::{btrfs, ext4, xfs};
 use crate::host::block::Stack;
@@ -11,13 +10,11 @@ use std::fs::File;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::target::TrimWindow;
 
-/// Maximum window size, where a filesystem can be cut anywhere. Such a request is short
-/// enough to react to a signal.
+/// Maximum size of windows that can be cut anywhere: short enough to react to a signal.
 const WINDOW_MAX: u64 = 1 << 30;
 /// Window size for filesystems that accept any byte range.
 const RANGE: u64 = 256 << 20;
-/// Maximum number of windows; more are merged, because choosing the next one scans all of
-/// them.
+/// Maximum number of windows; more are merged, because each choice scans all of them.
 const WINDOWS_MAX: usize = 1 << 14;
 /// Minimum granule, where parts of windows are allowed.
 const GRANULE_MIN: u64 = 64 << 10;
@@ -27,16 +24,14 @@ const GRANULE_MIN: u64 = 64 << 10;
 pub struct Layout {
     /// In the order of a full trim. Together they cover the filesystem.
     pub windows: Vec<TrimWindow>,
-    /// The smallest part of a window that may be trimmed alone; [`Bytes::MAX`] if only whole
-    /// windows are allowed.
+    /// Smallest part of a window that may be trimmed; [`Bytes::MAX`]: only whole windows.
     pub granule: Bytes,
-    /// A window may be trimmed from a multiple of this up to its end, without counting as done;
-    /// [`Bytes::MAX`] if not.
+    /// Unit for trimming only the end of a window, which does not count as done;
+    /// [`Bytes::MAX`] if that is not allowed.
     pub tail: Bytes,
     /// Description of the windows: `block groups of 128 MiB`.
     pub unit: String,
-    /// The allocation group size, if there is one; also the largest minimum extent that FITRIM
-    /// accepts.
+    /// The allocation group size, also the largest minimum extent of FITRIM, if any.
     pub group: Option<Bytes>,
     /// Windows from here on may be beyond the end of the filesystem, where FITRIM returns EINVAL.
     pub sure_until: u64,
@@ -90,15 +85,13 @@ impl Layout {
         }
     }
 
-    /// Parts of allocation groups, cut at multiples of `granule`; whole groups are merged if
-    /// there are too many.
+    /// Parts of allocation groups, cut at multiples of `granule`; merged if too many.
     #[must_use]
     pub fn xfs(geometry: &xfs::Geometry, granule: Bytes) -> Self {
         let group = geometry.group_bytes().max(1);
         let data = geometry.data_bytes();
         let realtime = geometry.realtime_bytes().min(u64::MAX - data);
-        // FITRIM on a window that extends into the next group trims that group to its end, so
-        // windows must not cross groups.
+        // FITRIM trims a group that a window extends into to its end, so windows cross none.
         let together = group.saturating_mul(data.div_ceil(group).div_ceil(WINDOWS_MAX as u64).max(1));
         let cut = cut_size(data.saturating_add(realtime), granule).max(together);
         let mut windows: Vec<TrimWindow> = slices(0, data, together).into_iter().flat_map(|w| slices(w.start, w.len, cut)).collect();
@@ -167,8 +160,7 @@ fn marks_whole_groups_only(root: &Root) -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 6)
 }
 
-/// Length of windows that can be cut anywhere: [`WINDOW_MAX`], or more on filesystems with
-/// too many windows.
+/// Length of windows that can be cut anywhere: [`WINDOW_MAX`], more if huge.
 fn cut_size(total: u64, granule: Bytes) -> u64 {
     if granule == Bytes::MAX {
         return u64::MAX;
@@ -177,8 +169,7 @@ fn cut_size(total: u64, granule: Bytes) -> u64 {
 }
 
 /// The unit at which windows may be cut without losing space: the discard unit of every
-/// device. If a device does not start at a multiple of it, every cut would lose space, so
-/// none is made.
+/// device. If a device does not start at a multiple of it, no cut is made.
 fn cut_unit(root: &Root, stack: &Stack) -> u64 {
     let mut unit = GRANULE_MIN;
     for layer in stack.top_layers() {

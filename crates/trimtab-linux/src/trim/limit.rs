@@ -64,23 +64,22 @@ impl CommandLimit {
         Self { queues }
     }
 
-    /// Limits commands to `most` bytes, rounded down to the discard unit. Call while holding the
-    /// drives' locks.
+    /// Limits commands to `most` bytes, rounded down to the discard unit. Requires the drives'
+    /// locks.
     pub fn set(&mut self, most: Bytes) -> io::Result<()> {
         self.queues.iter_mut().try_for_each(|queue| queue.set(most.0))
     }
 
-    /// As [`Self::set`], for a command of `long` bytes: changes nothing if the limit makes no
-    /// difference. A change stops the device's queue for about 20 ms (Linux 6.18), which delays
-    /// foreground I/O.
+    /// As [`Self::set`], unless it makes no difference for a command of `long` bytes. A change
+    /// stops the device's queue for about 20 ms (Linux 6.18), delaying foreground I/O.
     pub fn set_for(&mut self, long: Bytes, most: Bytes) -> io::Result<()> {
         let enough = |queue: &Queue| queue.now().is_ok_and(|now| now >= long.0);
         if long <= most && self.queues.iter().all(enough) { Ok(()) } else { self.set(most) }
     }
 
     /// Restores every limit lowered by this process. The drives' locks need not be held.
-    pub fn put_back(&mut self) -> io::Result<()> {
-        self.queues.iter_mut().map(Queue::put_back).fold(Ok(()), io::Result::and)
+    pub fn restore(&mut self) -> io::Result<()> {
+        self.queues.iter_mut().map(Queue::restore).fold(Ok(()), io::Result::and)
     }
 
     /// A remark for each limit that could not be restored exactly, because the kernel rejected
@@ -89,7 +88,7 @@ impl CommandLimit {
         let one = |queue: &mut Queue| {
             let ((before, now), file) = (queue.inexact.take()?, queue.limit.display());
             Some(format!(
-                "{file} was {before} and is {now}, the nearest value that the kernel takes; it is {before} again once the device is attached again"
+                "{file} was {before} and is {now}, the nearest value that the kernel accepts; {before} returns when the device is attached again"
             ))
         };
         self.queues.iter_mut().filter_map(one)
@@ -123,13 +122,12 @@ impl Queue {
         let before = self.lowered.as_ref().map_or(now, |l| l.before);
         let wanted = (most / self.granularity * self.granularity).max(self.granularity);
         if wanted >= before {
-            return self.put_back();
+            return self.restore();
         }
         if wanted == now {
             return Ok(());
         }
-        // If the process is killed between the note and the change, the limit has one of the two
-        // values.
+        // A process killed between the note and the change leaves one of the two values.
         let change = |set: Vec<u64>| Change::Attribute {
             file: self.limit.clone(),
             before: before.to_string(),
@@ -141,11 +139,11 @@ impl Queue {
         }
         set_attribute(&self.limit, &wanted.to_string()).inspect_err(|_| {
             // Nothing was lowered, so no note must claim it.
-            let _ = self.put_back();
+            let _ = self.restore();
         })
     }
 
-    fn put_back(&mut self) -> io::Result<()> {
+    fn restore(&mut self) -> io::Result<()> {
         self.look();
         // If the device is gone, or the limit was changed since, there is nothing to restore.
         let Some(LoweredLimit { before, note }) = self.lowered.take() else { return Ok(()) };
@@ -168,7 +166,7 @@ impl Queue {
 
 impl Drop for CommandLimit {
     fn drop(&mut self) {
-        let _ = self.put_back();
+        let _ = self.restore();
     }
 }
 
@@ -245,7 +243,7 @@ mod tests {
             assert_eq!(machine.now(), 98_304);
             limit.set(Bytes(1)).unwrap();
             assert_eq!(machine.now(), 4096);
-            limit.put_back().unwrap();
+            limit.restore().unwrap();
             assert_eq!((machine.now(), machine.noted()), (1 << 20, false));
         }
         limit.set(Bytes(65_536)).unwrap();
@@ -264,8 +262,7 @@ mod tests {
             limit.set_for(Bytes(long), Bytes(most)).unwrap();
             machine.now()
         };
-        // Short enough; too long; lowered already and sufficient; longer but still allowed; the
-        // original limit.
+        // Short enough; too long; already low enough; longer but allowed; the original limit.
         let steps = [(65_536, 98_304), (131_072, 98_304), (16_384, 32_768), (131_072, 262_144), (1 << 20, 1 << 30)];
         assert_eq!(steps.map(|(long, most)| after(long, most)), [1 << 20, 98_304, 98_304, 262_144, 1 << 20]);
     }
@@ -285,11 +282,11 @@ mod tests {
         let machine = Machine::new();
         let mut limit = machine.limit();
         limit.set(Bytes(65_536)).unwrap();
-        limit.put_back().unwrap();
+        limit.restore().unwrap();
         assert_eq!(limit.remarks().count(), 0, "exact");
         limit.queues[0].inexact = Some((4_294_966_784, 4_294_963_200));
         limit.set(Bytes(65_536)).unwrap();
-        limit.put_back().unwrap();
+        limit.restore().unwrap();
         let said: Vec<String> = limit.remarks().collect();
         assert!(said.len() == 1 && said[0].contains("was 4294966784 and is 4294963200"), "{said:?}");
     }
@@ -321,7 +318,7 @@ mod tests {
         assert!(second.recover().is_empty());
         assert_eq!(machine.now(), 1 << 20);
         second.set(Bytes(32_768)).unwrap();
-        first.put_back().unwrap();
+        first.restore().unwrap();
         assert_eq!(machine.now(), 32_768, "the first one no longer owns the limit");
         assert!(first.recover().is_empty());
         first.set(Bytes(65_536)).unwrap();
@@ -337,7 +334,7 @@ mod tests {
         let machine = Machine::new();
         let mut limit = machine.limit();
         limit.set(Bytes(65_536)).unwrap();
-        limit.put_back().unwrap();
+        limit.restore().unwrap();
         machine.change(131_072);
         limit.set(Bytes(65_536)).unwrap();
         assert_eq!(machine.now(), 65_536);

@@ -1,5 +1,4 @@
-//! One trim per physical drive: a lock file for each, shared by all processes of this
-//! program.
+//! One trim per physical drive: a lock file for each, shared by all trimtab processes.
 
 use crate::host::block::{Layer, Stack, sysfs_name};
 use crate::host::processes::command_line;
@@ -12,8 +11,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The locks of all drives below one filesystem. Released when dropped or when the process
-/// ends.
+/// The locks of all drives below a filesystem. Released on drop or exit.
 #[derive(Debug)]
 pub struct DriveLocks {
     _files: Vec<File>,
@@ -39,9 +37,8 @@ impl DriveLocks {
 const RETRY: Duration = Duration::from_millis(50);
 
 impl DriveLocks {
-    /// Takes the locks, waiting up to `patience` for other holders. Calls `waiting` once before
-    /// it starts to wait. Fails with [`Interrupted`](crate::sys::interrupt::Interrupted) on an
-    /// interrupt.
+    /// Takes the locks, waiting up to `patience` for holders. Calls `waiting` once before that.
+    /// Fails with [`Interrupted`](crate::sys::interrupt::Interrupted).
     pub fn wait(stack: &Stack, directory: &Path, patience: Duration, waiting: impl FnOnce(&Busy)) -> anyhow::Result<Self> {
         let began = Instant::now();
         let mut waiting = Some(waiting);
@@ -73,10 +70,10 @@ impl std::fmt::Display for Busy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.process {
             Some(process) => match command_line(process) {
-                Some(command) => write!(f, "{} is being trimmed already, by process {process} ({command})", self.drive),
-                None => write!(f, "{} is being trimmed already, by process {process}", self.drive),
+                Some(command) => write!(f, "{} is already being trimmed by process {process} ({command})", self.drive),
+                None => write!(f, "{} is already being trimmed by process {process}", self.drive),
             },
-            None => write!(f, "{} is being trimmed already", self.drive),
+            None => write!(f, "{} is already being trimmed", self.drive),
         }
     }
 }

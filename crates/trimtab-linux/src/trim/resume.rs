@@ -10,8 +10,7 @@ use trimtab_sim::policy::State;
 /// Environment variable that overrides the state directory.
 pub const STATE_VARIABLE: &str = "TRIMTAB_STATE_DIR";
 
-/// The directory for state that survives a reboot: `/var/lib/trimtab`, unless the environment
-/// overrides it.
+/// The state directory: `/var/lib/trimtab`, unless the environment overrides it.
 #[must_use]
 pub fn state_directory() -> PathBuf {
     std::env::var_os(STATE_VARIABLE).filter(|d| !d.is_empty()).map_or_else(|| PathBuf::from("/var/lib/trimtab"), PathBuf::from)
@@ -19,8 +18,7 @@ pub fn state_directory() -> PathBuf {
 
 /// Maximum size of a stored state.
 const BYTES_MAX: u64 = 1 << 20;
-/// A pass that was interrupted longer ago starts over: the space it trimmed has been used
-/// since.
+/// An older interrupted pass starts over: the space it trimmed has been used since.
 const AGE_MAX_S: u64 = 7 * 86_400;
 
 /// An interrupted pass.

@@ -25,16 +25,13 @@ pub struct World {
 /// Totals of one pass: requested, sent, refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Requests, with the bytes of address space that they covered; the accepted part is what the
-    /// devices counted.
+    /// Requests, by address space covered; the accepted part is what the devices counted.
     pub discards: Discards,
     /// The counts of each layer; [`Discards::accepted`] is the sum over the lowest ones.
     pub layers: Counts,
-    /// The counts are a minimum: discards were in flight when the pass ended, or belonged to
-    /// failed requests.
+    /// The counts are a minimum: discards were in flight at the end, or requests failed.
     pub is_minimum: bool,
-    /// Address space covered by successful requests, except trials, whose windows are requested
-    /// in full later.
+    /// Address space covered by successful requests, except trials, which are repeated in full.
     pub gone_over: Bytes,
     /// The length that the filesystem returned; no proof.
     pub returned: Bytes,
@@ -73,8 +70,7 @@ impl Account {
         self.longest = self.longest.max(outcome.took);
     }
 
-    /// Adds discards that were in flight after the last request of a pass. Waits for them, unless
-    /// interrupted.
+    /// Adds discards in flight after the last request. Waits for them unless interrupted.
     pub fn finish(&mut self, fs: &mut Filesystem) {
         let none = self.discards.accepted.is_some_and(|accepted| accepted.count == 0);
         let (late, all) = fs.finish(none);
@@ -150,8 +146,7 @@ impl Surface for Mounted<'_> {
         if let Some(sizes) = request.sizes {
             return self.trim_by_size(&request, sizes, Instant::now());
         }
-        // If the limit is not writable (in a container), commands are as long as the device
-        // accepts.
+        // If the limit is not writable (container), commands are as long as the device accepts.
         let _ = self.fs.limit_commands(request.command_max);
         let window = self.fs.first_commands(&request);
         match self.fs.trim(window, request.min_extent) {

@@ -117,8 +117,7 @@ fn discard_unit(fs: &Filesystem) -> u64 {
     fs.stack().top_layers().filter_map(|l| fs.root().read_u64(l.queue().join("discard_granularity"))).max().unwrap_or(0)
 }
 
-/// Runs the proof in `workspace`. `waiting` is called before waiting for another process that
-/// trims the drive.
+/// Runs the proof in `workspace`. Calls `waiting` before waiting for another trim.
 pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Busy)) -> anyhow::Result<Proof> {
     let mut fs = Filesystem::open(workspace.path())?;
     let shown = fs.mount().mount_point.display().to_string();
@@ -134,7 +133,7 @@ pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Bus
     for file in fs.recover_limits() {
         proof.remarks.push(format!("restored {}, which an interrupted trim had lowered", file.display()));
     }
-    if let Err(error) = tries(workspace, &mut fs, options, &mut proof) {
+    if let Err(error) = prove_repeatedly(workspace, &mut fs, options, &mut proof) {
         if !error.is::<Unmappable>() {
             return Err(error);
         }
@@ -148,26 +147,26 @@ pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Bus
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AttemptResult {
     /// No other writes: the result is the drive's doing.
-    Alone,
+    Undisturbed,
     /// Other writes reached the device; the freed space was free at each check.
-    AmongOthers,
+    Disturbed,
     /// Freed space was reused, or kept files were moved: the result means nothing.
     Reused,
 }
 
 /// Repeats the proof until the result can be attributed to the drive. If other processes
 /// write, a result against the drive must be the same in every attempt.
-fn tries(workspace: &Workspace, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<()> {
+fn prove_repeatedly(workspace: &Workspace, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<()> {
     let mut seen: Vec<VerdictKind> = Vec::new();
     let mut reused = 0;
     for number in 1..=TRIES {
         let probe = Probe::write(workspace, fs, proof, options)?;
         match probe.finish(fs, options, proof)? {
             AttemptResult::Reused => reused += 1,
-            AttemptResult::AmongOthers if !matches!(proof.verdict, VerdictKind::Zeroed | VerdictKind::NotYet | VerdictKind::NotSent) => {
+            AttemptResult::Disturbed if !matches!(proof.verdict, VerdictKind::Zeroed | VerdictKind::NotYet | VerdictKind::NotSent) => {
                 seen.push(proof.verdict);
             }
-            AttemptResult::Alone | AttemptResult::AmongOthers => {
+            AttemptResult::Undisturbed | AttemptResult::Disturbed => {
                 if reused > 0 {
                     proof
                         .remarks
@@ -183,7 +182,7 @@ fn tries(workspace: &Workspace, fs: &mut Filesystem, options: &Options, proof: &
     let same = reused == 0 && seen.iter().all(|kind| *kind == seen[0]);
     if !same {
         proof.verdict = VerdictKind::Unknown;
-        proof.text = verdict::among_others(reused, TRIES);
+        proof.text = verdict::disturbed_text(reused, TRIES);
     }
     Ok(())
 }
@@ -307,8 +306,7 @@ impl Probe {
         Ok(Piece { seed, len, name, extents, placed: Vec::new() })
     }
 
-    /// Maps the files to the devices. Requires that all are written: btrfs creates chunks for
-    /// them.
+    /// Maps the files to devices once all are written: btrfs creates chunks for them.
     fn place(&mut self, fs: &mut Filesystem) -> anyhow::Result<()> {
         let (mount, stack) = (fs.mount().clone(), fs.stack().clone());
         let mapper = Mapper::new(&mount, &stack, fs.file().map_err(std::io::Error::from)?)?;
@@ -320,8 +318,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Checks one block of each place: other contents mean that the addresses are of another
-    /// kind.
+    /// Checks one block of each place: other contents mean another kind of address.
     fn check_mapping(&self) -> anyhow::Result<()> {
         let mut reader = Reader::default();
         for piece in self.freed.iter().chain(&self.kept) {
@@ -390,8 +387,8 @@ impl Probe {
         let untouched = free != Some(false) && self.is_free(fs) != Some(false) && self.kept_in_place();
         Ok(match (untouched, alone) {
             (false, _) => AttemptResult::Reused,
-            (true, true) => AttemptResult::Alone,
-            (true, false) => AttemptResult::AmongOthers,
+            (true, true) => AttemptResult::Undisturbed,
+            (true, false) => AttemptResult::Disturbed,
         })
     }
 
@@ -498,14 +495,12 @@ fn sends_later(fs: &Filesystem, options: &Options) -> Option<Later> {
     if fs.sends_later() {
         return Some(Later::new("when the device has been idle for a while", 2, options.wait));
     }
-    // Freed space is kept for 120 s in case it is reused (BTRFS_DISCARD_DELAY); FITRIM does not
-    // wait for that.
+    // Freed space is kept for 120 s (BTRFS_DISCARD_DELAY); FITRIM does not wait for that.
     let queues = options.as_mounted && Discard::of(fs.mount()) == Discard::online("btrfs");
     queues.then(|| Later::new("what was freed two minutes later (discard=async)", 3, options.wait))
 }
 
-/// The command that enables online discard, if the proof is to observe it and the mount
-/// options disable it.
+/// The command for online discard, if the proof would observe it and it is disabled.
 fn remedy_for_silence(fs: &Filesystem, options: &Options) -> Option<String> {
     let silent = options.as_mounted && !doctor::discards_online(fs.root(), fs.mount(), fs.stack());
     let option = if fs.mount().fs_type == "btrfs" { "discard=async" } else { "discard" };

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use trimtab_drive::units::Nanos;
 
 /// Polling interval.
-const EVERY: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum wait after a request for foreground requests that were delayed by all of it and
 /// complete just behind it. The wait is also at most a quarter of the request's duration.
-const BEHIND: Duration = Duration::from_millis(10);
+const TRAILING_WAIT_MAX: Duration = Duration::from_millis(10);
 /// After a gap of this length between polls, the process may have been frozen. On a busy
 /// machine it may only have waited for a CPU; then a window is trimmed twice.
-const FROZEN: Duration = Duration::from_millis(400);
+const FROZEN_GAP: Duration = Duration::from_millis(400);
 
 /// The command for the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +54,7 @@ pub struct ForegroundActivity {
     pub wait_max_behind: Option<Nanos>,
     /// Reads and writes completed.
     pub requests: u64,
-    /// The process may have been frozen, or the machine suspended: the request may have been cut
-    /// short.
+    /// The process may have been frozen or the machine suspended, cutting the request short.
     pub maybe_frozen: bool,
 }
 
@@ -113,16 +112,16 @@ impl Watch {
             wait_max,
             wait_max_behind: wait_max.max(self.wait_behind(took)),
             requests,
-            maybe_frozen: self.shared.gap.load(Ordering::Relaxed) || unseen > FROZEN || slept > Duration::from_millis(50),
+            maybe_frozen: self.shared.gap.load(Ordering::Relaxed) || unseen > FROZEN_GAP || slept > Duration::from_millis(50),
         }
     }
 
-    /// Mean latency of the requests served since the last poll, or just behind a trim request of
-    /// duration `took`.
+    /// Mean latency of the requests since the last poll, or just behind a trim of duration
+    /// `took`.
     fn wait_behind(&self, took: Duration) -> Option<Nanos> {
         let stat = self.stat.as_deref()?;
         let before = (*self.shared.last())?;
-        let until = Instant::now() + BEHIND.min(took / 4);
+        let until = Instant::now() + TRAILING_WAIT_MAX.min(took / 4);
         loop {
             let now = stat.read()?;
             let mean = mean_wait(&now.since(&before));
@@ -170,11 +169,11 @@ impl Shared {
             }
             drop(state);
             let now = self.since_began();
-            if Duration::from_nanos(now.saturating_sub(self.looked.swap(now, Ordering::Relaxed))) > FROZEN {
+            if Duration::from_nanos(now.saturating_sub(self.looked.swap(now, Ordering::Relaxed))) > FROZEN_GAP {
                 self.gap.store(true, Ordering::Relaxed);
             }
             self.look(stat);
-            std::thread::sleep(EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -235,7 +234,7 @@ mod tests {
         watch.shared.looked.store(0, Ordering::Relaxed);
         watch.shared.gap.store(false, Ordering::Relaxed);
         let state = watch.shared.state.lock().unwrap();
-        std::thread::sleep(FROZEN + Duration::from_millis(50));
+        std::thread::sleep(FROZEN_GAP + Duration::from_millis(50));
         drop(state);
         assert!(watch.end().maybe_frozen);
     }
@@ -251,8 +250,7 @@ mod tests {
         assert_eq!(watch.shared.requests.load(Ordering::Relaxed), 12);
     }
 
-    /// Once, a write waited 414 ms for a whole command and completed behind it, but no wait was
-    /// reported.
+    /// Once, a write waited 414 ms behind a whole command, but no wait was reported.
     #[test]
     fn wait_includes_requests_served_behind_trim() {
         use std::os::unix::fs::FileExt as _;

@@ -47,14 +47,13 @@ impl LoopOnFuse {
         self.device.disk()
     }
 
-    /// Sets the queue attributes to those of the drive. Returns a description of each value that
-    /// the kernel rejected.
+    /// Sets the queue attributes to the drive's. Describes each value that the kernel rejected.
     pub fn tune(&self, geometry: &Geometry) -> Vec<String> {
         tune(self.device, geometry, MAX_REQUEST_BYTES)
     }
 
     /// Detaches the loop device. On error, nothing has changed.
-    pub fn let_go(&self, force: bool, problems: &mut Vec<String>) -> anyhow::Result<()> {
+    pub fn release(&self, force: bool, problems: &mut Vec<String>) -> anyhow::Result<()> {
         let Self { device, served, .. } = self;
         let shown = device.path();
         // If the loop device now belongs to another file, its users do not matter.
@@ -75,11 +74,10 @@ impl LoopOnFuse {
         Ok(())
     }
 
-    /// Unmounts the file after [`Self::let_go`].
-    pub fn take_away(self, home: &Home, served: Option<Identity>, force: bool) -> anyhow::Result<()> {
+    /// Unmounts the file after [`Self::release`].
+    pub fn remove(self, home: &Home, served: Option<Identity>, force: bool) -> anyhow::Result<()> {
         home.unmount(served).context("cannot unmount the served file")?;
-        // A process that opened the served file itself can keep the session alive, but must not
-        // block this one.
+        // A process that opened the served file can keep the session alive; do not wait for it.
         let patience = Instant::now() + Duration::from_secs(2);
         while !force && !self.mounted.is_finished() && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(1));
@@ -97,8 +95,7 @@ fn explain_fuse(error: std::io::Error) -> anyhow::Error {
     anyhow::Error::new(error).context(hint)
 }
 
-/// Sets the queue attributes to those of the drive. Returns a description of each value that
-/// the kernel rejected.
+/// Sets the queue attributes to the drive's. Describes each value that the kernel rejected.
 pub fn tune(device: LoopDevice, geometry: &Geometry, request_bytes_max: u32) -> Vec<String> {
     let write_cache = if geometry.volatile_cache { "write back" } else { "write through" };
     let queue = device.sysfs().join("queue");

@@ -34,8 +34,7 @@ impl Seconds {
         &mut self.current
     }
 
-    /// Ends the current second. `written` is host and medium bytes written so far, `freed` bytes
-    /// freed so far.
+    /// Ends the current second. `written` (host and medium) and `freed` are totals in bytes.
     pub fn tick(&mut self, written: (u64, u64), freed: u64) {
         let ((host_before, medium_before), freed_before) = self.before;
         let host = written.0.saturating_sub(host_before);

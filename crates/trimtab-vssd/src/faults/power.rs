@@ -11,8 +11,7 @@ use std::time::Instant;
 use trimtab_drive::Extent;
 use trimtab_drive::rng::Stream;
 
-/// Maximum memory for saved content. Beyond it, the oldest pages are dropped: no drive's
-/// cache is that large.
+/// Maximum memory for saved content; then the oldest pages go: no cache is that large.
 const UNDO_BYTES_MAX: usize = 256 << 20;
 
 /// State needed to simulate a power cut.
@@ -67,8 +66,7 @@ impl UndoLog {
     }
 
     /// Simulates the power cut. `lost` was only in the cache, `torn` was being written. Each page
-    /// of both keeps its new content with probability `keep`. Returns the number of pages rolled
-    /// back.
+    /// keeps its new content with probability `keep`. Returns the number rolled back.
     pub fn cut(&mut self, store: &Store, lost: &[Extent], torn: Option<Extent>, keep: f64, rng: &mut Stream) -> Result<u64, Errno> {
         let now = Instant::now();
         let under_way = self.unanswered.iter().filter(|(due, _)| due.is_some_and(|due| due > now)).map(|(_, extent)| *extent);

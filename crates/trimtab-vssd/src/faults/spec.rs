@@ -67,8 +67,7 @@ pub enum Cut {
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
-    /// The power fails: every request fails from then on, and the content of the volatile cache
-    /// is lost.
+    /// The power fails: every later request fails, and the volatile cache is lost.
     PowerCut {
         /// The moment.
         cut: Cut,

@@ -15,9 +15,9 @@ use trimtab_drive::Extent;
 
 const FILE: INodeNo = INodeNo(2);
 /// Attributes never change, so the kernel may cache them indefinitely.
-const FOREVER: Duration = Duration::from_secs(365 * 86_400);
+const ATTRIBUTE_TTL: Duration = Duration::from_secs(365 * 86_400);
 /// Flags for opening the file.
-const OPENED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES).union(FopenFlags::FOPEN_NOFLUSH);
+const OPEN_FLAGS: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES).union(FopenFlags::FOPEN_NOFLUSH);
 
 thread_local! {
     /// Buffer for reads; moved out only if the completion is delayed.
@@ -77,8 +77,8 @@ impl OneFile {
     fn allocate(&self, extent: Extent, mode: i32) -> Served {
         if mode & libc::FALLOC_FL_PUNCH_HOLE != 0 {
             if self.geometry.discard_granularity == 0 {
-                // Discard is disabled on the device, so this is a zero-write, for which the loop
-                // driver sends the same request.
+                // Discard is disabled on the device, so this is a zero-write, which looks the
+                // same.
                 self.drive.serve(Request::Zero { extent, may_unmap: false, fua: false })
             } else {
                 self.drive.serve(Request::Trim(&[extent], Effect::Usual))
@@ -106,8 +106,7 @@ fn fuse_errno(errno: rustix::io::Errno) -> Errno {
 impl Filesystem for OneFile {
     fn init(&mut self, _request: &fuser::Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let _ = config.set_max_write(MAX_REQUEST_BYTES);
-        // The loop driver keeps up to 128 requests in flight; none of them should be queued in the
-        // kernel.
+        // The loop driver keeps up to 128 requests in flight; the kernel should queue none.
         let _ = config.set_max_background(1024);
         let _ = config.set_congestion_threshold(1024);
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
@@ -116,14 +115,14 @@ impl Filesystem for OneFile {
 
     fn lookup(&self, _request: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if self.is(parent, name) {
-            reply.entry(&FOREVER, &self.attributes(FILE), Generation(0));
+            reply.entry(&ATTRIBUTE_TTL, &self.attributes(FILE), Generation(0));
         } else {
             reply.error(Errno::ENOENT);
         }
     }
 
     fn getattr(&self, _request: &fuser::Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&FOREVER, &self.attributes(inode));
+        reply.attr(&ATTRIBUTE_TTL, &self.attributes(inode));
     }
 
     fn statfs(&self, _request: &fuser::Request, _inode: INodeNo, reply: ReplyStatfs) {
@@ -133,7 +132,7 @@ impl Filesystem for OneFile {
 
     fn open(&self, _request: &fuser::Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         if inode == FILE {
-            reply.opened(FileHandle(0), OPENED);
+            reply.opened(FileHandle(0), OPEN_FLAGS);
         } else {
             reply.error(Errno::EISDIR);
         }

@@ -133,8 +133,7 @@ fn contexts(output: &mut impl Write, option: u32, data: &[u8], structured: bool)
     }
     let (_, queries) = queries(data).unwrap_or_default();
     let list = option == OPT_LIST_META_CONTEXT;
-    // In a list, no query means all contexts, and "base:" all of that namespace; a selection
-    // needs the full name.
+    // In a list, no query means all, and "base:" that namespace; a selection names it in full.
     let meant = list && queries.is_empty() || queries.iter().any(|query| *query == ALLOCATION || list && *query == b"base:");
     if meant {
         let id = if list { 0 } else { ALLOCATION_ID };
@@ -144,8 +143,7 @@ fn contexts(output: &mut impl Write, option: u32, data: &[u8], structured: bool)
     Ok(meant)
 }
 
-/// The export name and the queries in the data of an option; `None` if the data are truncated
-/// or too long.
+/// The export name and the queries of an option; `None` if truncated or too long.
 fn queries(mut rest: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     fn number(rest: &mut &[u8]) -> Option<usize> {
         let (number, after) = rest.split_first_chunk::<4>()?;

@@ -1,5 +1,4 @@
-//! The replies of one connection, written by a separate thread, so that a client that does
-//! not read blocks only itself.
+//! The replies of a connection, in a thread, so that a slow reader blocks only itself.
 
 use super::room::Room;
 use std::io::{self, Write as _};
@@ -10,8 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A client that reads nothing for this long is disconnected if another connection needs the
-/// memory of its replies.
+/// A client that reads nothing for this long is cut off if others need the memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 struct Reply {

@@ -22,8 +22,7 @@ impl Room {
         Self { state: Mutex::new(State { left: ROOM_BYTES, waiting: 0 }), more: Condvar::new() }
     }
 
-    /// Takes `bytes`, at most [`ROOM_BYTES`], and waits until they are free. Returns false once
-    /// `wanted` does.
+    /// Takes `bytes`, at most [`ROOM_BYTES`], once they are free. False once `wanted` is.
     pub fn take(&self, bytes: u32, wanted: impl Fn() -> bool) -> bool {
         let mut state = self.lock();
         state.waiting += 1;

@@ -33,8 +33,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// The flags valid for the command. FUA is valid for every command, and has no effect on
-    /// those that write nothing.
+    /// The flags valid for the command. FUA is always valid, without effect if nothing is
+    /// written.
     const fn flags(self) -> u16 {
         FLAG_FUA
             | match self {
@@ -118,8 +118,7 @@ pub enum Chunk {
     Error(Errno),
 }
 
-/// The header of the only chunk in a structured reply to the request `cookie`; `len` bytes
-/// follow.
+/// The header of the only reply chunk to the request `cookie`; `len` bytes follow.
 pub fn structured_reply(cookie: u64, chunk: Chunk, len: usize) -> Vec<u8> {
     let (kind, fields) = match chunk {
         Chunk::Data { offset } => (1_u16, offset.to_be_bytes().to_vec()),

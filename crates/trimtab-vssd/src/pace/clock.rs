@@ -146,8 +146,7 @@ mod tests {
     #[test]
     fn unpaced_clock_shows_time_of_full_queue() {
         let mut clock = ModelClock::new(Speed::Unpaced, Nanos::ZERO, 2);
-        // Each command takes 10 s of model time, two at a time: the third can only start when the
-        // first is done.
+        // Each command takes 10 s of model time, two at a time: the third waits for the first.
         for i in 0..6 {
             let arrival = clock.arrival();
             assert_eq!(arrival.0 / 10_000_000_000, i / 2, "command {i}");

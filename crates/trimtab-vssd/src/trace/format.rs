@@ -175,8 +175,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a recording block by block. Iterating yields events until the end or the first
-/// error.
+/// Reads a recording by blocks. Iterating yields events until the end or the first error.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,

@@ -11,8 +11,7 @@ const ZEROES_BYTES_MAX: u64 = 32 << 20;
 /// Maximum physical block size: a page, the kernel's limit.
 const PHYSICAL_BLOCK_MAX: u32 = 4096;
 
-/// The parameters of a device with the properties of the drive, and requests of at most
-/// `request_bytes_max`.
+/// The parameters of a device like the drive, with requests of up to `request_bytes_max`.
 pub fn of(geometry: &Geometry, request_bytes_max: u32) -> Parameters {
     let takes_trim = geometry.discard_granularity > 0;
     let mut attributes = if geometry.rotational { ROTATIONAL } else { 0 };
@@ -20,8 +19,7 @@ pub fn of(geometry: &Geometry, request_bytes_max: u32) -> Parameters {
         // An FUA write is a native request of the drive.
         attributes |= VOLATILE_CACHE | FUA;
     }
-    // The kernel raises the discard granularity to the physical block size, which would
-    // misrepresent the drive.
+    // The kernel raises the granularity to the physical block size, unlike the drive's.
     let granularity = if takes_trim { geometry.discard_granularity } else { u32::MAX };
     let physical = geometry.atomic_write.min(PHYSICAL_BLOCK_MAX).min(granularity).max(geometry.logical_block);
     let basic = Basic {

@@ -62,7 +62,7 @@ mod tests {
 
     impl Serve for RecordingDrive {
         fn geometry(&self) -> Geometry {
-            unreachable!("nobody asks")
+            unreachable!("not called")
         }
 
         fn stretches(&self, _: Extent, _: usize) -> Result<Vec<Stretch>, Errno> {

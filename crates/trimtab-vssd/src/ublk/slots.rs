@@ -58,7 +58,7 @@ impl Slots for QueueSlots {
         self.queue.commit(slot, self.results[slot])
     }
 
-    fn give_back(&mut self) {
+    fn release_memory(&mut self) {
         self.queue.give_back();
     }
 

@@ -1,5 +1,4 @@
-//! The current activity: the phase, operations per second, latencies, and the discards that
-//! the kernel counted.
+//! The current activity: the phase, operations per second, latencies, and discards.
 
 use super::lock;
 use crate::output::plain;
@@ -14,7 +13,7 @@ use trimtab_sim::runner;
 /// Length of the window that counts as "now".
 const WINDOW: Duration = Duration::from_secs(3);
 /// After this time without an update, the last values are outdated.
-const SILENT: Duration = Duration::from_secs(2);
+const STALE_AFTER: Duration = Duration::from_secs(2);
 /// Above this number of names, only their number is shown.
 const NAMES_MAX: usize = 4;
 
@@ -30,7 +29,7 @@ pub struct Now {
     doing: Doing,
     phase: String,
     began: Option<Instant>,
-    looks: VecDeque<Sample>,
+    samples: VecDeque<Sample>,
     /// Words from the working thread.
     pub words: Vec<String>,
     /// Source of the discard counts.
@@ -55,7 +54,7 @@ impl Now {
     pub fn begin(&mut self, phase: &str) {
         self.phase = plain(phase).into_owned();
         self.began = Some(Instant::now());
-        self.looks.clear();
+        self.samples.clear();
     }
 
     /// Adds a sample of a run.
@@ -64,22 +63,22 @@ impl Now {
             self.begin(run.phase);
         }
         // Enough samples for a window, at negligible cost.
-        if self.looks.back().is_some_and(|last| at.saturating_duration_since(last.at) < WINDOW / 6) {
+        if self.samples.back().is_some_and(|last| at.saturating_duration_since(last.at) < WINDOW / 6) {
             return;
         }
-        while self.looks.get(1).is_some_and(|second| at.saturating_duration_since(second.at) >= WINDOW) {
-            self.looks.pop_front();
+        while self.samples.get(1).is_some_and(|second| at.saturating_duration_since(second.at) >= WINDOW) {
+            self.samples.pop_front();
         }
         let latencies = run.recorder.map_or_else(Histogram::new, runner::recorder::Recorder::latencies);
-        self.looks.push_back(Sample { at, ops: run.ops, moved: run.read.0 + run.written.0, latencies });
+        self.samples.push_back(Sample { at, ops: run.ops, moved: run.read.0 + run.written.0, latencies });
     }
 
     /// The phase and its figures, the most important first. Reads the counters of the drives.
     pub fn in_words(&self, at: Instant) -> String {
         let mut words = self.words.clone();
-        if let (Some(first), Some(last)) = (self.looks.front(), self.looks.back())
+        if let (Some(first), Some(last)) = (self.samples.front(), self.samples.back())
             && last.at > first.at
-            && at.saturating_duration_since(last.at) < SILENT
+            && at.saturating_duration_since(last.at) < STALE_AFTER
         {
             let seconds = last.at.duration_since(first.at).as_secs_f64();
             words.push(format!("{}/s", three_digits(last.ops.saturating_sub(first.ops) as f64 / seconds)));
@@ -88,7 +87,7 @@ impl Now {
             }
             let moved = last.moved.saturating_sub(first.moved);
             words.extend((moved > 0).then(|| format!("{}/s", Bytes((moved as f64 / seconds) as u64))));
-        } else if let Some(began) = self.began.filter(|began| at.saturating_duration_since(*began) >= SILENT) {
+        } else if let Some(began) = self.began.filter(|began| at.saturating_duration_since(*began) >= STALE_AFTER) {
             // One long call: a sync, a trim.
             words.push(super::whole_seconds(at.saturating_duration_since(began).as_secs_f64()));
         }
@@ -161,8 +160,7 @@ mod tests {
     fn now_shows_last_seconds_not_whole_phase() {
         let (mut recorder, mut now, began) = (Recorder::new(Nanos::ZERO), Now::default(), Instant::now());
         recorder.begin_phase("delete", Nanos::ZERO);
-        // Ten seconds of 100 operations of 1 ms, then five seconds of 10 operations of 50 ms, of
-        // which one in ten takes 200 ms.
+        // Ten seconds of 100 operations of 1 ms, then five of 10 of 50 ms, one in ten 200 ms.
         for tenth in 0_u64..150 {
             let slow = tenth >= 100;
             for op in 0..if slow { 1 } else { 10 } {

@@ -55,8 +55,7 @@ struct ResolvedTarget {
 }
 
 impl ResolvedTarget {
-    /// Follows a link only if nobody except root and this user can have created it, as in
-    /// `/dev/disk/by-id`.
+    /// Follows a link only if root or this user must have created it, as in `/dev/disk/by-id`.
     fn look_up(path: &Path) -> anyhow::Result<Self> {
         let label = path.display().to_string();
         let found = beneath::Named::look_up(path).with_context(|| format!("cannot examine {label}"))?;
@@ -77,7 +76,7 @@ impl ResolvedTarget {
         let label = &self.label;
         let Some(again) = &destroy.again else {
             return Err(UsageError::new(format!("everything on {label} would be destroyed"))
-                .hint(format!("if that is what you want, say --destroy {label} as well"))
+                .hint(format!("to allow that, add --destroy {label}"))
                 .into());
         };
         let same = |other: &Stat| match self.kind() {
@@ -123,8 +122,7 @@ pub fn claim(path: &Path, writable: bool, destroy: &Destroy, own: Option<OwnData
     Ok(Claim { file, label, size, device: Some((block_size, trims)) })
 }
 
-/// Claims the regular file at `path` for writing: it must be named twice, unused, and hold
-/// nothing that was not named.
+/// Claims the regular file at `path` for writing: named twice, unused, no unnamed content.
 pub fn claim_file(path: &Path, destroy: &Destroy, own: Option<OwnData>) -> anyhow::Result<Claim> {
     let named = ResolvedTarget::look_up(path)?;
     let label = named.label.clone();

@@ -22,13 +22,11 @@ use trimtab_sim::target::BlockInfo;
 const BLOCK_SIZE_DEFAULT: u32 = 4096;
 /// Maximum memory in flight; more is a mistake.
 const IN_FLIGHT_MAX: u64 = 1 << 30;
-/// Maximum number of operations in flight; more is a mistake, because a ring has at most
-/// 32768 entries.
+/// Maximum number of operations in flight: a ring has at most 32768 entries.
 const QUEUE_DEPTH_MAX: u32 = 32768;
 
 impl BlockFile {
-    /// Creates the file `name` of `size` bytes in `dir` with all blocks allocated. Errors call
-    /// the directory `path`.
+    /// Creates `name` in `dir`, all `size` bytes allocated. Errors call the directory `path`.
     pub fn create(dir: impl AsFd, path: &Path, name: &str, size: Bytes, options: &BlockOptions) -> anyhow::Result<Self> {
         let label = path.join(name).display().to_string();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -49,7 +47,7 @@ impl BlockFile {
             // Not every filesystem can allocate; then the first write of each block does it.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => rustix::fs::ftruncate(&file, size.0)
                 .map_err(std::io::Error::from)
-                .with_context(|| format!("cannot make {label} {size} long"))?,
+                .with_context(|| format!("cannot set the size of {label} to {size}"))?,
             Err(errno) => return Err(std::io::Error::from(errno)).with_context(|| format!("cannot reserve {size} for {label}")),
         }
         let block_size = block_size(&file);
@@ -80,11 +78,11 @@ impl BlockFile {
         if options.direct {
             match rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT) {
                 Ok(()) => {}
-                Err(Errno::INVAL) if device.is_none() => warnings.push(page_cache("the filesystem has no direct I/O")),
+                Err(Errno::INVAL) if device.is_none() => warnings.push(page_cache("the filesystem does not support direct I/O")),
                 Err(errno) => return Err(std::io::Error::from(errno)).context("cannot use direct I/O"),
             }
         } else {
-            warnings.push(page_cache("it was asked for"));
+            warnings.push(page_cache("as requested"));
         }
         let (kind, block_size, trims) = match device {
             Some((block_size, true)) => (TargetKind::BlockDevice, block_size, Trims::Queued(Action::Discard)),
@@ -153,13 +151,13 @@ fn open_direct(
 ) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
     if !direct {
-        warnings.push(page_cache("it was asked for"));
+        warnings.push(page_cache("as requested"));
         return open(flags);
     }
     match open(flags | OFlags::DIRECT) {
         Err(Errno::INVAL) => {
             let file = open(flags)?;
-            warnings.push(page_cache("the filesystem has no direct I/O"));
+            warnings.push(page_cache("the filesystem does not support direct I/O"));
             Ok(file)
         }
         result => result,
@@ -168,11 +166,11 @@ fn open_direct(
 
 /// The unit of direct I/O on `file`.
 fn block_size(file: &OwnedFd) -> u32 {
-    let told = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+    let reported = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
         .ok()
         .filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0)
         .map(|stat| stat.stx_dio_offset_align);
-    told.filter(|align| align.is_power_of_two() && *align <= 1 << 16).map_or(BLOCK_SIZE_DEFAULT, |align| align.max(512))
+    reported.filter(|align| align.is_power_of_two() && *align <= 1 << 16).map_or(BLOCK_SIZE_DEFAULT, |align| align.max(512))
 }
 
 fn transfers(file: &OwnedFd, options: &BlockOptions, warnings: &mut Vec<Warning>) -> anyhow::Result<Transfers> {

@@ -188,8 +188,7 @@ fn recognise(head: &[u8], tail: &[u8], size: Bytes) -> Vec<&'static str> {
     if old_raid.is_some_and(|at| holds(tail, at, RAID_0_90) || holds(tail, at, &[0xa9, 0x2b, 0x4e, 0xfc])) {
         found.push("raid member");
     }
-    // A boot signature alone may belong to the boot sector of a filesystem; with a partition
-    // entry it is a partition table.
+    // A boot signature may be that of a filesystem; with an entry it is a partition table.
     let entries = |table: &[u8]| table.chunks(16).any(|entry| entry.len() == 16 && entry[4] != 0);
     if holds(head, 510, &[0x55, 0xaa]) && found.is_empty() && head.get(446..510).is_some_and(entries) {
         found.push("mbr partition table");

@@ -98,7 +98,7 @@ fn read_of_truncated_file_names_the_cause() {
         std::fs::File::options().write(true).open(dir.path().join("data")).unwrap().set_len(SIZE / 2).unwrap();
         let mut reads = synthetic(Pattern::Sequential, Mix { read_percent: 100, trim_percent: 0 }, &[(1 << 16, 1)], 4, 64);
         let error = blocks::run(&mut reads, &mut target, &mut ()).complete().unwrap_err().to_string();
-        assert!(error.contains("only 0 bytes were moved"), "{error}");
+        assert!(error.contains("only 0 bytes were transferred"), "{error}");
     }
 }
 
@@ -119,7 +119,7 @@ fn submit_refuses_ranges_outside_or_unaligned() {
         assert!(error.reason.contains("whole blocks"), "{error}");
     }
     // More than the memory reserved for operations in flight.
-    assert!(target.submit(15, Command::Read(Extent { offset: 0, len: 1 << 20 })).unwrap_err().reason.contains("memory prepared"));
+    assert!(target.submit(15, Command::Read(Extent { offset: 0, len: 1 << 20 })).unwrap_err().reason.contains("memory reserved"));
 }
 
 #[test]
@@ -180,8 +180,7 @@ fn open_refuses_absurd_amounts_in_flight() {
     }
 }
 
-/// tmpfs always blocks: lone operations use a blocking call and all others the engine, on the
-/// same target.
+/// tmpfs always blocks: lone operations use a blocking call, all others the engine.
 #[test]
 fn queue_depth_may_change_with_lone_calls() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return crate::skip::skip("/dev/shm") };
@@ -202,5 +201,5 @@ fn failed_lone_call_is_explained() {
     let mut done = Vec::new();
     target.reap(1, &mut done).unwrap();
     let error = done[0].result.as_ref().unwrap_err().to_string();
-    assert!(error.contains("only 0 bytes were moved"), "{error}");
+    assert!(error.contains("only 0 bytes were transferred"), "{error}");
 }

@@ -26,8 +26,7 @@ struct InFlight {
     offset: u64,
     len: u64,
     write: bool,
-    /// Another operation touched the range while this one was in flight: the content is
-    /// undefined.
+    /// Another operation touched the range during this one: the content is undefined.
     disturbed: bool,
 }
 
@@ -128,9 +127,9 @@ impl Verifier {
         let right = match maker.check(class, offset, unit) {
             Found::Written(nonce) if nonce == maker.nonce(class, offset, sequence) => Ok(()),
             Found::Zeros if class.incompressible_permille() == 0 => Ok(()),
-            Found::Written(_) => Err("an earlier write is there: the last one was lost"),
-            Found::Zeros => Err("zeros are there instead of what was written"),
-            Found::Foreign => Err("something other than what was written is there"),
+            Found::Written(_) => Err("found an earlier write: the last one was lost"),
+            Found::Zeros => Err("found zeros instead of the data written"),
+            Found::Foreign => Err("found data other than those written"),
         };
         self.checked += Bytes(UNIT as u64);
         right
@@ -196,14 +195,14 @@ mod tests {
         disk.write(1, 1, DataClass::Random);
         let new = disk.bytes.clone();
         disk.bytes.copy_from_slice(&old);
-        assert_eq!(disk.read(0, 4), Err((KIB4, "an earlier write is there: the last one was lost")));
+        assert_eq!(disk.read(0, 4), Err((KIB4, "found an earlier write: the last one was lost")));
         disk.bytes.copy_from_slice(&new);
         disk.bytes.copy_within(0..UNIT, 2 * UNIT);
-        assert_eq!(disk.read(2, 1).unwrap_err().1, "something other than what was written is there");
+        assert_eq!(disk.read(2, 1).unwrap_err().1, "found data other than those written");
         disk.bytes[3 * UNIT + 100] ^= 1;
         assert_eq!(disk.read(3, 1).unwrap_err().0, 3 * KIB4);
         disk.bytes[..UNIT].fill(0);
-        assert_eq!(disk.read(0, 1).unwrap_err().1, "zeros are there instead of what was written");
+        assert_eq!(disk.read(0, 1).unwrap_err().1, "found zeros instead of the data written");
     }
 
     #[test]

@@ -21,8 +21,7 @@ pub(super) struct OpenDirectories {
     shared: bool,
     open: HashMap<String, OwnedFd>,
     open_max: usize,
-    /// Identity of each directory when it was created or first used; kept only if the root is
-    /// shared.
+    /// Identity of each directory at creation or first use; kept only if the root is shared.
     identities: HashMap<String, Identity>,
 }
 
@@ -64,8 +63,7 @@ impl OpenDirectories {
     }
 
     fn open_again(&mut self, path: &str) -> Result<OwnedFd, Errno> {
-        // `O_PATH` is enough for name lookups: it needs no permission to list and costs nothing on
-        // a network filesystem.
+        // `O_PATH` is enough for lookups: needs no list permission, free on network filesystems.
         let dir = beneath::open_below(self.root.as_fd(), Path::new(path), OFlags::PATH | OFlags::DIRECTORY)?;
         if self.shared {
             let identity = Identity::from(&rustix::fs::fstat(&dir)?);
@@ -76,8 +74,7 @@ impl OpenDirectories {
         Ok(dir)
     }
 
-    /// Call after creating `path`: fails if another user could have replaced it and it is not
-    /// ours.
+    /// Call after creating `path`: fails if another user could have replaced it.
     pub(super) fn made(&mut self, path: &str) -> Result<(), Errno> {
         if !self.shared {
             return Ok(());
@@ -123,8 +120,7 @@ const fn swapped() -> Errno {
     Errno::LOOP
 }
 
-/// Maximum number of directories kept open: a share of the limit of open files, which is
-/// raised as far as possible.
+/// Maximum number of directories kept open: a share of the raised limit of open files.
 fn open_max() -> usize {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let wanted = limit.maximum.unwrap_or(1 << 16).min(1 << 16);

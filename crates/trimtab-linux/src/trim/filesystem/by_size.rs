@@ -26,8 +26,7 @@ const PUT_OFF_MAX: Duration = Duration::from_secs(60);
 /// A good moment for a command lasts this long.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// The extents requested in unfinished windows, as a hash that does not depend on their
-/// order.
+/// The extents requested in unfinished windows, as a hash independent of their order.
 #[derive(Debug, Default)]
 pub(super) struct RequestedExtents {
     windows: BTreeMap<u64, u64>,
@@ -53,8 +52,7 @@ pub struct BySize {
     pub trim: Option<WindowTrim>,
     /// The range of the request.
     pub range: Option<TrimWindow>,
-    /// The outcome in the form that policies expect: the part of the window covered, and the
-    /// discards sent.
+    /// The outcome for policies: the part of the window covered, and the discards sent.
     pub outcome: TrimOutcome,
 }
 
@@ -68,8 +66,8 @@ fn mark_of((start, len): (u64, u64)) -> u64 {
 }
 
 impl Filesystem {
-    /// Free extents can be requested by size. Not on ext4 before Linux 6.6, where trimming a part
-    /// of a group marks all of it.
+    /// Free extents can be requested by size. Not before Linux 6.6 on ext4, where trimming a part
+    /// marks the whole group.
     #[must_use]
     pub fn goes_by_size(&self) -> bool {
         let knows = match self.mount.fs_type.as_str() {
@@ -92,7 +90,7 @@ impl Filesystem {
         let Some(picked) = self.pick(request, sizes) else { return Ok(ByWhich::Window) };
         let longest = picked.extents.iter().map(|(_, len)| *len).max().zip(picked.range);
         if let Some((longest, range)) = longest {
-            // If the limit is not writable (in a container), commands are as long as the device
+            // If the limit is not writable (container), commands are as long as the device
             // accepts.
             let _ = self.limit.set_for(Bytes(longest.min(range.len)), request.command_max);
         }
@@ -111,9 +109,8 @@ impl Filesystem {
             let one = one?;
             let nothing = one.outcome.returned == Bytes::ZERO && one.outcome.counted.is_none_or(|counted| counted.count == 0);
             let one_group = self.layout.group.is_some_and(|group| window.len <= group.0);
-            if nothing && !self.known.anew {
-                // The extent may have been used since the map was read; the old map proves
-                // nothing.
+            if nothing && !self.known.is_fresh {
+                // The extent may have been used since; the old map proves nothing.
                 self.known.forget();
             } else if nothing && one_group && self.ext4.is_some() {
                 // ext4 considers the whole group trimmed.
@@ -172,8 +169,7 @@ impl Filesystem {
         picked.ok()
     }
 
-    /// Restores the minimum extent: ext4 keeps that of the last request as if it applied to all
-    /// groups.
+    /// Restores the minimum extent: ext4 applies that of the last request to all groups.
     fn keep_least(&self, kept: Option<u64>) {
         if let (Some(ext4), Some(kept)) = (&self.ext4, kept) {
             let _ = ext4.last.restore(if ext4.forget { ext4::FORGOTTEN } else { kept });
@@ -192,8 +188,7 @@ impl Filesystem {
         let now = free.iter().filter(|(_, len)| *len >= least).fold(0, |sum, extent| sum ^ mark_of(*extent));
         let all: u64 = free.iter().map(|(_, len)| len).sum();
         let above = free.iter().map(|(_, len)| *len).max().unwrap_or(0) + block_size;
-        // If one extent is all the free space, no minimum exceeds it; its own request has marked
-        // the group.
+        // A single extent has no minimum above it; its own request has marked the group.
         if sum == Some(now) && !free.is_empty() && above <= all {
             let _ = self.file().and_then(|file| fitrim(file, window, Bytes(above)));
         }

@@ -23,7 +23,7 @@ pub struct DiscardLoss {
     /// The layer above that had counted them.
     pub by: Option<String>,
     /// The other legs received their share.
-    pub others_got_theirs: bool,
+    pub reached_others: bool,
 }
 
 /// The arrival at each layer.
@@ -77,9 +77,8 @@ enum MinimumAmount {
 /// Below this amount, a leg of an array may have had no part in a trim.
 const SHARE_MIN: u64 = 16 << 20;
 
-/// Compares the arrival at each layer with the bytes freed on each of the filesystem's own
-/// devices (index into the stack, and bytes). Nothing is expected at the layers `without_use`
-/// (hard disks).
+/// Compares the arrival at each layer with the bytes freed on the filesystem's own devices
+/// (index into the stack, and bytes). Expects nothing at `without_use` (hard disks).
 #[must_use]
 pub fn arrival(stack: &Stack, counts: &[LayerDiscards], freed: &[(usize, u64)], tables: &Tables, without_use: &[usize]) -> Arrival {
     let mut walk = Walk::new(stack, counts, tables, MinimumAmount::Half, without_use);
@@ -127,8 +126,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Checks layer `index` for `expected` bytes, if known; `above` is the last layer that
-    /// counted them.
+    /// Checks layer `index` for `expected` bytes, if known; `above` last counted them.
     fn go(&mut self, index: usize, expected: Option<u64>, above: Option<usize>) {
         let Some(count) = self.layers.get(index).map(|l| l.discards.clone()) else { return };
         if self.without_use.contains(&index) || std::mem::replace(&mut self.visited[index], true) {
@@ -175,7 +173,7 @@ impl<'a> Walk<'a> {
         let lost = (!self.lost.is_empty()).then(|| DiscardLoss {
             at: self.lost.iter().map(|(at, _)| title(*at)).collect::<Vec<_>>().join(", "),
             by: self.lost.iter().find_map(|(_, by)| *by).map(title),
-            others_got_theirs: self.layers.iter().any(|l| l.discards.lowest && l.arrived == Some(true)),
+            reached_others: self.layers.iter().any(|l| l.discards.lowest && l.arrived == Some(true)),
         });
         Arrival { layers: self.layers, lost }
     }
@@ -204,7 +202,7 @@ mod tests {
         let counts = fates(stack, &bytes.iter().map(discards).collect::<Vec<_>>());
         let freed: Vec<(usize, u64)> = stack.tops.iter().map(|&t| (t, expected)).collect();
         let lost = arrival(stack, &counts, &freed, &Tables::of_text(table), &[]).lost?;
-        Some((lost.at.replace(" [ata]", ""), lost.by, lost.others_got_theirs))
+        Some((lost.at.replace(" [ata]", ""), lost.by, lost.reached_others))
     }
 
     fn at(layer: &str, others: bool) -> Option<(String, bool)> {
@@ -232,7 +230,7 @@ mod tests {
             })
         );
         assert_eq!(short(lost(&crypt, &[Some(0), Some(0), Some(0)], 100, "")), at("dm-0 (dm-0) [crypt]", false));
-        assert_eq!(lost(&crypt, &[Some(100), None, None], 100, ""), None, "nobody counts below");
+        assert_eq!(lost(&crypt, &[Some(100), None, None], 100, ""), None, "no layer below counts");
     }
 
     #[test]

@@ -12,10 +12,9 @@ const RECORDS: usize = 128;
 
 /// Bytes requested beyond the end, the largest block of XFS: before Linux 6.5, XFS with
 /// rmapbt ends free space one block before the end of the requested range.
-const BEHIND: u64 = 64 << 10;
+const END_MARGIN: u64 = 64 << 10;
 
-/// All of `extents` is free at this moment, according to the filesystem; `None` if it does
-/// not report it.
+/// All of `extents` is free according to the filesystem; `None` if it does not report it.
 pub fn all_free(mount: &Mount, file: BorrowedFd<'_>, extents: &[Extent]) -> Option<bool> {
     for extent in extents {
         let free = match mount.fs_type.as_str() {
@@ -31,7 +30,7 @@ pub fn all_free(mount: &Mount, file: BorrowedFd<'_>, extents: &[Extent]) -> Opti
 
 fn is_free(mount: &Mount, file: BorrowedFd<'_>, extent: &Extent) -> Result<bool, Errno> {
     let end = extent.address.saturating_add(extent.len);
-    let ask = |from| fsmap::extents::<RECORDS>(file, (mount.dev.major, mount.dev.minor), from, end.saturating_add(BEHIND));
+    let ask = |from| fsmap::extents::<RECORDS>(file, (mount.dev.major, mount.dev.minor), from, end.saturating_add(END_MARGIN));
     if is_covered(extent.address, extent.address, end, ask)? {
         return Ok(true);
     }
@@ -97,8 +96,7 @@ mod tests {
 
     #[test]
     fn is_covered_finds_space_from_middle_and_before() {
-        // As an older XFS, whose free space ends one block before the end of the request and is
-        // followed by used space.
+        // As an older XFS, whose free space ends a block before the request, then used space.
         let shorter = |from, end| {
             ask(from, end, true).map(|(mut all, next)| {
                 all.iter_mut().filter(|extent| extent.end() > end).for_each(|extent| extent.len = end - 1 - extent.start);

@@ -1,5 +1,4 @@
-//! Reads raw blocks back, bypassing all caches of this machine, and classifies their
-//! contents.
+//! Reads raw blocks back, bypassing all caches of this machine, and classifies them.
 
 use super::extents::DeviceExtent;
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -9,8 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Size of a classified block: no filesystem here allocates smaller units for files of this
-/// size.
+/// Size of a classified block: filesystems allocate no smaller units for such files.
 pub const BLOCK: usize = 4096;
 /// Bytes per read.
 const CHUNK: usize = 1 << 20;
@@ -36,8 +34,7 @@ impl RawDevice {
         &self.path
     }
 
-    /// Reads `len` bytes at `offset`, both multiples of the block size, and passes each piece to
-    /// `see`.
+    /// Reads `len` bytes at `offset`, multiples of the block size, piece by piece to `see`.
     pub fn read(&mut self, offset: u64, len: u64, mut see: impl FnMut(u64, &[u8])) -> io::Result<()> {
         let start = self.buffer.as_ptr().align_offset(BLOCK);
         let mut done = 0;

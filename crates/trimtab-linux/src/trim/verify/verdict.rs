@@ -40,8 +40,7 @@ pub enum VerdictKind {
     LegLeftOut,
     /// Nothing has been sent yet: the filesystem delays its discards.
     NotYet,
-    /// Nothing was trimmed, and with its mount options the filesystem sends no discards by
-    /// itself.
+    /// Nothing was trimmed, and so mounted the filesystem sends no discards by itself.
     NotSent,
     /// Blocks of kept files have changed: TRIM destroys data here.
     Damage,
@@ -101,8 +100,7 @@ pub struct Observed {
     pub promise: Promise,
     /// The filesystem delays its discards, and has not sent all of them.
     pub later: Option<Later>,
-    /// Nothing was trimmed and the mount options disable online discard; holds the command that
-    /// enables it.
+    /// Nothing was trimmed and online discard is off; holds the command that enables it.
     pub sends_nothing: Option<String>,
     /// A layer with a cache, which may serve reads of freed blocks from the cache.
     pub cached_by: Option<String>,
@@ -136,7 +134,7 @@ pub fn judge(observed: &Observed) -> (VerdictKind, String) {
     if let Some(remedy) = sends_nothing.as_ref().filter(|_| freed.written == freed.total()) {
         return (VerdictKind::NotSent, not_sent(remedy));
     }
-    if let Some(lost) = lost.filter(|l| l.others_got_theirs) {
+    if let Some(lost) = lost.filter(|l| l.reached_others) {
         let what = read_as(freed);
         return (VerdictKind::LegLeftOut, format!("the discards never arrived at {}, but arrived at the other devices; {what}", lost.at));
     }
@@ -190,7 +188,7 @@ fn not_sent(remedy: &str) -> String {
 
 /// The text if other processes disturbed all attempts.
 #[must_use]
-pub fn among_others(reused: u32, tries: u32) -> String {
+pub fn disturbed_text(reused: u32, tries: u32) -> String {
     let why = match reused {
         0 => "the data read back differed between attempts, and other processes wrote to the filesystem".to_owned(),
         n => format!("other processes reused the blocks before they could be read back, in {n} of {tries} attempts"),
@@ -252,7 +250,7 @@ mod tests {
 
     fn observed(freed: Content, lost_at: Option<&str>) -> Observed {
         let lost =
-            lost_at.map(|at| DiscardLoss { at: at.trim_start_matches('+').to_owned(), by: None, others_got_theirs: at.starts_with('+') });
+            lost_at.map(|at| DiscardLoss { at: at.trim_start_matches('+').to_owned(), by: None, reached_others: at.starts_with('+') });
         let arrival = Arrival { layers: Vec::new(), lost };
         Observed {
             freed,
@@ -282,8 +280,7 @@ mod tests {
         ] {
             assert_eq!(judge(&observed(freed, lost_at)).0, expected, "{freed:?} {lost_at:?}");
         }
-        // The contents may come from the cache; if the data are gone there, they are gone below as
-        // well.
+        // The contents may be the cache's; data gone there are gone below as well.
         for (freed, expected) in [
             (content(7, 0, 3, 0), VerdictKind::Unknown),
             (content(0, 0, 10, 0), VerdictKind::Unknown),
@@ -327,7 +324,7 @@ mod tests {
         }
         assert_eq!(judged(content(10, 0, 0, 0), None, 10).0, VerdictKind::Zeroed);
         let mut swallowed = Observed { later: later(10), ..observed(content(0, 0, 10, 0), Some("sda")) };
-        swallowed.arrival.lost = Some(DiscardLoss { at: "sda".into(), by: Some("dm-0 (home)".into()), others_got_theirs: false });
+        swallowed.arrival.lost = Some(DiscardLoss { at: "sda".into(), by: Some("dm-0 (home)".into()), reached_others: false });
         assert_eq!(judge(&swallowed).0, VerdictKind::NeverArrived, "the layer above had them");
     }
 

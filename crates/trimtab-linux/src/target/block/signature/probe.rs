@@ -1,5 +1,4 @@
-//! Signatures known to libblkid, through its program `wipefs` if that is installed: it checks
-//! more than magic numbers.
+//! Signatures known to libblkid, which checks more than magic numbers, through `wipefs`.
 
 use rustix::fd::OwnedFd;
 use serde_json::Value;
@@ -9,8 +8,7 @@ use std::process::{Command, Stdio};
 /// Only the system's own directories, regardless of PATH.
 const PLACES: [&str; 4] = ["/usr/sbin/wipefs", "/sbin/wipefs", "/usr/bin/wipefs", "/bin/wipefs"];
 
-/// Signatures on the open device or file, with the names of [`super::find`] if it has them;
-/// empty without `wipefs`.
+/// Signatures on the open object, with the names of [`super::find`]; empty without `wipefs`.
 ///
 /// # Errors
 /// If `wipefs` exists and fails.

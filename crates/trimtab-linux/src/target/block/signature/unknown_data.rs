@@ -35,8 +35,7 @@ pub(super) fn zfs_labels(size: u64) -> [u64; 4] {
     [0, ZFS_LABEL, end.saturating_sub(2 * ZFS_LABEL), end.saturating_sub(ZFS_LABEL)]
 }
 
-/// Content that an earlier run of this program may have written, which is no reason to
-/// refuse.
+/// Content that an earlier run may have written, which is no reason to refuse.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnData {
     /// Seed of the content.
@@ -78,8 +77,7 @@ mod tests {
 
     #[test]
     fn ext4_copies_match_mke2fs() {
-        // From the manual: 8193, 16384 and 32768 are the first copies for blocks of 1, 2 and 4
-        // KiB.
+        // From the manual: 8193, 16384, 32768 are the first copies for blocks of 1, 2, 4 KiB.
         let first: Vec<u64> =
             ext4_copies().filter(|(_, log, group)| *group == 1 && *log < 3).map(|(at, log, _)| at / (1024 << log)).collect();
         assert_eq!(first, [8193, 16384, 32768]);
