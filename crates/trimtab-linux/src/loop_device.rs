@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 /// Devices below this number are never removed permanently (the kernel's
 /// `BLK_DEV_LOOP_MIN_COUNT` is 8 by default).
 const MADE_AT_BOOT: u32 = 8;
-/// Highest device number that is tried.
 const NUMBER_MAX: u32 = 4096;
-/// Number of attempts when another process takes the device first.
 const ATTEMPTS: u32 = 64;
 /// Time to wait for the users of a device before giving up the detach.
 const PATIENCE: Duration = Duration::from_secs(2);

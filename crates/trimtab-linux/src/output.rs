@@ -158,7 +158,6 @@ pub fn on_stderr(text: &str) -> String {
     }
 }
 
-/// Columns of the terminal behind standard error.
 fn width_of_stderr() -> Option<usize> {
     size_of(std::io::stderr()).0
 }

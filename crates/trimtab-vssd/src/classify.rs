@@ -11,7 +11,7 @@ use trimtab_drive::data::DataClass;
 const BLOCK: usize = 4096;
 const BLOCKS_MAX: usize = 4;
 const TABLE_BITS: u32 = 10;
-/// What a match costs in the output: a token and an offset of two bytes.
+/// Output bytes per match: a token and an offset of two bytes.
 const MATCH_COST: f32 = 3.0;
 /// As in LZ4: after every 2^N misses the search skips one more byte at a time.
 const SKIP_AFTER_MISSES_LOG2: u32 = 3;

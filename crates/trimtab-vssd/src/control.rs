@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// Maximum length of a line in either direction.
 const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// A request of a client.

@@ -34,7 +34,7 @@ pub struct Settings {
     pub geometry: Geometry,
     /// Shape of one TRIM command that the drive accepts.
     pub trim: TrimShape,
-    /// How model time passes.
+    /// The speed of model time.
     pub speed: Speed,
     /// Maximum number of commands in the drive at once.
     pub queue_depth: u32,

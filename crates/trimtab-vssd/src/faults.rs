@@ -45,7 +45,6 @@ struct ArmedFault {
     seed: u64,
     /// Number of matching requests so far.
     seen: u64,
-    /// Number of hits.
     hits: u64,
     /// Number of the request at which the power fails.
     cut_at: Option<u64>,

@@ -30,11 +30,8 @@ use trimtab_drive::Extent;
 use trimtab_linux::sys::beneath::{Dir, Identity};
 use wire::{Chunk, Command, Header};
 
-/// Maximum length of a read or write.
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
-/// Maximum number of outstanding requests per connection.
 const IN_FLIGHT_MAX: u32 = 1024;
-/// Maximum number of clients.
 const CLIENTS_MAX: u32 = 64;
 /// Size of the write buffer that is kept after a longer write.
 const BUFFER_KEPT: usize = 1 << 20;
@@ -140,7 +137,6 @@ pub fn listen_privately(path: &Path) -> io::Result<UnixListener> {
     Ok(UnixListener::from(socket))
 }
 
-/// A slot for one client.
 struct ClientSlot(Arc<AtomicU32>);
 
 impl ClientSlot {
@@ -269,7 +265,6 @@ fn check(header: &Header, geometry: &Geometry) -> Result<(), Errno> {
     }
 }
 
-/// Memory needed for the reply.
 fn answer_bytes(header: &Header) -> u32 {
     match header.command {
         Some(Command::Read) if header.len <= REQUEST_BYTES_MAX => header.len,

@@ -41,7 +41,6 @@ pub enum WaitMethod {
 }
 
 impl<T> Default for DelayQueue<T> {
-    /// An empty queue.
     fn default() -> Self {
         Self { waiting: BinaryHeap::new(), order: 0, latency_guard: None }
     }

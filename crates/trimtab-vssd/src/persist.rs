@@ -121,9 +121,7 @@ fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: SavedState
 const OTHER_DATA: &str =
     "copy the data and the state of a detached drive together, or remove the state and start a new drive with these data (--adopt)";
 
-/// Number of places sampled in the data.
 const SAMPLES: u64 = 64;
-/// Bytes read at each place.
 const SAMPLE_BYTES: u64 = 4096;
 
 /// Checksum of the figures of a specification, without name and description.

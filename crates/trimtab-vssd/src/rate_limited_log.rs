@@ -3,7 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Minimum time between two lines.
 const INTERVAL_MIN: Duration = Duration::from_secs(10);
 
 /// Prints at most one line in ten seconds, with the number of lines suppressed in between.

@@ -44,7 +44,6 @@ const MOUNT_POINT: &str = "mnt";
 const LOG: &str = "log";
 /// Name of the served file, independent of the drive's name.
 pub const SERVED_FILE: &str = "drive";
-/// Maximum size of a record.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
 
 /// The record of an attached drive and its server.

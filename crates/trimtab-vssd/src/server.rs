@@ -32,7 +32,7 @@ pub struct Options {
     pub id: Option<String>,
     /// The drive specification.
     pub spec: DriveSpec,
-    /// How model time passes.
+    /// The speed of model time.
     pub speed: Speed,
     /// The data file; `None` keeps the data in memory.
     pub data: Option<PathBuf>,

@@ -431,7 +431,7 @@ mod tests {
             planted(&data, b"", b"");
             let end = std::fs::metadata(path_of(&data)).unwrap().len();
             let file = File::options().write(true).open(path_of(&data)).unwrap();
-            // Of the header, or of the map.
+            // The length field of the header or of the map.
             let length_at = if sections == 0 { 9 } else { 9 + 12 + serde_json::to_vec(&header()).unwrap().len() as u64 };
             std::os::unix::fs::FileExt::write_all_at(&file, &(1_u64 << 42).to_le_bytes(), length_at).unwrap();
             file.set_len(end + (1 << 42)).unwrap();

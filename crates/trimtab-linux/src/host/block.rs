@@ -10,7 +10,7 @@ use trimtab_drive::units::Bytes;
 /// Maximum number of layers in a stack. Only a forged recorded tree has more.
 const LAYERS_MAX: usize = 512;
 
-/// How a drive is attached.
+/// The bus of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bus {
     /// SATA or PATA, through libata.
@@ -367,7 +367,6 @@ pub fn mapped_by_name(root: &Root, name: &str) -> Option<PathBuf> {
     mapped.find(|n| name_of(n).as_deref() == Some(name)).and_then(|n| root.canonical(format!("/sys/class/block/{n}")))
 }
 
-/// The devices of a mounted filesystem.
 fn mount_devices(root: &Root, mount: &Mount) -> Vec<PathBuf> {
     if mount.fs_type == "btrfs" {
         let members = btrfs_devices(root, &mount.source);
@@ -498,7 +497,6 @@ impl Walk<'_> {
         first.into_iter().chain(others).filter_map(|member| self.add(member)).collect()
     }
 
-    /// Adds the file or block device that backs a loop device.
     fn add_backing(&mut self, file: &str) -> Option<usize> {
         let path = Path::new(file.strip_suffix(" (deleted)").unwrap_or(file));
         if path.starts_with("/dev/")

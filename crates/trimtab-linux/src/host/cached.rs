@@ -20,7 +20,6 @@ const REQUESTED_MIN: Bytes = Bytes(16 << 20);
 /// caches and compression in layers between.
 const REACHED_MIN: f64 = 0.5;
 
-/// Bytes read and written so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct BytesMoved {
     read: u64,
@@ -157,7 +156,7 @@ mod tests {
             let moved = BytesMoved { read, written };
             judge(moved, moved, None, buffered)
         };
-        assert!(of(gb, gb, Some("loop2 has a cache")).unwrap().text.ends_with("not of a drive: loop2 has a cache"));
+        assert!(of(gb, gb, Some("loop2 has a cache")).unwrap().text.ends_with("not a drive: loop2 has a cache"));
         assert_eq!(of(gb, 0, Some("loop2 has a cache")), None, "what was read came from there, as counters say");
         assert_eq!(of(gb, gb, None), None);
     }

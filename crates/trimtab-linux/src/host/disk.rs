@@ -65,8 +65,8 @@ pub fn of_ublk() -> io::Result<Vec<u32>> {
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.strip_prefix("ublkc")?.parse().ok()).collect())
 }
 
-/// Mount points and swap uses of devices with these numbers (or, for btrfs, these nodes).
-/// Other mount namespaces are listed if this one has none.
+/// Mounts of devices with these numbers (or, for btrfs, these nodes); those in other mount
+/// namespaces only if this one has none.
 fn mounts_of(numbers: &[DevNumber], nodes: &[PathBuf]) -> Vec<String> {
     let is_it = |mount: &Mount| numbers.contains(&mount.dev) || nodes.contains(&mount.source);
     let shown = |mount: &Mount| format!("mounted on {} ({})", mount.mount_point.display(), mount.fs_type);

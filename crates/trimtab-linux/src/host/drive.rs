@@ -4,7 +4,6 @@ use super::block::{Bus, Kind, Layer};
 use super::root::{Root, printable};
 use std::path::PathBuf;
 
-/// Maximum size of a vital-product-data page.
 const VPD_BYTES_MAX: u64 = 4096;
 /// Offset of the IDENTIFY DEVICE data in the ATA Information page (SAT, VPD page 89h).
 const VPD_ATA_IDENTIFY_OFFSET: usize = 60;

@@ -44,7 +44,6 @@ impl SmartLog {
         })
     }
 
-    /// Reads the log from the drive or from a recorded tree.
     fn read(root: &Root, layer: &Layer) -> std::io::Result<Self> {
         let recorded = Path::new(RECORDED_SMART).join(&layer.name);
         let page = if root.is_this_machine() {
@@ -116,7 +115,6 @@ fn controllers(root: &Root, layer: &Layer) -> Vec<PathBuf> {
     std::iter::once(device).chain(paths).collect()
 }
 
-/// Wear of the drive, or the reason why it is unknown.
 fn wear(root: &Root, layer: &Layer) -> String {
     let Kind::Drive(bus) = &layer.kind else { return String::new() };
     match bus {

@@ -58,7 +58,6 @@ struct CpuTicks {
     steal: u64,
 }
 
-/// Another program.
 #[derive(Clone, Debug)]
 struct Process {
     name: String,
@@ -67,7 +66,6 @@ struct Process {
     io_bytes: Option<u64>,
 }
 
-/// One temperature.
 #[derive(Clone, Debug)]
 struct Temperature {
     name: String,
@@ -251,7 +249,6 @@ impl Report {
     }
 }
 
-/// The activity of other programs between two samples.
 struct ForeignActivity {
     ticks: u64,
     busiest: Option<String>,

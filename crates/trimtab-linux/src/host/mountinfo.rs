@@ -177,7 +177,7 @@ pub struct SwapArea {
     pub priority: i32,
 }
 
-/// Parses `/proc/swaps` without its header. Missing fields of a line are zero or empty.
+/// Parses `/proc/swaps` without its header. A missing size is 0, a missing priority -1.
 pub fn swap_areas(table: &[u8]) -> impl Iterator<Item = SwapArea> + '_ {
     let area = |line: &[u8]| {
         let fields: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).collect();

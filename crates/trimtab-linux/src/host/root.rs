@@ -19,15 +19,12 @@ use std::sync::Mutex;
 use super::record::Recorder;
 use crate::sys::beneath::Named;
 
-/// Maximum number of links followed for one path, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// Maximum number of components of one path, links resolved.
 const COMPONENTS_MAX: usize = 256;
 /// Maximum size of an attribute. Sysfs returns at most a page.
 const ATTRIBUTE_BYTES_MAX: u64 = 64 << 10;
 /// Maximum size of a table such as mountinfo.
 pub const TABLE_BYTES_MAX: u64 = 16 << 20;
-/// Maximum number of names read from a directory.
 const ENTRIES_MAX: usize = 65_536;
 
 thread_local! {
@@ -255,7 +252,6 @@ impl Root {
     }
 }
 
-/// The path of a walk.
 fn joined(above: &[(OwnedFd, OsString, FileType)]) -> PathBuf {
     above.iter().fold(PathBuf::from("/"), |path, (_, name, _)| path.join(name))
 }

@@ -41,7 +41,7 @@ fn delta(now: u64, then: u64) -> u64 {
 }
 
 impl DiskStat {
-    /// Reads the counters of the device at `sys`, a directory such as `/sys/devices/…/block/sda/sda1`.
+    /// Reads the counters of the device at `sys`, such as `/sys/devices/…/block/sda/sda1`.
     #[must_use]
     pub fn read(root: &Root, sys: &Path) -> Option<Self> {
         Self::parse(&root.read(sys.join("stat"))?)

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Superblock {
-    /// Path below `/sys/fs`.
     directory: PathBuf,
     inode: u64,
 }

@@ -63,7 +63,7 @@ pub fn openers_of_device(root: &Root, dev: DevNumber) -> Vec<String> {
 
 /// Users of a regular file that this process has open exactly once, for writing.
 ///
-/// Where the filesystem supports leases, finds loop devices, swap, and processes in any
+/// If the filesystem supports leases, finds loop devices, swap, and processes in any
 /// namespace.
 pub fn of_file(file: impl AsFd) -> anyhow::Result<Vec<String>> {
     let file = file.as_fd();

@@ -17,16 +17,13 @@ use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_sim::runner;
 
-/// Interval of log lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// Interval of redraws.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
 /// Shorter work shows no bar.
 const QUICK: Duration = Duration::from_secs(1);
 /// Steps of the bar for each part of a larger task.
 const STEPS: u64 = 1000;
 
-/// The bars on the terminal.
 static SCREEN: LazyLock<MultiProgress> = LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(4)));
 
 /// Lets `print` write to the terminal above the bars.
@@ -111,7 +108,6 @@ struct View {
     now: Arc<Mutex<Now>>,
     over: AtomicBool,
     began: Instant,
-    /// Position at the last log line.
     logged: Mutex<Option<u64>>,
 }
 
@@ -119,7 +115,6 @@ struct View {
 #[derive(Debug, Clone, Copy)]
 struct Words {
     counting: Counting,
-    /// Start time of the first part of a larger task.
     parts_began: Option<Instant>,
 }
 

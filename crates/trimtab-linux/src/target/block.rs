@@ -46,7 +46,7 @@ pub struct BlockOptions {
     pub seed: u64,
     /// Verify on every read that it returns the data last written.
     pub verify: bool,
-    /// How operations reach the kernel.
+    /// The I/O engine.
     pub engine: EngineChoice,
     /// Bypass the page cache; a file that cannot uses the page cache, with a warning.
     pub direct: bool,
@@ -58,7 +58,6 @@ impl Default for BlockOptions {
     }
 }
 
-/// The method used for trims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trims {
     /// Queued in the engine.
@@ -69,7 +68,6 @@ enum Trims {
     Unsupported,
 }
 
-/// An operation in flight.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     op: Command<'static>,
@@ -162,7 +160,6 @@ impl BlockFile {
         TargetError { action: op.kind().name(), object: describe(op, &self.label), reason, errno: Some(errno) }
     }
 
-    /// The error for a failure of the engine itself.
     #[cold]
     fn engine_error(&self, error: &std::io::Error) -> TargetError {
         TargetError {
@@ -219,7 +216,6 @@ impl BlockFile {
         })
     }
 
-    /// Submits the queued operations to the kernel.
     #[inline]
     fn submit_queued(&mut self) -> TargetResult {
         if let Some(lone) = self.lone.take() {
@@ -294,7 +290,6 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Explains failures and verifies the data read.
     #[cold]
     fn inspect(&mut self, done: &mut [BlockCompletion]) {
         for completion in done {
@@ -351,7 +346,6 @@ impl BlockFile {
         descriptor::discard(self.transfers.file(), offset, len).map_err(|error| self.error(op, error.raw_os_error().unwrap_or(libc::EIO)))
     }
 
-    /// Hands a request to the engine.
     #[inline]
     fn hand_over(&mut self, request: &Transfer) -> TargetResult {
         self.in_flight += 1;

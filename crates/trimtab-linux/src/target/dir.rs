@@ -176,7 +176,6 @@ impl DirTarget {
         error
     }
 
-    /// Opens `path`, writes all of `payload` and closes it.
     #[inline]
     fn write(&mut self, action: &'static str, path: &str, flags: OFlags, mode: u32, payload: &Payload<'_>) -> TargetResult {
         let file = self.open(action, path, flags, mode)?;

@@ -6,7 +6,6 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, NfsTarget, TargetResult};
 
-/// Maximum number of operations in flight on the null block target.
 const QUEUE_DEPTH_MAX: u32 = 4096;
 
 /// A file target on which every operation succeeds at once.

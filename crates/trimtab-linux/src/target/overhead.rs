@@ -83,7 +83,6 @@ impl Overhead {
     }
 }
 
-/// Nanoseconds per byte of `class` for block operations.
 fn block_data_cost(class: DataClass) -> f64 {
     let maker = Maker::new(0);
     let mut buffer = vec![0_u8; DATA_SAMPLE];

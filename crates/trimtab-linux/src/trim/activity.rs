@@ -55,7 +55,6 @@ pub(super) struct Activity {
     root: Root,
     stat: Option<StatFile>,
     last: Option<DiskStat>,
-    /// Time of the last poll.
     read_at: Nanos,
     idle_since: Option<Nanos>,
     idle_unsure: Nanos,
@@ -140,7 +139,7 @@ impl Activity {
         let now = unix_now();
         if self.last.is_none() || requests > 0 || stat.in_flight > 0 {
             self.idle_since = Some(now);
-            // A request in flight is in use now. Before the first poll there is no lower bound.
+            // A request in flight is use now; before the first poll there is nothing to compare.
             let known = stat.in_flight > 0 || self.last.is_none();
             self.idle_unsure = if known { Nanos::ZERO } else { now.saturating_sub(self.read_at) };
         }

@@ -13,14 +13,11 @@ use std::path::PathBuf;
 const EXTENT_TREE: u64 = 2;
 const EXTENT_ITEM: u32 = 168;
 const METADATA_ITEM: u32 = 169;
-/// Maximum length of a data extent.
 const EXTENT_BYTES_MAX: u64 = 128 << 20;
-/// Maximum length of a tree node.
 const NODE_BYTES_MAX: u64 = 64 << 10;
 const CHUNK_TREE: u64 = 3;
 const FIRST_CHUNK: u64 = 256;
 const CHUNK_ITEM: u32 = 228;
-/// Size of `struct btrfs_ioctl_search_header`.
 const HEADER: usize = 32;
 /// Size of `struct btrfs_chunk` without stripes, and of one stripe.
 const CHUNK_HEAD: usize = 48;
@@ -47,9 +44,7 @@ pub struct Chunk {
     pub logical: u64,
     /// Bytes.
     pub len: u64,
-    /// Profile bits.
     kind: u64,
-    /// Stripe length in bytes.
     stripe_len: u64,
     /// Number of devices that hold the same bytes in RAID10.
     sub_stripes: u64,

@@ -114,7 +114,6 @@ fn on_top(layers: &[LayerDiscards]) -> bool {
     layers.iter().take_while(|l| l.given_back_bytes.is_none()).any(|l| !l.lowest && l.bytes().is_some_and(|b| b > 0))
 }
 
-/// The inputs of the judgement.
 #[derive(Clone, Debug)]
 struct Evidence {
     /// Bytes at the lowest layers; `None` if one of them does not count.

@@ -1,4 +1,4 @@
-//! Waits until the discards of a request are complete: XFS returns from FITRIM before.
+//! Waits until the discards of a request are complete: XFS returns from FITRIM earlier.
 
 use crate::host::stat::DiskStat;
 use std::time::{Duration, Instant};
@@ -13,13 +13,11 @@ const TIMES_SLOWEST: u32 = 8;
 const QUIET: Duration = Duration::from_millis(50);
 /// ... or for this long while no discard has been timed.
 const UNTIMED: Duration = Duration::from_secs(2);
-/// Polling interval.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Waits for discards, and learns their latency.
 #[derive(Debug)]
 pub struct Drain {
-    /// FITRIM returns before its discards are complete.
     returns_early: bool,
     /// The longest mean latency of the discards that completed between two polls.
     slowest: Duration,

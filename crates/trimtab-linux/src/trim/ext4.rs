@@ -10,9 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
 
-/// Offset of the superblock on the device.
 const SUPERBLOCK_OFFSET: u64 = 1024;
-/// `s_magic`.
 const MAGIC: u16 = 0xEF53;
 /// `INCOMPAT_64BIT`: the high half of the block count is valid.
 const INCOMPAT_64BIT: u32 = 0x80;

@@ -33,7 +33,6 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::TrimRequest;
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
-/// Maximum number of repetitions of a window that may have been cut short.
 const REPEATS_MAX: u32 = 4;
 
 /// Time to wait for discards if none has been counted yet.
@@ -148,7 +147,6 @@ struct Ext4 {
     /// Creation time, seconds since 1970.
     made: u32,
     granularity: u64,
-    /// Mounted with online discard.
     online: bool,
     /// Reset the last minimum extent before each window: this pass uses a smaller one.
     forget: bool,
@@ -504,7 +502,6 @@ impl Filesystem {
         Ok(WindowTrim { outcome, layers, seen, excess })
     }
 
-    /// Waits for the discards that are in flight.
     fn drain(&mut self) {
         let (meter, activity) = (&self.meter, &self.activity);
         let drained =

@@ -190,13 +190,11 @@ pub fn all_free(file: impl AsFd, device: DevNumber, window: TrimWindow) -> Resul
     }
 }
 
-/// Selects extents one after another.
 struct ExtentSelector {
     picking: ExtentFilter,
     window: TrimWindow,
     /// Commands left.
     left: u64,
-    /// Number of free extents so far.
     seen: usize,
     found: SelectedExtents,
 }
@@ -250,7 +248,6 @@ impl ExtentSelector {
     }
 }
 
-/// The part of `window` before `end`.
 fn up_to(window: TrimWindow, end: u64) -> TrimWindow {
     TrimWindow { start: window.start, len: end.saturating_sub(window.start).min(window.len) }
 }

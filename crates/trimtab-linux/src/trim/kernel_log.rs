@@ -9,7 +9,6 @@ use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
-/// Maximum length of a record.
 const RECORD_MAX: usize = 8192;
 /// The kernel logs a limited number of I/O errors, of all devices together, and then none
 /// until this interval has passed (`DEFAULT_RATELIMIT_INTERVAL` of 5 s, with a margin for the
@@ -82,7 +81,6 @@ struct IoError<'a> {
     /// Time since boot.
     at: Duration,
     device: &'a str,
-    /// The request was a discard.
     discard: bool,
 }
 

@@ -33,7 +33,6 @@ impl DriveLocks {
     }
 }
 
-/// Interval between two attempts to take a lock.
 const RETRY: Duration = Duration::from_millis(50);
 
 impl DriveLocks {

@@ -16,7 +16,6 @@ pub fn state_directory() -> PathBuf {
     std::env::var_os(STATE_VARIABLE).filter(|d| !d.is_empty()).map_or_else(|| PathBuf::from("/var/lib/trimtab"), PathBuf::from)
 }
 
-/// Maximum size of a stored state.
 const BYTES_MAX: u64 = 1 << 20;
 /// An older interrupted pass starts over: the space it trimmed has been used since.
 const AGE_MAX_S: u64 = 7 * 86_400;

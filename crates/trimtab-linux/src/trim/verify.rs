@@ -45,7 +45,6 @@ use trimtab_drive::usage::quoted;
 use trimtab_sim::target::TrimWindow;
 use verdict::{Later, Observed, Promise, VerdictKind};
 
-/// Minimum file size.
 const PIECE_MIN: u64 = 1 << 20;
 /// Maximum file size, for large discard units (thin pools, memory cards).
 const PIECE_MAX: u64 = 64 << 20;
@@ -272,7 +271,6 @@ fn writes(fs: &Filesystem) -> Option<u64> {
     fs.stack().top_layers().map(|layer| DiskStat::read(fs.root(), &layer.sys).map(|stat| stat.written.0)).sum()
 }
 
-/// The files; half of them will be freed.
 struct Probe {
     directory: rustix::fd::OwnedFd,
     freed: Vec<Piece>,
@@ -335,7 +333,6 @@ impl Probe {
         Ok(())
     }
 
-    /// Frees, trims, reads back, judges.
     fn finish(self, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<AttemptResult> {
         proof.freed_bytes = self.freed.iter().map(|p| p.len).sum();
         proof.expected_bytes = self.freed.iter().flat_map(|p| self.interiors(p)).map(|p| p.len).sum();
@@ -470,7 +467,6 @@ impl Probe {
         }
     }
 
-    /// The whole discard units of a piece.
     fn interiors<'a>(&self, piece: &'a Piece) -> impl Iterator<Item = DeviceExtent> + use<'a> {
         let unit = self.unit;
         piece.placed.iter().filter_map(move |p| interior(p, unit))

@@ -12,7 +12,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::Nanos;
 
-/// Polling interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum wait after a request for foreground requests that were delayed by all of it and
 /// complete just behind it. The wait is also at most a quarter of the request's duration.
@@ -21,7 +20,6 @@ const TRAILING_WAIT_MAX: Duration = Duration::from_millis(10);
 /// machine it may only have waited for a CPU; then a window is trimmed twice.
 const FROZEN_GAP: Duration = Duration::from_millis(400);
 
-/// The command for the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Sleep,
@@ -36,7 +34,6 @@ struct Shared {
     wake: Condvar,
     /// Worst mean latency of foreground requests in one polling interval, in nanoseconds.
     wait_max: AtomicU64,
-    /// Number of foreground requests.
     requests: AtomicU64,
     /// Time of the last poll, in nanoseconds since `began`.
     looked: AtomicU64,

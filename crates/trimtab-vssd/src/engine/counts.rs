@@ -16,7 +16,6 @@ impl From<&Counts> for ByKind {
     }
 }
 
-/// Number of seconds kept.
 const SECONDS: usize = 120;
 
 /// The last seconds.

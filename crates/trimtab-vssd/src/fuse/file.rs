@@ -16,7 +16,6 @@ use trimtab_drive::Extent;
 const FILE: INodeNo = INodeNo(2);
 /// Attributes never change, so the kernel may cache them indefinitely.
 const ATTRIBUTE_TTL: Duration = Duration::from_secs(365 * 86_400);
-/// Flags for opening the file.
 const OPEN_FLAGS: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES).union(FopenFlags::FOPEN_NOFLUSH);
 
 thread_local! {
@@ -69,7 +68,6 @@ impl OneFile {
         self.geometry.discard_granularity.max(self.geometry.logical_block)
     }
 
-    /// Number of bytes of a read that lie within the file.
     fn readable(&self, offset: u64, size: u32) -> usize {
         u64::from(size).min(self.geometry.size.saturating_sub(offset)) as usize
     }

@@ -45,7 +45,6 @@ pub struct NegotiatedFeatures {
     pub allocation: bool,
 }
 
-/// Maximum length of an option.
 const OPTION_BYTES_MAX: u32 = 64 << 10;
 
 /// Negotiates; `None` if the client has ended the session.

@@ -10,7 +10,6 @@ use trimtab_drive::histogram::Histogram;
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_sim::runner;
 
-/// Length of the window that counts as "now".
 const WINDOW: Duration = Duration::from_secs(3);
 /// After this time without an update, the last values are outdated.
 const STALE_AFTER: Duration = Duration::from_secs(2);

@@ -71,7 +71,6 @@ impl ResolvedTarget {
         rustix::fs::open(format!("/proc/self/fd/{}", self.object.as_raw_fd()), flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
     }
 
-    /// Fails unless the object is named a second time.
     fn check_named_twice(&self, path: &Path, destroy: &Destroy) -> anyhow::Result<()> {
         let label = &self.label;
         let Some(again) = &destroy.again else {

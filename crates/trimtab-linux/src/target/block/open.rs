@@ -142,7 +142,6 @@ impl BlockFile {
     }
 }
 
-/// Opens with direct I/O if requested and possible; otherwise adds a warning.
 fn open_direct(
     flags: OFlags,
     direct: bool,
@@ -164,7 +163,6 @@ fn open_direct(
     }
 }
 
-/// The unit of direct I/O on `file`.
 fn block_size(file: &OwnedFd) -> u32 {
     let reported = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
         .ok()

@@ -11,7 +11,6 @@ pub use unknown_data::{OwnData, UNKNOWN_DATA, holds_unknown_data};
 use rustix::fd::OwnedFd;
 use trimtab_drive::units::Bytes;
 
-/// A magic number at an offset.
 struct Magic {
     name: &'static str,
     offset: u64,
@@ -22,7 +21,6 @@ const fn magic(name: &'static str, offset: u64, bytes: &'static [u8]) -> Magic {
     Magic { name, offset, bytes }
 }
 
-/// Offsets from the start. Sources: the formats' own documentation and the kernel's headers.
 const FROM_START: &[Magic] = &[
     magic("gpt", 512, b"EFI PART"),
     magic("gpt", 4096, b"EFI PART"),
@@ -104,7 +102,6 @@ const FROM_START: &[Magic] = &[
     magic("hpt37x_raid_member", 9 * 512 + 32, &[0xf0, 0x16, 0x78, 0x5a]),
 ];
 
-/// Offsets counted back from the end.
 const FROM_END: &[Magic] = &[
     magic("gpt", 512, b"EFI PART"),
     magic("gpt", 4096, b"EFI PART"),
@@ -127,7 +124,6 @@ const FROM_END: &[Magic] = &[
     magic("adaptec_raid_member", 512, &[0x37, 0xfc, 0x4d, 0x1e]),
 ];
 
-/// Number of bytes examined at the end.
 const TAIL_BYTES: u64 = 256 << 10;
 /// An md superblock 0.90 is in the last 64 KiB-aligned 64 KiB.
 const RAID_0_90: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];

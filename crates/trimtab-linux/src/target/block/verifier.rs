@@ -11,7 +11,6 @@ const UNKNOWN: u32 = 0;
 /// The last write of each unit of 4 KiB. Uses 4 bytes per unit.
 #[derive(Debug)]
 pub struct Verifier {
-    /// Number of the last write of each unit.
     last: Vec<u32>,
     /// The data classes, each with the first write number that used it.
     classes: Vec<(u64, DataClass)>,

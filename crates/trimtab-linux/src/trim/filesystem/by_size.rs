@@ -19,7 +19,6 @@ use trimtab_drive::units::Bytes;
 use trimtab_sim::policy::{Sizes, TrimRequest};
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
-/// Maximum age of the free-space map.
 const AGE_MAX: Duration = Duration::from_secs(1);
 /// Maximum age after a request was postponed once to read the map.
 const PUT_OFF_MAX: Duration = Duration::from_secs(60);
@@ -56,7 +55,6 @@ pub struct BySize {
     pub outcome: TrimOutcome,
 }
 
-/// The hash of one extent.
 fn mark_of((start, len): (u64, u64)) -> u64 {
     // The finaliser of SplitMix64, over start and length.
     let mut word = start.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ len.rotate_left(32);

@@ -65,7 +65,6 @@ fn spread(layer: &Layer, legs: usize, tables: &Tables) -> Distribution {
     }
 }
 
-/// The minimum amount.
 #[derive(Clone, Copy, Debug)]
 enum MinimumAmount {
     /// Half of the freed bytes: the rest is at the borders of discard units.

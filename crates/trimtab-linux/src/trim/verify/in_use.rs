@@ -7,7 +7,6 @@ use crate::trim::{btrfs, xfs};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
-/// Records per call.
 const RECORDS: usize = 128;
 
 /// Bytes requested beyond the end, the largest block of XFS: before Linux 6.5, XFS with

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 /// Size of a classified block: filesystems allocate no smaller units for such files.
 pub const BLOCK: usize = 4096;
-/// Bytes per read.
 const CHUNK: usize = 1 << 20;
 
 /// A device open for direct reading.

@@ -94,7 +94,7 @@ pub struct Observed {
     pub again: Content,
     /// Contents of the blocks of kept files.
     pub kept: Content,
-    /// How far the discards came.
+    /// Arrival of the discards at each layer.
     pub arrival: Arrival,
     /// The drive's promise.
     pub promise: Promise,

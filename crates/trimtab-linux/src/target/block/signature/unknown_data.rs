@@ -12,11 +12,10 @@ use trimtab_drive::units::Bytes;
 /// The name for data of unknown kind.
 pub const UNKNOWN_DATA: &str = "unknown data";
 const MIB: u64 = 1 << 20;
-/// Number of bytes examined at each copy of a superblock.
 const COPY_BYTES: u64 = 4096;
 /// Copies of the btrfs superblock (`btrfs_sb_offset` of `fs/btrfs/disk-io.h`).
 pub(super) const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
-/// ZFS labels: 256 KiB each, two at either end of the device, which is rounded down to whole labels.
+/// ZFS labels: 256 KiB each, two at either end of the device, rounded down to whole labels.
 const ZFS_LABEL: u64 = 256 << 10;
 
 /// Offsets of the superblock in block groups 1, 3, 5 and 7 of ext4, with log2(block size /
