@@ -149,6 +149,6 @@ mod tests {
         client.0.get_mut().write_all(b"nonsense\n").unwrap();
         let mut line = String::new();
         client.0.read_line(&mut line).unwrap();
-        assert!(line.contains("not a question"), "{line}");
+        assert!(line.contains("not a request"), "{line}");
     }
 }
