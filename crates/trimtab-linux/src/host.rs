@@ -1,7 +1,8 @@
-//! The machine: which filesystem and drive a path is on, what goes through every layer between them, and what else was
-//! going on. Read from `/sys`, `/proc` and `/etc`, never from a device.
+//! The machine below a path: its filesystem, its drive, every layer between them, and
+//! interference from other processes. Read from `/sys`, `/proc` and `/etc`, never from a
+//! device.
 //!
-//! [`Observer`] is the one call for everything that measures: `start` before, `finish` after.
+//! Every measurement uses [`Observer`]: call `start` before and `finish` after.
 
 pub mod answers;
 pub mod block;
@@ -33,17 +34,17 @@ use std::io;
 use std::path::Path;
 use trimtab_sim::run::{Field, Warning};
 
-/// Where a path (a file, directory, mount point or device node) leads.
+/// The mount and block device stack of a file, directory, mount point or device node.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The mount it is on; `None` if it is a device node.
+    /// The mount that holds the path; `None` for a device node.
     pub mount: Option<Mount>,
-    /// Everything below.
+    /// The layers below the mount or the device.
     pub stack: Stack,
 }
 
 impl Place {
-    /// Finds where `path` leads: a device node to its device, anything else to the filesystem that it is on.
+    /// Resolves `path`: a device node to its device, anything else to its filesystem.
     pub fn of_path(root: &Root, path: &Path) -> io::Result<Self> {
         let mounts = mountinfo::read(root)?;
         if root.is_live() {
@@ -58,11 +59,11 @@ impl Place {
                 }
             }
         } else if path.starts_with("/dev") || !path.is_absolute() {
-            // A recorded tree has no device nodes: the names of its devices stand for them.
+            // A recorded tree has no device nodes, only the names of its devices.
             let name = path.to_str().unwrap_or_default();
             let sys = block::device_of_source(root, path).or_else(|| block::device_by_name(root, name));
             let dev = sys.and_then(|sys| DevNumber::parse(&root.read(sys.join("dev"))?));
-            // Filesystems are mounted below /dev, too (/dev/shm).
+            // Filesystems can be mounted below /dev as well (/dev/shm).
             let mounted = || mounts.iter().any(|mount| mount.mount_point.starts_with("/dev") && path.starts_with(&mount.mount_point));
             if let Some(dev) = dev {
                 return Ok(Self::of_device(root, &mounts, dev));
@@ -80,13 +81,14 @@ impl Place {
     }
 }
 
-/// The device that the kernel calls so: `sda`, or `cciss!c0d0` and `/dev/cciss!c0d0` for what is `/dev/cciss/c0d0`.
+/// The device with this kernel name: `cciss!c0d0` and `/dev/cciss!c0d0` are
+/// `/dev/cciss/c0d0`.
 fn kernel_name(root: &Root, path: &Path) -> Option<DevNumber> {
     let name = path.strip_prefix("/dev").unwrap_or(path).to_str().filter(|name| !name.contains('/'))?;
     DevNumber::parse(&root.read(Path::new("/sys/class/block").join(name).join("dev"))?)
 }
 
-/// Watches the machine while something is measured.
+/// Watches the machine during a measurement.
 #[derive(Debug)]
 pub struct Observer {
     root: Root,
@@ -96,8 +98,9 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Takes note of everything about the machine, the drive and the filesystem that `path` (directory, file or device) is on,
-    /// and begins to watch for interference. What cannot be found out is left out; only a `path` that does not exist is an error.
+    /// Records the state of the machine, the drive and the filesystem of `path` (directory, file
+    /// or device) and starts watching for interference. Values that cannot be read are omitted.
+    /// Fails only if `path` does not exist.
     pub fn start(path: &Path) -> io::Result<Self> {
         let root = Root::live()?;
         let place = Place::of_path(&root, path)?;
@@ -106,14 +109,15 @@ impl Observer {
         Ok(Self { root, place, environment, before })
     }
 
-    /// Where the path leads.
+    /// The mount and stack of the path.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Ends watching: the environment with what was going on meanwhile (`interference.*`), and warnings.
-    /// `own` is what the measured code itself read and wrote; without it, the process's own accounting is used.
+    /// Stops watching. Returns the environment with the interference seen during the measurement
+    /// (`interference.*`), and warnings. `own` is the I/O of the measured code; without it, the
+    /// process's own accounting is used.
     #[must_use]
     pub fn finish(self, own: Option<OwnIo>) -> (Vec<Field>, Vec<Warning>) {
         let after = Sample::take(&self.root, &self.place.stack);
@@ -130,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_observer_tells_what_it_stands_on() {
+    fn observer_reports_filesystem_and_drive() {
         let directory = tempfile::tempdir().unwrap();
         let observer = Observer::start(directory.path()).unwrap();
         let (environment, _) = observer.finish(None);
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_path_is_an_error() {
+    fn observer_of_missing_path_is_an_error() {
         assert_eq!(Observer::start(Path::new("/no/such/path")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -1,6 +1,8 @@
-//! Standard output: text for people, one JSON document for programs. Progress and errors go to standard error.
+//! Standard output: text for people, one JSON document for programs. Progress and errors go
+//! to standard error.
 //!
-//! All text for people goes through here, and all of it may hold what somebody else has written: only text comes out ([`plain()`]).
+//! All text for people is printed here. It may contain text from outside, so control
+//! sequences are removed ([`plain()`]).
 
 pub mod error;
 pub mod lines;
@@ -18,51 +20,51 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use trimtab_sim::run::Run;
 
-/// What is shown, and in which form.
+/// The output options.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Showing {
     /// One JSON document instead of text.
     pub json: bool,
     /// No progress and no remarks.
     pub quiet: bool,
-    /// Progress in lines that stay.
+    /// Progress as separate lines instead of a bar.
     pub plain: bool,
 }
 
-/// How this invocation talks, from the options of every command.
+/// The output settings of this invocation, from the options common to all commands.
 #[derive(Debug, Clone, Default)]
 pub struct Context {
     /// One JSON document instead of text.
     pub json: bool,
-    /// Show progress on standard error: not with `--quiet`, and not unless it is a terminal.
+    /// Show progress on standard error: only on a terminal, and not with `--quiet`.
     pub progress: bool,
-    /// Progress in lines that stay, wherever standard error goes.
+    /// Progress as separate lines, on a terminal or not.
     pub plain: bool,
     /// No progress and no remarks on standard error.
     pub quiet: bool,
-    /// Every question is answered yes.
+    /// Answer yes to every question.
     pub yes: bool,
     /// `--store`.
     pub store: Option<PathBuf>,
     /// `--label`.
     pub label: Option<String>,
-    /// Results are kept and collected here, not printed.
+    /// If set, results are collected here instead of printed.
     pub collected: Option<Collected>,
-    /// What is being worked on, for whoever shows it.
+    /// The work under way, for the progress display.
     pub doing: Doing,
 }
 
-/// Runs that are kept without being printed: only what they come to together is.
+/// Runs that are collected instead of printed, because only their summary is printed.
 #[derive(Debug, Clone, Default)]
 pub struct Collected(Arc<Mutex<Vec<Run>>>);
 
 impl Collected {
-    /// Adds one.
+    /// Adds a run.
     pub fn add(&self, run: Run) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(run);
     }
 
-    /// Takes all of them out.
+    /// Removes and returns all runs.
     pub fn take(&self) -> Vec<Run> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -75,21 +77,21 @@ impl Context {
         Self { json, progress, plain, quiet, yes, store, label, collected: None, doing: Doing::default() }
     }
 
-    /// Writes a remark of one line to standard error, unless `--quiet`.
+    /// Writes a one-line remark to standard error, unless `--quiet`.
     pub fn remark(&self, text: &str) {
         if !self.quiet {
             progress::aside(|| anstream::eprint!("{}", on_stderr(&plain_line(text))));
         }
     }
 
-    /// As [`Self::remark`], for text with colours, in which everything from outside has been through [`plain()`].
+    /// As [`Self::remark`], for coloured text whose outside parts passed [`plain()`].
     pub fn remark_styled(&self, text: &str) {
         if !self.quiet {
             progress::aside(|| anstream::eprintln!("{}", styled(text)));
         }
     }
 
-    /// Prints `text`, or with `--json` the document `{"schema": schema, "version": version, …value}`.
+    /// Prints `text`, or with `--json` `{"schema": schema, "version": version, …value}`.
     pub fn report<T: serde::Serialize>(&self, schema: &str, version: u32, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         if !self.json {
             return print(&text());
@@ -98,7 +100,7 @@ impl Context {
         print(&document(schema, version, value)?)
     }
 
-    /// As [`Self::report`], for text with colours, in which everything from outside has been through [`plain()`].
+    /// As [`Self::report`], for coloured text whose outside parts passed [`plain()`].
     pub fn report_styled<T: serde::Serialize>(
         &self,
         schema: &str,
@@ -114,22 +116,22 @@ impl Context {
     }
 }
 
-/// A document has been printed: there is one a command at most.
+/// A document has been printed. Each command prints at most one.
 static REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process has printed its document.
+/// This process has printed its document.
 pub fn has_reported() -> bool {
     REPORTED.load(Ordering::Relaxed)
 }
 
-/// The document `{"schema": "trimtab.…", "version": version, …value}`, with a newline at its end.
-/// A value that is no object stands under the name of the schema.
+/// The document `{"schema": "trimtab.…", "version": version, …value}`, with a final newline.
+/// A value that is not an object becomes a field with the name of the schema.
 pub fn document<T: serde::Serialize>(schema: &str, version: u32, value: &T) -> anyhow::Result<String> {
     #[derive(serde::Serialize)]
     struct Document<'a, T> {
         schema: String,
         version: u32,
-        // Straight through: an intermediate value would lose the second of two equal keys.
+        // Serialised directly: an intermediate value would lose the second of two equal keys.
         #[serde(flatten)]
         value: &'a T,
     }
@@ -142,12 +144,13 @@ pub fn document<T: serde::Serialize>(schema: &str, version: u32, value: &T) -> a
     Ok(json(&text).into_owned())
 }
 
-/// Says on standard error that something goes wrong which ends nothing.
+/// Reports a non-fatal error on standard error.
 pub fn complain(text: &str) {
     progress::aside(|| anstream::eprint!("{}", on_stderr(&format!("trimtab: {}", plain_line(text)))));
 }
 
-/// `text` as standard error takes it, with a newline at its end: on a terminal no word is broken, in a file a message stays one line.
+/// Formats `text` for standard error, with a newline: wrapped between words on a terminal,
+/// one line per message in a file.
 pub fn on_stderr(text: &str) -> String {
     match width_of_stderr() {
         Some(width) => lines::paragraph(text, Some(width), "", "  "),
@@ -155,22 +158,22 @@ pub fn on_stderr(text: &str) -> String {
     }
 }
 
-/// Columns of the terminal behind standard error.
 fn width_of_stderr() -> Option<usize> {
     size_of(std::io::stderr()).0
 }
 
-/// Lets a closed pipe end the program quietly, as it ends every other filter: Rust ignores SIGPIPE at start.
+/// Restores the default SIGPIPE action, which Rust ignores at start: a closed pipe then ends
+/// the program silently, as for other filters.
 pub fn restore_default_sigpipe() {
     ClosedPipe::Ends.set();
 }
 
-/// While it lives, a closed pipe is an error of the write that meets it and does not end the program: there is something to clean up.
+/// While this value lives, a write to a closed pipe fails, so that cleanup can run.
 #[derive(Debug)]
 pub struct SurvivesClosedPipe(());
 
 impl SurvivesClosedPipe {
-    /// From now on.
+    /// Takes effect immediately.
     pub fn new() -> Self {
         ClosedPipe::Errs.set();
         Self(())
@@ -194,7 +197,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     print_checked(&plain(text))
 }
 
-/// With colours only where they can be seen (`NO_COLOR` is honoured).
+/// Prints colours only on a terminal that shows them (`NO_COLOR` is honoured).
 fn print_checked(text: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -205,7 +208,7 @@ fn print_checked(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes what a file would hold to standard output: as it is, unless a terminal would take parts of it for orders.
+/// Writes file contents to standard output, without control sequences for a terminal.
 pub fn write_stdout(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = stdout();
     out.write_all(bytes)?;
@@ -213,19 +216,20 @@ pub fn write_stdout(bytes: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Standard output for what a file would hold.
+/// Standard output for file contents.
 pub fn stdout() -> Box<dyn std::io::Write> {
     let out = std::io::stdout();
     if out.is_terminal() { Box::new(Readable(out.lock())) } else { Box::new(out.lock()) }
 }
 
-/// The same, in a way that does not keep others from writing to it as well, and for text: behind a pipe there may be a terminal.
+/// As [`stdout`], but unlocked, so that other threads can write too, and for text: control
+/// characters are replaced even in a pipe, because a terminal may be behind it.
 pub fn unlocked_stdout() -> std::io::Result<Box<dyn std::io::Write + Send>> {
     let out = std::fs::File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     Ok(Box::new(Readable(out)))
 }
 
-/// Replaces what is no text on the way; text of any encoding is as it was. What is written at a time is taken for whole characters.
+/// Replaces control characters, in any encoding. Each write must end between characters.
 struct Readable<W>(W);
 
 impl<W: std::io::Write> std::io::Write for Readable<W> {
@@ -239,30 +243,30 @@ impl<W: std::io::Write> std::io::Write for Readable<W> {
     }
 }
 
-/// Columns of the screen that standard output goes to: of the terminal, or what `COLUMNS` says; `None` where nothing has to be broken.
+/// Columns of the terminal, or `COLUMNS`; `None` if lines need no wrapping.
 pub fn width() -> Option<usize> {
     let said = || std::env::var("COLUMNS").ok()?.trim().parse().ok().filter(|columns| *columns > 0);
     size_of(std::io::stdout()).0.or_else(said)
 }
 
-/// Columns of the terminal that standard output is; `None` for a pipe or a file, whatever `COLUMNS` says.
+/// Columns of the terminal on standard output; `None` if it is a pipe or a file.
 pub fn terminal_width() -> Option<usize> {
     size_of(std::io::stdout()).0
 }
 
-/// Columns and rows of the terminal behind `stream`. A terminal that does not know a size reports 0.
+/// Columns and rows of the terminal behind `stream`. A terminal of unknown size reports 0.
 fn size_of(stream: impl AsFd) -> (Option<usize>, Option<usize>) {
     let size = rustix::termios::tcgetwinsize(stream).ok();
     let known = |cells: u16| Some(usize::from(cells)).filter(|cells| *cells > 0);
     (size.and_then(|size| known(size.ws_col)), size.and_then(|size| known(size.ws_row)))
 }
 
-/// Whether standard output is a terminal.
+/// Standard output is a terminal.
 pub fn is_on_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Replaces the contents of the terminal behind standard output with `text`, cut to the terminal's size.
+/// Replaces the contents of the terminal with `text`, cut to the terminal's size.
 pub fn redraw(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(frame(&plain(text), size_of(std::io::stdout()).1).as_bytes())?;
@@ -270,7 +274,7 @@ pub fn redraw(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The control sequences that draw `text` from the top left corner. The last of `rows` stays free for the cursor.
+/// The control sequences that draw `text` from the top left; the last row is left free.
 fn frame(text: &str, rows: Option<usize>) -> String {
     const HOME_WITHOUT_WRAPPING: &str = "\x1b[?7l\x1b[H";
     const CLEAR_LINE: &str = "\x1b[K\n";

@@ -1,4 +1,4 @@
-//! Real targets: directories, block devices, and one that does nothing.
+//! Real targets: directories, block devices, and a null target.
 
 pub mod block;
 pub mod dir;

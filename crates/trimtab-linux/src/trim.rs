@@ -1,4 +1,4 @@
-//! Trimming mounted filesystems: in windows that are right for each kind, counted on the devices, one trim per drive.
+//! Trims mounted filesystems: in windows that suit each type, counted, one trim per drive.
 
 pub mod activity;
 pub mod btrfs;

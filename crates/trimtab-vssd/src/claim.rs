@@ -1,4 +1,4 @@
-//! Exclusive claims on block devices that are to be taken away, and devices that a dead server left.
+//! Exclusive claims on block devices before their removal, and devices left by a dead server.
 
 use crate::ublk;
 use anyhow::Context as _;
@@ -8,25 +8,25 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::{Duration, Instant};
 use trimtab_linux::host::disk::Disk;
 
-/// How long a user of a device that is to be detached is waited for.
+/// Time to wait for the users of a device that is to be detached.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Block devices that a dead server left, recognised by its mark.
-pub struct Left(ublk::Left);
+/// Block devices left by a dead server, identified by its mark.
+pub struct LeftoverDevices(ublk::LeftoverDevices);
 
-impl Left {
-    /// Those with this mark.
+impl LeftoverDevices {
+    /// Finds the devices with this mark.
     pub fn find(mark: u64) -> anyhow::Result<Self> {
-        Ok(Self(ublk::Left::find(mark).context("cannot see what is left of the ublk device")?))
+        Ok(Self(ublk::LeftoverDevices::find(mark).context("cannot find the remains of the ublk device")?))
     }
 
-    /// Those that are still there.
+    /// The devices that still exist.
     pub fn disks(&self) -> Vec<Disk> {
         self.0.disks()
     }
 
-    /// Takes them away: who uses one gets errors then. Without `force` nobody may.
-    pub fn take_away(self, force: bool) -> anyhow::Result<()> {
+    /// Removes the devices; with `force` also while in use: the users get I/O errors.
+    pub fn remove(self, force: bool) -> anyhow::Result<()> {
         let disks = self.disks();
         let mut claims = Vec::new();
         for disk in disks.iter().filter(|_| !force) {
@@ -37,25 +37,25 @@ impl Left {
                 claim => claims.push(claim),
             }
         }
-        self.0.take_away().context("cannot take the ublk device away")?;
+        self.0.remove().context("cannot remove the ublk device")?;
         drop(claims);
         disks.iter().filter(|_| !force).for_each(wait_for_end);
         Ok(())
     }
 }
 
-/// A block device that nobody else may begin to use.
+/// The result of claiming a block device exclusively.
 pub enum Claim {
-    /// What is mounted, swap, or part of something, wherever that can be seen, cannot be opened like that.
+    /// Claimed. Fails if mounted, swap, or part of another device, as far as visible here.
     Alone(File),
-    /// There is none any more.
+    /// The device does not exist any more.
     Gone,
-    /// Somebody uses it.
+    /// The device is in use.
     InUse,
 }
 
 impl Claim {
-    /// Of the disk; who looks at all devices of the machine and so has it open for a moment is waited for.
+    /// Claims the disk. Waits for processes that scan all devices and have it open briefly.
     pub fn take(disk: &Disk) -> io::Result<Self> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -74,7 +74,7 @@ impl Claim {
     }
 }
 
-/// Waits until a device that was taken away is gone, which is when nobody has it open any more.
+/// Waits until a removed device is gone, which is after its last close.
 pub fn wait_for_end(disk: &Disk) {
     let end = Instant::now() + PATIENCE;
     while disk.sysfs().exists() && Instant::now() < end {

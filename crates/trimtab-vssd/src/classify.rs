@@ -1,7 +1,9 @@
-//! How compressible data is, cheaply: a compressing drive stores what is written at its real size.
+//! Estimates the compressibility of data at low cost: a compressing drive stores data at
+//! their compressed size.
 //!
-//! Per block of 4 KiB, of at most four blocks spread over the request: bytes that a dictionary coder would find again
-//! (matches of four bytes or more, as LZ4 finds them, each costing three bytes), and the order-0 entropy of the rest.
+//! Examines at most four blocks of 4 KiB spread over the request. Per block, counts the bytes
+//! in dictionary matches (four bytes or more, as LZ4 finds them, each costing three bytes),
+//! and the order-0 entropy of the rest.
 
 use std::sync::LazyLock;
 use trimtab_drive::data::DataClass;
@@ -9,17 +11,17 @@ use trimtab_drive::data::DataClass;
 const BLOCK: usize = 4096;
 const BLOCKS_MAX: usize = 4;
 const TABLE_BITS: u32 = 10;
-/// What a match costs in the output: a token and an offset of two bytes.
+/// Output bytes per match: a token and an offset of two bytes.
 const MATCH_COST: f32 = 3.0;
-/// As LZ4: after each so many (2 to this) positions without a match, one byte more is skipped at a time.
+/// As in LZ4: after every 2^N misses the search skips one more byte at a time.
 const SKIP_AFTER_MISSES_LOG2: u32 = 3;
-/// Each byte of a match takes back that many of them.
+/// Each byte of a match cancels this many misses.
 const MISSES_FORGIVEN: usize = 2;
 const SKIP_FROM_BYTES: usize = 2048;
-/// At this share and above data count as incompressible: below it would only be the scatter of the estimate.
+/// Data at or above this share are incompressible: just below is estimation scatter.
 const INCOMPRESSIBLE: f32 = 0.96;
 
-/// The class of `data`.
+/// Returns the class of `data`.
 pub fn classify(data: &[u8]) -> DataClass {
     if is_zero(data) {
         return DataClass::Zero;
@@ -36,25 +38,25 @@ pub fn classify(data: &[u8]) -> DataClass {
     if share >= INCOMPRESSIBLE { DataClass::Random } else { DataClass::Measured((share * 1000.0).round() as u16) }
 }
 
-/// True if all bytes are zero; looks at sixteen at a time and stops at the first other one.
+/// All bytes are zero. Compares sixteen bytes at a time and stops at the first other one.
 fn is_zero(data: &[u8]) -> bool {
     let (words, rest) = data.as_chunks::<16>();
     words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
 }
 
-/// The share of its size to which one block could be brought: 0 to 1.
+/// Estimated compressed size of one block as a share of its size, 0 to 1.
 fn stored_share(block: &[u8]) -> f32 {
     let mut table = [0_u16; 1 << TABLE_BITS];
     let mut literals = [0_u16; 256];
-    // Literals that were counted, and all bytes in matches.
+    // Literals counted, and bytes in matches.
     let (mut counted, mut matched, mut matches) = (0_usize, 0_usize, 0_usize);
     let (mut at, mut misses) = (0_usize, 0_usize);
-    // Of a short block every byte is needed to know its entropy.
+    // A short block needs every byte for its entropy.
     let skip_after_log2 = if block.len() < SKIP_FROM_BYTES { usize::BITS - 1 } else { SKIP_AFTER_MISSES_LOG2 };
-    // No sum below can exceed a few times the length of a block; checks would be a fifth of the time here.
+    // No sum below exceeds a few block lengths; checks would take a fifth of the time.
     while let Some(word) = word_at(block, at) {
         let slot = &mut table[(word.wrapping_mul(0x9E37_79B1) >> (32 - TABLE_BITS)) as usize];
-        // Positions are kept one higher, so that 0 means none.
+        // Positions are stored plus one, so that 0 means none.
         let candidate = usize::from(std::mem::replace(slot, at.wrapping_add(1) as u16));
         let earlier = candidate.wrapping_sub(1);
         if candidate > 0 && word_at(block, earlier) == Some(word) {
@@ -62,11 +64,11 @@ fn stored_share(block: &[u8]) -> f32 {
             at = at.wrapping_add(length);
             matched = matched.wrapping_add(length);
             matches = matches.wrapping_add(1);
-            // Not to 0, as LZ4 does: rare or short matches in data that hardly compress must not slow the search down.
+            // Not reset to 0 as in LZ4: rare matches in such data must not slow down the search.
             misses = misses.saturating_sub(length.wrapping_mul(MISSES_FORGIVEN));
         } else {
             let step = (misses >> skip_after_log2).wrapping_add(1);
-            // Where bytes are skipped, those at hand are counted: the fewer are seen, the less is known of their entropy.
+            // Skipped bytes at hand are still counted, to keep the entropy estimate accurate.
             let seen = step.min(word.to_le_bytes().len());
             for byte in &word.to_le_bytes()[..seen] {
                 let literal = &mut literals[usize::from(*byte)];
@@ -82,7 +84,7 @@ fn stored_share(block: &[u8]) -> f32 {
     (coded / block.len() as f32).min(1.0)
 }
 
-/// Four bytes, the first one lowest.
+/// Four bytes in little-endian order.
 fn word_at(block: &[u8], at: usize) -> Option<u32> {
     block.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
 }
@@ -101,8 +103,9 @@ fn match_length(block: &[u8], earlier: usize, at: usize) -> usize {
     equal + block[at + equal..].iter().zip(&block[earlier + equal..]).take_while(|(a, b)| a == b).count()
 }
 
-/// Bits per symbol of `total` symbols with these counts. Of few symbols only some values are seen, so the plain estimate is raised
-/// by (k - 1) / (2 n ln 2) for k different ones among n (Miller and Madow 1955).
+/// Bits per symbol of `total` symbols with these counts. A small sample shows only some of
+/// the values, so the plain estimate is raised by (k - 1) / (2 n ln 2) for k distinct values
+/// among n symbols (Miller and Madow 1955).
 fn entropy(counts: &[u16; 256], total: usize) -> f32 {
     /// n log2 n.
     static N_LOG_N: LazyLock<[f32; BLOCK + 1]> =
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_classes_are_recognised() {
+    fn classify_recognises_generated_classes() {
         for len in [512, 4096, 5000, 128 << 10, 1 << 20] {
             assert_eq!(class_of(DataClass::Zero, len), DataClass::Zero);
             assert_eq!(class_of(DataClass::Random, len), DataClass::Random, "{len}");
@@ -144,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn source_code_compresses_as_it_does_with_lz4() {
+    fn classify_of_source_code_agrees_with_lz4() {
         let source = include_str!("classify.rs").as_bytes();
         let kept = classify(&source[..4096]).incompressible_permille();
         assert!((250..700).contains(&kept), "{kept}");
     }
 
     #[test]
-    fn one_byte_that_is_not_zero_counts() {
+    fn is_zero_detects_a_single_nonzero_byte() {
         let mut data = vec![0; 4096];
         data[4095] = 1;
         assert_ne!(classify(&data), DataClass::Zero);

@@ -1,4 +1,4 @@
-//! The control socket: one JSON document a line, asked and answered.
+//! The control socket: each request and each response is one JSON document on one line.
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -8,50 +8,49 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// The longest line that either side reads.
 const LINE_BYTES_MAX: u64 = 4 << 20;
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Ask {
-    /// Everything the server knows: [`Status`](crate::status::Status).
+    /// The server's complete status: [`Status`](crate::status::Status).
     Status,
     /// Cut the power, or restore it.
     Power {
-        /// Give it back.
+        /// Restore the power.
         on: bool,
-        /// Not now, but with a random one of so many requests.
+        /// Cut it at a random one of this many requests instead of now.
         within: Option<u64>,
     },
     /// Detach and end.
     Detach {
-        /// Even if somebody uses the device.
+        /// Also while the device is in use.
         force: bool,
     },
 }
 
-/// What the server answers.
+/// The server's response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// It worked.
+    /// Success, with the result.
     Ok(serde_json::Value),
-    /// It did not, and why.
+    /// Failure, with the reason.
     Error(String),
 }
 
-/// A question that waits for its answer.
+/// A request that waits for its response.
 #[derive(Debug)]
 pub struct Question {
-    /// What is asked.
+    /// The request.
     pub ask: Ask,
     answer: Sender<Answer>,
     sent: Receiver<()>,
 }
 
 impl Question {
-    /// Answers, and returns once the answer is on its way (or the client has gone).
+    /// Sends the response. Returns once it is sent, or the client has gone.
     pub fn answer(self, answer: Answer) {
         if self.answer.send(answer).is_ok() {
             let _ = self.sent.recv_timeout(Duration::from_secs(2));
@@ -59,14 +58,14 @@ impl Question {
     }
 }
 
-/// Listens on `path`; questions come out of the receiver, in the order in which they were asked.
+/// Listens on `path`. The receiver yields requests in order of arrival.
 pub fn listen(path: &Path) -> anyhow::Result<Receiver<Question>> {
     let listener = crate::nbd::listen_privately(path).with_context(|| format!("cannot listen on {}", path.display()))?;
     let (send, receive) = channel();
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for client in listener.incoming().flatten() {
             let send = send.clone();
-            // A client that says nothing must not keep the others waiting.
+            // A silent client must not block the others.
             let _ = std::thread::Builder::new().name("client".into()).spawn(move || converse(&client, &send));
         }
     })?;
@@ -87,7 +86,7 @@ fn converse(client: &UnixStream, questions: &Sender<Question>) -> Option<()> {
                 questions.send(Question { ask, answer: send, sent }).ok()?;
                 receive.recv().ok()?
             }
-            Err(error) => Answer::Error(format!("not a question of this version: {error}")),
+            Err(error) => Answer::Error(format!("not a request of this version: {error}")),
         };
         let mut text = serde_json::to_vec(&answer).ok()?;
         text.push(b'\n');
@@ -110,11 +109,11 @@ impl Client {
         Ok(Self(BufReader::new(stream)))
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the response.
     pub fn ask<T: for<'de> Deserialize<'de>>(&mut self, ask: &Ask) -> anyhow::Result<T> {
         let mut text = serde_json::to_vec(ask)?;
         text.push(b'\n');
-        self.0.get_mut().write_all(&text).context("the server does not listen")?;
+        self.0.get_mut().write_all(&text).context("cannot send to the server")?;
         let mut line = String::new();
         self.0.by_ref().take(LINE_BYTES_MAX).read_line(&mut line).context("the server does not answer")?;
         anyhow::ensure!(!line.is_empty(), "the server ended without an answer");
@@ -130,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_answered_and_nonsense_is_refused() {
+    fn requests_are_answered_and_invalid_ones_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control");
         let questions = listen(&path).unwrap();
@@ -150,6 +149,6 @@ mod tests {
         client.0.get_mut().write_all(b"nonsense\n").unwrap();
         let mut line = String::new();
         client.0.read_line(&mut line).unwrap();
-        assert!(line.contains("not a question"), "{line}");
+        assert!(line.contains("not a request"), "{line}");
     }
 }

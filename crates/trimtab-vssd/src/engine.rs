@@ -1,4 +1,4 @@
-//! The engine: keeps the data, asks the model, counts.
+//! The engine: stores the data, asks the model for latencies, counts requests.
 
 mod counts;
 mod settings;
@@ -9,7 +9,7 @@ pub use trimtab_drive::trim_shape::TrimShape;
 use crate::classify::classify;
 use crate::pace::{ModelClock, Speed};
 use crate::recording::Recorder;
-use crate::request::{Effect, Geometry, Powered, Request, Serve, Served, Stretch};
+use crate::request::{Effect, Geometry, PowerCutSupport, Request, Serve, Served, Stretch};
 use crate::status::Second;
 use crate::store::Store;
 use crate::trace::{Event, Kind};
@@ -27,95 +27,95 @@ use trimtab_drive::spec::TrimmedReads;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Extent, Refusal};
 
-/// How an engine is set up.
+/// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// What the host sees.
+    /// Geometry shown to the host.
     pub geometry: Geometry,
-    /// What the drive takes in one TRIM command.
+    /// Shape of one TRIM command that the drive accepts.
     pub trim: TrimShape,
-    /// How model time passes.
+    /// The speed of model time.
     pub speed: Speed,
-    /// Commands that the drive holds at once.
+    /// Maximum number of commands in the drive at once.
     pub queue_depth: u32,
-    /// The drive compresses, so what is written is looked at.
+    /// The drive compresses, so written data are classified.
     pub classify: bool,
-    /// What reads of trimmed space return.
+    /// Result of reads from trimmed space.
     pub trimmed_reads: TrimmedReads,
 }
 
-/// A drive with its data: new, or as it was left.
+/// A drive with its data, new or resumed.
 pub struct Drive {
     /// The model.
     pub model: Box<dyn Model>,
     /// The data.
     pub store: Store,
-    /// Which units hold data.
+    /// The units that hold data.
     pub ledger: Ledger,
-    /// The drive's time.
+    /// Model time of the drive.
     pub now: Nanos,
 }
 
-/// What has to be kept of a drive besides its data.
+/// The state of a drive that is stored in addition to its data.
 #[derive(Debug)]
-pub struct Lasting {
-    /// Bytes in a unit of `mapped`.
+pub struct PersistentState {
+    /// Size of a unit of `mapped` in bytes.
     pub unit: u64,
-    /// Units that hold data.
+    /// The units that hold data.
     pub mapped: Vec<Range<u64>>,
     /// The model's own snapshot.
     pub model: Vec<u8>,
-    /// The drive's time.
+    /// Model time of the drive.
     pub now: Nanos,
 }
 
-/// The model and everything that has to change together with it.
-struct Modelled {
+/// The model and all state that changes together with it.
+struct ModelState {
     device: Box<dyn Model>,
     clock: ModelClock,
     ledger: Ledger,
     counts: Counts,
     seconds: Seconds,
     recorder: Option<Recorder>,
-    /// Model time when the engine was made: recordings begin there.
+    /// Model time when the engine was created, where recordings begin.
     origin: Nanos,
 }
 
-/// Serves requests with a data store and a modelled drive.
+/// Serves requests from a data store and a modelled drive.
 pub struct Engine {
     settings: Settings,
     store: Store,
-    modelled: Mutex<Modelled>,
-    /// Trimmed space reads as zeros, whatever the settings say.
+    modelled: Mutex<ModelState>,
+    /// Trimmed space reads as zeros, regardless of the settings.
     zeros: AtomicBool,
-    /// The model panicked: nothing it says can be believed any more.
+    /// The model panicked: its state is unreliable.
     broken: AtomicBool,
 }
 
-/// What the model and the ledger show at one moment.
+/// State of the model and the ledger at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Requests since the engine was made.
+    /// Requests since the engine was created.
     pub counts: Counts,
     /// The discard ledger.
     pub discards: Sums,
     /// Bytes that hold data.
     pub mapped_bytes: u64,
-    /// Host bytes written, and medium bytes written for them, since the drive was new.
+    /// Bytes written by the host, and to the medium on their behalf, since the drive was new.
     pub written: (u64, u64),
     /// The model's counters.
     pub model: BTreeMap<String, u64>,
     /// Model time.
     pub model_time: Nanos,
-    /// The last seconds, the latest last.
+    /// The last seconds, oldest first.
     pub seconds: Vec<Second>,
 }
 
 impl Engine {
-    /// An engine over a drive.
+    /// Creates an engine for a drive.
     pub fn new(drive: Drive, settings: Settings, recorder: Option<Recorder>) -> Self {
         let Drive { model, store, ledger, now: origin } = drive;
-        let modelled = Modelled {
+        let modelled = ModelState {
             device: model,
             clock: ModelClock::new(settings.speed, origin, settings.queue_depth),
             ledger,
@@ -127,12 +127,13 @@ impl Engine {
         Self { settings, store, modelled: Mutex::new(modelled), zeros: AtomicBool::new(false), broken: AtomicBool::new(false) }
     }
 
-    /// From now on trimmed space reads as zeros. A front whose host says TRIM and zero-write in the same words has to ask for that.
+    /// Makes trimmed space read as zeros from now on. Required by a front end whose host uses the
+    /// same request for TRIM and zero-writes.
     pub fn have_trimmed_space_read_as_zeros(&self) {
         self.zeros.store(true, Ordering::Relaxed);
     }
 
-    /// Everything that can be seen of it now.
+    /// A snapshot of the current state.
     pub fn snapshot(&self) -> Snapshot {
         let mut modelled = self.lock();
         Snapshot {
@@ -146,17 +147,17 @@ impl Engine {
         }
     }
 
-    /// Requests since the engine was made.
+    /// Requests since the engine was created.
     pub fn served(&self) -> Counts {
         self.lock().counts.clone()
     }
 
-    /// Writes out the drive's cache and gives what has to be kept of it.
-    pub fn lasting(&self) -> Lasting {
+    /// Flushes the drive's cache and returns the state to store.
+    pub fn lasting(&self) -> PersistentState {
         let mut modelled = self.lock();
         let flushed = modelled.submit(&Command::Flush);
         modelled.device.idle(flushed.done);
-        Lasting {
+        PersistentState {
             unit: modelled.ledger.unit(),
             mapped: modelled.ledger.map().runs().collect(),
             model: modelled.device.snapshot(),
@@ -164,7 +165,7 @@ impl Engine {
         }
     }
 
-    /// Ends a second of the time series; to be called once a second.
+    /// Ends a second of the time series. Call once per second.
     pub fn tick(&self) {
         let mut modelled = self.lock();
         let modelled = &mut *modelled;
@@ -181,22 +182,22 @@ impl Engine {
         recorder.map_or(Ok(()), Recorder::finish)
     }
 
-    /// Why the recording had to end early.
+    /// The reason why the recording ended early.
     pub fn recording_failure(&self) -> Option<String> {
         self.lock().recorder.as_ref().and_then(Recorder::failure)
     }
 
-    /// The model has failed, and every request fails with it.
+    /// The model has failed, and every request fails.
     pub fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed)
     }
 
-    /// How it was set up.
+    /// The settings of the engine.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    fn lock(&self) -> MutexGuard<'_, Modelled> {
+    fn lock(&self) -> MutexGuard<'_, ModelState> {
         self.modelled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -237,7 +238,7 @@ impl Engine {
         }
     }
 
-    /// A TRIM after which reads return that.
+    /// Trims so that later reads return `reads`.
     fn trim_to_read(&self, extents: &[Extent], reads: TrimmedReads) -> Result<Served, Errno> {
         extents.iter().try_for_each(|extent| self.valid(*extent))?;
         let mut served = self.lock().trim(extents, self.settings.trim);
@@ -263,7 +264,7 @@ impl Engine {
         self.valid(extent)?;
         let mut served = self.lock().write(extent, DataClass::Zero, fua);
         if served.result.is_ok() {
-            // Zeros need no space of ours, whatever they cost the drive.
+            // Zeros occupy no space in the store, whatever they cost in the drive.
             served.result = self.store.discard(extent);
         }
         Ok(served)
@@ -303,7 +304,7 @@ impl Serve for Engine {
         if self.is_broken() {
             return Served::refused(Errno::IO);
         }
-        // A panic would end the thread with the host's request unanswered for ever.
+        // A panic would end the thread and leave the host's request unanswered forever.
         let served = catch_unwind(AssertUnwindSafe(|| match request {
             Request::Read { offset, into } => self.read(offset, into),
             Request::Write { offset, data, fua } => self.write(offset, data, fua),
@@ -316,14 +317,14 @@ impl Serve for Engine {
             Ok(Err(errno)) => Served::refused(errno),
             Err(_) => {
                 self.broken.store(true, Ordering::Relaxed);
-                trimtab_linux::output::complain("the drive model failed; every request gets an I/O error from here on");
+                trimtab_linux::output::complain("the drive model failed; every request fails with an I/O error from now on");
                 Served::refused(Errno::IO)
             }
         }
     }
 }
 
-impl Powered for Engine {
+impl PowerCutSupport for Engine {
     fn store(&self) -> &Store {
         &self.store
     }
@@ -339,7 +340,7 @@ impl Powered for Engine {
     }
 }
 
-/// What the model said of a command.
+/// The model's result for a command.
 #[derive(Clone, Copy)]
 struct Submitted {
     answer: Served,
@@ -348,14 +349,14 @@ struct Submitted {
 }
 
 impl Submitted {
-    /// Both commands belong to one request of the host.
+    /// Combines two commands of the same request.
     fn and(self, later: Self) -> Self {
         let answer = Served { result: self.answer.result.and(later.answer.result), due: self.answer.due.max(later.answer.due) };
         Self { answer, arrival: self.arrival, done: self.done.max(later.done) }
     }
 }
 
-impl Modelled {
+impl ModelState {
     fn submit(&mut self, command: &Command<'_>) -> Submitted {
         let (bytes, barrier) = (command.bytes(), *command == Command::Flush);
         let arrival = self.clock.arrival();
@@ -367,7 +368,7 @@ impl Modelled {
         Submitted { answer, arrival, done: completion.done }
     }
 
-    /// A TRIM that is taken and not carried out: it costs a command, and the ledger knows.
+    /// An accepted TRIM that is not carried out: costs a command, and the ledger has it.
     fn pretend_trim(&mut self, extents: &[Extent]) -> Served {
         let served = self.submit(&Command::trim(&[]));
         self.record(Kind::Trim, extents, served, DataClass::Random, false);
@@ -394,7 +395,7 @@ impl Modelled {
         submitted.answer
     }
 
-    /// One TRIM of the host, in as many commands as the drive needs for it.
+    /// One TRIM of the host, in as many commands as the drive needs.
     fn trim(&mut self, extents: &[Extent], shape: TrimShape) -> Served {
         let mut all: Option<Submitted> = None;
         for command in shape.commands(extents) {
@@ -437,7 +438,7 @@ impl Modelled {
     }
 }
 
-/// What Linux reports to a filesystem for a refusal of a drive.
+/// The error that Linux reports to a filesystem for a refusal.
 const fn errno_of(refusal: Refusal) -> Errno {
     match refusal {
         Refusal::OutOfRange | Refusal::Misaligned | Refusal::TooManyRanges => Errno::INVAL,

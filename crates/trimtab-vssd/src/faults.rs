@@ -1,13 +1,13 @@
-//! Faults, a filter around anything that serves requests: neither that nor the front ends know of them.
+//! Fault injection: a filter around a request server, unknown to server and front ends.
 
 mod power;
 mod spec;
 
-pub use spec::{Cut, Fault, GRAMMAR, KEEP_DEFAULT, On, TrimLie, When};
+pub use spec::{Cut, Fault, GRAMMAR, KEEP_DEFAULT, RequestFilter, Trigger, TrimLie};
 
 use crate::pace::Speed;
-use crate::request::{Effect, Geometry, Powered, Request, Serve, Served, Stretch};
-use power::Undo;
+use crate::request::{Effect, Geometry, PowerCutSupport, Request, Serve, Served, Stretch};
+use power::UndoLog;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,42 +16,41 @@ use trimtab_drive::Extent;
 use trimtab_drive::ledger::UnitMap;
 use trimtab_drive::rng::{Stream, derive_seed};
 
-/// Whatever serves requests, with faults around it.
-pub struct Faulty {
-    inner: Arc<dyn Powered>,
+/// A request server with faults.
+pub struct FaultInjector {
+    inner: Arc<dyn PowerCutSupport>,
     geometry: Geometry,
     speed: Speed,
-    /// Whether anything has to be looked at; without faults requests go straight to the engine.
+    /// Some fault is armed; otherwise requests go straight to the engine.
     active: AtomicBool,
     seed: u64,
     state: Mutex<State>,
 }
 
 struct State {
-    faults: Vec<Armed>,
-    /// Kept if the power may fail.
-    undo: Option<Undo>,
-    /// The power is off: everything fails.
+    faults: Vec<ArmedFault>,
+    /// Present if the power may be cut.
+    undo: Option<UndoLog>,
+    /// The power is off: every request fails.
     off: bool,
     written: u64,
     /// Trimmed space that reads as a pattern, in logical blocks.
     patterned: Option<(u8, UnitMap)>,
 }
 
-/// A fault with what it needs to know.
-struct Armed {
+/// A fault with its state.
+struct ArmedFault {
     fault: Fault,
     rng: Stream,
     seed: u64,
-    /// Requests of the right kind so far.
+    /// Number of matching requests so far.
     seen: u64,
-    /// How often it struck.
     hits: u64,
-    /// With which request the power fails.
+    /// Number of the request at which the power fails.
     cut_at: Option<u64>,
 }
 
-impl Armed {
+impl ArmedFault {
     fn new(fault: Fault, seed: u64, index: usize) -> Self {
         let purpose = format!("fault {index}");
         let mut rng = Stream::new(seed, &purpose);
@@ -64,7 +63,7 @@ impl Armed {
     }
 }
 
-/// What the faults have decided for a request.
+/// The combined effect of the faults on a request.
 #[derive(Default)]
 struct Decision {
     cut: bool,
@@ -72,11 +71,11 @@ struct Decision {
     delay: Duration,
 }
 
-impl Faulty {
-    /// Wraps `faults` around `inner`. `seed` decides everything that is left to chance.
-    pub fn new(inner: Arc<dyn Powered>, faults: &[Fault], seed: u64, speed: Speed) -> Self {
+impl FaultInjector {
+    /// Wraps `faults` around `inner`. All random choices derive from `seed`.
+    pub fn new(inner: Arc<dyn PowerCutSupport>, faults: &[Fault], seed: u64, speed: Speed) -> Self {
         let geometry = inner.geometry();
-        let armed: Vec<Armed> = faults.iter().enumerate().map(|(index, fault)| Armed::new(*fault, seed, index)).collect();
+        let armed: Vec<ArmedFault> = faults.iter().enumerate().map(|(index, fault)| ArmedFault::new(*fault, seed, index)).collect();
         let may_cut = faults.iter().any(|fault| matches!(fault, Fault::PowerCut { .. }));
         if may_cut {
             inner.expect_power_cuts();
@@ -88,7 +87,7 @@ impl Faulty {
         let blocks = geometry.size / u64::from(geometry.logical_block);
         let state = State {
             faults: armed,
-            undo: may_cut.then(|| Undo::new(geometry.atomic_write)),
+            undo: may_cut.then(|| UndoLog::new(geometry.atomic_write)),
             off: false,
             written: 0,
             patterned: pattern.map(|byte| (byte, UnitMap::new(blocks))),
@@ -96,23 +95,28 @@ impl Faulty {
         Self { inner, geometry, speed, active: AtomicBool::new(!faults.is_empty()), seed, state: Mutex::new(state) }
     }
 
-    /// Lets the power be cut also where `--fault power-cut` was not asked for: what was written until now is made durable first, since
-    /// nobody has kept what it replaced; from here on all is known. True if it was so before.
+    /// Enables power cuts that were not requested with `--fault power-cut`. Flushes first,
+    /// because the old content of earlier writes was not saved; later writes are tracked. Returns
+    /// true if cuts were already enabled.
     fn expect_power_cuts(&self, state: &mut State) -> bool {
         if state.undo.is_some() {
             return true;
         }
-        // Nobody waits for its answer: the power fails next.
+        // The response does not matter: the power fails next.
         let _ = self.inner.serve(Request::Flush);
         self.inner.expect_power_cuts();
-        state.undo = Some(Undo::new(self.geometry.atomic_write));
+        state.undo = Some(UndoLog::new(self.geometry.atomic_write));
         let index = state.faults.len();
-        state.faults.push(Armed::new(Fault::PowerCut { cut: Cut::OnDemand, on: On::Any, keep: KEEP_DEFAULT }, self.seed, index));
+        state.faults.push(ArmedFault::new(
+            Fault::PowerCut { cut: Cut::OnDemand, on: RequestFilter::Any, keep: KEEP_DEFAULT },
+            self.seed,
+            index,
+        ));
         self.active.store(true, Ordering::Release);
         false
     }
 
-    /// What is in force, and how often it struck.
+    /// Descriptions of the armed faults, with the number of hits.
     pub fn in_words(&self) -> Vec<String> {
         let state = self.lock();
         let mut words: Vec<String> = state.faults.iter().map(|armed| format!("{} (struck {} times)", armed.fault, armed.hits)).collect();
@@ -122,8 +126,8 @@ impl Faulty {
         words
     }
 
-    /// Cuts the power now; gives the number of pages that were lost, and whether it was known what to lose: otherwise all that was written
-    /// before counts as safe.
+    /// Cuts the power now. Returns the number of pages lost, and whether earlier writes were
+    /// tracked; if not, all earlier writes count as durable.
     pub fn cut_power(&self) -> Result<(u64, bool), String> {
         let mut state = self.lock();
         if state.off {
@@ -134,7 +138,8 @@ impl Faulty {
         Ok((lost, known))
     }
 
-    /// Has the power fail with a random one of the next `n` requests that count; says whether it was known before what would be lost.
+    /// Cuts the power at a random one of the next `n` matching requests. Returns whether
+    /// earlier writes were tracked.
     pub fn cut_power_within(&self, n: u64) -> Result<bool, String> {
         let mut state = self.lock();
         if state.off {
@@ -148,7 +153,7 @@ impl Faulty {
         Ok(known)
     }
 
-    /// Turns the power on again; false if it was on. It does not fail again by itself.
+    /// Restores the power; returns false if it was on. It does not fail again by itself.
     pub fn restore_power(&self) -> bool {
         let mut state = self.lock();
         state.faults.iter_mut().for_each(|armed| armed.cut_at = None);
@@ -163,7 +168,7 @@ impl Faulty {
         state.off = true;
         let lost = self.inner.power_cut();
         let State { faults, undo, .. } = state;
-        let Some(Armed { fault: Fault::PowerCut { keep, .. }, rng, hits, .. }) =
+        let Some(ArmedFault { fault: Fault::PowerCut { keep, .. }, rng, hits, .. }) =
             faults.iter_mut().find(|armed| matches!(armed.fault, Fault::PowerCut { .. }))
         else {
             return Ok(0);
@@ -217,8 +222,8 @@ impl Faulty {
         if decision.fail {
             return self.delayed(Served::refused(Errno::IO), decision.delay);
         }
-        // A write is torn by the cut; anything else does not happen any more.
-        if decision.cut && kind != On::Write {
+        // A cut tears a write; other requests do not happen.
+        if decision.cut && kind != RequestFilter::Write {
             let _ = self.cut(&mut state, None);
             return Served::refused(Errno::IO);
         }
@@ -229,7 +234,7 @@ impl Faulty {
                 served
             }
             Request::Trim(extents, Effect::Usual) => self.serve_trim(&mut state, extents),
-            // A fault further out has decided.
+            // An outer fault has decided.
             Request::Trim(..) => self.inner.serve(request),
             Request::Flush => match state.ignored_flush() {
                 true => Served { result: Ok(()), due: None },
@@ -289,8 +294,8 @@ impl Faulty {
 }
 
 impl State {
-    /// Asks every fault about a request.
-    fn decide(&mut self, kind: On, extent: Extent) -> Decision {
+    /// Applies every fault to a request.
+    fn decide(&mut self, kind: RequestFilter, extent: Extent) -> Decision {
         let mut decision = Decision::default();
         let written = self.written;
         for armed in &mut self.faults {
@@ -303,8 +308,8 @@ impl State {
                 }
                 Fault::Error { on, when, after } if on.includes(kind) => {
                     let hit = match when {
-                        When::Chance(p) => armed.rng.chance(p),
-                        When::Range(range) => extent.offset < range.offset + range.len && range.offset < extent.offset + extent.len,
+                        Trigger::Chance(p) => armed.rng.chance(p),
+                        Trigger::Range(range) => extent.offset < range.offset + range.len && range.offset < extent.offset + extent.len,
                     };
                     armed.seen += u64::from(hit);
                     let fail = hit && armed.seen > after;
@@ -318,13 +323,13 @@ impl State {
                     }
                     hit
                 }
-                Fault::WornOut { share, block } if kind == On::Write => {
+                Fault::WornOut { share, block } if kind == RequestFilter::Write => {
                     let worn = |index: u64| Stream::new(armed.seed ^ index, "worn-out").chance(share);
                     let fail = (extent.offset / block..(extent.offset + extent.len).div_ceil(block)).any(worn);
                     decision.fail |= fail;
                     fail
                 }
-                Fault::ReadOnly { after } if matches!(kind, On::Write | On::Trim) => {
+                Fault::ReadOnly { after } if matches!(kind, RequestFilter::Write | RequestFilter::Trim) => {
                     decision.fail |= written >= after;
                     written >= after
                 }
@@ -335,7 +340,7 @@ impl State {
         decision
     }
 
-    /// True if a flush is not to be carried out; counts it.
+    /// The flush is to be ignored; counts it as a hit.
     fn ignored_flush(&mut self) -> bool {
         let Some(armed) = self.faults.iter_mut().find(|armed| armed.fault == Fault::IgnoreFlush) else { return false };
         armed.hits += 1;
@@ -352,7 +357,7 @@ impl State {
     }
 }
 
-impl Serve for Faulty {
+impl Serve for FaultInjector {
     fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -364,7 +369,7 @@ impl Serve for Faulty {
         }
         let mut found = self.inner.stretches(extent, most)?;
         if state.patterned.is_some() {
-            // Trimmed space reads as something else.
+            // Trimmed space does not read as zeros.
             found.iter_mut().for_each(|stretch| stretch.zeros = false);
         }
         Ok(found)
@@ -376,17 +381,17 @@ impl Serve for Faulty {
 }
 
 /// The kind of a request, and the range that it spans.
-fn describe(request: &Request<'_>) -> (On, Extent) {
+fn describe(request: &Request<'_>) -> (RequestFilter, Extent) {
     match request {
-        Request::Read { offset, into } => (On::Read, Extent { offset: *offset, len: into.len() as u64 }),
-        Request::Write { offset, data, .. } => (On::Write, Extent { offset: *offset, len: data.len() as u64 }),
-        Request::Zero { extent, .. } => (On::Write, *extent),
+        Request::Read { offset, into } => (RequestFilter::Read, Extent { offset: *offset, len: into.len() as u64 }),
+        Request::Write { offset, data, .. } => (RequestFilter::Write, Extent { offset: *offset, len: data.len() as u64 }),
+        Request::Zero { extent, .. } => (RequestFilter::Write, *extent),
         Request::Trim(extents, _) => {
             let offset = extents.iter().map(|extent| extent.offset).min().unwrap_or(0);
             let end = extents.iter().map(|extent| extent.offset.saturating_add(extent.len)).max().unwrap_or(0);
-            (On::Trim, Extent { offset, len: end - offset })
+            (RequestFilter::Trim, Extent { offset, len: end - offset })
         }
-        Request::Flush => (On::Flush, Extent { offset: 0, len: 0 }),
+        Request::Flush => (RequestFilter::Flush, Extent { offset: 0, len: 0 }),
     }
 }
 
@@ -395,7 +400,7 @@ fn blocks_of(extent: Extent, logical_block: u32) -> std::ops::Range<u64> {
     extent.offset / block..(extent.offset + extent.len).div_ceil(block)
 }
 
-/// A trim that is obeyed in part is cut at multiples of this.
+/// Unit in which a partially obeyed trim is cut.
 const PIECE: u64 = 64 << 10;
 
 fn pieces_of(extent: Extent) -> impl Iterator<Item = Extent> {
@@ -417,33 +422,33 @@ mod tests {
     const SIZE: u64 = 512 << 20;
 
     /// A small drive with these faults, without a front end.
-    fn drive(faults: &[&str]) -> (Arc<Engine>, Faulty) {
+    fn drive(faults: &[&str]) -> (Arc<Engine>, FaultInjector) {
         let spec = trimtab_drive::shipped::drive("ocz-vertex-le-100gb").spec;
         let spec = model::sized(spec, Some(trimtab_drive::units::Bytes(SIZE))).unwrap();
         let settings = Settings::of(&spec, Speed::Unpaced);
         let engine = Arc::new(Engine::new(persist::in_memory(&spec, &settings, 1).unwrap(), settings, None));
         let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
-        let faulty = Faulty::new(engine.clone(), &faults, 7, Speed::Unpaced);
+        let faulty = FaultInjector::new(engine.clone(), &faults, 7, Speed::Unpaced);
         (engine, faulty)
     }
 
-    fn write(drive: &Faulty, offset: u64, byte: u8) -> Result<(), Errno> {
+    fn write(drive: &FaultInjector, offset: u64, byte: u8) -> Result<(), Errno> {
         drive.serve(Request::Write { offset, data: &[byte; 4096], fua: false }).result
     }
 
-    fn read(drive: &Faulty, offset: u64) -> Result<u8, Errno> {
+    fn read(drive: &FaultInjector, offset: u64) -> Result<u8, Errno> {
         let mut data = [0xEE; 4096];
         drive.serve(Request::Read { offset, into: &mut data }).result?;
         assert!(data.iter().all(|byte| *byte == data[0]));
         Ok(data[0])
     }
 
-    fn trim(drive: &Faulty, offset: u64) {
+    fn trim(drive: &FaultInjector, offset: u64) {
         drive.serve(Request::Trim(&[Extent { offset, len: 4096 }], Effect::Usual)).result.unwrap();
     }
 
     #[test]
-    fn errors_strike_where_and_as_often_as_asked() {
+    fn error_fault_hits_given_range_and_count() {
         let (_, faulty) = drive(&["write-error:range=8192+4096,after=1", "read-error:p=1"]);
         assert_eq!(write(&faulty, 4096, 1), Ok(()));
         assert_eq!(write(&faulty, 8192, 1), Ok(()), "the first one succeeds");
@@ -456,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_draws_the_same_faults() {
+    fn same_seed_gives_same_faults() {
         let failures = || {
             let (_, faulty) = drive(&["write-error:p=0.1", "worn-out:share=0.1,block=64KiB"]);
             (0..500).map(|n| write(&faulty, n * 4096, 1).is_err()).collect::<Vec<_>>()
@@ -465,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lie_about_trim_is_told_in_its_way() {
+    fn trim_faults_return_expected_reads() {
         for (fault, expected, mapped) in [
             ("trim:ignore", 5, 4096),
             ("trim:half=0", 5, 4096),
@@ -487,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_one_long_trim_is_obeyed() {
+    fn half_fault_obeys_half_of_a_long_trim() {
         let (engine, faulty) = drive(&["trim:half=0.5"]);
         let (offset, len) = (4096, 8 << 20);
         (0..len / 4096).for_each(|n| write(&faulty, offset + n * 4096, 5).unwrap());
@@ -498,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn worn_out_blocks_stay_so_and_end_of_life_is_final() {
+    fn worn_blocks_and_read_only_are_permanent() {
         let (_, faulty) = drive(&["worn-out:share=0.5,block=64KiB"]);
         let fails = |block: u64| write(&faulty, block * 65_536, 1).is_err();
         let first: Vec<bool> = (0..200).map(fails).collect();
@@ -511,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_cut_loses_the_cache_and_a_flush_saves_it() {
+    fn power_cut_loses_cache_unless_flushed() {
         for (more, flush, kept) in [(None, true, true), (None, false, false), (Some("flush:ignore"), true, false)] {
             let mut faults = vec!["power-cut:keep=0"];
             faults.extend(more);
@@ -528,15 +533,15 @@ mod tests {
     }
 
     #[test]
-    fn the_power_can_be_cut_on_a_drive_that_nobody_prepared_for_it() {
+    fn power_cut_works_without_armed_fault() {
         let (_, faulty) = drive(&[]);
         write(&faulty, 4096, 9).unwrap();
-        assert_eq!(faulty.cut_power(), Ok((0, false)), "what was replaced before is not known: nothing of it is lost");
+        assert_eq!(faulty.cut_power(), Ok((0, false)), "earlier writes were not tracked: none is lost");
         assert_eq!(read(&faulty, 4096), Err(Errno::IO), "the power is off");
         assert!(faulty.cut_power().is_err() && faulty.cut_power_within(1).is_err(), "once");
         assert!(faulty.restore_power());
         assert_eq!(read(&faulty, 4096), Ok(9));
-        // From then on it is known: of many unflushed writes some are lost, and none that was flushed.
+        // From then on writes are tracked: some unflushed ones are lost, no flushed one.
         write(&faulty, 8192, 7).unwrap();
         faulty.serve(Request::Flush).result.unwrap();
         (0..200).for_each(|n| write(&faulty, (16 + n) * 4096, 8).unwrap());
@@ -545,14 +550,14 @@ mod tests {
         faulty.restore_power();
         assert_eq!(read(&faulty, 8192), Ok(7));
         assert_eq!((0..200).filter(|n| read(&faulty, (16 + n) * 4096) == Ok(0)).count() as u64, lost);
-        // With one of the next requests, whenever that is asked for.
+        // A cut at one of the next requests can be requested at any time.
         let (_, faulty) = drive(&[]);
         assert_eq!(faulty.cut_power_within(3), Ok(false));
         assert!((0..3).any(|n| write(&faulty, n * 4096, 1).is_err()));
     }
 
     #[test]
-    fn the_power_fails_with_the_request_that_was_named() {
+    fn power_fails_at_given_request() {
         let (_, faulty) = drive(&["power-cut:at=3,on=write"]);
         assert_eq!((write(&faulty, 0, 1), write(&faulty, 4096, 1)), (Ok(()), Ok(())));
         assert_eq!(read(&faulty, 0), Ok(1), "reads do not count here");
@@ -561,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latency_spike_delays_the_answer() {
+    fn latency_fault_delays_completion() {
         let (_, faulty) = drive(&["latency:p=1,add=1h,on=write"]);
         let before = Instant::now();
         let written = faulty.serve(Request::Write { offset: 0, data: &[1; 4096], fua: false });

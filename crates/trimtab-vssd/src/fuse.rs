@@ -1,7 +1,8 @@
-//! The front end that the kernel's loop driver stands on: one file, served over FUSE.
+//! The front end below the kernel's loop driver: one file, served over FUSE.
 //!
-//! The file is opened for direct I/O, so nothing is cached between the loop device and the engine: a flush of the
-//! device reaches the drive with everything before it, and the drive sees exactly the requests of the block layer.
+//! The file is opened for direct I/O, so nothing is cached between the loop device and the
+//! engine: a flush of the device reaches the drive after everything before it, and the drive
+//! sees exactly the requests of the block layer.
 
 mod file;
 
@@ -13,20 +14,21 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The kernel's own limit for one FUSE request (`fs.fuse.max_pages_limit`, 256 pages) unless raised.
+/// The kernel's default limit for a FUSE request (`fs.fuse.max_pages_limit`, 256 pages).
 pub const MAX_REQUEST_BYTES: u32 = 1 << 20;
 
-/// A mounted filesystem. It stays mounted when this is dropped.
+/// A mounted filesystem. Dropping this value does not unmount it.
 pub struct Mounted(fuser::BackgroundSession);
 
 impl Mounted {
-    /// Whether it was unmounted and nobody holds it open any more.
+    /// The filesystem is unmounted and no process has it open.
     pub fn is_finished(&self) -> bool {
         self.0.guard.is_finished()
     }
 }
 
-/// Mounts a filesystem of one file `name`, which is `drive`, on the directory `mountpoint`, and serves it until it is unmounted.
+/// Mounts a filesystem with the single file `name`, backed by `drive`, on `mountpoint`, and
+/// serves it until it is unmounted.
 pub fn mount(drive: Arc<dyn Serve>, pacer: &Arc<Pacer>, name: &str, mountpoint: &Path) -> io::Result<Mounted> {
     let mut config = Config::default();
     config.mount_options = vec![

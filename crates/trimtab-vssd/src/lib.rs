@@ -1,26 +1,27 @@
 //! The virtual SSD: a modelled drive attached as a real block device.
 //!
-//! One engine, thin front ends. A front end turns what the kernel or an emulator sends into a [`request::Request`]; the
-//! [`engine::Engine`] keeps the data, asks the model how long the drive would have taken, and says when to answer;
-//! the [`pace::Pacer`] answers then. Faults wrap the engine ([`faults`]) and are known to neither side.
+//! One engine with thin front ends. A front end converts what the kernel or an emulator sends
+//! into a [`request::Request`]. The [`engine::Engine`] stores the data, asks the model for
+//! the latency, and returns the completion time; the [`pace::Pacer`] completes the request
+//! then. Faults wrap the engine ([`faults`]); neither side knows about them.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 
-mod awake;
 pub mod block;
 mod claim;
 pub mod classify;
 pub mod control;
+mod cpu_latency;
 pub mod engine;
 pub mod faults;
 pub mod fuse;
 pub mod nbd;
 pub mod pace;
 pub mod persist;
+mod rate_limited_log;
 pub mod recording;
 pub mod request;
 pub mod runtime;
-mod seldom;
 pub mod server;
 #[cfg(test)]
 #[path = "../../trimtab/tests/it/skip.rs"]

@@ -1,7 +1,8 @@
 //! The front end for emulators and NBD clients: NBD on a Unix socket.
 //!
-//! Fixed newstyle negotiation, simple and structured replies, `base:allocation`, as in the NBD project's `proto.md`; one export, the default
-//! one. Requests of a connection are served as they come and answered as they become due, in any order. Memory for answers is bounded
+//! Fixed newstyle negotiation, simple and structured replies, and `base:allocation`, as in
+//! the NBD project's `proto.md`; only the default export. Requests of a connection are served
+//! in order of arrival and answered when due, in any order. Memory for replies is bounded
 //! ([`Room`]), whatever clients do.
 
 mod negotiation;
@@ -10,10 +11,10 @@ mod room;
 mod wire;
 
 use crate::pace::Pacer;
+use crate::rate_limited_log::RateLimitedLog;
 use crate::request::{Effect, Geometry, Request, Serve, Served};
-use crate::seldom::Seldom;
 use anyhow::Context as _;
-use negotiation::Agreed;
+use negotiation::NegotiatedFeatures;
 use replies::Replies;
 use room::Room;
 use rustix::fs::{FileType, Mode, Stat};
@@ -29,31 +30,28 @@ use trimtab_drive::Extent;
 use trimtab_linux::sys::beneath::{Dir, Identity};
 use wire::{Chunk, Command, Header};
 
-/// The longest read or write.
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
-/// Requests of one connection that may wait for their answers.
 const IN_FLIGHT_MAX: u32 = 1024;
-/// Clients at a time.
 const CLIENTS_MAX: u32 = 64;
-/// What is kept of the memory for a long write once that is done.
+/// Size of the write buffer that is kept after a longer write.
 const BUFFER_KEPT: usize = 1 << 20;
-/// Descriptors in one answer of what is allocated; the client asks again for the rest.
+/// Maximum number of descriptors in a block status reply; the client asks for the rest.
 const DESCRIPTORS_MAX: usize = 4096;
 
-/// Listens on a Unix socket and serves whoever connects.
+/// Listens on a Unix socket and serves every client.
 pub struct NbdFront {
     directory: Dir,
     name: OsString,
-    /// The socket, whatever has its name by now.
+    /// Identity of the socket; its name may belong to another object by now.
     socket: Identity,
 }
 
 impl NbdFront {
-    /// Starts to listen on `path`. A socket that nobody listens on any more is replaced; anything else there is refused.
+    /// Listens on `path`. Replaces a socket without a listener, and refuses other objects.
     pub fn start(path: &Path, drive: Arc<dyn Serve>, pacer: Arc<Pacer>) -> anyhow::Result<Self> {
         let shown = path.display();
         let (directory, name) = Dir::of_file(path).with_context(|| format!("cannot listen on {shown}"))?;
-        if let Some(old) = directory.look(&name).with_context(|| format!("cannot look at {shown}"))? {
+        if let Some(old) = directory.look(&name).with_context(|| format!("cannot examine {shown}"))? {
             anyhow::ensure!(is_socket(&old), "{shown} exists and is not a socket");
             anyhow::ensure!(ours(&old), "{shown} is another user's socket");
             anyhow::ensure!(UnixStream::connect(directory.reach(&name)).is_err(), "another server listens on {shown}");
@@ -64,17 +62,17 @@ impl NbdFront {
         }
         let listener = listen_privately(&directory.reach(&name)).with_context(|| format!("cannot listen on {shown}"))?;
         let made = directory.look(&name).ok().flatten().filter(|made| is_socket(made) && ours(made));
-        let socket = Identity::from(&made.with_context(|| format!("{shown} was taken away as soon as it was there"))?);
-        let (room, log, clients) = (Arc::new(Room::new()), Arc::new(Seldom::default()), Arc::new(AtomicU32::new(0)));
+        let socket = Identity::from(&made.with_context(|| format!("{shown} was removed immediately after its creation"))?);
+        let (room, log, clients) = (Arc::new(Room::new()), Arc::new(RateLimitedLog::default()), Arc::new(AtomicU32::new(0)));
         std::thread::Builder::new().name("nbd".into()).spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else {
-                    // Out of descriptors, for instance, which does not change by asking at once again.
+                    // Out of descriptors, for example, which an immediate retry would not solve.
                     std::thread::sleep(std::time::Duration::from_millis(10));
                     continue;
                 };
-                let Some(seat) = Seat::take(&clients) else {
-                    log.say("an NBD client was turned away: there are as many as may be");
+                let Some(seat) = ClientSlot::take(&clients) else {
+                    log.say("an NBD client was refused: the maximum number of clients is connected");
                     continue;
                 };
                 let connection = Connection { drive: Arc::clone(&drive), pacer: Arc::clone(&pacer), room: Arc::clone(&room) };
@@ -83,7 +81,7 @@ impl NbdFront {
                     if let Err(error) = connection.run(client)
                         && error.kind() != io::ErrorKind::UnexpectedEof
                     {
-                        log.say(&format!("an NBD client was cut off: {error}"));
+                        log.say(&format!("an NBD client was disconnected: {error}"));
                     }
                     drop(seat);
                 });
@@ -92,7 +90,7 @@ impl NbdFront {
         Ok(Self { directory, name, socket })
     }
 
-    /// What it listens on, whatever its name is by now.
+    /// Identity of the socket.
     pub const fn socket(&self) -> Identity {
         self.socket
     }
@@ -100,7 +98,7 @@ impl NbdFront {
 
 impl Drop for NbdFront {
     fn drop(&mut self) {
-        // What stands there by now may be another's.
+        // The name may belong to another object by now.
         let _ = self.directory.remove_file_of(&self.name, self.socket);
     }
 }
@@ -113,8 +111,8 @@ fn is_socket(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Socket
 }
 
-/// Removes the socket of a server that is gone: the one that it had `made`, or, if it did not live to say, one of this user's there that nobody
-/// listens on. Anything else stays.
+/// Removes the socket of a dead server: the one recorded as `made`, or without a record one
+/// of this user's without a listener. Any other object stays.
 pub fn remove_left(path: &Path, made: Option<Identity>) -> io::Result<()> {
     let (directory, name) = match Dir::of_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -123,26 +121,25 @@ pub fn remove_left(path: &Path, made: Option<Identity>) -> io::Result<()> {
     let Some(found) = directory.look(&name)?.filter(|found| is_socket(found) && ours(found)) else { return Ok(()) };
     let identity = Identity::from(&found);
     if made.is_none_or(|made| made == identity) && UnixStream::connect(directory.reach(&name)).is_err() {
-        // What has taken its place meanwhile stays.
+        // An object that has replaced it stays.
         let _ = directory.remove_file_of(&name, identity)?;
     }
     Ok(())
 }
 
-/// Listens on a socket that nobody but its owner may connect to, from the moment on that it is there.
+/// Listens on a socket that only its owner may connect to, from its creation on.
 pub fn listen_privately(path: &Path) -> io::Result<UnixListener> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // Linux makes the name with the mode that the socket has when it is bound.
+    // Linux creates the name with the socket's mode at bind.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, 128)?;
     Ok(UnixListener::from(socket))
 }
 
-/// One of the places for clients.
-struct Seat(Arc<AtomicU32>);
+struct ClientSlot(Arc<AtomicU32>);
 
-impl Seat {
+impl ClientSlot {
     fn take(clients: &Arc<AtomicU32>) -> Option<Self> {
         if clients.fetch_add(1, Ordering::Relaxed) < CLIENTS_MAX {
             return Some(Self(Arc::clone(clients)));
@@ -152,7 +149,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -175,7 +172,13 @@ impl Connection {
         result
     }
 
-    fn serve_requests(&self, input: &mut impl Read, geometry: &Geometry, agreed: Agreed, replies: &Arc<Replies>) -> io::Result<()> {
+    fn serve_requests(
+        &self,
+        input: &mut impl Read,
+        geometry: &Geometry,
+        agreed: NegotiatedFeatures,
+        replies: &Arc<Replies>,
+    ) -> io::Result<()> {
         let mut buffer = Vec::new();
         loop {
             let header = Header::read(input)?;
@@ -183,11 +186,11 @@ impl Connection {
             buffer.shrink_to(BUFFER_KEPT);
             if header.command == Some(Command::Write) {
                 if header.len > REQUEST_BYTES_MAX {
-                    // The data that follow would be taken for requests.
+                    // The data that follow would be parsed as requests.
                     let what = format!("it wrote {} bytes in one request", header.len);
                     return Err(io::Error::new(io::ErrorKind::InvalidData, what));
                 }
-                // Grows with what has come, not with what was announced.
+                // Grows with the data received, not with the length announced.
                 if input.take(header.len.into()).read_to_end(&mut buffer)? < header.len as usize {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
@@ -208,8 +211,8 @@ impl Connection {
         }
     }
 
-    /// Does one request; gives how it ended, the chunk to answer in (`None`: a simple answer), and the data of the answer.
-    fn serve(&self, header: &Header, geometry: &Geometry, agreed: Agreed, written: &[u8]) -> (Served, Option<Chunk>, Vec<u8>) {
+    /// Executes a request. Returns its result, the chunk (`None`: a simple reply), the data.
+    fn serve(&self, header: &Header, geometry: &Geometry, agreed: NegotiatedFeatures, written: &[u8]) -> (Served, Option<Chunk>, Vec<u8>) {
         let extent = Extent { offset: header.offset, len: header.len.into() };
         let chunk = match header.command {
             Some(Command::Read) if agreed.structured => Some(Chunk::Data { offset: header.offset }),
@@ -250,7 +253,7 @@ impl Connection {
     }
 }
 
-/// What the protocol refuses before any drive is asked, with its error for it.
+/// Rejects requests that violate the protocol, with the protocol's error.
 fn check(header: &Header, geometry: &Geometry) -> Result<(), Errno> {
     let beyond = header.offset.checked_add(header.len.into()).is_none_or(|end| end > geometry.size);
     match header.command {
@@ -262,7 +265,6 @@ fn check(header: &Header, geometry: &Geometry) -> Result<(), Errno> {
     }
 }
 
-/// The memory that the answer needs.
 fn answer_bytes(header: &Header) -> u32 {
     match header.command {
         Some(Command::Read) if header.len <= REQUEST_BYTES_MAX => header.len,
@@ -271,7 +273,7 @@ fn answer_bytes(header: &Header) -> u32 {
     }
 }
 
-/// A stretch as `base:allocation` says it: its length, and whether it is a hole (1) and zero (2).
+/// A `base:allocation` descriptor: the length, and flags for hole (1) and zero (2).
 fn descriptor(stretch: &crate::request::Stretch) -> [u8; 8] {
     const HOLE: u32 = 1;
     const ZERO: u32 = 2;

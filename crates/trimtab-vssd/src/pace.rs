@@ -1,10 +1,11 @@
-//! Answering when the modelled drive would: what is kept back until it is due, and a thread that does so for fronts that have none.
+//! Completes requests at the time when the modelled drive would: a queue of delayed
+//! completions, and a thread that serves it for front ends without a thread of their own.
 
 mod clock;
 
 pub use clock::{ModelClock, Speed};
 
-use crate::awake::{Awake, REST};
+use crate::cpu_latency::{CpuLatencyGuard, RELEASE_AFTER};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::num::NonZeroU64;
@@ -12,15 +13,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A sleeping thread is back this much after its alarm, typically; the rest is spent looking at the clock.
+/// Typical wake-up delay of a sleeping thread; this part of each wait is spent spinning.
 const SPIN: Duration = Duration::from_micros(15);
 
-/// Answers that are not due, the earliest first. Processors stay awake from the first of them until [`rest`](Self::rest).
+/// Pending completions, earliest first. Keeps CPUs awake until [`rest`](Self::rest).
 #[derive(Debug)]
-pub struct Due<T> {
+pub struct DelayQueue<T> {
     waiting: BinaryHeap<Reverse<Waiting<T>>>,
     order: u64,
-    awake: Option<Awake>,
+    latency_guard: Option<CpuLatencyGuard>,
 }
 
 #[derive(Debug)]
@@ -30,58 +31,57 @@ struct Waiting<T> {
     answer: T,
 }
 
-/// How to wait for what is due next.
+/// The way to wait for the next completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// So long that a sleep is not too coarse.
+pub enum WaitMethod {
+    /// Long enough to sleep.
     Sleep(Duration),
-    /// By looking at the clock until then.
+    /// Spin until this instant.
     Spin(Instant),
 }
 
-impl<T> Default for Due<T> {
-    /// Nothing waits.
+impl<T> Default for DelayQueue<T> {
     fn default() -> Self {
-        Self { waiting: BinaryHeap::new(), order: 0, awake: None }
+        Self { waiting: BinaryHeap::new(), order: 0, latency_guard: None }
     }
 }
 
-impl<T> Due<T> {
-    /// Keeps `answer` back until `due`; says whether it is the first now.
+impl<T> DelayQueue<T> {
+    /// Queues `answer` until `due`. Returns whether it is the earliest.
     pub fn push(&mut self, due: Instant, answer: T) -> bool {
-        self.awake.get_or_insert_with(Awake::hold);
+        self.latency_guard.get_or_insert_with(CpuLatencyGuard::hold);
         let first = self.waiting.peek().is_none_or(|Reverse(next)| due < next.due);
         self.waiting.push(Reverse(Waiting { due, order: self.order, answer }));
         self.order += 1;
         first
     }
 
-    /// The next answer, if it is due, or `all` are to be given now.
+    /// The next completion if it is due, or in any case if `all` is set.
     pub fn take(&mut self, now: Instant, all: bool) -> Option<T> {
         let is_due = self.waiting.peek().is_some_and(|Reverse(next)| all || next.due <= now);
         if is_due { self.waiting.pop().map(|Reverse(next)| next.answer) } else { None }
     }
 
-    /// How to wait for the next; `None` if nothing waits.
-    pub fn wait(&self, now: Instant) -> Option<Wait> {
+    /// The way to wait for the next completion; `None` if the queue is empty.
+    pub fn wait(&self, now: Instant) -> Option<WaitMethod> {
         let Reverse(next) = self.waiting.peek()?;
         let left = next.due.saturating_duration_since(now);
-        Some(if left <= SPIN { Wait::Spin(next.due) } else { Wait::Sleep(left - SPIN) })
+        Some(if left <= SPIN { WaitMethod::Spin(next.due) } else { WaitMethod::Sleep(left - SPIN) })
     }
 
-    /// How many answers wait.
+    /// Number of queued completions.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// For how long to wait for something new before [`rest`](Self::rest); `None` if processors may sleep already.
+    /// Time to wait for more before [`rest`](Self::rest); `None` if CPUs may sleep already.
     pub fn rest_after(&self) -> Option<Duration> {
-        self.awake.is_some().then_some(REST)
+        self.latency_guard.is_some().then_some(RELEASE_AFTER)
     }
 
-    /// Nothing has come for a while: lets processors sleep deeply.
+    /// Lets CPUs sleep deeply again after an idle period.
     pub fn rest(&mut self) {
-        self.awake = None;
+        self.latency_guard = None;
     }
 }
 
@@ -102,16 +102,16 @@ impl<T> Ord for Waiting<T> {
     }
 }
 
-/// The default slack of 50 µs is what a drive needs for a whole read: a thread that waits for answers asks for none.
-pub fn wake_in_time() {
+/// Sets the timer slack to the minimum: the default of 50 µs is as long as a whole read.
+pub fn minimise_timer_slack() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// What is done when its time has come.
+/// The action that completes a request.
 pub type Answer = Box<dyn FnOnce() + Send>;
 
 struct Queue {
-    due: Due<Answer>,
+    due: DelayQueue<Answer>,
     closed: bool,
 }
 
@@ -121,28 +121,28 @@ struct Shared {
 }
 
 impl Shared {
-    /// A poisoned queue is still a queue: an answer that panicked has been removed from it already.
+    /// Ignores poisoning: a completion that panicked has already been removed from the queue.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Keeps answers back until they are due.
+/// Delays completions until they are due.
 pub struct Pacer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Pacer {
-    /// Starts the thread that waits.
+    /// Starts the waiting thread.
     pub fn start() -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { queue: Mutex::new(Queue { due: Due::default(), closed: false }), changed: Condvar::new() });
+        let shared = Arc::new(Shared { queue: Mutex::new(Queue { due: DelayQueue::default(), closed: false }), changed: Condvar::new() });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("pacer".into()).spawn(move || run(&theirs))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Gives `answer` at `due`, or at once if that is now or `None`.
+    /// Runs `answer` at `due`, or immediately if that is past or `None`.
     pub fn at(&self, due: Option<Instant>, answer: impl FnOnce() + Send + 'static) {
         let Some(due) = due.filter(|due| *due > Instant::now()) else { return answer() };
         if self.shared.lock().due.push(due, Box::new(answer)) {
@@ -150,14 +150,14 @@ impl Pacer {
         }
     }
 
-    /// How many answers are being kept back.
+    /// Number of delayed completions.
     pub fn waiting(&self) -> usize {
         self.shared.lock().due.waiting()
     }
 }
 
 impl Drop for Pacer {
-    /// Gives all answers that are left, at once, and ends the thread.
+    /// Runs all remaining completions immediately and ends the thread.
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.changed.notify_one();
@@ -168,7 +168,7 @@ impl Drop for Pacer {
 }
 
 fn run(shared: &Shared) {
-    wake_in_time();
+    minimise_timer_slack();
     let mut queue = shared.lock();
     loop {
         let (now, closed) = (Instant::now(), queue.closed);
@@ -188,14 +188,14 @@ fn run(shared: &Shared) {
                     queue.due.rest();
                 }
             }
-            (Some(Wait::Spin(due)), _) => {
+            (Some(WaitMethod::Spin(due)), _) => {
                 drop(queue);
                 while Instant::now() < due {
                     std::hint::spin_loop();
                 }
                 queue = shared.lock();
             }
-            (Some(Wait::Sleep(time)), _) => {
+            (Some(WaitMethod::Sleep(time)), _) => {
                 queue = shared.changed.wait_timeout(queue, time).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
@@ -208,15 +208,15 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn what_is_due_comes_first_and_equals_in_the_order_they_came() {
-        let (mut due, now) = (Due::default(), Instant::now());
+    fn due_orders_by_time_then_by_arrival() {
+        let (mut due, now) = (DelayQueue::default(), Instant::now());
         let at = |us| now + Duration::from_micros(us);
         assert_eq!((due.wait(now), due.take(now, true), due.rest_after()), (None, None, None));
         assert!(due.push(at(500), 'c') && due.push(at(100), 'a') && !due.push(at(100), 'b'));
-        assert_eq!((due.waiting(), due.take(now, false), due.rest_after()), (3, None, Some(REST)));
-        assert_eq!(due.wait(now), Some(Wait::Sleep(Duration::from_micros(85))));
-        assert_eq!(due.wait(at(85)), Some(Wait::Spin(at(100))));
-        assert_eq!(due.wait(at(200)), Some(Wait::Spin(at(100))), "over");
+        assert_eq!((due.waiting(), due.take(now, false), due.rest_after()), (3, None, Some(RELEASE_AFTER)));
+        assert_eq!(due.wait(now), Some(WaitMethod::Sleep(Duration::from_micros(85))));
+        assert_eq!(due.wait(at(85)), Some(WaitMethod::Spin(at(100))));
+        assert_eq!(due.wait(at(200)), Some(WaitMethod::Spin(at(100))), "over");
         assert_eq!([due.take(at(100), false), due.take(at(100), false), due.take(at(100), false)], [Some('a'), Some('b'), None]);
         assert_eq!((due.take(now, true), due.waiting()), (Some('c'), 0));
         due.rest();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_in_the_order_of_their_time_and_not_before() {
+    fn pacer_completes_in_order_and_not_early() {
         let pacer = Pacer::start().unwrap();
         let (send, receive) = mpsc::channel();
         let start = Instant::now();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_answers_everybody() {
+    fn drop_completes_all_requests() {
         let pacer = Pacer::start().unwrap();
         let (send, receive) = mpsc::channel();
         pacer.at(Some(Instant::now() + Duration::from_secs(3600)), move || send.send(()).unwrap());

@@ -1,9 +1,9 @@
-//! Keeping a drive between attachments: where it begins, and what is left of it.
+//! Stores a drive between attachments, and resumes it.
 
 use crate::classify::classify;
 use crate::engine::{Drive, Engine, Settings};
-use crate::request::Powered as _;
-use crate::state::{self, DataFile, Header, Leave, Saved};
+use crate::request::PowerCutSupport as _;
+use crate::state::{self, DataFile, Header, SavedState, UseFlag};
 use crate::store::Store;
 use crate::trace::checksum::crc32;
 use anyhow::Context as _;
@@ -18,17 +18,18 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 use trimtab_drive::{Command, Extent};
 
-/// How much is looked at at a time when a drive is brought up to its data.
+/// Bytes examined at a time when the drive's state is updated to its data.
 const PIECE: u64 = 1 << 20;
 
-/// A drive in memory, without data.
+/// A new drive without data, in memory.
 pub fn in_memory(spec: &DriveSpec, settings: &Settings, seed: u64) -> anyhow::Result<Drive> {
     let store = Store::in_memory(settings.geometry.size)?;
     Ok(fresh(store, model::build(spec, seed)?, settings))
 }
 
-/// The drive whose data are in the file `data`: as it was left, or new if the file is new. With `adopt`, data without a state
-/// beside them become the first content of a new drive. Also gives a remark for the user.
+/// The drive whose data are in the file `data`: resumed, or new if the file is new. With
+/// `adopt`, data without a state file become the initial content of a new drive. Also returns
+/// a remark for the user.
 pub fn in_file(spec: &DriveSpec, settings: &Settings, seed: u64, data: &Path, adopt: bool) -> anyhow::Result<(Drive, Option<String>)> {
     let shown = data.display();
     let store = Store::in_file(data, settings.geometry.size)?;
@@ -39,8 +40,8 @@ pub fn in_file(spec: &DriveSpec, settings: &Settings, seed: u64, data: &Path, ad
             return Ok((drive, None));
         }
         if !adopt {
-            return Err(UsageError::new(format!("{shown} holds data but no drive's state is beside it"))
-                .hint("with --adopt they become the first content of a new drive")
+            return Err(UsageError::new(format!("{shown} holds data but has no drive state file"))
+                .hint("add --adopt to use them as the initial content of a new drive")
                 .into());
         }
         let written = bring_up_to_data(&mut drive, settings)?;
@@ -53,15 +54,16 @@ pub fn in_file(spec: &DriveSpec, settings: &Settings, seed: u64, data: &Path, ad
     }
     let written = bring_up_to_data(&mut drive, settings)?;
     let remark = format!(
-        "{shown} was not detached properly: its data are as they were left, the drive's state is that of the last proper detach with {} written since",
+        "{shown} was not detached properly: its data are complete; the drive's state is from the last proper detach, with {} written since",
         Bytes(written)
     );
     Ok((drive, Some(remark)))
 }
 
-/// Keeps a drive beside its data file. One that is left in use is known to have crashed where it is found so.
-pub fn keep(engine: &Engine, spec: &DriveSpec, data: &Path, leave: Leave) -> anyhow::Result<()> {
-    anyhow::ensure!(!engine.is_broken(), "the drive model had failed: its state is not kept, the data are");
+/// Stores the state of a drive next to its data file. A stored state of [`UseFlag::InUse`]
+/// marks a crash when it is found later.
+pub fn keep(engine: &Engine, spec: &DriveSpec, data: &Path, leave: UseFlag) -> anyhow::Result<()> {
+    anyhow::ensure!(!engine.is_broken(), "the drive model had failed: the data are kept, its state is not");
     engine.store().sync().with_context(|| format!("cannot write the data file {}", data.display()))?;
     let lasting = engine.lasting();
     let store = engine.store();
@@ -84,7 +86,7 @@ fn fresh(store: Store, model: Box<dyn model::Model>, settings: &Settings) -> Dri
     Drive { model, store, ledger, now: Nanos::ZERO }
 }
 
-fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: Saved) -> anyhow::Result<Drive> {
+fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: SavedState) -> anyhow::Result<Drive> {
     let (is, has) = (&saved.header, &settings.geometry);
     if is.drive != spec.name || is.size != has.size {
         return Err(UsageError::new(format!(
@@ -105,7 +107,7 @@ fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: Saved) -> 
     let (bytes_max, ledger) = (drive.model.snapshot_bytes_max(), &mut drive.ledger);
     let snapshot = saved.load(bytes_max, |run| ledger.resume(run))?;
     if let Some(then) = written_beside.filter(|then| Some(&then.file) != drive.store.identity().as_ref()) {
-        // A copy of both files is another file with the same data; one that was in use has changed since.
+        // A copy of both files has the same data; a file that was in use has changed.
         let mapped: Vec<Range<u64>> = drive.ledger.map().runs().collect();
         if !clean || sample(&drive.store, has.size, drive.ledger.unit(), &mapped).context("cannot read the data")? != then.sample {
             return Err(UsageError::new("its state is that of another data file").hint(OTHER_DATA).into());
@@ -115,21 +117,19 @@ fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: Saved) -> 
     Ok(drive)
 }
 
-/// Hint for a state and data that do not belong together.
+/// Hint if a state and its data do not belong together.
 const OTHER_DATA: &str =
-    "copy the data and the state of a detached drive together, or remove the state and begin a new drive with these data (--adopt)";
+    "copy the data and the state of a detached drive together, or remove the state and start a new drive with these data (--adopt)";
 
-/// Number of sampled places of the data.
 const SAMPLES: u64 = 64;
-/// Bytes read at each.
 const SAMPLE_BYTES: u64 = 4096;
 
-/// Checksum of the figures of a specification, without its name and description.
+/// Checksum of the figures of a specification, without name and description.
 fn checksum(spec: &DriveSpec) -> u32 {
     crc32(text::figures(spec).as_bytes())
 }
 
-/// Checksum of a sample of the mapped data, and of whether there are data at all.
+/// Checksum of a sample of the mapped data, which also covers whether each place holds data.
 fn sample(store: &Store, size: u64, unit: u64, mapped: &[Range<u64>]) -> Result<u32, Errno> {
     let all: u64 = mapped.iter().map(|run| run.end - run.start).sum();
     let has_data = store.data_extents().next().transpose()?.is_some();
@@ -150,8 +150,9 @@ fn sample(store: &Store, size: u64, unit: u64, mapped: &[Range<u64>]) -> Result<
     Ok(crc32(&bytes))
 }
 
-/// Writes to the model what the data file holds and the ledger does not know, and trims what the ledger knows and the file does not
-/// hold. Gives the bytes written. (Blocks that were overwritten in the meantime count as one write less than they had.)
+/// Updates the model to the data file: writes data that the ledger does not know, and trims
+/// ranges that the file no longer holds. Returns the bytes written. (Blocks overwritten
+/// several times since count as one write less than they had.)
 fn bring_up_to_data(drive: &mut Drive, settings: &Settings) -> anyhow::Result<u64> {
     let unit = drive.ledger.unit();
     let mut held = Ledger::new(settings.geometry.size, settings.geometry.logical_block);
@@ -212,7 +213,7 @@ mod tests {
     use crate::pace::Speed;
     use trimtab_drive::shipped;
 
-    /// A drive whose data file holds pieces of `byte`, detached.
+    /// Creates a detached drive whose data file holds pieces of `byte`.
     fn detached(spec: &DriveSpec, data: &Path, byte: u8) {
         let settings = Settings::of(spec, Speed::Unpaced);
         std::fs::File::create(data).unwrap().set_len(settings.geometry.size).unwrap();
@@ -222,7 +223,7 @@ mod tests {
         }
         drop(file);
         let (drive, _) = in_file(spec, &settings, 1, data, true).unwrap();
-        keep(&Engine::new(drive, settings, None), spec, data, Leave::Detached).unwrap();
+        keep(&Engine::new(drive, settings, None), spec, data, UseFlag::Detached).unwrap();
     }
 
     #[test]

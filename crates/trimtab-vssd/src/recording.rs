@@ -1,4 +1,4 @@
-//! Recording what is served: packed under the engine's lock, compressed and written by a thread of its own.
+//! Records requests: packed under the engine's lock, compressed and written by a thread.
 
 use crate::trace::{Block, Event, Header, Packer, Writer};
 use anyhow::Context as _;
@@ -10,18 +10,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 
-/// A recording under way.
+/// A recording in progress.
 pub struct Recorder {
     path: PathBuf,
     packer: Packer,
     blocks: Option<Sender<Block>>,
     thread: Option<JoinHandle<()>>,
-    /// Why it had to end early: then the drive goes on without it.
+    /// The reason if it ended early; the drive then continues without it.
     failure: Arc<Mutex<Option<String>>>,
 }
 
 impl Recorder {
-    /// Begins a recording in a new file.
+    /// Starts a recording in a new file.
     pub fn start(path: &Path, header: &Header) -> anyhow::Result<Self> {
         let shown = path.display();
         let make = || {
@@ -54,14 +54,14 @@ impl Recorder {
         }
     }
 
-    /// Sends what there is on its way to the file.
+    /// Passes the events collected so far to the writing thread.
     pub fn flush(&mut self) {
         if let Some(block) = self.packer.take() {
             self.send(block);
         }
     }
 
-    /// Ends the recording; an error if any of it could not be written.
+    /// Ends the recording; fails if any part of it could not be written.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.end();
         match self.failure() {
@@ -70,13 +70,13 @@ impl Recorder {
         }
     }
 
-    /// Why it had to end early.
+    /// The reason if it ended early.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn send(&mut self, block: Block) {
-        // The thread has gone if it could not write; it has said why.
+        // The thread ends if it cannot write, and has stored the reason.
         if self.blocks.as_ref().is_some_and(|blocks| blocks.send(block).is_err()) {
             self.blocks = None;
         }

@@ -1,4 +1,4 @@
-//! What front ends ask, and what they are answered.
+//! Requests of front ends, and their results.
 
 use crate::store::Store;
 use rustix::io::Errno;
@@ -9,66 +9,66 @@ pub use trimtab_drive::interface::Geometry;
 /// One request of a host. Offsets and lengths are bytes.
 #[derive(Debug)]
 pub enum Request<'a> {
-    /// Fills the buffer from `offset` on.
+    /// Fills the buffer with the data at `offset`.
     Read {
-        /// First byte.
+        /// Byte offset.
         offset: u64,
         /// Receives the data; its length is the length of the request.
         into: &'a mut [u8],
     },
-    /// Writes.
+    /// Writes data.
     Write {
-        /// First byte.
+        /// Byte offset.
         offset: u64,
         /// The data.
         data: &'a [u8],
         /// Durable when answered ("force unit access").
         fua: bool,
     },
-    /// TRIM of these ranges in one command, and what becomes of it.
+    /// TRIM of these ranges in one command, with its effect.
     Trim(&'a [Extent], Effect),
     /// Makes a range read as zeros.
     Zero {
         /// The range.
         extent: Extent,
-        /// The drive may do so by unmapping it.
+        /// The drive may unmap the range.
         may_unmap: bool,
         /// Durable when answered.
         fua: bool,
     },
-    /// Makes everything answered so far durable.
+    /// Makes all completed writes durable.
     Flush,
 }
 
-/// What becomes of a TRIM: for a drive it is a hint.
+/// The effect of a TRIM, which is a hint for a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// What this drive does.
+    /// The drive's usual behaviour.
     Usual,
-    /// The ranges count as trimmed, and what was in them can still be read.
+    /// The ranges count as trimmed, but reads still return their data.
     DataStay,
-    /// The command costs what one does, and nothing else happens.
+    /// The command takes its time but has no effect.
     Nothing,
 }
 
-/// How a request ended and when the host may hear of it.
+/// The result of a request, and the time at which the host may see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the host waits for an answer"]
 pub struct Served {
-    /// Done, or the error that the host sees.
+    /// Success, or the error that the host sees.
     pub result: Result<(), Errno>,
-    /// Not before this; `None`: at once.
+    /// Earliest completion; `None` for immediately.
     pub due: Option<Instant>,
 }
 
 impl Served {
-    /// Refused at once.
+    /// An immediate error.
     pub const fn refused(errno: Errno) -> Self {
         Self { result: Err(errno), due: None }
     }
 }
 
-/// A stretch of a drive that is alike, as far as its host can know.
+/// A range of a drive with uniform state, as far as the host can know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// Bytes.
@@ -79,27 +79,27 @@ pub struct Stretch {
     pub zeros: bool,
 }
 
-/// Anything that serves requests: the engine, or faults around it. Called from several threads at once.
+/// A request server: the engine, or faults around it. Called by several threads at once.
 pub trait Serve: Send + Sync {
-    /// What the drive looks like.
+    /// Geometry shown to the host.
     fn geometry(&self) -> Geometry;
 
-    /// What of `extent` is mapped and what reads as zeros: the first `most` stretches from its beginning on, at least one. `EINVAL` for an
-    /// empty range and one that is not on the drive.
+    /// The mapped and zero ranges in `extent`: the first `most` stretches, at least one. `EINVAL`
+    /// for a range that is empty or not on the drive.
     fn stretches(&self, extent: Extent, most: usize) -> Result<Vec<Stretch>, Errno>;
 
-    /// Does it, and says when to answer.
+    /// Executes the request and returns its completion time.
     fn serve(&self, request: Request<'_>) -> Served;
 }
 
-/// Whatever serves requests and loses what was only in its cache when the power fails.
-pub trait Powered: Serve {
-    /// The data, as they lie on the medium: a look at them is no request.
+/// A request server that loses the content of its cache on a power cut.
+pub trait PowerCutSupport: Serve {
+    /// The data on the medium, accessible without requests.
     fn store(&self) -> &Store;
 
-    /// To be called before the first write if the power may be cut.
+    /// Call before the first write if the power may be cut.
     fn expect_power_cuts(&self);
 
-    /// The power fails: gives the ranges that were only in the volatile cache.
+    /// Simulates a power cut. Returns the ranges that were only in the volatile cache.
     fn power_cut(&self) -> Vec<Extent>;
 }

@@ -1,18 +1,19 @@
-//! Where attached drives are found: one directory each, with a record, a control socket and the mount point.
+//! Runtime directories of attached drives: one per drive, with a record, a control socket and the
+//! mount point.
 //!
 //! ```text
 //!     /run/trimtab/drives/ID/          for root; $XDG_RUNTIME_DIR/trimtab/drives/ID/ for others
-//!         record.json                  who serves what, since when
+//!         record.json                  the drive, its server and the start time
 //!         control                      the server's socket
 //!         mnt/drive                    the file behind the loop device
-//!         log                          what the server said after it went to the background
+//!         log                          messages of the server in the background
 //! ```
 //!
-//! All of it belongs to this user and is open to nobody else, which is checked on open directories and not by name: so what is in there was
-//! put there by this program. A record whose process is gone was left by a crash: the next start finds it and takes away what the
-//! record says, and nothing else.
+//! Everything belongs to this user and is private. That is checked on open directories, not by
+//! name, so the contents come from this program. A record of a dead process is the result of a
+//! crash: the next start finds it and removes only what the record lists.
 
-use crate::claim::Left;
+use crate::claim::LeftoverDevices;
 use crate::nbd;
 use crate::transport::Transport;
 use anyhow::{Context as _, bail};
@@ -35,46 +36,45 @@ use trimtab_linux::host::root::Root;
 use trimtab_linux::loop_device::Detached;
 use trimtab_linux::sys::beneath::{Dir, Identity, PRIVATE_FILE, Removal};
 
-/// Overrides the directory; for tests and for several independent sets of drives.
+/// Overrides the directory, for tests and for independent sets of drives.
 const DIRECTORY_VARIABLE: &str = "TRIMTAB_RUNTIME_DIR";
 const RECORD: &str = "record.json";
 const CONTROL: &str = "control";
 const MOUNT_POINT: &str = "mnt";
 const LOG: &str = "log";
-/// Name of the served file, whatever the drive is called.
+/// Name of the served file, independent of the drive's name.
 pub const SERVED_FILE: &str = "drive";
-/// A record is never longer.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
 
-/// Who serves what, since when.
+/// The record of an attached drive and its server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// How the user names it.
+    /// The user's id for the drive.
     pub id: String,
-    /// Name of the drive's specification.
+    /// Name of the drive specification.
     pub drive: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// The server.
+    /// Process id of the server.
     pub pid: u32,
-    /// When that process began, in clock ticks after boot: tells it from a later one of the same number.
+    /// Its start time in clock ticks after boot, in case the process id is reused.
     pub pid_started: u64,
-    /// The boot it belongs to.
+    /// The boot id of that boot.
     pub boot_id: String,
-    /// How requests come from the block device, once there is one.
+    /// Transport of the block device, once it exists.
     #[serde(default)]
     pub transport: Option<Transport>,
-    /// The block device, once there is one.
+    /// The block device, once it exists.
     pub device: Option<PathBuf>,
-    /// What a block device without a file below it is recognised by: hexadecimal.
+    /// The mark that identifies a block device without a backing file, in hexadecimal.
     #[serde(default)]
     pub mark: Option<String>,
-    /// The served file that the block device stands on: device number of its filesystem, and inode.
+    /// The file that backs the block device: device number of its filesystem, and inode.
     #[serde(default)]
     pub served: Option<(u64, u64)>,
-    /// The NBD socket, if there is to be one.
+    /// The path of the NBD socket, if there is one.
     pub nbd: Option<PathBuf>,
-    /// What stands there, once it does: device number of its filesystem, and inode.
+    /// The identity of the socket, once it exists: device number of its filesystem, and inode.
     #[serde(default)]
     pub nbd_socket: Option<(u64, u64)>,
     /// The data file, if there is one.
@@ -84,20 +84,20 @@ pub struct Record {
 }
 
 impl Record {
-    /// The mark of its block device, as long as this boot lasts.
+    /// The mark of its block device; `None` after a reboot.
     #[must_use]
     pub fn mark(&self) -> Option<u64> {
         self.mark.as_deref().filter(|_| self.boot_id == boot_id()).and_then(|mark| u64::from_str_radix(mark, 16).ok())
     }
 
-    /// What the block device stands on, as long as this boot lasts.
+    /// The file that backs the block device; `None` after a reboot.
     #[must_use]
     pub fn served(&self) -> Option<Identity> {
         self.served.filter(|_| self.boot_id == boot_id()).map(|(device, inode)| Identity { device, inode })
     }
 }
 
-/// The directory of one attached drive.
+/// The runtime directory of one attached drive.
 #[derive(Clone, Debug)]
 pub struct Home {
     all: Arc<Dir>,
@@ -111,24 +111,24 @@ impl Home {
         self.dir.path().join(CONTROL)
     }
 
-    /// The mount point of the file behind the loop device.
+    /// The mount point of the file below the loop device.
     pub fn mount_point(&self) -> PathBuf {
         self.dir.path().join(MOUNT_POINT)
     }
 
-    /// The served file, opened below what is mounted here.
+    /// The served file, opened below the mount point.
     pub fn open_served(&self) -> io::Result<File> {
         self.dir.open_dir(MOUNT_POINT)?.open_write(SERVED_FILE)
     }
 
-    /// The server's log, to be written on at its end.
+    /// The server's log, opened for appending.
     pub fn open_log(&self) -> io::Result<File> {
         let (log, _) = self.dir.open_or_create(LOG, PRIVATE_FILE)?;
         rustix::fs::fcntl_setfl(&log, rustix::fs::OFlags::APPEND)?;
         Ok(log)
     }
 
-    /// Takes away what stood for the server that has ended.
+    /// Removes the files of a server that has ended.
     pub fn begin_again(&self) -> io::Result<()> {
         self.remove_file(CONTROL)
     }
@@ -141,7 +141,7 @@ impl Home {
             .with_context(|| format!("cannot write {}", self.dir.path().join(RECORD).display()))
     }
 
-    /// Reads the record; `None` if there is none (yet), or it is no record of this drive made by this program.
+    /// Reads the record; `None` if missing, or not written by this program for this drive.
     pub fn record(&self) -> Option<Record> {
         let file = self.dir.open_read(RECORD).ok()?;
         if !Dir::is_trusted_file(&file).ok()? {
@@ -152,9 +152,9 @@ impl Home {
         serde_json::from_slice(&text).ok().filter(|record: &Record| record.id == self.id)
     }
 
-    /// Takes the directory away. The mount point must be unmounted.
+    /// Removes the directory. The mount point must be unmounted.
     pub fn remove(&self) -> io::Result<()> {
-        // Only what is known, and the record last: should the mount still be there, nothing beneath it may be touched.
+        // Removes known names only, the record last: a mount that still exists is not touched.
         for name in [CONTROL, LOG] {
             self.remove_file(name)?;
         }
@@ -163,7 +163,7 @@ impl Home {
         removed(self.all.remove_dir(&self.id, &self.dir)?)
     }
 
-    /// Takes the directory away if there is nothing in it but an empty mount point.
+    /// Removes the directory if it contains only an empty mount point.
     fn remove_empty(&self) -> io::Result<()> {
         self.remove_mount_point()?;
         removed(self.all.remove_dir(&self.id, &self.dir)?)
@@ -184,7 +184,8 @@ impl Home {
         }
     }
 
-    /// Unmounts what was served from the mount point, even if it is busy or dead; fine if nothing is mounted. `served` is the file, if it is known.
+    /// Unmounts the served file from the mount point, even if it is busy or dead. Succeeds if
+    /// nothing is mounted. `served` is the file, if known.
     pub fn unmount(&self, served: Option<Identity>) -> anyhow::Result<()> {
         let mount_point = self.mount_point();
         let mounts = mountinfo::read(&Root::live()?).context("cannot read the mount table")?;
@@ -204,40 +205,40 @@ impl Home {
 fn removed(removal: Removal) -> io::Result<()> {
     match removal {
         Removal::Done | Removal::Absent => Ok(()),
-        Removal::Foreign(at) => Err(io::Error::other(format!("{} is not what was made there; it was left alone", at.display()))),
+        Removal::Foreign(at) => Err(io::Error::other(format!("{} is not the object created there; it was left unchanged", at.display()))),
     }
 }
 
-/// What was found in a directory.
+/// The state of a runtime directory.
 #[derive(Clone, Debug)]
 pub enum State {
-    /// Its server runs.
+    /// The server is running.
     Running(Record),
-    /// Its server is being started: the directory is young and has no record yet.
+    /// The server is starting: the directory is young and has no record yet.
     Starting,
-    /// Its server is gone; the record is what it left, if it got so far.
+    /// The server is gone; holds its record, if it wrote one.
     Dead(Option<Record>),
 }
 
-/// One attached drive, or what is left of one.
+/// An attached drive, or the remains of one.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its id: the name of the directory.
+    /// Id of the drive, which is the name of the directory.
     pub id: String,
-    /// Its directory.
+    /// Its runtime directory.
     pub home: Home,
-    /// Whether anybody serves it.
+    /// State of its server.
     pub state: State,
 }
 
-/// Makes and finds directories of attached drives.
+/// Creates and finds the runtime directories of drives.
 #[derive(Clone, Debug)]
 pub struct Runtime {
     directory: Arc<Dir>,
 }
 
 impl Runtime {
-    /// The directory for this user; made when it is first needed, with nobody else's hands in it.
+    /// Opens this user's directory, creating it if needed. Fails if others may write to it.
     pub fn open() -> anyhow::Result<Self> {
         let path = base()?.join("drives");
         let directory = Dir::guarded(&path, true).with_context(|| format!("cannot use the runtime directory {}", path.display()))?;
@@ -254,13 +255,13 @@ impl Runtime {
         Ok(Self { directory: Arc::new(directory) })
     }
 
-    /// Every drive, attached or left over, by id. What is not ours is left out.
+    /// All drives, attached or left over, by id. Directories of other origin are skipped.
     pub fn entries(&self) -> anyhow::Result<Vec<Entry>> {
         let names = self.directory.names().with_context(|| format!("cannot list {}", self.directory.path().display()))?;
         Ok(names.iter().filter_map(|name| self.entry(name)).collect())
     }
 
-    /// Names in the runtime directory that are nothing of ours.
+    /// Names in the runtime directory that this program did not create.
     fn strangers(&self) -> anyhow::Result<Vec<OsString>> {
         let names = self.directory.names().with_context(|| format!("cannot list {}", self.directory.path().display()))?;
         Ok(names.into_iter().filter(|name| self.look(name).is_none_or(|found| found.is_none())).collect())
@@ -270,8 +271,8 @@ impl Runtime {
         self.look(name)?
     }
 
-    /// `None` if it has gone, `Some(None)` if it is not ours.
-    #[expect(clippy::option_option, reason = "gone, foreign and ours are three things")]
+    /// `None` if it no longer exists, `Some(None)` if it is of other origin.
+    #[expect(clippy::option_option, reason = "distinguishes missing, foreign and own directories")]
     fn look(&self, name: &std::ffi::OsStr) -> Option<Option<Entry>> {
         let dir = match self.directory.open_dir(name) {
             Ok(dir) => dir,
@@ -292,7 +293,7 @@ impl Runtime {
         Some(Some(Entry { id: id.to_owned(), home, state }))
     }
 
-    /// The entry that the user means by `wanted` (an id or a device), or the only one there is.
+    /// The entry for `wanted` (an id or a device); without it, the only entry.
     pub fn find(&self, wanted: Option<&str>) -> anyhow::Result<Entry> {
         let mut entries = self.entries()?;
         let ids = entries.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>().join(", ");
@@ -300,7 +301,7 @@ impl Runtime {
             return match entries.len() {
                 1 => Ok(entries.remove(0)),
                 0 => Err(UsageError::missing("no drive is attached").hint("attach one with 'trimtab drive attach NAME'").into()),
-                _ => Err(UsageError::new("several drives are attached").hint(format!("say which: {ids}")).into()),
+                _ => Err(UsageError::new("several drives are attached").hint(format!("choose one: {ids}")).into()),
             };
         };
         let is_it = |entry: &Entry| {
@@ -312,12 +313,12 @@ impl Runtime {
         };
         match entries.iter().position(is_it) {
             Some(index) => Ok(entries.remove(index)),
-            None if ids.is_empty() => Err(UsageError::missing(format!("no drive '{wanted}' is attached; none is")).into()),
-            None => Err(UsageError::missing(format!("no drive '{wanted}' is attached")).hint(format!("there is {ids}")).into()),
+            None if ids.is_empty() => Err(UsageError::missing(format!("no drive '{wanted}' is attached; there are none")).into()),
+            None => Err(UsageError::missing(format!("no drive '{wanted}' is attached")).hint(format!("attached drives: {ids}")).into()),
         }
     }
 
-    /// Makes the directory of a new drive. `id` as the user wants it, else made from the drive's name.
+    /// Creates the directory of a new drive. The default `id` is the drive's name.
     pub fn claim(&self, id: Option<&str>, drive: &str) -> anyhow::Result<(String, Home)> {
         let wanted = id.unwrap_or(drive);
         check_id(wanted)?;
@@ -336,7 +337,7 @@ impl Runtime {
         unreachable!("fewer drives than numbers")
     }
 
-    /// `None` if there is one of that name.
+    /// `None` if the name is taken.
     fn make(&self, id: &str) -> anyhow::Result<Option<Home>> {
         let make = || -> io::Result<Option<Home>> {
             let dir = match self.directory.mkdir(id) {
@@ -349,13 +350,13 @@ impl Runtime {
         make().with_context(|| format!("cannot make {}", self.directory.path().join(id).display()))
     }
 
-    /// The drive with these data whose server has crashed and whose block device waits for another.
+    /// The drive with these data whose server crashed and whose device waits for another.
     pub fn waiting_for_server(&self, data: &Path) -> anyhow::Result<Option<(Home, Record)>> {
         for entry in self.entries()? {
             if let State::Dead(Some(record)) = entry.state
                 && record.data.as_deref() == Some(data)
                 && let Some(mark) = record.mark()
-                && !Left::find(mark)?.disks().is_empty()
+                && !LeftoverDevices::find(mark)?.disks().is_empty()
             {
                 return Ok(Some((entry.home, record)));
             }
@@ -363,26 +364,27 @@ impl Runtime {
         Ok(None)
     }
 
-    /// Takes away what crashed servers left, but for the drive `kept`; says what it did and what it could not do.
+    /// Removes the remains of crashed servers, except those of the drive `kept`. Returns remarks
+    /// on what was and was not removed.
     pub fn clean_up(&self, kept: Option<&str>) -> anyhow::Result<Vec<String>> {
         let mut remarks = Vec::new();
         for entry in self.entries()?.into_iter().filter(|entry| kept != Some(entry.id.as_str())) {
             if let State::Dead(_) = entry.state {
                 remarks.push(match remove_remains(&entry, false) {
-                    Ok(()) => format!("removed what the crashed server of '{}' had left", entry.id),
-                    Err(error) => format!("the crashed server of '{}' left what cannot be removed: {error:#}", entry.id),
+                    Ok(()) => format!("removed the remains of the crashed server of '{}'", entry.id),
+                    Err(error) => format!("cannot remove the remains of the crashed server of '{}': {error:#}", entry.id),
                 });
             }
         }
         for name in self.strangers()? {
             let path = self.directory.path().join(&name);
-            remarks.push(format!("{} is not the directory of an attached drive; left alone", path.to_string_lossy().escape_debug()));
+            remarks.push(format!("{} is not the directory of an attached drive; left unchanged", path.to_string_lossy().escape_debug()));
         }
         Ok(remarks)
     }
 }
 
-/// An error unless `id` can name a drive, and so a directory.
+/// Fails unless `id` is valid as the name of a drive and its directory.
 pub fn check_id(id: &str) -> Result<(), UsageError> {
     if is_identifier(id) {
         return Ok(());
@@ -392,7 +394,7 @@ pub fn check_id(id: &str) -> Result<(), UsageError> {
     Err(UsageError::new(format!("'{shown}' is not an id")).hint(rule))
 }
 
-/// Where run-time things of this user are.
+/// The parent directory for runtime files of this user.
 fn base() -> anyhow::Result<PathBuf> {
     if let Some(directory) = std::env::var_os(DIRECTORY_VARIABLE).filter(|directory| !directory.is_empty()) {
         return Ok(std::path::absolute(directory)?);
@@ -401,24 +403,24 @@ fn base() -> anyhow::Result<PathBuf> {
     if uid.is_root() {
         return Ok(PathBuf::from("/run/trimtab"));
     }
-    // The system makes both, and removes them when the user has logged out.
+    // The system creates it and removes it when the user has logged out.
     let given = std::env::var_os("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty()).map(PathBuf::from);
     let candidates = given.into_iter().chain([PathBuf::from(format!("/run/user/{}", uid.as_raw()))]);
     if let Some(found) = candidates.filter_map(|path| fs::canonicalize(path).ok()).find(|path| Dir::private(path).is_ok()) {
         return Ok(found.join("trimtab"));
     }
-    // Nothing in a directory that all may write to: others could have foreseen its name.
+    // Not in a world-writable directory: another user could create a predictable name first.
     let state = std::env::var_os("XDG_STATE_HOME").filter(|directory| !directory.is_empty()).map(PathBuf::from);
     let state =
         state.or_else(|| std::env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| PathBuf::from(home).join(".local/state")));
     let Some(state) = state else {
-        bail!("neither XDG_RUNTIME_DIR nor HOME names a directory of this user; say one with {DIRECTORY_VARIABLE}");
+        bail!("neither XDG_RUNTIME_DIR nor HOME names a directory of this user; set {DIRECTORY_VARIABLE}");
     };
     let state = fs::canonicalize(&state).unwrap_or(state);
     Ok(std::path::absolute(state)?.join("trimtab/run"))
 }
 
-/// `name`, or for the second and later ones `name-2` and so on, never too long.
+/// `name`, or `name-2` and so on for later ones, truncated to the maximum length.
 fn numbered(name: &str, n: u32) -> String {
     if n == 1 {
         return name.to_owned();
@@ -428,7 +430,7 @@ fn numbered(name: &str, n: u32) -> String {
     format!("{}{suffix}", &name[..kept])
 }
 
-/// Takes away what a dead server left. With `force`, a device in use is taken away once its last user lets go of it.
+/// Removes the remains of a dead server; with `force`, a used device on its last close.
 pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
     let record = match &entry.state {
         State::Dead(record) => record.as_ref(),
@@ -449,7 +451,7 @@ pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
         }
     }
     if let Some(mark) = record.and_then(Record::mark) {
-        Left::find(mark)?.take_away(force)?;
+        LeftoverDevices::find(mark)?.remove(force)?;
     }
     entry.home.unmount(served)?;
     if let Some(record) = record
@@ -458,23 +460,23 @@ pub fn remove_remains(entry: &Entry, force: bool) -> anyhow::Result<()> {
         let made = record.nbd_socket.map(|(device, inode)| Identity { device, inode });
         nbd::remove_left(socket, made).with_context(|| format!("cannot remove the socket {}", socket.display()))?;
     }
-    // Without a record nothing proves that what is in there is ours.
+    // Without a record, the contents are not known to be ours.
     let remove = if record.is_some() { Home::remove } else { Home::remove_empty };
     remove(&entry.home).with_context(|| format!("cannot remove {}", entry.home.dir.path().display()))
 }
 
-/// This process, as a record names it.
+/// This process, as a record identifies it.
 pub fn own_process() -> (u32, u64, String) {
     let pid = std::process::id();
     (pid, started(pid).unwrap_or(0), boot_id())
 }
 
-/// True if the server that wrote the record still runs.
+/// The server that wrote the record is still running.
 pub fn is_running(record: &Record) -> bool {
     record.boot_id == boot_id() && started(record.pid) == Some(record.pid_started)
 }
 
-/// As [`is_running`], but waits that long for it to end.
+/// As [`is_running`], but waits up to `patience` for it to end.
 pub fn is_running_after(record: &Record, patience: Duration) -> bool {
     let end = Instant::now() + patience;
     while is_running(record) {
@@ -486,7 +488,7 @@ pub fn is_running_after(record: &Record, patience: Duration) -> bool {
     false
 }
 
-/// A directory without a record belongs to a server that is being started, unless that was a while ago.
+/// A directory without a record that is recent enough to belong to a starting server.
 fn is_young(dir: &Dir) -> bool {
     let modified = rustix::fs::fstat(dir).map_or(0, |stat| stat.st_mtime);
     let now = i64::try_from(trimtab_linux::sys::clock::unix_ms() / 1000).unwrap_or(0);
@@ -497,7 +499,7 @@ fn is_young(dir: &Dir) -> bool {
 mod tests {
     use super::*;
 
-    /// Open to nobody else, whatever the umask.
+    /// Private regardless of the umask.
     fn private_dir() -> tempfile::TempDir {
         use std::os::unix::fs::PermissionsExt as _;
         tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir().unwrap()
@@ -543,12 +545,12 @@ mod tests {
         home.write_record(&Record { pid_started: 1, ..record(&id) }).unwrap();
         assert!(runtime.find(None).unwrap_err().to_string().contains("x, x-2"));
         assert_eq!(runtime.clean_up(None).unwrap().len(), 1);
-        assert_eq!(runtime.entries().unwrap().len(), 1, "the living one stays");
+        assert_eq!(runtime.entries().unwrap().len(), 1, "the running one stays");
         assert_eq!(runtime.find(None).unwrap().id, "x");
     }
 
     #[test]
-    fn only_what_a_record_proves_to_be_ours_is_taken_away() {
+    fn clean_up_removes_only_recorded_directories() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
         let dir = private_dir();
         let outside = tempfile::tempdir().unwrap();
@@ -559,7 +561,7 @@ mod tests {
         }
         fs::create_dir(outside.path().join("mnt")).unwrap();
         symlink(outside.path(), dir.path().join("link")).unwrap();
-        // A directory that others may write to, with a record in it; one with another drive's record; one with a record with a second name.
+        // Writable by others; with another drive's record; with a record that has a second link.
         let (_, shared) = runtime.claim(Some("shared"), "x").unwrap();
         shared.write_record(&dead("shared")).unwrap();
         fs::set_permissions(dir.path().join("shared"), fs::Permissions::from_mode(0o777)).unwrap();
@@ -579,7 +581,7 @@ mod tests {
             assert!(outside.path().join(name).exists(), "{name}");
         }
         assert!(remarks.contains("link is not the directory") && remarks.contains("shared is not the directory"), "{remarks}");
-        assert!(remarks.contains("'full' left what cannot be removed"), "{remarks}");
+        assert!(remarks.contains("cannot remove the remains of the crashed server of 'full'"), "{remarks}");
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! One attached drive from beginning to end: everything is made here, and everything is taken away here.
+//! The life of one attached drive: creates and removes everything that belongs to it.
 
-use crate::block::{Block, Place};
+use crate::block::{AttachContext, Block};
 use crate::control::{self, Answer, Ask, Question};
 use crate::engine::{Engine, Settings};
-use crate::faults::{Fault, Faulty};
+use crate::faults::{Fault, FaultInjector};
 use crate::nbd::NbdFront;
 use crate::pace::{Pacer, Speed};
 use crate::persist;
 use crate::recording::Recorder;
-use crate::request::{Powered as _, Serve};
+use crate::request::{PowerCutSupport as _, Serve};
 use crate::runtime::{self, Home, Record, Runtime};
-use crate::state::Leave;
+use crate::state::UseFlag;
 use crate::status::{ByKind, Status};
 use crate::trace::Header;
 use crate::transport::{Transport, Wanted};
@@ -26,44 +26,44 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::processes;
 use trimtab_linux::sys::interrupt;
 
-/// What to attach.
+/// Options for attaching a drive.
 pub struct Options {
-    /// How the user wants to name it; made from the drive's name if `None`.
+    /// The id; `None` derives it from the drive's name.
     pub id: Option<String>,
-    /// The drive.
+    /// The drive specification.
     pub spec: DriveSpec,
-    /// How model time passes.
+    /// The speed of model time.
     pub speed: Speed,
-    /// Where the data are kept; in memory if `None`.
+    /// The data file; `None` keeps the data in memory.
     pub data: Option<PathBuf>,
-    /// Data without a state become the first content of a new drive.
+    /// Data without a state file become the initial content of a new drive.
     pub adopt: bool,
-    /// Attach a block device, whose requests come in this way.
+    /// Attach a block device over this transport.
     pub block: Option<Wanted>,
-    /// Serve the block device of the server with these data that has crashed.
+    /// Resume the block device of the crashed server with these data.
     pub recover: bool,
     /// Listen for NBD clients on this Unix socket.
     pub nbd: Option<PathBuf>,
-    /// Record what is served to this new file.
+    /// Record the served requests to this new file.
     pub record: Option<PathBuf>,
     /// Faults around the engine.
     pub faults: Vec<Fault>,
-    /// Decides everything about the drive and its faults that is left to chance.
+    /// Seed of all random choices of the drive and its faults.
     pub seed: u64,
-    /// Detach, whoever uses the drive, once this process has ended.
+    /// Detach when this process has ended, even if the drive is in use.
     pub detach_with: Option<u32>,
 }
 
-/// A drive that is being served.
+/// A drive being served.
 pub struct Server {
     home: Home,
     record: Record,
     spec: DriveSpec,
     engine: Arc<Engine>,
     detach_with: Option<u32>,
-    /// Around the engine, if there are any.
-    faults: Arc<Faulty>,
-    /// What the block device says of waiting.
+    /// The fault filter around the engine.
+    faults: Arc<FaultInjector>,
+    /// Measures the time that requests wait in the kernel.
     waits: Option<Waits>,
     pacer: Arc<Pacer>,
     speed: Speed,
@@ -71,12 +71,12 @@ pub struct Server {
     questions: Option<Receiver<Question>>,
     block: Option<Block>,
     nbd: Option<NbdFront>,
-    /// What went wrong while it was taken away.
+    /// Errors during the removal.
     problems: Vec<String>,
 }
 
 impl Server {
-    /// Makes everything; what was made is taken away again if something fails. Also gives remarks for the user.
+    /// Creates everything; on error, removes what was created. Also returns remarks for the user.
     pub fn start(options: Options) -> anyhow::Result<(Self, Vec<String>)> {
         let runtime = Runtime::open()?;
         let waiting = |runtime: &Runtime| match &options.data {
@@ -99,7 +99,7 @@ impl Server {
             }
             None => persist::in_memory(&options.spec, &settings, options.seed)?,
         };
-        // Memory for writing out dirty pages of our own block device must not wait for that to happen.
+        // Memory allocation while writing back to our own device must not wait for writeback.
         let _ = rustix::process::configure_io_flusher_behavior(true);
         let pacer = Arc::new(Pacer::start().context("cannot start a thread")?);
         let attached_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
@@ -119,7 +119,7 @@ impl Server {
         };
         let engine = Arc::new(Engine::new(drive, settings, recorder));
         if let Some(data) = &options.data {
-            persist::keep(&engine, &options.spec, data, Leave::InUse)?;
+            persist::keep(&engine, &options.spec, data, UseFlag::InUse)?;
         }
         let (id, home) = match &crashed {
             Some((home, record)) => (record.id.clone(), home.clone()),
@@ -142,7 +142,7 @@ impl Server {
             data: options.data.map(std::path::absolute).transpose()?,
             attached_unix_ms,
         };
-        let faults = Arc::new(Faulty::new(engine.clone(), &options.faults, options.seed, options.speed));
+        let faults = Arc::new(FaultInjector::new(engine.clone(), &options.faults, options.seed, options.speed));
         let mut server = Self {
             home,
             record,
@@ -163,12 +163,12 @@ impl Server {
         match server.open(options.block, options.nbd.as_deref(), crashed.as_ref()) {
             Ok(more) => remarks.extend(more),
             Err(error) if crashed.is_some() => {
-                // The device waits for the next try.
+                // The device stays available for the next attempt.
                 let _ = crashed.map(|record| server.home.write_record(&record));
                 return Err(error);
             }
             Err(error) => {
-                // What went wrong first is what the user has to hear.
+                // The first error is the one to report.
                 let _ = server.detach(true);
                 let _ = server.finish();
                 return Err(error);
@@ -191,7 +191,7 @@ impl Server {
             remarks.extend(self.open_block(&drive, wanted, crashed)?);
         }
         if let Some(path) = nbd {
-            // Before it is there, so that it is found after a crash.
+            // Recorded before it exists, so that it is found after a crash.
             self.record.nbd = Some(std::path::absolute(path)?);
             self.home.write_record(&self.record)?;
             let front = self.nbd.insert(NbdFront::start(path, drive, Arc::clone(&self.pacer))?);
@@ -202,15 +202,15 @@ impl Server {
         Ok(remarks)
     }
 
-    /// Makes the block device, in the best of the ways that are `wanted`.
+    /// Creates the block device over the best transport in `wanted`.
     fn open_block(&mut self, drive: &Arc<dyn Serve>, wanted: Wanted, crashed: Option<&Record>) -> anyhow::Result<Vec<String>> {
-        let place = Place { home: &self.home, pacer: &self.pacer, lasting: self.record.data.is_some() };
+        let place = AttachContext { home: &self.home, pacer: &self.pacer, lasting: self.record.data.is_some() };
         let (block, mut remarks) = match crashed {
             Some(crashed) => (Block::recover(drive, crashed)?, Vec::new()),
             None => Block::make(drive, &place, wanted, &mut self.record)?,
         };
         if block.transport() == Transport::Device {
-            // Zero-writes may come in the words of a TRIM. Anything but zeros would be damage.
+            // Zero-writes may arrive as TRIM requests, so trimmed space must read as zeros.
             self.engine.have_trimmed_space_read_as_zeros();
         }
         let block = self.block.insert(block);
@@ -222,20 +222,20 @@ impl Server {
         Ok(remarks)
     }
 
-    /// Who serves what.
+    /// The record of the drive and its server.
     pub const fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Where what is said after going to the background belongs.
+    /// The log for messages after the server has gone to the background.
     pub fn log(&self) -> anyhow::Result<File> {
         self.home.open_log().context("cannot open the log")
     }
 
-    /// Serves until it is detached by a client or a signal.
+    /// Serves until a client or a signal detaches the drive.
     pub fn run(mut self) -> anyhow::Result<()> {
         let mut next_tick = self.started + Duration::from_secs(1);
-        let mut told = false;
+        let mut reported = false;
         let questions = self.questions.take().expect("a server that was started listens");
         loop {
             let now = Instant::now();
@@ -270,11 +270,11 @@ impl Server {
             if interrupt::requested() {
                 match self.detach(false) {
                     Ok(()) => return self.finish(),
-                    Err(error) if !told => {
+                    Err(error) if !reported => {
                         trimtab_linux::output::complain(&format!(
-                            "{error:#}; waiting for that to end (a second signal ends the server at once)"
+                            "{error:#}; waiting until it is free (a second signal ends the server immediately)"
                         ));
-                        told = true;
+                        reported = true;
                     }
                     Err(_) => {}
                 }
@@ -282,25 +282,25 @@ impl Server {
         }
     }
 
-    /// Takes the drive away from its users. Nothing has changed if this fails.
+    /// Detaches the drive from its users. On error, nothing has changed.
     fn detach(&mut self, force: bool) -> anyhow::Result<()> {
         if let Some(block) = &mut self.block {
-            block.let_go(force, &mut self.problems)?;
+            block.release(force, &mut self.problems)?;
         }
         self.nbd = None;
         if let Some(block) = self.block.take() {
-            block.take_away(&self.home, self.record.served(), force)?;
+            block.remove(&self.home, self.record.served(), force)?;
         }
         Ok(())
     }
 
-    /// After a detach: keeps what has to be kept, and removes what else is there. An error says what of it is not complete.
+    /// After a detach, stores the drive's state and removes the rest. The error lists what failed.
     fn finish(&mut self) -> anyhow::Result<()> {
         if let Err(error) = self.engine.finish_recording() {
             self.problems.push(format!("{error:#}"));
         }
         if let Some(data) = &self.record.data
-            && let Err(error) = persist::keep(&self.engine, &self.spec, data, Leave::Detached)
+            && let Err(error) = persist::keep(&self.engine, &self.spec, data, UseFlag::Detached)
         {
             self.problems.push(format!("{error:#}"));
         }
@@ -356,13 +356,13 @@ fn to_answer(value: serde_json::Result<serde_json::Value>) -> Answer {
 }
 
 fn nothing_waits() -> UsageError {
-    UsageError::new("no block device waits for a server with these data")
-        .hint("a device outlives a crash of its server over ublk, as root and with --data")
+    UsageError::new("no block device is waiting for a server with these data")
+        .hint("a device survives a server crash only over ublk, as root and with --data")
 }
 
-/// Somebody uses the device, or it would have been taken away.
+/// The error if the device is in use; otherwise it would have been removed.
 fn still_waits(record: &Record) -> UsageError {
     let (device, id) = (record.device.as_deref().unwrap_or(Path::new("the block device")).display(), &record.id);
-    UsageError::new(format!("{device} of '{id}', whose server has crashed, is in use and waits for a server with these data"))
-        .hint(format!("'--recover' goes on serving it, 'trimtab drive detach --force {id}' takes it away"))
+    UsageError::new(format!("the server for '{id}' crashed; {device} is in use and is waiting for a server with these data"))
+        .hint(format!("'--recover' resumes it, 'trimtab drive detach --force {id}' removes it"))
 }

@@ -1,4 +1,4 @@
-//! The state of a drive that is kept between attachments, beside its data file as `FILE.state`.
+//! The state of a drive between attachments, stored next to its data file as `FILE.state`.
 //!
 //! ```text
 //! state   = "TTDRIVE1" use header mapped model
@@ -9,7 +9,7 @@
 //! section = u64 length, u32 CRC-32, bytes
 //! ```
 //!
-//! It is written to a new file that then takes the old one's place, so a crash leaves the one or the other.
+//! It is written to a new file that then replaces the old one, so a crash leaves one or the other.
 
 use crate::trace::checksum::crc32;
 use anyhow::Context as _;
@@ -26,81 +26,81 @@ const MAGIC: &[u8; 8] = b"TTDRIVE1";
 const CLEAN: u8 = b'C';
 const IN_USE: u8 = b'U';
 const COMPRESSION_LEVEL: i32 = 1;
-/// Zstandard at that level needs no larger window, as a power of two.
+/// Maximum Zstandard window at this level, as a power of two.
 const WINDOW_LOG_MAX: u32 = 23;
-/// No header is longer.
+/// Maximum size of a header.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
-/// Of each unit of the drive a map takes at most one byte, and as much more in all.
+/// A map takes at most one byte per unit of the drive, plus this in total.
 const MAP_BYTES_MORE: u64 = 32;
 
-/// What the state belongs to.
+/// Identifies the drive that a state belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Name of the drive's specification.
     pub drive: String,
     /// Size of the drive in bytes.
     pub size: u64,
-    /// Bytes in a unit of the map of mapped units.
+    /// Size of a unit of the map in bytes.
     pub unit: u64,
     /// Model time of the drive, in nanoseconds.
     pub model_time_ns: u64,
-    /// Version of the program that wrote it.
+    /// Version of the program that wrote the state.
     pub tool_version: String,
-    /// Checksum of what the specification says of the drive; absent in states of versions before 0.2.
+    /// Checksum of the specification; absent in states of versions before 0.2.
     #[serde(default)]
     pub spec: Option<u32>,
-    /// The data file that it was written beside; absent in states of versions before 0.2.
+    /// The data file of the state; absent in states of versions before 0.2.
     #[serde(default)]
     pub data: Option<DataFile>,
 }
 
-/// What tells a data file from others.
+/// Identifies a data file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataFile {
-    /// Which file it is, until it is copied: inode, and when that was made.
+    /// Identity of the file until it is copied: inode number and creation time.
     pub file: String,
-    /// Checksum of a sample of what it holds where the map says that there are data.
+    /// Checksum of a sample of the mapped data.
     pub sample: u32,
 }
 
 impl Header {
-    /// Units of the drive.
+    /// Number of units of the drive.
     const fn units(&self) -> u64 {
         self.size.div_ceil(self.unit)
     }
 }
 
-/// A state whose header was read. The rest is read when it is asked for, and never more than a drive of that size needs.
+/// A state with its header read. The rest is read on request, within the drive's needs.
 #[derive(Debug)]
-pub struct Saved {
-    /// What it belongs to.
+pub struct SavedState {
+    /// The drive that it belongs to.
     pub header: Header,
-    /// It was written by a proper detach, and nothing has happened since.
+    /// Written by a proper detach, and unused since.
     pub clean: bool,
     file: File,
     path: PathBuf,
-    /// Where the map begins.
+    /// Offset of the map.
     mapped_at: u64,
 }
 
-/// How a drive is left.
+/// The state in which a drive is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
+pub enum UseFlag {
     /// Detached properly.
     Detached,
-    /// In use: the data are going to be newer than the state.
+    /// In use: the data will become newer than the state.
     InUse,
 }
 
-/// Where the state of the data file `data` is kept.
+/// Path of the state of the data file `data`.
 pub fn path_of(data: &Path) -> PathBuf {
     let mut name = data.as_os_str().to_owned();
     name.push(".state");
     name.into()
 }
 
-/// Opens the state of the data file `data`; `None` if there is none. One that another user can have written is refused.
-pub fn open(data: &Path) -> anyhow::Result<Option<Saved>> {
+/// Opens the state of the data file `data`, if any. Fails if others can have written it.
+pub fn open(data: &Path) -> anyhow::Result<Option<SavedState>> {
     let path = path_of(data);
     let open = || -> io::Result<File> {
         let (directory, name) = Dir::of_file(&path)?;
@@ -109,16 +109,16 @@ pub fn open(data: &Path) -> anyhow::Result<Option<Saved>> {
         Ok(file)
     };
     match open() {
-        Ok(file) => Saved::read(file, path.clone()).map(Some).map_err(|problem| unusable(&path, &problem)),
+        Ok(file) => SavedState::read(file, path.clone()).map(Some).map_err(|problem| unusable(&path, &problem)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
 }
 
-/// An error where another user can have written the file, or put it there.
+/// Fails if another user can have written or placed the file.
 fn require_own(directory: &Dir, file: &File) -> io::Result<()> {
     if named::is_open_to_others(file) {
-        let what = "it belongs to another user, or others may write to it; remove it, or give it to this user alone";
+        let what = "it belongs to another user, or others may write to it; delete it, or make this user its only owner and writer";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     }
     if directory.require_unshared().is_err() { Dir::require_trusted_file(file) } else { Ok(()) }
@@ -132,14 +132,14 @@ fn wrong(problem: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, problem.into())
 }
 
-/// Writes the state of the data file `data`, in place of an older one.
-pub fn save(data: &Path, header: &Header, mapped: impl Iterator<Item = Range<u64>>, model: &[u8], leave: Leave) -> anyhow::Result<()> {
+/// Writes the state of the data file `data`, replacing an older one.
+pub fn save(data: &Path, header: &Header, mapped: impl Iterator<Item = Range<u64>>, model: &[u8], leave: UseFlag) -> anyhow::Result<()> {
     let path = path_of(data);
     let write = || -> io::Result<()> {
         let (directory, name) = Dir::of_file(&path)?;
         directory.write_atomically(name, PRIVATE_FILE, |file| {
             file.write_all(MAGIC)?;
-            file.write_all(&[if leave == Leave::Detached { CLEAN } else { IN_USE }])?;
+            file.write_all(&[if leave == UseFlag::Detached { CLEAN } else { IN_USE }])?;
             write_section(file, &serde_json::to_vec(header)?)?;
             write_section(file, &zstd::bulk::compress(&pack(mapped), COMPRESSION_LEVEL)?)?;
             let model = if model.is_empty() { Vec::new() } else { zstd::bulk::compress(model, COMPRESSION_LEVEL)? };
@@ -155,12 +155,12 @@ fn write_section(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-impl Saved {
+impl SavedState {
     fn read(mut file: File, path: PathBuf) -> io::Result<Self> {
         let mut start = [0; MAGIC.len() + 1];
-        file.read_exact(&mut start).map_err(|_| wrong("it does not begin as a state does"))?;
+        file.read_exact(&mut start).map_err(|_| wrong("it does not start with a state header"))?;
         let clean = match (start.strip_prefix(MAGIC), start[MAGIC.len()]) {
-            (None, _) => return Err(wrong("it does not begin as a state does")),
+            (None, _) => return Err(wrong("it does not start with a state header")),
             (_, CLEAN) => true,
             (_, IN_USE) => false,
             (_, other) => return Err(wrong(format!("byte 8 is {other:#04x}"))),
@@ -169,7 +169,7 @@ impl Saved {
         let mapped_at = header.end;
         let mut text = Vec::new();
         header.open(&mut file)?.read_to_end(&mut text)?;
-        let header: Header = serde_json::from_slice(&text).map_err(|error| wrong(format!("its header is not understood: {error}")))?;
+        let header: Header = serde_json::from_slice(&text).map_err(|error| wrong(format!("its header cannot be parsed: {error}")))?;
         if header.unit == 0 {
             return Err(wrong("its header has units of 0 bytes"));
         }
@@ -181,7 +181,8 @@ impl Saved {
         Nanos(self.header.model_time_ns)
     }
 
-    /// Gives each run of units that hold data to `run`, in order, then the model's own snapshot, which has at most `model_bytes_max`.
+    /// Passes each run of mapped units to `run`, in order, and returns the model's snapshot,
+    /// which has at most `model_bytes_max` bytes.
     pub fn load(mut self, model_bytes_max: u64, run: impl FnMut(Range<u64>)) -> anyhow::Result<Vec<u8>> {
         let path = std::mem::take(&mut self.path);
         self.decode(model_bytes_max, run).map_err(|problem| unusable(&path, &problem))
@@ -193,7 +194,7 @@ impl Saved {
         let mapped = Section::at(&mut self.file, self.mapped_at, compressed_max(map_bytes_max))?;
         let model = Section::at(&mut self.file, mapped.end, compressed_max(model_bytes_max))?;
         if self.file.metadata()?.len() != model.end {
-            return Err(wrong(format!("it goes on after its end at byte {}", model.end)));
+            return Err(wrong(format!("it has data after its end at byte {}", model.end)));
         }
         unpack(BufReader::new(inflate(mapped.open(&mut self.file)?)?.take(map_bytes_max)), units, run)?;
         let mut snapshot = Vec::new();
@@ -207,13 +208,13 @@ impl Saved {
     }
 }
 
-/// No longer are so many bytes when they are compressed.
+/// Upper bound of the compressed size.
 const fn compressed_max(bytes: u64) -> u64 {
     // As ZSTD_compressBound.
     bytes.saturating_add(bytes >> 8).saturating_add(64 << 10)
 }
 
-/// A section of the file, whose checksum was right.
+/// A section of the file with a valid checksum.
 #[derive(Clone, Copy, Debug)]
 struct Section {
     start: u64,
@@ -222,7 +223,7 @@ struct Section {
 }
 
 impl Section {
-    /// The section at byte `at`, which has at most `len_max` bytes.
+    /// The section at byte `at`, of at most `len_max` bytes.
     fn at(file: &mut File, at: u64, len_max: u64) -> io::Result<Self> {
         let cut_off = |_| wrong(format!("it was cut off in the section at byte {at}"));
         file.seek(SeekFrom::Start(at))?;
@@ -243,7 +244,7 @@ impl Section {
         Ok(section)
     }
 
-    /// Its bytes.
+    /// A reader of its bytes.
     fn open(self, file: &mut File) -> io::Result<io::Take<&mut File>> {
         file.seek(SeekFrom::Start(self.start))?;
         Ok(file.take(self.len))
@@ -267,9 +268,9 @@ fn pack(runs: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
     packed
 }
 
-/// Gives each run to `run`. No run is empty, and none follows another without a gap, so that there are at most as many bytes as units.
+/// Passes each run to `run`. Runs are never empty or adjacent: at most a byte per unit.
 fn unpack(mut packed: impl Read, units: u64, mut run: impl FnMut(Range<u64>)) -> io::Result<()> {
-    let senseless = || wrong("its map makes no sense");
+    let senseless = || wrong("its map is invalid");
     let mut at = 0_u64;
     while let Some(skip) = read_varint(&mut packed)? {
         let len = read_varint(&mut packed)?.ok_or_else(senseless)?;
@@ -284,7 +285,7 @@ fn unpack(mut packed: impl Read, units: u64, mut run: impl FnMut(Range<u64>)) ->
     Ok(())
 }
 
-/// A LEB128 number; `None` at the end.
+/// Reads a LEB128 number; `None` at the end.
 fn read_varint(bytes: &mut impl Read) -> io::Result<Option<u64>> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
@@ -301,7 +302,7 @@ fn read_varint(bytes: &mut impl Read) -> io::Result<Option<u64>> {
             return Ok(Some(value));
         }
     }
-    Err(wrong("its map makes no sense"))
+    Err(wrong("its map is invalid"))
 }
 
 #[cfg(test)]
@@ -313,10 +314,10 @@ mod tests {
         Header { drive: "x".into(), size: 1 << 30, unit: 512, model_time_ns: 99, tool_version: "0".into(), spec: Some(7), data: None }
     }
 
-    /// Whether it was detached cleanly, what is mapped, and the model.
+    /// Detached cleanly, the mapped runs, and the model.
     type State = (bool, Vec<Range<u64>>, Vec<u8>);
 
-    /// All of the state of `data`.
+    /// The complete state of `data`.
     fn load(data: &Path) -> anyhow::Result<Option<State>> {
         let Some(saved) = open(data)? else { return Ok(None) };
         assert_eq!(saved.header, header());
@@ -331,7 +332,7 @@ mod tests {
         let data = dir.path().join("disk");
         assert_eq!(load(&data).unwrap(), None);
         let runs = [0..5, 7..8, 2_000_000..2_097_152];
-        for (leave, clean) in [(Leave::InUse, false), (Leave::Detached, true)] {
+        for (leave, clean) in [(UseFlag::InUse, false), (UseFlag::Detached, true)] {
             save(&data, &header(), runs.iter().cloned(), b"model", leave).unwrap();
             assert_eq!(load(&data).unwrap(), Some((clean, runs.to_vec(), b"model".to_vec())));
         }
@@ -350,7 +351,7 @@ mod tests {
         }
     }
 
-    /// A state of these sections, with right checksums.
+    /// Writes a state of these sections, with valid checksums.
     fn planted(data: &Path, packed: &[u8], model: &[u8]) {
         let mut file = File::create(path_of(data)).unwrap();
         file.write_all(MAGIC).unwrap();
@@ -360,7 +361,7 @@ mod tests {
         write_section(&mut file, &zstd::bulk::compress(model, 19).unwrap()).unwrap();
     }
 
-    /// Seen: 33 kB took 13.6 GB of memory.
+    /// Once, a state of 33 kB took 13.6 GB of memory.
     #[test]
     fn state_that_holds_more_than_its_drive_needs_is_refused() {
         let dir = tempfile::tempdir().unwrap();
@@ -371,27 +372,27 @@ mod tests {
             load(&data).unwrap_err().to_string()
         };
         let empty_runs = vec![0; 64 << 20];
-        assert!(refused(&empty_runs, b"").contains("its map makes no sense"));
+        assert!(refused(&empty_runs, b"").contains("its map is invalid"));
         let touching_runs = [vec![1, 1], [0, 1].repeat(1 << 20)].concat();
-        assert!(refused(&touching_runs, b"").contains("its map makes no sense"));
+        assert!(refused(&touching_runs, b"").contains("its map is invalid"));
         let too_many = vec![1; 64 << 20];
-        assert!(refused(&too_many, b"").contains("its map makes no sense"));
+        assert!(refused(&too_many, b"").contains("its map is invalid"));
         assert!(refused(b"", &vec![7; 64 << 20]).contains("its model has more than the 100 bytes"));
-        // Every other unit is the most that there can be.
+        // Every other unit is the maximum number of runs.
         let mut runs = 0;
         planted(&data, &vec![1; 2 << 20], b"");
         open(&data).unwrap().unwrap().load(100, |_| runs += 1).unwrap();
         assert_eq!(runs, 1 << 20);
     }
 
-    /// The state of a drive of `units` units, half of them mapped, with a model of as many bytes.
+    /// Writes the state of a drive of `units` units, half mapped, and a model of that size.
     fn large(data: &Path, units: u64) {
         let header = Header { size: units * 512, ..header() };
         let model: Vec<u8> = (0..units).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
-        save(data, &header, (0..units / 2).map(|n| n * 2..n * 2 + 1), &model, Leave::Detached).unwrap();
+        save(data, &header, (0..units / 2).map(|n| n * 2..n * 2 + 1), &model, UseFlag::Detached).unwrap();
     }
 
-    /// The child of the test below: loads the state that the environment names, and prints its peak memory in KiB.
+    /// The child of the test below: loads a state and prints its peak memory in KiB.
     #[test]
     #[ignore = "run by state_takes_memory_in_proportion_to_its_drive"]
     fn peak_memory_of_a_state() {
@@ -430,7 +431,7 @@ mod tests {
             planted(&data, b"", b"");
             let end = std::fs::metadata(path_of(&data)).unwrap().len();
             let file = File::options().write(true).open(path_of(&data)).unwrap();
-            // Of the header, or of the map.
+            // The length field of the header or of the map.
             let length_at = if sections == 0 { 9 } else { 9 + 12 + serde_json::to_vec(&header()).unwrap().len() as u64 };
             std::os::unix::fs::FileExt::write_all_at(&file, &(1_u64 << 42).to_le_bytes(), length_at).unwrap();
             file.set_len(end + (1 << 42)).unwrap();
@@ -446,21 +447,21 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("disk");
-        save(&data, &header(), std::iter::empty(), b"", Leave::Detached).unwrap();
+        save(&data, &header(), std::iter::empty(), b"", UseFlag::Detached).unwrap();
         std::os::unix::fs::chown(path_of(&data), Some(65_534), None).unwrap();
         let error = format!("{:#}", open(&data).unwrap_err());
         assert!(error.contains("it belongs to another user"), "{error}");
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_state_is_not_written_through() {
+    fn save_does_not_write_through_a_link() {
         let dir = tempfile::tempdir().unwrap();
         let (data, victim) = (dir.path().join("disk"), dir.path().join("victim"));
-        std::fs::write(&victim, "somebody else's").unwrap();
+        std::fs::write(&victim, "another user's").unwrap();
         std::os::unix::fs::symlink(&victim, path_of(&data)).unwrap();
         assert!(open(&data).is_err());
-        save(&data, &header(), std::iter::empty(), b"", Leave::InUse).unwrap();
-        assert_eq!(std::fs::read(victim).unwrap(), b"somebody else's");
+        save(&data, &header(), std::iter::empty(), b"", UseFlag::InUse).unwrap();
+        assert_eq!(std::fs::read(victim).unwrap(), b"another user's");
         assert!(path_of(&data).symlink_metadata().unwrap().is_file(), "the link is replaced");
     }
 
@@ -471,7 +472,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_survive_being_packed(steps in prop::collection::vec((1_u64..1 << 40, 1_u64..1 << 40), 0..50)) {
+        fn packed_runs_round_trip(steps in prop::collection::vec((1_u64..1 << 40, 1_u64..1 << 40), 0..50)) {
             let mut at = 0;
             let runs: Vec<Range<u64>> = steps.iter().map(|(skip, len)| { let start = at + skip; at = start + len; start..at }).collect();
             prop_assert_eq!(unpacked(&pack(runs.iter().cloned()), u64::MAX).unwrap(), runs);

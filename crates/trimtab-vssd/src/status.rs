@@ -1,4 +1,4 @@
-//! What a server tells about itself: the document of `trimtab drive status --json`, and the figures of its text.
+//! The status of a server: the document of `trimtab drive status --json` and its figures.
 
 use crate::runtime::Record;
 use serde::{Deserialize, Serialize};
@@ -11,18 +11,18 @@ use trimtab_drive::ledger::Sums;
 pub struct Latencies {
     /// Mean.
     pub mean_ns: f64,
-    /// Half are at most this.
+    /// Median.
     pub p50_ns: u64,
-    /// 99 % are at most this.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 99.9 % are at most this.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest.
+    /// Maximum.
     pub max_ns: u64,
 }
 
 impl Latencies {
-    /// Of a histogram.
+    /// Summarises a histogram.
     pub fn of(histogram: &Histogram) -> Self {
         let at = |percent| histogram.percentile(percent).0;
         Self { mean_ns: histogram.mean_ns(), p50_ns: at(50.0), p99_ns: at(99.0), p999_ns: at(99.9), max_ns: histogram.max().0 }
@@ -32,13 +32,13 @@ impl Latencies {
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Requests {
-    /// How many were served.
+    /// Number of requests served.
     pub count: u64,
-    /// Bytes of those that succeeded.
+    /// Bytes of the successful ones.
     pub bytes: u64,
-    /// How many of them failed.
+    /// Number of failed ones.
     pub failed: u64,
-    /// How long the drive took.
+    /// Latency in the drive.
     pub latency: Latencies,
 }
 
@@ -56,7 +56,7 @@ pub struct ByKind {
 }
 
 impl ByKind {
-    /// Each kind under its name.
+    /// Each kind with its name.
     pub fn named(&self) -> [(&'static str, &Requests); 4] {
         [("read", &self.read), ("write", &self.write), ("trim", &self.trim), ("flush", &self.flush)]
     }
@@ -67,56 +67,57 @@ impl ByKind {
 pub struct Second {
     /// Requests by kind.
     pub requests: ByKind,
-    /// NAND bytes written over host bytes written in that second; `None` if the host wrote nothing or it is not known.
+    /// NAND bytes written per host byte written in that second; `None` if unknown.
     pub waf: Option<f64>,
     /// Bytes freed by TRIM.
     pub trim_effective_bytes: u64,
 }
 
-/// How long reads and writes waited in the kernel, above the drive, since it was attached: what the block device counts as their time, less
-/// what the drive took for them. A loop device hands a TRIM down and waits for its end before it hands down anything else, so what waits for a
-/// TRIM waits there, and the drive's own `stall_trim_ns` knows nothing of it.
+/// Time that reads and writes waited in the kernel, above the drive, since it was attached:
+/// the time counted by the block device, less the time in the drive. A loop device passes a
+/// TRIM down and waits for it before passing anything else, so requests behind a TRIM wait
+/// there, and the drive's own `stall_trim_ns` does not include it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostWait {
-    /// In all, summed over requests.
+    /// Total, summed over requests.
     pub all_ns: u64,
-    /// Of it, in seconds in which a TRIM was served, or the one before.
+    /// Part of it in seconds with a TRIM, and in the second after each.
     pub beside_trims_ns: u64,
 }
 
-/// Everything a server knows.
+/// The complete status of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Who serves what, since when.
+    /// The drive and its server.
     #[serde(flatten)]
     pub record: Record,
-    /// The relation of model time to real time.
+    /// The speed of model time.
     pub speed: String,
     /// Real time since it was attached, in seconds.
     pub uptime_s: f64,
     /// Model time of the drive, in nanoseconds.
     pub model_time_ns: u64,
-    /// Answers that wait for their time.
+    /// Number of delayed completions.
     pub waiting: usize,
     /// Requests since it was attached.
     pub requests: ByKind,
-    /// How long reads and writes waited before the drive had them; `None` without a block device or pacing.
+    /// Time that reads and writes waited in the kernel; `None` without a block device or pacing.
     #[serde(default)]
     pub host_wait: Option<HostWait>,
     /// The discard ledger since it was attached.
     pub discards: Sums,
-    /// Bytes discarded over bytes freed; `None` as long as nothing was freed.
+    /// Bytes discarded per byte freed; `None` until something is freed.
     pub discard_amplification: Option<f64>,
     /// Bytes that hold data by the ledger.
     pub mapped_bytes: u64,
-    /// Bytes of memory or of the data file that the data take.
+    /// Memory or data file space that the data occupy, in bytes.
     pub stored_bytes: u64,
-    /// NAND (or other medium) bytes written over host bytes written since the drive was new; `None` before the first write.
+    /// NAND (or medium) bytes written per host byte since new; `None` before the first write.
     pub waf: Option<f64>,
     /// Counters of the model over the drive's whole life.
     pub model: BTreeMap<String, u64>,
-    /// Faults in force, in words.
+    /// Descriptions of the active faults.
     pub faults: Vec<String>,
-    /// The last seconds, the latest last.
+    /// The last seconds, oldest first.
     pub seconds: Vec<Second>,
 }

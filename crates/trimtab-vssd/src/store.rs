@@ -1,5 +1,5 @@
-//! The bytes on the drive: sparse, in memory or in a file. Both are one open file to which the kernel gives
-//! pages when they are written and from which it takes them when they are trimmed; no lock of ours is needed.
+//! The bytes of the drive: sparse, in memory or in a file. Both are an open file; the kernel
+//! allocates pages on write and frees them on trim. No lock of ours is needed.
 
 use anyhow::Context as _;
 use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, SeekFrom};
@@ -13,17 +13,17 @@ use trimtab_linux::host::processes::available_memory;
 use trimtab_linux::host::users;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 
-/// How many bytes may be written between two looks at the free memory.
-const LOOK_AT_MEMORY_EVERY: u64 = 32 << 20;
-/// Memory that is left to the rest of the machine.
+/// Number of bytes written between two checks of the free memory.
+const MEMORY_CHECK_BYTES: u64 = 32 << 20;
+/// Memory reserved for the rest of the machine.
 const MEMORY_RESERVE: u64 = 256 << 20;
 
-/// A sparse array of bytes; what was never written, or trimmed, reads as zeros and takes no space.
+/// A sparse byte array. Unwritten or trimmed ranges read as zeros and take no space.
 #[derive(Debug)]
 pub struct Store {
     file: File,
     in_memory: bool,
-    /// Bytes that may still be written before the free memory is looked at again; 0: memory is short.
+    /// Bytes that may be written before the free memory is checked again; 0 if memory is short.
     credit: AtomicU64,
 }
 
@@ -36,7 +36,7 @@ impl Store {
         Ok(Self { file, in_memory: true, credit: AtomicU64::new(0) })
     }
 
-    /// `size` bytes in the file at `path`, which is created if it does not exist and locked against a second server.
+    /// `size` bytes in the file at `path`, created if needed, locked against other servers.
     pub fn in_file(path: &Path, size: u64) -> anyhow::Result<Self> {
         let shown = path.display();
         let file = open_private(path).with_context(|| format!("cannot open the data file {shown}"))?;
@@ -67,7 +67,7 @@ impl Store {
         self.file.read_exact_at(into, offset).map_err(|error| errno_of(&error))
     }
 
-    /// Writes all of `data`. `ENOSPC` if there is no room for it; what was there before may then be partly overwritten.
+    /// Writes all of `data`. On `ENOSPC` the range may be partly overwritten.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
         if self.in_memory {
             self.check_memory(offset, data.len() as u64)?;
@@ -75,7 +75,7 @@ impl Store {
         self.file.write_all_at(data, offset).map_err(|error| errno_of(&error))
     }
 
-    /// Makes the range read as zeros and gives its space back.
+    /// Makes the range read as zeros and frees its space.
     pub fn discard(&self, extent: Extent) -> Result<(), Errno> {
         if extent.len == 0 {
             return Ok(());
@@ -86,12 +86,12 @@ impl Store {
         }
     }
 
-    /// Makes what was written durable beneath us.
+    /// Flushes written data to the storage below.
     pub fn sync(&self) -> std::io::Result<()> {
         if self.in_memory { Ok(()) } else { self.file.sync_data() }
     }
 
-    /// Which file it is: no other has its inode and the time at which that was made. `None` where the filesystem does not say.
+    /// Identity of the file: inode number and creation time; `None` if not reported.
     pub fn identity(&self) -> Option<String> {
         use rustix::fs::{AtFlags, StatxFlags, statx};
         let stat = statx(&self.file, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME).ok()?;
@@ -99,12 +99,12 @@ impl Store {
         Some(format!("{}-{}.{:09}", stat.stx_ino, made.tv_sec, made.tv_nsec))
     }
 
-    /// Bytes of storage that the data take.
+    /// Storage that the data occupy, in bytes.
     pub fn allocated(&self) -> u64 {
         rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_blocks as u64 * 512)
     }
 
-    /// The ranges that hold data (not holes), in order.
+    /// The ranges that hold data (are not holes), in order.
     pub fn data_extents(&self) -> impl Iterator<Item = Result<Extent, Errno>> + '_ {
         let mut position = 0;
         std::iter::from_fn(move || {
@@ -122,8 +122,8 @@ impl Store {
         })
     }
 
-    /// Whether there are data at `position`, and where that ends: a whole number of `block`s later, at most at `end`. A block that is only partly
-    /// a hole counts as data.
+    /// Returns whether `position` holds data, and the end of that stretch: a multiple of `block`
+    /// later, at most `end`. A block that is only partly a hole counts as data.
     pub fn stretch(&self, position: u64, end: u64, block: u64) -> Result<(bool, u64), Errno> {
         let data = match rustix::fs::seek(&self.file, SeekFrom::Data(position)) {
             Ok(data) => data / block * block,
@@ -137,7 +137,7 @@ impl Store {
         Ok((true, hole.next_multiple_of(block).clamp(position + block, end)))
     }
 
-    /// Makes every byte of the range that holds data (is no hole) this one.
+    /// Sets every byte of the range that holds data to `byte`; holes stay.
     pub fn overwrite_data(&self, extent: Extent, byte: u8) -> Result<(), Errno> {
         let end = extent.offset.saturating_add(extent.len);
         let mut position = extent.offset;
@@ -153,7 +153,7 @@ impl Store {
         Ok(())
     }
 
-    /// For filesystems without holes: the same effect, without the saving.
+    /// For filesystems without holes: the same effect without saving space.
     fn write_zeros(&self, extent: Extent) -> Result<(), Errno> {
         self.fill(extent, 0)
     }
@@ -169,17 +169,17 @@ impl Store {
         Ok(())
     }
 
-    /// Refuses to take new pages once the machine is short of memory: an I/O error to the host is better than the
-    /// kernel's choosing whom to kill. Overwriting what is there already stays possible.
+    /// Refuses new pages when the machine is short of memory: an I/O error for the host is better
+    /// than the OOM killer. Existing pages can still be overwritten.
     fn check_memory(&self, offset: u64, len: u64) -> Result<(), Errno> {
         let credit = self.credit.load(Ordering::Relaxed);
         if let Some(rest) = credit.checked_sub(len) {
-            // Lost updates between threads only make the next look come a little later or earlier.
+            // Lost updates between threads only shift the next check slightly.
             self.credit.store(rest, Ordering::Relaxed);
             return Ok(());
         }
-        if available_memory().is_none_or(|free| free.0 > MEMORY_RESERVE + LOOK_AT_MEMORY_EVERY) {
-            self.credit.store(LOOK_AT_MEMORY_EVERY, Ordering::Relaxed);
+        if available_memory().is_none_or(|free| free.0 > MEMORY_RESERVE + MEMORY_CHECK_BYTES) {
+            self.credit.store(MEMORY_CHECK_BYTES, Ordering::Relaxed);
             return Ok(());
         }
         let first_hole = rustix::fs::seek(&self.file, SeekFrom::Hole(offset))?;
@@ -187,8 +187,9 @@ impl Store {
     }
 }
 
-/// Opens the file, or makes it open to nobody else: what is on a drive is as private as its device. No link is followed: where others may put
-/// one, it would give them any file of the right size, or an empty one, as a drive. A file that they put there would be theirs to read.
+/// Opens the file and makes it private: it is as sensitive as the drive. Follows no link:
+/// another user could place one to turn any file of the right size, or an empty one, into a
+/// drive. A file that another user placed would be readable to them.
 fn open_private(path: &Path) -> std::io::Result<File> {
     let (directory, name) = Dir::of_file(path)?;
     match directory.open_or_create(name, PRIVATE_FILE) {
@@ -232,24 +233,24 @@ mod tests {
     }
 
     #[test]
-    fn data_in_memory_and_in_a_file_behave_alike() {
+    fn store_in_memory_and_in_file_behave_alike() {
         round_trip(&Store::in_memory(1 << 40).unwrap());
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         round_trip(&Store::in_file(&dir.path().join("data"), 1 << 30).unwrap());
     }
 
     #[test]
-    fn a_link_is_no_data_file() {
+    fn in_file_refuses_a_link() {
         let dir = tempfile::tempdir().unwrap();
         let (victim, link) = (dir.path().join("victim"), dir.path().join("link"));
         std::fs::write(&victim, "").unwrap();
         std::os::unix::fs::symlink(&victim, &link).unwrap();
         assert!(format!("{:#}", Store::in_file(&link, 1 << 20).unwrap_err()).contains("it is a link"));
-        assert_eq!(std::fs::metadata(victim).unwrap().len(), 0, "an empty file of somebody else's does not become a drive");
+        assert_eq!(std::fs::metadata(victim).unwrap().len(), 0, "another user's empty file does not become a drive");
     }
 
     #[test]
-    fn a_second_server_and_a_wrong_size_are_refused() {
+    fn in_file_refuses_second_server_and_wrong_size() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
         let first = Store::in_file(&path, 1 << 20).unwrap();
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_with_data_are_found() {
+    fn data_extents_lists_ranges_with_data() {
         let store = Store::in_memory(1 << 30).unwrap();
         store.write(1 << 20, &[1; 4096]).unwrap();
         store.write(512 << 20, &[1; 8192]).unwrap();

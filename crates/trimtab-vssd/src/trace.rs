@@ -1,9 +1,9 @@
-//! Recordings of what a host sent to a drive: written by the virtual SSD, read by `trimtab drive replay` and by whoever
-//! understands fio's iolog or blkparse's text.
+//! Recordings of the requests of a host: written by the virtual SSD, read by `trimtab drive
+//! replay`, and exported as fio's iolog or blkparse's text.
 //!
 //! # The format, version 1
 //!
-//! All fixed-width numbers are little-endian; a varint is LEB128 (seven bits a byte, the lowest first).
+//! Fixed-width numbers are little-endian; a varint is LEB128 (seven bits a byte, lowest first).
 //!
 //! ```text
 //! file    = "TRIMTRC1" header block* end
@@ -12,15 +12,15 @@
 //! end     = u32 0, u64 records in the file, u32 CRC-32 of those eight bytes
 //! ```
 //!
-//! A block's stored bytes are its raw bytes compressed with Zstandard. The raw bytes are records one after another;
-//! time and position start from 0 in each block, so that every block can be read by itself:
+//! The stored bytes of a block are its raw bytes, compressed with Zstandard. The raw bytes are a
+//! sequence of records; time and position restart at 0, so that each block can be read alone:
 //!
 //! ```text
 //! record  = u8 kind and flags
-//!           varint nanoseconds since the record before (in model time)
-//!           varint zigzag(first logical block - the one after the range of the record before)    not for a flush
+//!           varint nanoseconds since the previous record (in model time)
+//!           varint zigzag(first logical block - end of the previous record's range)              not for a flush
 //!           varint logical blocks                                                                 not for a flush
-//!           varint class of the data: 0-1000 per mille that compression leaves (measured), 1001 zero,
+//!           varint class of the data: 0-1000 compressed size in per mille (measured), 1001 zero,
 //!                  1002 random, 1003 text, 1100-1200 generated as 0-100 % compressible                    writes only
 //!           varint nanoseconds until it completed
 //!           varint error number                                                                   if failed
@@ -28,7 +28,7 @@
 //!                 bit 4: the next record is another range of the same TRIM command
 //! ```
 //!
-//! A recording that was cut off (the machine crashed) lacks the end; a reader says so after the last whole block.
+//! A truncated recording (after a crash) has no end; a reader reports it after the last whole block.
 
 pub mod checksum;
 mod export;

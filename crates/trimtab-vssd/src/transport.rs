@@ -1,9 +1,9 @@
-//! How requests for the block device come from the kernel.
+//! Transports of block requests from the kernel.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One way.
+/// A transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
@@ -22,17 +22,18 @@ impl fmt::Display for Transport {
     }
 }
 
-/// Which way a user wants.
+/// The transport that the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// The best that is there.
+    /// The best one available.
     Best,
-    /// This one, or none.
+    /// Only this one.
     Only(Transport),
 }
 
 impl Wanted {
-    /// The transports to try, the best first. Over ublk a drive shows all it is, and answers come at their time with one thread between.
+    /// The transports to try, best first. ublk exposes all attributes of a drive and needs only
+    /// one thread between request and completion.
     #[must_use]
     pub fn candidates(self) -> Vec<Transport> {
         match self {
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_wants_one_way_gets_no_other() {
+    fn candidates_of_only_has_one_transport() {
         assert_eq!(Wanted::Only(Transport::Device).candidates(), [Transport::Device]);
         assert_eq!(Wanted::Best.candidates(), [Transport::Ublk, Transport::Device]);
     }

@@ -1,14 +1,16 @@
-//! The front end that is a block device by itself: the kernel's ublk driver gives every request of the block layer to this process, over io_uring.
+//! The front end that is itself a block device: the kernel's ublk driver passes every request
+//! of the block layer to this process through io_uring.
 //!
-//! The device has a queue for each processor, and each queue a thread ([`Worker`]). Discards and zero-writes are requests of their own and travel beside
-//! all others. A device is recognised by a mark that the kernel keeps with it, never by its number.
+//! The device has a queue per CPU, and each queue a thread ([`Worker`]). Discards and
+//! zero-writes are separate requests and run concurrently with others. A device is identified
+//! by a mark that the kernel stores with it, never by its number.
 
 mod parameters;
 mod requests;
 mod slots;
 
 use crate::request::Serve;
-use crate::worker::{Worker, settle_down};
+use crate::worker::{Worker, pin_thread};
 use anyhow::Context as _;
 use rustix::thread::CpuSet;
 use slots::QueueSlots;
@@ -24,16 +26,16 @@ use trimtab_linux::sys::ublk::control::Control;
 use trimtab_linux::sys::ublk::queue::Queue;
 use trimtab_linux::sys::ublk::{self, Info};
 
-/// Requests that one queue holds at once, as with a loop device.
+/// Queue depth, as with a loop device.
 const DEPTH: u16 = 128;
-/// The largest request, as with a loop device over FUSE.
+/// Maximum request size, as with a loop device over FUSE.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
-/// More queues would have more threads than there is to do.
+/// Maximum number of queues: more threads would be idle.
 const QUEUES_MAX: usize = 16;
-/// How long the device's nodes, or the end of its former server, are waited for.
+/// Maximum wait for the device's nodes, or for the end of its previous server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A device of the driver, and the threads that serve it. It stays when this is dropped.
+/// A ublk device and its threads. Dropping this value does not remove the device.
 pub struct UblkFront {
     control: Control,
     device: Info,
@@ -41,32 +43,35 @@ pub struct UblkFront {
     waiting: Arc<AtomicUsize>,
 }
 
-/// Whether the driver is there and may be used, and why not otherwise.
+/// Opens the driver, or returns the reason why it is unavailable.
 fn open() -> anyhow::Result<Control> {
     let mut control = Control::open().map_err(|error| {
         let hint = match error.kind() {
-            io::ErrorKind::NotFound => "/dev/ublk-control is not there (the module ublk_drv is missing or not loaded: `modprobe ublk_drv`)",
-            io::ErrorKind::PermissionDenied => "/dev/ublk-control may not be opened",
-            _ => "the ublk driver cannot be asked",
+            io::ErrorKind::NotFound => {
+                "/dev/ublk-control does not exist (the module ublk_drv is missing or not loaded: `modprobe ublk_drv`)"
+            }
+            io::ErrorKind::PermissionDenied => "no permission to open /dev/ublk-control",
+            _ => "cannot open /dev/ublk-control",
         };
         anyhow::Error::new(error).context(hint)
     })?;
-    let features = control.features().context("the ublk driver does not say what it can do")?;
+    let features = control.features().context("cannot read the features of the ublk driver")?;
     anyhow::ensure!(
         features.is_some_and(|features| features & ublk::ENCODED != 0),
-        "the kernel's ublk driver is older than this program knows (Linux 6.5)"
+        "the kernel's ublk driver is too old (this program needs Linux 6.5)"
     );
     Ok(control)
 }
 
-/// Whether this user may make devices.
+/// This user may create devices.
 pub fn is_open_to_users() -> bool {
     Control::open().is_ok()
 }
 
 impl UblkFront {
-    /// Makes a device that shows `drive`, with this mark. If it is `lasting` (and the kernel allows that), it stays when this process ends otherwise than
-    /// by [`take_away`](Self::take_away), and its requests wait for another server.
+    /// Creates a device for `drive` with this mark. A `lasting` device (if the kernel supports
+    /// it) survives the process unless [`remove`](Self::remove) removes it, and its
+    /// requests wait for another server.
     pub fn start(drive: &Arc<dyn Serve>, mark: u64, lasting: bool) -> anyhow::Result<Self> {
         let mut control = open()?;
         let privileged = rustix::process::geteuid().is_root();
@@ -74,37 +79,37 @@ impl UblkFront {
         let queues = rustix::thread::sched_getaffinity(None).map_or(1, |processors| processors.count() as usize).clamp(1, QUEUES_MAX);
         let flags = ublk::ENCODED | if privileged { recovery } else { ublk::UNPRIVILEGED };
         let wanted = Info::wanted(queues as u16, DEPTH, REQUEST_BYTES_MAX, flags, mark);
-        let device = control.add(&wanted).context("the kernel makes no ublk device")?;
+        let device = control.add(&wanted).context("the kernel cannot create a ublk device")?;
         let mut this = Self { control, device, threads: Vec::new(), waiting: Arc::default() };
         match this.begin(drive) {
             Ok(()) => Ok(this),
             Err(error) => {
-                // Nobody has seen it yet.
+                // The device is not visible yet.
                 let _ = this.control.stop(&this.device);
                 Err(match this.delete() {
                     Ok(()) => error,
-                    Err(_) => error.context(format!("only root can take {} away again", ublk::character_node(device.number).display())),
+                    Err(_) => error.context(format!("only root can remove {} again", ublk::character_node(device.number).display())),
                 })
             }
         }
     }
 
     fn begin(&mut self, drive: &Arc<dyn Serve>) -> anyhow::Result<()> {
-        // Without privilege, who may open it may do all else.
+        // Without privileges, access to the node allows everything else.
         let served = open_character_node(&self.device)?;
         let parameters = parameters::of(&drive.geometry(), self.device.request_bytes_max);
-        self.control.set_parameters(&self.device, &parameters).context("the ublk driver does not take the drive's parameters")?;
+        self.control.set_parameters(&self.device, &parameters).context("the ublk driver rejects the drive's parameters")?;
         self.serve_queues(drive, &served)?;
         drop(served);
         self.control.start(&self.device).with_context(|| format!("{} cannot be started", self.disk().path().display()))
     }
 
-    /// Serves the device with this mark, whose server has ended.
+    /// Resumes the device with this mark, whose server has ended.
     pub fn recover(drive: &Arc<dyn Serve>, mark: u64) -> anyhow::Result<Self> {
         let mut control = open()?;
         let device = marked(&mut control, mark)?.first().copied().context("its ublk device is gone")?;
         let patience = Instant::now() + PATIENCE;
-        // The kernel notices the end of a server after a moment.
+        // The kernel detects the end of a server after a delay.
         while let Err(error) = control.begin_recovery(&device) {
             let busy = error.raw_os_error() == Some(libc::EBUSY);
             if !busy || Instant::now() > patience {
@@ -120,13 +125,14 @@ impl UblkFront {
         Ok(this)
     }
 
-    /// Starts a thread for each queue of the device, which can be opened but once; returns when all wait for requests.
+    /// Starts a thread for each queue of the device, which can only be opened once. Returns when
+    /// all of them are ready for requests.
     fn serve_queues(&mut self, drive: &Arc<dyn Serve>, served: &File) -> anyhow::Result<()> {
         let device = self.device;
-        let usable = rustix::thread::sched_getaffinity(None).context("cannot see on which processors this may run")?;
+        let usable = rustix::thread::sched_getaffinity(None).context("cannot read the CPU affinity")?;
         let (ready, all) = mpsc::channel();
         for queue in 0..device.queues {
-            let file = served.try_clone().context("cannot have the ublk device served by several threads")?;
+            let file = served.try_clone().context("cannot share the ublk device between threads")?;
             let here = self.control.processors(&device, queue).map_or(usable, |processors| common(&processors, &usable));
             let (drive, waiting, ready) = (Arc::clone(drive), Arc::clone(&self.waiting), ready.clone());
             let work = move || match worker(file, &device, queue, here, drive, waiting) {
@@ -152,18 +158,18 @@ impl UblkFront {
         node(&self.device)
     }
 
-    /// How many answers are being kept back until they are due.
+    /// Number of delayed completions.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Takes the device away, whoever uses it; returns when it is gone.
-    pub fn take_away(mut self) -> io::Result<()> {
+    /// Removes the device, even if it is in use. Returns when it is gone.
+    pub fn remove(mut self) -> io::Result<()> {
         stop(&mut self.control, &self.device)?;
         self.delete()
     }
 
-    /// After it was stopped, or was never started.
+    /// Deletes a device that was stopped or never started.
     fn delete(&mut self) -> io::Result<()> {
         let patience = Instant::now() + PATIENCE;
         while !self.threads.iter().all(JoinHandle::is_finished) && Instant::now() < patience {
@@ -181,7 +187,7 @@ fn node(device: &Info) -> Disk {
 
 fn stop(control: &mut Control, device: &Info) -> io::Result<()> {
     match control.stop(device) {
-        // Somebody else did.
+        // Another process has deleted it.
         Err(error) if error.raw_os_error() != Some(libc::ENODEV) => Err(error),
         _ => Ok(()),
     }
@@ -195,19 +201,19 @@ fn worker(
     drive: Arc<dyn Serve>,
     waiting: Arc<AtomicUsize>,
 ) -> io::Result<Worker<QueueSlots>> {
-    let everywhere = settle_down(&here)?;
+    let everywhere = pin_thread(&here)?;
     let slots = QueueSlots::new(Queue::new(file, device, queue)?, drive);
     Ok(Worker::new(slots, here, everywhere, waiting))
 }
 
-/// Processors that are in both; those of the second if there are none.
+/// CPUs in both sets; those of `other` if there are none.
 fn common(one: &CpuSet, other: &CpuSet) -> CpuSet {
     let mut both = CpuSet::new();
     (0..CpuSet::MAX_CPU).filter(|cpu| one.is_set(*cpu) && other.is_set(*cpu)).for_each(|cpu| both.set(cpu));
     if both.count() == 0 { *other } else { both }
 }
 
-/// The node appears as soon as the device is made; who has no privilege has to wait until rules of udev have given it away.
+/// The node appears with the device; unprivileged users wait for udev to hand it over.
 fn open_character_node(device: &Info) -> anyhow::Result<File> {
     let path = ublk::character_node(device.number);
     let patience = Instant::now() + PATIENCE;
@@ -225,21 +231,21 @@ fn may_come(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) || error.raw_os_error() == Some(libc::EBUSY)
 }
 
-/// The devices with this mark, as far as this user may know.
+/// The devices with this mark that this user may see.
 fn marked(control: &mut Control, mark: u64) -> io::Result<Vec<Info>> {
     let numbers = host::disk::of_ublk()?;
     Ok(numbers.into_iter().filter_map(|number| control.info(number).ok()).filter(|device| device.mark == mark).collect())
 }
 
-/// What a dead server left.
+/// The remains of a dead server.
 #[derive(Default)]
-pub struct Left {
+pub struct LeftoverDevices {
     control: Option<Control>,
     devices: Vec<Info>,
 }
 
-impl Left {
-    /// The devices with this mark; none where the driver is not there.
+impl LeftoverDevices {
+    /// The devices with this mark; empty without the driver.
     pub fn find(mark: u64) -> io::Result<Self> {
         let mut control = match Control::open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -249,13 +255,13 @@ impl Left {
         Ok(Self { control: Some(control), devices })
     }
 
-    /// The block devices that are still there.
+    /// The block devices that still exist.
     pub fn disks(&self) -> Vec<Disk> {
         self.devices.iter().map(node).filter(|disk| disk.sysfs().exists()).collect()
     }
 
-    /// Takes them away, whoever uses them.
-    pub fn take_away(mut self) -> io::Result<()> {
+    /// Removes the devices, even if they are in use.
+    pub fn remove(mut self) -> io::Result<()> {
         let Some(control) = &mut self.control else { return Ok(()) };
         for device in &self.devices {
             stop(control, device)?;

@@ -1,4 +1,4 @@
-//! How long requests waited in the kernel before the drive had them: from the block device's own counters.
+//! Measures the time that requests wait in the kernel, from the block device's counters.
 
 use crate::engine::Counts;
 use crate::pace::Speed;
@@ -7,31 +7,31 @@ use std::path::{Path, PathBuf};
 use trimtab_drive::units::Nanos;
 use trimtab_linux::host::stat::DiskStat;
 
-/// Compares what the kernel says reads and writes took with what the drive took for them, second by second.
+/// Compares the kernel's time for reads and writes with the drive's, once per second.
 #[derive(Debug)]
 pub struct Waits {
     stat: PathBuf,
-    /// Real time that a nanosecond of the model takes.
+    /// Real nanoseconds per nanosecond of model time.
     per_model_ns: f64,
-    first: Taken,
-    last: Taken,
+    first: TimeTotals,
+    last: TimeTotals,
     beside_trims: u64,
-    /// A TRIM was served in the second before.
+    /// A TRIM was served in the previous second.
     trimmed: bool,
 }
 
-/// What was taken until some moment.
+/// Accumulated times at one moment.
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
-    /// By reads and writes as the host sees them.
+struct TimeTotals {
+    /// Time for reads and writes as seen by the host.
     host_ns: u64,
-    /// By reads and writes in the drive.
+    /// Time for reads and writes in the drive.
     drive_ns: u64,
     trims: u64,
 }
 
-impl Taken {
-    /// What `later` waited more than the drive took, since this.
+impl TimeTotals {
+    /// Time waited in the kernel between `self` and `later`.
     fn waited(&self, later: &Self) -> u64 {
         let (host, drive) = (later.host_ns.saturating_sub(self.host_ns), later.drive_ns.saturating_sub(self.drive_ns));
         host.saturating_sub(drive)
@@ -39,16 +39,16 @@ impl Taken {
 }
 
 impl Waits {
-    /// For the block device at `sysfs`; `None` where the drive's time is not the host's, or there are no counters.
+    /// For the block device at `sysfs`; `None` without pacing or without counters.
     pub fn new(sysfs: &Path, speed: Speed) -> Option<Self> {
         let Speed::Times(factor) = speed else { return None };
         let stat = sysfs.join("stat");
         let host_ns = host_time(&stat)?.0;
-        let first = Taken { host_ns, ..Taken::default() };
+        let first = TimeTotals { host_ns, ..TimeTotals::default() };
         Some(Self { stat, per_model_ns: 1.0 / factor, first, last: first, beside_trims: 0, trimmed: false })
     }
 
-    /// Ends a second; `counts` are of all requests so far.
+    /// Ends a second. `counts` covers all requests so far.
     pub fn tick(&mut self, counts: &Counts) {
         let now = self.taken(counts);
         let trimmed = now.trims > self.last.trims;
@@ -58,18 +58,18 @@ impl Waits {
         (self.last, self.trimmed) = (now, trimmed);
     }
 
-    /// Until now.
+    /// The wait until now.
     pub fn now(&self, counts: &Counts) -> HostWait {
         let now = self.taken(counts);
         let running = if now.trims > self.last.trims || self.trimmed { self.last.waited(&now) } else { 0 };
-        // The drive counts a request before the kernel does, which shifts a little from one second to the next.
+        // The drive counts a request slightly before the kernel does.
         let all_ns = self.first.waited(&now);
         HostWait { all_ns, beside_trims_ns: (self.beside_trims + running).min(all_ns) }
     }
 
-    fn taken(&self, counts: &Counts) -> Taken {
+    fn taken(&self, counts: &Counts) -> TimeTotals {
         let model_ns = [&counts.read, &counts.write].map(|done| done.latency.mean_ns() * done.count as f64).iter().sum::<f64>();
-        Taken {
+        TimeTotals {
             host_ns: host_time(&self.stat).map_or(self.last.host_ns, |time| time.0),
             drive_ns: (model_ns * self.per_model_ns) as u64,
             trims: counts.trim.count,
@@ -86,9 +86,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_host_waited_longer_than_the_drive_took_is_waiting() {
+    fn host_wait_is_host_time_less_drive_time() {
         let scratch = tempfile::tempdir().unwrap();
-        // 100 ms of reads and writes before; then one write of 300 ms, of which the drive took 2 ms, beside a TRIM; then one of 50 ms without.
+        // 100 ms of reads and writes before; then one write of 300 ms, 2 ms of them in the drive,
+        // during a TRIM; then one of 50 ms without a TRIM.
         let say = |write_ms: u64| std::fs::write(scratch.path().join("stat"), format!("0 0 0 60 1 0 8 {write_ms} 0 0 0\n")).unwrap();
         say(40);
         let mut waits = Waits::new(scratch.path(), Speed::Times(2.0)).unwrap();
@@ -96,7 +97,7 @@ mod tests {
         counts.trim.count(true, 4096, Nanos::from_millis(150));
         counts.write.count(true, 4096, Nanos::from_millis(4));
         say(340);
-        // Histograms keep a value to within a part in a thousand.
+        // Histograms are accurate to a part in a thousand.
         let near = |wait: HostWait, all: u64, beside: u64| {
             assert!(wait.all_ns.abs_diff(all) < 4000 && wait.beside_trims_ns.abs_diff(beside) < 4000, "{wait:?}");
         };

@@ -1,85 +1,86 @@
-//! One thread that takes requests of the kernel from its slots, has them served, and answers when they are due.
+//! A thread that receives requests in its slots, executes them and completes them when due.
 
-use crate::awake::REST;
-use crate::pace::{Due, Wait, wake_in_time};
+use crate::cpu_latency::RELEASE_AFTER;
+use crate::pace::{DelayQueue, WaitMethod, minimise_timer_slack};
 use rustix::thread::CpuSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// So many answers are given to the kernel at once: it need not be asked for each, and whoever waits need not wait for all.
+/// Number of completions submitted at once: a system call for each would be expensive, and
+/// waiting for all would delay the first ones.
 const SUBMITTED_AT: usize = 8;
 
-/// Memory that the kernel puts requests into, and takes answers from.
+/// Memory that the kernel fills with requests, and from which it reads the results.
 pub trait Slots {
-    /// How many there are.
+    /// Number of slots.
     fn requests(&self) -> usize;
 
-    /// Gives all to the kernel.
+    /// Offers all slots to the kernel.
     fn offer(&mut self) -> io::Result<()>;
 
-    /// Takes what has come from the kernel: slots with requests, or negative error numbers in their place.
+    /// Collects arrivals: slots with requests, or negative error numbers instead.
     fn take(&mut self, arrived: &mut Vec<(usize, i32)>);
 
-    /// Whether something has come.
+    /// Some arrivals are waiting.
     fn has_come(&mut self) -> bool;
 
-    /// Answers that the kernel has not been given yet.
+    /// Number of completions not submitted to the kernel yet.
     fn queued(&mut self) -> usize;
 
-    /// Gives the kernel what it has not been given, and waits for so many requests, or so long; then it gives true.
+    /// Submits the queue and waits for `want` arrivals or for `sleep`; true on timeout.
     fn enter(&mut self, want: usize, sleep: Option<std::time::Duration>) -> io::Result<bool>;
 
-    /// Has the request in a slot served, and keeps the answer there. Gives when it is due.
+    /// Executes the request in a slot and stores its result. Returns the completion time.
     fn serve(&mut self, slot: usize) -> Option<Instant>;
 
-    /// Gives the answer in a slot, and asks for another request.
+    /// Completes the request in a slot, and offers the slot for another one.
     fn commit(&mut self, slot: usize) -> io::Result<()>;
 
-    /// Gives the memory of all slots back. Only when no request is in any.
-    fn give_back(&mut self);
+    /// Frees the memory of all slots. Call only when no slot holds a request.
+    fn release_memory(&mut self);
 
-    /// Whether this error number (positive) is how the kernel says that no more requests will come.
+    /// This error number (positive) signals that no more requests will arrive.
     fn is_end(errno: i32) -> bool;
 }
 
-/// A thread's slots, and what is in them.
+/// The slots of a thread, and their state.
 pub struct Worker<S> {
     slots: S,
-    /// Requests that have come, or errors.
+    /// Requests that have arrived, or errors.
     arrived: Vec<(usize, i32)>,
-    /// Slots that are answered but not due.
-    due: Due<usize>,
+    /// Slots that are executed but not due.
+    due: DelayQueue<usize>,
     waiting: Arc<AtomicUsize>,
-    /// Requests that can still come.
+    /// Number of requests that can still arrive.
     alive: usize,
-    /// Nobody waits for answers any more.
+    /// The host does not wait for completions any more.
     ending: bool,
-    /// Memory of slots has been used since it was given back.
+    /// Slot memory has been used since it was freed.
     used: bool,
-    /// Requests at hand, on average over the last times.
+    /// Moving average of the number of requests at hand.
     depth: f64,
     roaming: bool,
     here: CpuSet,
     everywhere: CpuSet,
 }
 
-/// Ties this thread to these processors: what is set up from here on is set up there. Gives those that it could run on before.
-pub fn settle_down(here: &CpuSet) -> io::Result<CpuSet> {
+/// Pins this thread and its later allocations to the CPUs `here`. Returns the old affinity.
+pub fn pin_thread(here: &CpuSet) -> io::Result<CpuSet> {
     let everywhere = rustix::thread::sched_getaffinity(None)?;
     rustix::thread::sched_setaffinity(None, here)?;
-    wake_in_time();
+    minimise_timer_slack();
     Ok(everywhere)
 }
 
 impl<S: Slots> Worker<S> {
-    /// A worker at `slots`, in a thread that is tied to the processors `here`, and may run `everywhere`.
+    /// A worker for `slots`, in a thread pinned to the CPUs `here` that may run `everywhere`.
     pub fn new(slots: S, here: CpuSet, everywhere: CpuSet, waiting: Arc<AtomicUsize>) -> Self {
         Self {
             arrived: Vec::with_capacity(slots.requests()),
             slots,
-            due: Due::default(),
+            due: DelayQueue::default(),
             waiting,
             alive: 0,
             ending: false,
@@ -91,7 +92,7 @@ impl<S: Slots> Worker<S> {
         }
     }
 
-    /// Gives the kernel memory for all requests.
+    /// Offers memory for all requests to the kernel.
     pub fn register(&mut self) -> io::Result<()> {
         self.slots.offer()?;
         self.alive = self.slots.requests();
@@ -102,13 +103,13 @@ impl<S: Slots> Worker<S> {
         }
     }
 
-    /// Serves until no more requests can come.
+    /// Serves until no more requests can arrive.
     pub fn run(&mut self) {
         while self.alive > 0 {
-            // What came with the registration is there already.
+            // The first arrivals came with the registration.
             if self.arrived.is_empty() {
                 if let Err(error) = self.wait() {
-                    trimtab_linux::output::complain(&format!("the drive's requests cannot be taken any more: {error}"));
+                    trimtab_linux::output::complain(&format!("cannot receive requests of the drive any more: {error}"));
                     return;
                 }
                 self.slots.take(&mut self.arrived);
@@ -126,8 +127,9 @@ impl<S: Slots> Worker<S> {
         }
     }
 
-    /// Chooses where to run, with so many requests at hand. A request that comes alone is served soonest where it was made, because no other
-    /// processor has to be woken up. With many it is better to leave that processor to those who make them.
+    /// Chooses the CPUs to run on for this number of requests at hand. A single request is
+    /// fastest on the CPU that issued it, because no other CPU has to wake up. With many, that
+    /// CPU is better left to the processes that issue them.
     fn settle(&mut self, requests: usize) {
         self.depth += (requests as f64 - self.depth) / 16.0;
         let roaming = if self.roaming { self.depth > 1.25 } else { self.depth > 2.0 };
@@ -138,22 +140,22 @@ impl<S: Slots> Worker<S> {
         }
     }
 
-    /// Submits what is to be submitted, and waits for a request or until an answer is due.
+    /// Submits the queue, and waits for a request or until a completion is due.
     fn wait(&mut self) -> io::Result<()> {
         match self.due.wait(Instant::now()) {
-            Some(Wait::Sleep(time)) if !self.ending => drop(self.slots.enter(1, Some(time))?),
-            Some(Wait::Spin(due)) => {
+            Some(WaitMethod::Sleep(time)) if !self.ending => drop(self.slots.enter(1, Some(time))?),
+            Some(WaitMethod::Spin(due)) => {
                 self.slots.enter(0, None)?;
                 while !self.slots.has_come() && !self.ending && Instant::now() < due {
                     std::hint::spin_loop();
                 }
             }
-            // All is answered at once.
-            Some(Wait::Sleep(_)) => drop(self.slots.enter(0, None)?),
+            // Everything is completed immediately.
+            Some(WaitMethod::Sleep(_)) => drop(self.slots.enter(0, None)?),
             None => {
-                let rested = self.slots.enter(1, self.used.then_some(REST))?;
+                let rested = self.slots.enter(1, self.used.then_some(RELEASE_AFTER))?;
                 if rested {
-                    self.slots.give_back();
+                    self.slots.release_memory();
                     self.used = false;
                     self.due.rest();
                 }
@@ -173,14 +175,14 @@ impl<S: Slots> Worker<S> {
         }
     }
 
-    /// A request will not come back: the drive is being taken away, most likely.
+    /// Handles a request that will not return, usually because the drive is being removed.
     fn lost(&mut self, result: i32) {
         self.alive -= 1;
         if S::is_end(-result) {
             self.ending = true;
         } else {
             trimtab_linux::output::complain(&format!(
-                "the kernel refused an answer of the drive: {}",
+                "the kernel rejected a response of the drive: {}",
                 io::Error::from_raw_os_error(-result)
             ));
         }
@@ -194,14 +196,14 @@ impl<S: Slots> Worker<S> {
         }
     }
 
-    /// Gives the answer to `request`, and asks for another.
+    /// Completes `request`, and offers its slot for another one.
     fn commit(&mut self, request: usize) {
         let mut pushed = self.slots.commit(request);
         if pushed.is_ok() && self.slots.queued() >= SUBMITTED_AT {
             pushed = self.slots.enter(0, None).map(drop);
         }
         if let Err(error) = pushed {
-            trimtab_linux::output::complain(&format!("an answer of the drive is lost: {error}"));
+            trimtab_linux::output::complain(&format!("a response of the drive is lost: {error}"));
             self.alive -= 1;
         }
     }

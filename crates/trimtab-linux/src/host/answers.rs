@@ -1,20 +1,21 @@
-//! What answers below a place, where it is not simply a drive: memory, a loop device, a virtual disk. In words, for whoever reads figures taken there.
+//! Names the device below a place if it is not a plain drive: memory, a loop device, a
+//! virtual disk. Shown with figures taken there.
 
 use super::Place;
 use super::block::{Bus, Kind};
 use super::cached;
 use super::root::Root;
 
-/// What is not simply a drive.
+/// A notice that a place is not on a plain drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// No drive answers at all.
+    /// The place is on no drive at all.
     pub absent: bool,
-    /// What answers, or may.
+    /// The device that serves the I/O, or may serve it.
     pub text: String,
 }
 
-/// What is to be known of it; `None` of a drive, or several.
+/// The notice for a place; `None` if it is on plain drives.
 #[must_use]
 pub fn notice(root: &Root, place: &Place) -> Option<Notice> {
     let stack = &place.stack;
@@ -28,13 +29,13 @@ pub fn notice(root: &Root, place: &Place) -> Option<Notice> {
     let other = |text: String| Some(Notice { absent: false, text });
     if stack.tops.is_empty() {
         let mount = place.mount.as_ref()?;
-        return other(format!("not known: {} is on no block device that the kernel shows", mount.fs_type));
+        return other(format!("unknown: the kernel shows no block device below {}", mount.fs_type));
     }
     let looped = stack.layers.iter().find(|layer| layer.kind == Kind::Loop);
     let looped = cached::buffered(root, stack).or_else(|| looped.map(|layer| format!("seen through a loop device, {}", layer.name)));
     let is_virtual = |bus: &Bus| matches!(bus, Bus::Virtio | Bus::VirtioScsi | Bus::Nbd);
     let hidden = stack.drives().find(|layer| matches!(&layer.kind, Kind::Drive(bus) if is_virtual(bus)));
-    let hidden = hidden.map(|layer| format!("{} is a virtual disk, and what is below it cannot be seen from here", layer.name));
+    let hidden = hidden.map(|layer| format!("{} is a virtual disk; the drive below it is not visible from here", layer.name));
     let both: Vec<String> = looped.into_iter().chain(hidden).collect();
     other(both.join("; ")).filter(|notice| !notice.text.is_empty())
 }
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_drive_of_its_own_is_said() {
+    fn notice_names_memory_loop_and_virtual_disks() {
         let root = Root::live().unwrap();
         let of = |kinds: &[(&str, Kind)]| notice(&root, &place(kinds)).map(|notice| (notice.absent, notice.text));
         let starts = |kinds: &[(&str, Kind)], absent: bool, text: &str| {

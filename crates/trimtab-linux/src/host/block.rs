@@ -1,4 +1,5 @@
-//! Block devices and what they stand on: from a filesystem through partitions, device-mapper, md and loop devices to the drives.
+//! Block devices and their stacks: from a filesystem through partitions, device-mapper, md
+//! and loop devices to the drives.
 
 use super::mountinfo::{self, DevNumber, Mount};
 use super::root::Root;
@@ -6,17 +7,17 @@ use super::stat::SECTOR_BYTES;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
 
-/// The most layers of one stack. More is a recorded tree that lies.
+/// Maximum number of layers in a stack. Only a forged recorded tree has more.
 const LAYERS_MAX: usize = 512;
 
-/// How a drive is attached.
+/// The bus of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bus {
     /// SATA or PATA, through libata.
     Ata,
     /// A USB bridge or stick.
     Usb,
-    /// SAS and other SCSI, iSCSI too.
+    /// SAS and other SCSI, including iSCSI.
     Scsi,
     /// NVMe.
     Nvme,
@@ -35,13 +36,13 @@ pub enum Bus {
 }
 
 impl Bus {
-    /// Whether what a drive there calls itself says which drive it is: a virtual disk is called the same, whatever it is.
+    /// A model name on this bus identifies a drive model. Virtual disks all share one name.
     #[must_use]
     pub const fn names_models(self) -> bool {
         matches!(self, Self::Ata | Self::Usb | Self::Scsi | Self::Nvme | Self::Mmc)
     }
 
-    /// As shown.
+    /// The name shown to users.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,38 +60,39 @@ impl Bus {
     }
 }
 
-/// Type of the FUSE filesystem on which this program serves a virtual SSD as a file.
+/// Filesystem type of the FUSE mount that serves a virtual SSD as a file.
 pub const VIRTUAL_SSD: &str = "fuse.trimtab";
 
-/// What a layer is.
+/// The type of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A partition; below is its disk.
+    /// A partition; its disk is below it.
     Partition,
-    /// A loop device; below is its file or device.
+    /// A loop device; its backing file or device is below it.
     Loop,
-    /// A file on a filesystem, below a loop device; below are the filesystem's devices.
+    /// The backing file of a loop device; the devices of its filesystem are below it.
     File {
         /// Type of the filesystem that holds it.
         fs_type: String,
-        /// Where that is mounted.
+        /// Mount point of that filesystem.
         mount_point: PathBuf,
     },
     /// dm-crypt.
     Crypt,
     /// An LVM volume that is neither thin nor a pool.
     Lvm,
-    /// A thin volume; below is its pool.
+    /// A thin volume; its pool is below it.
     Thin,
     /// A thin pool.
     ThinPool,
-    /// Another device-mapper device, by the prefix of its UUID (`mpath`, `VDO`, `INTEGRITY` …); empty if it has none.
+    /// Another device-mapper target, by the prefix of its UUID (`mpath`, `VDO`, `INTEGRITY` …);
+    /// empty if the UUID has no prefix.
     Mapper(String),
     /// md RAID, by level (`raid1`, `raid5`, `linear` …).
     Md(String),
     /// bcache.
     Bcache,
-    /// The end: something that is not made of other block devices.
+    /// The bottom of the stack: a device that is not built on other block devices.
     Drive(Bus),
 }
 
@@ -99,29 +101,31 @@ pub enum Kind {
 pub struct Layer {
     /// Kernel name (`sda1`, `dm-0`, `nvme0n1`), or the path of a file.
     pub name: String,
-    /// The name that people gave it, where there is one (`home`, `vg-root`).
+    /// The device-mapper or LVM name (`home`, `vg-root`), if it has one.
     pub label: Option<String>,
-    /// What it is.
+    /// Type of the layer.
     pub kind: Kind,
     /// Its directory below `/sys/devices`; empty for a file.
     pub sys: PathBuf,
     /// Device number; 0:0 for a file.
     pub dev: DevNumber,
-    /// Size.
+    /// Size of the device or file.
     pub size: Bytes,
-    /// What it stands on: indices into [`Stack::layers`].
+    /// The layers directly below: indices into [`Stack::layers`].
     pub below: Vec<usize>,
 }
 
 impl Layer {
-    /// Where the queue attributes are: a partition has its disk's.
+    /// Sysfs directory of the device whose queue attributes apply: for a partition, its disk.
     #[must_use]
     pub fn queue(&self) -> PathBuf {
         if self.kind == Kind::Partition { self.sys.parent().unwrap_or(&self.sys).join("queue") } else { self.sys.join("queue") }
     }
 
-    /// Holds metadata of an LVM pool or RAID, or is LVM's cache of another device: no discards go there. dm-cache and dm-writecache hand discards to
-    /// what they cache, and ask only whether that takes any (`disable_passdown_if_not_supported` and `writecache_map_discard` of the kernel).
+    /// Layers that never receive discards from above: metadata of an LVM pool or RAID, and LVM
+    /// caches. dm-cache and dm-writecache pass discards to the cached (origin) device and check
+    /// only that device's support (`disable_passdown_if_not_supported` and
+    /// `writecache_map_discard` in the kernel).
     #[must_use]
     pub fn gets_no_discards(&self) -> bool {
         let Some(label) = self.label.as_deref() else { return false };
@@ -129,12 +133,12 @@ impl Layer {
         self.is_cache() || ["_tmeta", "_cmeta", "_cvol-cmeta"].iter().any(|end| label.ends_with(end)) || numbered("_rmeta_")
     }
 
-    /// LVM's cache of another device.
+    /// A cache volume created by LVM.
     fn is_cache(&self) -> bool {
         self.label.as_deref().is_some_and(|label| ["_cdata", "_cvol-cdata", "_cvol"].iter().any(|end| label.ends_with(end)))
     }
 
-    /// Kernel name and, if it has one, the name that people gave it: `dm-0 (home)`.
+    /// Kernel name, followed by the label if there is one: `dm-0 (home)`.
     #[must_use]
     pub fn title(&self) -> String {
         match &self.label {
@@ -143,62 +147,63 @@ impl Layer {
         }
     }
 
-    /// The name below `/dev`, where a slash is an exclamation mark in sysfs (`cciss!c0d0`); the path of a file.
+    /// The name below `/dev`, with `!` turned back into `/` (`cciss!c0d0`); for a file, its path.
     #[must_use]
     pub fn shown_name(&self) -> String {
         if matches!(self.kind, Kind::File { .. }) { self.name.clone() } else { shown_name(&self.name) }
     }
 
-    /// Whether the kernel refuses writes to the device, and with them every discard.
+    /// The kernel refuses writes to the device, and therefore every discard.
     #[must_use]
     pub fn is_read_only(&self, root: &Root) -> bool {
         root.read_u64(self.sys.join("ro")) == Some(1)
     }
 
-    /// Whether the device is written zone by zone.
+    /// A zoned block device.
     #[must_use]
     pub fn is_zoned(&self, root: &Root) -> bool {
         root.read(self.queue().join("zoned")).is_some_and(|zoned| zoned != "none")
     }
 
-    /// The device node.
+    /// Path of the device node.
     #[must_use]
     pub fn node(&self) -> String {
         format!("/dev/{}", self.shown_name())
     }
 }
 
-/// A device's name in sysfs as below `/dev`: the kernel writes a slash as an exclamation mark there.
+/// Converts a name in sysfs to the name below `/dev`: sysfs replaces `/` by `!`.
 #[must_use]
 pub fn shown_name(name: &str) -> String {
     name.replace('!', "/")
 }
 
-/// The device node of a name in sysfs.
+/// The device node for a name in sysfs.
 #[must_use]
 pub fn node_of(name: &str) -> String {
     format!("/dev/{}", shown_name(name))
 }
 
-/// The name in sysfs of one below `/dev`.
+/// Converts a name below `/dev` to the name in sysfs.
 #[must_use]
 pub fn sysfs_name(name: &str) -> String {
     name.replace('/', "!")
 }
 
-/// Everything below a filesystem or a device, top first.
+/// All layers below a filesystem or a device, top first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stack {
-    /// All layers; one that several stand on is there once.
+    /// All layers, each once even if several layers share it.
     pub layers: Vec<Layer>,
-    /// The devices that the filesystem itself is on: one, or several with btrfs.
+    /// The devices of the filesystem itself: one, or several with btrfs.
     pub tops: Vec<usize>,
-    /// Layers that get no discards from what stands on them, each with the reason, as far as their names do not say so.
+    /// Layers that receive no discards from the layer above, with the reason, unless
+    /// [`Layer::gets_no_discards`] already says so.
     pub aside: Vec<(usize, &'static str)>,
 }
 
 impl Stack {
-    /// What the device with this number stands on, itself first. Empty if the kernel has no such device.
+    /// The stack of a device, the device itself first. Empty if the kernel has no such device.
     #[must_use]
     pub fn of_device(root: &Root, mounts: &[Mount], dev: DevNumber) -> Self {
         let mut walk = Walk { root, mounts, stack: Self::default() };
@@ -208,7 +213,7 @@ impl Stack {
         walk.stack
     }
 
-    /// What a mounted filesystem stands on. Empty if it is on no block device (tmpfs, network), or on one that cannot be found.
+    /// The stack of a mounted filesystem. Empty without a block device (tmpfs, network).
     #[must_use]
     pub fn of_mount(root: &Root, mounts: &[Mount], mount: &Mount) -> Self {
         let mut walk = Walk { root, mounts, stack: Self::default() };
@@ -222,30 +227,30 @@ impl Stack {
         walk.stack
     }
 
-    /// The drives at the bottom.
+    /// The drives at the bottom of the stack.
     pub fn drives(&self) -> impl Iterator<Item = &Layer> {
         self.layers.iter().filter(|l| matches!(l.kind, Kind::Drive(_)))
     }
 
-    /// A layer that keeps a part of what it stands on in a cache (dm-cache, dm-writecache), and answers reads from there.
+    /// A layer that serves part of its reads from a cache (dm-cache, dm-writecache).
     #[must_use]
     pub fn cached(&self) -> Option<&Layer> {
         let has_cache = |layer: &&Layer| layer.below.iter().any(|&below| self.layers.get(below).is_some_and(Layer::is_cache));
         self.layers.iter().filter(|layer| !layer.gets_no_discards()).find(has_cache)
     }
 
-    /// A layer that the kernel has no directory for any more: unplugged, or taken away.
+    /// A layer whose sysfs directory is gone: the device was unplugged or removed.
     #[must_use]
     pub fn missing(&self, root: &Root) -> Option<&Layer> {
         self.layers.iter().find(|layer| !layer.sys.as_os_str().is_empty() && !root.exists(&layer.sys))
     }
 
-    /// The layers below one that get its discards: not those that hold metadata, nor a file with another filesystem below it.
+    /// The layers below `index` that receive its discards: no metadata layers, no foreign files.
     pub fn legs_of(&self, index: usize) -> impl Iterator<Item = usize> {
         self.goes_to(index).filter(|&i| self.layers.get(i).is_some_and(|l| !matches!(l.kind, Kind::File { .. })))
     }
 
-    /// The same with a file: what lies below a layer without what holds metadata, and without caches: that of bcache only forgets what it holds.
+    /// As [`Self::legs_of`], with files and without caches: bcache caches only invalidate.
     pub fn goes_to(&self, index: usize) -> impl Iterator<Item = usize> {
         let layer = self.layers.get(index);
         let below = layer.map(|l| l.below.as_slice()).unwrap_or_default();
@@ -253,13 +258,13 @@ impl Stack {
         below.iter().take(most).copied().filter(|&i| !self.is_aside(i))
     }
 
-    /// Whether a layer gets no discards from what stands on it.
+    /// Layer `index` receives no discards from the layer above.
     #[must_use]
     pub fn is_aside(&self, index: usize) -> bool {
         self.aside.iter().any(|(aside, _)| *aside == index) || self.layers.get(index).is_none_or(Layer::gets_no_discards)
     }
 
-    /// The layers below a loop device that is on a block device: it writes zeroes to them in place of discards.
+    /// The layers below a loop device on a block device: it writes zeroes instead of discarding.
     #[must_use]
     pub fn written_as_zeroes(&self) -> Vec<usize> {
         let loops = self.layers.iter().enumerate().filter(|(_, layer)| layer.kind == Kind::Loop);
@@ -274,14 +279,15 @@ impl Stack {
         below
     }
 
-    /// The lowest layers that count discards, where they have reached the drives: partitions and drives, and loop devices over files.
-    /// A partition and its disk have one queue; the partition's counters leave out what others do to the disk.
+    /// The lowest layers whose counters show which discards reached the drives: partitions,
+    /// drives, and loop devices over files. A partition is preferred to its disk, because its
+    /// counters exclude I/O to the rest of the disk.
     #[must_use]
     pub fn ends(&self) -> Vec<usize> {
         self.ends_below(&self.tops)
     }
 
-    /// The same of what stands below one layer, or that layer itself.
+    /// As [`Self::ends`], for the layers below `index`, or for the layer itself.
     #[must_use]
     pub fn ends_of(&self, index: usize) -> Vec<usize> {
         self.ends_below(&[index])
@@ -307,49 +313,53 @@ impl Stack {
         ends
     }
 
-    /// The devices that the filesystem is on.
+    /// The devices of the filesystem.
     pub fn top_layers(&self) -> impl Iterator<Item = &Layer> {
         self.tops.iter().filter_map(|&i| self.layers.get(i))
     }
 }
 
-/// The largest value up to `bytes` that the kernel lets be written to `discard_max_bytes` (`queue_var_store`, `queue_max_discard_sectors_store`): a
-/// multiple of the unit below 4 GiB. What a driver sets by itself may be more (NVMe: 2 TiB); then just below 4 GiB has to do until
-/// the device is next attached, which makes no difference to any filesystem.
+/// The largest value up to `bytes` that the kernel accepts for `discard_max_bytes`
+/// (`queue_var_store`, `queue_max_discard_sectors_store`): a multiple of `granularity` below
+/// 4 GiB. A driver may set a higher limit itself (NVMe: 2 TiB). Such a limit is restored to
+/// just below 4 GiB until the device is attached again, which makes no difference to any
+/// filesystem.
 #[must_use]
 pub fn writable_limit(bytes: u64, granularity: u64) -> u64 {
     let most = bytes.min(u64::from(u32::MAX));
     most - most.checked_rem(granularity).unwrap_or(0)
 }
 
-/// What to write to `discard_max_bytes` so that it is `bytes` again. The kernel takes the least of what is written and of what the `hardware` can: where that is
-/// `bytes`, the next multiple of the unit gives it back although it is none itself. Else it is the nearest that can be written.
+/// The value to write to `discard_max_bytes` to restore the limit `bytes`. The kernel uses
+/// the smaller of the written value and the `hardware` limit. If `bytes` is the hardware
+/// limit and not a multiple of the unit, the next multiple restores it; otherwise the nearest
+/// writable value is used.
 #[must_use]
 pub fn restoring_limit(bytes: u64, granularity: u64, hardware: Option<u64>) -> u64 {
     let above = bytes.checked_next_multiple_of(granularity).filter(|above| *above <= u64::from(u32::MAX) && hardware == Some(bytes));
     above.unwrap_or_else(|| writable_limit(bytes, granularity))
 }
 
-/// `/sys/devices/…` of a device number.
+/// The directory in `/sys/devices` of a device number.
 #[must_use]
 pub fn device_directory(root: &Root, dev: DevNumber) -> Option<PathBuf> {
     root.canonical(format!("/sys/dev/block/{dev}"))
 }
 
-/// `/sys/devices/…` of a kernel name (`sda1`), or of the name a device-mapper device was given.
+/// The directory in `/sys/devices` of a kernel name (`sda1`) or a device-mapper name.
 #[must_use]
 pub fn device_by_name(root: &Root, name: &str) -> Option<PathBuf> {
-    // Slashes in device names (cciss/c0d0) are exclamation marks in sysfs.
+    // Sysfs replaces the slashes in device names (cciss/c0d0) by exclamation marks.
     let kernel = sysfs_name(name);
     if kernel.is_empty() || kernel == "." || kernel == ".." {
         return None;
     }
-    // LVM links /dev/GROUP/VOLUME; device-mapper doubles the hyphens within both names.
+    // LVM links /dev/GROUP/VOLUME; device-mapper doubles the hyphens within each name.
     let of_lvm = || name.split_once('/').map(|(group, volume)| format!("{}-{}", group.replace('-', "--"), volume.replace('-', "--")));
     root.canonical(format!("/sys/class/block/{kernel}")).or_else(|| mapped_by_name(root, name)).or_else(|| mapped_by_name(root, &of_lvm()?))
 }
 
-/// `/sys/devices/…` of the device that device-mapper gave this name.
+/// The directory in `/sys/devices` of a device-mapper name.
 #[must_use]
 pub fn mapped_by_name(root: &Root, name: &str) -> Option<PathBuf> {
     let mut mapped = root.list("/sys/class/block").into_iter().filter(|n| n.starts_with("dm-"));
@@ -357,7 +367,6 @@ pub fn mapped_by_name(root: &Root, name: &str) -> Option<PathBuf> {
     mapped.find(|n| name_of(n).as_deref() == Some(name)).and_then(|n| root.canonical(format!("/sys/class/block/{n}")))
 }
 
-/// The devices of a mounted filesystem.
 fn mount_devices(root: &Root, mount: &Mount) -> Vec<PathBuf> {
     if mount.fs_type == "btrfs" {
         let members = btrfs_devices(root, &mount.source);
@@ -378,7 +387,7 @@ pub fn realtime_device(root: &Root, mount: &Mount) -> Option<PathBuf> {
     device_of_source(root, Path::new(mount.option_value("rtdev").filter(|_| mount.fs_type == "xfs")?))
 }
 
-/// The devices of a bcachefs: those that its directory in sysfs links, else those that the source names, separated by colons.
+/// The devices of a bcachefs: from its sysfs directory, otherwise from the source.
 fn bcachefs_devices(root: &Root, source: &Path) -> Vec<PathBuf> {
     let named = bcachefs_sources(root, source);
     let members = bcachefs_members(root, &named).into_iter().map(|(_, device)| device).collect::<Vec<_>>();
@@ -390,7 +399,7 @@ fn bcachefs_sources(root: &Root, source: &Path) -> Vec<PathBuf> {
     text.split(':').filter_map(|one| device_of_source(root, Path::new(one))).collect()
 }
 
-/// Directory in sysfs and device of each member of the bcachefs that has one of these devices.
+/// The sysfs directory and device of each member of the bcachefs that has one of `named`.
 fn bcachefs_members(root: &Root, named: &[PathBuf]) -> Vec<(PathBuf, PathBuf)> {
     let members = |filesystem: PathBuf| {
         let member = |name: String| {
@@ -404,7 +413,7 @@ fn bcachefs_members(root: &Root, named: &[PathBuf]) -> Vec<(PathBuf, PathBuf)> {
     filesystems.map(members).find(|members| members.iter().any(|(_, device)| named.contains(device))).unwrap_or_default()
 }
 
-/// Whether each device of a bcachefs discards, as far as sysfs shows that.
+/// The `discard` setting of each device of a bcachefs, as far as sysfs shows it.
 #[must_use]
 pub fn bcachefs_switches(root: &Root, source: &Path) -> Vec<bool> {
     let members = bcachefs_members(root, &bcachefs_sources(root, source));
@@ -415,7 +424,7 @@ pub fn bcachefs_switches(root: &Root, source: &Path) -> Vec<bool> {
 #[must_use]
 pub fn device_of_source(root: &Root, source: &Path) -> Option<PathBuf> {
     mountinfo::device_name(source)?;
-    // Elsewhere it may be a directory of a filesystem that hangs.
+    // In a live system, another path may be on a filesystem that hangs.
     if root.is_live()
         && source.starts_with("/dev")
         && let Ok(stat) = rustix::fs::stat(source)
@@ -444,7 +453,7 @@ fn btrfs_devices(root: &Root, source: &Path) -> Vec<PathBuf> {
     btrfs_directory(root, source).map(|dir| btrfs_members(root, &dir)).unwrap_or_default()
 }
 
-/// Walks down; each device becomes one layer.
+/// Walks down the stack; each device becomes one layer.
 struct Walk<'a> {
     root: &'a Root,
     mounts: &'a [Mount],
@@ -452,7 +461,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Adds the device at `sys` and all below it; its index, also if it was there already.
+    /// Adds the device at `sys` and all layers below it. Returns the (possibly old) index.
     fn add(&mut self, sys: &Path) -> Option<usize> {
         if let Some(known) = self.stack.layers.iter().position(|l| l.sys == sys) {
             return Some(known);
@@ -479,7 +488,7 @@ impl Walk<'_> {
         Some(index)
     }
 
-    /// The layers that the device at `sys` stands on.
+    /// The layers directly below the device at `sys`.
     fn below(&mut self, sys: &Path) -> Vec<usize> {
         if self.root.exists(sys.join("partition")) {
             return sys.parent().and_then(|disk| self.add(disk)).into_iter().collect();
@@ -489,13 +498,12 @@ impl Walk<'_> {
         }
         let slaves = sys.join("slaves");
         let members: Vec<PathBuf> = self.root.list(&slaves).iter().filter_map(|n| self.root.canonical(slaves.join(n))).collect();
-        // The device that bcache caches comes first, its caches behind it.
+        // The cached (backing) device comes first, then the caches.
         let cached = self.root.canonical(sys.join("bcache")).and_then(|link| link.parent().map(Path::to_owned));
         let (first, others): (Vec<&PathBuf>, Vec<&PathBuf>) = members.iter().partition(|member| Some(*member) == cached.as_ref());
         first.into_iter().chain(others).filter_map(|member| self.add(member)).collect()
     }
 
-    /// The file, or block device, below a loop device.
     fn add_backing(&mut self, file: &str) -> Option<usize> {
         let path = Path::new(file.strip_suffix(" (deleted)").unwrap_or(file));
         if path.starts_with("/dev/")
@@ -513,7 +521,7 @@ impl Walk<'_> {
             return known;
         }
         let index = self.stack.layers.len();
-        // Mounted without a helper, FUSE filesystems lose their subtype.
+        // Without a mount helper, FUSE filesystems lose their subtype.
         let is_virtual_ssd = mount.fs_type == "fuse" && mount.source == Path::new("trimtab");
         let fs_type = if is_virtual_ssd { VIRTUAL_SSD.to_owned() } else { mount.fs_type.clone() };
         let kind = Kind::File { fs_type, mount_point: mount.mount_point.clone() };
@@ -551,12 +559,12 @@ impl Walk<'_> {
         Kind::Drive(bus(sys))
     }
 
-    /// By the prefix that each tool gives to the UUIDs of its devices, and by what is below.
+    /// Derives the kind from the UUID prefix that each tool sets, and from the layers below.
     fn mapper_kind(&self, uuid: &str, below: &[usize]) -> Kind {
         let on_pool = below.iter().any(|&i| self.stack.layers[i].kind == Kind::ThinPool);
         let mut words = uuid.split('-');
         match words.next().unwrap_or_default() {
-            // cryptsetup's other tools put their own name behind.
+            // Other tools of cryptsetup append their own name.
             "CRYPT" => match words.next().unwrap_or_default() {
                 other @ ("INTEGRITY" | "VERITY") => Kind::Mapper(other.to_owned()),
                 _ => Kind::Crypt,
@@ -569,7 +577,7 @@ impl Walk<'_> {
     }
 }
 
-/// How a drive is attached, from its place in the device tree.
+/// The bus of a drive, derived from its path in the device tree.
 #[must_use]
 pub fn bus(sys: &Path) -> Bus {
     let mut bus = Bus::Other;
@@ -596,7 +604,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bus_is_read_off_the_place_in_the_device_tree() {
+    fn bus_is_derived_from_sysfs_path() {
         for (path, expected) in [
             ("/sys/devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda", Bus::Ata),
             ("/sys/devices/pci0000:00/0000:00:14.0/usb2/2-1/2-1:1.0/host4/target4:0:0/4:0:0:0/block/sdb", Bus::Usb),
@@ -614,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_was_unplugged_is_missed() {
+    fn missing_reports_unplugged_drive() {
         let tree = tempfile::tempdir().unwrap();
         let layer = |name: &str, sys: &str| Layer {
             name: name.to_owned(),
@@ -637,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn lvm_internal_volumes_get_no_discards_and_lookalikes_do() {
+    fn gets_no_discards_is_true_for_lvm_internal_volumes_only() {
         let named = |label: &str| Layer {
             name: "dm-1".to_owned(),
             label: Some(label.to_owned()),
@@ -656,18 +664,18 @@ mod tests {
     }
 
     #[test]
-    fn only_multiples_below_4_gib_can_be_written() {
+    fn writable_limit_is_a_multiple_below_4_gib() {
         assert_eq!(writable_limit(2_199_023_255_040, 512), 4_294_966_784);
         assert_eq!(writable_limit(4_294_966_784, 4096), 4_294_963_200);
         assert_eq!(writable_limit(65_536, 4096), 65_536);
     }
 
     #[test]
-    fn hardware_limit_is_restored_although_it_is_no_multiple() {
-        // 65,535 blocks of 512 bytes, as SCSI has them without a limit of its own.
+    fn restoring_limit_reaches_a_limit_off_the_unit() {
+        // 65,535 blocks of 512 bytes: the SCSI default without a limit from the device.
         assert_eq!(restoring_limit(33_553_920, 4096, Some(33_553_920)), 33_554_432);
         assert_eq!(restoring_limit(33_553_920, 4096, Some(67_108_864)), 33_550_336);
-        // The next multiple cannot be written.
+        // The next multiple is not writable.
         assert_eq!(restoring_limit(4_294_966_784, 4096, Some(4_294_966_784)), 4_294_963_200);
         assert_eq!(restoring_limit(65_536, 0, Some(65_536)), 65_536);
     }

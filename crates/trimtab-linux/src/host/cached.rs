@@ -1,7 +1,9 @@
-//! Whether direct I/O reached a drive: what the tests moved beside what the kernel counts at the drives below.
+//! Checks that direct I/O reached a drive: compares the bytes that a test moved with the
+//! kernel's counters of the drives.
 //!
-//! `O_DIRECT` is a request. tmpfs takes it and answers from memory, a loop device without direct I/O reads its file through the page
-//! cache, and a filesystem in user space does what it likes.
+//! `O_DIRECT` is only a request. tmpfs accepts it and serves from memory, a loop device
+//! without direct I/O reads its file through the page cache, and a userspace filesystem may
+//! ignore it.
 
 use super::block::{Kind, Layer, Stack};
 use super::interference::own_io;
@@ -12,14 +14,14 @@ use std::path::PathBuf;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::run::{Field, Severity, Warning};
 
-/// Less than this says nothing.
-const ASKED_MIN: Bytes = Bytes(16 << 20);
-/// At least this share of what was asked has to reach a drive. The half leaves room for caches of layers between, and for compression there.
+/// Amounts below this are not judged.
+const REQUESTED_MIN: Bytes = Bytes(16 << 20);
+/// Minimum share of the requested bytes that must reach a drive. The other half allows for
+/// caches and compression in layers between.
 const REACHED_MIN: f64 = 0.5;
 
-/// Bytes read and written so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Moved {
+struct BytesMoved {
     read: u64,
     written: u64,
 }
@@ -28,17 +30,17 @@ struct Moved {
 #[derive(Debug)]
 pub struct DirectWatch {
     root: Root,
-    /// The drives at the bottom; none where the kernel shows none.
+    /// The drives at the bottom; empty if the kernel shows none.
     drives: Vec<PathBuf>,
-    /// Why what is below is memory, where that is known without counting.
+    /// The reason why the place is known to be memory, without counting.
     memory: Option<String>,
-    /// Why writes are answered from memory, and reads of what was just written.
+    /// The reason why writes, and reads of recently written data, are served from memory.
     buffered: Option<String>,
-    before: Moved,
+    before: BytesMoved,
 }
 
 impl DirectWatch {
-    /// Below what `observer` watches.
+    /// Starts on the stack below the place of `observer`.
     pub fn start(observer: &Observer) -> std::io::Result<Self> {
         Ok(Self::on(Root::live()?, observer.place()))
     }
@@ -47,31 +49,32 @@ impl DirectWatch {
         let drives = place.stack.drives().map(|layer| layer.sys.clone()).collect::<Vec<_>>();
         let memory = if drives.is_empty() { in_memory(place) } else { None };
         let buffered = buffered(&root, &place.stack);
-        let mut watch = Self { root, drives, memory, buffered, before: Moved::default() };
+        let mut watch = Self { root, drives, memory, buffered, before: BytesMoved::default() };
         watch.before = watch.moved();
         watch
     }
 
-    /// By the counters of the drives; where there are none, by what the kernel says this process caused.
-    fn moved(&self) -> Moved {
+    /// The counters of the drives; without drives, the kernel's I/O accounting of this process.
+    fn moved(&self) -> BytesMoved {
         if self.drives.is_empty() {
             let own = own_io(&self.root);
-            return Moved { read: own.read.0, written: own.written.0 };
+            return BytesMoved { read: own.read.0, written: own.written.0 };
         }
         let stats = self.drives.iter().filter_map(|sys| DiskStat::read(&self.root, sys));
-        stats.fold(Moved::default(), |sum, stat| Moved { read: sum.read + stat.read.0, written: sum.written + stat.written.0 })
+        stats.fold(BytesMoved::default(), |sum, stat| BytesMoved { read: sum.read + stat.read.0, written: sum.written + stat.written.0 })
     }
 
-    /// A warning if what was asked of the target since the start, as direct I/O, cannot have come from a drive.
+    /// Returns a warning if the direct I/O since the start cannot have come from a drive.
     #[must_use]
     pub fn finish(self, read: Bytes, written: Bytes) -> Option<Warning> {
         let now = self.moved();
-        let reached = Moved { read: now.read.saturating_sub(self.before.read), written: now.written.saturating_sub(self.before.written) };
-        judge(Moved { read: read.0, written: written.0 }, reached, self.memory.as_deref(), self.buffered.as_deref())
+        let reached =
+            BytesMoved { read: now.read.saturating_sub(self.before.read), written: now.written.saturating_sub(self.before.written) };
+        judge(BytesMoved { read: read.0, written: written.0 }, reached, self.memory.as_deref(), self.buffered.as_deref())
     }
 }
 
-/// Why a place without drives is memory.
+/// The reason why a place without drives is memory.
 pub(super) fn in_memory(place: &Place) -> Option<String> {
     let memory = |fs_type: &str| matches!(fs_type, "tmpfs" | "ramfs" | "devtmpfs");
     if let Some(mount) = place.mount.as_ref().filter(|mount| memory(&mount.fs_type)) {
@@ -86,20 +89,21 @@ pub(super) fn in_memory(place: &Place) -> Option<String> {
     file(&place.stack)
 }
 
-/// A loop device on the way that uses the page cache. Counters do not tell: what was written reaches the drive some time, and others read there, too.
+/// A loop device in the stack that uses the page cache. Counters do not show it: writes reach
+/// the drive eventually, and other processes read there too.
 pub(super) fn buffered(root: &Root, stack: &Stack) -> Option<String> {
     let looped = stack.layers.iter().filter(|layer| layer.kind == Kind::Loop);
     let named = |layer: &Layer| {
         let name = &layer.name;
         format!(
-            "{name} reads and writes its file through the page cache ('losetup --direct-io=on /dev/{name}' changes that, where the file can)"
+            "{name} reads and writes its file through the page cache ('losetup --direct-io=on /dev/{name}' changes that if the file supports it)"
         )
     };
     looped.into_iter().find(|layer| root.read_u64(layer.sys.join("loop/dio")) == Some(0)).map(named)
 }
 
-fn judge(asked: Moved, reached: Moved, memory: Option<&str>, buffered: Option<&str>) -> Option<Warning> {
-    let enough = |asked: u64| asked >= ASKED_MIN.0;
+fn judge(asked: BytesMoved, reached: BytesMoved, memory: Option<&str>, buffered: Option<&str>) -> Option<Warning> {
+    let enough = |asked: u64| asked >= REQUESTED_MIN.0;
     let short = |asked: u64, reached: u64| enough(asked) && (memory.is_some() || (reached as f64) < REACHED_MIN * asked as f64);
     let buffered = buffered.filter(|_| enough(asked.written));
     let (reads, writes) = (short(asked.read, reached.read), short(asked.written, reached.written) || buffered.is_some());
@@ -121,7 +125,7 @@ fn judge(asked: Moved, reached: Moved, memory: Option<&str>, buffered: Option<&s
     let counted: Vec<String> =
         part(reads, "read", asked.read, reached.read).into_iter().chain(part(writes, "written", asked.written, reached.written)).collect();
     let why = memory.map_or_else(|| format!("{} that the kernel shows", counted.join("; ")), str::to_owned);
-    let text = format!("these are figures of memory (the page cache) or of another program, not of a drive: {why}");
+    let text = format!("these figures measure memory (the page cache) or another program, not a drive: {why}");
     Some(Warning { code: "page-cache.answered".to_owned(), severity: Severity::Serious, facts, text })
 }
 
@@ -130,8 +134,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_did_not_reach_a_drive_is_a_serious_warning() {
-        let of = |read, written| Moved { read, written };
+    fn direct_io_that_misses_the_drive_warns() {
+        let of = |read, written| BytesMoved { read, written };
         let gb = 1_000_000_000;
         assert_eq!(judge(of(gb, gb), of(gb, gb), None, None), None);
         assert_eq!(judge(of(gb, 0), of(gb / 10 * 9, 0), None, None), None, "a small part may come from a cache between");
@@ -141,18 +145,18 @@ mod tests {
         assert!(warning.text.contains("of 1.00 GB read with direct I/O, none reached a drive"), "{}", warning.text);
         assert!(!warning.text.contains("written"), "{}", warning.text);
         assert!(judge(of(0, gb), of(0, gb / 10), None, None).unwrap().text.contains("written"));
-        // A loop device counts what is read of it, though its file is in memory.
+        // A loop device counts reads although its file is in memory.
         assert!(judge(of(gb, 0), of(gb, 0), Some("tmpfs is a filesystem in memory"), None).is_some());
     }
-    /// Seen: 10.2 GB/s called measured. What is written reaches the drive in the end, and others read there.
+    /// Once, 10.2 GB/s was reported as measured, because writes reach the drive eventually.
     #[test]
-    fn loop_device_cached_figure_is_never_a_drive_figure() {
+    fn cached_loop_device_always_warns() {
         let gb = 1_000_000_000;
         let of = |read, written, buffered| {
-            let moved = Moved { read, written };
+            let moved = BytesMoved { read, written };
             judge(moved, moved, None, buffered)
         };
-        assert!(of(gb, gb, Some("loop2 has a cache")).unwrap().text.ends_with("not of a drive: loop2 has a cache"));
+        assert!(of(gb, gb, Some("loop2 has a cache")).unwrap().text.ends_with("not a drive: loop2 has a cache"));
         assert_eq!(of(gb, 0, Some("loop2 has a cache")), None, "what was read came from there, as counters say");
         assert_eq!(of(gb, gb, None), None);
     }

@@ -1,9 +1,11 @@
-//! How many discards reached the drives: the discard fields of `stat`, before and after, at every layer.
-//! This, not the length that FITRIM returns, says what a trim did.
+//! Counts the discards that reached the drives: the discard fields of `stat` before and
+//! after, at every layer. This count shows the effect of a trim; the length that FITRIM
+//! returns does not.
 //!
-//! What is below a layer says whether that layer's counter means anything. Some count nothing although they pass discards on (md RAID 0
-//! and 5), some count more than once (LVM RAID 1), some count what they keep to themselves (thin pools). So what reached the drives
-//! is what the lowest layers counted, each leg by itself.
+//! A layer's counter is meaningful only in relation to the layers below. Some layers pass
+//! discards on without counting them (md RAID 0 and 5), some count them more than once (LVM
+//! RAID 1), some count discards that they do not pass on (thin pools). The amount that
+//! reached the drives is therefore the count of the lowest layers, each leg separately.
 
 use super::block::{Kind, Stack};
 use super::environment::kind_name;
@@ -14,26 +16,26 @@ use std::path::{Path, PathBuf};
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::Bytes;
 
-/// The discard counters of every layer of a stack, at one moment.
+/// The discard counters of every layer of a stack at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     layers: Vec<(PathBuf, Option<Amount>)>,
-    /// What the files below loop devices occupy.
+    /// Bytes allocated to the files below loop devices.
     occupied: Vec<Option<u64>>,
 }
 
-/// What each layer of a stack counted, in its order; `None` for a layer that does not count, or did not always.
+/// Discards per layer, in stack order; `None` for a layer that did not always count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts(Option<Vec<Option<Amount>>>);
 
 impl Counts {
-    /// What was counted, in the order of the stack.
+    /// From counts in the order of the stack.
     #[must_use]
     pub fn of(counts: &[Option<Amount>]) -> Self {
         Self(Some(counts.to_vec()))
     }
 
-    /// Adds what the same layers counted at another time.
+    /// Adds counts of the same layers.
     pub fn add(&mut self, more: &Self) {
         let Some(more) = &more.0 else { return };
         match &mut self.0 {
@@ -42,7 +44,7 @@ impl Counts {
         }
     }
 
-    /// The sum over these layers; `None` if one of them does not count, or there is none.
+    /// The sum over `layers`; `None` if `layers` is empty or one of them does not count.
     #[must_use]
     pub fn at(&self, layers: &[usize]) -> Option<Amount> {
         let of = |&layer: &usize| self.0.as_ref()?.get(layer).copied().flatten();
@@ -50,46 +52,46 @@ impl Counts {
     }
 }
 
-/// What a layer's count says about its discards.
+/// The fate of the discards that arrived at a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
     /// Counted here.
     Counted,
-    /// Nothing came here.
+    /// No discard arrived here.
     Nothing,
-    /// This layer does not count: it says nothing, or nothing although discards went through it.
+    /// This layer does not count discards, or counted none although some passed through it.
     NotCounted,
-    /// A loop device above writes zeroes here in place of discards, which no counter tells from other writes.
+    /// A loop device above writes zeroes instead of discarding; counters show no difference.
     WrittenAsZeroes,
-    /// Counted here, and nothing of it below: this layer kept them to itself.
+    /// Counted here but in no layer below: this layer passed nothing on.
     Swallowed,
 }
 
-/// What one layer got between two snapshots.
+/// The discards of one layer between two snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LayerDiscards {
     /// Index into [`Stack::layers`].
     #[serde(skip)]
     pub layer: usize,
-    /// Name.
+    /// Name of the layer.
     pub name: String,
-    /// What it is.
+    /// The type of the layer, as shown.
     pub kind: String,
-    /// One of the lowest layers that count: what it got has reached a drive, or the file below a loop device.
+    /// A lowest counting layer: its discards reached a drive, or the file below a loop device.
     pub lowest: bool,
-    /// What it means.
+    /// The fate of its discards.
     pub fate: Fate,
-    /// Discard commands that it took; `None` if it does not count.
+    /// Discard commands accepted; `None` if the layer does not count.
     #[serde(flatten, serialize_with = "as_commands_and_bytes")]
     pub accepted: Option<Amount>,
-    /// For a file below a loop device: bytes that it gave back to its filesystem.
+    /// For a file below a loop device: bytes deallocated in its filesystem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given_back_bytes: Option<u64>,
 }
 
 impl LayerDiscards {
-    /// Bytes that it took; `None` if it does not count.
+    /// Bytes discarded; `None` if the layer does not count.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         self.accepted.map(|accepted| accepted.bytes.0)
@@ -106,7 +108,7 @@ fn as_commands_and_bytes<S: Serializer>(accepted: &Option<Amount>, serializer: S
 }
 
 impl Snapshot {
-    /// Reads the counters of all layers now.
+    /// Reads the counters of all layers.
     #[must_use]
     pub fn take(root: &Root, stack: &Stack) -> Self {
         let read = |sys: &PathBuf| (!sys.as_os_str().is_empty()).then(|| DiskStat::read(root, sys)?.discards).flatten();
@@ -117,7 +119,7 @@ impl Snapshot {
         Self { layers: stack.layers.iter().enumerate().map(read).collect(), occupied: occupied.collect() }
     }
 
-    /// What every layer counted since `before`.
+    /// The counts of every layer since `before`.
     #[must_use]
     pub fn counts_since(&self, before: &Self) -> Counts {
         let one = |(i, now): (usize, &(PathBuf, Option<Amount>))| {
@@ -126,13 +128,13 @@ impl Snapshot {
         Counts(Some(self.layers.iter().enumerate().map(one).collect()))
     }
 
-    /// What every layer got since `before`, in the order of the stack.
+    /// The discards of every layer since `before`, in the order of the stack.
     #[must_use]
     pub fn since(&self, before: &Self, stack: &Stack) -> Vec<LayerDiscards> {
         self.judge(before, stack, &self.counts_since(before))
     }
 
-    /// What `counts`, taken between `before` and now, say of every layer.
+    /// Judges `counts`, taken between `before` and `self`, for every layer.
     fn judge(&self, before: &Self, stack: &Stack, counts: &Counts) -> Vec<LayerDiscards> {
         let mut layers = fates(stack, counts.0.as_deref().unwrap_or_default());
         for (layer, (now, then)) in layers.iter_mut().zip(self.occupied.iter().zip(&before.occupied)) {
@@ -142,14 +144,14 @@ impl Snapshot {
     }
 }
 
-/// Bytes that a file occupies on the running machine.
+/// Bytes allocated to a file on the running machine.
 fn occupied(root: &Root, name: &str) -> Option<u64> {
     const BLOCK: u64 = 512;
     let stat = root.is_live().then(|| rustix::fs::stat(Path::new(name)).ok())??;
     u64::try_from(stat.st_blocks).ok().map(|blocks| blocks.saturating_mul(BLOCK))
 }
 
-/// What the counts of all layers, in the order of the stack, mean beside each other.
+/// Derives the fate of every layer's discards from all counts, in the order of the stack.
 #[must_use]
 pub fn fates(stack: &Stack, own: &[Option<Amount>]) -> Vec<LayerDiscards> {
     let ends = stack.ends();
@@ -162,9 +164,9 @@ pub fn fates(stack: &Stack, own: &[Option<Amount>]) -> Vec<LayerDiscards> {
     let fate = |i: usize| match bytes_of(i) {
         None if zeroes.contains(&i) => Fate::WrittenAsZeroes,
         None => Fate::NotCounted,
-        // Metadata of arrays and pools have nothing to discard.
+        // Metadata of arrays and pools has nothing to discard.
         Some(Bytes::ZERO) if ends.contains(&i) || stack.layers.get(i).is_some_and(super::block::Layer::gets_no_discards) => Fate::Nothing,
-        // The disk of a partition has nothing below that could have got less.
+        // No layer below the disk of a partition can have received less.
         Some(_) if ends.contains(&i) || ends_below(i).next().is_none() => Fate::Counted,
         Some(Bytes::ZERO) => below(i).map_or(Fate::NotCounted, |below| if below > Bytes::ZERO { Fate::NotCounted } else { Fate::Nothing }),
         Some(_) if below(i) == Some(Bytes::ZERO) && !went_on(i) => Fate::Swallowed,
@@ -192,21 +194,21 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins to count on what `path` is on, or is.
+    /// Starts counting on the stack of `path`.
     pub fn start(path: &Path) -> std::io::Result<Self> {
         let root = Root::live()?;
         let stack = super::Place::of_path(&root, path)?.stack;
         Ok(Self::of_stack(root, stack))
     }
 
-    /// Begins to count on the layers of `stack`.
+    /// Starts counting on the layers of `stack`.
     #[must_use]
     pub fn of_stack(root: Root, stack: Stack) -> Self {
         let before = Snapshot::take(&root, &stack);
         Self { ends: stack.ends(), root, stack, before }
     }
 
-    /// What every layer counted since the start; begins again at zero, and misses nothing between.
+    /// Returns the counts of every layer since the start and restarts at zero, without a gap.
     pub fn take(&mut self) -> Counts {
         let now = Snapshot::take(&self.root, &self.stack);
         let counts = now.counts_since(&self.before);
@@ -214,7 +216,7 @@ impl Meter {
         counts
     }
 
-    /// No discards at any layer that counts.
+    /// A count of zero for every layer that counts.
     #[must_use]
     pub fn nothing(&self) -> Counts {
         self.before.counts_since(&self.before)
@@ -226,8 +228,8 @@ impl Meter {
         &self.ends
     }
 
-    /// What reached the drives since the start, all of them together: mirrors count as often as they are. `None` if one of the lowest
-    /// layers does not count.
+    /// Discards that reached the drives since the start, summed over all drives: mirrors count
+    /// once per copy. `None` if one of the lowest layers does not count.
     #[must_use]
     pub fn count(&self) -> Option<Amount> {
         let since = |&i: &usize| {
@@ -237,33 +239,33 @@ impl Meter {
         self.ends.iter().map(since).reduce(|a, b| Some(a? + b?))?
     }
 
-    /// The counters of the device below that serves every request, where there is one such device.
+    /// The counters of the single device that serves every request, if there is one.
     #[must_use]
     pub fn stat(&self) -> Option<DiskStat> {
         DiskStat::read(&self.root, &super::interference::watched(&self.stack)?.sys)
     }
 
-    /// What every layer got since the start.
+    /// The discards of every layer since the start.
     #[must_use]
     pub fn layers(&self) -> Vec<LayerDiscards> {
         Snapshot::take(&self.root, &self.stack).since(&self.before, &self.stack)
     }
 
-    /// What `counts`, taken since the start, say of every layer.
+    /// Judges `counts`, taken since the start, for every layer.
     #[must_use]
     pub fn judge(&self, counts: &Counts) -> Vec<LayerDiscards> {
         Snapshot::take(&self.root, &self.stack).judge(&self.before, &self.stack, counts)
     }
 
-    /// The layers.
+    /// The layers counted.
     #[must_use]
     pub fn stack(&self) -> &Stack {
         &self.stack
     }
 }
 
-/// What should be known about the counts, in sentences: layers that do not count although discards went through, that kept them to
-/// themselves, and how they were shared out where there are several legs.
+/// Remarks for the user: layers that do not count passed discards, layers that did not pass
+/// them on, and the distribution over several legs.
 #[must_use]
 pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
     let mut remarks = Vec::new();
@@ -273,13 +275,11 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
         match layer.fate {
             Fate::Swallowed => remarks.push(format!("{name} took {} and passed none of it down", Bytes(layer.bytes().unwrap_or(0)))),
             Fate::WrittenAsZeroes if layer.lowest => {
-                remarks.push(format!(
-                    "{name} was sent writes of zeroes in place of discards, by the loop device on it; no counter shows them"
-                ));
+                remarks.push(format!("the loop device on {name} wrote zeroes instead of discarding; no counter shows them"));
             }
             Fate::NotCounted if layer.lowest => remarks.push(format!("{name} does not count discards")),
             Fate::NotCounted if layer.bytes() == Some(0) && any_below => {
-                remarks.push(format!("{name} does not count the discards that it passes on; counted at the drives below"));
+                remarks.push(format!("{name} does not count the discards it passes on; they were counted at the drives below"));
             }
             _ => {}
         }
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_says_what_a_count_means() {
+    fn fates_depend_on_counts_of_lower_layers() {
         use Fate::{Counted, NotCounted, Nothing, Swallowed};
         let raid = Stack {
             layers: vec![layer("md0", Kind::Md("raid0".into()), &[1, 2]), drive("sda"), drive("sdb")],
@@ -332,7 +332,11 @@ mod tests {
         assert_eq!(judged(&raid, &[Some(0), Some(50), Some(0)]), [NotCounted, Counted, Nothing]);
         assert_eq!(judged(&raid, &[Some(0), Some(0), Some(0)]), [Nothing, Nothing, Nothing]);
         assert_eq!(judged(&raid, &[Some(100), Some(0), Some(0)]), [Swallowed, Nothing, Nothing]);
-        assert_eq!(judged(&raid, &[Some(100), None, Some(0)]), [Counted, NotCounted, Nothing], "it may have gone where nobody counts");
+        assert_eq!(
+            judged(&raid, &[Some(100), None, Some(0)]),
+            [Counted, NotCounted, Nothing],
+            "it may have gone to the leg that does not count"
+        );
         // A thin volume, its pool, the pool's metadata and data, a partition and its disk.
         let thin = Stack {
             layers: vec![
@@ -348,13 +352,13 @@ mod tests {
         };
         assert_eq!(thin.ends(), [4], "a partition, not its disk");
         let swallowed = judged(&thin, &[Some(399), Some(399), Some(0), Some(0), Some(0), Some(7)]);
-        assert_eq!(swallowed[..5], [Counted, Swallowed, Nothing, Nothing, Nothing], "the lowest that counted kept them");
+        assert_eq!(swallowed[..5], [Counted, Swallowed, Nothing, Nothing, Nothing], "the lowest layer that counted did not pass them on");
         let passed_down = judged(&thin, &[Some(399), Some(399), Some(0), Some(390), Some(390), Some(390)]);
         assert_eq!(passed_down, [Counted, Counted, Nothing, Counted, Counted, Counted], "nothing is missed where the metadata are");
     }
 
     #[test]
-    fn loop_over_file_ends_stack_and_over_device_does_not() {
+    fn ends_include_loop_over_file_but_not_over_device() {
         let file = Kind::File { fs_type: "ext4".into(), mount_point: "/".into() };
         let stack = Stack {
             layers: vec![layer("loop0", Kind::Loop, &[1]), layer("/image", file, &[2]), drive("sda")],

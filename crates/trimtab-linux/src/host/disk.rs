@@ -1,4 +1,4 @@
-//! A disk of the kernel's by its name, and who uses it.
+//! A kernel disk by name, and its users.
 
 use super::mountinfo::{self, DevNumber, Mount};
 use super::openers;
@@ -6,24 +6,25 @@ use super::root::Root;
 use std::io;
 use std::path::PathBuf;
 
-/// A block device that can have partitions whose names are its own, a `p` and a number. Knowing one keeps nothing attached.
+/// A block device whose partitions are named after it (name, `p`, number). Holding this value
+/// does not keep the device attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk(pub String);
 
 impl Disk {
-    /// The device node.
+    /// Path of the device node.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         PathBuf::from("/dev").join(&self.0)
     }
 
-    /// Its directory in sysfs.
+    /// Directory in sysfs.
     #[must_use]
     pub fn sysfs(&self) -> PathBuf {
         PathBuf::from("/sys/block").join(&self.0)
     }
 
-    /// Who uses the device or a partition of it, in words; empty if nobody does.
+    /// Descriptions of the users of the device and its partitions; empty if it is unused.
     pub fn users(&self) -> Vec<String> {
         let mut users = Vec::new();
         let mut numbers = Vec::new();
@@ -55,7 +56,7 @@ impl Disk {
     }
 }
 
-/// Devices of the ublk driver, whoever made them; none where the driver is not there.
+/// Numbers of all ublk devices; empty without the ublk driver.
 pub fn of_ublk() -> io::Result<Vec<u32>> {
     let entries = match std::fs::read_dir("/sys/class/ublk-char") {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -64,7 +65,8 @@ pub fn of_ublk() -> io::Result<Vec<u32>> {
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.strip_prefix("ublkc")?.parse().ok()).collect())
 }
 
-/// Where devices with these numbers (or, for btrfs, these nodes) are mounted; in other mount namespaces if they are not in this one.
+/// Mounts of devices with these numbers (or, for btrfs, these nodes); those in other mount
+/// namespaces only if this one has none.
 fn mounts_of(numbers: &[DevNumber], nodes: &[PathBuf]) -> Vec<String> {
     let is_it = |mount: &Mount| numbers.contains(&mount.dev) || nodes.contains(&mount.source);
     let shown = |mount: &Mount| format!("mounted on {} ({})", mount.mount_point.display(), mount.fs_type);

@@ -1,31 +1,30 @@
-//! What a drive says about itself, as far as the kernel shows it to everybody.
+//! The identity and features of a drive, as far as the kernel shows them to everyone.
 
 use super::block::{Bus, Kind, Layer};
 use super::root::{Root, printable};
 use std::path::PathBuf;
 
-/// The most bytes of a vital-product-data page.
 const VPD_BYTES_MAX: u64 = 4096;
-/// Where the ATA Information page (SAT, VPD page 89h) holds the answer to IDENTIFY DEVICE.
+/// Offset of the IDENTIFY DEVICE data in the ATA Information page (SAT, VPD page 89h).
 const VPD_ATA_IDENTIFY_OFFSET: usize = 60;
 
-/// Name and firmware of a drive.
+/// Model and firmware of a drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Model, in full where the kernel keeps it in full.
+    /// Model, untruncated if the kernel keeps it in full.
     pub model: Option<String>,
     /// Firmware revision.
     pub firmware: Option<String>,
 }
 
-/// The answer of an ATA drive to IDENTIFY DEVICE: 256 words.
+/// The IDENTIFY DEVICE data of an ATA drive: 256 words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AtaIdentify {
     words: Vec<u16>,
 }
 
 impl AtaIdentify {
-    /// From VPD page 89h, which libata fills from the drive and SAT bridges may.
+    /// From VPD page 89h, which libata fills from the drive and SAT bridges may fill.
     #[must_use]
     pub fn from_vpd(page: &[u8]) -> Option<Self> {
         let bytes = page.get(VPD_ATA_IDENTIFY_OFFSET..VPD_ATA_IDENTIFY_OFFSET + 512)?;
@@ -38,7 +37,7 @@ impl AtaIdentify {
         self.words.get(n).copied().unwrap_or(0)
     }
 
-    /// Text: two characters a word, the first in the high byte.
+    /// Text: two characters per word, the first in the high byte.
     fn text(&self, words: std::ops::Range<usize>) -> Option<String> {
         let bytes: Vec<u8> = words.flat_map(|n| self.word(n).to_be_bytes()).collect();
         Some(printable(&bytes)).filter(|t| !t.is_empty())
@@ -62,7 +61,7 @@ impl AtaIdentify {
         self.word(169) & 1 != 0
     }
 
-    /// Whether something turns in the drive: word 217, where it says.
+    /// The drive has rotating media (word 217); `None` if not reported.
     #[must_use]
     pub fn rotates(&self) -> Option<bool> {
         rotates(self.word(217))
@@ -81,7 +80,7 @@ impl AtaIdentify {
     }
 }
 
-/// A rotation rate of ATA and SCSI: 1 for none, then revolutions a minute.
+/// An ATA or SCSI rotation rate: 1 is non-rotating, higher values are revolutions per minute.
 fn rotates(rate: u16) -> Option<bool> {
     match rate {
         1 => Some(false),
@@ -90,7 +89,7 @@ fn rotates(rate: u16) -> Option<bool> {
     }
 }
 
-/// Whether something turns in a drive, as the drive itself says: Block Device Characteristics (VPD page B1h), else IDENTIFY DEVICE.
+/// The drive reports rotating media (VPD page B1h, otherwise IDENTIFY DEVICE).
 #[must_use]
 pub fn says_rotates(root: &Root, layer: &Layer) -> Option<bool> {
     let of_page = |page: Vec<u8>| match page.as_slice() {
@@ -100,13 +99,13 @@ pub fn says_rotates(root: &Root, layer: &Layer) -> Option<bool> {
     vpd(root, layer, "pgb1").and_then(of_page).or_else(|| ata_identify(root, layer)?.rotates())
 }
 
-/// The SCSI (or NVMe, MMC, virtio) device directory of a drive, or of the drive that a partition is on.
+/// The SCSI (or NVMe, MMC, virtio) device directory of a drive, or of a partition's drive.
 #[must_use]
 pub fn device_directory(layer: &Layer) -> PathBuf {
     layer.queue().parent().unwrap_or(&layer.sys).join("device")
 }
 
-/// IDENTIFY DEVICE of a drive, where the kernel shows it.
+/// IDENTIFY DEVICE data of a drive, if the kernel shows it.
 #[must_use]
 pub fn ata_identify(root: &Root, layer: &Layer) -> Option<AtaIdentify> {
     AtaIdentify::from_vpd(&root.read_bytes(&device_directory(layer).join("vpd_pg89"), VPD_BYTES_MAX).ok()?)
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identify_words_are_where_the_standard_puts_them() {
+    fn ata_identify_reads_words_of_the_standard() {
         let mut page = vec![0_u8; 572];
         let mut set = |word: usize, value: u16| page[60 + 2 * word..62 + 2 * word].copy_from_slice(&value.to_le_bytes());
         for (i, pair) in format!("{:<40}", "OCZ-VERTEX LE").as_bytes().chunks(2).enumerate() {

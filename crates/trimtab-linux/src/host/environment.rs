@@ -1,4 +1,5 @@
-//! What is kept with every run about machine, drive and filesystem. Keys are stable; values are as a person reads them.
+//! The environment stored with every run: machine, drive and filesystem. Keys are stable;
+//! values are formatted for people.
 
 use super::Place;
 use super::block::{Kind, Layer, VIRTUAL_SSD};
@@ -9,7 +10,7 @@ use std::path::Path;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::run::Field;
 
-/// Everything that could matter for figures taken at `path`.
+/// All settings that can affect figures taken at `path`.
 #[must_use]
 pub fn capture(root: &Root, place: &Place, path: &Path) -> Vec<Field> {
     let mut fields = Fields(Vec::new());
@@ -82,7 +83,7 @@ fn machine(root: &Root, fields: &mut Fields) {
     fields.add_some("power.source", on_battery(root).map(|battery| if battery { "battery" } else { "mains" }));
 }
 
-/// Whether the machine runs on battery: some battery discharges and no mains supply is online. `None` if there is neither.
+/// On battery: a battery is discharging and no mains is online. `None` if it has neither.
 #[must_use]
 pub fn on_battery(root: &Root) -> Option<bool> {
     let class = Path::new("/sys/class/power_supply");
@@ -90,7 +91,7 @@ pub fn on_battery(root: &Root) -> Option<bool> {
     let mut discharging = false;
     for name in root.list(class) {
         let supply = class.join(&name);
-        // Mice and keyboards have batteries of their own.
+        // Mice and keyboards have their own batteries.
         if root.read(supply.join("scope")).as_deref() == Some("Device") {
             continue;
         }
@@ -130,7 +131,7 @@ fn filesystem(root: &Root, mount: &Mount, path: &Path, fields: &mut Fields) {
     }
 }
 
-/// `vda1 (partition) > vda (virtio)`, with members of an array in brackets.
+/// `vda1 (partition) > vda (virtio)`, with array members in brackets.
 #[must_use]
 pub fn describe(stack: &super::block::Stack) -> String {
     fn layer(stack: &super::block::Stack, index: usize, depth: usize) -> String {
@@ -145,11 +146,11 @@ pub fn describe(stack: &super::block::Stack) -> String {
     }
     let tops: Vec<String> = stack.tops.iter().map(|&i| layer(stack, i, 16)).collect();
     let text = tops.join(" + ");
-    // Arrays of arrays of arrays: nobody reads that.
+    // Deeply nested arrays are cut.
     text.chars().take(1000).collect()
 }
 
-/// What a layer is, in a word.
+/// The type of a layer in one or two words.
 #[must_use]
 pub fn kind_name(kind: &Kind) -> String {
     match kind {
@@ -210,7 +211,7 @@ fn queue(root: &Root, layer: &Layer, prefix: &str, fields: &mut Fields) {
     fields.add_some(&format!("{prefix}.scheduler"), scheduler);
 }
 
-/// The entry in brackets of a list such as `none [mq-deadline] kyber`; the whole text if there is none.
+/// The entry in brackets in a list such as `none [mq-deadline] kyber`; else the whole text.
 #[must_use]
 pub fn chosen(list: &str) -> &str {
     list.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(list, |(chosen, _)| chosen)
@@ -238,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn the_chosen_scheduler_stands_in_brackets() {
+    fn chosen_returns_scheduler_in_brackets() {
         assert_eq!(chosen("none [mq-deadline] kyber bfq"), "mq-deadline");
         assert_eq!(chosen("none"), "none");
         assert_eq!(chosen("]["), "][");
     }
 
     #[test]
-    fn batteries_of_mice_do_not_count() {
+    fn on_battery_ignores_device_batteries() {
         let directory = tempfile::tempdir().unwrap();
         let supply = |name: &str, files: &[(&str, &str)]| {
             let dir = directory.path().join("sys/class/power_supply").join(name);

@@ -1,4 +1,4 @@
-//! Tables in the format of fstab, read as libmount reads them.
+//! Tables in fstab format, parsed as libmount parses them.
 
 use super::mountinfo::{self, Mount, unescape};
 use super::root::Root;
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use trimtab_drive::usage::UsageError;
 
 const FSTAB: &str = "/etc/fstab";
-/// The most bytes read of a table.
+/// Maximum number of bytes read of a table.
 pub(crate) const BYTES_MAX: u64 = 1 << 20;
-/// Names of tags that libmount turns into devices, and the directory of udev's links for each.
+/// Tags that libmount resolves to devices, and the directory of the udev links for each.
 const TAGS: [(&str, &str); 5] = [
     ("UUID", "/dev/disk/by-uuid"),
     ("LABEL", "/dev/disk/by-label"),
@@ -20,7 +20,6 @@ const TAGS: [(&str, &str); 5] = [
     ("ID", "/dev/disk/by-id"),
 ];
 
-/// One line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) source: PathBuf,
@@ -30,12 +29,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Whether the option is set, with or without a value, as libmount matches it.
+    /// The option is set, with or without a value, matched as libmount does.
     pub(crate) fn has_option(&self, name: &str) -> bool {
         self.options.split(',').any(|option| option.split_once('=').map_or(option, |(key, _)| key) == name)
     }
 
-    /// Whether the source is a tag such as `UUID=…`, which is looked up.
+    /// The source is a tag such as `UUID=…`.
     pub(crate) fn is_tagged(&self) -> bool {
         is_tagged(&self.source)
     }
@@ -44,18 +43,18 @@ impl Entry {
         self.fs_type == "swap"
     }
 
-    /// Whether a swap area is discarded by an option.
+    /// An option enables discards of the swap area.
     pub(crate) fn swap_discards(&self) -> bool {
         self.options.split(',').any(|option| option == "discard" || option.starts_with("discard="))
     }
 }
 
-/// Whether a source is a tag such as `UUID=…`.
+/// The source is a tag such as `UUID=…`.
 pub(crate) fn is_tagged(source: &Path) -> bool {
     tag_link(source).is_some()
 }
 
-/// The link that udev makes for a tag such as `UUID=…`; `None` for any other source.
+/// The udev link for a tag such as `UUID=…`; `None` for any other source.
 pub(crate) fn tag_link(source: &Path) -> Option<PathBuf> {
     let text = source.to_str()?;
     let (name, value) = text.split_once('=')?;
@@ -63,7 +62,7 @@ pub(crate) fn tag_link(source: &Path) -> Option<PathBuf> {
     Some(Path::new(directory).join(link_name(value.trim_matches(['"', '\'']))))
 }
 
-/// A value as udev writes it in the name of a link.
+/// Encodes a value as udev does in link names.
 fn link_name(value: &str) -> String {
     let mut name = String::with_capacity(value.len());
     for c in value.chars() {
@@ -80,14 +79,15 @@ pub(crate) fn read(root: &Root) -> Vec<Entry> {
     parse(&root.read_bytes(Path::new(FSTAB), BYTES_MAX).unwrap_or_default())
 }
 
-/// Whether fstab mounts something there, once and without the option `discard`.
+/// fstab has exactly one entry for the mount point, without the option `discard`.
 pub(crate) fn lacks_discard(root: &Root, mount_point: &Path) -> bool {
     let entries = read(root);
     let found: Vec<&Entry> = entries.iter().filter(|entry| entry.target == mount_point).collect();
     matches!(found.as_slice(), [entry] if !entry.has_option("discard"))
 }
 
-/// Leaves out comments and lines that libmount rejects: fewer than three fields, or a fifth or sixth that is no number.
+/// Skips comments and the lines that libmount rejects: fewer than three fields, or a fifth or
+/// sixth field that is not a number.
 pub(crate) fn parse(bytes: &[u8]) -> Vec<Entry> {
     bytes.split(|&b| b == b'\n').filter_map(line).collect()
 }
@@ -110,7 +110,7 @@ fn line(line: &[u8]) -> Option<Entry> {
     })
 }
 
-/// The unmounted mount point of fstab between `path` and `mount`, the mount that `path` is on. Its filesystem is the one that the user means.
+/// The unmounted fstab mount point between `path` and its mount, which the user means.
 #[must_use]
 pub fn unmounted(root: &Root, mount: &Mount, path: &Path) -> Option<PathBuf> {
     let between = |point: &PathBuf| path.starts_with(point) && point.starts_with(&mount.mount_point) && *point != mount.mount_point;
@@ -118,10 +118,11 @@ pub fn unmounted(root: &Root, mount: &Mount, path: &Path) -> Option<PathBuf> {
     points.filter(between).max_by_key(|point| point.as_os_str().len())
 }
 
-/// Refuses a `path` below an unmounted mount point of fstab: it is on another filesystem than the user means.
+/// Refuses a `path` below an unmounted fstab mount point: it is not on the filesystem that
+/// the user means.
 ///
 /// # Errors
-/// [`UsageError`]. A path that cannot be examined passes: the caller reports it when opening it.
+/// [`UsageError`]. A path that cannot be examined passes; opening it reports the error.
 pub fn require_mounted(path: &Path) -> Result<(), UsageError> {
     let found = || {
         let root = Root::live().ok()?;
@@ -132,7 +133,7 @@ pub fn require_mounted(path: &Path) -> Result<(), UsageError> {
     };
     let Some((point, other)) = found() else { return Ok(()) };
     let (point, other) = (point.display(), other.display());
-    let what = format!("{point} is in {FSTAB} and not mounted, so {} is on the filesystem of {other}", path.display());
+    let what = format!("{point} is in {FSTAB} but not mounted, so {} is on the filesystem of {other}", path.display());
     Err(UsageError::missing(what).hint(format!("mount {point} first, or name {other}")))
 }
 
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fstab_is_read_with_its_escapes() {
+    fn parse_decodes_fstab_escapes() {
         let notrim = parse(b"/dev/sda1 / ext4 rw,X-fstrim.notrim=1 0 1\n");
         assert!(notrim[0].has_option("X-fstrim.notrim") && !notrim[0].has_option("X-fstrim"));
         let text = b"# /dev/sda9 /none ext4\n/dev/sda1\t/  ext4 defaults 0 1\nUUID=x /with\\040space xfs X-fstrim.notrim\n\
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn tag_is_looked_up_by_the_name_of_its_link() {
+    fn tag_link_encodes_value_as_udev_does() {
         for (source, expected) in [
             ("UUID=5d0e-7a1c", Some("/dev/disk/by-uuid/5d0e-7a1c")),
             ("LABEL=\"swap\"", Some("/dev/disk/by-label/swap")),
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn mount_point_of_fstab_without_a_mount_is_found() {
+    fn unmounted_finds_fstab_mount_point() {
         let tree = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(tree.path().join("etc")).unwrap();
         let text = "/dev/a / ext4\n/dev/b /srv ext4 noauto\n/dev/c /srv/data\\040x xfs\nUUID=1 none swap sw\n";

@@ -1,4 +1,4 @@
-//! What a drive says of its temperature and its wear, as far as that can be read without touching its data.
+//! Temperature and wear of a drive, read without accessing its data.
 
 use super::block::{Bus, Kind, Layer, Stack};
 use super::drive::device_directory;
@@ -8,28 +8,28 @@ use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
 use trimtab_sim::run::Field;
 
-/// Where a recorded tree keeps the SMART log of an NVMe drive, a file for each.
+/// File in a recorded tree that holds the SMART log of an NVMe drive.
 const RECORDED_SMART: &str = "/nvme-smart-log";
-/// Bytes of the SMART log (NVM Express Base Specification, log page 02h).
+/// Size of the SMART log (NVM Express Base Specification, log page 02h).
 pub const SMART_BYTES: usize = 512;
-/// 0 °C, in kelvins as NVMe counts them.
+/// 0 °C in whole kelvins, the unit of NVMe.
 const CELSIUS_KELVIN: i64 = 273;
-/// NVMe counts data in thousands of 512 bytes.
+/// An NVMe data unit: 1000 blocks of 512 bytes.
 const DATA_UNIT_BYTES: u128 = 512_000;
 
-/// What an NVMe drive keeps of its own life.
+/// Lifetime figures of an NVMe drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmartLog {
     /// Composite temperature in degrees Celsius.
     pub temperature_c: Option<i64>,
-    /// Per cent of the rated endurance that is used up; 255 stands for that and more.
+    /// Percentage of the rated endurance used; 255 also stands for higher values.
     pub used_percent: u8,
-    /// Written by the host in all its life.
+    /// Bytes written by the host over the drive's life.
     pub written: Bytes,
 }
 
 impl SmartLog {
-    /// From the log page; `None` if it is too short, or empty as that of drives which keep none.
+    /// Parses the log page; `None` if it is too short, or all zeros as from drives without a log.
     #[must_use]
     pub fn parse(page: &[u8]) -> Option<Self> {
         if page.len() < SMART_BYTES || page.iter().all(|byte| *byte == 0) {
@@ -44,7 +44,6 @@ impl SmartLog {
         })
     }
 
-    /// Of the drive, from the drive itself or from a recorded tree.
     fn read(root: &Root, layer: &Layer) -> std::io::Result<Self> {
         let recorded = Path::new(RECORDED_SMART).join(&layer.name);
         let page = if root.is_this_machine() {
@@ -58,13 +57,13 @@ impl SmartLog {
     }
 }
 
-/// Temperature and wear of every drive of `stack`, under keys as those of its model: `drive.temperature`, `drive.1.wear`.
+/// Temperature and wear of every drive of `stack`: `drive.temperature`, `drive.1.wear`.
 #[must_use]
 pub fn fields(root: &Root, stack: &Stack) -> Vec<Field> {
     each(stack, |layer| vec![("temperature", temperature(root, layer)), ("wear", wear(root, layer))])
 }
 
-/// The temperature afterwards, of drives that tell it.
+/// Temperature after the run, of drives that report one.
 #[must_use]
 pub fn afterwards(root: &Root, stack: &Stack) -> Vec<Field> {
     each(stack, |layer| vec![("temperature.after", sensor(root, layer).map(celsius).unwrap_or_default())])
@@ -75,8 +74,8 @@ fn each(stack: &Stack, values: impl Fn(&Layer) -> Vec<(&'static str, String)>) -
     let mut fields = Vec::new();
     for (n, layer) in drives.iter().enumerate() {
         let prefix = if drives.len() == 1 { "drive".to_owned() } else { format!("drive.{n}") };
-        let told = values(layer).into_iter().filter(|(_, value)| !value.is_empty());
-        fields.extend(told.map(|(key, value)| Field::new(format!("{prefix}.{key}"), value)));
+        let known = values(layer).into_iter().filter(|(_, value)| !value.is_empty());
+        fields.extend(known.map(|(key, value)| Field::new(format!("{prefix}.{key}"), value)));
     }
     fields
 }
@@ -94,20 +93,21 @@ fn temperature(root: &Root, layer: &Layer) -> String {
     }
 }
 
-/// What a sensor of the drive shows, degrees Celsius: the hwmon device of its controller, or of the disk itself.
+/// Temperature in degrees Celsius from the hwmon device of the controller or the disk.
 fn sensor(root: &Root, layer: &Layer) -> Option<i64> {
     controllers(root, layer).iter().find_map(|device| {
         let inside = |directory: PathBuf| -> Vec<PathBuf> {
             root.list(&directory).iter().filter(|name| name.starts_with("hwmon")).map(|name| directory.join(name)).collect()
         };
-        // The directory hwmon itself is among the names of the first, and has no reading.
+        // The `hwmon` directory itself matches the first pattern and has no reading.
         let places = inside(device.clone()).into_iter().chain(inside(device.join("hwmon")));
         let millidegrees = places.into_iter().find_map(|place| root.read_i64(place.join("temp1_input")))?;
         Some((millidegrees + millidegrees.signum() * 500) / 1000)
     })
 }
 
-/// The device directories that may carry a sensor: the drive's own, and, where several paths lead to one NVMe drive, those of the paths.
+/// The device directories that may have a sensor; with NVMe multipath, those of the paths
+/// too.
 fn controllers(root: &Root, layer: &Layer) -> Vec<PathBuf> {
     let device = device_directory(layer);
     let numbered = |name: &String| name.strip_prefix("nvme").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
@@ -115,14 +115,13 @@ fn controllers(root: &Root, layer: &Layer) -> Vec<PathBuf> {
     std::iter::once(device).chain(paths).collect()
 }
 
-/// How much of its life the drive says is used up, or why that is not known.
 fn wear(root: &Root, layer: &Layer) -> String {
     let Kind::Drive(bus) = &layer.kind else { return String::new() };
     match bus {
         Bus::Nvme => match SmartLog::read(root, layer) {
             Ok(log) => format!("{} % of its rated life used, {} written in all", log.used_percent, log.written),
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => "n/a: an NVMe drive tells it to root only".to_owned(),
-            Err(_) => "n/a: the drive does not tell it".to_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => "n/a: NVMe drives report it to root only".to_owned(),
+            Err(_) => "n/a: the drive does not report it".to_owned(),
         },
         Bus::Mmc => in_tenths(root.read(device_directory(layer).join("life_time"))),
         _ => match health_descriptor(root, layer) {
@@ -133,21 +132,22 @@ fn wear(root: &Root, layer: &Layer) -> String {
     }
 }
 
-/// The two estimates of a UFS device, which stand in a directory of its host controller.
+/// The two life time estimates of a UFS device, from the directory of its host controller.
 fn health_descriptor(root: &Root, layer: &Layer) -> Option<String> {
     let estimate = |place: &Path, which: &str| root.read(place.join("health_descriptor").join(format!("life_time_estimation_{which}")));
     let sys = root.canonical(&layer.sys)?;
     sys.ancestors().find_map(|place| Some(format!("{} {}", estimate(place, "a")?, estimate(place, "b")?)))
 }
 
-/// eMMC and UFS tell it in steps of a tenth, of two kinds of flash: `0x02 0x01` is 10 to 20 % and 0 to 10 %. The worse one counts.
+/// eMMC and UFS report wear in steps of 10 %, for two kinds of flash: `0x02 0x01` is 10 to 20
+/// % and 0 to 10 %. The worse one counts.
 fn in_tenths(text: Option<String>) -> String {
     let steps = text.iter().flat_map(|text| text.split_whitespace());
     let step = steps.filter_map(|step| u8::from_str_radix(step.trim_start_matches("0x"), 16).ok()).max();
     match step {
         Some(step @ 1..=10) => format!("{} to {} % of its rated life used", (step - 1) * 10, step * 10),
         Some(11) => "all of its rated life used".to_owned(),
-        _ => "n/a: the device does not tell it".to_owned(),
+        _ => "n/a: the device does not report it".to_owned(),
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_smart_log_is_read_where_the_specification_puts_it() {
+    fn smart_log_parse_reads_fields_of_the_specification() {
         let mut page = [0_u8; SMART_BYTES];
         assert_eq!(SmartLog::parse(&page), None, "a log of zeros is none");
         page[1..3].copy_from_slice(&314_u16.to_le_bytes());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn tenths_of_a_life() {
+    fn in_tenths_returns_worse_estimate() {
         let shown = |text: &str| in_tenths(Some(text.to_owned()));
         assert_eq!(shown("0x02 0x01"), "10 to 20 % of its rated life used");
         assert_eq!(shown("0x01 0x0b"), "all of its rated life used");
@@ -181,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_log_is_a_reason_to_panic(page in proptest::collection::vec(any::<u8>(), 0..600), text in "\\PC{0,40}") {
+        fn smart_log_parse_never_panics(page in proptest::collection::vec(any::<u8>(), 0..600), text in "\\PC{0,40}") {
             let _ = SmartLog::parse(&page);
             let _ = in_tenths(Some(text));
         }

@@ -1,16 +1,17 @@
-//! A name for the devices of a stack that holds after a reboot, and that no copy of what is stored on them shares.
+//! An identity for the devices of a stack: survives reboots, and no copy of the data has it.
 
 use super::block::{Kind, Layer, Stack};
 use super::root::Root;
 use sha2::{Digest as _, Sha256};
 use std::path::Path;
 
-/// Attributes that tell a device from others of its kind, below its directory in `/sys`.
+/// Sysfs attributes that distinguish devices of one kind, relative to the device directory.
 const ATTRIBUTES: [&str; 9] = ["wwid", "device/wwid", "device/serial", "serial", "device/cid", "dm/uuid", "md/uuid", "partition", "start"];
-/// Files that tell a machine from others. Clones of a golden image differ in the second one.
+/// Files that distinguish machines. Clones of a golden image differ in the second one.
 const MACHINE: [&str; 2] = ["/etc/machine-id", "/sys/class/dmi/id/product_uuid"];
 
-/// A hash over the machine, and over the size and identity of every layer of `stack`. Kernel names are left out: they change at a boot.
+/// A hash over the machine and the size and identity of every layer of `stack`. Kernel names
+/// are excluded: they change between boots.
 #[must_use]
 pub fn of_stack(root: &Root, stack: &Stack) -> String {
     let mut hash = Sha256::new();
@@ -34,7 +35,7 @@ fn attribute(root: &Root, layer: &Layer, name: &str) -> String {
     if layer.sys.as_os_str().is_empty() { String::new() } else { root.read(layer.sys.join(name)).unwrap_or_default() }
 }
 
-/// The inode of the file below a loop device: another one where a copy took its place.
+/// The inode of the file below a loop device: a copy that replaces the file has another one.
 fn inode(root: &Root, name: &str) -> u64 {
     if root.is_live() { rustix::fs::stat(Path::new(name)).map_or(0, |stat| stat.st_ino) } else { 0 }
 }

@@ -1,5 +1,5 @@
-//! What else was going on while something was measured: I/O of others on the same device, CPU time of others, pressure,
-//! heat. Two samples and their difference; the thresholds of the warnings are constants here.
+//! Interference during a measurement: I/O of other processes on the device, their CPU time,
+//! pressure, heat. Compares two samples; the warning thresholds are constants here.
 
 use super::block::{Kind, Layer, Stack};
 use super::drive;
@@ -11,37 +11,39 @@ use std::time::Instant;
 use trimtab_drive::units::{Bytes, three_digits};
 use trimtab_sim::run::{Field, Severity, Warning};
 
-/// I/O of others below this is never worth a warning.
+/// No warning for foreign I/O below this amount.
 const OTHER_IO_BYTES_MIN: u64 = 4 << 20;
-/// I/O of others above this share of all I/O on the device is worth one.
+/// Share of all I/O on the device above which foreign I/O is reported.
 const OTHER_IO_SHARE: f64 = 0.02;
-/// The same where no program did it meanwhile: a filesystem's own log and metadata are up to this, and what was written into memory before reaches the device now.
-const NOBODYS_IO_SHARE: f64 = 0.1;
-/// Without a list of processes, I/O that buffered files' metadata does not explain any more.
+/// The same if no other process did the I/O: a filesystem's own log and metadata reach this
+/// share, and earlier buffered writes may reach the device during the measurement.
+const UNATTRIBUTED_IO_SHARE: f64 = 0.1;
+/// Without a process list: share that the metadata of buffered files no longer explains.
 const UNEXPLAINED_IO_SHARE: f64 = 0.5;
 /// CPU time of other programs, as a share of all CPUs.
 const OTHER_CPU_SHARE: f64 = 0.10;
-/// CPU time taken by the hypervisor, as a share of all CPUs.
+/// CPU time stolen by the hypervisor, as a share of all CPUs.
 const STEAL_SHARE: f64 = 0.02;
 /// Share of time in which some task waited for memory.
 const MEMORY_PRESSURE_SHARE: f64 = 0.01;
 
-/// What the measured code itself read and wrote on the device.
+/// The I/O of the measured code itself on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnIo {
-    /// Bytes read from the device.
+    /// Bytes read.
     pub read: Bytes,
-    /// Bytes written to the device.
+    /// Bytes written.
     pub written: Bytes,
 }
 
-/// What btrfs writes besides, at least: 5.15 MB were seen, four times of four, for 36 to 100 MB of a file written in place.
+/// Minimum extra writes of btrfs: 5.15 MB were measured, four times out of four, for 36 to
+/// 100 MB of a file written in place.
 const TREES_BYTES_MIN: u64 = 8 << 20;
-/// And as a share of what is written.
+/// Extra writes of btrfs as a fraction (1/N) of the data written.
 const TREES_SHARE: u64 = 10;
 
 impl OwnIo {
-    /// With what a filesystem writes because of it: btrfs makes its trees anew at each commit, and keeps them twice.
+    /// Adds the filesystem's own writes: btrfs rewrites its trees, twice, at each commit.
     #[must_use]
     pub fn through(self, fs_type: Option<&str>) -> Self {
         let besides = if fs_type == Some("btrfs") && self.written.0 > 0 { TREES_BYTES_MIN.max(self.written.0 / TREES_SHARE) } else { 0 };
@@ -56,16 +58,14 @@ struct CpuTicks {
     steal: u64,
 }
 
-/// One other program.
 #[derive(Clone, Debug)]
 struct Process {
     name: String,
     ticks: u64,
-    /// `None` without the right to see it.
+    /// `None` without permission to read it.
     io_bytes: Option<u64>,
 }
 
-/// One temperature.
 #[derive(Clone, Debug)]
 struct Temperature {
     name: String,
@@ -74,7 +74,7 @@ struct Temperature {
     of_drive: bool,
 }
 
-/// The state of everything at one moment.
+/// The state of the machine at one moment.
 #[derive(Clone, Debug)]
 pub struct Sample {
     at: Instant,
@@ -88,7 +88,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Takes a sample; what cannot be read is left out.
+    /// Takes a sample; values that cannot be read are omitted.
     #[must_use]
     pub fn take(root: &Root, stack: &Stack) -> Self {
         let watched = watched(stack);
@@ -105,8 +105,9 @@ impl Sample {
     }
 }
 
-/// The device whose counters can be compared with what the measured code did: as far down as every byte goes through one
-/// device unchanged, so that I/O of others on other partitions of the drive is seen, but not below arrays or files.
+/// The lowest device through which every byte passes unchanged, so that its counters can be
+/// compared with the I/O of the measured code. Includes I/O on other partitions of the drive,
+/// but does not descend below arrays or files.
 #[must_use]
 pub fn watched(stack: &Stack) -> Option<&Layer> {
     let [top] = stack.tops[..] else { return None };
@@ -120,7 +121,7 @@ pub fn watched(stack: &Stack) -> Option<&Layer> {
     Some(layer)
 }
 
-/// What this process caused to be read and written, by the kernel's accounting.
+/// The I/O of this process, from the kernel's accounting.
 pub(super) fn own_io(root: &Root) -> OwnIo {
     let text = root.read("/proc/self/io").unwrap_or_default();
     let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse().ok()).unwrap_or(0_u64);
@@ -129,7 +130,7 @@ pub(super) fn own_io(root: &Root) -> OwnIo {
 
 fn cpu_ticks(stat: &str) -> CpuTicks {
     let Some(line) = stat.lines().find_map(|l| l.strip_prefix("cpu ")) else { return CpuTicks::default() };
-    // user nice system idle iowait irq softirq steal; guest times after that are part of user already.
+    // user nice system idle iowait irq softirq steal; guest times are included in user.
     let fields: Vec<u64> = line.split_ascii_whitespace().take(8).map_while(|f| f.parse().ok()).collect();
     CpuTicks { total: fields.iter().fold(0, |sum, f| sum.saturating_add(*f)), steal: fields.get(7).copied().unwrap_or(0) }
 }
@@ -148,7 +149,7 @@ fn pressures(root: &Root) -> BTreeMap<&'static str, u64> {
     totals
 }
 
-/// All programs but this one and the kernel's own threads, by process id and start time.
+/// All programs except this one and kernel threads, by process id and start time.
 fn processes(root: &Root) -> BTreeMap<(u32, u64), Process> {
     if !root.is_live() {
         return BTreeMap::new();
@@ -168,14 +169,15 @@ fn process_io(io: &str) -> u64 {
     value("read_bytes:").saturating_add(value("write_bytes:"))
 }
 
-/// `/proc/PID/stat`; `None` for kernel threads, whose work may well be ours.
+/// Parses `/proc/PID/stat`; `None` for kernel threads, which may be working for this process.
 fn parse_process(pid: u32, stat: &str) -> Option<((u32, u64), Process)> {
-    // The name may contain anything, also parentheses; the last one ends it.
+    // The name may contain anything, including parentheses; the last one ends it.
     let (head, tail) = stat.rsplit_once(')')?;
     let name = head.split_once('(')?.1.to_owned();
     let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
     let number = |n: usize| fields.get(n).and_then(|f| f.parse::<u64>().ok());
-    // Fields are counted from the state, number 3 in proc(5): ppid 4, flags 9, utime 14, stime 15, starttime 22.
+    // Fields of proc(5), counted from the state (3): ppid 4, flags 9, utime 14, stime 15,
+    // starttime 22.
     const PF_KTHREAD: u64 = 0x0020_0000;
     if number(6)? & PF_KTHREAD != 0 {
         return None;
@@ -209,20 +211,20 @@ fn temperatures(root: &Root, stack: &Stack) -> Vec<Temperature> {
     all
 }
 
-/// How often a CPU was slowed down because of heat, since boot.
+/// Number of CPU thermal throttling events since boot.
 fn throttled(root: &Root) -> u64 {
     let base = Path::new("/sys/devices/system/cpu");
     let cpus = root.list(base).into_iter().filter(|n| n.strip_prefix("cpu").is_some_and(|d| d.parse::<u32>().is_ok()));
     cpus.filter_map(|cpu| root.read_u64(base.join(cpu).join("thermal_throttle/core_throttle_count"))).fold(0, u64::saturating_add)
 }
 
-/// The difference of two samples as fields (`interference.*`) and warnings.
+/// Compares two samples. Returns fields (`interference.*`) and warnings.
 #[must_use]
 pub fn judge(before: &Sample, after: &Sample, own: Option<OwnIo>) -> (Vec<Field>, Vec<Warning>) {
     let mut report = Report::default();
     let seconds = after.at.duration_since(before.at).as_secs_f64();
     report.field("interference.seconds", format!("{seconds:.3}"));
-    let others = Others::between(before, after);
+    let others = ForeignActivity::between(before, after);
     judge_io(before, after, own, &others, &mut report);
     judge_cpu(before, after, &others, &mut report);
     judge_pressure(before, after, seconds, &mut report);
@@ -247,17 +249,16 @@ impl Report {
     }
 }
 
-/// What other programs did between two samples.
-struct Others {
+struct ForeignActivity {
     ticks: u64,
     busiest: Option<String>,
-    /// On whatever device; `None` if the I/O of some could not be seen.
+    /// On any device; `None` if the I/O of some programs is not visible.
     io_bytes: Option<u64>,
-    /// Who did the most, and how much.
+    /// The program with the most I/O, and its amount.
     greediest: Option<(String, u64)>,
 }
 
-impl Others {
+impl ForeignActivity {
     fn between(before: &Sample, after: &Sample) -> Self {
         let mut sum = Self { ticks: 0, busiest: None, io_bytes: Some(0), greediest: None };
         let mut busiest = 0;
@@ -279,13 +280,13 @@ impl Others {
     }
 }
 
-/// Which program: its name says little where several have it, as several of these may be under way.
+/// Describes a program. Its name alone is ambiguous if it is the name of this program.
 fn named(process: &Process, (pid, _): (u32, u64)) -> String {
     let another = if process.name == env!("CARGO_PKG_NAME") { "another " } else { "" };
     format!("{another}'{}' (process {pid})", process.name)
 }
 
-fn judge_io(before: &Sample, after: &Sample, own: Option<OwnIo>, others: &Others, report: &mut Report) {
+fn judge_io(before: &Sample, after: &Sample, own: Option<OwnIo>, others: &ForeignActivity, report: &mut Report) {
     let (Some((name, then)), Some((_, now))) = (&before.device, &after.device) else { return };
     let device = now.since(then);
     let exact = own.is_some();
@@ -299,35 +300,37 @@ fn judge_io(before: &Sample, after: &Sample, own: Option<OwnIo>, others: &Others
     report.field("interference.device_read_bytes", device.read.0.to_string());
     report.field("interference.device_written_bytes", device.written.0.to_string());
     report.field("interference.not_ours_bytes", excess.0.to_string());
-    // Without an exact count of our own I/O, metadata and journal look like I/O of others: then the programs that did any are asked.
+    // Without an exact count of our own I/O, metadata and journal look like foreign I/O; the I/O
+    // of the other programs then decides.
     let (other, share) = match (exact, others.io_bytes) {
-        (true, Some(bytes)) if bytes < excess.0 / 2 => (excess.0, NOBODYS_IO_SHARE),
+        (true, Some(bytes)) if bytes < excess.0 / 2 => (excess.0, UNATTRIBUTED_IO_SHARE),
         (true, _) => (excess.0, OTHER_IO_SHARE),
         (false, Some(bytes)) => (excess.0.min(bytes), OTHER_IO_SHARE),
         (false, None) => (excess.0, UNEXPLAINED_IO_SHARE),
     };
     if other > OTHER_IO_BYTES_MIN && other as f64 > share * total.as_f64() {
-        let who = who_did(other, others);
+        let who = likely_source(other, others);
         let facts = [("other_bytes", other.to_string()), ("device_bytes", total.0.to_string())];
-        let text = format!("{} of {} on {name} were not of this run{who}: the figures may be too low", Bytes(other), total);
+        let text = format!("{} of {} on {name} did not come from this run{who}: the figures may be too low", Bytes(other), total);
         report.warn("interference.other-io", &facts, text);
     }
 }
 
-/// Who is to be asked. What the kernel counts of a program is on whatever device, so that somebody who did much less was not it, and nobody is accused for certain.
-fn who_did(other: u64, others: &Others) -> String {
+/// Names the likely source. The kernel counts a program's I/O over all devices, so a program
+/// with much less I/O is ruled out, but no program is certain to be the source.
+fn likely_source(other: u64, others: &ForeignActivity) -> String {
     match (&others.greediest, others.io_bytes) {
         (Some((name, most)), _) if *most >= other / 2 => {
             format!(" ({name} did the most I/O of all programs, {} on this or another device)", Bytes(*most))
         }
         (_, Some(bytes)) if bytes < other / 2 => {
-            " (no program did as much meanwhile: the filesystem's own, or written into memory before)".to_owned()
+            " (no program did that much I/O: it is the filesystem's own, or earlier buffered writes)".to_owned()
         }
         _ => String::new(),
     }
 }
 
-fn judge_cpu(before: &Sample, after: &Sample, others: &Others, report: &mut Report) {
+fn judge_cpu(before: &Sample, after: &Sample, others: &ForeignActivity, report: &mut Report) {
     let total = after.cpu.total.saturating_sub(before.cpu.total);
     if total == 0 {
         return;
@@ -336,7 +339,7 @@ fn judge_cpu(before: &Sample, after: &Sample, others: &Others, report: &mut Repo
     let steal = after.cpu.steal.saturating_sub(before.cpu.steal) as f64 / total as f64;
     report.field("interference.other_cpu", percent(share));
     report.field("interference.steal", percent(steal));
-    // Two clock ticks decide nothing.
+    // Two clock ticks are too few to judge.
     if share > OTHER_CPU_SHARE && others.ticks > 2 {
         let who = others.busiest.as_deref().map(|name| format!(", {name} most")).unwrap_or_default();
         let text = format!("other programs used {} of all CPU time{who}: latencies may be too high", percent(share));
@@ -424,11 +427,11 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_machine_gives_no_warning() {
+    fn judge_of_quiet_machine_gives_no_warning() {
         let (before, after) = later(|a| a.device = written(1000));
         let own = OwnIo { written: Bytes(990 << 20), ..OwnIo::default() };
         assert!(codes(&before, &after, Some(own)).is_empty());
-        // The same with files: twice the bytes, all of it the filesystem's own doing.
+        // The same with files: twice the bytes, all of them the filesystem's own.
         let (before, after) = later(|a| {
             a.device = written(1000);
             a.own.written = Bytes(500 << 20);
@@ -437,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn io_of_others_is_named() {
+    fn foreign_io_warning_names_the_program() {
         let (before, after) = later(|a| {
             a.device = written(1000);
             a.own.written = Bytes(500 << 20);
@@ -449,9 +452,10 @@ mod tests {
         assert_eq!(codes(&before, &after, Some(OwnIo { written: Bytes(1000 << 20), ..OwnIo::default() })), [""; 0]);
     }
 
-    /// Seen: 5 of 95 MB that were btrfs's own, told as another program's, in every run; and somebody accused who used another drive.
+    /// Once, 5 of 95 MB of btrfs's own writes were reported as foreign in every run, and a
+    /// program on another drive was named.
     #[test]
-    fn nobody_is_accused_of_what_they_cannot_have_done() {
+    fn foreign_io_warning_names_only_possible_sources() {
         let of = |excess: u64, by_others: u64| {
             let (before, after) = later(|a| {
                 a.device = written(1000);
@@ -463,19 +467,19 @@ mod tests {
                 .map(|one| one.text.clone())
         };
         assert_eq!(of(99, 1), None, "a filesystem's own");
-        assert!(of(101, 50).is_some_and(|text| text.contains("no program did as much") && !text.contains("rsync")));
+        assert!(of(101, 50).is_some_and(|text| text.contains("no program did that much") && !text.contains("rsync")));
         assert!(
             of(101, 51)
                 .is_some_and(|text| text.contains("'rsync' (process 7) did the most I/O of all programs, 53.5 MB on this or another"))
         );
-        assert!(of(30, 15).is_some(), "3 %, and somebody may have done it");
+        assert!(of(30, 15).is_some(), "3 %, and a program may have done it");
         let own = OwnIo { read: Bytes(5), written: Bytes(100_000_000) };
         assert_eq!(own.through(Some("btrfs")), OwnIo { written: Bytes(110_000_000), ..own });
         assert_eq!([own.through(Some("ext4")), OwnIo::default().through(Some("btrfs"))], [own, OwnIo::default()]);
     }
 
     #[test]
-    fn cpu_memory_and_heat_are_seen() {
+    fn judge_warns_about_cpu_memory_and_heat() {
         let (before, after) = later(|a| {
             a.processes.values_mut().for_each(|p| p.ticks += 500);
             a.cpu.steal = 100;
@@ -490,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn process_names_may_contain_parentheses() {
+    fn parse_process_accepts_parentheses_in_names() {
         let stat = "12 (a) (b) S 1 12 12 0 -1 4194560 1 2 3 4 50 60 0 0 20 0 1 0 777 0 0";
         let (key, process) = parse_process(12, stat).unwrap();
         assert_eq!((key, process.name.as_str(), process.ticks), ((12, 777), "a) (b", 110));
@@ -499,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_of_proc_stat_are_summed_once() {
+    fn cpu_ticks_count_guest_time_once() {
         let ticks = cpu_ticks("cpu  10 20 30 40 50 60 70 80 900 1000\ncpu0 1 1 1 1\n");
         assert_eq!((ticks.total, ticks.steal), (360, 80));
     }

@@ -1,4 +1,4 @@
-//! Loop devices: what each stands on, and who uses it.
+//! Loop devices: their backing and their users.
 
 use super::disk::Disk;
 use crate::sys::beneath::Identity;
@@ -7,51 +7,52 @@ use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::path::PathBuf;
 
-/// A loop device by its number. Knowing one does not keep it attached, and dropping this detaches nothing.
+/// A loop device by its number. Holding it keeps nothing attached, dropping it detaches
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopDevice(pub u32);
 
 impl LoopDevice {
-    /// The device node.
+    /// Path of the device node.
     pub fn path(self) -> PathBuf {
         PathBuf::from(format!("/dev/loop{}", self.0))
     }
 
-    /// Its directory in sysfs.
+    /// Directory in sysfs.
     pub fn sysfs(self) -> PathBuf {
         PathBuf::from(format!("/sys/block/loop{}", self.0))
     }
 
-    /// The file it is attached to; `None` if it is free.
+    /// The backing file; `None` if the device is free.
     pub fn backing_file(self) -> Option<PathBuf> {
         let text = std::fs::read_to_string(self.sysfs().join("loop/backing_file")).ok()?;
         let path = text.trim_end_matches('\n');
         Some(PathBuf::from(path.strip_suffix(" (deleted)").unwrap_or(path)))
     }
 
-    /// What the kernel says that it stands on; `None` if it is free or cannot be opened.
+    /// The backing as the kernel reports it; `None` if the device is free or cannot be opened.
     pub fn backing(self) -> Option<Backing> {
         let device = rustix::fs::open(self.path(), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
         looping::backing(&File::from(device)).ok()?
     }
 
-    /// As a disk.
+    /// The device as a [`Disk`].
     pub fn disk(self) -> Disk {
         Disk(format!("loop{}", self.0))
     }
 
-    /// Who uses the device or a partition of it, in words; empty if nobody does.
+    /// Descriptions of the users of the device and its partitions; empty if it is unused.
     pub fn users(self) -> Vec<String> {
         self.disk().users()
     }
 }
 
-/// All loop devices that stand on the file `ours`.
+/// All loop devices backed by the file `ours`.
 pub fn attached_to(ours: Identity) -> Vec<LoopDevice> {
     all().into_iter().filter(|(_, backing)| backing.file == ours).map(|(device, _)| device).collect()
 }
 
-/// All loop devices in use, and what they stand on: as the kernel says or, where a device cannot be opened, by the name of the file.
+/// All loop devices in use, with their backing: from the kernel, otherwise by file name.
 pub fn all() -> Vec<(LoopDevice, Backing)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! The mount table, `/proc/self/mountinfo`: which filesystem a path is on, with which options, from which device.
+//! The mount table `/proc/self/mountinfo`: the filesystem, options and device of each mount.
 
 use super::root::{Root, TABLE_BYTES_MAX};
 use crate::sys::beneath::Named;
@@ -13,7 +13,7 @@ use trimtab_drive::units::Bytes;
 /// A device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DevNumber {
-    /// Major number; 0 for filesystems that are not on one block device.
+    /// Major number; 0 for filesystems without a single block device.
     pub major: u32,
     /// Minor number.
     pub minor: u32,
@@ -26,7 +26,7 @@ impl std::fmt::Display for DevNumber {
 }
 
 impl DevNumber {
-    /// Reads `major:minor`.
+    /// Parses `major:minor`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.trim().split_once(':')?;
@@ -45,13 +45,13 @@ impl DevNumber {
 pub struct Mount {
     /// Mount id, unique while mounted.
     pub id: u32,
-    /// Id of the mount it is on.
+    /// Id of the parent mount.
     pub parent: u32,
     /// Device number as `stat` reports it for files on it.
     pub dev: DevNumber,
-    /// The directory of the filesystem that is mounted: `/`, or another one for bind mounts and subvolumes.
+    /// The directory of the filesystem that is mounted: not `/` for bind mounts and subvolumes.
     pub root: PathBuf,
-    /// Where it is mounted.
+    /// Mount point.
     pub mount_point: PathBuf,
     /// Options of this mount: `rw,relatime`.
     pub options: String,
@@ -64,7 +64,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Whether an option (`discard`, or `discard=async` in full) is set on the mount or the filesystem.
+    /// The option (`discard`, or `discard=async` in full) is set on the mount or the filesystem.
     #[must_use]
     pub fn has_option(&self, name: &str) -> bool {
         self.all_options().any(|o| o == name)
@@ -76,13 +76,14 @@ impl Mount {
         self.all_options().find_map(|o| o.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// Whether it can be written to: neither the mount nor the filesystem is read-only.
+    /// Writable: neither the mount nor the filesystem is read-only.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         !self.has_option("ro")
     }
 
-    /// Every option once: those of the mount, then those of the filesystem that are not among them (`rw` is in both).
+    /// Every option once: those of the mount, then the others of the filesystem (`rw` is in
+    /// both).
     #[must_use]
     pub fn options_once(&self) -> String {
         let mut once: Vec<&str> = Vec::new();
@@ -105,13 +106,13 @@ pub fn read(root: &Root) -> std::io::Result<Vec<Mount>> {
     Ok(parse(&root.read_bytes(Path::new("/proc/self/mountinfo"), TABLE_BYTES_MAX)?))
 }
 
-/// The name of this process's mount namespace; empty where the kernel does not say.
+/// The name of this process's mount namespace; empty if the kernel does not report it.
 #[must_use]
 pub fn own_namespace() -> String {
     std::fs::read_link("/proc/self/ns/mnt").map(|name| name.display().to_string()).unwrap_or_default()
 }
 
-/// The mount tables of the other mount namespaces that can be seen from here, each with a process that is in it.
+/// The mount tables of the other visible mount namespaces, each with a process id in it.
 #[must_use]
 pub fn other_namespaces() -> Vec<(u32, Vec<Mount>)> {
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
@@ -128,7 +129,7 @@ pub fn other_namespaces() -> Vec<(u32, Vec<Mount>)> {
     found
 }
 
-/// Parses a mount table; lines that are not as proc(5) describes them are left out.
+/// Parses a mount table; skips lines that do not match proc(5).
 #[must_use]
 pub fn parse(table: &[u8]) -> Vec<Mount> {
     table.split(|&b| b == b'\n').filter_map(parse_line).collect()
@@ -147,7 +148,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     while next()? != b"-" {}
     let fs_type = text(next()?);
     let source = path(next()?);
-    // An empty list of options is possible; a kernel that prints none at all is not known.
+    // The option list may be empty; no known kernel omits the field.
     let fs_options = next().map(text).unwrap_or_default();
     mount_point.is_absolute().then_some(Mount { id, parent, dev, root, mount_point, options, fs_type, source, fs_options })
 }
@@ -164,21 +165,21 @@ fn path(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(unescape(field)))
 }
 
-/// Where the kernel lists what it swaps to.
+/// The kernel's list of swap areas.
 pub const SWAPS: &str = "/proc/swaps";
 
-/// A device or file that the kernel swaps to.
+/// A swap device or file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwapArea {
-    /// As `/proc/swaps` names it.
+    /// The name in `/proc/swaps`.
     pub source: PathBuf,
-    /// What is on it.
+    /// Bytes in use.
     pub used: Bytes,
-    /// Negative where the kernel chose it.
+    /// Negative if the kernel chose it.
     pub priority: i32,
 }
 
-/// What `/proc/swaps` lists, line by line below the headline; of what it does not say of a line, nothing.
+/// Parses `/proc/swaps` without its header. A missing size is 0, a missing priority -1.
 pub fn swap_areas(table: &[u8]) -> impl Iterator<Item = SwapArea> + '_ {
     let area = |line: &[u8]| {
         let fields: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).collect();
@@ -195,7 +196,7 @@ pub fn swap_sources(table: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
     swap_areas(table).map(|area| area.source)
 }
 
-/// Undoes the kernel's `\040`: a backslash and three octal digits stand for a byte.
+/// Decodes escapes such as `\040`: a backslash and three octal digits are one byte.
 #[must_use]
 pub fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
@@ -215,7 +216,7 @@ pub fn unescape(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Types of filesystems that the kernel answers for itself, without a server or a drive.
+/// Filesystem types that the kernel serves itself, without a server or a drive.
 const IN_KERNEL: [&str; 25] = [
     "autofs",
     "bdev",
@@ -244,7 +245,8 @@ const IN_KERNEL: [&str; 25] = [
     "tracefs",
 ];
 
-/// The filesystems of the running machine that do not answer ([`mount_check`]), by device number; each is asked once.
+/// Device numbers of the mounted filesystems that do not respond ([`mount_check`]). Checks
+/// each one once. Empty for a recorded tree.
 #[must_use]
 pub fn silent(root: &Root, mounts: &[Mount]) -> Vec<DevNumber> {
     if !root.is_live() {
@@ -264,8 +266,7 @@ pub fn silent(root: &Root, mounts: &[Mount]) -> Vec<DevNumber> {
     asked.iter().filter(|mount| silent.contains(&mount.mount_point.as_path())).map(|mount| mount.dev).collect()
 }
 
-/// The mount that `path` (absolute, without links) is on: the deepest mount point that contains it, and of several on one
-/// mount point the one mounted last.
+/// The mount of `path` (absolute, without links): the deepest, and of several the last.
 #[must_use]
 pub fn containing<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let mut best: Option<&Mount> = None;
@@ -343,7 +344,7 @@ impl MountIndex {
     }
 }
 
-/// The mount that `path` is on. A link that another user can have put on the way is an error ([`Named`]).
+/// The mount of `path`. Fails on a link that another user can have placed ([`Named`]).
 pub fn of_path<'a>(root: &Root, mounts: &'a [Mount], path: &Path) -> std::io::Result<Option<&'a Mount>> {
     if !root.is_live() {
         return Ok(containing(mounts, &without_links(root, path)?));
@@ -351,13 +352,15 @@ pub fn of_path<'a>(root: &Root, mounts: &'a [Mount], path: &Path) -> std::io::Re
     of_named(mounts, &Named::look_up(path)?)
 }
 
-/// An absolute path without links. A link that another user can have put on the way is an error ([`Named`]).
+/// Makes `path` absolute, resolves links. Fails on links that others can have placed
+/// ([`Named`]).
 pub fn without_links(root: &Root, path: &Path) -> std::io::Result<PathBuf> {
     if root.is_live() { Named::look_up(path)?.real_path() } else { Ok(root.canonical(path).unwrap_or_else(|| lexical(path))) }
 }
 
-/// The mount that an object of the running machine is on: by the kernel's own answer (`statx`, since Linux 5.8), else by name. `None` also where that is a mount
-/// of another namespace (`/proc/PID/root/…`), though one of ours may have the same name.
+/// The mount of an object on the running machine: from the kernel (`statx`, since Linux 5.8),
+/// otherwise by name. `None` also if the mount is in another namespace (`/proc/PID/root/…`),
+/// even if this one has a mount of the same name.
 pub fn of_named<'a>(mounts: &'a [Mount], named: &Named) -> std::io::Result<Option<&'a Mount>> {
     Ok(match mount_id_of(named) {
         Some(id) => mounts.iter().find(|m| m.id == id),
@@ -365,7 +368,7 @@ pub fn of_named<'a>(mounts: &'a [Mount], named: &Named) -> std::io::Result<Optio
     })
 }
 
-/// The id of the mount that an open file is on; `None` before Linux 5.8.
+/// The id of the mount of an open file; `None` before Linux 5.8.
 #[must_use]
 pub fn mount_id_of(file: impl rustix::fd::AsFd) -> Option<u32> {
     use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -373,7 +376,7 @@ pub fn mount_id_of(file: impl rustix::fd::AsFd) -> Option<u32> {
     StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID).then(|| u32::try_from(stat.stx_mnt_id).ok())?
 }
 
-/// `path` made absolute and rid of `.` and `..` without looking at any file.
+/// Makes `path` absolute and removes `.` and `..` without accessing any file.
 fn lexical(path: &Path) -> PathBuf {
     let mut clean = PathBuf::from("/");
     for component in path.components() {
@@ -409,7 +412,7 @@ not a mount line
 ";
 
     #[test]
-    fn the_fields_of_proc_5_are_read() {
+    fn parse_reads_fields_of_proc_5() {
         let mounts = parse(TABLE);
         assert_eq!(mounts.len(), 5);
         assert_eq!(mounts[0].dev, DevNumber { major: 254, minor: 0 });
@@ -425,7 +428,7 @@ not a mount line
     }
 
     #[test]
-    fn the_deepest_and_last_mount_contains_a_path() {
+    fn containing_returns_deepest_and_last_mount() {
         let mounts = parse(TABLE);
         let id = |path: &str| containing(&mounts, Path::new(path)).map(|m| m.id);
         assert_eq!(id("/home/user"), Some(36));
@@ -435,7 +438,7 @@ not a mount line
     }
 
     #[test]
-    fn swaps_are_named_in_the_first_field() {
+    fn swap_sources_reads_first_field() {
         let table =
             b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/sda2   partition\t8388604\t\t0\t\t-2\n/my\\040swap file 1 0 -3\n\n";
         let area = |source: &str, used: u64, priority: i32| SwapArea { source: source.into(), used: Bytes(used), priority };
@@ -444,7 +447,7 @@ not a mount line
     }
 
     #[test]
-    fn the_running_machine_has_a_root() {
+    fn live_mount_table_contains_root() {
         let root = Root::live().unwrap();
         let mounts = read(&root).unwrap();
         let mount = of_path(&root, &mounts, Path::new("/proc/self")).unwrap().unwrap();
@@ -453,14 +456,14 @@ not a mount line
 
     proptest! {
         #[test]
-        fn no_table_is_a_reason_to_panic(table in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn parse_never_panics(table in proptest::collection::vec(any::<u8>(), 0..400)) {
             for mount in parse(&table) {
                 prop_assert!(mount.mount_point.is_absolute());
             }
         }
 
         #[test]
-        fn what_the_kernel_escapes_comes_back(name in proptest::collection::vec(any::<u8>(), 1..40)) {
+        fn unescape_inverts_kernel_escapes(name in proptest::collection::vec(any::<u8>(), 1..40)) {
             let mut escaped = Vec::new();
             for &byte in &name {
                 if matches!(byte, b' ' | b'\t' | b'\n' | b'\\') {

@@ -1,4 +1,4 @@
-//! Who has a file or a device open, whatever it is called there: by device number and inode.
+//! The processes that have a file or a device open, matched by device number and inode.
 
 use super::mountinfo::DevNumber;
 use super::root::printable;
@@ -7,12 +7,12 @@ use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 use std::fmt;
 use std::path::Path;
 
-/// A process other than this one.
+/// Another process that has the object open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opener {
-    /// Its id.
+    /// Process id.
     pub pid: u32,
-    /// Its command, fit for a terminal.
+    /// Its command, made safe for a terminal.
     pub command: String,
 }
 
@@ -22,14 +22,14 @@ impl fmt::Display for Opener {
     }
 }
 
-/// What one descriptor of a process is open on.
+/// The object behind one descriptor of a process.
 struct Object {
     kind: FileType,
     device: DevNumber,
     identity: Identity,
 }
 
-/// The processes that have a block device of one of these numbers open.
+/// The processes that have one of these block devices open.
 #[must_use]
 pub fn of_devices(numbers: &[DevNumber]) -> Vec<Opener> {
     find(|object| object.kind == FileType::BlockDevice && numbers.contains(&object.device))
@@ -41,7 +41,7 @@ pub fn of_file(identity: Identity) -> Vec<Opener> {
     find(|object| object.kind == FileType::RegularFile && object.identity == identity)
 }
 
-/// Only processes that can be seen from here, and only those of this user unless this is root.
+/// Searches visible processes only; without root, only those of this user.
 fn find(is_it: impl Fn(&Object) -> bool) -> Vec<Opener> {
     let own = std::process::id();
     let mut found = Vec::new();
@@ -57,7 +57,7 @@ fn find(is_it: impl Fn(&Object) -> bool) -> Vec<Opener> {
 }
 
 fn object(descriptor: &Path) -> Option<Object> {
-    // Nothing is asked of a server that may not answer.
+    // STATX_DONT_SYNC: a network server that hangs must not block this.
     let stat = rustix::fs::statx(CWD, descriptor, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::INO).ok()?;
     Some(Object {
         kind: FileType::from_raw_mode(stat.stx_mode.into()),
@@ -72,7 +72,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn open_file_is_found_after_rename() {
+    fn of_file_finds_opener_after_rename() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         std::fs::write(&path, "x").unwrap();

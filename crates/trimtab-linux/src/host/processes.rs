@@ -1,16 +1,16 @@
-//! What the kernel says of processes, this one and others, of this boot, and of memory.
+//! Processes of this boot, and memory, as the kernel reports them.
 
 use super::root::printable;
 use std::path::Path;
 use trimtab_drive::units::Bytes;
 
-/// Another one after each boot; empty where the kernel does not say.
+/// The id of this boot; empty if the kernel does not report it.
 #[must_use]
 pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// When a process began, in clock ticks after boot; `None` if there is none, or if it has ended and nobody has asked how yet.
+/// Start time in clock ticks after boot; `None` if the process is missing or a zombie.
 #[must_use]
 pub fn started(pid: u32) -> Option<u64> {
     started_in(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
@@ -18,7 +18,7 @@ pub fn started(pid: u32) -> Option<u64> {
 
 /// Field 22 of `/proc/PID/stat`.
 fn started_in(stat: &str) -> Option<u64> {
-    // The name in parentheses may contain anything, also parentheses; the state and 18 fields lie between it and the start time.
+    // The name may contain parentheses; the state and 18 more fields precede the start time.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     match fields.next()? {
         "Z" | "X" => None,
@@ -26,13 +26,13 @@ fn started_in(stat: &str) -> Option<u64> {
     }
 }
 
-/// Whether there is such a process, if only one that has ended and that nobody has asked how.
+/// The process exists, possibly as a zombie.
 #[must_use]
 pub fn exists(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// The command line of a process, as much of it as says what it is, fit for a terminal.
+/// The start of a process's command line, enough to identify it, made safe for a terminal.
 #[must_use]
 pub fn command_line(pid: u32) -> Option<String> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -41,14 +41,14 @@ pub fn command_line(pid: u32) -> Option<String> {
     (!words.is_empty()).then_some(words)
 }
 
-/// Bytes that this thread has caused to be read from drives.
+/// Bytes that this thread caused to be read from drives.
 #[must_use]
 pub fn read_by_this_thread() -> u64 {
     let io = std::fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
     io.lines().find_map(|line| line.strip_prefix("read_bytes:")?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Memory that the kernel thinks it can give out without swapping; `None` if it does not say.
+/// Memory available without swapping (`MemAvailable`); `None` if it is not reported.
 #[must_use]
 pub fn available_memory() -> Option<Bytes> {
     available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_ended_does_not_live_until_somebody_asks_how() {
+    fn started_of_zombie_is_none() {
         let fields = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
         assert_eq!(started_in(&format!("7 (a) b) R {fields}")), Some(4711));
         assert_eq!(started_in(&format!("7 (trimtab) Z {fields}")), None);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_in_units_of_1024_bytes() {
+    fn available_in_uses_units_of_1024_bytes() {
         assert_eq!(available_in("MemTotal:  8000000 kB\nMemAvailable:    1000000 kB\n"), Some(Bytes(1_024_000_000)));
         assert_eq!(available_in(""), None);
         assert!(available_memory().unwrap() > Bytes(1 << 20));

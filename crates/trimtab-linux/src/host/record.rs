@@ -1,15 +1,17 @@
-//! A recorded tree in the making: what was read of the running machine, written out so that it can be examined elsewhere (`--sysroot`).
+//! A recording of the files read on the running machine, written as a tree that can be
+//! examined elsewhere (`--sysroot`).
 
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Where IDENTIFY DEVICE begins in VPD page 89h, and the words of it that name the one drive: serial number and World Wide Name.
+/// Offset of the IDENTIFY DEVICE data in VPD page 89h, and the words that identify a single
+/// drive: serial number and World Wide Name.
 const IDENTIFY_OFFSET: usize = 60;
 const IDENTIFY_SERIAL_WORDS: [std::ops::Range<usize>; 2] = [10..20, 108..112];
 
-/// Everything read, by its path without links.
+/// All files, directories and links read, by path without links.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     files: BTreeMap<PathBuf, Vec<u8>>,
@@ -18,12 +20,12 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// The content of a file.
+    /// Records the content of a file.
     pub fn file(&mut self, path: &Path, bytes: &[u8]) {
         self.files.insert(path.to_owned(), bytes.to_owned());
     }
 
-    /// Something that is there: a directory, or something of which the content has not been read yet.
+    /// Records a directory, or an object whose content has not been read yet.
     pub fn found(&mut self, path: &Path, directory: bool) {
         if directory {
             self.directories.insert(path.to_owned());
@@ -32,12 +34,12 @@ impl Recorder {
         }
     }
 
-    /// A link.
+    /// Records a link.
     pub fn link(&mut self, path: &Path, target: &Path) {
         self.links.insert(path.to_owned(), target.to_owned());
     }
 
-    /// Takes out the serial numbers of drives, also where paths below `/dev/disk/by-id` contain them.
+    /// Removes the serial numbers of drives, also from paths below `/dev/disk/by-id`.
     pub fn forget_serials(&mut self) {
         for (path, bytes) in &mut self.files {
             match path.file_name().and_then(|n| n.to_str()) {
@@ -49,7 +51,7 @@ impl Recorder {
         }
     }
 
-    /// Writes the tree to `directory`, which has to be empty or not there. How many files it has.
+    /// Writes the tree to `directory`, which must be empty or absent. Returns the file count.
     pub fn write(&self, directory: &Path) -> io::Result<usize> {
         let tree = Dir::open_or_make(directory)?;
         if !tree.names()?.is_empty() {
@@ -66,7 +68,7 @@ impl Recorder {
             let (directory, name) = place(path)?;
             directory.create_new(name, PRIVATE_FILE)?.write_all(bytes)?;
         }
-        // Last, so that nothing is in the way of what is below one.
+        // Links come last, so that no path is written through a link.
         for (path, target) in &self.links {
             let (directory, name) = place(path)?;
             directory.symlink(target, name)?;
@@ -83,7 +85,7 @@ fn forget_in_identify(page: &mut [u8]) {
     }
 }
 
-/// `…/by-id/ata-MODEL_SERIAL-part1` as `…/by-id/x`.
+/// Replaces `…/by-id/ata-MODEL_SERIAL-part1` by `…/by-id/x`.
 fn without_ids(bytes: &[u8]) -> Vec<u8> {
     const MARK: &[u8] = b"/by-id/";
     let mut clean = Vec::with_capacity(bytes.len());
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn serial_numbers_are_taken_out() {
+    fn forget_serials_removes_serial_numbers() {
         let mut recorder = Recorder::default();
         let mut page = vec![7; 572];
         page[60 + 2 * 27] = 9;
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_over() {
+    fn write_refuses_directory_with_files() {
         let directory = tempfile::tempdir().unwrap();
         let mut recorder = Recorder::default();
         recorder.file(Path::new("/a/b"), b"x");

@@ -1,7 +1,9 @@
-//! A file tree to read `/sys`, `/proc` and `/etc` from: the running machine's, or a recorded one (`--sysroot`).
+//! The tree from which `/sys`, `/proc` and `/etc` are read: of the running machine, or a
+//! recorded one (`--sysroot`).
 //!
-//! Nothing in a tree is trusted. Symbolic links, absolute ones too, are resolved inside the tree and never leave it; loops end;
-//! only regular files are opened, never a device or a pipe; what is read has a limit.
+//! A tree is not trusted. All symbolic links, including absolute ones, are resolved inside
+//! the tree; link loops end with an error; only regular files are opened, never a device or a
+//! pipe; reads are limited in size.
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, StatxFlags, openat, readlinkat, statx};
 use rustix::io::Errno;
@@ -17,19 +19,16 @@ use std::sync::{Mutex, OnceLock};
 use super::record::Recorder;
 use crate::sys::beneath::Named;
 
-/// The most links followed for one path, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// The most components of one path, links resolved.
 const COMPONENTS_MAX: usize = 256;
-/// The most bytes read of an attribute. A page is what sysfs gives.
+/// Maximum size of an attribute. Sysfs returns at most a page.
 const ATTRIBUTE_BYTES_MAX: u64 = 64 << 10;
-/// The most bytes read of a table such as mountinfo.
+/// Maximum size of a table such as mountinfo.
 pub const TABLE_BYTES_MAX: u64 = 16 << 20;
-/// The most names read of a directory.
 const ENTRIES_MAX: usize = 65_536;
 
 thread_local! {
-    /// Nothing that this thread reads is recorded now.
+    /// Recording is paused for reads of this thread.
     static PAUSED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -48,8 +47,8 @@ pub struct Root {
     wants: OnceLock<Vec<PathBuf>>,
 }
 
-/// A name resolved: the object itself, and its path in the tree without links.
-struct Found {
+/// A resolved name: the object, and its path in the tree without links.
+struct ResolvedPath {
     object: OwnedFd,
     kind: FileType,
     path: PathBuf,
@@ -66,35 +65,36 @@ impl Root {
         Ok(Self { directory: open_root(path)?, live: false, recorder: None, wants: OnceLock::new() })
     }
 
-    /// Its directory, open as a place only.
+    /// The root directory, opened with `O_PATH`.
     pub fn directory(&self) -> std::io::Result<OwnedFd> {
         self.directory.try_clone()
     }
 
-    /// The running machine, read by files alone as a recorded tree is, with everything that is read kept for
-    /// [`recording`](Self::recording).
+    /// The running machine, read through files only, like a recorded tree; keeps everything read
+    /// for [`recording`](Self::recording).
     pub fn recording_live() -> std::io::Result<Self> {
         Ok(Self { directory: open_root(Path::new("/"))?, live: false, recorder: Some(Mutex::default()), wants: OnceLock::new() })
     }
 
-    /// What has been read up to now, if it is kept.
+    /// Everything read so far; `None` if reads are not kept.
     #[must_use]
     pub fn recording(&self) -> Option<Recorder> {
         Some(self.recorder.as_ref()?.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone())
     }
 
-    /// Whether what is read is that of the running machine, by files alone or not.
+    /// The tree is the running machine, read through files only or not.
     #[must_use]
     pub fn is_this_machine(&self) -> bool {
         self.live || self.recorder.is_some()
     }
 
-    /// Keeps what no file says, as the file `path` of the recorded tree.
+    /// Records bytes that come from no file as the file `path` of the recorded tree.
     pub fn keep(&self, path: &Path, bytes: &[u8]) {
         self.record(|recorder| recorder.file(path, bytes));
     }
 
-    /// Reads what is only worth recording if it turns out to matter: units and scripts may hold secrets.
+    /// Runs `read` without recording. For files that are recorded only if they turn out to
+    /// matter: units and scripts may hold secrets.
     pub fn unrecorded<T>(&self, read: impl FnOnce() -> T) -> T {
         let before = PAUSED.replace(true);
         let value = read();
@@ -111,37 +111,37 @@ impl Root {
         }
     }
 
-    /// The directories whose links start units, found by `find` once.
+    /// The directories whose links start units; `find` runs once.
     pub fn wants(&self, find: impl FnOnce() -> Vec<PathBuf>) -> &[PathBuf] {
         self.wants.get_or_init(find)
     }
 
-    /// Whether this is the running machine, so that system calls describe the same thing as the files do.
+    /// The tree is the running machine and system calls may be used in addition to files.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.live
     }
 
-    /// The path without links, inside the tree; `None` if there is no such object.
+    /// The path without links, inside the tree; `None` if the object does not exist.
     #[must_use]
     pub fn canonical(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         self.find(path.as_ref()).ok().map(|found| found.path)
     }
 
-    /// Whether the object exists (links followed).
+    /// The object exists (links are followed).
     #[must_use]
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.find(path.as_ref()).is_ok()
     }
 
-    /// Whether the object is a directory (links followed); `None` if there is no such object.
+    /// The object is a directory (links are followed); `None` if it does not exist.
     #[must_use]
     pub fn is_directory(&self, path: impl AsRef<Path>) -> Option<bool> {
         self.find(path.as_ref()).ok().map(|found| found.kind == FileType::Directory)
     }
 
-    /// The text of an attribute without surrounding white space, at most 64 KiB of it. Bytes that are not UTF-8 and control
-    /// characters other than line ends and tabs are replaced, so that it can be shown.
+    /// The text of an attribute, trimmed, at most 64 KiB. Invalid UTF-8 and control characters
+    /// other than line ends and tabs are replaced, so that the text can be shown.
     #[must_use]
     pub fn read(&self, path: impl AsRef<Path>) -> Option<String> {
         self.read_bytes(path.as_ref(), ATTRIBUTE_BYTES_MAX).ok().map(|bytes| printable(&bytes))
@@ -159,7 +159,7 @@ impl Root {
         self.read(path)?.parse().ok()
     }
 
-    /// The bytes of a regular file, at most `limit` of them.
+    /// The first `limit` bytes of a regular file.
     pub fn read_bytes(&self, path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let (file, canonical) = self.open_found(path)?;
@@ -181,13 +181,13 @@ impl Root {
         Ok((File::from(reopen(&found.object, OFlags::RDONLY | OFlags::NONBLOCK)?), found.path))
     }
 
-    /// The names in a directory, sorted; empty if there is none.
+    /// The names in a directory, sorted; empty if it does not exist.
     #[must_use]
     pub fn list(&self, path: impl AsRef<Path>) -> Vec<String> {
         self.try_list(path.as_ref()).unwrap_or_default()
     }
 
-    /// The text of a link.
+    /// The target of a link.
     #[must_use]
     pub fn link(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let path = path.as_ref();
@@ -206,7 +206,7 @@ impl Root {
         let directory = openat(&found.object, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let mut names = Vec::new();
         for entry in Dir::new(directory)?.take(ENTRIES_MAX) {
-            // A name that is not UTF-8 is nothing that sysfs makes.
+            // Sysfs creates no names that are not UTF-8.
             if let Ok(name) = entry?.file_name().to_str()
                 && name != "."
                 && name != ".."
@@ -218,15 +218,15 @@ impl Root {
         #[cfg(test)]
         WORK.set(WORK.get() + names.len());
         if self.recorder.is_some() && found.path.starts_with("/sys") {
-            // Each one is there, whatever it is.
+            // Records that each entry exists.
             names.iter().for_each(|name| drop((self.link(found.path.join(name)), self.find(&found.path.join(name)))));
         }
         Ok(names)
     }
 
-    /// Walks `path` one component at a time below the root, holding a descriptor of each directory on the way, so that neither
-    /// a link nor a rename meanwhile can lead outside.
-    fn find(&self, path: &Path) -> Result<Found, Errno> {
+    /// Walks `path` one component at a time below the root and holds a descriptor of each
+    /// directory, so that neither links nor concurrent renames lead outside.
+    fn find(&self, path: &Path) -> Result<ResolvedPath, Errno> {
         #[cfg(test)]
         WORK.set(WORK.get() + 1);
         let mut todo: Vec<OsString> = components_reversed(path);
@@ -259,22 +259,21 @@ impl Root {
         let path = joined(&above);
         self.record(|recorder| recorder.found(&path, above.last().is_none_or(|(.., kind)| *kind == FileType::Directory)));
         match above.pop() {
-            Some((object, _, kind)) => Ok(Found { object, kind, path }),
+            Some((object, _, kind)) => Ok(ResolvedPath { object, kind, path }),
             None => {
                 let object = openat(&self.directory, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-                Ok(Found { object, kind: FileType::Directory, path })
+                Ok(ResolvedPath { object, kind: FileType::Directory, path })
             }
         }
     }
 }
 
-/// Asks nothing of a server that may hang: the look-up has found the type.
+/// Asks nothing of a server that may hang: the walk has found the type.
 fn kind_of(object: &OwnedFd) -> Result<FileType, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     Ok(FileType::from_raw_mode(statx(object, c"", flags, StatxFlags::TYPE)?.stx_mode.into()))
 }
 
-/// The path of a walk.
 fn joined(above: &[(OwnedFd, OsString, FileType)]) -> PathBuf {
     above.iter().fold(PathBuf::from("/"), |path, (_, name, _)| path.join(name))
 }
@@ -287,14 +286,15 @@ fn open_root(path: &Path) -> std::io::Result<OwnedFd> {
     }
 }
 
-/// Opens for reading what an `O_PATH` descriptor stands for.
+/// Opens the object of an `O_PATH` descriptor for reading.
 fn reopen(object: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     use std::os::fd::AsRawFd as _;
     let path = format!("/proc/self/fd/{}", object.as_raw_fd());
     openat(CWD, path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
 }
 
-/// The components of `path`, last first; a leading `/` and `.` are dropped: every path starts at the root or at the link's directory.
+/// The components of `path`, last first, without a leading `/` and without `.`: every path
+/// starts at the root or at the link's directory.
 fn components_reversed(path: &Path) -> Vec<OsString> {
     path.as_os_str()
         .as_bytes()
@@ -305,7 +305,7 @@ fn components_reversed(path: &Path) -> Vec<OsString> {
         .collect()
 }
 
-/// Text that can be shown: trimmed, with everything that could steer a terminal replaced.
+/// Makes text safe to show: trims it and replaces everything that could control a terminal.
 #[must_use]
 pub fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn links_resolve_inside_the_tree() {
+    fn root_resolves_links_inside_the_tree() {
         let (directory, root) = tree();
         let at = |p: &str| directory.path().join(p);
         fs::create_dir_all(at("sys/devices/a/queue")).unwrap();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_out_of_the_tree() {
+    fn root_never_reads_outside_the_tree() {
         let (directory, root) = tree();
         let outside = tempfile::tempdir().unwrap();
         let secret = outside.path().join("secret");
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_pipes_devices_and_long_paths_end() {
+    fn root_refuses_loops_pipes_devices_and_long_paths() {
         let (directory, root) = tree();
         let at = |p: &str| directory.path().join(p);
         symlink("b", at("a")).unwrap();
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_limited_and_printable() {
+    fn root_read_is_limited_and_printable() {
         let (directory, root) = tree();
         let huge = File::create(directory.path().join("huge")).unwrap();
         huge.set_len(1 << 40).unwrap();

@@ -1,4 +1,4 @@
-//! The I/O counters of a block device, `/sys/block/…/stat`: exact, unprivileged, for every layer.
+//! The I/O counters of a block device, `/sys/block/…/stat`: exact, unprivileged, per layer.
 
 use super::root::Root;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::Path;
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// The unit of sector counts in `stat`, whatever the device's block size.
+/// The unit of sector counts in `stat`, independent of the device's block size.
 pub const SECTOR_BYTES: u64 = 512;
 
 /// Counters of one device since boot (Documentation/block/stat.rst).
@@ -15,33 +15,33 @@ pub const SECTOR_BYTES: u64 = 512;
 pub struct DiskStat {
     /// Reads completed.
     pub reads: u64,
-    /// Bytes of them.
+    /// Bytes read.
     pub read: Bytes,
     /// Writes completed.
     pub writes: u64,
-    /// Bytes of them.
+    /// Bytes written.
     pub written: Bytes,
-    /// Time that reads and writes took, summed over requests.
+    /// Time spent on reads and writes, summed over requests.
     pub read_write_time: Nanos,
     /// Requests in flight now.
     pub in_flight: u64,
-    /// Time during which the device had requests.
+    /// Time during which at least one request was in flight.
     pub busy: Nanos,
     /// Discards completed; `None` before Linux 4.18.
     pub discards: Option<Amount>,
-    /// Time that discards took, summed over commands.
+    /// Time spent on discards, summed over commands.
     pub discard_time: Nanos,
     /// Flushes completed; `None` before Linux 5.5.
     pub flushes: Option<u64>,
 }
 
-/// The advance of a counter; one that went back (device replaced, reset) started from zero.
+/// The advance of a counter. One that decreased (device replaced) restarted at zero.
 fn delta(now: u64, then: u64) -> u64 {
     if now >= then { now - then } else { now }
 }
 
 impl DiskStat {
-    /// Reads the counters of the device at `sys`, a directory such as `/sys/devices/…/block/sda/sda1`.
+    /// Reads the counters of the device at `sys`, such as `/sys/devices/…/block/sda/sda1`.
     #[must_use]
     pub fn read(root: &Root, sys: &Path) -> Option<Self> {
         Self::parse(&root.read(sys.join("stat"))?)
@@ -76,7 +76,7 @@ impl DiskStat {
         })
     }
 
-    /// What happened since `before`. A counter that went back (device replaced, reset) counts from zero.
+    /// The change since `before`. A counter that decreased (device replaced) counts from zero.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl DiskStat {
     }
 }
 
-/// How often the XFS on the device of this name has written its log; 0 if nobody counts.
+/// Number of log writes of the XFS on this device; 0 if it is not counted.
 #[must_use]
 pub fn xfs_log_writes(root: &Root, device: &str) -> u64 {
     let text = root.read(format!("/sys/fs/xfs/{device}/stats/stats")).unwrap_or_default();
@@ -102,19 +102,19 @@ pub fn xfs_log_writes(root: &Root, device: &str) -> u64 {
     log.and_then(|log| log.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// The counters of one device, kept open for reading them often.
+/// The counters of one device, kept open for frequent reads.
 #[derive(Debug)]
 pub struct StatFile {
     file: File,
 }
 
 impl StatFile {
-    /// Of the device at `sys`.
+    /// Opens the counters of the device at `sys`.
     pub fn open(root: &Root, sys: &Path) -> std::io::Result<Self> {
         Ok(Self { file: root.open(&sys.join("stat"))? })
     }
 
-    /// The counters now; `None` if the device is gone.
+    /// Reads the counters; `None` if the device is gone.
     #[must_use]
     pub fn read(&self) -> Option<DiskStat> {
         let mut bytes = [0; 512];
@@ -130,7 +130,7 @@ mod tests {
     const LINE: &str = "  145503    12498 12804546   137376   202464    92709 45285664   179612        2    30876   318439    10581       36  1474152     1287     4080      163";
 
     #[test]
-    fn fields_are_where_the_kernel_puts_them() {
+    fn parse_reads_fields_of_the_kernel() {
         let stat = DiskStat::parse(LINE).unwrap();
         assert_eq!((stat.reads, stat.read), (145_503, Bytes(12_804_546 * 512)));
         assert_eq!((stat.writes, stat.written), (202_464, Bytes(45_285_664 * 512)));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn old_kernels_have_fewer_fields_and_junk_has_none() {
+    fn parse_accepts_old_kernels_and_rejects_junk() {
         let old = LINE.split_whitespace().take(11).collect::<Vec<_>>().join(" ");
         assert_eq!(DiskStat::parse(&old).unwrap().discards, None);
         for junk in ["", "1 2 3", "a b c d e f g h i j k l", &"9".repeat(400)] {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_counter_counts_from_zero() {
+    fn since_counts_reset_counter_from_zero() {
         let before = DiskStat { writes: 100, ..DiskStat::default() };
         let after = DiskStat { writes: 7, ..DiskStat::default() };
         assert_eq!(after.since(&before).writes, 7);

@@ -1,5 +1,5 @@
-//! Which superblock a mount shows: the kernel has one directory below `/sys/fs` for each, made when the filesystem is mounted first and
-//! gone when it is mounted nowhere any more. Its inode number is another one each time.
+//! The superblock behind a mount. The kernel keeps a directory for each below `/sys/fs`, from
+//! the first mount to the last unmount. Its inode number differs each time.
 
 use super::mountinfo::Mount;
 use rustix::fs::stat;
@@ -10,13 +10,12 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Superblock {
-    /// Below `/sys/fs`.
     directory: PathBuf,
     inode: u64,
 }
 
 impl Superblock {
-    /// Of what is mounted; `None` where the kernel shows none: it does for ext4, XFS and F2FS by device, for btrfs by UUID.
+    /// The superblock of a mount, if the kernel shows it: by device, for btrfs by UUID.
     #[must_use]
     pub fn of(mount: &Mount, uuid: Option<[u8; 16]>) -> Option<Self> {
         let name = match mount.fs_type.as_str() {
@@ -31,7 +30,7 @@ impl Superblock {
         Some(Self { inode: stat(&directory).ok()?.st_ino, directory })
     }
 
-    /// Whether it still is mounted anywhere, in whichever mount namespace; `None` if that cannot be seen.
+    /// The superblock is still mounted in some mount namespace; `None` if unknown.
     #[must_use]
     pub fn lives(&self) -> Option<bool> {
         match stat(&self.directory) {
@@ -42,7 +41,7 @@ impl Superblock {
     }
 }
 
-/// As btrfs names its directory.
+/// The UUID as btrfs names its directory.
 fn in_text(uuid: &[u8; 16]) -> String {
     let mut text = String::with_capacity(36);
     for (at, byte) in uuid.iter().enumerate() {
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uuid_is_written_as_in_sysfs() {
+    fn in_text_formats_uuid_as_sysfs_does() {
         let uuid = [0x50, 0xbb, 0xf6, 0xa9, 0xd9, 0x7f, 0x41, 0xcd, 0xac, 0x11, 0x6c, 0x6e, 0x7a, 0x47, 0xf9, 0x95];
         assert_eq!(in_text(&uuid), "50bbf6a9-d97f-41cd-ac11-6c6e7a47f995");
     }

@@ -1,5 +1,5 @@
-//! Who uses a device or a file, as far as anybody can tell: the mount table, swap, what is built on it, loop devices by what the kernel says
-//! of them, leases, and open descriptors.
+//! Users of a device or a file, as far as they can be detected: the mount table, swap,
+//! holders, loop devices, leases, and open descriptors.
 
 use super::loops;
 use crate::host::block::{Stack, device_directory, device_of_source};
@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use rustix::fd::AsFd;
 use std::path::Path;
 
-/// Who uses the device, a partition of it, or something built on it. Not those who only have it open.
+/// Users of the device, its partitions, and devices built on it, except mere openers.
 pub fn of_device(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<String>> {
     let mounts = mountinfo::read(root).context("cannot read the mount table")?;
     let stands_on = |stack: &Stack| stack.layers.iter().any(|layer| layer.dev == dev);
@@ -44,7 +44,7 @@ pub fn of_device(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<String>> {
     for (device, backing) in loops::all() {
         let below = DevNumber::from_raw(backing.rdevice);
         if backing.rdevice != 0 && (below == dev || stands_on(&Stack::of_device(root, &mounts, below))) {
-            users.push(format!("it is what {} stands on", device.path().display()));
+            users.push(format!("it backs {}", device.path().display()));
         }
     }
     users.dedup();
@@ -61,28 +61,29 @@ pub fn openers_of_device(root: &Root, dev: DevNumber) -> Vec<String> {
     openers::of_devices(&numbers).iter().map(ToString::to_string).collect()
 }
 
-/// Who uses the regular file that is open here, and nowhere else in this process, for writing.
+/// Users of a regular file that this process has open exactly once, for writing.
 ///
-/// A loop device, swap, or a process with it open is found in whichever namespace it is, where the filesystem has leases.
+/// If the filesystem supports leases, finds loop devices, swap, and processes in any
+/// namespace.
 pub fn of_file(file: impl AsFd) -> anyhow::Result<Vec<String>> {
     let file = file.as_fd();
     let identity = Identity::of(file).context("cannot look at the file")?;
     let mut users: Vec<String> = loops::all()
         .into_iter()
         .filter(|(_, backing)| backing.file == identity)
-        .map(|(device, _)| format!("it is what {} stands on", device.path().display()))
+        .map(|(device, _)| format!("it backs {}", device.path().display()))
         .collect();
     let swaps = std::fs::read("/proc/swaps").unwrap_or_default();
     let is_it = |path: &Path| rustix::fs::stat(path).is_ok_and(|stat| Identity::from(&stat) == identity);
     if mountinfo::swap_sources(&swaps).any(|source| is_it(&source)) {
-        users.push("it is swap".to_owned());
+        users.push("used as swap".to_owned());
     }
     if !users.is_empty() {
         return Ok(users);
     }
     users.extend(openers::of_file(identity).iter().map(ToString::to_string));
     if users.is_empty() && somebody_has_it_open(file) {
-        users.push("open somewhere that cannot be seen from here (another namespace, or the kernel)".to_owned());
+        users.push("open where it is not visible from here (in another namespace, or in the kernel)".to_owned());
     }
     Ok(users)
 }
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_tells_of_readers_and_writers() {
+    fn of_file_detects_readers_and_writers_by_lease() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         std::fs::write(&path, "x").unwrap();

@@ -1,4 +1,4 @@
-//! How errors reach the user: one line on standard error, its cause chain with it, a hint below; with `--json` also as a document.
+//! Error output: one line with the cause chain, a hint below it, with `--json` a document.
 
 use crate::output;
 use crate::sys::interrupt::Interrupted;
@@ -9,22 +9,22 @@ use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_sim::runner::Stopped;
 
-/// Exit status for wrong usage, as clap uses it.
+/// Exit status for wrong usage, as in clap.
 pub const USAGE: u8 = 2;
 /// Exit status after an interrupt (128 + SIGINT), as shells report it.
 pub const INTERRUPTED: u8 = 130;
-/// Exit status of everything else that went wrong.
+/// Exit status for all other errors.
 pub const FAILED: u8 = 1;
 
-/// Exit status if TRIM is blocked somewhere, whichever command finds it.
+/// Exit status of every command if TRIM is blocked.
 pub const BLOCKED: u8 = 3;
-/// Exit status if it cannot be told, or has not been proved, that TRIM gets through.
+/// Exit status if it is unknown or unproved that TRIM reaches the drive.
 pub const NOT_PROVED: u8 = 4;
 
-/// Exit status of a comparison that found something worse than it was allowed to be.
+/// Exit status of a comparison with a result worse than allowed.
 pub const WORSE: u8 = 5;
 
-/// TRIM cannot get through (exit status 3): a layer, or how the filesystem is mounted, is in the way.
+/// TRIM is blocked (exit status 3) by a layer or by the mount options of the filesystem.
 #[derive(Debug)]
 pub struct Blocked(pub String);
 
@@ -36,22 +36,22 @@ impl fmt::Display for Blocked {
 
 impl std::error::Error for Blocked {}
 
-/// What kind of error it is: decides the exit status, and is said in the document.
+/// The kind of an error: determines the exit status and is part of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The words of the command are wrong in themselves.
+    /// The command line itself is wrong.
     Usage,
-    /// Everything else: what is named is not there, cannot be used, or failed.
+    /// Any other error: an object does not exist, cannot be used, or failed.
     Failed,
     /// Stopped by a signal.
     Interrupted,
-    /// TRIM does not get through, or nobody knows.
+    /// TRIM is blocked, or that is unknown.
     Blocked,
 }
 
 impl Kind {
-    /// Of an error.
+    /// The kind of `error`.
     pub fn of(error: &anyhow::Error) -> Self {
         if error.chain().any(|cause| cause.is::<Interrupted>() || cause.downcast_ref::<Stopped>() == Some(&Stopped::Interrupted)) {
             return Self::Interrupted;
@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// Its exit status.
+    /// Exit status for this kind.
     pub const fn exit_status(self) -> u8 {
         match self {
             Self::Usage => USAGE,
@@ -76,18 +76,18 @@ impl Kind {
     }
 }
 
-/// What the document says of an error: the one shape for every command.
+/// An error in the document, in the same form for every command.
 #[derive(Debug, Serialize)]
 struct Described {
     kind: Kind,
     exit_status: u8,
-    /// What went wrong, without the causes.
+    /// The error without its causes.
     message: String,
-    /// Why, the nearest cause first.
+    /// The causes, nearest first.
     causes: Vec<String>,
-    /// What to do instead.
+    /// Advice on what to do instead.
     hint: Option<String>,
-    /// The number of the system's error, if it was one.
+    /// The error number of the system call, if there was one.
     errno: Option<i32>,
 }
 
@@ -108,12 +108,12 @@ impl Described {
 fn errno(cause: &(dyn std::error::Error + 'static)) -> Option<i32> {
     let of_io = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
     let of_call = || cause.downcast_ref::<Errno>().map(|errno| errno.raw_os_error());
-    // Some wrap the system's error in one of their own that keeps only its text.
+    // Some libraries wrap the system's error in their own and keep only its text.
     let in_text = || cause.to_string().split_once("(os error ")?.1.split_once(')')?.0.parse().ok();
     of_io.or_else(of_call).or_else(in_text)
 }
 
-/// Prints `error` with its causes on one line, with `json` a document as well, and gives the exit status that belongs to it.
+/// Prints `error` with its causes, and with `json` a document. Returns its exit status.
 pub fn print_and_exit_code(error: &anyhow::Error, json: bool) -> ExitCode {
     output::complain(&one_line(error));
     if json {
@@ -122,7 +122,7 @@ pub fn print_and_exit_code(error: &anyhow::Error, json: bool) -> ExitCode {
     ExitCode::from(Kind::of(error).exit_status())
 }
 
-/// The same for what the command line parser refuses, which has printed it.
+/// Prints the document for an error that the command line parser has printed.
 pub fn print_usage_document(message: &str) {
     let (first, rest) = message.split_once("\n\n").unwrap_or((message, ""));
     let tip = rest.lines().map(str::trim).find_map(|line| line.strip_prefix("tip: "));
@@ -136,18 +136,18 @@ pub fn print_usage_document(message: &str) {
     });
 }
 
-/// One document a command: what was reported before the error stays the only one.
+/// One document per command: a document printed before the error stays the only one.
 fn print_document(described: &Described) {
     if output::has_reported() {
         return;
     }
     if let Ok(text) = output::document("error", 1, &serde_json::json!({ "error": described })) {
-        // Nobody may be there to read it; the line on standard error and the status say it as well.
+        // Standard output may be closed; standard error and the exit status remain.
         let _ = output::print(&text);
     }
 }
 
-/// The message and its causes, joined by `: `, without repeating a cause that the message already ends with.
+/// The message and its causes joined by `: `, without a cause that already ends the message.
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {
@@ -166,13 +166,13 @@ mod tests {
     use anyhow::Context as _;
 
     #[test]
-    fn causes_stand_on_one_line() {
+    fn one_line_joins_causes() {
         let error = Err::<(), _>(std::io::Error::from_raw_os_error(28)).context("cannot write /x").unwrap_err();
         assert_eq!(one_line(&error), "cannot write /x: No space left on device (os error 28)");
     }
 
     #[test]
-    fn the_kind_decides_the_status_and_errno_is_kept() {
+    fn kind_determines_exit_status_and_keeps_errno() {
         let full = Err::<(), _>(std::io::Error::from_raw_os_error(28)).context("cannot write /x").unwrap_err();
         let described = Described::of(&full);
         assert_eq!((described.kind, described.exit_status, described.errno), (Kind::Failed, 1, Some(28)));

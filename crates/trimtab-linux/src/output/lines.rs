@@ -1,14 +1,14 @@
-//! Lines of text for a screen of any width. They break between words only, and never between a number and its unit.
+//! Line wrapping: breaks only between words, and never between a number and its unit.
 
 use super::plain;
 use unicode_width::UnicodeWidthStr as _;
 
-/// Columns that `text` takes.
+/// Terminal columns of `text`.
 pub fn width_of(text: &str) -> usize {
     text.width()
 }
 
-/// What is never broken: words, and numbers with their units.
+/// The unbreakable parts of `text`: words, and numbers with their units.
 pub fn atoms(text: &str) -> Vec<String> {
     let mut atoms: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -23,7 +23,7 @@ pub fn atoms(text: &str) -> Vec<String> {
     atoms
 }
 
-/// Whether what stands behind `text` may be its unit.
+/// `text` is a number that a unit may follow.
 fn is_number(text: &str) -> bool {
     let number = text.trim_start_matches(['(', '<', '>', '~', '+', '-', '−', '≤', '≥', '\'', '"']);
     number.starts_with(|c: char| c.is_ascii_digit()) && number.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | 'e' | '-'))
@@ -69,11 +69,11 @@ fn is_unit(word: &str) -> bool {
     UNITS.contains(&word.trim_end_matches([',', '~', ';', '.', ':', ')', '(', '!', '?', '\'', '"']))
 }
 
-/// Lines of at most `width` columns, unless a single atom is longer.
+/// Wraps `text` to at most `width` columns; a longer atom gets its own line.
 pub fn lines(text: &str, width: Option<usize>) -> Vec<String> {
     let width = width.unwrap_or(usize::MAX);
     let mut lines: Vec<String> = Vec::new();
-    // Of the last line, which may be as long as the text.
+    // Columns used in the last line; the line may be as long as the text.
     let mut taken = 0;
     for atom in atoms(text) {
         let more = width_of(&atom);
@@ -92,12 +92,13 @@ pub fn lines(text: &str, width: Option<usize>) -> Vec<String> {
     lines
 }
 
-/// `text` behind `first`, its further lines behind `rest`; every line without control characters. Lines that `text` has stay lines.
+/// `text` with the prefix `first`, and `rest` on continuation lines, without control
+/// characters. Line breaks in `text` are kept.
 pub fn paragraph(text: &str, width: Option<usize>, first: &str, rest: &str) -> String {
     let mut shown = String::new();
     for (number, line) in plain(text).lines().enumerate() {
         let lead = if number == 0 { first } else { rest };
-        // Without a width nothing is broken, and the spaces of the text stay as they are.
+        // Without a width, nothing is wrapped and the spaces are kept.
         let Some(width) = width.filter(|width| width_of(lead) + width_of(line) > *width) else {
             shown.push_str(lead);
             shown.push_str(line);
@@ -114,7 +115,7 @@ pub fn paragraph(text: &str, width: Option<usize>, first: &str, rest: &str) -> S
     shown
 }
 
-/// `text` for the screen that it is printed on; with a newline at its end.
+/// Wraps `text` for standard output and adds a newline.
 pub fn prose(text: &str) -> String {
     paragraph(text, super::width(), "", "")
 }

@@ -1,9 +1,10 @@
-//! Text from outside (files, names, arguments, other programs) as text, and as nothing else.
+//! Removes control sequences from outside text (files, names, arguments, other programs).
 
 use std::borrow::Cow;
 
-/// Whether a character is only text. Not so: what steers a terminal (C0, DEL, C1), what changes the direction or the place of what stands
-/// around it, and what ends a line without being a line feed. Line feeds and tabs are text.
+/// The character is plain text. Excluded are terminal controls (C0, DEL, C1), characters that
+/// change the direction or position of the text around them, and line separators other than
+/// the line feed. Line feeds and tabs are text.
 #[must_use]
 pub const fn is_text(c: char) -> bool {
     match c {
@@ -15,7 +16,7 @@ pub const fn is_text(c: char) -> bool {
     }
 }
 
-/// `text` with a replacement character for everything that is not text.
+/// Replaces every character that is not plain text by a replacement character.
 #[must_use]
 pub fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_text) {
@@ -24,14 +25,14 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if is_text(c) { c } else { char::REPLACEMENT_CHARACTER }).collect::<String>().into()
 }
 
-/// As [`plain`], for what is one line: a name with a line feed in it begins no line of its own, which could pass for one of ours.
+/// As [`plain`], for one line: replaces line feeds too, so that a name cannot forge a line.
 #[must_use]
 pub fn plain_line(text: &str) -> Cow<'_, str> {
     let text = plain(text);
     if text.contains('\n') { text.trim_end_matches('\n').replace('\n', " ").into() } else { text }
 }
 
-/// As [`plain`], for text that need not be UTF-8: bytes that are none are letters of another encoding, or controls of eight bits.
+/// As [`plain`], for any encoding: an invalid UTF-8 byte is a letter or an 8-bit control.
 #[must_use]
 pub fn plain_bytes(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
@@ -47,8 +48,8 @@ pub fn plain_bytes(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A cell of a table for spreadsheets that none takes for a formula, and no terminal for an order: an apostrophe before what would begin one
-/// (numbers do not), and a replacement character for everything that is not text.
+/// Makes a table cell safe for spreadsheets and terminals: an apostrophe precedes the start
+/// of a formula (except numbers), and characters that are not plain text are replaced.
 #[must_use]
 pub fn harmless_cell(cell: &str) -> String {
     let cell = &*plain(cell);
@@ -59,14 +60,14 @@ pub fn harmless_cell(cell: &str) -> String {
     }
 }
 
-/// What spreadsheets take for the beginning of a formula, in some languages also in full width.
+/// Spreadsheets may read `cell` as a formula; some also accept full-width characters.
 #[must_use]
 pub fn begins_formula(cell: &str) -> bool {
     cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
 }
 
-/// As [`plain`], but the program's own colours stay: `ESC [ numbers m` with the few numbers that it uses. Whoever writes such text has put
-/// what comes from outside through [`plain`] before.
+/// As [`plain`], but keeps the program's own colours: `ESC [ numbers m` with the few numbers
+/// in use. Outside text must have been through [`plain`] before.
 #[must_use]
 pub fn styled(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_text) {
@@ -88,16 +89,17 @@ pub fn styled(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// Bytes of the style that `text` begins with; 0 if it begins with none of ours.
+/// Length in bytes of the style at the start of `text`; 0 if it has none.
 fn style_bytes(text: &str) -> usize {
     let numbers = text.strip_prefix("\u{1b}[").unwrap_or_default();
     let Some((numbers, _)) = numbers.split_once('m') else { return 0 };
-    // Bold, dimmed, underlined and colours, and their ends. Nothing that hides: no concealing, blinking, reversing, no background.
+    // Bold, dim, underline and colours, and their ends. Nothing that hides text: no concealing,
+    // blinking, reverse or background.
     let ours = |number: &str| matches!(number, "0" | "1" | "2" | "4" | "22" | "24" | "39" | "31" | "32" | "33" | "34" | "35" | "36");
     if numbers.split(';').all(ours) { "\u{1b}[".len() + numbers.len() + 1 } else { 0 }
 }
 
-/// A JSON document with such characters escaped: inside of strings, the only place for them, that is the same document.
+/// Escapes such characters in a JSON document: only in strings, so the meaning stays.
 #[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_text) {
@@ -122,7 +124,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn colours_of_ours_stay_and_everything_else_goes() {
+    fn styled_keeps_own_colours_only() {
         assert_eq!(styled("\u{1b}[1;31mred\u{1b}[0m"), "\u{1b}[1;31mred\u{1b}[0m");
         for bad in [
             "\u{1b}[8m",
@@ -148,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn json_means_the_same_and_holds_only_text(value in ".{0,40}", odd in prop::sample::select(vec!["\u{9b}", "\u{202e}", "\u{7f}", "\u{e0041}"])) {
+        fn json_keeps_meaning_and_holds_only_text(value in ".{0,40}", odd in prop::sample::select(vec!["\u{9b}", "\u{202e}", "\u{7f}", "\u{e0041}"])) {
             let value = format!("{value}{odd}");
             let written = serde_json::to_string(&value).unwrap();
             let shown = json(&written);
@@ -157,7 +159,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_written_only_our_colours_come_out(text in "[\u{1b}\\[m0-9;a\u{9b}\r\u{202e}]{0,40}") {
+        fn styled_output_has_only_own_colours(text in "[\u{1b}\\[m0-9;a\u{9b}\r\u{202e}]{0,40}") {
             let shown = styled(&text);
             let mut rest = &*shown;
             while let Some(at) = rest.find('\u{1b}') {

@@ -1,5 +1,6 @@
-//! Progress on standard error: a bar with the time left, the amount and the rate, and below it what happens now. It appears
-//! after a second and vanishes at the end. `--plain` writes a line for logs every ten seconds instead.
+//! Progress on standard error: a bar with the time left, the amount and the rate, and the
+//! current activity below. It appears after a second and disappears at the end. `--plain`
+//! writes a log line every ten seconds instead.
 
 mod now;
 
@@ -16,16 +17,13 @@ use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_sim::runner;
 
-/// Time between two lines of a log.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// Time between two pictures.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
-/// Work that takes no longer shows nothing.
+/// Shorter work shows no bar.
 const QUICK: Duration = Duration::from_secs(1);
-/// Steps of the bar for each part of something larger.
+/// Steps of the bar for each part of a larger task.
 const STEPS: u64 = 1000;
 
-/// The bars on the screen.
 static SCREEN: LazyLock<MultiProgress> = LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(4)));
 
 /// Lets `print` write to the terminal above the bars.
@@ -33,22 +31,22 @@ pub fn aside<T>(print: impl FnOnce() -> T) -> T {
     SCREEN.suspend(print)
 }
 
-/// Progress is as good after a panic elsewhere as before.
+/// Ignores poisoning: progress stays valid after a panic elsewhere.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A progress bar on which several threads count.
+/// A progress bar that several threads advance.
 #[derive(Debug)]
 pub struct Tally(Progress);
 
 impl Tally {
-    /// Of `total` things.
+    /// For `total` items.
     pub fn new(context: &Context, title: &str, total: u64) -> Self {
         Self(Progress::new(context, title, Counting::Items, total))
     }
 
-    /// One more is done.
+    /// Advances by one.
     pub fn count(&self) {
         if let Some(view) = &self.0.view {
             view.bar.inc(1);
@@ -56,7 +54,7 @@ impl Tally {
     }
 }
 
-/// What is counted.
+/// The unit of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
     /// Bytes.
@@ -79,58 +77,56 @@ impl Counting {
     }
 }
 
-/// A part of something larger: a run of a study.
+/// One part of a larger task, such as a run of a study.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// Its name.
+    /// Name shown.
     pub title: String,
-    /// Parts done before.
+    /// Number of parts done before.
     pub done: u64,
-    /// Parts in all.
+    /// Number of parts in total.
     pub total: u64,
-    /// When the first of them began.
+    /// Start time of the first part.
     pub began: Instant,
 }
 
-/// A progress bar that appears once the work has taken a second.
+/// A progress bar that appears after the work has taken a second.
 #[derive(Debug)]
 pub struct Progress {
-    /// `None` without `--plain` and a terminal.
+    /// `None` if there is neither `--plain` nor a terminal.
     view: Option<Arc<View>>,
     shower: Option<JoinHandle<()>>,
 }
 
-/// The bar and its words, shared with the thread that shows them.
+/// The bar and its text, shared with the thread that draws them.
 #[derive(Debug)]
 struct View {
     bar: ProgressBar,
     words: Words,
-    /// Parts done before, and how far this one can come.
+    /// Number of parts done before, and the length of this one.
     part: Option<(u64, u64)>,
     now: Arc<Mutex<Now>>,
     over: AtomicBool,
     began: Instant,
-    /// Position of the last line of the log.
     logged: Mutex<Option<u64>>,
 }
 
-/// Says how far the work has come.
+/// Formats the state of the work.
 #[derive(Debug, Clone, Copy)]
 struct Words {
     counting: Counting,
-    /// When the first part began, of parts of something larger.
     parts_began: Option<Instant>,
 }
 
 impl Words {
-    /// Time left, then amount and rate.
+    /// The time left, then amount and rate.
     fn of(self, position: u64, total: Option<u64>, rate: f64, elapsed: Duration) -> Vec<String> {
         let amount = |n| self.counting.amount(n);
         match (self.parts_began, total) {
             (Some(began), Some(total)) => {
                 let share = position as f64 / total as f64;
                 let left = if share > 0.0 { whole_seconds(began.elapsed().as_secs_f64() * (1.0 - share) / share) } else { "?".to_owned() };
-                vec![format!("{left} left in all")]
+                vec![format!("{left} left in total")]
             }
             (_, Some(total)) => {
                 let left = if rate > 0.0 { whole_seconds(total.saturating_sub(position) as f64 / rate) } else { "?".to_owned() };
@@ -142,12 +138,12 @@ impl Words {
 }
 
 impl Progress {
-    /// Progress of `what` to `total` (0 if unknown).
+    /// Progress of `what` up to `total` (0 if unknown).
     pub fn new(context: &Context, what: &str, counting: Counting, total: u64) -> Self {
         Self::start(context, what, Words { counting, parts_began: None }, (total > 0).then_some(total), None)
     }
 
-    /// Progress over all parts, of which this is one, with `total` of its own.
+    /// Progress over all parts of a larger task; `total` is that of this part.
     pub fn part(context: &Context, part: &Part, counting: Counting, total: u64) -> Self {
         let words = Words { counting, parts_began: Some(part.began) };
         Self::start(context, &part.title, words, Some(part.total.max(1) * STEPS), Some((part.done, total)))
@@ -167,12 +163,12 @@ impl Progress {
         let (over, logged) = (AtomicBool::new(false), Mutex::new(None));
         let view = Arc::new(View { bar, words, part, now, over, began: Instant::now(), logged });
         let (shown, log) = (Arc::clone(&view), context.plain);
-        // Without a thread nothing is shown, and nothing else is lost.
+        // Without the thread there is no display, but the work is unaffected.
         let shower = std::thread::Builder::new().name("progress".to_owned()).spawn(move || shown.show(log)).ok();
         Self { view: Some(view), shower }
     }
 
-    /// The same, with the discards that the kernel counts at the drives.
+    /// Adds the discards that the kernel counts at the drives.
     #[must_use]
     pub fn with_discards<C: CountsDiscards + 'static>(self, counter: impl FnOnce() -> Option<C>) -> Self {
         if let Some(view) = &self.view {
@@ -181,14 +177,14 @@ impl Progress {
         self
     }
 
-    /// Says how far it has come.
+    /// Sets the position.
     pub fn set(&mut self, position: u64) {
         if let Some(view) = &self.view {
             view.bar.set_position(view.scaled(position));
         }
     }
 
-    /// Says how far a run has come, and its phase.
+    /// Sets the position and phase of a run.
     pub fn run(&mut self, position: u64, run: &runner::Progress<'_>) {
         self.set(position);
         if let Some(view) = &self.view {
@@ -196,14 +192,14 @@ impl Progress {
         }
     }
 
-    /// Says which phase begins.
+    /// Starts a phase.
     pub fn phase(&mut self, name: &str) {
         if let Some(view) = &self.view {
             lock(&view.now).begin(name);
         }
     }
 
-    /// Adds words, the most telling first.
+    /// Adds words to the display, the most important first.
     pub fn say(&self, words: impl FnOnce() -> Vec<String>) {
         if let Some(view) = &self.view {
             lock(&view.now).words = words();
@@ -211,7 +207,7 @@ impl Progress {
     }
 }
 
-/// The bar and the words; without a length the words alone.
+/// The bar and the words; without a length, only the words.
 fn style(words: Words, has_length: bool, now: Arc<Mutex<Now>>) -> ProgressStyle {
     let template = if has_length { "{prefix} [{bar:24}] {percent} %, {words}{now}" } else { "{prefix}: {words}{now}" };
     let amounts = move |state: &ProgressState, out: &mut dyn Write| {
@@ -228,7 +224,7 @@ fn style(words: Words, has_length: bool, now: Arc<Mutex<Now>>) -> ProgressStyle 
 }
 
 impl View {
-    /// Where the bar stands when the work stands at `position`.
+    /// The position of the bar for `position` of the work.
     fn scaled(&self, position: u64) -> u64 {
         match self.part {
             None => position,
@@ -236,7 +232,7 @@ impl View {
         }
     }
 
-    /// Shows the bar after a while, or writes lines until the work is over.
+    /// Shows the bar after a delay, or writes log lines, until the work is over.
     fn show(&self, log: bool) {
         std::thread::park_timeout(QUICK);
         while log && !self.over.load(Ordering::Acquire) {
@@ -250,7 +246,7 @@ impl View {
         }
     }
 
-    /// Writes a line for logs, unless it says what the last one said.
+    /// Writes a log line, unless it repeats the last one.
     fn log(&self) {
         let position = self.bar.position();
         if self.began.elapsed() >= QUICK && lock(&self.logged).replace(position) != Some(position) {
@@ -261,7 +257,7 @@ impl View {
     fn line(&self) -> String {
         let bar = &self.bar;
         let mut head = self.words.of(bar.position(), bar.length(), bar.per_sec(), bar.elapsed());
-        // The time left closes the line.
+        // The time left comes last in the line.
         if bar.length().is_some() {
             head.rotate_left(1);
         }
@@ -277,7 +273,7 @@ impl Drop for Progress {
         view.over.store(true, Ordering::Release);
         if let Some(shower) = self.shower.take() {
             shower.thread().unpark();
-            // It has no result; if it panicked, nothing more is shown.
+            // The thread has no result; after a panic nothing more is shown.
             let _ = shower.join();
         }
         view.bar.finish_and_clear();
@@ -287,7 +283,7 @@ impl Drop for Progress {
 
 /// `12 s`, `2 min 5 s`, `3 h 10 min`: an estimate needs no fractions.
 fn whole_seconds(seconds: f64) -> String {
-    // More than any run takes; keeps the conversion in range.
+    // Longer than any run; keeps the conversion in range.
     let whole = seconds.clamp(0.0, 1e9).ceil() as u64;
     if whole < 120 { format!("{whole} s") } else { Nanos::from_secs(whole).to_string() }
 }
@@ -297,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_left_is_in_whole_seconds_and_over_all_parts() {
+    fn time_left_is_in_whole_seconds_over_all_parts() {
         assert_eq!([0.0, 0.2, 59.1, 125.0, 11_400.0].map(whole_seconds), ["0 s", "1 s", "60 s", "2 min 5 s", "3 h 10 min"]);
         let bytes = Words { counting: Counting::Bytes, parts_began: None };
         let ten = Duration::from_secs(10);
@@ -308,11 +304,11 @@ mod tests {
         // 2.5 of 4 parts took 25 s.
         let parts = Words { parts_began: Instant::now().checked_sub(Duration::from_secs(25)), ..items };
         let said = parts.of(2500, Some(4000), 0.0, ten);
-        assert!(["15 s left in all", "16 s left in all"].contains(&said[0].as_str()), "{said:?}");
+        assert!(["15 s left in total", "16 s left in total"].contains(&said[0].as_str()), "{said:?}");
     }
 
     #[test]
-    fn line_of_a_log_has_amount_rate_and_phase() {
+    fn log_line_has_amount_rate_and_phase() {
         let context = Context { progress: true, plain: true, ..Context::default() };
         let mut progress = Progress::new(&context, "crystal", Counting::Bytes, 8_000_000_000);
         progress.phase("random write");
@@ -324,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn part_of_something_larger_moves_the_bar_of_all() {
+    fn part_advances_bar_of_whole_task() {
         let context = Context { progress: true, plain: true, ..Context::default() };
         let part = Part { title: "3 of 4: tree online".to_owned(), done: 2, total: 4, began: Instant::now() };
         let mut progress = Progress::part(&context, &part, Counting::Items, 100);

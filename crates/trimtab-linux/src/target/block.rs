@@ -1,4 +1,4 @@
-//! Files and block devices as block targets: direct I/O through io_uring, or through threads where there is none.
+//! Files and block devices as block targets: direct I/O through io_uring or threads.
 
 pub mod device;
 mod open;
@@ -17,15 +17,16 @@ use trimtab_drive::{Command, Extent, Ranges};
 use trimtab_sim::run::{TargetKind, Warning};
 use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
 
-/// Operations handed to the kernel with one call, at most. One at a time costs a call each; all at once leaves a drive that has
-/// run dry waiting while the data for the others is made (measured: 10 % of the IOPS of a virtio disk at depth 32).
+/// Maximum number of operations submitted with one call. Single submissions cost one call
+/// each; submitting all at once leaves an idle drive waiting while the data of the later ones
+/// is generated (measured: 10 % of the IOPS of a virtio disk at depth 32).
 const SUBMIT_BATCH: usize = 4;
 
-/// How operations reach the kernel.
+/// The I/O engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// io_uring, or threads where there is none; blocking calls for what is alone in flight where the filesystem would hand it to a
-    /// thread anyway.
+    /// io_uring, or threads if it is unavailable. A lone operation uses a blocking call where the
+    /// filesystem would hand it to a thread anyway.
     #[default]
     Auto,
     /// io_uring, or an error.
@@ -34,20 +35,20 @@ pub enum EngineChoice {
     Threads,
 }
 
-/// How a file or a device is used.
+/// Options for a block target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockOptions {
-    /// The most operations in flight.
+    /// Maximum number of operations in flight.
     pub queue_depth_max: u32,
-    /// The most bytes in flight: for the deepest, or the largest, phase of a workload.
+    /// Maximum number of bytes in flight, for the deepest or largest phase of a workload.
     pub bytes_in_flight_max: u64,
-    /// Seed of the data that is written.
+    /// Seed of the data written.
     pub seed: u64,
-    /// Check on every read that it finds what was written.
+    /// Verify on every read that it returns the data last written.
     pub verify: bool,
-    /// How operations reach the kernel.
+    /// The I/O engine.
     pub engine: EngineChoice,
-    /// Without the page cache. What cannot do that is used with it, and says so.
+    /// Bypass the page cache; a file that cannot uses the page cache, with a warning.
     pub direct: bool,
 }
 
@@ -57,18 +58,16 @@ impl Default for BlockOptions {
     }
 }
 
-/// How trims are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trims {
-    /// By the engine.
+    /// Queued in the engine.
     Queued(Action),
-    /// One at a time, by a blocking call.
+    /// One at a time, with a blocking call.
     Blocking,
-    /// Not.
+    /// Not supported.
     Unsupported,
 }
 
-/// An operation in flight.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     op: Command<'static>,
@@ -77,7 +76,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// The end of the operation, whose system call gave `result`: bytes, 0, or a negative error number.
+    /// The completion for a system call's `result`: bytes, 0, or a negative error number.
     #[inline]
     fn complete(&self, tag: u32, completed: Nanos, result: i32) -> BlockCompletion {
         let Self { op, issued, submitted } = *self;
@@ -90,7 +89,7 @@ impl Slot {
     }
 }
 
-/// A file or a block device as a target.
+/// A file or a block device as a block target.
 pub struct BlockFile {
     transfers: Transfers,
     label: String,
@@ -102,15 +101,16 @@ pub struct BlockFile {
     verifier: Option<Box<Verifier>>,
     trims: Trims,
     slots: Vec<Slot>,
-    /// Tags handed to the engine, but by the engine not yet to the kernel.
+    /// Tags handed to the engine that it has not submitted to the kernel yet.
     queued: Vec<u32>,
     in_flight: u32,
-    /// Whether an operation that is alone in flight is made by a blocking call: where every operation would be handed to a thread (by
-    /// our own engine, or by io_uring on a filesystem that cannot do without waiting, such as tmpfs) that costs many times the operation.
+    /// Lone operations use a blocking call. Set where every operation would go through a thread
+    /// (of our own engine, or of io_uring on a filesystem that always blocks, such as tmpfs),
+    /// which costs many times the operation.
     lone_calls: bool,
-    /// The operation that is alone in flight, not yet handed to anyone.
+    /// A lone operation that has not been submitted yet.
     lone: Option<Transfer>,
-    /// Completions taken before somebody asked for them.
+    /// Completions collected before the caller asked for them.
     early: Vec<BlockCompletion>,
     warnings: Vec<Warning>,
 }
@@ -122,33 +122,34 @@ impl std::fmt::Debug for BlockFile {
 }
 
 impl BlockFile {
-    /// What it is.
+    /// A file or a block device.
     pub fn kind(&self) -> TargetKind {
         self.kind
     }
 
-    /// What may distort figures taken here: no io_uring, no direct I/O …
+    /// Conditions that may distort figures taken here: no io_uring, no direct I/O …
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// Name of the engine, for settings.
+    /// Name of the engine, for the settings.
     pub fn engine(&self) -> &'static str {
         if self.transfers.is_ring() { "io_uring" } else { "threads" }
     }
 
-    /// Bytes that were read and found to be what was written; `None` unless that was asked for.
+    /// Bytes read and verified; `None` without verification.
     pub fn verified(&self) -> Option<Bytes> {
         self.verifier.as_ref().map(|verifier| verifier.checked())
     }
 
-    /// Where it lies in the address space of its filesystem.
+    /// The extents of the file in the address space of its filesystem.
     pub fn extents(&self) -> std::io::Result<Vec<fiemap::Extent>> {
         Ok(fiemap::of_file(self.transfers.file())?)
     }
 
-    /// The part of `size` bytes, read in 1 MiB pieces spread evenly over the first `span` bytes, that remains when they are compressed
-    /// together (zstd, level 1). Near 1 for incompressible data; above 1 because of the compressor's own overhead.
+    /// Compressed size as a fraction of the original (zstd, level 1), for a sample of `size`
+    /// bytes read in 1 MiB pieces spread evenly over the first `span` bytes and compressed
+    /// together. Near 1 for incompressible data; can exceed 1 by the compressor's own overhead.
     pub fn compressed_share(&mut self, span: Bytes, size: Bytes) -> anyhow::Result<f64> {
         open::compressed_share(self.transfers.file(), &self.label, span, size)
     }
@@ -159,7 +160,6 @@ impl BlockFile {
         TargetError { action: op.kind().name(), object: describe(op, &self.label), reason, errno: Some(errno) }
     }
 
-    /// Where the engine itself does not work any more.
     #[cold]
     fn engine_error(&self, error: &std::io::Error) -> TargetError {
         TargetError {
@@ -186,12 +186,13 @@ impl BlockFile {
         TargetError {
             action: op.kind().name(),
             object: describe(op, &self.label),
-            reason: format!("it is not in whole blocks of {} within {} bytes", self.info.block_size, self.info.size.0),
+            reason: format!("the range is not in whole blocks of {} bytes within {} bytes", self.info.block_size, self.info.size.0),
             errno: None,
         }
     }
 
-    /// Memory of `len` bytes for `tag`. Where the layout of the pool does not suit, everything in flight has to complete before it changes.
+    /// Reserves `len` bytes of memory for `tag`. If the layout of the pool has to change, waits
+    /// until everything in flight has completed.
     #[inline]
     fn place(&mut self, tag: u32, op: &Command<'_>) -> TargetResult {
         if self.transfers.fits(tag, op.bytes() as usize) { Ok(()) } else { self.relayout(tag, op) }
@@ -210,12 +211,11 @@ impl BlockFile {
         Err(TargetError {
             action: op.kind().name(),
             object: describe(op, &self.label),
-            reason: format!("with {} in flight that is more than the {} bytes of memory prepared", tag + 1, self.transfers.memory_bytes()),
+            reason: format!("with {} in flight, that exceeds the {} bytes of memory reserved", tag + 1, self.transfers.memory_bytes()),
             errno: None,
         })
     }
 
-    /// Hands what is queued to the kernel.
     #[inline]
     fn submit_queued(&mut self) -> TargetResult {
         if let Some(lone) = self.lone.take() {
@@ -234,7 +234,7 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Hands what is queued to the kernel, waits for `min` and takes everything that has completed.
+    /// Submits the queue, waits for at least `min` completions and collects all of them.
     #[inline]
     fn take(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
         let mut missing = min.min(self.in_flight);
@@ -275,7 +275,7 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Makes the only operation in flight by a blocking call.
+    /// Runs a lone operation with a blocking call.
     #[inline]
     fn call(&mut self, request: &Transfer, done: &mut Vec<BlockCompletion>) -> TargetResult {
         let result = self.transfers.call(request);
@@ -290,7 +290,6 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Explains failures and checks what was read.
     #[cold]
     fn inspect(&mut self, done: &mut [BlockCompletion]) {
         for completion in done {
@@ -298,7 +297,7 @@ impl BlockFile {
             if let Err(error) = &completion.result {
                 let result = error.errno;
                 completion.result = self.explain(&op, result).map_err(Box::new);
-                // A trim may have been done again by a blocking call.
+                // A trim may have been repeated with a blocking call.
                 completion.completed = since(self.started);
             }
             if let Some(verifier) = &mut self.verifier {
@@ -318,14 +317,15 @@ impl BlockFile {
         }
     }
 
-    /// The error of an operation whose system call gave `result` (negative error number, or bytes); `None` if that is unknown.
+    /// The error of an operation whose system call returned `result` (negative error number, or
+    /// bytes); `None` if that is unknown.
     fn explain(&mut self, op: &Command<'_>, result: Option<i32>) -> TargetResult {
         let result = result.unwrap_or(-libc::EIO);
         if result >= 0 {
             return Err(TargetError {
                 action: op.kind().name(),
                 object: describe(op, &self.label),
-                reason: format!("only {result} bytes were moved; has the file been cut?"),
+                reason: format!("only {result} bytes were transferred; was the file truncated?"),
                 errno: None,
             });
         }
@@ -346,7 +346,6 @@ impl BlockFile {
         descriptor::discard(self.transfers.file(), offset, len).map_err(|error| self.error(op, error.raw_os_error().unwrap_or(libc::EIO)))
     }
 
-    /// Gives a request to the engine.
     #[inline]
     fn hand_over(&mut self, request: &Transfer) -> TargetResult {
         self.in_flight += 1;
@@ -391,7 +390,7 @@ impl BlockFile {
     }
 }
 
-/// Carries a bad result to where it is explained.
+/// Carries a failed result to [`BlockFile::explain`].
 #[cold]
 fn unexplained(result: i32) -> TargetError {
     TargetError { action: "", object: String::new(), reason: String::new(), errno: Some(result) }
@@ -438,13 +437,13 @@ impl BlockTarget for BlockFile {
                 (Action::Write, offset, len)
             }
             Command::Trim(ranges) => {
-                // A block device takes one range a request.
+                // A block device takes one range per request.
                 let &[Extent { offset, len }] = &*ranges else { return Err(self.misplaced(&op)) };
                 return self.submit_trim(tag, op, offset, len);
             }
             Command::Flush => (Action::Flush, 0, 0),
         };
-        // After the data has been made: that is not the drive's time.
+        // Taken after the data has been generated, which is not the drive's time.
         let issued = since(self.started);
         self.slots[tag as usize] = Slot { op, issued, submitted: issued };
         self.hand_over(&Transfer { tag, action, offset, len })

@@ -1,14 +1,16 @@
-//! A directory on a mounted filesystem: file operations by plain system calls relative to open directories.
+//! A directory on a mounted filesystem: file operations through plain system calls relative
+//! to open directories.
 //!
-//! Whatever is created was not there before, no link is followed, and directories below are held open ([`known`]): other users of the same
-//! directory can make an operation fail, but not reach anything of theirs or of others.
+//! Only new files are created, no link is followed, and subdirectories are held open
+//! ([`open_directories`]): other users of the same directory can make an operation fail, but cannot
+//! redirect it to other files.
 
 pub mod direct;
-mod known;
 mod nfs;
+mod open_directories;
 
 use self::direct::Aligned;
-use self::known::Known;
+use self::open_directories::OpenDirectories;
 use crate::sys::descriptor::close;
 use crate::sys::interrupt;
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -21,53 +23,54 @@ use trimtab_drive::units::Nanos;
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::{Clock, FileTarget, TargetError, TargetResult};
 
-/// Size of the C library's buffer on Linux filesystems, which decides the calls of [`Calls::Stdio`].
+/// The C library's buffer on Linux filesystems; determines [`Calls::Stdio`].
 const STDIO_BUFFER: usize = 4096;
-/// Bytes between two looks at whether the user wants to stop, inside one operation.
+/// Bytes between two checks for an interrupt inside one operation.
 const INTERRUPT_EVERY: u64 = 64 << 20;
 
-/// How contents reach the system.
+/// The system calls used for contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
-    /// One call for each block, and one for the remainder.
+    /// One call per block, and one for the remainder.
     Blocks {
-        /// Make that last call even if there is no remainder, as PostMark does.
+        /// Issue the last call even without a remainder, as PostMark does.
         empty_remainder: bool,
     },
-    /// As a program that hands its blocks to C's buffered streams: gathered into calls of 4096 bytes,
-    /// or multiples of that where a block is larger.
+    /// Like a program that writes its blocks to C's buffered streams: combined into calls of 4096
+    /// bytes, or of multiples of that for larger blocks.
     Stdio,
 }
 
-/// Whether written files are made durable one by one.
+/// When written files are made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Fsync {
     /// Left to the filesystem.
     #[default]
     Never,
-    /// `fsync` before each file that was written is closed.
+    /// `fsync` before closing each written file.
     Close,
 }
 
-/// How a directory is used.
+/// Options for a directory target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirOptions {
-    /// Bytes per write call, or a block of the program in front of [`Calls::Stdio`].
+    /// Bytes per write call, or per block given to [`Calls::Stdio`].
     pub write_block: u32,
-    /// Bytes per read call, likewise.
+    /// Bytes per read call, or per block given to [`Calls::Stdio`].
     pub read_block: u32,
-    /// How contents reach the system.
+    /// The system calls used for contents.
     pub calls: Calls,
     /// Durability of single files.
     pub fsync: Fsync,
-    /// Bypass the page cache with whole aligned blocks. Needs [`Calls::Blocks`] and block sizes that are multiples of [`direct::ALIGNMENT`].
+    /// Bypass the page cache for whole aligned blocks. Requires [`Calls::Blocks`] and block sizes
+    /// that are multiples of [`direct::ALIGNMENT`].
     pub direct: bool,
-    /// Seed of the data that the target makes up.
+    /// Seed of the generated data.
     pub seed: u64,
 }
 
 impl DirOptions {
-    /// Says what cannot be combined, if anything.
+    /// Fails if two options cannot be combined.
     pub fn check(&self) -> Result<(), String> {
         if !self.direct {
             return Ok(());
@@ -80,7 +83,7 @@ impl DirOptions {
             .find(|(_, size)| *size == 0 || !size.is_multiple_of(direct::ALIGNMENT))
         {
             Some((which, size)) => {
-                Err(format!("direct I/O needs blocks of a multiple of {} bytes, and {which} blocks have {size}", direct::ALIGNMENT))
+                Err(format!("direct I/O needs blocks of a multiple of {} bytes, and the {which} blocks have {size}", direct::ALIGNMENT))
             }
             None => Ok(()),
         }
@@ -100,25 +103,25 @@ impl Default for DirOptions {
     }
 }
 
-/// A directory as a target. All paths are relative to it and nothing outside is touched.
+/// A directory as a target. All paths are relative to it, and nothing outside is touched.
 #[derive(Debug)]
 pub struct DirTarget {
-    dirs: Known,
+    dirs: OpenDirectories,
     path: PathBuf,
     options: DirOptions,
     epoch: Instant,
     data: Stream,
     buffer: Vec<u8>,
-    /// What is read goes here; and what direct I/O writes.
+    /// Buffer for reads and for direct writes.
     aligned: Aligned,
 }
 
 impl DirTarget {
-    /// The directory open as `dir`, which errors call `path`.
+    /// A target for the open directory `dir`, which errors call `path`.
     pub fn new(dir: OwnedFd, path: &Path, options: DirOptions) -> Self {
         let buffer = (options.write_block.max(options.read_block).max(1) as usize).max(STDIO_BUFFER);
         Self {
-            dirs: Known::new(dir),
+            dirs: OpenDirectories::new(dir),
             path: path.to_owned(),
             aligned: Aligned::new(buffer),
             options,
@@ -128,18 +131,18 @@ impl DirTarget {
         }
     }
 
-    /// With a clock that started at `epoch`, for targets that share one.
+    /// Uses a clock that started at `epoch`, for targets that share one.
     #[must_use]
     pub fn with_epoch(self, epoch: Instant) -> Self {
         Self { epoch, ..self }
     }
 
-    /// The directory.
+    /// The open directory.
     pub fn dir(&self) -> BorrowedFd<'_> {
         self.dirs.root()
     }
 
-    /// The directory's path.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -149,15 +152,15 @@ impl DirTarget {
         error(action, &self.path, path, errno)
     }
 
-    /// One `openat`, with nothing but what the operation asks for, through no link. Not even `O_CLOEXEC`: no process is started while a file
-    /// is open.
+    /// One `openat` with only the flags of the operation, through no link. Without `O_CLOEXEC`:
+    /// no process is started while a file is open.
     #[inline]
     fn open(&mut self, action: &'static str, path: &str, flags: OFlags, mode: u32) -> TargetResult<OwnedFd> {
         let opened = self.at(path, |dir, name| rustix::fs::openat(dir, name, flags | OFlags::NOFOLLOW, Mode::from_raw_mode(mode)));
         opened.map_err(|errno| self.open_error(action, path, errno))
     }
 
-    /// Does something to the last component of `path` in the directory that holds it.
+    /// Runs `operation` on the last component of `path` in its parent directory.
     #[inline]
     fn at<T>(&mut self, path: &str, operation: impl FnOnce(BorrowedFd<'_>, &str) -> Result<T, Errno>) -> Result<T, Errno> {
         let (dir, name) = self.dirs.locate(path)?;
@@ -168,12 +171,11 @@ impl DirTarget {
     fn open_error(&self, action: &'static str, path: &str, errno: Errno) -> TargetError {
         let mut error = self.error(action, path, errno);
         if self.options.direct && errno == Errno::INVAL {
-            error.reason = "this filesystem has no direct I/O".to_owned();
+            error.reason = "this filesystem does not support direct I/O".to_owned();
         }
         error
     }
 
-    /// Opens `path`, writes all of `payload` to it and closes it.
     #[inline]
     fn write(&mut self, action: &'static str, path: &str, flags: OFlags, mode: u32, payload: &Payload<'_>) -> TargetResult {
         let file = self.open(action, path, flags, mode)?;
@@ -192,7 +194,7 @@ impl DirTarget {
         close(file).map_err(|errno| self.error("close", path, errno))
     }
 
-    /// The seek to the end that the C library makes when it appends. An empty file is taken for one that it has just created.
+    /// The C library's seek to the end before appending. An empty file counts as newly created.
     fn append_check(&self, file: &OwnedFd, flags: OFlags) -> Result<(), Errno> {
         if flags.contains(OFlags::APPEND) && rustix::fs::seek(file, SeekFrom::End(0))? == 0 {
             return Err(Errno::NOENT);
@@ -227,13 +229,14 @@ impl DirTarget {
         Ok(())
     }
 
-    /// The calls that the C library makes for one `fwrite` a block: what fits is gathered in the buffer; when the buffer is full and more
-    /// comes, it goes out, whole multiples of its size follow directly, and the rest is gathered again.
+    /// The calls that the C library makes for one `fwrite` per block: data collects in the
+    /// buffer; when the buffer is full and more arrives, it is flushed, whole multiples of its
+    /// size are written directly, and the rest collects again.
     fn write_stdio(&mut self, file: &OwnedFd, payload: &Payload<'_>) -> Result<(), Errno> {
         let block = u64::from(self.options.write_block.max(1));
         let whole = STDIO_BUFFER as u64;
         let len = payload.len();
-        // Bytes handed over so far, bytes of them that wait in the buffer, and whether the buffer exists yet.
+        // Bytes handed over, bytes waiting in the buffer, and whether the buffer is allocated.
         let (mut handed, mut waiting, mut allocated) = (0, 0, false);
         while handed < len {
             let mut want = block.min(len - handed);
@@ -254,7 +257,7 @@ impl DirTarget {
         self.write_pieces(file, payload, len - waiting, waiting)
     }
 
-    /// One call for `len` bytes of the payload from `at`; no call for nothing.
+    /// One call for `len` bytes of the payload from `at`; no call for zero bytes.
     fn write_pieces(&mut self, file: &OwnedFd, payload: &Payload<'_>, at: u64, len: u64) -> Result<(), Errno> {
         if len == 0 {
             return Ok(());
@@ -342,7 +345,7 @@ impl FileTarget for DirTarget {
         let (flags, mode) = match self.options.calls {
             Calls::Blocks { .. } if self.options.direct => (OFlags::RDWR | OFlags::APPEND | OFlags::DIRECT, 0),
             Calls::Blocks { .. } => (OFlags::RDWR | OFlags::APPEND, 0),
-            // Not created if it is missing, which buffered streams would do.
+            // Does not create a missing file, unlike buffered streams.
             Calls::Stdio => (OFlags::WRONLY | OFlags::APPEND, 0),
         };
         self.write("append to", path, flags, mode, payload)
@@ -396,7 +399,7 @@ impl From<Errno> for ReadError {
     }
 }
 
-/// `len` bytes of the payload from `at`: its own, or made up in `buffer`.
+/// `len` bytes of the payload from `at`: its own, or generated in `buffer`.
 fn piece<'a>(payload: &Payload<'a>, at: u64, len: u64, data: &mut Stream, buffer: &'a mut Vec<u8>) -> &'a [u8] {
     match payload {
         Payload::Bytes { bytes, .. } => &bytes[at as usize..(at + len) as usize],
@@ -411,7 +414,8 @@ fn piece<'a>(payload: &Payload<'a>, at: u64, len: u64, data: &mut Stream, buffer
     }
 }
 
-/// Writes all of `bytes`, in one call unless the system takes less; then the next call tells why.
+/// Writes all of `bytes`, usually in one call; after a short write the next returns the
+/// error.
 fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
     loop {
         match rustix::io::write(file, bytes) {
@@ -478,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_the_same_however_the_calls_are_cut() {
+    fn contents_do_not_depend_on_calls() {
         let content: Vec<u8> = (0..25_000_u32).map(|i| (i % 251) as u8).collect();
         for options in every_way() {
             let (dir, mut target) = open(options);
@@ -524,13 +528,13 @@ mod tests {
     }
 
     #[test]
-    fn an_appending_stream_makes_no_file_out_of_nothing() {
+    fn append_with_stdio_does_not_create_a_file() {
         let (_dir, mut target) = open(DirOptions { calls: Calls::Stdio, ..DirOptions::default() });
         assert_eq!(target.append("vanished", &bytes(b"x")).unwrap_err().errno, Some(libc::ENOENT));
     }
 
     #[test]
-    fn made_up_data_has_the_length_and_class_asked_for_and_is_fresh() {
+    fn generated_data_has_length_and_class_and_is_fresh() {
         let (dir, mut target) = open(DirOptions { write_block: 4096, ..DirOptions::default() });
         let random = Payload::Fill { len: 10_000, class: DataClass::Random };
         target.create("a", &random).unwrap();
@@ -542,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_keep_the_action_the_path_and_the_number() {
+    fn errors_keep_action_path_and_errno() {
         for options in every_way() {
             let (dir, mut target) = open(options);
             let missing = target.delete("no").unwrap_err();
@@ -579,7 +583,7 @@ mod tests {
                 assert_eq!(target.read(name, 1).unwrap_err().errno, Some(libc::ELOOP));
             }
             assert!(target.create("d/new", &bytes(b"1")).is_err() && target.delete("d/f").is_err() && target.make_dir("d/x").is_err());
-            // A directory of ours, swapped for a link and for another directory once files are in it.
+            // A directory of ours with files, replaced by a link and by another directory.
             target.make_dir("s0").unwrap();
             target.create("s0/f", &bytes(b"1")).unwrap();
             std::fs::rename(dir.path().join("s0"), dir.path().join("aside")).unwrap();
@@ -602,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn more_directories_than_may_be_open_are_reached_all_the_same() {
+    fn more_directories_than_open_limit_are_usable() {
         let (_dir, mut target) = open(DirOptions::default());
         target.dirs.keep_open(3);
         for round in 0..2 {
@@ -624,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_device_is_an_error_and_not_a_short_success() {
+    fn write_to_full_device_is_an_error() {
         let full = rustix::fs::open("/dev/full", OFlags::WRONLY, Mode::empty()).unwrap();
         assert_eq!(write_all(&full, b"x"), Err(Errno::NOSPC));
     }

@@ -1,4 +1,4 @@
-//! File targets whose filesystem can be trimmed and whose device counts discards: what trim policies are tried on.
+//! File targets on a filesystem that can be trimmed and counted, for testing trim policies.
 
 use super::dir::DirTarget;
 use crate::host::discards::Meter;
@@ -12,26 +12,26 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::{Clock, FileTarget, TargetError, TargetResult, TrimOutcome, Trimmable};
 
-/// How long discards in the background are waited for.
+/// Maximum wait for background discards.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory on a mounted filesystem, which is trimmed by FITRIM and counted at its devices.
+/// A directory on a mounted filesystem, trimmed by FITRIM and counted at its devices.
 #[derive(Debug)]
 pub struct MountedDir {
     dir: DirTarget,
     meter: Option<Meter>,
-    /// What has been handed out of the meter's count.
+    /// Discards already reported from the meter's count.
     taken: Amount,
 }
 
 impl MountedDir {
-    /// `dir`, with the counters of the devices of its filesystem, if they count.
+    /// Wraps `dir`, with the discard counters of the devices of its filesystem, if they count.
     pub fn new(dir: DirTarget) -> Self {
         let meter = Meter::start(dir.path()).ok();
         Self { dir, meter, taken: Amount::default() }
     }
 
-    /// The directory.
+    /// The open directory.
     pub fn dir(&self) -> rustix::fd::BorrowedFd<'_> {
         self.dir.dir()
     }
@@ -59,7 +59,7 @@ impl Trimmable for MountedDir {
             return Err(failed("interrupted".to_owned(), Some(libc::EINTR)));
         }
         let took = Nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        let settled = self.meter.as_ref().map_or_else(fitrim::Settled::default, |meter| fitrim::settle(meter, PATIENCE));
+        let settled = self.meter.as_ref().map_or_else(fitrim::SettleResult::default, |meter| fitrim::settle(meter, PATIENCE));
         let counted = settled.counted.zip(before).map(|(now, before)| now.since(before));
         Ok((TrimOutcome { asked: account.discards.asked.bytes, returned: account.returned, counted, took }, settled.went_on))
     }

@@ -1,4 +1,4 @@
-//! Targets that do nothing, at once, with real time stamps: what remains is the tool's own cost per operation.
+//! Targets that complete at once with real timestamps, to measure the tool's own cost.
 
 use std::time::{Duration, Instant};
 use trimtab_drive::Command;
@@ -6,23 +6,22 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, NfsTarget, TargetResult};
 
-/// The most operations that the null block target lets be in flight.
 const QUEUE_DEPTH_MAX: u32 = 4096;
 
-/// A file target where every operation succeeds at once.
+/// A file target on which every operation succeeds at once.
 #[derive(Debug)]
 pub struct NullFiles {
     started: Instant,
 }
 
 impl NullFiles {
-    /// A target whose clock starts now.
+    /// Starts its clock now.
     #[must_use]
     pub fn new() -> Self {
         Self::with_epoch(Instant::now())
     }
 
-    /// A target whose clock started at `started`, for targets that share one.
+    /// Uses a clock that started at `started`, for targets that share one.
     #[must_use]
     pub const fn with_epoch(started: Instant) -> Self {
         Self { started }
@@ -116,7 +115,7 @@ impl NfsTarget for NullFiles {
     }
 }
 
-/// A block target where every operation completes as soon as it is reaped.
+/// A block target on which every operation completes as soon as it is reaped.
 #[derive(Debug)]
 pub struct NullBlocks {
     started: Instant,
@@ -125,7 +124,7 @@ pub struct NullBlocks {
 }
 
 impl NullBlocks {
-    /// A target that pretends to have `size` bytes in blocks of 512.
+    /// A target of `size` bytes in blocks of 512.
     #[must_use]
     pub fn new(size: Bytes) -> Self {
         let info = BlockInfo { size, block_size: 512, queue_depth_max: QUEUE_DEPTH_MAX, trim: true };
@@ -165,13 +164,13 @@ impl BlockTarget for NullBlocks {
     }
 }
 
-/// The real clock of a target that was opened at `started`.
+/// Time since `started`, when the target was opened.
 #[inline]
 pub(crate) fn since(started: Instant) -> Nanos {
     Nanos(started.elapsed().as_nanos() as u64)
 }
 
-/// Sleeps until `instant` on that clock, or until the user wants it to stop.
+/// Sleeps until `instant` on the clock that started at `started`, or until an interrupt.
 pub(crate) fn sleep_until(started: Instant, instant: Nanos) {
     while let Some(left) = instant.0.checked_sub(since(started).0).filter(|left| *left > 0) {
         if crate::sys::interrupt::requested() {
@@ -187,7 +186,7 @@ mod tests {
     use trimtab_drive::Extent;
 
     #[test]
-    fn every_operation_completes_with_ordered_stamps() {
+    fn null_operations_complete_with_ordered_timestamps() {
         let mut target = NullBlocks::new(Bytes(1 << 20));
         let mut done = Vec::new();
         for tag in 0..3 {
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn idling_takes_the_time_it_says() {
+    fn idle_until_sleeps_for_the_given_time() {
         let mut target = NullFiles::new();
         target.idle_until(Nanos::from_millis(20));
         assert!(target.now() >= Nanos::from_millis(20));

@@ -1,4 +1,4 @@
-//! The tool's own cost in a run: the same operations on a target that does nothing, and the making of the data.
+//! The tool's own cost in a run: operations on a null target, and data generation.
 
 use crate::session::runner::Quiet;
 use crate::sys::maker::Maker;
@@ -12,34 +12,34 @@ use trimtab_sim::runner::{blocks, files};
 use trimtab_sim::workload::synthetic::{Mix, Pattern, Settings, Synthetic};
 use trimtab_sim::workload::{FileWorkload, Limit};
 
-/// Above this share of the measured time, the tool's own cost is worth a warning.
+/// Share of the measured time above which the tool's own cost gives a warning.
 const SHARE_MAX: f64 = 0.05;
-/// Bytes made to find out what data costs.
+/// Bytes generated to measure the cost of data.
 const DATA_SAMPLE: usize = 8 << 20;
 
-/// Block operations run to find out what one costs.
+/// Number of block operations run to measure the cost of one.
 const BLOCK_OPS: u64 = 200_000;
-/// Size of the null target for that.
+/// Size of the null target for these operations.
 const NULL_SIZE: Bytes = Bytes(1 << 40);
 
-/// What the tool itself costs.
+/// The cost of the tool itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Overhead {
-    /// Nanoseconds an operation, on the null target.
+    /// Nanoseconds per operation on the null target.
     pub op_ns: f64,
-    /// Nanoseconds to make a byte of data; 0 where the workload brings its data.
+    /// Nanoseconds per byte of generated data; 0 if the workload brings its data.
     pub byte_ns: f64,
 }
 
 impl Overhead {
-    /// Measures it: `workload` is run to its end on the null target.
+    /// Measures the cost of `workload` by running it to its end on the null target.
     pub fn of_files<W: FileWorkload + ?Sized>(workload: &mut W, makes: Option<DataClass>) -> Self {
         let outcome = files::run(workload, &mut NullFiles::new(), &mut Quiet);
         let (ops, ns) = outcome.recorded.phases.iter().fold((0, 0), |(ops, ns), phase| (ops + phase.ops_total(), ns + phase.took.0));
         Self { op_ns: ns as f64 / (ops as f64).max(1.0), byte_ns: makes.map_or(0.0, data_cost) }
     }
 
-    /// Measures it for block operations of `block` bytes at `depth`, and for data of `makes`.
+    /// Measures the cost of operations of `block` bytes at `depth`, with data of class `makes`.
     pub fn of_blocks(block: u32, depth: u32, makes: Option<DataClass>) -> Self {
         let settings = Settings {
             pattern: Pattern::Uniform,
@@ -51,13 +51,13 @@ impl Overhead {
             queue_depth: depth,
             limit: Limit::Ops(BLOCK_OPS),
         };
-        let mut workload = Synthetic::new(settings, 0).expect("these settings mean something");
+        let mut workload = Synthetic::new(settings, 0).expect("the settings are valid");
         let outcome = blocks::run(&mut workload, &mut NullBlocks::new(NULL_SIZE), &mut Quiet);
         let took: u64 = outcome.recorded.phases.iter().map(|phase| phase.took.0).sum();
         Self { op_ns: took as f64 / BLOCK_OPS as f64, byte_ns: makes.map_or(0.0, block_data_cost) }
     }
 
-    /// Notes it with the run, and warns where it distorts.
+    /// Adds the cost to the run, and a warning if it distorts the result.
     pub fn note(&self, run: &mut Run) {
         run.counters.push(("tool.picoseconds-per-op".to_owned(), (self.op_ns * 1e3) as u64));
         run.counters.push(("tool.picoseconds-per-byte".to_owned(), (self.byte_ns * 1e3) as u64));
@@ -71,7 +71,7 @@ impl Overhead {
                     severity: Severity::Caution,
                     facts,
                     text: format!(
-                        "{:.0} % of the time of '{}' is the tool's own: {:.0} ns an operation, {:.2} ns a byte of data",
+                        "{:.0} % of the time of '{}' is the tool's own: {:.0} ns per operation, {:.2} ns per byte of data",
                         share * 100.0,
                         phase.name,
                         self.op_ns,
@@ -83,7 +83,6 @@ impl Overhead {
     }
 }
 
-/// Nanoseconds to make a byte of `class` for block operations.
 fn block_data_cost(class: DataClass) -> f64 {
     let maker = Maker::new(0);
     let mut buffer = vec![0_u8; DATA_SAMPLE];
@@ -96,7 +95,7 @@ fn block_data_cost(class: DataClass) -> f64 {
     (0..3).map(once).fold(f64::MAX, f64::min)
 }
 
-/// Nanoseconds to make a byte of `class`: the best of three, since anything else only adds.
+/// Nanoseconds per byte of `class`: the minimum of three, as disturbances only add time.
 pub fn data_cost(class: DataClass) -> f64 {
     let mut rng = Stream::new(0, "overhead");
     let mut buffer = vec![0_u8; DATA_SAMPLE];

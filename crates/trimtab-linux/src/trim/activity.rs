@@ -1,4 +1,4 @@
-//! Whether others use a device, and since when they have not, by its counters.
+//! Detects foreground use of a device, and the time since it became idle, from its counters.
 
 use crate::host::block::Stack;
 use crate::host::mountinfo::Mount;
@@ -8,29 +8,29 @@ use crate::host::stat::{DiskStat, StatFile, xfs_log_writes};
 use crate::sys::clock::unix_now;
 use trimtab_drive::units::Nanos;
 
-/// Whether others use the device.
+/// Foreground use of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct DeviceActivity {
     /// Requests in flight.
     pub in_flight: u32,
-    /// Time since 1970 at which the last request of others was seen.
+    /// Time since 1970 at which the last foreground request was seen.
     pub idle_since: Option<Nanos>,
-    /// So much earlier it may have been.
+    /// Upper bound on how much earlier the device became idle (the counters are polled).
     pub idle_unsure: Nanos,
-    /// Requests of others so far, since the filesystem was opened; `None` if nobody counts them.
+    /// Foreground requests since the filesystem was opened; `None` if the device does not count.
     pub requests: Option<u64>,
-    /// Mean time of the requests that completed since the last look.
+    /// Mean latency of the requests that completed since the last poll.
     pub wait: Option<Nanos>,
 }
 
-/// Which writes during a trim are nobody else's.
+/// The filesystem's own writes during a trim, which are not foreground writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OwnWrites {
-    /// ext4 and most others write nothing for it.
+    /// ext4 and most others write nothing.
     None,
-    /// F2FS writes a checkpoint: no more than so many.
+    /// F2FS writes a checkpoint of at most this many requests.
     UpTo(u64),
-    /// XFS writes its log out first, and counts such writes: on the device of this name.
+    /// XFS flushes its log first, and counts these writes for the device of this name.
     Log(String),
 }
 
@@ -43,28 +43,27 @@ impl OwnWrites {
         }
     }
 
-    /// How many were written so far, where that is counted.
+    /// Number of own writes so far; 0 if they are not counted.
     fn logged(&self, root: &Root) -> u64 {
         if let Self::Log(device) = self { xfs_log_writes(root, device) } else { 0 }
     }
 }
 
-/// Tells from a device's counters when others used it last.
+/// Detects the last foreground use of a device from its counters.
 #[derive(Debug)]
 pub(super) struct Activity {
     root: Root,
     stat: Option<StatFile>,
     last: Option<DiskStat>,
-    /// When the counters were read last.
     read_at: Nanos,
     idle_since: Option<Nanos>,
     idle_unsure: Nanos,
-    /// Reads and writes of others.
+    /// Foreground reads and writes.
     requests: u64,
     own_writes: OwnWrites,
-    /// Bytes that this thread had read when others' reads were looked for last.
+    /// Bytes that this thread had read at the last check for foreground reads.
     own_read: u64,
-    /// What the filesystem had logged before the trim.
+    /// Log writes of the filesystem before the trim.
     logged: u64,
 }
 
@@ -88,17 +87,17 @@ impl Activity {
         self.stat.as_ref().and_then(StatFile::read)
     }
 
-    /// As it was read last.
+    /// The counters at the last poll.
     pub(super) const fn last(&self) -> Option<&DiskStat> {
         self.last.as_ref()
     }
 
-    pub(super) fn look(&mut self) -> Look {
-        let Some(now) = self.read() else { return Look::default() };
+    pub(super) fn look(&mut self) -> DeviceActivity {
+        let Some(now) = self.read() else { return DeviceActivity::default() };
         let step = self.last.map(|then| now.since(&then));
         let requests = step.map_or(0, |s| self.reads_of_others(&s).saturating_add(s.writes));
         self.note(now, requests);
-        Look {
+        DeviceActivity {
             requests: Some(self.requests),
             in_flight: u32::try_from(now.in_flight).unwrap_or(u32::MAX),
             idle_since: self.idle_since,
@@ -112,7 +111,7 @@ impl Activity {
         self.logged = self.own_writes.logged(&self.root);
     }
 
-    /// Where free space lies is read as well, and bitmaps for a trim: what this thread reads is no use by others.
+    /// Reads of other threads: this one reads the free-space map, and bitmaps in a trim.
     fn reads_of_others(&mut self, step: &DiskStat) -> u64 {
         if step.reads == 0 {
             return 0;
@@ -122,7 +121,7 @@ impl Activity {
         if step.read.0 > own { step.reads } else { 0 }
     }
 
-    /// What a trim makes the filesystem write (a log) is no use by others.
+    /// Excludes the filesystem's own writes for a trim (a log) from foreground use.
     pub(super) fn after_trim(&mut self) {
         let Some(now) = self.read() else { return };
         let own_writes = match self.own_writes {
@@ -135,12 +134,12 @@ impl Activity {
         self.note(now, others);
     }
 
-    /// Takes the counters as they are now, by which others have made `requests` since they were read before.
+    /// Stores the counters `stat`; `requests` is the number of new foreground requests.
     fn note(&mut self, stat: DiskStat, requests: u64) {
         let now = unix_now();
         if self.last.is_none() || requests > 0 || stat.in_flight > 0 {
             self.idle_since = Some(now);
-            // Who is there is there now; of what was before the first look nothing is known but that it was before.
+            // A request in flight is use now; before the first poll there is nothing to compare.
             let known = stat.in_flight > 0 || self.last.is_none();
             self.idle_unsure = if known { Nanos::ZERO } else { now.saturating_sub(self.read_at) };
         }
@@ -155,7 +154,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// A machine with a device at /dev-stat and an XFS on it.
+    /// A tree with a device at /dev-stat and an XFS on it.
     struct Machine(tempfile::TempDir);
 
     impl Machine {
@@ -167,7 +166,7 @@ mod tests {
             machine
         }
 
-        /// Reads of 4 KiB and writes, and how many are in flight.
+        /// Sets the counters: reads of 4 KiB, writes, and requests in flight.
         fn counts(&self, reads: u64, writes: u64, in_flight: u64) {
             let line = format!("{reads} 0 {} 0 {writes} 0 {} 0 {in_flight} 0 0 0 0 0 0 0 0\n", reads * 8, writes * 8);
             fs::write(self.0.path().join("stat"), line).unwrap();
@@ -222,9 +221,9 @@ mod tests {
         let between = second.idle_since.unwrap().saturating_sub(first.idle_since.unwrap());
         assert!(between >= Nanos::from_millis(20));
         assert_eq!((second.requests, second.idle_unsure), (Some(4), between));
-        assert_eq!(activity.look(), Look { wait: None, ..second }, "nothing came");
+        assert_eq!(activity.look(), DeviceActivity { wait: None, ..second }, "nothing came");
         machine.counts(3, 1, 2);
         let there = activity.look();
-        assert_eq!((there.in_flight, there.idle_unsure), (2, Nanos::ZERO), "who is there is there now");
+        assert_eq!((there.in_flight, there.idle_unsure), (2, Nanos::ZERO), "requests in flight are current use");
     }
 }

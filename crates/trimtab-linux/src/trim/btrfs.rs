@@ -1,6 +1,7 @@
-//! The chunks of btrfs: which logical addresses there are, and where they lie on the devices.
+//! The chunks of btrfs: their logical addresses and their places on the devices.
 //!
-//! FITRIM on btrfs takes logical addresses, and these move upwards with each balance: windows have to come from here.
+//! FITRIM on btrfs takes logical addresses, which increase with each balance: windows must be
+//! computed from the chunks.
 
 use crate::sys::filesystem::{BtrfsSearch, btrfs_device_path, btrfs_search};
 use rustix::fd::AsFd;
@@ -12,16 +13,13 @@ use std::path::PathBuf;
 const EXTENT_TREE: u64 = 2;
 const EXTENT_ITEM: u32 = 168;
 const METADATA_ITEM: u32 = 169;
-/// No extent of data is longer.
 const EXTENT_BYTES_MAX: u64 = 128 << 20;
-/// No node is longer.
 const NODE_BYTES_MAX: u64 = 64 << 10;
 const CHUNK_TREE: u64 = 3;
 const FIRST_CHUNK: u64 = 256;
 const CHUNK_ITEM: u32 = 228;
-/// Bytes of `struct btrfs_ioctl_search_header`.
 const HEADER: usize = 32;
-/// Bytes of `struct btrfs_chunk` without stripes, and of one stripe.
+/// Size of `struct btrfs_chunk` without stripes, and of one stripe.
 const CHUNK_HEAD: usize = 48;
 const STRIPE: usize = 32;
 
@@ -30,12 +28,12 @@ const RAID0: u64 = 1 << 3;
 const RAID10: u64 = 1 << 6;
 const RAID56: u64 = 1 << 7 | 1 << 8;
 
-/// A copy, or part, of a chunk on a device.
+/// A copy or a part of a chunk on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripe {
     /// Device id inside the filesystem.
     pub device: u64,
-    /// Byte on the device.
+    /// Byte offset on the device.
     pub offset: u64,
 }
 
@@ -46,16 +44,14 @@ pub struct Chunk {
     pub logical: u64,
     /// Bytes.
     pub len: u64,
-    /// Profile bits.
     kind: u64,
-    /// Bytes that go to one stripe before the next.
     stripe_len: u64,
-    /// Devices that hold the same bytes in RAID10.
+    /// Number of devices that hold the same bytes in RAID10.
     sub_stripes: u64,
     stripes: Vec<Stripe>,
 }
 
-/// All chunks of the filesystem that `file` is on, by logical address. Needs root.
+/// All chunks of the filesystem of `file`, by logical address. Requires root.
 pub fn chunks(file: impl AsFd) -> Result<Vec<Chunk>, Errno> {
     let mut chunks: Vec<Chunk> = Vec::new();
     let mut from = 0;
@@ -71,7 +67,8 @@ pub fn chunks(file: impl AsFd) -> Result<Vec<Chunk>, Errno> {
     Ok(chunks)
 }
 
-/// Whether anything of `len` bytes from the logical address `address` on is in use, as of the last commit. Needs root.
+/// Some of the `len` bytes at logical `address` are in use as of the last commit. Requires
+/// root.
 pub fn is_used(file: impl AsFd, address: u64, len: u64) -> Result<bool, Errno> {
     let end = address.saturating_add(len);
     let (mut object, mut kind, mut offset) = (address.saturating_sub(EXTENT_BYTES_MAX), 0, 0);
@@ -80,14 +77,14 @@ pub fn is_used(file: impl AsFd, address: u64, len: u64) -> Result<bool, Errno> {
         let (count, items) = btrfs_search(&file, &BtrfsSearch { tree: EXTENT_TREE, objects, types, offsets })?;
         let keys = parse_keys(&items, count);
         let used = |&(start, kind, len): &(u64, u32, u64)| {
-            // The level of a node stands where the length of data does.
+            // For a tree node, the level is stored in place of the length.
             let len = if kind == METADATA_ITEM { NODE_BYTES_MAX } else { len };
             matches!(kind, EXTENT_ITEM | METADATA_ITEM) && start < end && start.saturating_add(len) > address
         };
         if keys.iter().any(used) {
             return Ok(true);
         }
-        // The next key in the order of the tree.
+        // The next key in tree order.
         let Some(&(last_object, last_kind, last_offset)) = keys.last() else { return Ok(false) };
         (object, kind, offset) = match last_offset.checked_add(1) {
             Some(offset) => (last_object, last_kind, offset),
@@ -110,7 +107,7 @@ fn parse_keys(buffer: &[u8], count: u32) -> Vec<(u64, u32, u64)> {
     keys
 }
 
-/// The chunk items among the first `count` items of a search buffer; what does not lie in it as a whole is left out.
+/// The chunk items in the first `count` items of a search buffer, without truncated ones.
 #[must_use]
 pub fn parse_items(buffer: &[u8], count: u32) -> Vec<Chunk> {
     let mut chunks = Vec::new();
@@ -126,7 +123,7 @@ pub fn parse_items(buffer: &[u8], count: u32) -> Vec<Chunk> {
     chunks
 }
 
-/// `struct btrfs_chunk` (include/uapi/linux/btrfs_tree.h), packed.
+/// Parses a packed `struct btrfs_chunk` (include/uapi/linux/btrfs_tree.h).
 fn parse_chunk(logical: u64, item: &[u8]) -> Option<Chunk> {
     let u16_at = |at: usize| item.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]]));
     let count = usize::from(u16_at(44)?);
@@ -151,19 +148,19 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 impl Chunk {
-    /// One on no device.
+    /// A chunk without stripes.
     #[cfg(test)]
     pub const fn of(logical: u64, len: u64) -> Self {
         Self { logical, len, kind: 0, stripe_len: 0, sub_stripes: 0, stripes: Vec::new() }
     }
 
-    /// Ids of the devices that hold parts of it.
+    /// Ids of the devices that hold parts of the chunk.
     pub fn devices(&self) -> impl Iterator<Item = u64> {
         self.stripes.iter().map(|s| s.device)
     }
 
-    /// Where a logical address lies on the devices, each copy, and how many bytes follow it there in one piece.
-    /// `None` with parity, where the place rotates.
+    /// The place of a logical address on the devices, for each copy, and the number of bytes that
+    /// are contiguous from there. `None` for parity profiles, whose places rotate.
     #[must_use]
     pub fn place(&self, logical: u64) -> Option<(Vec<Stripe>, u64)> {
         let inside = logical.checked_sub(self.logical).filter(|i| *i < self.len)?;
@@ -172,7 +169,7 @@ impl Chunk {
             return None;
         }
         if self.kind & (RAID0 | RAID10) == 0 {
-            // One copy, or the same on every stripe.
+            // A single copy, or the same data on every stripe.
             let copies = self.stripes.iter().map(|s| on(s, inside)).collect::<Option<_>>()?;
             return Some((copies, self.len - inside));
         }
@@ -188,7 +185,7 @@ impl Chunk {
     }
 }
 
-/// The device with this id, of the filesystem that `file` is on.
+/// The path of the device with this id in the filesystem of `file`.
 pub fn device_path(file: impl AsFd, id: u64) -> Result<PathBuf, Errno> {
     btrfs_device_path(file, id).map(|path| PathBuf::from(OsString::from_vec(path)))
 }
@@ -204,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_found_on_the_devices() {
+    fn place_maps_logical_address_to_devices() {
         let at = |c: &Chunk, inside: u64| {
             c.place((1 << 40) + inside).map(|(s, n)| (s.iter().map(|s| (s.device, s.offset - (s.device << 30))).collect::<Vec<_>>(), n))
         };
@@ -218,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_buffer_is_a_reason_to_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), count in any::<u32>()) {
+        fn parse_items_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..600), count in any::<u32>()) {
             for chunk in parse_items(&bytes, count % 100) {
                 let _ = chunk.place(chunk.logical);
             }

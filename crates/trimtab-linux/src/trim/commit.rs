@@ -1,13 +1,14 @@
-//! What has just been deleted, made free: a filesystem takes blocks for free only once the transaction that freed them is committed,
-//! and a trim before that sends nothing of them and reports success.
+//! Commits deletions before a trim: a filesystem frees blocks only when the transaction that
+//! deleted them is committed. Until then a trim skips them and still reports success.
 //!
-//! `syncfs` commits. XFS frees the blocks of deleted files in the background besides, which a sync does not wait for.
+//! `syncfs` commits. XFS additionally frees the blocks of deleted files in the background,
+//! and a sync does not wait for that.
 
 use crate::sys;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 
-/// Makes free what has been deleted until now. Writes out everything that is pending on the filesystem.
+/// Frees the blocks of all files deleted so far. Writes out all pending data.
 pub fn commit(file: impl AsFd, fs_type: &str) -> Result<(), Errno> {
     let file = file.as_fd();
     if fs_type == "xfs" {
@@ -16,9 +17,10 @@ pub fn commit(file: impl AsFd, fs_type: &str) -> Result<(), Errno> {
     rustix::fs::syncfs(file)
 }
 
-/// Waits until XFS has freed the blocks of the files that were deleted (since Linux 5.14 it does so in the background). The one request that
-/// waits for it is for space that files hold behind their ends; none is so large as is asked for, so no file is touched.
+/// Waits until XFS has freed the blocks of deleted files (in the background since Linux
+/// 5.14). The only request that waits for this is the one that frees preallocated space
+/// beyond the end of files; its size threshold is set so high that no file is changed.
 fn finish_deletions(file: BorrowedFd<'_>) {
-    // It is for root, as the trim is, and refused where nothing can be deleted (mounted read-only): then there is nothing to wait for.
+    // Requires root, like the trim. Fails on a read-only mount, which needs no wait.
     let _ = sys::filesystem::xfs_free_behind_ends(file, u64::MAX);
 }

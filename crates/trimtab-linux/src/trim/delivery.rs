@@ -1,5 +1,5 @@
-//! What became of a trim's discards: from the counts of all layers and what the doctor says of them to one answer, the same that
-//! `trimtab verify` and `trimtab doctor` would give.
+//! Judges whether the discards of a trim were delivered, from the counts of all layers and
+//! the doctor's diagnosis. Agrees with `trimtab verify` and `trimtab doctor`.
 
 use super::filesystem::{Filesystem, sends_later};
 use super::fitrim::Obstacle;
@@ -13,27 +13,27 @@ use crate::trim::verify::arrival::onward;
 use serde::Serialize;
 use trimtab_drive::units::Bytes;
 
-/// Why a trim of f2fs proves nothing.
+/// Reason why a trim of f2fs proves nothing.
 const SENDS_LATER: &str = "nothing is sent yet: mounted with discard, f2fs only takes note of free space and sends when the device is idle; mount -o remount,nodiscard makes a trim send at once";
-/// Why a trim proves nothing where nothing counts.
+/// Reason why a trim proves nothing if the devices do not count.
 const NOT_COUNTED: &str = "not proved: not every device below counts discards";
 
-/// Whether discards reached the drives.
+/// The result of a trim: did the discards reach the drives?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
-    /// They did, on every leg.
+    /// They reached the drives on every leg.
     Reached,
-    /// There was nothing to send, or the drives knew it already.
+    /// There was nothing to send, or the drives had already been sent it.
     NothingToSend,
-    /// A layer is in the way, for all of them or on one of several legs.
+    /// A layer blocks them, on all legs or on one of several.
     Blocked,
-    /// It cannot be told.
+    /// Unknown.
     NotProved,
 }
 
 impl Delivery {
-    /// As `trimtab trim` ends with it.
+    /// Exit status of `trimtab trim`.
     #[must_use]
     pub const fn exit_status(self) -> u8 {
         match self {
@@ -44,18 +44,19 @@ impl Delivery {
     }
 }
 
-/// What became of a trim of which the layers counted `layers` and the filesystem says `returned`; with what should be known about it.
+/// Judges a trim from the counts of the `layers` and the length `returned` by the filesystem.
+/// Also returns remarks for the user.
 #[must_use]
 pub fn judge(fs: &Filesystem, layers: &[LayerDiscards], returned: Bytes) -> (Delivery, Vec<String>) {
     judge_on(fs.root(), fs.mount(), fs.stack(), layers, returned, fs.diagnosis().ok().as_ref())
 }
 
-/// What is known of a trim's end before it begins, where that is not success; with what should be known about it.
+/// The outcome that is certain before a trim, unless it is success, with remarks.
 #[must_use]
 pub fn forecast(fs: &Filesystem) -> (Option<Delivery>, Vec<String>) {
     let diagnosis = fs.diagnosis().ok();
     if let Some(diagnosis) = diagnosis.filter(|diagnosis| diagnosis.verdict.kind == VerdictKind::Blocked) {
-        return (Some(Delivery::Blocked), in_doctors_words(&diagnosis));
+        return (Some(Delivery::Blocked), diagnosis_remarks(&diagnosis));
     }
     if fs.sends_later() {
         return (Some(Delivery::NotProved), vec![SENDS_LATER.to_owned()]);
@@ -66,13 +67,13 @@ pub fn forecast(fs: &Filesystem) -> (Option<Delivery>, Vec<String>) {
     }
 }
 
-/// Why discards are lost, and what to do first.
-fn in_doctors_words(diagnosis: &Diagnosis) -> Vec<String> {
+/// Why discards are lost, and the first remedy.
+fn diagnosis_remarks(diagnosis: &Diagnosis) -> Vec<String> {
     let step = diagnosis.first_remedy().map(|step| format!("to do: {step}"));
     std::iter::once(diagnosis.verdict.text.clone()).chain(step).collect()
 }
 
-/// The same on any machine, also a recorded one.
+/// As [`judge`], on any machine or recorded tree.
 pub fn judge_on(
     root: &Root,
     mount: &Mount,
@@ -85,14 +86,14 @@ pub fn judge_on(
     let verdict = diagnosis.map(|d| &d.verdict);
     let without_use = diagnosis.map(|d| d.without_use(stack)).unwrap_or_default();
     let reached = layers.iter().filter(|l| l.lowest).map(LayerDiscards::bytes).sum::<Option<u64>>();
-    // The kernel's counters outrank an opinion that nothing arrives.
+    // The kernel's counters outrank a diagnosis that nothing arrives.
     let refuted = |v: &doctor::Verdict| v.kind == VerdictKind::Blocked && v.reaches.is_empty() && reached.is_some_and(|bytes| bytes > 0);
-    let seen = Seen {
+    let seen = Evidence {
         reached,
         on_top: on_top(layers),
         lost: onward(stack, layers, &Tables::read(root), &without_use).lost.map(|l| l.at),
         returned: returned > Bytes::ZERO,
-        // XFS returns what it was asked for, f2fs nothing.
+        // XFS returns the length requested, f2fs returns 0.
         returns_what_it_sent: !matches!(mount.fs_type.as_str(), "xfs" | "f2fs"),
         sends_later: sends_later(root, mount, stack),
         thin: stack.layers.iter().any(|l| l.kind == Kind::Thin),
@@ -100,26 +101,26 @@ pub fn judge_on(
     };
     let (delivery, why) = seen.judge();
     if let (Delivery::Blocked, VerdictKind::Blocked, Some(diagnosis)) = (delivery, seen.doctor, diagnosis) {
-        remarks.extend(in_doctors_words(diagnosis));
+        remarks.extend(diagnosis_remarks(diagnosis));
     } else {
         remarks.extend(why);
     }
     (delivery, remarks)
 }
 
-/// Whether a layer above the lowest ones that count got discards. What lies below the file of a loop device serves others too, and says nothing.
+/// A layer above the lowest counting ones received discards. Layers below the file of a loop
+/// device are excluded: other I/O uses them as well.
 fn on_top(layers: &[LayerDiscards]) -> bool {
     layers.iter().take_while(|l| l.given_back_bytes.is_none()).any(|l| !l.lowest && l.bytes().is_some_and(|b| b > 0))
 }
 
-/// Everything that the answer depends on.
 #[derive(Clone, Debug)]
-struct Seen {
+struct Evidence {
     /// Bytes at the lowest layers; `None` if one of them does not count.
     reached: Option<u64>,
     /// A layer above them counted some.
     on_top: bool,
-    /// Where they got lost.
+    /// The layers where discards were lost.
     lost: Option<String>,
     returned: bool,
     returns_what_it_sent: bool,
@@ -128,7 +129,7 @@ struct Seen {
     doctor: VerdictKind,
 }
 
-impl Seen {
+impl Evidence {
     fn judge(&self) -> (Delivery, Option<String>) {
         let say = |delivery, text: &str| (delivery, Some(text.to_owned()));
         if self.doctor == VerdictKind::Blocked {
@@ -138,31 +139,34 @@ impl Seen {
             (Some(0), _) if self.sends_later => say(Delivery::NotProved, SENDS_LATER),
             (Some(0), _) if self.on_top && self.thin => say(
                 Delivery::NothingToSend,
-                "the pool had nothing to pass down: what was free had been given back to it before, or in less than chunks",
+                "the pool had nothing to pass down: the free space had been discarded before, or in pieces smaller than a chunk",
             ),
             (Some(0), lost) if self.on_top || lost.is_some() => {
                 let at = lost.clone().unwrap_or_else(|| "the drive".to_owned());
                 (Delivery::Blocked, Some(format!("no discard reached {at}")))
             }
             (Some(0), _) if self.returned && self.returns_what_it_sent => {
-                say(Delivery::Blocked, "the filesystem says that it sent some, but no discard reached the device")
+                say(Delivery::Blocked, "the filesystem reports discards, but none reached the device")
             }
             (Some(0), _) => (Delivery::NothingToSend, None),
-            (Some(_), Some(lost)) => (Delivery::Blocked, Some(format!("no discard reached {lost}, though others below got theirs"))),
+            (Some(_), Some(lost)) => {
+                (Delivery::Blocked, Some(format!("no discard reached {lost}, but discards reached the other devices")))
+            }
             (Some(_), None) => (Delivery::Reached, None),
             (None, _) => say(Delivery::NotProved, NOT_COUNTED),
         }
     }
 }
 
-/// Why nothing below has a use for a trim (hard disks), if that is so: then one that the device does not take is no fault.
+/// The reason why no device below needs TRIM (hard disks); `None` if one does. A missing
+/// discard support is then not an error.
 #[must_use]
 pub fn not_needed(fs: &Filesystem, obstacle: Obstacle) -> Option<String> {
     let of_device = |d: &Diagnosis| obstacle == Obstacle::Device && d.verdict.kind == VerdictKind::NotNeeded;
     fs.diagnosis().ok().filter(of_device).map(|diagnosis| diagnosis.verdict.text)
 }
 
-/// Why nothing can be trimmed, in the doctor's words where it has any.
+/// The error if a filesystem cannot be trimmed, in the doctor's words if it has a diagnosis.
 #[must_use]
 pub fn obstructed(fs: &Filesystem, obstacle: Obstacle) -> anyhow::Error {
     let shown = fs.mount().mount_point.display();
@@ -175,7 +179,7 @@ pub fn obstructed(fs: &Filesystem, obstacle: Obstacle) -> anyhow::Error {
             Blocked(format!("cannot trim {shown}: {}{step}", diagnosis.verdict.text)).into()
         }
         (None, Obstacle::Device | Obstacle::Option) => {
-            Blocked(format!("cannot trim {shown}: {obstacle}; trimtab doctor {shown} may say why")).into()
+            Blocked(format!("cannot trim {shown}: {obstacle}; trimtab doctor {shown} may show why")).into()
         }
         (None, _) => anyhow::anyhow!("cannot trim {shown}: {obstacle}"),
     }
@@ -186,7 +190,8 @@ mod tests {
     use super::*;
     use trimtab_drive::discards::Amount;
 
-    /// Seen: discards of others on the drive below the file of a loop device made "no discard reached the drive" of a trim that had nothing to send.
+    /// Once, foreign discards on the drive below a loop device's file turned a trim with nothing
+    /// to send into "no discard reached the drive".
     #[test]
     fn foreign_discards_below_loop_file_are_not_ours() {
         let layer = |name: &str, lowest, bytes: Option<u64>, given_back_bytes| LayerDiscards {
@@ -204,8 +209,8 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_agrees_with_the_doctor_and_the_counters() {
-        let fine = Seen {
+    fn judge_agrees_with_doctor_and_counters() {
+        let fine = Evidence {
             reached: Some(100),
             on_top: true,
             lost: None,
@@ -215,17 +220,17 @@ mod tests {
             thin: false,
             doctor: VerdictKind::Reaches,
         };
-        let nothing = Seen { reached: Some(0), on_top: false, returned: false, ..fine.clone() };
+        let nothing = Evidence { reached: Some(0), on_top: false, returned: false, ..fine.clone() };
         for (seen, expected) in [
             (fine.clone(), Delivery::Reached),
-            (Seen { doctor: VerdictKind::Blocked, ..fine.clone() }, Delivery::Blocked),
-            (Seen { lost: Some("sdb".into()), ..fine.clone() }, Delivery::Blocked),
-            (Seen { reached: None, ..fine.clone() }, Delivery::NotProved),
-            (Seen { reached: Some(0), lost: Some("sda".into()), ..fine.clone() }, Delivery::Blocked),
-            (Seen { reached: Some(0), thin: true, lost: Some("sda".into()), ..fine.clone() }, Delivery::NothingToSend),
-            (Seen { reached: Some(0), on_top: false, ..fine }, Delivery::Blocked),
-            (Seen { returned: true, returns_what_it_sent: false, ..nothing.clone() }, Delivery::NothingToSend),
-            (Seen { sends_later: true, ..nothing.clone() }, Delivery::NotProved),
+            (Evidence { doctor: VerdictKind::Blocked, ..fine.clone() }, Delivery::Blocked),
+            (Evidence { lost: Some("sdb".into()), ..fine.clone() }, Delivery::Blocked),
+            (Evidence { reached: None, ..fine.clone() }, Delivery::NotProved),
+            (Evidence { reached: Some(0), lost: Some("sda".into()), ..fine.clone() }, Delivery::Blocked),
+            (Evidence { reached: Some(0), thin: true, lost: Some("sda".into()), ..fine.clone() }, Delivery::NothingToSend),
+            (Evidence { reached: Some(0), on_top: false, ..fine }, Delivery::Blocked),
+            (Evidence { returned: true, returns_what_it_sent: false, ..nothing.clone() }, Delivery::NothingToSend),
+            (Evidence { sends_later: true, ..nothing.clone() }, Delivery::NotProved),
             (nothing, Delivery::NothingToSend),
         ] {
             assert_eq!(seen.judge().0, expected, "{seen:?}");

@@ -1,36 +1,34 @@
-//! Waiting until the discards of a request are done: XFS returns from FITRIM while they are in flight.
+//! Waits until the discards of a request are complete: XFS returns from FITRIM earlier.
 
 use crate::host::stat::DiskStat;
 use std::time::{Duration, Instant};
 use trimtab_drive::discards::Amount;
 
-/// A device that completes nothing at all for this long may hang. The counts are a minimum then.
+/// A device that completes nothing for this long may hang. The counts are then a minimum.
 const STANDSTILL: Duration = Duration::from_secs(30);
-/// On a device that always serves other requests, discards count as done when none has completed for this many times as long as
-/// the slowest one took, ...
+/// On a device that always serves other requests, discards count as complete when none has
+/// completed for this multiple of the slowest one's latency, ...
 const TIMES_SLOWEST: u32 = 8;
 /// ... and at least for this long; ...
 const QUIET: Duration = Duration::from_millis(50);
-/// ... for this long while no discard has been timed.
+/// ... or for this long while no discard has been timed.
 const UNTIMED: Duration = Duration::from_secs(2);
-/// Time between two looks.
-const LOOK_EVERY: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
-/// Waits for discards, and learns how long they take.
+/// Waits for discards, and learns their latency.
 #[derive(Debug)]
 pub struct Drain {
-    /// FITRIM returns before its discards are done.
     returns_early: bool,
-    /// The longest mean time of discards that completed between two looks.
+    /// The longest mean latency of the discards that completed between two polls.
     slowest: Duration,
 }
 
-/// How a wait for discards ended.
+/// The result of a wait for discards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
-    /// No discard is in flight. False: the counts are a minimum.
+pub struct DrainResult {
+    /// No discard is in flight. If false, the counts are a minimum.
     pub all: bool,
-    /// How long after the beginning the counters moved last.
+    /// Time from the start of the wait to the last change of the counters.
     pub moved: Duration,
 }
 
@@ -42,8 +40,9 @@ impl Drain {
         Self { returns_early: !matches!(fs_type, "ext2" | "ext3" | "ext4" | "btrfs"), slowest: Duration::ZERO }
     }
 
-    /// Waits until no discard is in flight and the counters have not moved for `settled`, as long as `stop` allows. `before` is what the
-    /// device counted before the discards were sent; `count` counts them, `stat` reads the device's counters.
+    /// Waits until no discard is in flight and the counters have been constant for `settled`, or
+    /// until `stop` returns true. `before` is the state of the device before the discards were
+    /// sent; `count` counts discards, `stat` reads the counters of the device.
     pub fn wait(
         &mut self,
         before: Option<&DiskStat>,
@@ -51,7 +50,7 @@ impl Drain {
         count: impl Fn() -> Option<Amount>,
         stat: impl Fn() -> Option<DiskStat>,
         stop: impl Fn() -> bool,
-    ) -> Drained {
+    ) -> DrainResult {
         let started = Instant::now();
         let (mut counted, mut since) = (count(), stat().unwrap_or_default());
         if let Some(before) = before {
@@ -63,12 +62,12 @@ impl Drain {
             let still = started.elapsed().saturating_sub(moved);
             let none = now.in_flight == 0 || before.is_some_and(|before| only_the_same(before, &now));
             if none && still >= settled {
-                return Drained { all: true, moved };
+                return DrainResult { all: true, moved };
             }
             if still >= self.patience(&since, &now) || stop() {
-                return Drained { all: none || !self.returns_early, moved };
+                return DrainResult { all: none || !self.returns_early, moved };
             }
-            std::thread::sleep(LOOK_EVERY.max(settled / 40));
+            std::thread::sleep(POLL_INTERVAL.max(settled / 40));
             let more = count();
             if more != counted {
                 self.time(&since, &now);
@@ -77,7 +76,7 @@ impl Drain {
         }
     }
 
-    /// How long nothing may complete before the wait ends although requests are in flight.
+    /// Time without progress after which the wait ends although requests are in flight.
     fn patience(&self, since: &DiskStat, now: &DiskStat) -> Duration {
         match (overtaken(since, now), self.slowest) {
             (false, _) => STANDSTILL,
@@ -87,7 +86,7 @@ impl Drain {
         }
     }
 
-    /// Learns how long discards took that completed between two looks.
+    /// Learns the latency of the discards that completed between two polls.
     fn time(&mut self, then: &DiskStat, now: &DiskStat) {
         let step = now.since(then);
         let commands = step.discards.map_or(0, |discards| discards.count);
@@ -97,18 +96,20 @@ impl Drain {
     }
 }
 
-/// Reads, writes and flushes that were completed between.
+/// Reads, writes and flushes completed in between.
 fn served(then: &DiskStat, now: &DiskStat) -> u64 {
     let step = now.since(then);
     step.reads.saturating_add(step.writes).saturating_add(step.flushes.unwrap_or(0))
 }
 
-/// True if the requests in flight were there before and none has completed, so that no discard is among them. Some drivers leak one for ever.
+/// The requests in flight are old and none has completed, so no discard is among them. Some
+/// drivers leak a request permanently.
 fn only_the_same(before: &DiskStat, now: &DiskStat) -> bool {
     now.in_flight <= before.in_flight && served(before, now) == 0
 }
 
-/// True if as many other requests completed as were in flight: a drive that serves requests in order has completed the discards among them.
+/// At least as many other requests completed as were in flight: a drive that serves requests
+/// in order has completed the discards among them.
 fn overtaken(then: &DiskStat, now: &DiskStat) -> bool {
     served(then, now) >= then.in_flight
 }
@@ -119,12 +120,12 @@ mod tests {
     use std::cell::Cell;
     use trimtab_drive::units::{Bytes, Nanos};
 
-    /// A device in virtual time: each look takes a millisecond.
+    /// A device in virtual time: each poll takes a millisecond.
     struct Device {
         ms: Cell<u64>,
-        /// Discards of 4 KiB complete at these times.
+        /// Completion times of discards of 4 KiB.
         done_ms: &'static [u64],
-        /// Other requests that are always in flight, one of which completes each millisecond.
+        /// Number of other requests in flight at all times; one completes each millisecond.
         others: u64,
     }
 
@@ -148,7 +149,7 @@ mod tests {
             Some(Amount::new(done, done * 4096))
         }
 
-        fn wait(&self, drain: &mut Drain, before: Option<&DiskStat>) -> (Drained, Option<Amount>) {
+        fn wait(&self, drain: &mut Drain, before: Option<&DiskStat>) -> (DrainResult, Option<Amount>) {
             let drained = drain.wait(before, Duration::ZERO, || self.count(), || self.stat(), || false);
             (drained, self.count())
         }
@@ -158,7 +159,7 @@ mod tests {
         Device { ms: Cell::new(0), done_ms, others }
     }
 
-    /// Seen: 1.39 GB were counted of 5.77 GB, as a command took longer than two seconds.
+    /// Once, 1.39 GB of 5.77 GB were counted, because a command took longer than two seconds.
     #[test]
     fn drain_waits_for_a_discard_that_is_in_flight() {
         let device = device(&[5, 2500, 6000], 0);
@@ -171,7 +172,7 @@ mod tests {
         let device = device(&[10, 20, 40, 90], 3);
         let (drained, counted) = device.wait(&mut Drain::of("xfs"), Some(&DiskStat::default()));
         assert_eq!(counted.map(|counted| counted.count), Some(4));
-        assert!(!drained.all, "whether one is among the requests in flight is not known");
+        assert!(!drained.all, "a discard may be among the requests in flight");
         let (drained, _) = device.wait(&mut Drain::of("ext4"), Some(&DiskStat::default()));
         assert!(drained.all, "ext4 waits itself");
     }

@@ -1,5 +1,5 @@
-//! What trimming ext4 needs to know: the size of its block groups, and the least extent of the last trim, which the kernel
-//! keeps for the whole filesystem although what has been trimmed is kept for each group.
+//! Facts about ext4 for trimming: the size of its block groups, and the minimum extent of the
+//! last trim. The kernel keeps that minimum per filesystem, but the trimmed state per group.
 
 use crate::host::block::{Stack, node_of};
 use crate::host::root::Root;
@@ -10,28 +10,26 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
 
-/// Where the superblock begins on the device.
 const SUPERBLOCK_OFFSET: u64 = 1024;
-/// `s_magic`.
 const MAGIC: u16 = 0xEF53;
-/// `INCOMPAT_64BIT`: the high half of the block count counts.
+/// `INCOMPAT_64BIT`: the high half of the block count is valid.
 const INCOMPAT_64BIT: u32 = 0x80;
 
-/// The part of the superblock that matters here.
+/// The fields of the superblock that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Bytes in a block.
+    /// Block size in bytes.
     pub block_size: u64,
-    /// Blocks of the filesystem.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Blocks in a group.
+    /// Blocks per group.
     pub blocks_per_group: u64,
-    /// When it was made, seconds since 1970.
+    /// Creation time, seconds since 1970.
     pub made: u32,
 }
 
 impl Superblock {
-    /// Reads it from the one device of a filesystem.
+    /// Reads the superblock from the only device of a filesystem.
     pub fn of_device(stack: &Stack) -> io::Result<Self> {
         let layer = stack.top_layers().next().ok_or_else(|| io::Error::other("no device"))?;
         let device = File::open(node_of(&layer.name))?;
@@ -57,56 +55,57 @@ impl Superblock {
         sane.then_some(Self { block_size, blocks, blocks_per_group, made: u32_at(0x108)? })
     }
 
-    /// Bytes in a block group.
+    /// Bytes per block group.
     #[must_use]
     pub fn group_bytes(&self) -> u64 {
         self.blocks_per_group.saturating_mul(self.block_size)
     }
 
-    /// Bytes of the filesystem.
+    /// Size of the filesystem in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.blocks.saturating_mul(self.block_size)
     }
 }
 
-/// The least extent, in blocks, of the last trim: groups that it trimmed are passed over by later trims with the same or a larger one.
-/// A smaller one trims all groups again, but only in its first request, after which the kernel takes it for done everywhere.
-/// So a pass in windows with a smaller least extent has to make the kernel forget before each window.
+/// The minimum extent, in blocks, of the last trim. Later trims with the same or a larger
+/// minimum skip the groups that it trimmed. A smaller minimum trims all groups again, but
+/// only in the first request, after which the kernel assumes that it applies everywhere. A
+/// pass in windows with a smaller minimum must therefore reset this value before each window.
 #[derive(Debug)]
 pub struct LastTrim {
     file: PathBuf,
 }
 
-/// A value that no trim reaches: everything is to be trimmed again.
+/// A value that no trim reaches: all groups are trimmed again.
 pub const FORGOTTEN: u64 = u32::MAX as u64;
 
 impl LastTrim {
-    /// Of the filesystem on `device`, if the kernel shows it.
+    /// For the filesystem on `device`, if the kernel exposes the attribute.
     #[must_use]
     pub fn of_device(root: &Root, device: &str) -> Option<Self> {
         let file = Path::new("/sys/fs/ext4").join(device).join("last_trim_minblks");
         (root.is_live() && root.exists(&file)).then_some(Self { file })
     }
 
-    /// In blocks.
+    /// The current value in blocks.
     #[must_use]
     pub fn blocks(&self, root: &Root) -> Option<u64> {
         root.read_u64(&self.file)
     }
 
-    /// Lets the next trim send everything.
+    /// Makes the next trim send everything.
     pub fn forget(&self) -> io::Result<()> {
         self.restore(FORGOTTEN)
     }
 
-    /// Puts back what was there.
+    /// Restores a saved value.
     pub fn restore(&self, blocks: u64) -> io::Result<()> {
         set_attribute(&self.file, &blocks.to_string())
     }
 }
 
-/// The least extent in blocks, as the kernel computes it: not below the device's discard unit.
+/// The minimum extent in blocks, as in the kernel: at least the device's discard unit.
 #[must_use]
 pub fn least_blocks(min_extent: Bytes, granularity: u64, block_size: u64) -> u64 {
     min_extent.0.max(granularity) / block_size.max(1)
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_of_groups_is_read() {
+    fn superblock_parse_reads_group_size() {
         let parsed = Superblock::parse(&superblock()).unwrap();
         assert_eq!((parsed.group_bytes(), parsed.size()), (128 << 20, 4 << 30));
         let mut wide = superblock();
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_superblock_is_refused() {
+    fn superblock_parse_refuses_other_data() {
         assert_eq!(Superblock::parse(&[0; 1024]), None);
         assert_eq!(Superblock::parse(&superblock()[..100]), None);
         let mut zero_groups = superblock();

@@ -1,18 +1,18 @@
-//! A mounted filesystem that can be trimmed in windows, each of them counted on its devices.
+//! A mounted filesystem that can be trimmed in windows, each counted at its devices.
 
 mod by_size;
 
 pub use by_size::{BySize, ByWhich};
 
-use super::activity::{Activity, Look, OwnWrites};
+use super::activity::{Activity, DeviceActivity, OwnWrites};
 use super::drain::Drain;
 use super::ext4::{self, LastTrim};
 use super::fitrim::{self, fitrim};
-use super::free_space::{Counting, Known, Sendable, first_commands, sendable};
+use super::free_space::{Counting, FreeSpaceCache, Sendable, first_commands, sendable};
 use super::kernel_log::KernelLog;
 use super::layout::{Layout, binary};
 use super::limit::CommandLimit;
-use super::watch::{Seen, Watch};
+use super::watch::{ForegroundActivity, Watch};
 use super::xfs;
 use crate::doctor::{Diagnosis, Doctor};
 use crate::host::block::Stack;
@@ -33,14 +33,13 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::TrimRequest;
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
-/// A window that may have been cut short is trimmed again at most this often.
 const REPEATS_MAX: u32 = 4;
 
-/// How long to wait for discards of which nothing has been counted.
-const LATE: Duration = Duration::from_secs(2);
-/// Finding out where free space is may take this long. ext4 lists the metadata of all groups each time.
+/// Time to wait for discards if none has been counted yet.
+const LATE_DISCARD_WAIT: Duration = Duration::from_secs(2);
+/// Time limit for reading the free-space map: ext4 lists the metadata of all groups.
 const MAP_MAX: Duration = Duration::from_millis(100);
-/// So often in a row.
+/// After this many slow reads in a row, the map is not read any more.
 const SLOW_MAX: u32 = 4;
 
 /// Why a window could not be trimmed.
@@ -48,7 +47,7 @@ const SLOW_MAX: u32 = 4;
 pub struct Refused {
     /// The system's error.
     pub errno: Errno,
-    /// The request was cut short, and again when it was repeated.
+    /// The request was cut short, also when repeated.
     pub cut_short: bool,
 }
 
@@ -56,10 +55,10 @@ impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.errno {
             _ if self.cut_short => {
-                f.write_str("cut short again and again (process frozen or system suspended); repeat the trim once it runs freely")
+                f.write_str("cut short repeatedly (process frozen or system suspended); repeat the trim when the system runs freely")
             }
             Errno::PERM | Errno::ACCESS => f.write_str("trimming (FITRIM) needs root; run it with sudo"),
-            Errno::NOTTY | Errno::NOSYS => f.write_str("this kind of filesystem cannot trim (it has no FITRIM)"),
+            Errno::NOTTY | Errno::NOSYS => f.write_str("this filesystem does not support trimming (no FITRIM)"),
             Errno::OPNOTSUPP => f.write_str("the device below takes no discards (see trimtab doctor)"),
             Errno::ROFS => f.write_str("refused: mounted without replaying the journal (norecovery); mount it without that option"),
             _ if self.is_gone() => f.write_str("the filesystem or its device is gone; mount it again and repeat the trim"),
@@ -69,13 +68,13 @@ impl std::fmt::Display for Refused {
 }
 
 impl Refused {
-    /// The filesystem, or the device below it, is not there any more.
+    /// The filesystem or its device has been removed.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         !self.cut_short && matches!(self.errno, Errno::NODEV | Errno::NXIO | Errno::NOENT)
     }
 
-    /// No other window will do better.
+    /// Every other window will fail as well.
     #[must_use]
     pub fn is_final(&self) -> bool {
         const FINAL: [Errno; 7] = [Errno::PERM, Errno::ACCESS, Errno::NOTTY, Errno::NOSYS, Errno::OPNOTSUPP, Errno::ROFS, Errno::BADF];
@@ -83,26 +82,26 @@ impl Refused {
     }
 }
 
-/// What a window's trim did, and what others had of it.
+/// The result of a window's trim, and the foreground latency during it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowTrim {
-    /// As policies want it.
+    /// The outcome in the form that policies expect.
     pub outcome: TrimOutcome,
-    /// What each layer counted, with what earlier requests had left in flight.
+    /// The counts of each layer, including discards that earlier requests had left in flight.
     pub layers: Counts,
-    /// What was seen meanwhile.
-    pub seen: Seen,
-    /// What the device counted above what the filesystem says it sent. No error: the filesystem's own discards may still have been on
-    /// their way, and some layers count twice.
+    /// Foreground activity during the trim.
+    pub seen: ForegroundActivity,
+    /// Discards counted at the device in excess of the filesystem's report. Not an error: its own
+    /// discards may have been in flight, and some layers count twice.
     pub excess: Bytes,
 }
 
-/// A mounted filesystem under trim.
+/// A mounted filesystem being trimmed.
 #[derive(Debug)]
 pub struct Filesystem {
     root: Root,
     mount: Mount,
-    /// Names the filesystem, also a copy of it on another device.
+    /// A name of the filesystem; a copy on another device has the same one.
     name: String,
     id: String,
     stack: Stack,
@@ -111,29 +110,29 @@ pub struct Filesystem {
     layout: Layout,
     meter: Meter,
     drain: Drain,
-    /// Discards may be in flight although the request is over.
+    /// Discards may be in flight although the request has returned.
     pending: bool,
-    /// What was counted since.
+    /// Discards counted since.
     late: Counts,
-    /// Discards of requests that failed were counted, and some of them may have arrived.
+    /// Discards of failed requests were counted, and some of them may have arrived.
     unsure: bool,
     watch: Watch,
     limit: CommandLimit,
     activity: Activity,
     kernel_log: KernelLog,
     ext4: Option<Ext4>,
-    /// How often in a row finding out where free space is has taken too long; after [`SLOW_MAX`] times it is not done again. Once is chance: another process may have
-    /// had the processor.
+    /// Number of slow reads of the free-space map in a row; after [`SLOW_MAX`] it is not read any
+    /// more. A single one may be chance: another process may have had the CPU.
     slow_maps: u32,
-    /// What was asked for by size.
-    asked: by_size::Asked,
-    /// What it said of free space a moment ago.
-    known: Known,
-    /// The last request by size was put off, to find out what is free.
+    /// The extents requested by size.
+    asked: by_size::RequestedExtents,
+    /// The recently read part of the free-space map.
+    known: FreeSpaceCache,
+    /// The last request by size was postponed to read the free-space map.
     put_off: bool,
 }
 
-/// Opens the mount point; `None` if something else is mounted there by now.
+/// Opens the mount point; `None` if another filesystem is mounted there now.
 fn open_mount(mount: &Mount) -> Result<Option<File>, Errno> {
     use rustix::fs::{CWD, Mode, OFlags, openat};
     let file = File::from(openat(CWD, &mount.mount_point, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?);
@@ -145,17 +144,16 @@ fn open_mount(mount: &Mount) -> Result<Option<File>, Errno> {
 struct Ext4 {
     last: LastTrim,
     block_size: u64,
-    /// When it was made, seconds since 1970.
+    /// Creation time, seconds since 1970.
     made: u32,
     granularity: u64,
-    /// It discards by itself too.
     online: bool,
-    /// Each window has to be forgotten first, because this pass goes below the least extent of the last one.
+    /// Reset the last minimum extent before each window: this pass uses a smaller one.
     forget: bool,
 }
 
 impl Filesystem {
-    /// Opens the filesystem that `path` is on; `path` need not be its mount point.
+    /// Opens the filesystem of `path`, which need not be its mount point.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         mount_check::require_answers(&[path])?;
         let root = Root::live().context("cannot open /")?;
@@ -173,7 +171,7 @@ impl Filesystem {
         if stack.tops.is_empty() {
             if mount.source.starts_with("/dev") {
                 bail!(
-                    "{shown} ({}) is on {}, of which /sys says nothing: run it where /sys is that of this machine",
+                    "{shown} ({}) is on {}, which /sys does not show: run the command where /sys is that of this machine",
                     mount.fs_type,
                     mount.source.display()
                 );
@@ -210,8 +208,8 @@ impl Filesystem {
             layout,
             ext4,
             slow_maps: 0,
-            asked: by_size::Asked::default(),
-            known: Known::default(),
+            asked: by_size::RequestedExtents::default(),
+            known: FreeSpaceCache::default(),
             put_off: false,
         })
     }
@@ -222,10 +220,10 @@ impl Filesystem {
         &self.mount
     }
 
-    /// Open on it; opened anew if it was released.
+    /// A descriptor on the filesystem; reopens it after a release.
     pub fn file(&mut self) -> Result<BorrowedFd<'_>, Errno> {
         if self.file.is_none() {
-            // Numbers of mounts and devices are used again; the name is not.
+            // Mount ids and device numbers are reused; the name is not.
             let file = open_mount(&self.mount)?.filter(|file| name_for_good(&self.mount, file) == self.name);
             self.file = Some(file.ok_or(Errno::NODEV)?);
         }
@@ -240,7 +238,7 @@ impl Filesystem {
         self.slow_maps = if took > MAP_MAX { self.slow_maps.saturating_add(1) } else { 0 };
     }
 
-    /// Lets go of the filesystem, so that it can be unmounted. The next request opens it anew, if it is still there.
+    /// Closes the filesystem, so that it can be unmounted. The next request reopens it.
     pub fn release(&mut self) {
         self.file = None;
     }
@@ -251,7 +249,7 @@ impl Filesystem {
         &self.stack
     }
 
-    /// Where `/sys` is read from.
+    /// The tree that `/sys` is read from.
     #[must_use]
     pub fn root(&self) -> &Root {
         &self.root
@@ -263,7 +261,7 @@ impl Filesystem {
         &self.layout
     }
 
-    /// Reads the windows again: btrfs makes and drops chunks.
+    /// Reads the windows again: btrfs adds and removes chunks.
     pub fn refresh(&mut self) -> anyhow::Result<()> {
         let shown = self.mount.mount_point.display().to_string();
         self.file().map_err(std::io::Error::from).with_context(|| format!("cannot open {shown}"))?;
@@ -274,8 +272,8 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Names this filesystem on these devices of this machine, also after a reboot and at other mount points. A copy of it elsewhere has
-    /// another id.
+    /// An id of this filesystem on these devices of this machine, stable over reboots and mount
+    /// points. A copy on other devices has another id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -290,7 +288,7 @@ impl Filesystem {
         Ok(Bytes(stat.f_bfree.saturating_mul(stat.f_frsize)))
     }
 
-    /// What is in the way of trimming, if anything is. Discards nothing.
+    /// The obstacle to trimming, if there is one. Discards nothing.
     #[must_use]
     pub fn obstacle(&mut self) -> Option<fitrim::Obstacle> {
         let mount = self.mount.clone();
@@ -301,38 +299,38 @@ impl Filesystem {
         }
     }
 
-    /// Whether every device below counts discards.
+    /// Every device below counts discards.
     #[must_use]
     pub fn counts(&self) -> bool {
         self.meter.count().is_some()
     }
 
-    /// What the doctor says about it now.
+    /// The doctor's current diagnosis.
     pub fn diagnosis(&self) -> std::io::Result<Diagnosis> {
         let (mount, stack) = (self.mount.clone(), self.stack.clone());
         mount_check::in_time(move || Ok(Doctor::new(&Root::live()?)?.examine_mount(&mount, &stack)))?
     }
 
-    /// Its FITRIM only takes note of what is free; a thread of its own sends it later, when the device is idle (f2fs with its discard
-    /// option).
+    /// FITRIM only queues the free space, and a kernel thread sends the discards when the device
+    /// is idle (f2fs mounted with discard).
     #[must_use]
     pub fn sends_later(&self) -> bool {
         sends_later(&self.root, &self.mount, &self.stack)
     }
 
-    /// Why the filesystem would refuse every request with this least extent; `None` if it would not.
+    /// The reason why the filesystem rejects this minimum extent; `None` if it accepts it.
     #[must_use]
     pub fn refuses_min_extent(&self, min_extent: Bytes) -> Option<String> {
         let group = self.layout.group.filter(|group| min_extent > *group)?;
         Some(format!(
-            "a least extent of {min_extent} is larger than an allocation group of {}, and {} takes none",
+            "a minimum extent of {min_extent} is larger than an allocation group of {}, which {} does not accept",
             binary(group.0),
             self.mount.fs_type
         ))
     }
 
-    /// Gets ready for a pass with this least extent. `forget` says that an interrupted pass had to make ext4 forget.
-    /// True if this one has to.
+    /// Prepares for a pass with this minimum extent. `forget`: an interrupted pass had to reset
+    /// ext4's last minimum. Returns true if this pass has to.
     pub fn prepare(&mut self, min_extent: Bytes, forget: bool) -> bool {
         let Some(ext4) = &mut self.ext4 else { return false };
         let least = ext4::least_blocks(min_extent, ext4.granularity, ext4.block_size);
@@ -341,14 +339,14 @@ impl Filesystem {
         ext4.forget
     }
 
-    /// The least extent of the last trim as ext4 keeps it, in blocks.
+    /// The minimum extent of the last trim as ext4 keeps it, in blocks.
     #[must_use]
     pub fn last_least(&self) -> Option<u64> {
         self.ext4.as_ref()?.last.blocks(&self.root)
     }
 
-    /// Puts that back after only a part of the filesystem was trimmed with a smaller one. A larger one stays, or the groups of this part would
-    /// count as trimmed with the smaller one before.
+    /// Restores that value after a part of the filesystem was trimmed with a smaller minimum.
+    /// Keeps a larger one; otherwise the groups of this part would count as trimmed with less.
     pub fn restore_least(&self, blocks: Option<u64>) {
         if let (Some(ext4), Some(blocks)) = (&self.ext4, blocks) {
             let now = ext4.last.blocks(&self.root).filter(|now| *now < ext4::FORGOTTEN);
@@ -358,26 +356,27 @@ impl Filesystem {
         }
     }
 
-    /// Bounds single discard commands of the following windows. Call while holding the drives' locks.
+    /// Limits the size of discard commands. Call while holding the drives' locks.
     pub fn limit_commands(&mut self, most: Bytes) -> std::io::Result<()> {
         self.limit.set(most)
     }
 
-    /// Gives the devices back the limits that they had, and says which are not what they were.
+    /// Restores the limits. Returns a remark for each that could not be restored exactly.
     pub fn unlimit_commands(&mut self) -> Vec<String> {
-        // A device that is gone has no limit.
-        let _ = self.limit.put_back();
+        // A removed device has no limit.
+        let _ = self.limit.restore();
         self.limit.remarks().collect()
     }
 
-    /// Gives the devices back the limits that other processes left lowered; see [`CommandLimit::recover`].
+    /// Restores the limits that other processes left lowered; see [`CommandLimit::recover`].
     #[must_use]
     pub fn recover_limits(&mut self) -> Vec<PathBuf> {
         self.limit.recover()
     }
 
-    /// The part of the window from its start that is trimmed by as many commands as are asked for; all of it where that is not
-    /// known. A part of an ext4 group does not count as trimmed, so nothing of it is lost, but the next pass sends it again.
+    /// The part from the start of the window that the requested number of commands trims; the
+    /// whole window if that is unknown. ext4 does not mark a partly trimmed group as trimmed, so
+    /// the next pass sends this part again.
     pub fn first_commands(&mut self, request: &TrimRequest) -> TrimWindow {
         let window = request.window;
         let divisible = self.layout.granule < Bytes::MAX;
@@ -392,7 +391,7 @@ impl Filesystem {
         let counting = Counting { least, command_max: request.command_max.0, commands_max: request.commands_max };
         let device = self.mount.dev;
         let started = Instant::now();
-        // It reads bitmaps, as trims do.
+        // Reading the map reads bitmaps, as trims do.
         self.activity.before_trim();
         let first = self.file().and_then(|file| first_commands(file, device, window, counting));
         self.activity.after_trim();
@@ -405,7 +404,7 @@ impl Filesystem {
         first
     }
 
-    /// Makes free what has been deleted until now, and says how long that took; see [`super::commit`].
+    /// Frees the blocks of deleted files and returns the time taken; see [`super::commit`].
     pub fn commit(&mut self) -> Result<Nanos, Errno> {
         let started = Instant::now();
         let kind = self.mount.fs_type.clone();
@@ -413,9 +412,10 @@ impl Filesystem {
         Ok(nanos(started.elapsed()))
     }
 
-    /// What a trim of these windows would send, where the filesystem says where its free space lies (ext4, XFS). `true` if it may be less:
-    /// ext4 passes over groups that were trimmed since it was mounted and where nothing has been freed, and does not show which. That is
-    /// not so where nothing has been trimmed yet, or only with a larger least extent.
+    /// The free space that a trim of these windows would send, if the filesystem reports its free
+    /// space (ext4, XFS). `true`: it may be less, because ext4 skips groups that were trimmed
+    /// since the mount and have had no blocks freed, and does not show which. Not so before the
+    /// first trim, or with a smaller minimum than the last.
     pub fn would_send(&mut self, windows: &[TrimWindow], min_extent: Bytes) -> Option<(Sendable, bool)> {
         if !matches!(self.mount.fs_type.as_str(), "xfs" | "ext4" | "ext3" | "ext2") {
             return None;
@@ -427,8 +427,9 @@ impl Filesystem {
         sendable(self.file().ok()?, device, windows, least).ok().map(|sendable| (sendable, at_most))
     }
 
-    /// Whether ext4, asked for the first commands of a group, had nothing to send: it takes the group for trimmed, and the rest of it too.
-    /// Else what was free there was used meanwhile, and the next pass sees to the rest, since the group is not taken for trimmed then.
+    /// ext4 sent nothing for the first commands of a group. Either it considers the whole group
+    /// trimmed, or the free space there has been used since; then the group is not marked as
+    /// trimmed and the next pass covers the rest.
     #[must_use]
     pub fn has_nothing_for(&self, request: &TrimRequest, outcome: &TrimOutcome) -> bool {
         let one_group = self.layout.group.is_some_and(|group| request.window.len <= group.0);
@@ -436,7 +437,7 @@ impl Filesystem {
         self.ext4.is_some() && one_group && nothing && !request.trial
     }
 
-    /// Trims `window`, and waits until its discards are done.
+    /// Trims `window`, and waits until its discards are complete.
     pub fn trim(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, Refused> {
         let mut sum: Option<WindowTrim> = None;
         for _ in 0..=REPEATS_MAX {
@@ -456,7 +457,7 @@ impl Filesystem {
         }
     }
 
-    /// One request; a second one where the first may have failed and the kernel's log had no room to say so.
+    /// Sends a request, and a second one if the kernel's log may have hidden a failure.
     fn trim_once(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, Refused> {
         let first = self.request(window, min_extent)?;
         match self.kernel_log.silence() {
@@ -470,7 +471,7 @@ impl Filesystem {
 
     fn request(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, Refused> {
         if let Some(ext4) = self.ext4.as_ref().filter(|e| e.forget) {
-            // Only a kernel that does not let it be written would not take this; then the pass is no worse than fstrim's.
+            // Fails only if the attribute is read-only; the pass is then as good as fstrim's.
             let _ = ext4.last.forget();
         }
         self.activity.before_trim();
@@ -487,11 +488,11 @@ impl Filesystem {
         let failed = self.kernel_log.failed_discards();
         let returned = match result {
             Ok(returned) => returned,
-            // The last ranges may lie behind the end, which only the kernel knows exactly.
+            // The last ranges may be beyond the end, which only the kernel knows exactly.
             Err(Errno::INVAL) if window.start >= self.layout.sure_until => Bytes::ZERO,
             Err(errno) => return Err(self.refuse(&counts, failed, Refused { errno, cut_short: errno == Errno::INTR })),
         };
-        // The device said no, and the filesystem did not pass it on.
+        // The device reported an error that the filesystem did not return.
         if failed > 0 {
             return Err(self.refuse(&counts, failed, Refused { errno: Errno::IO, cut_short: false }));
         }
@@ -502,7 +503,6 @@ impl Filesystem {
         Ok(WindowTrim { outcome, layers, seen, excess })
     }
 
-    /// Waits for the discards that are in flight.
     fn drain(&mut self) {
         let (meter, activity) = (&self.meter, &self.activity);
         let drained =
@@ -510,7 +510,8 @@ impl Filesystem {
         self.pending = !drained.all;
     }
 
-    /// Begins to count at zero. What was counted since the last request belongs to it if some of its discards were in flight.
+    /// Starts counting at zero. Late discards are attributed to the last request if some of its
+    /// discards were in flight.
     fn take_late(&mut self) {
         let since = self.meter.take();
         if self.pending {
@@ -518,50 +519,52 @@ impl Filesystem {
         }
     }
 
-    /// Devices count discards that failed like others: of a request that failed none counts, though some may have arrived where `failed` are fewer.
+    /// Devices count failed discards like successful ones. Those of a failed request are dropped
+    /// from the counts, although some may have arrived if fewer than all `failed`.
     fn refuse(&mut self, counts: &Counts, failed: u64, reason: Refused) -> Refused {
         self.unsure |= counts.at(self.meter.ends()).is_some_and(|counted| counted.count > failed);
         reason
     }
 
-    /// At the end of a pass: waits for discards that are in flight, and gives what was counted since the last request. `nothing_yet`:
-    /// no discard of the pass was counted, so one may be on its way to the layers that count. False: the counts are a minimum.
+    /// Ends a pass: waits for discards in flight and returns the counts since the last request.
+    /// `nothing_yet`: no discard of the pass was counted, so one may still be on its way. Returns
+    /// false if the counts are a minimum.
     pub fn finish(&mut self, nothing_yet: bool) -> (Counts, bool) {
         if nothing_yet {
-            fitrim::settle(&self.meter, LATE);
+            fitrim::settle(&self.meter, LATE_DISCARD_WAIT);
         }
         if self.pending || nothing_yet {
             self.drain();
             let since = self.meter.take();
             self.late.add(&since);
         }
-        // Also where no request was made what counts has counted nothing.
+        // A layer that counts has counted zero, even if no request was made.
         self.late.add(&self.meter.nothing());
         (std::mem::take(&mut self.late), !self.pending && !std::mem::take(&mut self.unsure))
     }
 
-    /// What the device counted above what ext4 returns, which is what it discarded without an error. Where ext4 discards by itself as well
-    /// that says nothing.
+    /// Discards counted at the device in excess of ext4's report, which includes only successful
+    /// ones. Zero with online discard, where the difference means nothing.
     fn excess(&self, returned: Bytes, counts: &Counts) -> Bytes {
         let says = self.ext4.as_ref().is_some_and(|e| !e.online);
         let counted = says.then(|| counts.at(&self.stack.tops)).flatten();
         counted.map_or(Bytes::ZERO, |c| c.bytes.saturating_sub(returned))
     }
 
-    /// Looks at the device: whether it is idle, and since when.
-    pub fn look(&mut self) -> Look {
+    /// Polls the device: whether it is idle, and since when.
+    pub fn look(&mut self) -> DeviceActivity {
         self.activity.look()
     }
 }
 
-/// FITRIM of such a filesystem only takes note of what is free; a thread of its own sends it later, when the device is idle (f2fs with its
-/// discard option).
+/// FITRIM of this filesystem only queues the free space, and a kernel thread sends the
+/// discards when the device is idle (f2fs mounted with discard).
 #[must_use]
 pub fn sends_later(root: &Root, mount: &Mount, stack: &Stack) -> bool {
     mount.fs_type == "f2fs" && crate::doctor::discards_online(root, mount, stack)
 }
 
-/// Of the devices, of this machine and of the making of the filesystem.
+/// An identity of the devices, the machine and the creation of the filesystem.
 fn identity(root: &Root, stack: &Stack, ext4: Option<&Ext4>) -> String {
     format!("{}{}", identity::of_stack(root, stack), ext4.map_or(String::new(), |ext4| format!("-{:x}", ext4.made)))
 }
@@ -572,7 +575,8 @@ fn name_for_good(mount: &Mount, file: &File) -> String {
     name_of(&kind, uuid, rustix::fs::fstatvfs(file).map_or(0, |s| s.f_fsid), &mount.source)
 }
 
-/// By the UUID; by the number that the filesystem has instead; or by its device. One of zeros is none: several filesystems may have it.
+/// Name from the UUID, otherwise from the filesystem id, otherwise from the device. An
+/// all-zero UUID does not count: several filesystems may have it.
 fn name_of(kind: &str, uuid: Option<[u8; 16]>, number: u64, source: &Path) -> String {
     match (uuid.filter(|uuid| *uuid != [0; 16]), number) {
         (Some(uuid), _) => format!("{kind}-{}", uuid.iter().map(|b| format!("{b:02x}")).collect::<String>()),
@@ -598,16 +602,16 @@ impl Ext4 {
         Some(Self { last, block_size, made, granularity, online, forget: false })
     }
 
-    /// Whether there may be groups that a trim with this least extent passes over, since it takes them for trimmed.
+    /// Some groups may count as trimmed, so that a trim with this minimum extent skips them.
     fn may_pass_over(&self, root: &Root, min_extent: Bytes) -> bool {
         let least = ext4::least_blocks(min_extent, self.granularity, self.block_size);
-        // 0 since the mount; but a trim leaves 0 as well where the device's discard unit is below a block.
+        // 0 since the mount; a trim also leaves 0 if the discard unit is smaller than a block.
         let untouched = |last: u64| last == 0 && self.granularity >= self.block_size;
         self.last.blocks(root).is_none_or(|last| least >= last && !untouched(last))
     }
 }
 
-/// The sum of a request and its repetition; frozen or not is as of the last.
+/// Adds a request and its repetition; the frozen flag is that of the repetition.
 fn add(before: &WindowTrim, now: WindowTrim) -> WindowTrim {
     let (a, b) = (&before.outcome, &now.outcome);
     let mut layers = before.layers.clone();
@@ -620,7 +624,7 @@ fn add(before: &WindowTrim, now: WindowTrim) -> WindowTrim {
             counted: a.counted.zip(b.counted).map(|(a, b)| a + b),
             took: a.took.saturating_add(b.took),
         },
-        seen: Seen {
+        seen: ForegroundActivity {
             wait_max: before.seen.wait_max.max(now.seen.wait_max),
             wait_max_behind: before.seen.wait_max_behind.max(now.seen.wait_max_behind),
             requests: before.seen.requests.saturating_add(now.seen.requests),
@@ -639,7 +643,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filesystems_without_a_name_of_their_own_are_told_apart() {
+    fn names_differ_for_filesystems_without_uuid() {
         let of = |uuid, number, source: &str| name_of("ext4", uuid, number, Path::new(source));
         assert_eq!(of(Some([0xab; 16]), 7, "/dev/sda1"), format!("ext4-{}", "ab".repeat(16)));
         assert_eq!(of(None, 0x1234, "/dev/sda1"), "ext4-0000000000001234");

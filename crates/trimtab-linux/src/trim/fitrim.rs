@@ -1,7 +1,8 @@
-//! FITRIM: asking a mounted filesystem to discard its free space.
+//! FITRIM: makes a mounted filesystem discard its free space.
 //!
-//! The length that the call returns is no proof: it means different things per filesystem. The discard counters of the
-//! devices, before and after, are ([`crate::host::discards`]).
+//! The length that the call returns is no proof, because its meaning depends on the
+//! filesystem. The discard counters of the devices before and after are
+//! ([`crate::host::discards`]).
 
 use super::drain::Drain;
 use crate::host::block::Stack;
@@ -17,14 +18,15 @@ use trimtab_drive::discards::Amount;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::target::TrimWindow;
 
-/// Discards count as over when the counters have not moved for this long.
+/// Discards count as complete when the counters have been constant for this long.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// Discards the free extents of at least `min_extent` in `window` of the filesystem that `file` is on. Gives what the
-/// filesystem returned.
+/// Discards the free extents of at least `min_extent` in `window` of the filesystem of
+/// `file`. Returns the length that the filesystem reports.
 ///
-/// Of ntfs3 only the whole: asked for a range that ends before the filesystem does, also for an empty one, Linux 6.12 goes on behind it with wrong
-/// addresses, and discards what is in use, the boot sector first.
+/// ntfs3 accepts only the whole filesystem. For a range that ends earlier, or an empty one,
+/// Linux 6.12 continues behind it with wrong addresses and discards space in use, starting
+/// with the boot sector.
 pub fn fitrim(file: impl AsFd, window: TrimWindow, min_extent: Bytes) -> Result<Bytes, Errno> {
     if window != WHOLE && is_ntfs3(&file)? {
         return Err(Errno::INVAL);
@@ -32,7 +34,7 @@ pub fn fitrim(file: impl AsFd, window: TrimWindow, min_extent: Bytes) -> Result<
     sys::filesystem::trim(file, window.start, window.len, min_extent.0).map(Bytes)
 }
 
-/// As `fstrim` asks without options.
+/// The whole filesystem, as `fstrim` requests it without options.
 pub const WHOLE: TrimWindow = TrimWindow { start: 0, len: u64::MAX };
 
 fn is_ntfs3(file: impl AsFd) -> Result<bool, Errno> {
@@ -40,36 +42,38 @@ fn is_ntfs3(file: impl AsFd) -> Result<bool, Errno> {
     Ok(rustix::fs::fstatfs(file)?.f_type == MAGIC)
 }
 
-/// How discards went on in the background.
+/// The course of discards in the background.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Settled {
-    /// What the meter counted since its start; `None` if the devices do not count.
+pub struct SettleResult {
+    /// Discards counted since the meter's start; `None` if the devices do not count.
     pub counted: Option<Amount>,
-    /// How long after the call the counters moved last.
+    /// Time from the call to the last change of the counters.
     pub went_on: Nanos,
-    /// False if they still moved at the end of the patience.
+    /// False if the counters still changed when the wait ended.
     pub quiet: bool,
 }
 
-/// Waits until no discard is in flight and the discard counters have not moved for a while, `at_most` this long.
-pub fn settle(meter: &Meter, at_most: Duration) -> Settled {
+/// Waits until no discard is in flight and the counters are constant, at most `at_most`.
+pub fn settle(meter: &Meter, at_most: Duration) -> SettleResult {
     if meter.count().is_none() {
-        return Settled { counted: None, went_on: Nanos::ZERO, quiet: true };
+        return SettleResult { counted: None, went_on: Nanos::ZERO, quiet: true };
     }
     let started = Instant::now();
     let stop = || started.elapsed() >= at_most || interrupt::requested();
     let drained = Drain::of("").wait(None, QUIET, || meter.count(), || meter.stat(), stop);
-    Settled { counted: meter.count(), went_on: nanos(drained.moved), quiet: drained.all }
+    SettleResult { counted: meter.count(), went_on: nanos(drained.moved), quiet: drained.all }
 }
 
 fn nanos(duration: Duration) -> Nanos {
     Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Why FITRIM cannot work on the filesystem of `file`, which is mounted as `mount`; `None` if it can.
+/// The reason why FITRIM cannot work on the filesystem of `file`, mounted as `mount`; `None`
+/// if it can.
 ///
-/// Asks for a range of no length: filesystems look at permission and at the device first, and only then say that the
-/// range is invalid. Nothing is discarded. ntfs3 is not asked, since it takes no ranges; what its options say is all that is known before.
+/// Sends a request for an empty range: filesystems check permission and device first, and
+/// only then reject the range. Nothing is discarded. ntfs3 gets no request, because it
+/// accepts no ranges; only its mount options are checked.
 pub fn obstacle(mount: Option<&Mount>, file: impl AsFd) -> Option<Obstacle> {
     if mount.is_some_and(|mount| mount.fs_type == "ntfs3" && !mount.has_option("discard")) {
         return Some(Obstacle::Option);
@@ -83,25 +87,25 @@ pub fn obstacle(mount: Option<&Mount>, file: impl AsFd) -> Option<Obstacle> {
     }
 }
 
-/// Whether none of the devices right below takes discards, by their limits: what [`obstacle`] cannot find out of ntfs3, since it does not ask.
+/// No device directly below accepts discards. For ntfs3, which [`obstacle`] does not ask.
 #[must_use]
 pub fn devices_take_none(root: &Root, stack: &Stack) -> bool {
     let mut limits = stack.top_layers().map(|layer| root.read_u64(layer.queue().join("discard_max_bytes"))).peekable();
     limits.peek().is_some() && limits.all(|limit| limit == Some(0))
 }
 
-/// What is in the way of FITRIM.
+/// The reason why FITRIM cannot work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
-    /// The call is for root.
+    /// The caller is not root.
     Permission,
     /// The filesystem has no FITRIM.
     Filesystem,
-    /// The device below takes no discards.
+    /// The device below accepts no discards.
     Device,
     /// The filesystem trims only when mounted with discard.
     Option,
-    /// Something else.
+    /// Another error.
     Other(Errno),
 }
 
@@ -109,9 +113,9 @@ impl std::fmt::Display for Obstacle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Permission => f.write_str("trimming (FITRIM) needs root; run it with sudo"),
-            Self::Filesystem => f.write_str("the filesystem cannot trim (it has no FITRIM)"),
+            Self::Filesystem => f.write_str("the filesystem does not support trimming (no FITRIM)"),
             Self::Device => f.write_str("the device below the filesystem takes no discards"),
-            Self::Option => f.write_str("the filesystem trims only when mounted with discard; remount it so (mount -o remount,discard)"),
+            Self::Option => f.write_str("the filesystem trims only when mounted with discard; run mount -o remount,discard"),
             Self::Other(errno) => write!(f, "FITRIM fails: {}; the kernel's log says more (dmesg)", std::io::Error::from(*errno)),
         }
     }
@@ -122,13 +126,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filesystem_in_memory_is_no_ntfs3() {
+    fn tmpfs_is_not_ntfs3() {
         let Ok(shm) = std::fs::File::open("/dev/shm") else { return crate::skip::skip("/dev/shm") };
         assert_eq!(is_ntfs3(&shm), Ok(false));
     }
 
     #[test]
-    fn a_filesystem_in_memory_has_no_fitrim() {
+    fn fitrim_on_tmpfs_is_unsupported() {
         let Ok(shm) = std::fs::File::open("/dev/shm") else { return crate::skip::skip("/dev/shm") };
         assert!(matches!(obstacle(None, &shm), Some(Obstacle::Filesystem | Obstacle::Permission)));
         assert!(fitrim(&shm, TrimWindow { start: 0, len: u64::MAX }, Bytes::ZERO).is_err());

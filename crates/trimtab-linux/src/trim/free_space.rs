@@ -1,5 +1,5 @@
-//! Where the free space of a mounted filesystem lies (GETFSMAP: ext4 and XFS): how far into a window a number of discard commands
-//! reaches.
+//! Free space of a mounted filesystem (GETFSMAP: ext4 and XFS), used to find the part of a
+//! window that a given number of discard commands covers.
 
 use crate::host::mountinfo::DevNumber;
 use crate::sys::fsmap::{self, Extent};
@@ -9,28 +9,28 @@ use std::time::{Duration, Instant};
 use trimtab_drive::units::Bytes;
 use trimtab_sim::target::TrimWindow;
 
-/// Records asked for at a time when a few commands are looked for.
+/// Records per call when looking for a few commands.
 const RECORDS: usize = 256;
-/// Records that are remembered for a moment.
+/// Records kept in [`FreeSpaceCache`].
 const RECORDS_KNOWN: usize = 1024;
-/// Records asked for at a time when all are wanted. ext4 lists the metadata of all groups for each request.
+/// Records per call when listing all extents: ext4 lists all groups' metadata per call.
 const RECORDS_MANY: usize = 8192;
-/// Times that it is asked for one window. What is not known after that is trimmed as one.
+/// Maximum number of calls per window. The remainder is trimmed as one extent.
 const CALLS_MAX: usize = 64;
 
-/// How commands are counted.
+/// Rules for counting commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counting {
-    /// Free extents below this are not sent.
+    /// Minimum extent in bytes; shorter free extents are not sent.
     pub least: u64,
-    /// The largest command.
+    /// Maximum size of a command in bytes.
     pub command_max: u64,
-    /// How many commands.
+    /// Maximum number of commands.
     pub commands_max: u64,
 }
 
-/// The part of `window` from its start that at most so many commands trim (one extent at least). It ends where a free extent ends, and is
-/// all of `window` if that is not more.
+/// The start of `window` that at most this many commands trim, but at least one extent. Ends
+/// at the end of a free extent, or with the window if that needs no more commands.
 pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, counting: Counting) -> Result<TrimWindow, Errno> {
     let end = window.start.saturating_add(window.len);
     let mut cut = Cut { counting, sent: 0, end: None };
@@ -48,30 +48,32 @@ pub fn first_commands(file: impl AsFd, device: DevNumber, window: TrimWindow, co
     Ok(window)
 }
 
-/// Free extents, and from where on there may be more.
+/// Free extents, and the offset from which more may follow.
 pub type Listed = (Vec<Extent>, Option<u64>);
 
-/// What is known of where free space lies, for a moment: asking costs a call in which ext4 lists the metadata of all groups, and whoever shares the processor
-/// waits for that. What was taken since is no harm, since the filesystem discards only what is free; what was freed since comes the next time.
+/// A short-lived cache of free extents: each query makes ext4 list the metadata of all
+/// groups, which delays other threads on the CPU. Space used since the query is harmless,
+/// because only free space is discarded; space freed since is trimmed next time.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct FreeSpaceCache {
     from: u64,
     to: u64,
     extents: Vec<Extent>,
     read: Option<Instant>,
-    /// The last answer was asked for anew.
-    pub anew: bool,
+    /// The last answer came from a new query, not from the cache.
+    pub is_fresh: bool,
 }
 
-impl Known {
-    /// So much is asked for at once, or a whole window.
+impl FreeSpaceCache {
+    /// Bytes per query, unless the window is longer.
     const SPAN: u64 = 8 << 30;
 
-    /// Free extents of `window`, which is asked for with what lies behind it, up to `last`. With `cut` they end where it does, as in ext4, where no request finds
-    /// more of one than there is in a group. What is known may be as old as `age_max`.
+    /// Free extents of `window`. Queries beyond the window, up to `last`, to fill the cache. With
+    /// `cut`, extents end with the window, as in ext4, where a request sees only the part in its
+    /// group. Cached extents may be up to `age_max` old.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// The filesystem's error.
     pub fn list(
         &mut self,
         file: impl AsFd,
@@ -82,17 +84,18 @@ impl Known {
         age_max: Duration,
     ) -> Result<Listed, Errno> {
         let (from, end) = (window.start, window.start.saturating_add(window.len));
-        self.anew = self.read.is_none_or(|read| read.elapsed() > age_max) || !(self.from..self.to).contains(&from);
-        if self.anew {
+        self.is_fresh = self.read.is_none_or(|read| read.elapsed() > age_max) || !(self.from..self.to).contains(&from);
+        if self.is_fresh {
             self.read = None;
             let to = from.saturating_add(Self::SPAN).min(last).max(end);
             let (extents, next) = free_extents::<RECORDS_KNOWN>(file, device, from, to)?;
-            *self = Self { from, to: next.unwrap_or(to), extents, read: Some(Instant::now()), anew: true };
+            *self = Self { from, to: next.unwrap_or(to), extents, read: Some(Instant::now()), is_fresh: true };
         }
         Ok(self.between(from, end, cut))
     }
 
-    /// As the filesystem itself would say it: what begins before `from` begins there.
+    /// The extents as the filesystem reports them for `from..end`: an earlier one starts at
+    /// `from`.
     fn between(&self, from: u64, end: u64, cut: bool) -> Listed {
         let first = self.extents.partition_point(|extent| extent.end() <= from);
         let those = self.extents.get(first..).unwrap_or_default().iter().take_while(|extent| extent.start < end);
@@ -102,53 +105,59 @@ impl Known {
         (those.map(part).collect(), Some(self.to).filter(|to| *to < end))
     }
 
-    /// The next question is asked anew.
+    /// Makes the next call query the filesystem.
     pub fn forget(&mut self) {
         self.read = None;
     }
 }
 
-/// Which free extents are looked for.
+/// The free extents to select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Picking {
-    /// Shorter ones are left out.
+pub struct ExtentFilter {
+    /// Minimum length in bytes.
     pub least: u64,
-    /// So are those of this length and longer.
+    /// Upper bound of the length in bytes, exclusive.
     pub below: u64,
-    /// The largest command.
+    /// Maximum size of a command in bytes.
     pub command_max: u64,
-    /// How many commands; 0 for any number.
+    /// Maximum number of commands; 0 for no limit.
     pub commands_max: u64,
-    /// They may be cut at multiples of this.
+    /// Extents may be cut at multiples of this.
     pub cut: Option<u64>,
-    /// The window begins in the middle of one that was begun, whose rest is sent whatever its length.
+    /// The window starts inside an extent that was begun; its rest is sent whatever its length.
     pub begun: bool,
 }
 
-/// What was found.
+/// The extents selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Picked {
-    /// What to ask for; `None` if there is nothing.
+pub struct SelectedExtents {
+    /// The range to request; `None` if there is nothing to request.
     pub range: Option<TrimWindow>,
-    /// Its least extent: none where a part of one is asked for.
+    /// Minimum extent of the request: 0 if it covers only a part of an extent.
     pub least: Bytes,
-    /// So far nothing is left to ask for.
+    /// Everything before this offset has been handled.
     pub reach: u64,
-    /// The extents in the range, each its start and length.
+    /// The extents in the range, each as start and length.
     pub extents: Vec<(u64, u64)>,
-    /// The last was cut.
+    /// The last extent was cut.
     pub is_cut: bool,
-    /// Nothing else is free in the window.
+    /// The window has no other free extent.
     pub alone: bool,
 }
 
-/// The next free extents of `window` that are looked for, as many as commands are left for, and one at least. None in between is longer than looked for; shorter ones may be.
+/// Selects the next free extents of `window` within the command limit, but at least one. No
+/// extent between them is longer than selected; shorter ones may be.
 ///
-/// `ask` lists free extents from one byte to another, and says where to ask on if that was not all.
-pub fn pick(window: TrimWindow, picking: Picking, mut ask: impl FnMut(u64, u64) -> Result<Listed, Errno>) -> Result<Picked, Errno> {
+/// `ask` lists the free extents between two offsets, and returns the offset to continue from
+/// if there are more.
+pub fn pick(
+    window: TrimWindow,
+    picking: ExtentFilter,
+    mut ask: impl FnMut(u64, u64) -> Result<Listed, Errno>,
+) -> Result<SelectedExtents, Errno> {
     let end = window.start.saturating_add(window.len);
     let left = if picking.commands_max == 0 { u64::MAX } else { picking.commands_max };
-    let mut picker = Picker { picking, window, left, seen: 0, found: Picked::default() };
+    let mut picker = ExtentSelector { picking, window, left, seen: 0, found: SelectedExtents::default() };
     let mut from = window.start;
     for _ in 0..CALLS_MAX {
         let (extents, next) = ask(from, end)?;
@@ -167,7 +176,7 @@ pub fn pick(window: TrimWindow, picking: Picking, mut ask: impl FnMut(u64, u64) 
     Ok(picker.found)
 }
 
-/// All free extents of `window`: start and length.
+/// All free extents of `window`, each as start and length.
 pub fn all_free(file: impl AsFd, device: DevNumber, window: TrimWindow) -> Result<Vec<(u64, u64)>, Errno> {
     let end = window.start.saturating_add(window.len);
     let (mut from, mut all) = (window.start, Vec::new());
@@ -181,21 +190,19 @@ pub fn all_free(file: impl AsFd, device: DevNumber, window: TrimWindow) -> Resul
     }
 }
 
-/// Picks extents one after another.
-struct Picker {
-    picking: Picking,
+struct ExtentSelector {
+    picking: ExtentFilter,
     window: TrimWindow,
-    /// Commands.
+    /// Commands left.
     left: u64,
-    /// Free extents so far.
     seen: usize,
-    found: Picked,
+    found: SelectedExtents,
 }
 
-impl Picker {
-    /// Takes the next free extent, if it is looked for. True if that was all there is room for.
+impl ExtentSelector {
+    /// Adds the next free extent if it matches. Returns true when nothing more fits.
     fn is_full(&mut self, extent: Extent) -> bool {
-        let Picking { least, below, cut, begun, .. } = self.picking;
+        let ExtentFilter { least, below, cut, begun, .. } = self.picking;
         let (begin, end) = (extent.start.max(self.window.start), extent.end().min(self.window.start.saturating_add(self.window.len)));
         if end <= begin {
             return false;
@@ -222,7 +229,7 @@ impl Picker {
         }
         self.left = self.left.saturating_sub(commands);
         self.take(extent, begin, end, if begun { Bytes::ZERO } else { Bytes(self.picking.least) });
-        // Of one that was begun nothing is known of its length.
+        // The full length of an extent that was begun is unknown.
         begun && self.close()
     }
 
@@ -233,7 +240,7 @@ impl Picker {
         self.found.extents.push((extent.start, extent.len));
     }
 
-    /// No more than what was found.
+    /// Ends the selection with the extents found.
     fn close(&mut self) -> bool {
         let end = self.found.range.map(|range| range.start.saturating_add(range.len));
         self.found.reach = end.unwrap_or(0);
@@ -241,7 +248,6 @@ impl Picker {
     }
 }
 
-/// The part of `window` before `end`.
 fn up_to(window: TrimWindow, end: u64) -> TrimWindow {
     TrimWindow { start: window.start, len: end.saturating_sub(window.start).min(window.len) }
 }
@@ -251,11 +257,12 @@ fn up_to(window: TrimWindow, end: u64) -> TrimWindow {
 pub struct Sendable {
     /// Bytes.
     pub bytes: u64,
-    /// Free extents, or parts of them where windows cut them.
+    /// Number of free extents, or of parts where windows cut them.
     pub extents: u64,
 }
 
-/// The free extents of at least `least` bytes in the windows, each cut at the borders of its window. The windows are in order and do not overlap.
+/// The free extents of at least `least` bytes in the windows, each cut at the borders of its
+/// window. The windows must be ordered and disjoint.
 pub fn sendable(file: impl AsFd, device: DevNumber, windows: &[TrimWindow], least: u64) -> Result<Sendable, Errno> {
     let (Some(first), Some(last)) = (windows.first(), windows.last()) else { return Ok(Sendable::default()) };
     let end = last.start.saturating_add(last.len);
@@ -288,12 +295,12 @@ impl Sendable {
 struct Cut {
     counting: Counting,
     sent: u64,
-    /// Where the extents end that fit.
+    /// End of the last extent that fits.
     end: Option<u64>,
 }
 
 impl Cut {
-    /// Where to stop, if `extent` does not fit any more.
+    /// The end of the range if `extent` does not fit any more.
     fn next(&mut self, extent: Extent) -> Option<u64> {
         if extent.len < self.counting.least.max(1) {
             return None;
@@ -307,7 +314,7 @@ impl Cut {
     }
 }
 
-/// The first free extents from `from` on, and where to ask on, if there may be more before `end`.
+/// The first free extents from `from` on, and the offset to continue from, if any.
 fn free_extents<const N: usize>(file: impl AsFd, device: DevNumber, from: u64, end: u64) -> Result<Listed, Errno> {
     let (mut extents, next) = fsmap::extents::<N>(file, (device.major, device.minor), from, end)?;
     extents.retain(|extent| extent.free);
@@ -324,24 +331,24 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_cut_behind_the_last_extent_that_fits() {
+    fn first_commands_ends_after_last_fitting_extent() {
         let holes = [(10, 5), (20, 1), (30, 5), (40, 20)];
         let counting = |commands_max| Counting { least: 2, command_max: 10, commands_max };
         assert_eq!(cut(&holes, counting(1)), Some(15));
-        // The one of a single byte is not sent.
+        // The extent of a single byte is not sent.
         assert_eq!(cut(&holes, counting(2)), Some(35));
-        // The last one is two commands.
+        // The last extent takes two commands.
         assert_eq!(cut(&holes, counting(3)), Some(35));
         assert_eq!(cut(&holes, counting(4)), None);
         let window = TrimWindow { start: 10, len: 90 };
         assert_eq!([0, 10, 15, 100, 200].map(|end| up_to(window, end).len), [0, 0, 5, 90, 90]);
         assert_eq!(up_to(window, 15).start, 10);
-        // One extent at least, however many commands that is.
+        // At least one extent, however many commands it takes.
         assert_eq!(cut(&[(0, 100), (200, 1)], Counting { least: 0, ..counting(1) }), Some(100));
     }
 
     #[test]
-    fn what_would_be_sent_is_cut_at_the_borders_of_windows() {
+    fn sendable_cuts_extents_at_window_borders() {
         let windows = [TrimWindow { start: 100, len: 100 }, TrimWindow { start: 200, len: 100 }, TrimWindow { start: 400, len: 100 }];
         let sum = |extents: &[(u64, u64)], least| {
             let mut sum = Sendable::default();
@@ -355,58 +362,59 @@ mod tests {
         assert_eq!(sum(&[(250, 150), (500, 5), (0, 100)], 0), (50, 1), "nothing outside of all");
     }
 
-    /// The range (start and length), how far nothing is left, and whether the last was cut; `None` for the end of the window.
-    fn picked(extents: &[(u64, u64)], window: TrimWindow, picking: Picking) -> (Option<(u64, u64)>, Option<u64>, bool) {
+    /// The range (start and length), the offset handled, and whether the last extent was cut;
+    /// `None` for the end of the window.
+    fn picked(extents: &[(u64, u64)], window: TrimWindow, picking: ExtentFilter) -> (Option<(u64, u64)>, Option<u64>, bool) {
         let left = if picking.commands_max == 0 { u64::MAX } else { picking.commands_max };
-        let mut picker = Picker { picking, window, left, seen: 0, found: Picked::default() };
+        let mut picker = ExtentSelector { picking, window, left, seen: 0, found: SelectedExtents::default() };
         let full = extents.iter().any(|&(start, len)| picker.is_full(Extent { start, len, free: true }));
-        let Picked { range, reach, is_cut, .. } = picker.found;
+        let SelectedExtents { range, reach, is_cut, .. } = picker.found;
         (range.map(|range| (range.start, range.len)), full.then_some(reach), is_cut)
     }
 
     #[test]
-    fn what_is_known_of_more_is_told_as_if_it_had_been_asked_for() {
+    fn cached_list_equals_direct_query() {
         let extents = [(10, 5), (20, 100), (200, 30)].map(|(start, len)| Extent { start, len, free: true }).to_vec();
-        let known = Known { from: 0, to: 210, extents, read: None, anew: false };
-        let told = |from, end| {
+        let known = FreeSpaceCache { from: 0, to: 210, extents, read: None, is_fresh: false };
+        let list = |from, end| {
             let (extents, next) = known.between(from, end, from == 50);
             (extents.iter().map(|extent| (extent.start, extent.len)).collect::<Vec<_>>(), next)
         };
-        assert_eq!(told(0, 15), (vec![(10, 5)], None));
-        assert_eq!(told(15, 120), (vec![(20, 100)], None));
-        assert_eq!(told(50, 300), (vec![(50, 70), (200, 30)], Some(210)));
-        assert_eq!(told(130, 190), (vec![], None));
-        assert_eq!(told(15, 100), (vec![(20, 100)], None));
-        assert_eq!(told(50, 100), (vec![(50, 50)], None), "cut");
+        assert_eq!(list(0, 15), (vec![(10, 5)], None));
+        assert_eq!(list(15, 120), (vec![(20, 100)], None));
+        assert_eq!(list(50, 300), (vec![(50, 70), (200, 30)], Some(210)));
+        assert_eq!(list(130, 190), (vec![], None));
+        assert_eq!(list(15, 100), (vec![(20, 100)], None));
+        assert_eq!(list(50, 100), (vec![(50, 50)], None), "cut");
     }
 
     #[test]
-    fn extents_of_some_sizes_are_picked_one_after_another() {
+    fn pick_selects_extents_by_size_in_order() {
         let all = TrimWindow { start: 0, len: 1000 };
         let holes = [(10, 5), (20, 100), (200, 30), (300, 4), (400, 40), (500, 90)];
-        let picking = |commands_max| Picking { least: 20, below: 90, command_max: 1000, commands_max, cut: None, begun: false };
+        let picking = |commands_max| ExtentFilter { least: 20, below: 90, command_max: 1000, commands_max, cut: None, begun: false };
         assert_eq!(picked(&holes, all, picking(1)), (Some((200, 30)), Some(230), false));
-        // A shorter one in between is left out by the least extent of the request; a longer one ends it.
+        // The minimum extent skips a shorter one in between; a longer one ends the range.
         assert_eq!(picked(&holes, all, picking(2)), (Some((200, 240)), Some(440), false));
         assert_eq!(picked(&holes, all, picking(0)), (Some((200, 240)), Some(440), false));
         assert_eq!(picked(&holes, TrimWindow { start: 440, len: 560 }, picking(1)), (None, None, false));
-        // What is longer than a command is sent whole where it cannot be cut, and nothing else with it.
-        let small = Picking { command_max: 10, ..picking(2) };
+        // An extent longer than a command is sent whole and alone if it cannot be cut, ...
+        let small = ExtentFilter { command_max: 10, ..picking(2) };
         assert_eq!(picked(&holes, all, small), (Some((200, 30)), Some(230), false));
-        // And else cut behind as many commands as there are, at whole units, of which there is one at least.
-        assert_eq!(picked(&holes, all, Picking { cut: Some(8), ..small }), (Some((200, 16)), Some(216), true));
-        assert_eq!(picked(&holes, all, Picking { cut: Some(8), command_max: 1, ..small }), (Some((200, 8)), Some(208), true));
-        // The rest of one that was begun goes whatever its length.
-        let rest = Picking { cut: Some(8), begun: true, ..small };
+        // ... and otherwise cut after the available commands, at a multiple of the unit.
+        assert_eq!(picked(&holes, all, ExtentFilter { cut: Some(8), ..small }), (Some((200, 16)), Some(216), true));
+        assert_eq!(picked(&holes, all, ExtentFilter { cut: Some(8), command_max: 1, ..small }), (Some((200, 8)), Some(208), true));
+        // The rest of an extent that was begun is sent whatever its length.
+        let rest = ExtentFilter { cut: Some(8), begun: true, ..small };
         assert_eq!(picked(&[(216, 14), (400, 40)], TrimWindow { start: 216, len: 784 }, rest), (Some((216, 14)), Some(230), false));
         assert_eq!(
-            picked(&[(216, 14), (400, 40)], TrimWindow { start: 216, len: 784 }, Picking { begun: false, ..rest }).0,
+            picked(&[(216, 14), (400, 40)], TrimWindow { start: 216, len: 784 }, ExtentFilter { begun: false, ..rest }).0,
             Some((400, 16))
         );
     }
 
     #[test]
-    fn a_filesystem_without_the_call_says_so() {
+    fn free_extents_on_tmpfs_is_unsupported() {
         let Ok(shm) = std::fs::File::open("/dev/shm") else { return crate::skip::skip("/dev/shm") };
         let window = TrimWindow { start: 0, len: 1 << 20 };
         let counting = Counting { least: 0, command_max: u64::MAX, commands_max: 1 };

@@ -1,6 +1,7 @@
-//! Discards that failed, from the kernel's log. Nothing else tells: ext4 and XFS report success for a FITRIM whose discards
-//! the device refused with an I/O error, and the discard counters count failed commands like others. The log leaves lines out
-//! when there are many; whoever has reason to doubt its silence asks again after [`KernelLog::silence`].
+//! Detects failed discards in the kernel log, their only trace: ext4 and XFS report success
+//! for a FITRIM whose discards the device refused with an I/O error, and the discard counters
+//! include failed commands. The log is rate-limited; if a line may have been suppressed,
+//! repeat the request after [`KernelLog::silence`].
 
 use crate::host::block::Stack;
 use std::fs::File;
@@ -8,20 +9,20 @@ use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
-/// A record is never longer.
 const RECORD_MAX: usize = 8192;
-/// The kernel writes a number of lines about I/O errors, of all devices together, and none for the rest of this time
-/// (`DEFAULT_RATELIMIT_INTERVAL` of 5 s, here with some room, because its clock is not quite ours).
+/// The kernel logs a limited number of I/O errors, of all devices together, and then none
+/// until this interval has passed (`DEFAULT_RATELIMIT_INTERVAL` of 5 s, with a margin for the
+/// difference between the clocks).
 const RATE_INTERVAL: Duration = Duration::from_millis(6500);
-/// What the block layer writes for a discard (`blk_print_req_error`).
+/// The block layer's word for a discard (`blk_print_req_error`).
 const DISCARD: &str = "(DISCARD)";
 
-/// The log, from now on.
+/// The kernel log from the current position on.
 #[derive(Debug)]
 pub struct KernelLog {
-    /// `None` without the right to read it.
+    /// `None` without permission to read the log.
     file: Option<File>,
-    /// Names of the devices that matter.
+    /// Names of the devices to look for.
     devices: Vec<String>,
     /// Time since boot of the last I/O error of any device.
     last_error: Option<Duration>,
@@ -34,24 +35,24 @@ impl KernelLog {
         let devices = stack.layers.iter().filter(|l| !l.sys.as_os_str().is_empty()).map(|l| l.name.clone()).collect();
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open("/dev/kmsg").ok();
         let mut log = Self { file, devices, last_error: None };
-        // What is in it already was said to somebody else; but it may have used up the lines.
+        // Earlier records do not concern this trim, but they may have used up the rate limit.
         log.skip();
         log
     }
 
-    /// Passes over everything up to now.
+    /// Skips all current records.
     pub fn skip(&mut self) {
         let _ = self.failed_discards();
     }
 
-    /// For how long the log may still leave out errors, because it has just had some; `None` if it leaves out none.
+    /// Time for which the log may still suppress errors after recent ones, if it does.
     #[must_use]
     pub fn silence(&self) -> Option<Duration> {
         let silent_until = self.last_error?.saturating_add(RATE_INTERVAL);
         silent_until.checked_sub(since_boot()).filter(|left| !left.is_zero())
     }
 
-    /// The failed discards since the last call, as far as the log has them: it leaves some out if there are many.
+    /// Failed discards since the last call, as far as the log shows them (it is rate-limited).
     pub fn failed_discards(&mut self) -> u64 {
         let Some(file) = &mut self.file else { return 0 };
         let mut failed = 0;
@@ -66,7 +67,7 @@ impl KernelLog {
                         failed += u64::from(error.discard && self.devices.iter().any(|d| d == error.device));
                     }
                 }
-                // Records were overwritten before they were read; it goes on with the oldest that is left.
+                // Records were overwritten unread; reading continues with the oldest one left.
                 Err(error) if error.raw_os_error() == Some(libc::EPIPE) || error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return failed,
             }
@@ -74,13 +75,12 @@ impl KernelLog {
     }
 }
 
-/// One of the kernel's lines about an I/O error.
+/// A line of the kernel about an I/O error.
 #[derive(Debug, PartialEq, Eq)]
 struct IoError<'a> {
     /// Time since boot.
     at: Duration,
     device: &'a str,
-    /// It was a discard.
     discard: bool,
 }
 
@@ -89,7 +89,7 @@ impl<'a> IoError<'a> {
     fn parse(record: &'a str) -> Option<Self> {
         let (head, message) = record.split_once(';')?;
         let mut head = head.split(',').map(|n| n.parse::<u64>().ok());
-        // What programs write into the log has another facility than the kernel's, 0: a priority from 8 up.
+        // Records of programs have another facility than the kernel's 0: a priority from 8 up.
         head.next()?.filter(|priority| *priority < 8)?;
         let at = Duration::from_micros(head.nth(1)??);
         let (what, rest) = message.split_once(" error, dev ")?;
@@ -99,7 +99,7 @@ impl<'a> IoError<'a> {
     }
 }
 
-/// The clock of the log, nearly.
+/// The approximate clock of the log.
 fn since_boot() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_an_error_the_log_may_be_silent_for_a_while() {
+    fn silence_follows_an_io_error() {
         let mut log = KernelLog { file: None, devices: Vec::new(), last_error: None };
         assert_eq!(log.silence(), None);
         log.last_error = Some(since_boot());
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_kernels_word_counts() {
+    fn parse_accepts_only_kernel_records() {
         let error = |device, discard| Some(IoError { at: Duration::from_micros(34), device, discard });
         let line = "I/O error, dev sda, sector 65538 op 0x3:(DISCARD) flags 0x800 phys_seg 1 prio class 2\n SUBSYSTEM=block\n";
         for (record, expected) in [

@@ -1,5 +1,5 @@
-//! In which windows a filesystem can be trimmed rightly: ext4 in whole block groups, XFS inside allocation groups, btrfs in whole
-//! chunks by their logical addresses, others in ranges of bytes.
+//! The windows in which each filesystem can be trimmed correctly: ext4 in whole block groups,
+//! XFS within allocation groups, btrfs in whole chunks, others in byte ranges.
 
 use super::{btrfs, ext4, xfs};
 use crate::host::block::Stack;
@@ -10,13 +10,13 @@ use std::fs::File;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::target::TrimWindow;
 
-/// The largest window, where a filesystem can be cut at will. A request of this size is over soon enough for a signal.
+/// Maximum size of windows that can be cut anywhere: short enough to react to a signal.
 const WINDOW_MAX: u64 = 1 << 30;
-/// Windows of filesystems that take any range of bytes.
+/// Window size for filesystems that accept any byte range.
 const RANGE: u64 = 256 << 20;
-/// More windows than this are merged: who asks which one comes next looks at all of them.
+/// Maximum number of windows; more are merged, because each choice scans all of them.
 const WINDOWS_MAX: usize = 1 << 14;
-/// Parts of windows are multiples of this at least, where parts are right at all.
+/// Minimum granule, where parts of windows are allowed.
 const GRANULE_MIN: u64 = 64 << 10;
 
 /// The windows of one filesystem.
@@ -24,22 +24,23 @@ const GRANULE_MIN: u64 = 64 << 10;
 pub struct Layout {
     /// In the order of a full trim. Together they cover the filesystem.
     pub windows: Vec<TrimWindow>,
-    /// The smallest part of a window that may be trimmed alone; [`Bytes::MAX`] if only whole windows are right.
+    /// Smallest part of a window that may be trimmed; [`Bytes::MAX`]: only whole windows.
     pub granule: Bytes,
-    /// Windows may be trimmed from a multiple of this before their end, without being done then; [`Bytes::MAX`] if not.
+    /// Unit for trimming only the end of a window, which does not count as done;
+    /// [`Bytes::MAX`] if that is not allowed.
     pub tail: Bytes,
-    /// What the windows are, for people: `block groups of 128 MiB`.
+    /// Description of the windows: `block groups of 128 MiB`.
     pub unit: String,
-    /// The size of allocation groups, which is also the largest least extent that FITRIM takes, where there are any.
+    /// The allocation group size, also the largest minimum extent of FITRIM, if any.
     pub group: Option<Bytes>,
-    /// Windows from here on may lie behind the end of the filesystem, where FITRIM answers EINVAL.
+    /// Windows from here on may be beyond the end of the filesystem, where FITRIM returns EINVAL.
     pub sure_until: u64,
-    /// What could not be found out, and what is done instead.
+    /// A layout that could not be determined, and the fallback used.
     pub remark: Option<String>,
 }
 
 impl Layout {
-    /// Reads the layout of the filesystem `mount`, open at `file`.
+    /// Reads the layout of the filesystem `mount`, open as `file`.
     pub fn read(root: &Root, mount: &Mount, stack: &Stack, file: &File) -> anyhow::Result<Self> {
         let granule = Bytes(cut_unit(root, stack));
         match mount.fs_type.as_str() {
@@ -52,20 +53,20 @@ impl Layout {
             "xfs" => Ok(Self::xfs(&xfs::geometry(file).context("cannot read the geometry of the XFS filesystem")?, granule)),
             "btrfs" => Ok(Self::btrfs(&btrfs::chunks(file).context("cannot read the chunk tree of the btrfs filesystem")?)),
             // Ranges would destroy data (`super::fitrim`).
-            "ntfs3" => Ok(Self::whole(
-                "ntfs3 is trimmed in one request, since Linux discards what is in use where it is asked for a range".to_owned(),
-            )),
+            "ntfs3" => {
+                Ok(Self::whole("ntfs3 is trimmed in one request, because Linux discards space in use when given a range".to_owned()))
+            }
             "f2fs" | "exfat" | "vfat" | "jfs" | "nilfs2" => {
                 let stat = rustix::fs::fstatvfs(file).context("cannot read the size of the filesystem")?;
                 let size = stat.f_blocks.saturating_mul(stat.f_frsize);
                 let device = stack.top_layers().map(|l| l.size.0).max().unwrap_or(0);
                 Ok(Self::ranges(size, device))
             }
-            other => Ok(Self::whole(format!("windows of {other} are not known; trimmed in one request"))),
+            other => Ok(Self::whole(format!("the windows of {other} are unknown; trimmed in one request"))),
         }
     }
 
-    /// Whole block groups, several together where there are very many.
+    /// Whole block groups, merged if there are too many.
     #[must_use]
     pub fn ext4(superblock: &ext4::Superblock, tail: Bytes) -> Self {
         let group = superblock.group_bytes().max(1);
@@ -84,13 +85,13 @@ impl Layout {
         }
     }
 
-    /// Parts of allocation groups, cut at multiples of `granule`; whole groups together where there are very many.
+    /// Parts of allocation groups, cut at multiples of `granule`; merged if too many.
     #[must_use]
     pub fn xfs(geometry: &xfs::Geometry, granule: Bytes) -> Self {
         let group = geometry.group_bytes().max(1);
         let data = geometry.data_bytes();
         let realtime = geometry.realtime_bytes().min(u64::MAX - data);
-        // A window that reaches into the next group would trim that to its end, so each group is cut by itself, or none.
+        // FITRIM trims a group that a window extends into to its end, so windows cross none.
         let together = group.saturating_mul(data.div_ceil(group).div_ceil(WINDOWS_MAX as u64).max(1));
         let cut = cut_size(data.saturating_add(realtime), granule).max(together);
         let mut windows: Vec<TrimWindow> = slices(0, data, together).into_iter().flat_map(|w| slices(w.start, w.len, cut)).collect();
@@ -106,8 +107,8 @@ impl Layout {
         }
     }
 
-    /// Linux looks for the first block group that *begins* at or behind the start of the range: a window that begins inside a
-    /// chunk passes that chunk by. So windows are whole chunks.
+    /// Whole chunks: Linux looks for the first block group that *begins* at or after the start of
+    /// the range, so a window that begins inside a chunk skips that chunk.
     #[must_use]
     pub fn btrfs(chunks: &[btrfs::Chunk]) -> Self {
         let windows = chunks.iter().filter(|c| c.len > 0).map(|c| TrimWindow { start: c.logical, len: c.len }).collect();
@@ -123,7 +124,7 @@ impl Layout {
     }
 
     fn ranges(size: u64, device: u64) -> Self {
-        // Addresses are of the device on some of these, and the filesystem reports less than that.
+        // Some of these use device addresses, which exceed the size that the filesystem reports.
         let windows = slices(0, size.max(device), RANGE.max(size.max(device) / WINDOWS_MAX as u64));
         Self {
             windows,
@@ -150,15 +151,16 @@ impl Layout {
     }
 }
 
-/// Whether ext4 takes a group for trimmed only when all of it was. Linux 6.6 does (`ext4_try_to_trim_range`, "move setting of trimmed
-/// bit"); before, a range that began inside a group and went to its end marked it too, and what lay before would never be sent.
+/// ext4 marks a group as trimmed only if all of it was trimmed. True since Linux 6.6
+/// (`ext4_try_to_trim_range`, "move setting of trimmed bit"). Before, a range from inside a
+/// group to its end marked it too, and the part before it was never sent.
 fn marks_whole_groups_only(root: &Root) -> bool {
     let release = root.read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|n| n.trim().parse::<u32>().ok());
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 6)
 }
 
-/// The length of windows that can be cut at will: [`WINDOW_MAX`], more on filesystems so large that there would be too many.
+/// Length of windows that can be cut anywhere: [`WINDOW_MAX`], more if huge.
 fn cut_size(total: u64, granule: Bytes) -> u64 {
     if granule == Bytes::MAX {
         return u64::MAX;
@@ -166,8 +168,8 @@ fn cut_size(total: u64, granule: Bytes) -> u64 {
     WINDOW_MAX.max((total / WINDOWS_MAX as u64).next_multiple_of(WINDOW_MAX))
 }
 
-/// Where windows may be cut without losing space: at multiples of the discard unit of every device. If a device does not begin
-/// on such a multiple itself, cuts would lose some at each, so none are made.
+/// The unit at which windows may be cut without losing space: the discard unit of every
+/// device. If a device does not start at a multiple of it, no cut is made.
 fn cut_unit(root: &Root, stack: &Stack) -> u64 {
     let mut unit = GRANULE_MIN;
     for layer in stack.top_layers() {
@@ -181,7 +183,7 @@ fn cut_unit(root: &Root, stack: &Stack) -> u64 {
     unit
 }
 
-/// `[start, start + len)` in slices of `size`, the last one perhaps shorter.
+/// `[start, start + len)` in slices of `size`; the last one may be shorter.
 fn slices(start: u64, len: u64, size: u64) -> Vec<TrimWindow> {
     let size = size.max(1);
     let mut windows = Vec::new();
@@ -194,7 +196,7 @@ fn slices(start: u64, len: u64, size: u64) -> Vec<TrimWindow> {
     windows
 }
 
-/// A size in binary units, where it is a whole number of them.
+/// A size in the largest binary unit that divides it.
 pub(super) fn binary(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 30 && b % (1 << 30) == 0 => format!("{} GiB", b >> 30),
@@ -227,18 +229,18 @@ mod tests {
         assert!(covered(&layout.windows, 0, 4_096_000_000));
         let group = geometry.group_bytes();
         assert!(layout.windows.iter().all(|w| w.start / group == (w.start + w.len - 1) / group), "{:?}", layout.windows);
-        // Very many small groups stand together, whole ones.
+        // Many small groups are merged; groups stay whole.
         let tiny = xfs::Geometry { ag_blocks: 16, data_blocks: 1 << 40, realtime_blocks: u64::MAX, ..geometry };
         let many = Layout::xfs(&tiny, Bytes(64 << 10));
         assert!(many.windows.len() <= 2 * WINDOWS_MAX + 1, "{}", many.windows.len());
         assert!(many.windows.iter().all(|w| w.start % tiny.group_bytes() == 0));
         assert!(covered(&many.windows, 0, u64::MAX));
-        // Where cuts would lose space, groups stay whole.
+        // If cuts would lose space, groups stay whole.
         assert_eq!(Layout::xfs(&geometry, Bytes::MAX).windows.len(), 4);
     }
 
     #[test]
-    fn ext4_windows_are_whole_groups_even_when_there_are_very_many() {
+    fn ext4_windows_are_whole_groups_when_merged() {
         let superblock = ext4::Superblock { block_size: 4096, blocks: 64 << 28, blocks_per_group: 32_768, made: 0 };
         let layout = Layout::ext4(&superblock, Bytes::MAX);
         assert!(layout.windows.len() <= WINDOWS_MAX);
@@ -247,9 +249,9 @@ mod tests {
         assert_eq!(layout.granule, Bytes::MAX);
     }
 
-    /// 1024 groups of 128 MiB are windows by themselves; 2^15 of them are too many, so two stand together.
+    /// 1024 groups of 128 MiB are separate windows; 2^15 are too many, so two are merged.
     #[test]
-    fn the_number_of_ext4_groups_in_a_window_is_said() {
+    fn ext4_unit_names_groups_per_window() {
         let of = |groups: u64| {
             Layout::ext4(&ext4::Superblock { block_size: 4096, blocks: groups << 15, blocks_per_group: 32_768, made: 0 }, Bytes(64))
         };
@@ -267,13 +269,13 @@ mod tests {
         let layout = Layout::xfs(&geometry, Bytes(64 << 10));
         let gib = |n: u64| n << 30;
         let starts: Vec<(u64, u64)> = layout.windows.iter().map(|w| (w.start, w.len)).collect();
-        // Windows are at least an allocation group; what is behind the data is cut alike.
+        // Windows are at least an allocation group; the realtime part is cut alike.
         assert_eq!(starts, [(0, gib(2)), (gib(2), gib(2)), (gib(4), gib(1))]);
         assert_eq!((layout.sure_until, layout.group, layout.granule), (gib(4), Some(Bytes(gib(2))), Bytes(64 << 10)));
     }
 
     #[test]
-    fn chunks_and_ranges() {
+    fn btrfs_windows_are_chunks_and_others_are_ranges() {
         let chunk = btrfs::Chunk::of;
         let chunks = Layout::btrfs(&[chunk(1 << 20, 1 << 30), chunk(7, 0), chunk(1 << 40, 5)]);
         let window = |start, len| TrimWindow { start, len };
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_stand_in_the_largest_unit_that_is_whole() {
+    fn binary_uses_largest_whole_unit() {
         for (bytes, text) in [
             (0, "0 B"),
             (1023, "1023 B"),
@@ -313,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_old_kernels_are_marked_by_any_trim_to_their_end() {
+    fn marks_whole_groups_only_since_linux_6_6() {
         let tree = tempfile::tempdir().unwrap();
         let file = tree.path().join("proc/sys/kernel/osrelease");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_cut_at_the_discard_unit_of_every_device() {
+    fn cut_unit_is_common_discard_unit_of_devices() {
         let tree = tempfile::tempdir().unwrap();
         let layer = |name: &str, granularity: &str, alignment: &str| {
             let sys = std::path::PathBuf::from("/sys/block").join(name);

@@ -1,9 +1,11 @@
-//! The length of single discard commands, while a trim goes on: `queue/discard_max_bytes`. Others get their turn between two
-//! commands, so this bounds how long they wait for a trim. What was there before is put back, also after a crash.
+//! Limits the size of discard commands during a trim: `queue/discard_max_bytes`. Foreground
+//! requests are served between two commands, so this bounds their added latency. The previous
+//! limit is restored, also after a crash.
 //!
-//! What is in force is always read from the kernel. Who lowers a limit leaves a note of what was there ([`crate::session::notes`]). Whoever holds
-//! the lock of the drive may put a limit back and take the note away; who left it sees that the note is not there any more, and starts
-//! over. A limit that somebody else has set meanwhile stays.
+//! The current limit is always read from the kernel. A process that lowers a limit leaves a
+//! note of the previous value ([`crate::session::notes`]). The holder of the drive's lock may
+//! restore a limit and remove its note; the process that left the note detects that and
+//! starts over. A limit that was changed by someone else in between is kept.
 
 use crate::host::block::Stack;
 use crate::host::root::Root;
@@ -13,34 +15,34 @@ use std::io;
 use std::path::PathBuf;
 use trimtab_drive::units::Bytes;
 
-/// One queue whose limit may be changed.
+/// A queue whose limit may be changed.
 #[derive(Debug)]
 struct Queue {
     limit: PathBuf,
-    /// Where its note is left, and under which name.
+    /// Directory and name of its note.
     notes: Notes,
     name: String,
     granularity: u64,
-    lowered: Option<Lowered>,
-    /// What the limit was and is, where the kernel did not take what it was.
+    lowered: Option<LoweredLimit>,
+    /// The previous and the current limit, if the kernel did not accept the previous one.
     inexact: Option<(u64, u64)>,
 }
 
-/// A limit lowered from here.
+/// A limit lowered by this process.
 #[derive(Debug)]
-struct Lowered {
+struct LoweredLimit {
     before: u64,
     note: Note,
 }
 
-/// The limits of all devices that a filesystem is on. Put back when dropped.
+/// The command limits of all devices of a filesystem. Restored on drop.
 #[derive(Debug, Default)]
 pub struct CommandLimit {
     queues: Vec<Queue>,
 }
 
 impl CommandLimit {
-    /// Of the devices of `stack` that take discards. Changes nothing yet.
+    /// For the devices of `stack` that accept discards. Changes nothing yet.
     #[must_use]
     pub fn of_stack(root: &Root, stack: &Stack) -> Self {
         Self::with_notes(&Notes::here(), root, stack)
@@ -62,36 +64,39 @@ impl CommandLimit {
         Self { queues }
     }
 
-    /// Bounds commands to `most`, rounded down to the discard unit. Call while holding the drives' locks.
+    /// Limits commands to `most` bytes, rounded down to the discard unit. Requires the drives'
+    /// locks.
     pub fn set(&mut self, most: Bytes) -> io::Result<()> {
         self.queues.iter_mut().try_for_each(|queue| queue.set(most.0))
     }
 
-    /// As [`Self::set`], for a command that would be so `long`: changes nothing where that makes no difference. A change stops the device's queue for
-    /// some 20 ms (Linux 6.18), which everybody waits for.
+    /// As [`Self::set`], unless it makes no difference for a command of `long` bytes. A change
+    /// stops the device's queue for about 20 ms (Linux 6.18), delaying foreground I/O.
     pub fn set_for(&mut self, long: Bytes, most: Bytes) -> io::Result<()> {
         let enough = |queue: &Queue| queue.now().is_ok_and(|now| now >= long.0);
         if long <= most && self.queues.iter().all(enough) { Ok(()) } else { self.set(most) }
     }
 
-    /// Puts back what there was, wherever it was lowered from here. The drives' locks need not be held.
-    pub fn put_back(&mut self) -> io::Result<()> {
-        self.queues.iter_mut().map(Queue::put_back).fold(Ok(()), io::Result::and)
+    /// Restores every limit lowered by this process. The drives' locks need not be held.
+    pub fn restore(&mut self) -> io::Result<()> {
+        self.queues.iter_mut().map(Queue::restore).fold(Ok(()), io::Result::and)
     }
 
-    /// Limits that are not what they were, because the kernel did not take that; once.
+    /// A remark for each limit that could not be restored exactly, because the kernel rejected
+    /// the value. Each is returned once.
     pub fn remarks(&mut self) -> impl Iterator<Item = String> {
         let one = |queue: &mut Queue| {
             let ((before, now), file) = (queue.inexact.take()?, queue.limit.display());
             Some(format!(
-                "{file} was {before} and is {now}, the nearest value that the kernel takes; it is {before} again once the device is attached again"
+                "{file} was {before} and is {now}, the nearest value that the kernel accepts; {before} returns when the device is attached again"
             ))
         };
         self.queues.iter_mut().filter_map(one)
     }
 
-    /// Puts back what others have lowered and not put back: who is gone, and who has let go of the drive in the middle of a pass.
-    /// Call while holding the drives' locks. Gives the limits that somebody left behind who is gone, for a remark.
+    /// Restores limits that other processes lowered and did not restore: processes that ended, or
+    /// released the drive during a pass. Call while holding the drives' locks. Returns the limits
+    /// left by processes that ended, for a remark.
     #[must_use]
     pub fn recover(&mut self) -> Vec<PathBuf> {
         self.queues.iter_mut().filter_map(|queue| queue.recover().then(|| queue.limit.clone())).collect()
@@ -104,7 +109,7 @@ impl Queue {
         text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{} is not a number", self.limit.display())))
     }
 
-    /// Lets go of a note that somebody else has taken away.
+    /// Drops the record of a note that another process has removed.
     fn look(&mut self) {
         if self.lowered.as_ref().is_some_and(|ours| !ours.note.is_there()) {
             self.lowered = None;
@@ -117,12 +122,12 @@ impl Queue {
         let before = self.lowered.as_ref().map_or(now, |l| l.before);
         let wanted = (most / self.granularity * self.granularity).max(self.granularity);
         if wanted >= before {
-            return self.put_back();
+            return self.restore();
         }
         if wanted == now {
             return Ok(());
         }
-        // Whoever is killed between the note and the change leaves the one value or the other.
+        // A process killed between the note and the change leaves one of the two values.
         let change = |set: Vec<u64>| Change::Attribute {
             file: self.limit.clone(),
             before: before.to_string(),
@@ -130,25 +135,25 @@ impl Queue {
         };
         match &mut self.lowered {
             Some(lowered) => lowered.note.say(change(vec![now, wanted]))?,
-            None => self.lowered = Some(Lowered { before, note: self.notes.leave(&self.name, change(vec![wanted]))? }),
+            None => self.lowered = Some(LoweredLimit { before, note: self.notes.leave(&self.name, change(vec![wanted]))? }),
         }
         set_attribute(&self.limit, &wanted.to_string()).inspect_err(|_| {
-            // Nothing was lowered, and no note is to say so.
-            let _ = self.put_back();
+            // Nothing was lowered, so no note must claim it.
+            let _ = self.restore();
         })
     }
 
-    fn put_back(&mut self) -> io::Result<()> {
+    fn restore(&mut self) -> io::Result<()> {
         self.look();
-        // If the device is gone, or somebody else has set it meanwhile, there is nothing to put back.
-        let Some(Lowered { before, note }) = self.lowered.take() else { return Ok(()) };
+        // If the device is gone, or the limit was changed since, there is nothing to restore.
+        let Some(LoweredLimit { before, note }) = self.lowered.take() else { return Ok(()) };
         let undone = note.put_back()?;
         let now = self.now().ok().filter(|now| undone == Undone::PutBack && *now != before);
         self.inexact = now.map(|now| (before, now)).or(self.inexact);
         Ok(())
     }
 
-    /// True if a limit was put back that nobody stands by any more.
+    /// Returns true if a limit was restored whose process has ended.
     fn recover(&mut self) -> bool {
         self.look();
         if self.lowered.is_some() {
@@ -161,7 +166,7 @@ impl Queue {
 
 impl Drop for CommandLimit {
     fn drop(&mut self) {
-        let _ = self.put_back();
+        let _ = self.restore();
     }
 }
 
@@ -219,7 +224,7 @@ mod tests {
             self.directory.path().join("run/notes/limit-sda.note").exists()
         }
 
-        /// As a process leaves it that is killed after it has set the last of `set`.
+        /// The state after a process was killed having set the last of `set`.
         fn killed(&self, before: u64, set: &[u64]) {
             let set = set.iter().map(u64::to_string).collect();
             let change = Change::Attribute { file: self.file(), before: before.to_string(), set };
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_lowered_and_put_back_again_and_again() {
+    fn limit_is_lowered_and_restored_repeatedly() {
         let machine = Machine::new();
         let mut limit = machine.limit();
         for _ in 0..3 {
@@ -238,7 +243,7 @@ mod tests {
             assert_eq!(machine.now(), 98_304);
             limit.set(Bytes(1)).unwrap();
             assert_eq!(machine.now(), 4096);
-            limit.put_back().unwrap();
+            limit.restore().unwrap();
             assert_eq!((machine.now(), machine.noted()), (1 << 20, false));
         }
         limit.set(Bytes(65_536)).unwrap();
@@ -250,20 +255,20 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_makes_no_difference_is_not_touched() {
+    fn set_for_keeps_limit_that_makes_no_difference() {
         let machine = Machine::new();
         let mut limit = machine.limit();
         let mut after = |long, most| {
             limit.set_for(Bytes(long), Bytes(most)).unwrap();
             machine.now()
         };
-        // Short enough; too long; lowered already, and low enough for it; longer than that, and still allowed; all that there was.
+        // Short enough; too long; already low enough; longer but allowed; the original limit.
         let steps = [(65_536, 98_304), (131_072, 98_304), (16_384, 32_768), (131_072, 262_144), (1 << 20, 1 << 30)];
         assert_eq!(steps.map(|(long, most)| after(long, most)), [1 << 20, 98_304, 98_304, 262_144, 1 << 20]);
     }
 
     #[test]
-    fn what_a_dead_process_left_is_put_back_and_said() {
+    fn recover_restores_and_reports_limit_of_dead_process() {
         let machine = Machine::new();
         machine.killed(4_294_963_200, &[65_536]);
         machine.change(65_536);
@@ -273,21 +278,21 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_the_kernel_did_not_take_is_said() {
+    fn remarks_report_limit_rejected_by_kernel() {
         let machine = Machine::new();
         let mut limit = machine.limit();
         limit.set(Bytes(65_536)).unwrap();
-        limit.put_back().unwrap();
+        limit.restore().unwrap();
         assert_eq!(limit.remarks().count(), 0, "exact");
         limit.queues[0].inexact = Some((4_294_966_784, 4_294_963_200));
         limit.set(Bytes(65_536)).unwrap();
-        limit.put_back().unwrap();
+        limit.restore().unwrap();
         let said: Vec<String> = limit.remarks().collect();
         assert!(said.len() == 1 && said[0].contains("was 4294966784 and is 4294963200"), "{said:?}");
     }
 
     #[test]
-    fn what_an_administrator_has_set_since_stays() {
+    fn limit_changed_by_administrator_is_kept() {
         for (set, now, after) in [(vec![65_536], 32_768, 32_768), (vec![65_536, 16_384], 65_536, 1 << 20), (vec![65_536], 524_288, 524_288)]
         {
             let machine = Machine::new();
@@ -305,19 +310,19 @@ mod tests {
     }
 
     #[test]
-    fn two_on_one_drive_do_not_get_out_of_step() {
+    fn two_processes_on_one_drive_keep_limits_consistent() {
         let machine = Machine::new();
         let (mut first, mut second) = (machine.limit(), machine.limit());
         first.set(Bytes(65_536)).unwrap();
-        // The first has let go of the drive for a moment; it is alive, so nothing is said.
+        // The first has released the drive for a moment; it is alive, so nothing is reported.
         assert!(second.recover().is_empty());
         assert_eq!(machine.now(), 1 << 20);
         second.set(Bytes(32_768)).unwrap();
-        first.put_back().unwrap();
-        assert_eq!(machine.now(), 32_768, "no longer the first one's business");
+        first.restore().unwrap();
+        assert_eq!(machine.now(), 32_768, "the first one no longer owns the limit");
         assert!(first.recover().is_empty());
         first.set(Bytes(65_536)).unwrap();
-        assert_eq!(machine.now(), 65_536, "it does not believe what it knew before");
+        assert_eq!(machine.now(), 65_536, "it reads the limit again");
         drop(second);
         assert_eq!(machine.now(), 65_536);
         drop(first);
@@ -325,11 +330,11 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_set_meanwhile_is_lowered_from_and_kept() {
+    fn limit_changed_in_between_is_restored() {
         let machine = Machine::new();
         let mut limit = machine.limit();
         limit.set(Bytes(65_536)).unwrap();
-        limit.put_back().unwrap();
+        limit.restore().unwrap();
         machine.change(131_072);
         limit.set(Bytes(65_536)).unwrap();
         assert_eq!(machine.now(), 65_536);

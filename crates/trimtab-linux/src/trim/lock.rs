@@ -1,4 +1,4 @@
-//! One trim per physical drive: a lock file for each, shared by all of this program's processes.
+//! One trim per physical drive: a lock file for each, shared by all trimtab processes.
 
 use crate::host::block::{Layer, Stack, sysfs_name};
 use crate::host::processes::command_line;
@@ -11,17 +11,17 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The locks of all drives below one filesystem. Gone when the process is.
+/// The locks of all drives below a filesystem. Released on drop or exit.
 #[derive(Debug)]
 pub struct DriveLocks {
     _files: Vec<File>,
 }
 
 impl DriveLocks {
-    /// Takes the locks, or says who has them.
+    /// Takes the locks. Fails with [`Busy`] if another process holds one.
     pub fn take(stack: &Stack, directory: &Path) -> anyhow::Result<Self> {
         let held = directory_of_locks(directory)?;
-        // Always in the same order, so that two processes cannot each hold what the other wants.
+        // Always in the same order, so that two processes cannot deadlock.
         let mut names: Vec<String> = stack.drives().map(Layer::shown_name).collect();
         if names.is_empty() {
             names = stack.top_layers().map(Layer::shown_name).collect();
@@ -33,12 +33,11 @@ impl DriveLocks {
     }
 }
 
-/// How long between two tries to get a lock.
 const RETRY: Duration = Duration::from_millis(50);
 
 impl DriveLocks {
-    /// Takes the locks, and waits for whoever has them, for `patience`. Calls `waiting` once before it begins to wait. An interrupt
-    /// ends it with [`Interrupted`](crate::sys::interrupt::Interrupted).
+    /// Takes the locks, waiting up to `patience` for holders. Calls `waiting` once before that.
+    /// Fails with [`Interrupted`](crate::sys::interrupt::Interrupted).
     pub fn wait(stack: &Stack, directory: &Path, patience: Duration, waiting: impl FnOnce(&Busy)) -> anyhow::Result<Self> {
         let began = Instant::now();
         let mut waiting = Some(waiting);
@@ -57,12 +56,12 @@ impl DriveLocks {
     }
 }
 
-/// The drive is being trimmed by somebody else.
+/// Another process is trimming the drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Busy {
     /// The drive.
     pub drive: String,
-    /// The process, if it said.
+    /// The process that holds the lock, if it is recorded.
     pub process: Option<u32>,
 }
 
@@ -70,17 +69,18 @@ impl std::fmt::Display for Busy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.process {
             Some(process) => match command_line(process) {
-                Some(command) => write!(f, "{} is being trimmed already, by process {process} ({command})", self.drive),
-                None => write!(f, "{} is being trimmed already, by process {process}", self.drive),
+                Some(command) => write!(f, "{} is already being trimmed by process {process} ({command})", self.drive),
+                None => write!(f, "{} is already being trimmed by process {process}", self.drive),
             },
-            None => write!(f, "{} is being trimmed already", self.drive),
+            None => write!(f, "{} is already being trimmed", self.drive),
         }
     }
 }
 
 impl std::error::Error for Busy {}
 
-/// The directory for locks and notes, which is ours and which nobody else can write to: what is in it was put there by this program.
+/// The directory for locks and notes. It is owned by this user and not writable by others, so
+/// its contents come from this program.
 pub fn directory_of_locks(directory: &Path) -> anyhow::Result<Dir> {
     let path = std::path::absolute(directory).with_context(|| format!("cannot find {}", directory.display()))?;
     Dir::guarded(&path, true).with_context(|| format!("cannot use {}", directory.display()))
@@ -98,7 +98,7 @@ fn lock(directory: &Dir, name: &str, drive: &str) -> anyhow::Result<File> {
         }
         Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
     }
-    // Only for the message above; the lock itself is the file's.
+    // Only for the message above; the lock itself is on the file.
     let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(file)
 }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_is_locked_once() {
+    fn take_locks_a_drive_once() {
         let directory = tempfile::tempdir().unwrap();
         let locks = DriveLocks::take(&stack(&["sda", "sdb"]), directory.path()).unwrap();
         let busy = DriveLocks::take(&stack(&["sdb", "sdc"]), directory.path()).unwrap_err();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_let_go_of_is_waited_for() {
+    fn wait_takes_lock_when_released() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         let locks = DriveLocks::take(&stack(&["sda"]), at).unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_place_of_the_lock_is_not_followed() {
+    fn take_does_not_follow_a_link() {
         let directory = tempfile::tempdir().unwrap();
         let victim = directory.path().join("victim");
         std::fs::write(&victim, "precious").unwrap();

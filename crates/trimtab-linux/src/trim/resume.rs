@@ -1,4 +1,4 @@
-//! Where an interrupted pass left off, kept by filesystem until the pass is complete.
+//! The state of an interrupted pass, stored per filesystem until the pass is complete.
 
 use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
 use serde::{Deserialize, Serialize};
@@ -7,42 +7,41 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use trimtab_sim::policy::State;
 
-/// Moves what survives a reboot.
+/// Environment variable that overrides the state directory.
 pub const STATE_VARIABLE: &str = "TRIMTAB_STATE_DIR";
 
-/// What survives a reboot is kept here: `/var/lib/trimtab`, unless the environment says otherwise.
+/// The state directory: `/var/lib/trimtab`, unless the environment overrides it.
 #[must_use]
 pub fn state_directory() -> PathBuf {
     std::env::var_os(STATE_VARIABLE).filter(|d| !d.is_empty()).map_or_else(|| PathBuf::from("/var/lib/trimtab"), PathBuf::from)
 }
 
-/// No record of one is longer.
 const BYTES_MAX: u64 = 1 << 20;
-/// A pass that was interrupted longer ago than this is begun anew: what it trimmed has been in use since.
+/// An older interrupted pass starts over: the space it trimmed has been used since.
 const AGE_MAX_S: u64 = 7 * 86_400;
 
 /// An interrupted pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interrupted {
-    /// Shape of this file.
+    /// Version of the file format.
     pub version: u32,
     /// The policy and its settings.
     pub policy: String,
-    /// Least extent in bytes.
+    /// Minimum extent in bytes.
     pub min_extent: u64,
-    /// What the policy remembers.
+    /// The state of the policy.
     pub state: Vec<(String, u64)>,
-    /// ext4 has to be made to forget before each window.
+    /// ext4's last minimum extent must be reset before each window.
     pub forget: bool,
-    /// When the pass began, seconds since 1970.
+    /// Start of the pass, seconds since 1970.
     pub started_unix_s: u64,
     /// Bytes that had reached the devices.
     pub sent_bytes: u64,
 }
 
 impl Interrupted {
-    /// What the policy remembers, as it wants it.
+    /// The state in the form that the policy expects.
     #[must_use]
     pub fn policy_state(&self) -> State {
         let mut state = State::default();
@@ -53,7 +52,7 @@ impl Interrupted {
     }
 }
 
-/// The file of one filesystem.
+/// The state file of one filesystem.
 #[derive(Clone, Debug)]
 pub struct ResumeFile {
     path: PathBuf,
@@ -66,7 +65,7 @@ impl ResumeFile {
         Self { path: directory.join(format!("trim-{id}.json")) }
     }
 
-    /// What is there, if it is not too old and can be read.
+    /// The stored state; `None` if it is missing, unreadable or too old.
     #[must_use]
     pub fn load(&self, now_unix_s: u64) -> Option<Interrupted> {
         let found: Interrupted = serde_json::from_slice(&named::read_own(&self.path, BYTES_MAX).ok()?).ok()?;
@@ -74,7 +73,7 @@ impl ResumeFile {
         (found.version == 1 && age <= AGE_MAX_S).then_some(found)
     }
 
-    /// Keeps `interrupted`; the file is the old or the new one, never half of it.
+    /// Stores `interrupted` atomically: the file is always the old or the new one.
     pub fn save(&self, interrupted: &Interrupted) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(interrupted)?;
         let (directory, name) = self.place();
@@ -85,7 +84,7 @@ impl ResumeFile {
         (self.path.parent().unwrap_or(Path::new("/")), self.path.file_name().unwrap_or_default())
     }
 
-    /// The pass is complete.
+    /// Removes the file when the pass is complete.
     pub fn remove(&self) {
         let (directory, name) = self.place();
         let _ = Dir::open(directory).and_then(|directory| directory.remove_ours(name));
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pass_goes_on_unless_it_is_old_or_broken() {
+    fn load_ignores_old_and_broken_state() {
         let directory = tempfile::tempdir().unwrap();
         let file = ResumeFile::new(&directory.path().join("new"), "ext4-00");
         assert_eq!(file.load(1000), None);

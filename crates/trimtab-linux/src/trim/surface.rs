@@ -1,4 +1,4 @@
-//! A mounted filesystem as the surface that a trim policy works on: looks at it, trims it, accounts for it.
+//! A mounted filesystem as the surface of a trim policy: polls it, trims it, accounts for it.
 
 use super::filesystem::{ByWhich, Filesystem, Refused, WindowTrim};
 use crate::host::discards::Counts;
@@ -9,12 +9,12 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::{Driver, Now, Observation, Patience, Sizes, State, Surface, Then, Trim, TrimRequest, Turn};
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
-/// What only the caller knows of the world.
+/// State that only the caller knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct World {
-    /// Bytes written by the best counter there is.
+    /// Bytes written, by the best counter available.
     pub written: Option<Bytes>,
-    /// The step of that counter.
+    /// Resolution of that counter.
     pub written_step: Bytes,
     /// The system is going down.
     pub shutting_down: bool,
@@ -22,37 +22,39 @@ pub struct World {
     pub on_battery: bool,
 }
 
-/// Everything asked, sent and refused in one pass.
+/// Totals of one pass: requested, sent, refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Requests, in bytes of address space that they covered; as accepted what the devices counted.
+    /// Requests, by address space covered; the accepted part is what the devices counted.
     pub discards: Discards,
-    /// What each layer counted: [`Discards::accepted`] is their sum over the lowest ones.
+    /// The counts of each layer; [`Discards::accepted`] is the sum over the lowest ones.
     pub layers: Counts,
-    /// Discards were in flight when the pass ended, or belonged to requests that failed: the counts are a minimum.
+    /// The counts are a minimum: discards were in flight at the end, or requests failed.
     pub is_minimum: bool,
-    /// Of the addresses of those that were carried out, all but trials', whose windows are asked for as a whole later.
+    /// Address space covered by successful requests, except trials, which are repeated in full.
     pub gone_over: Bytes,
-    /// What the filesystem said it did; no proof.
+    /// The length that the filesystem returned; no proof.
     pub returned: Bytes,
-    /// Of the bytes that the devices counted, what trials sent: the tails of windows by which a policy learns what a command costs. The windows send them again.
+    /// Bytes counted at the devices that belong to trials: tails of windows that a policy trims
+    /// to learn the cost of a command. The windows send them again.
     pub trials: Bytes,
-    /// What the devices counted above what the filesystem says it sent; see [`WindowTrim::excess`](super::filesystem::WindowTrim).
+    /// Discards counted at the devices in excess of the filesystem's report; see
+    /// [`WindowTrim::excess`](super::filesystem::WindowTrim).
     pub excess: Bytes,
-    /// Windows refused, and why.
+    /// Windows refused, with the reasons.
     pub refusals: Vec<(TrimWindow, Refused)>,
     /// Time inside requests.
     pub trimming: Nanos,
     /// The longest request.
     pub longest: Nanos,
-    /// The longest that others waited during a request: the largest mean over a few milliseconds.
+    /// Worst foreground latency during requests: the largest mean over a few milliseconds.
     pub wait_during: Option<Nanos>,
-    /// The same while no request ran.
+    /// Worst foreground latency outside of requests, measured the same way.
     pub wait_otherwise: Option<Nanos>,
 }
 
 impl Account {
-    /// Adds a request that covered `asked` bytes of addresses; `ends` are the lowest layers.
+    /// Adds a request that covered `asked` bytes of address space; `ends` are the lowest layers.
     fn add(&mut self, trim: &WindowTrim, ends: &[usize], asked: Bytes, trial: bool) {
         let outcome = TrimOutcome { asked, ..trim.outcome.clone() };
         let of_trial = outcome.counted.filter(|_| trial).map_or(Bytes::ZERO, |counted| counted.bytes);
@@ -68,7 +70,7 @@ impl Account {
         self.longest = self.longest.max(outcome.took);
     }
 
-    /// Adds discards that were in flight after the last request of a pass. Waits for them, unless the user stops it.
+    /// Adds discards in flight after the last request. Waits for them unless interrupted.
     pub fn finish(&mut self, fs: &mut Filesystem) {
         let none = self.discards.accepted.is_some_and(|accepted| accepted.count == 0);
         let (late, all) = fs.finish(none);
@@ -77,10 +79,10 @@ impl Account {
         self.is_minimum = !all;
     }
 
-    /// Why the counts are a minimum.
+    /// The reason why the counts are a minimum.
     #[must_use]
     pub fn minimum_remark(&self) -> String {
-        "discards that were in flight at the end, or belonged to requests that failed, are not counted: the drives may have got more"
+        "discards that were in flight at the end, or belonged to requests that failed, are not counted: the drives may have received more"
             .to_owned()
     }
 
@@ -90,22 +92,22 @@ impl Account {
     }
 }
 
-/// A count in words; `is_minimum`: it may be more.
+/// Marks a count as a lower bound if `is_minimum`.
 #[must_use]
 pub fn at_least(is_minimum: bool, count: &str) -> String {
     format!("{}{count}", if is_minimum { "at least " } else { "" })
 }
 
-/// A mounted filesystem as a policy sees it, with an account of what it was asked for.
+/// A mounted filesystem in the form that a policy works on, with the account of its requests.
 #[derive(Debug)]
 pub struct Mounted<'a> {
-    /// The filesystem. Its drives' locks are the caller's.
+    /// The filesystem. The caller holds its drives' locks.
     pub fs: &'a mut Filesystem,
-    /// What else is known.
+    /// State known to the caller.
     pub world: World,
-    /// Where requests are added up.
+    /// Totals of the requests.
     pub account: &'a mut Account,
-    /// Only these windows, if not all.
+    /// Restricts the policy to these windows.
     pub only: Option<&'a [TrimWindow]>,
 }
 
@@ -144,7 +146,7 @@ impl Surface for Mounted<'_> {
         if let Some(sizes) = request.sizes {
             return self.trim_by_size(&request, sizes, Instant::now());
         }
-        // Where the limit cannot be written (a container), commands are as long as the device takes them.
+        // If the limit is not writable (container), commands are as long as the device accepts.
         let _ = self.fs.limit_commands(request.command_max);
         let window = self.fs.first_commands(&request);
         match self.fs.trim(window, request.min_extent) {
@@ -157,7 +159,7 @@ impl Surface for Mounted<'_> {
             }
             Err(reason) => {
                 let lasting = reason.is_final();
-                // A trial is left out; what no other window would do better is said all the same.
+                // Refusals of trials are ignored, except those that affect every window.
                 if !request.trial || lasting {
                     self.account.refuse(window, reason);
                 }
@@ -168,7 +170,8 @@ impl Surface for Mounted<'_> {
 }
 
 impl Mounted<'_> {
-    /// The next extents of some sizes. Where the filesystem does not say any more where they lie, what is left is trimmed as a whole in the last round.
+    /// Trims the next extents by size. If the free-space map becomes unavailable, the last round
+    /// trims the rest as whole windows.
     fn trim_by_size(&mut self, request: &TrimRequest, sizes: Sizes, started: Instant) -> Trim<Refused> {
         let window = request.window;
         match self.fs.trim_by_size(request, sizes, started) {
@@ -199,7 +202,8 @@ impl Mounted<'_> {
     }
 }
 
-/// Trims `windows` at once, those that fail left out, until `stop` says so. For the whole filesystem this is what `fstrim` does.
+/// Trims `windows` immediately, skipping those that fail, until `stop` returns true. For the
+/// whole filesystem, this is what `fstrim` does.
 pub fn at_once(fs: &mut Filesystem, windows: &[TrimWindow], min_extent: Bytes, mut stop: impl FnMut(&Account) -> bool) -> Account {
     let mut driver = Driver::new(Box::new(Now::new(min_extent, &State::default())), Patience { tries: 1, windows: u32::MAX });
     let mut account = Account::default();
@@ -217,14 +221,14 @@ pub fn at_once(fs: &mut Filesystem, windows: &[TrimWindow], min_extent: Bytes, m
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trim::watch::Seen;
+    use crate::trim::watch::ForegroundActivity;
 
     #[test]
     fn probed_extent_is_sent_twice_and_counted_once() {
         let trim = |asked, bytes| WindowTrim {
             outcome: TrimOutcome { asked: Bytes(asked), returned: Bytes(bytes), counted: Some(Amount::new(1, bytes)), took: Nanos(7) },
             layers: Counts::of(&[Some(Amount::new(1, bytes))]),
-            seen: Seen::default(),
+            seen: ForegroundActivity::default(),
             excess: Bytes::ZERO,
         };
         let mut account = Account::default();

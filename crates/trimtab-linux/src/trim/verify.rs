@@ -1,8 +1,10 @@
-//! Proof instead of configuration: whether blocks that a filesystem frees are really discarded, seen on the raw device.
+//! Proves on the raw device that blocks freed by a filesystem are discarded, instead of
+//! trusting its configuration.
 //!
-//! Small files with known content are written side by side, every other one is deleted and its space trimmed. Then the raw
-//! blocks of the deleted files are read back, and those of the kept ones, which must not have changed; and the discard counters
-//! of every layer say how far the discards came.
+//! Writes small files with known content next to each other, deletes every other one and
+//! trims its space. Then reads back the raw blocks of the deleted files, and those of the
+//! kept ones, which must be unchanged. The discard counters of every layer show how far the
+//! discards came.
 
 pub mod arrival;
 pub mod extents;
@@ -26,7 +28,7 @@ use crate::trim::lock::{Busy, DriveLocks};
 use crate::trim::surface::at_once;
 use anyhow::{Context as _, bail};
 use arrival::LayerArrival;
-use extents::{Extent, Mapper, Placed};
+use extents::{DeviceExtent, Extent, Mapper};
 use readback::{BLOCK, Content, RawDevice, interior};
 use rustix::fs::{CWD, Mode, OFlags, openat, syncfs};
 use rustix::io::Errno;
@@ -43,29 +45,28 @@ use trimtab_drive::usage::quoted;
 use trimtab_sim::target::TrimWindow;
 use verdict::{Later, Observed, Promise, VerdictKind};
 
-/// The smallest file.
 const PIECE_MIN: u64 = 1 << 20;
-/// The largest file, where the discard unit is large (thin pools, memory cards).
+/// Maximum file size, for large discard units (thin pools, memory cards).
 const PIECE_MAX: u64 = 64 << 20;
-/// How often it is tried where somebody else uses what was freed.
+/// Maximum number of attempts if other processes reuse the freed space.
 pub const TRIES: u32 = 3;
-/// How long a filesystem may take to give back the space of deleted files.
+/// Time allowed for a filesystem to free the space of deleted files.
 const FREE_PATIENCE: Duration = Duration::from_secs(15);
 
-/// What to do.
+/// Options for a proof.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes to free; as many are kept beside them.
+    /// Bytes to free; the same amount is kept for comparison.
     pub size: Bytes,
-    /// How long to wait after the trim before reading back.
+    /// Wait after the trim before reading back.
     pub wait: Duration,
-    /// How long to wait for a drive that is being trimmed already.
+    /// Maximum wait for a drive that is being trimmed already.
     pub lock_wait: Duration,
-    /// Trim nothing: see what the filesystem discards of its own accord while waiting.
+    /// Do not trim: observe what the filesystem discards by itself during the wait.
     pub as_mounted: bool,
 }
 
-/// What was found.
+/// The result of a proof.
 #[derive(Clone, Debug, Serialize)]
 pub struct Proof {
     /// Mount point.
@@ -74,38 +75,38 @@ pub struct Proof {
     pub fs_type: String,
     /// The verdict.
     pub verdict: VerdictKind,
-    /// In words.
+    /// Explanation of the verdict.
     pub text: String,
     /// Bytes freed.
     pub freed_bytes: u64,
-    /// Of these, what lies in whole discard units.
+    /// Part of these in whole discard units.
     pub expected_bytes: u64,
     /// Discard unit.
     pub unit_bytes: u64,
-    /// What the freed blocks of 4096 B read as.
+    /// Contents of the freed blocks of 4096 B.
     pub freed: Content,
-    /// What they read as when read once more.
+    /// Contents of the same blocks in a second read.
     pub freed_again: Content,
-    /// What the blocks of the kept files read as.
+    /// Contents of the blocks of the kept files.
     pub kept: Content,
-    /// What the drive promises.
+    /// The drive's promise for reads after TRIM.
     pub promise: Promise,
-    /// What every layer counted.
+    /// Discards counted at each layer.
     pub layers: Vec<LayerArrival>,
-    /// What should be known about these counts.
+    /// Remarks on these counts.
     pub counted: Vec<String>,
-    /// What else should be known.
+    /// Other remarks.
     pub remarks: Vec<String>,
 }
 
-/// How much a proof on the filesystem of `path` writes, and how much space it takes.
+/// Bytes that a proof on the filesystem of `path` writes, and the space it needs.
 pub fn space(path: &Path, options: &Options) -> anyhow::Result<Bytes> {
     let fs = Filesystem::open(path)?;
     let (piece, count) = pieces(discard_unit(&fs), options);
     Ok(Bytes(piece.saturating_mul(2 * count)))
 }
 
-/// The length of the files, and how many are freed.
+/// Size of the files, and the number of files to free.
 fn pieces(unit: u64, options: &Options) -> (u64, u64) {
     let piece = unit.saturating_mul(4).clamp(PIECE_MIN, PIECE_MAX);
     (piece, (options.size.0 / piece).clamp(2, 1024))
@@ -115,7 +116,7 @@ fn discard_unit(fs: &Filesystem) -> u64 {
     fs.stack().top_layers().filter_map(|l| fs.root().read_u64(l.queue().join("discard_granularity"))).max().unwrap_or(0)
 }
 
-/// The proof, in `workspace` on the filesystem. `waiting` is called before waiting for whoever else trims the drive.
+/// Runs the proof in `workspace`. Calls `waiting` before waiting for another trim.
 pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Busy)) -> anyhow::Result<Proof> {
     let mut fs = Filesystem::open(workspace.path())?;
     let shown = fs.mount().mount_point.display().to_string();
@@ -129,9 +130,9 @@ pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Bus
     let _locks = locks.with_context(|| format!("cannot trim {shown}"))?;
     let mut proof = blank(&fs, options);
     for file in fs.recover_limits() {
-        proof.remarks.push(format!("put back {}, which an interrupted trim had lowered", file.display()));
+        proof.remarks.push(format!("restored {}, which an interrupted trim had lowered", file.display()));
     }
-    if let Err(error) = tries(workspace, &mut fs, options, &mut proof) {
+    if let Err(error) = prove_repeatedly(workspace, &mut fs, options, &mut proof) {
         if !error.is::<Unmappable>() {
             return Err(error);
         }
@@ -141,31 +142,34 @@ pub fn prove(workspace: &Workspace, options: &Options, waiting: impl FnOnce(&Bus
     Ok(proof)
 }
 
-/// What a try is worth.
+/// The reliability of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Try {
-    /// Nobody else wrote: what was seen is the drive's doing.
-    Alone,
-    /// Others wrote to the device; what was freed was free whenever that was looked at.
-    AmongOthers,
-    /// Others have used what was freed, or moved what was kept: what was seen says nothing.
+enum AttemptResult {
+    /// No other writes: the result is the drive's doing.
+    Undisturbed,
+    /// Other writes reached the device; the freed space was free at each check.
+    Disturbed,
+    /// Freed space was reused, or kept files were moved: the result means nothing.
     Reused,
 }
 
-/// Tries until what was seen can be held against the drive. What others have done never is: among others the same has to be seen every time.
-fn tries(workspace: &Workspace, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<()> {
+/// Repeats the proof until the result can be attributed to the drive. If other processes
+/// write, a result against the drive must be the same in every attempt.
+fn prove_repeatedly(workspace: &Workspace, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<()> {
     let mut seen: Vec<VerdictKind> = Vec::new();
     let mut reused = 0;
     for number in 1..=TRIES {
         let probe = Probe::write(workspace, fs, proof, options)?;
         match probe.finish(fs, options, proof)? {
-            Try::Reused => reused += 1,
-            Try::AmongOthers if !matches!(proof.verdict, VerdictKind::Zeroed | VerdictKind::NotYet | VerdictKind::NotSent) => {
+            AttemptResult::Reused => reused += 1,
+            AttemptResult::Disturbed if !matches!(proof.verdict, VerdictKind::Zeroed | VerdictKind::NotYet | VerdictKind::NotSent) => {
                 seen.push(proof.verdict);
             }
-            Try::Alone | Try::AmongOthers => {
+            AttemptResult::Undisturbed | AttemptResult::Disturbed => {
                 if reused > 0 {
-                    proof.remarks.push(format!("others had reused what was freed in {reused} of {number} tries; it was tried again"));
+                    proof
+                        .remarks
+                        .push(format!("other processes reused the freed space in {reused} of {number} attempts; the proof was repeated"));
                 }
                 return Ok(());
             }
@@ -177,15 +181,15 @@ fn tries(workspace: &Workspace, fs: &mut Filesystem, options: &Options, proof: &
     let same = reused == 0 && seen.iter().all(|kind| *kind == seen[0]);
     if !same {
         proof.verdict = VerdictKind::Unknown;
-        proof.text = verdict::among_others(reused, TRIES);
+        proof.text = verdict::disturbed_text(reused, TRIES);
     }
     Ok(())
 }
 
-/// Where the files are, in the workspace.
+/// Directory of the files in the workspace.
 const DIRECTORY: &str = "verify";
 
-/// Where the file lies cannot be found out here: the proof is not possible, which is no failure.
+/// The place of a file cannot be determined. The proof is impossible, which is not a failure.
 #[derive(Debug)]
 struct Unmappable(String);
 
@@ -213,14 +217,14 @@ fn blank(fs: &Filesystem, options: &Options) -> Proof {
         layers: Vec::new(),
         counted: Vec::new(),
         remarks: if options.as_mounted {
-            vec!["nothing was trimmed: only what the filesystem did of its own accord".into()]
+            vec!["nothing was trimmed: these are only the filesystem's own discards".into()]
         } else {
             Vec::new()
         },
     }
 }
 
-/// The least that any drive below promises.
+/// The weakest promise of the drives below.
 fn promise(fs: &Filesystem) -> Promise {
     let mut drives = fs.stack().drives().map(|d| match drive::ata_identify(fs.root(), d) {
         Some(identify) if identify.zero_after_trim() => Promise::Zeroes,
@@ -231,13 +235,13 @@ fn promise(fs: &Filesystem) -> Promise {
     drives.fold(first, |least, one| if least == one { least } else { Promise::Unknown })
 }
 
-/// One file of known content, which follows from its seed.
+/// A file of known content, derived from its seed.
 struct Piece {
     seed: u64,
     len: u64,
     name: String,
     extents: Vec<Extent>,
-    placed: Vec<Placed>,
+    placed: Vec<DeviceExtent>,
 }
 
 impl Piece {
@@ -252,7 +256,7 @@ fn content(seed: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Where the first `len` bytes of a file lie: space may be allocated beyond its end.
+/// The extents of the first `len` bytes of a file: space may be allocated beyond its end.
 fn extents_within(file: &File, len: u64) -> anyhow::Result<Vec<Extent>> {
     let mut extents = extents::of_file(file)?;
     extents.retain_mut(|e| {
@@ -262,12 +266,11 @@ fn extents_within(file: &File, len: u64) -> anyhow::Result<Vec<Extent>> {
     Ok(extents)
 }
 
-/// How much has been written to the devices of the filesystem; `None` if they do not count.
+/// Bytes written to the devices of the filesystem; `None` if they do not count.
 fn writes(fs: &Filesystem) -> Option<u64> {
     fs.stack().top_layers().map(|layer| DiskStat::read(fs.root(), &layer.sys).map(|stat| stat.written.0)).sum()
 }
 
-/// The files, half of them to be freed.
 struct Probe {
     directory: rustix::fd::OwnedFd,
     freed: Vec<Piece>,
@@ -276,7 +279,7 @@ struct Probe {
 }
 
 impl Probe {
-    /// Writes the files, finds out where they lie, and checks that they do.
+    /// Writes the files and determines and checks their places on the devices.
     fn write(workspace: &Workspace, fs: &mut Filesystem, proof: &Proof, options: &Options) -> anyhow::Result<Self> {
         let (directory, _) = workspace.subdirectory(DIRECTORY)?;
         let (piece, count) = pieces(proof.unit_bytes, options);
@@ -301,7 +304,7 @@ impl Probe {
         Ok(Piece { seed, len, name, extents, placed: Vec::new() })
     }
 
-    /// Finds the files on the devices. Only once all are written: btrfs makes chunks for them.
+    /// Maps the files to devices once all are written: btrfs creates chunks for them.
     fn place(&mut self, fs: &mut Filesystem) -> anyhow::Result<()> {
         let (mount, stack) = (fs.mount().clone(), fs.stack().clone());
         let mapper = Mapper::new(&mount, &stack, fs.file().map_err(std::io::Error::from)?)?;
@@ -313,14 +316,14 @@ impl Probe {
         Ok(())
     }
 
-    /// One block of every place has to hold what was written: otherwise the addresses mean something else.
+    /// Checks one block of each place: other contents mean another kind of address.
     fn check_mapping(&self) -> anyhow::Result<()> {
         let mut reader = Reader::default();
         for piece in self.freed.iter().chain(&self.kept) {
             let written = piece.content();
             for placed in piece.placed.iter().filter_map(|p| interior(p, BLOCK as u64)) {
                 let mut content = Content::default();
-                reader.look(&Placed { len: BLOCK as u64, ..placed }, &written, &mut content)?;
+                reader.look(&DeviceExtent { len: BLOCK as u64, ..placed }, &written, &mut content)?;
                 if content.written != 1 {
                     let text = "the blocks at the addresses that the filesystem names do not hold the file (data in the journal, encrypted or transformed on the way)";
                     bail!(Unmappable(text.into()));
@@ -330,8 +333,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Frees, trims, reads back, judges.
-    fn finish(self, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<Try> {
+    fn finish(self, fs: &mut Filesystem, options: &Options, proof: &mut Proof) -> anyhow::Result<AttemptResult> {
         proof.freed_bytes = self.freed.iter().map(|p| p.len).sum();
         proof.expected_bytes = self.freed.iter().flat_map(|p| self.interiors(p)).map(|p| p.len).sum();
         let meter = Meter::start(&fs.mount().mount_point).context("cannot find the devices")?;
@@ -371,23 +373,23 @@ impl Probe {
         proof.layers = observed.arrival.layers;
         if proof.expected_bytes < proof.freed_bytes {
             let rest = Bytes(proof.freed_bytes - proof.expected_bytes);
-            let remark = format!("{rest} at the borders of discard units were left out of account");
+            let remark = format!("{rest} at the borders of discard units were excluded");
             if !proof.remarks.contains(&remark) {
                 proof.remarks.push(remark);
             }
         }
         let alone = written.is_some() && writes(fs) == written;
-        // What others have taken meanwhile is on record once it is committed.
+        // Space used by other processes since then is recorded once it is committed.
         syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
         let untouched = free != Some(false) && self.is_free(fs) != Some(false) && self.kept_in_place();
         Ok(match (untouched, alone) {
-            (false, _) => Try::Reused,
-            (true, true) => Try::Alone,
-            (true, false) => Try::AmongOthers,
+            (false, _) => AttemptResult::Reused,
+            (true, true) => AttemptResult::Undisturbed,
+            (true, false) => AttemptResult::Disturbed,
         })
     }
 
-    /// What is to be freed in whole discard units, on each of the filesystem's own devices.
+    /// The bytes to free in whole discard units, on each of the filesystem's own devices.
     fn freed_on(&self, stack: &Stack) -> Vec<(usize, u64)> {
         let device = |path: &Path| rustix::fs::stat(path).map(|s| DevNumber::from_raw(s.st_rdev)).ok();
         let mut freed: Vec<(usize, u64)> = stack.tops.iter().map(|&top| (top, 0)).collect();
@@ -402,14 +404,14 @@ impl Probe {
         freed
     }
 
-    /// Whether all that was freed is free now; `None` if the filesystem does not say.
+    /// All freed space is free now; `None` if the filesystem does not report it.
     fn is_free(&self, fs: &mut Filesystem) -> Option<bool> {
         let extents: Vec<Extent> = self.freed.iter().flat_map(|p| p.extents.iter().copied()).collect();
         let mount = fs.mount().clone();
         in_use::all_free(&mount, fs.file().ok()?, &extents)
     }
 
-    /// Whether the files that were kept lie where they lay: a defragmenter moves them, for one.
+    /// The kept files are still in place: a defragmenter, for example, moves files.
     fn kept_in_place(&self) -> bool {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         self.kept.iter().all(|piece| {
@@ -420,8 +422,8 @@ impl Probe {
         })
     }
 
-    /// Deletes the files that are to be freed, and waits until the filesystem has given back their space. Gives whether all of it was seen
-    /// to be free; `None` if the filesystem does not say.
+    /// Deletes the files to free, and waits until the filesystem has freed their space. Returns
+    /// whether all of it was seen to be free; `None` if the filesystem does not report it.
     fn delete(&self, fs: &mut Filesystem) -> anyhow::Result<Option<bool>> {
         let before = fs.free().map_err(std::io::Error::from).context("cannot read the free space")?;
         for piece in &self.freed {
@@ -433,9 +435,9 @@ impl Probe {
             syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
             let free = self.is_free(fs);
             let now = fs.free().map_err(std::io::Error::from).context("cannot read the free space")?;
-            // Others may free, or take, as much meanwhile; the map knows.
+            // Without a map, other processes may free or use as much in the same time.
             if free == Some(true) || free.is_none() && now.0 >= before.0.saturating_add(freed / 2) || started.elapsed() > FREE_PATIENCE {
-                // Space may count as free a little before it can be trimmed.
+                // Space may count as free shortly before it can be trimmed.
                 syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
                 return Ok(free);
             }
@@ -443,7 +445,7 @@ impl Probe {
         }
     }
 
-    /// Trims the windows that hold what was freed, and no other.
+    /// Trims only the windows that contain freed space.
     fn trim(&self, fs: &mut Filesystem) -> anyhow::Result<()> {
         fs.refresh()?;
         let by_address = matches!(fs.mount().fs_type.as_str(), "ext2" | "ext3" | "ext4" | "xfs" | "btrfs");
@@ -465,8 +467,7 @@ impl Probe {
         }
     }
 
-    /// The whole discard units of a piece.
-    fn interiors<'a>(&self, piece: &'a Piece) -> impl Iterator<Item = Placed> + use<'a> {
+    fn interiors<'a>(&self, piece: &'a Piece) -> impl Iterator<Item = DeviceExtent> + use<'a> {
         let unit = self.unit;
         piece.placed.iter().filter_map(move |p| interior(p, unit))
     }
@@ -485,49 +486,50 @@ impl Probe {
     }
 }
 
-/// When the filesystem sends discards that it only takes note of at first.
+/// The delay of a filesystem that queues its discards.
 fn sends_later(fs: &Filesystem, options: &Options) -> Option<Later> {
     if fs.sends_later() {
         return Some(Later::new("when the device has been idle for a while", 2, options.wait));
     }
-    // What was freed is left alone for 120 s, in case it is used again (BTRFS_DISCARD_DELAY); FITRIM does not wait for that.
+    // Freed space is kept for 120 s (BTRFS_DISCARD_DELAY); FITRIM does not wait for that.
     let queues = options.as_mounted && Discard::of(fs.mount()) == Discard::online("btrfs");
     queues.then(|| Later::new("what was freed two minutes later (discard=async)", 3, options.wait))
 }
 
-/// How the filesystem would send discards of its own accord, if it is to be seen whether it does and is mounted so that it cannot.
+/// The command for online discard, if the proof would observe it and it is disabled.
 fn remedy_for_silence(fs: &Filesystem, options: &Options) -> Option<String> {
     let silent = options.as_mounted && !doctor::discards_online(fs.root(), fs.mount(), fs.stack());
     let option = if fs.mount().fs_type == "btrfs" { "discard=async" } else { "discard" };
     let path = quoted(&fs.mount().mount_point.display().to_string());
     silent.then(|| match fs.mount().fs_type.as_str() {
-        // XFS takes the option only when it is mounted; a remount that names it succeeds and changes nothing.
+        // XFS accepts the option only at mount; a remount with it succeeds and changes nothing.
         "xfs" => format!("umount {path}, and mount it with the option discard"),
         _ => format!("mount -o remount,{option} {path}"),
     })
 }
 
-/// What was freed lay where discards get to; the doctor knows devices of the same filesystem where they do not.
-/// Gives the verdict and its text as they are in the light of that, and what else there is to say; nothing if it changes nothing.
+/// Combines the proof with the doctor's verdict: the freed space was at places that discards
+/// reach, but the doctor may know devices of the same filesystem where they do not. Returns
+/// the verdict, its text and a remark; `None` if nothing changes.
 pub fn agree(kind: VerdictKind, text: &str, doctor: &doctor::Verdict) -> Option<(VerdictKind, String, Option<String>)> {
     let proved = matches!(kind, VerdictKind::Zeroed | VerdictKind::Changed);
     if !proved || doctor.kind != doctor::VerdictKind::Blocked {
         return None;
     }
     if doctor.reaches.is_empty() {
-        return Some((kind, text.to_owned(), Some(format!("trimtab doctor sees it otherwise: {}", doctor.text))));
+        return Some((kind, text.to_owned(), Some(format!("trimtab doctor disagrees: {}", doctor.text))));
     }
-    Some((VerdictKind::LegLeftOut, format!("{}; only what lay elsewhere was proved: {text}", doctor.text), None))
+    Some((VerdictKind::LegLeftOut, format!("{}; the proof covers only the other devices: {text}", doctor.text), None))
 }
 
-/// Devices, opened once each.
+/// Devices, each opened once.
 #[derive(Default)]
 struct Reader {
     devices: Vec<RawDevice>,
 }
 
 impl Reader {
-    fn look(&mut self, placed: &Placed, written: &[u8], content: &mut Content) -> anyhow::Result<()> {
+    fn look(&mut self, placed: &DeviceExtent, written: &[u8], content: &mut Content) -> anyhow::Result<()> {
         let at = match self.devices.iter().position(|d| d.path() == placed.device) {
             Some(at) => at,
             None => {
@@ -551,7 +553,7 @@ impl Reader {
     }
 }
 
-/// Sleeps, unless the user wants it to stop.
+/// Sleeps; fails on an interrupt.
 fn wait(duration: Duration) -> anyhow::Result<()> {
     let until = Instant::now() + duration;
     loop {
@@ -564,7 +566,7 @@ fn wait(duration: Duration) -> anyhow::Result<()> {
     }
 }
 
-/// Content that no earlier run has left on the drive.
+/// A random seed, so that no earlier run has left the same content on the drive.
 fn rand_bytes() -> anyhow::Result<[u8; 8]> {
     let mut bytes = [0; 8];
     let file = openat(CWD, "/dev/urandom", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|e: Errno| std::io::Error::from(e));

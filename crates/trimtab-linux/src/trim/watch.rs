@@ -1,7 +1,9 @@
-//! What happens to others while a trim request runs, and whether the request was cut short.
+//! Measures foreground latency while a trim request runs, and detects that the request was
+//! cut short.
 //!
-//! A thread looks at the device's counters every few milliseconds: how long reads and writes of others took. It is also a
-//! clock that stops when the process is frozen: FITRIM on ext4 and XFS ends early when the freezer comes, and calls it success.
+//! A thread polls the device's counters every few milliseconds for the latency of foreground
+//! reads and writes. It also serves as a clock that stops when the process is frozen: FITRIM
+//! on ext4 and XFS ends early when the process is frozen, and reports success.
 
 use crate::host::stat::{DiskStat, StatFile};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,15 +12,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::Nanos;
 
-/// Time between two looks.
-const EVERY: Duration = Duration::from_millis(5);
-/// Who waited for all of a request is served behind it; for that it is waited so long at most, and no longer than a quarter of what the request took.
-const BEHIND: Duration = Duration::from_millis(10);
-/// If nobody could look for this long the process may have been frozen. On a busy machine it may only have waited for a CPU;
-/// then a window is trimmed once more for nothing.
-const FROZEN: Duration = Duration::from_millis(400);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Maximum wait after a request for foreground requests that were delayed by all of it and
+/// complete just behind it. The wait is also at most a quarter of the request's duration.
+const TRAILING_WAIT_MAX: Duration = Duration::from_millis(10);
+/// After a gap of this length between polls, the process may have been frozen. On a busy
+/// machine it may only have waited for a CPU; then a window is trimmed twice.
+const FROZEN_GAP: Duration = Duration::from_millis(400);
 
-/// What the thread is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Sleep,
@@ -31,31 +32,30 @@ struct Shared {
     began: Instant,
     state: Mutex<State>,
     wake: Condvar,
-    /// The longest mean wait of others' requests within one look, in nanoseconds.
+    /// Worst mean latency of foreground requests in one polling interval, in nanoseconds.
     wait_max: AtomicU64,
-    /// Requests of others.
     requests: AtomicU64,
-    /// When somebody looked last, in nanoseconds since `began`.
+    /// Time of the last poll, in nanoseconds since `began`.
     looked: AtomicU64,
     gap: AtomicBool,
-    /// The counters at the last look, or when the request began.
+    /// The counters at the last poll, or at the start of the request.
     last: Mutex<Option<DiskStat>>,
 }
 
-/// What was seen while a request ran.
+/// Observations while a request ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// The longest that reads and writes of others took on average between two looks; `None` if there were none.
+pub struct ForegroundActivity {
+    /// Worst mean latency of reads and writes in one polling interval; `None` without any.
     pub wait_max: Option<Nanos>,
-    /// The same with those who were served right behind the request.
+    /// The same, including requests that complete just behind the trim request.
     pub wait_max_behind: Option<Nanos>,
     /// Reads and writes completed.
     pub requests: u64,
-    /// The process may have been frozen, or the machine suspended: the request may have been cut short.
+    /// The process may have been frozen or the machine suspended, cutting the request short.
     pub maybe_frozen: bool,
 }
 
-/// The watching thread. Sleeps between requests.
+/// The polling thread. Sleeps between requests.
 #[derive(Debug)]
 pub struct Watch {
     shared: Arc<Shared>,
@@ -65,7 +65,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts the thread for one device; without counters only freezes are seen.
+    /// Starts the thread for one device; without counters it detects only freezes.
     pub fn start(stat: Option<StatFile>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             began: Instant::now(),
@@ -83,7 +83,7 @@ impl Watch {
         Ok(Self { shared, thread: Some(thread), clocks: clocks(), stat })
     }
 
-    /// Begins to look.
+    /// Starts polling.
     pub fn begin(&mut self) {
         self.shared.wait_max.store(0, Ordering::Relaxed);
         self.shared.requests.store(0, Ordering::Relaxed);
@@ -94,8 +94,8 @@ impl Watch {
         self.shared.tell(State::Look);
     }
 
-    /// Stops looking, and says what was seen.
-    pub fn end(&mut self) -> Seen {
+    /// Stops polling and returns the observations.
+    pub fn end(&mut self) -> ForegroundActivity {
         let now = self.shared.since_began();
         let unseen = Duration::from_nanos(now.saturating_sub(self.shared.looked.load(Ordering::Relaxed)));
         self.shared.tell(State::Sleep);
@@ -105,19 +105,20 @@ impl Watch {
         let slept = boot.saturating_sub(self.clocks.0).saturating_sub(took);
         let requests = self.shared.requests.load(Ordering::Relaxed);
         let wait_max = (requests > 0).then(|| Nanos(self.shared.wait_max.load(Ordering::Relaxed)));
-        Seen {
+        ForegroundActivity {
             wait_max,
             wait_max_behind: wait_max.max(self.wait_behind(took)),
             requests,
-            maybe_frozen: self.shared.gap.load(Ordering::Relaxed) || unseen > FROZEN || slept > Duration::from_millis(50),
+            maybe_frozen: self.shared.gap.load(Ordering::Relaxed) || unseen > FROZEN_GAP || slept > Duration::from_millis(50),
         }
     }
 
-    /// How long those took on average who were served since the last look, or are right behind the request, which `took` so long.
+    /// Mean latency of the requests since the last poll, or just behind a trim of duration
+    /// `took`.
     fn wait_behind(&self, took: Duration) -> Option<Nanos> {
         let stat = self.stat.as_deref()?;
         let before = (*self.shared.last())?;
-        let until = Instant::now() + BEHIND.min(took / 4);
+        let until = Instant::now() + TRAILING_WAIT_MAX.min(took / 4);
         loop {
             let now = stat.read()?;
             let mean = mean_wait(&now.since(&before));
@@ -156,7 +157,7 @@ impl Shared {
     fn run(&self, stat: Option<&StatFile>) {
         loop {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            // Between requests it sleeps without waking up.
+            // Between requests, sleeps without waking up.
             while *state == State::Sleep {
                 state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
@@ -165,16 +166,16 @@ impl Shared {
             }
             drop(state);
             let now = self.since_began();
-            if Duration::from_nanos(now.saturating_sub(self.looked.swap(now, Ordering::Relaxed))) > FROZEN {
+            if Duration::from_nanos(now.saturating_sub(self.looked.swap(now, Ordering::Relaxed))) > FROZEN_GAP {
                 self.gap.store(true, Ordering::Relaxed);
             }
             self.look(stat);
-            std::thread::sleep(EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
     fn look(&self, stat: Option<&StatFile>) {
-        // Held meanwhile: what was read before a request began is not for it.
+        // The lock is held during the read, so that a new request never gets older counters.
         let mut last = self.last();
         let counters = stat.and_then(StatFile::read);
         if let (Some(then), Some(now)) = (&*last, &counters) {
@@ -191,12 +192,12 @@ impl Shared {
     }
 }
 
-/// Nanoseconds that each read and write took on average; none without any.
+/// Mean latency of reads and writes in nanoseconds; `None` without any.
 fn mean_wait(step: &DiskStat) -> Option<u64> {
     step.read_write_time.0.checked_div(step.reads.saturating_add(step.writes))
 }
 
-/// Time since boot with and without suspend.
+/// Time since boot, with and without suspend.
 fn clocks() -> (Duration, Duration) {
     use rustix::time::{ClockId, clock_gettime};
     let read = |clock| {
@@ -213,7 +214,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn a_quiet_request_is_not_taken_for_frozen() {
+    fn quiet_request_is_not_reported_frozen() {
         let mut watch = Watch::start(None).unwrap();
         for _ in 0..3 {
             watch.begin();
@@ -223,20 +224,20 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_nobody_looked_is_suspicious() {
+    fn gap_between_polls_is_reported_as_frozen() {
         let mut watch = Watch::start(None).unwrap();
         watch.begin();
-        // As if the process had been frozen since long before.
+        // As if the process had been frozen long ago.
         watch.shared.looked.store(0, Ordering::Relaxed);
         watch.shared.gap.store(false, Ordering::Relaxed);
         let state = watch.shared.state.lock().unwrap();
-        std::thread::sleep(FROZEN + Duration::from_millis(50));
+        std::thread::sleep(FROZEN_GAP + Duration::from_millis(50));
         drop(state);
         assert!(watch.end().maybe_frozen);
     }
 
     #[test]
-    fn waits_are_means_of_one_look() {
+    fn mean_wait_covers_one_polling_interval() {
         let watch = Watch::start(None).unwrap();
         let step = |requests: u64, ms: u64| DiskStat { reads: requests, read_write_time: Nanos::from_millis(ms), ..DiskStat::default() };
         watch.shared.note(&step(0, 0));
@@ -246,13 +247,14 @@ mod tests {
         assert_eq!(watch.shared.requests.load(Ordering::Relaxed), 12);
     }
 
-    /// Seen: a write waited for 414 ms, all that one command took, and was served behind it; nobody had waited, it said.
+    /// Once, a write waited 414 ms behind a whole command, but no wait was reported.
     #[test]
-    fn who_is_served_right_behind_a_request_has_waited_for_it() {
+    fn wait_includes_requests_served_behind_trim() {
         use std::os::unix::fs::FileExt as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("stat");
-        // Seventeen fields of the same width, so that the file is never half of one and half of another: writes, what they took, and how many are under way.
+        // Seventeen fields of constant width, so that the file is never a mix of two states:
+        // writes, their latency, and the number in flight.
         let line = |writes: u64, ms: u64, in_flight: u64| {
             let mut fields = [0; 17];
             (fields[4], fields[7], fields[8]) = (writes, ms, in_flight);
@@ -266,7 +268,7 @@ mod tests {
         file.write_all_at(line(8, 484, 0).as_bytes(), 0).unwrap();
         let seen = watch.end();
         assert_eq!(seen.wait_max_behind, Some(Nanos::from_millis(414)), "{seen:?}");
-        // At once: what was served before is not this one's.
+        // Immediately: earlier requests are excluded.
         watch.begin();
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(watch.end().wait_max_behind, None);

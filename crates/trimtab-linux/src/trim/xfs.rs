@@ -1,26 +1,26 @@
-//! The geometry of XFS: where its allocation groups are.
+//! The geometry of XFS: its allocation groups.
 
 use crate::sys;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 
-/// Sizes of an XFS filesystem.
+/// The sizes of an XFS filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes in a block.
+    /// Block size in bytes.
     pub block_size: u64,
-    /// Blocks in an allocation group; the last one may have fewer.
+    /// Blocks per allocation group; the last group may have fewer.
     pub ag_blocks: u64,
-    /// Blocks of the data device.
+    /// Number of blocks of the data device.
     pub data_blocks: u64,
     /// UUID of the filesystem.
     pub uuid: [u8; 16],
-    /// Blocks of the realtime device. FITRIM addresses them behind the data, on kernels that trim it.
+    /// Number of blocks of the realtime device. Kernels that trim it address it behind the data.
     pub realtime_blocks: u64,
 }
 
 impl Geometry {
-    /// Bytes in an allocation group.
+    /// Bytes per allocation group.
     #[must_use]
     pub fn group_bytes(&self) -> u64 {
         self.ag_blocks.saturating_mul(self.block_size)
@@ -39,7 +39,7 @@ impl Geometry {
     }
 }
 
-/// The geometry of the filesystem that `file` is on.
+/// The geometry of the filesystem of `file`.
 pub fn geometry(file: impl AsFd) -> Result<Geometry, Errno> {
     let raw = sys::filesystem::xfs_geometry(file)?;
     Ok(Geometry {

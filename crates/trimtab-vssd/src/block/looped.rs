@@ -1,6 +1,6 @@
-//! A file served over FUSE, under a loop device.
+//! A loop device on a file served over FUSE.
 
-use super::Place;
+use super::AttachContext;
 use crate::fuse::{self, MAX_REQUEST_BYTES, Mounted};
 use crate::request::{Geometry, Serve};
 use crate::runtime::{self, Home, Record};
@@ -12,22 +12,22 @@ use trimtab_linux::host::loops::LoopDevice;
 use trimtab_linux::loop_device::Detached;
 use trimtab_linux::sys::beneath::{Identity, set_attribute};
 
-/// Both. They stay when this is dropped.
-pub struct Looped {
+/// The FUSE mount and the loop device. Dropping this value removes neither.
+pub struct LoopOnFuse {
     mounted: Mounted,
     device: LoopDevice,
     served: Identity,
 }
 
-impl Looped {
-    /// Makes both, and notes in the record what a crash would leave.
-    pub fn make(drive: &Arc<dyn Serve>, place: &Place<'_>, record: &mut Record) -> anyhow::Result<Self> {
+impl LoopOnFuse {
+    /// Creates both. First records what a crash would leave behind.
+    pub fn make(drive: &Arc<dyn Serve>, place: &AttachContext<'_>, record: &mut Record) -> anyhow::Result<Self> {
         let mount_point = place.home.mount_point();
         let mounted = fuse::mount(Arc::clone(drive), place.pacer, runtime::SERVED_FILE, &mount_point).map_err(explain_fuse)?;
         let made = (|| {
             let file = place.home.open_served().context("cannot open the served file")?;
-            let served = Identity::of(&file).context("cannot look at the served file")?;
-            // Before there is a device on it, so that it is found after a crash.
+            let served = Identity::of(&file).context("cannot examine the served file")?;
+            // Recorded before the device exists, so that the device is found after a crash.
             record.served = Some((served.device, served.inode));
             place.home.write_record(record)?;
             let device = LoopDevice::attach(&file, &mount_point.join(runtime::SERVED_FILE), drive.geometry().logical_block)?;
@@ -36,7 +36,7 @@ impl Looped {
         match made {
             Ok((device, served)) => Ok(Self { mounted, device, served }),
             Err(error) => {
-                // What went wrong first is what the user has to hear.
+                // The first error is the one to report.
                 let _ = place.home.unmount(record.served());
                 Err(error)
             }
@@ -47,26 +47,26 @@ impl Looped {
         self.device.disk()
     }
 
-    /// Makes the queue show what the drive would show. Gives what the kernel would not take, in words.
+    /// Sets the queue attributes to the drive's. Describes each value that the kernel rejected.
     pub fn tune(&self, geometry: &Geometry) -> Vec<String> {
         tune(self.device, geometry, MAX_REQUEST_BYTES)
     }
 
-    /// Takes the loop device away. Nothing has changed if this fails.
-    pub fn let_go(&self, force: bool, problems: &mut Vec<String>) -> anyhow::Result<()> {
+    /// Detaches the loop device. On error, nothing has changed.
+    pub fn release(&self, force: bool, problems: &mut Vec<String>) -> anyhow::Result<()> {
         let Self { device, served, .. } = self;
         let shown = device.path();
-        // Another's users are none of ours.
+        // If the loop device now belongs to another file, its users do not matter.
         let users = if device.backing().is_some_and(|backing| backing.file == *served) { device.users() } else { Vec::new() };
         anyhow::ensure!(users.is_empty() || force, "{} is busy: {}", shown.display(), users.join(", "));
         if !force && let Err(error) = device.sync(*served) {
-            // A drive that has failed must not stay attached because of that.
-            problems.push(format!("not all that was written to {} has reached the drive: {error}", shown.display()));
+            // A failed drive must still be detachable.
+            problems.push(format!("some data written to {} did not reach the drive: {error}", shown.display()));
         }
         match device.detach(*served, force).with_context(|| format!("cannot detach {}", shown.display()))? {
             Detached::InUse if !force => anyhow::bail!("{} is busy: another process has it open", shown.display()),
             Detached::Foreign => problems.push(format!(
-                "{} stands on something else by now, so it was left alone: the drive's was detached and another attached in its place",
+                "{} has another backing file now and was left unchanged: the drive's file was detached and another one attached",
                 shown.display()
             )),
             Detached::Free | Detached::InUse => {}
@@ -74,10 +74,10 @@ impl Looped {
         Ok(())
     }
 
-    /// After that: unmounts the file.
-    pub fn take_away(self, home: &Home, served: Option<Identity>, force: bool) -> anyhow::Result<()> {
+    /// Unmounts the file after [`Self::release`].
+    pub fn remove(self, home: &Home, served: Option<Identity>, force: bool) -> anyhow::Result<()> {
         home.unmount(served).context("cannot unmount the served file")?;
-        // Somebody who opened the served file itself can keep the session alive, but not us.
+        // A process that opened the served file can keep the session alive; do not wait for it.
         let patience = Instant::now() + Duration::from_secs(2);
         while !force && !self.mounted.is_finished() && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(1));
@@ -88,18 +88,19 @@ impl Looped {
 
 fn explain_fuse(error: std::io::Error) -> anyhow::Error {
     let hint = match error.kind() {
-        std::io::ErrorKind::NotFound => "cannot mount over FUSE: /dev/fuse is not there (try `modprobe fuse`)",
+        std::io::ErrorKind::NotFound => "cannot mount over FUSE: /dev/fuse does not exist (try `modprobe fuse`)",
         std::io::ErrorKind::PermissionDenied => "cannot mount over FUSE: that needs root",
         _ => "cannot mount over FUSE",
     };
     anyhow::Error::new(error).context(hint)
 }
 
-/// Makes the queue show what the drive would show. Gives what the kernel would not take, in words.
+/// Sets the queue attributes to the drive's. Describes each value that the kernel rejected.
 pub fn tune(device: LoopDevice, geometry: &Geometry, request_bytes_max: u32) -> Vec<String> {
     let write_cache = if geometry.volatile_cache { "write back" } else { "write through" };
     let queue = device.sysfs().join("queue");
-    // The kernel refuses more than the driver takes in one request (a loop device takes 4 GiB less a sector), and parts of its unit.
+    // The kernel rejects values above the driver's request limit (for a loop device 4 GiB less a
+    // sector), and values that are not a multiple of its unit.
     let limit = |name: &str| std::fs::read_to_string(queue.join(name)).ok().and_then(|text| text.trim().parse::<u64>().ok());
     let unit = limit("discard_granularity").unwrap_or(1).max(1);
     let discard_max_bytes = geometry.discard_max_bytes.min(limit("discard_max_hw_bytes").unwrap_or(u64::MAX)) / unit * unit;

@@ -1,4 +1,4 @@
-//! Counters of what was served, second by second, and as their readers see them.
+//! Counters of served requests, per second and in total.
 
 use crate::status::{ByKind, Latencies, Requests, Second};
 use std::collections::VecDeque;
@@ -16,7 +16,6 @@ impl From<&Counts> for ByKind {
     }
 }
 
-/// Seconds that are kept.
 const SECONDS: usize = 120;
 
 /// The last seconds.
@@ -24,17 +23,17 @@ const SECONDS: usize = 120;
 pub struct Seconds {
     current: Counts,
     done: VecDeque<Second>,
-    /// At the last tick: host bytes and medium bytes written, bytes freed.
+    /// Values at the last tick: host and medium bytes written, bytes freed.
     before: ((u64, u64), u64),
 }
 
 impl Seconds {
-    /// The second that is running.
+    /// The current second.
     pub const fn current(&mut self) -> &mut Counts {
         &mut self.current
     }
 
-    /// Ends it; `written` are host and medium bytes written so far, `freed` bytes freed so far.
+    /// Ends the current second. `written` (host and medium) and `freed` are totals in bytes.
     pub fn tick(&mut self, written: (u64, u64), freed: u64) {
         let ((host_before, medium_before), freed_before) = self.before;
         let host = written.0.saturating_sub(host_before);
@@ -55,7 +54,7 @@ impl Seconds {
         self.before = (written, freed);
     }
 
-    /// Those that have ended, the latest last.
+    /// The completed seconds, oldest first.
     pub fn recent(&self) -> Vec<Second> {
         self.done.iter().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! How a drive is served, from its specification.
+//! Derives engine settings from a drive specification.
 
 use super::Settings;
 use crate::pace::Speed;
@@ -6,7 +6,7 @@ use trimtab_drive::interface::Interface;
 use trimtab_drive::spec::DriveSpec;
 
 impl Settings {
-    /// How to serve a drive of `spec`.
+    /// Settings for a drive of `spec`.
     pub fn of(spec: &DriveSpec, speed: Speed) -> Self {
         let Interface { geometry, trim, queue_depth, classify, trimmed_reads } = Interface::of(spec);
         Self { geometry, trim, speed, queue_depth, classify, trimmed_reads }

@@ -1,7 +1,8 @@
-//! Power cuts: what was in the volatile cache is lost, and what was under way is torn.
+//! Power cuts: the content of the volatile cache is lost, and a write in progress is torn.
 //!
-//! The model says which ranges are only in its cache. To take them back, the content before each unflushed write is
-//! kept, page by page, as it was at the last flush: a drive may lose all that was written since, but never more.
+//! The model reports the ranges that are only in its cache. To roll them back, the content
+//! before each unflushed write is saved per page, as of the last flush: a drive may lose all
+//! later writes, but no earlier ones.
 
 use crate::store::Store;
 use rustix::io::Errno;
@@ -10,27 +11,27 @@ use std::time::Instant;
 use trimtab_drive::Extent;
 use trimtab_drive::rng::Stream;
 
-/// The most memory for content that may have to come back; the oldest is given up first: no cache is that large.
+/// Maximum memory for saved content; then the oldest pages go: no cache is that large.
 const UNDO_BYTES_MAX: usize = 256 << 20;
 
-/// What has to be known to take the power away.
-pub struct Undo {
+/// State needed to simulate a power cut.
+pub struct UndoLog {
     page_bytes: u64,
-    /// Content before the first write since the last flush, by page.
+    /// Page content before the first write since the last flush.
     pages: BTreeMap<u64, Box<[u8]>>,
     /// Pages in the order of those writes.
     order: VecDeque<u64>,
-    /// Writes whose answers may still be under way.
+    /// Writes whose completion may not have been reported yet.
     unanswered: VecDeque<(Option<Instant>, Extent)>,
 }
 
-impl Undo {
-    /// For a drive whose smallest atomic write is `page_bytes`.
+impl UndoLog {
+    /// For a drive with atomic writes of `page_bytes`.
     pub const fn new(page_bytes: u32) -> Self {
         Self { page_bytes: page_bytes as u64, pages: BTreeMap::new(), order: VecDeque::new(), unanswered: VecDeque::new() }
     }
 
-    /// To be called before `extent` is written.
+    /// Call before writing `extent`.
     pub fn before_write(&mut self, store: &Store, extent: Extent) -> Result<(), Errno> {
         for page in self.pages_of(extent) {
             if !self.pages.contains_key(&page) {
@@ -48,7 +49,7 @@ impl Undo {
         Ok(())
     }
 
-    /// To be called when `extent` has been written; the host hears of it at `due`.
+    /// Call after writing `extent`; its completion is reported to the host at `due`.
     pub fn wrote(&mut self, extent: Extent, due: Option<Instant>) {
         let now = Instant::now();
         while self.unanswered.front().is_some_and(|(due, _)| due.is_none_or(|due| due <= now)) {
@@ -57,15 +58,15 @@ impl Undo {
         self.unanswered.push_back((due, extent));
     }
 
-    /// Everything that was answered is durable now.
+    /// Call after a flush: all completed writes are durable.
     pub fn flushed(&mut self) {
         self.pages.clear();
         self.order.clear();
         self.unanswered.clear();
     }
 
-    /// The power fails. `lost` was only in the cache; `torn` was being written at that moment. Of both, a page keeps its new
-    /// content with probability `keep`. Gives the number of pages that went back.
+    /// Simulates the power cut. `lost` was only in the cache, `torn` was being written. Each page
+    /// keeps its new content with probability `keep`. Returns the number rolled back.
     pub fn cut(&mut self, store: &Store, lost: &[Extent], torn: Option<Extent>, keep: f64, rng: &mut Stream) -> Result<u64, Errno> {
         let now = Instant::now();
         let under_way = self.unanswered.iter().filter(|(due, _)| due.is_some_and(|due| due > now)).map(|(_, extent)| *extent);
@@ -97,8 +98,8 @@ mod tests {
     #[test]
     fn power_cut_loses_nothing_before_last_flush() {
         let store = Store::in_memory(1 << 20).unwrap();
-        let mut undo = Undo::new(512);
-        let write = |undo: &mut Undo, offset: u64, byte: u8| {
+        let mut undo = UndoLog::new(512);
+        let write = |undo: &mut UndoLog, offset: u64, byte: u8| {
             let extent = Extent { offset, len: 1024 };
             undo.before_write(&store, extent).unwrap();
             store.write(offset, &[byte; 1024]).unwrap();
@@ -123,9 +124,9 @@ mod tests {
     }
 
     #[test]
-    fn a_write_under_way_is_torn_between_pages() {
+    fn power_cut_tears_write_between_pages() {
         let store = Store::in_memory(1 << 20).unwrap();
-        let mut undo = Undo::new(512);
+        let mut undo = UndoLog::new(512);
         let extent = Extent { offset: 0, len: 64 * 512 };
         undo.before_write(&store, extent).unwrap();
         store.write(0, &[7; 64 * 512]).unwrap();
@@ -138,10 +139,10 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_under_way_may_be_lost_and_one_that_was_given_not() {
+    fn power_cut_keeps_writes_already_completed() {
         let (store, soon) = (Store::in_memory(1 << 20).unwrap(), std::time::Duration::from_secs(3600));
-        let mut undo = Undo::new(512);
-        let write = |undo: &mut Undo, offset: u64, byte: u8, due: Option<Instant>| {
+        let mut undo = UndoLog::new(512);
+        let write = |undo: &mut UndoLog, offset: u64, byte: u8, due: Option<Instant>| {
             let extent = Extent { offset, len: 512 };
             undo.before_write(&store, extent).unwrap();
             store.write(offset, &[byte; 512]).unwrap();
@@ -153,7 +154,7 @@ mod tests {
         write(&mut undo, 1024, 3, Some(now + soon));
         write(&mut undo, 1536, 4, Some(now));
         assert_eq!(undo.unanswered.len(), 2, "those answered before the first that was not are forgotten");
-        // Away from the beginning, so that a page's place counts.
+        // Away from the start, so that the page offset matters.
         assert_eq!(undo.cut(&store, &[], None, 0.0, &mut Stream::new(1, "cut")), Ok(1), "the model said that nothing was lost");
         let mut content = [0; 2048];
         store.read(0, &mut content).unwrap();
@@ -161,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_comes_back_from_its_own_place() {
+    fn power_cut_restores_each_page_to_its_offset() {
         let store = Store::in_memory(1 << 20).unwrap();
-        let mut undo = Undo::new(512);
+        let mut undo = UndoLog::new(512);
         let content = |byte: u8| [[byte; 512], [byte + 1; 512]].concat();
         store.write(2048, &content(1)).unwrap();
         let extent = Extent { offset: 2048, len: 1024 };
@@ -176,11 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_remembered_than_any_cache_holds() {
-        // Four pages of 64 MiB are the most; the oldest of five is given up.
+    fn undo_memory_is_limited() {
+        // Four pages of 64 MiB fit; of five the oldest is dropped.
         let (page, size) = (64 << 20, 6 * (64_u64 << 20));
         let store = Store::in_memory(size).unwrap();
-        let mut undo = Undo::new(page as u32);
+        let mut undo = UndoLog::new(page as u32);
         let of = |n: u64| Extent { offset: n * page, len: 512 };
         for n in 0..4 {
             undo.before_write(&store, of(n)).unwrap();

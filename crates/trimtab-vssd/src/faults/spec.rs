@@ -1,4 +1,4 @@
-//! Faults as they are asked for: `--fault write-error:p=0.001`.
+//! Fault specifications: `--fault write-error:p=0.001`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use trimtab_drive::Extent;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Which requests.
+/// The requests that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum On {
+pub enum RequestFilter {
     /// Reads.
     Read,
     /// Writes and zero-writes.
@@ -17,105 +17,105 @@ pub enum On {
     Trim,
     /// Flushes.
     Flush,
-    /// All of them.
+    /// All requests.
     Any,
 }
 
-impl On {
+impl RequestFilter {
     const ALL: [(&'static str, Self); 5] =
         [("read", Self::Read), ("write", Self::Write), ("trim", Self::Trim), ("flush", Self::Flush), ("any", Self::Any)];
 
-    /// True if a request of `kind` is meant.
+    /// `self` covers requests of `kind`.
     pub fn includes(self, kind: Self) -> bool {
         self == Self::Any || self == kind
     }
 }
 
-/// When a request of the right kind is hit.
+/// The condition under which a matching request is hit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum When {
+pub enum Trigger {
     /// With this probability.
     Chance(f64),
-    /// If it touches this range.
+    /// If it overlaps this range.
     Range(Extent),
 }
 
-/// What the drive does with a TRIM instead of obeying.
+/// The drive's misbehaviour on TRIM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TrimLie {
-    /// Says yes and does nothing: the data stay, the drive's mapping stays.
+    /// Reports success and does nothing: data and mapping stay.
     Ignore,
-    /// Obeys for this share of the ranges, drawn by chance, and ignores the others.
+    /// Obeys for this share of the ranges, chosen at random, and ignores the others.
     Half(f64),
-    /// Drops its mapping, but reads still return the old data.
+    /// Drops the mapping, but reads still return the old data.
     Stale,
     /// Reads of trimmed space return this byte.
     Pattern(u8),
 }
 
-/// When the power fails.
+/// The moment of a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Only when `trimtab drive power cut` says so.
+    /// Only on `trimtab drive power cut`.
     OnDemand,
-    /// With this request.
+    /// At this request.
     At(u64),
-    /// With one of this many requests, drawn by chance.
+    /// At one of this many requests, chosen at random.
     Within(u64),
 }
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
-    /// The power fails: every request fails from then on, and what was only in the volatile cache is lost.
+    /// The power fails: every later request fails, and the volatile cache is lost.
     PowerCut {
-        /// When.
+        /// The moment.
         cut: Cut,
-        /// Which requests count.
-        on: On,
-        /// The share of the volatile pages that reached the flash all the same, drawn page by page.
+        /// The requests that are counted.
+        on: RequestFilter,
+        /// Share of the volatile pages that reach the flash anyway, decided page by page.
         keep: f64,
     },
     /// Requests fail with an I/O error.
     Error {
-        /// Which.
-        on: On,
-        /// When.
-        when: When,
-        /// The first so many that would be hit succeed.
+        /// The affected requests.
+        on: RequestFilter,
+        /// The condition.
+        when: Trigger,
+        /// Number of hits that succeed first.
         after: u64,
     },
     /// Requests take longer.
     Latency {
-        /// Which.
-        on: On,
-        /// With which probability.
+        /// The affected requests.
+        on: RequestFilter,
+        /// Probability.
         chance: f64,
-        /// By how much.
+        /// Additional latency.
         add: Duration,
     },
-    /// TRIM is not what it seems.
+    /// Misbehaviour on TRIM.
     Trim(TrimLie),
-    /// Flushes are answered and not carried out.
+    /// Flushes are acknowledged but not carried out.
     IgnoreFlush,
-    /// Blocks of the drive cannot be written any more.
+    /// Some blocks of the drive are no longer writable.
     WornOut {
-        /// The share of blocks, drawn block by block.
+        /// Share of such blocks, decided block by block.
         share: f64,
-        /// Bytes in a block.
+        /// Size of a block in bytes.
         block: u64,
     },
-    /// The drive takes no more writes after so many bytes.
+    /// The drive becomes read-only after this many bytes.
     ReadOnly {
-        /// Bytes.
+        /// Bytes written until then.
         after: u64,
     },
 }
 
-/// The share of volatile pages that survive a power cut unless something else is asked for.
+/// Default share of volatile pages that survive a power cut.
 pub const KEEP_DEFAULT: f64 = 0.5;
 
-/// How faults are written; for help and for error messages.
+/// Grammar of fault specifications, for help and error messages.
 pub const GRAMMAR: &str = "  power-cut[:at=N|within=N][,on=KIND][,keep=SHARE]   the N-th request, or a random one of the first N; without
                                                      either, 'trimtab drive power DRIVE cut' does (which
                                                      works without this, too; writes before it are then safe)
@@ -143,10 +143,10 @@ impl FromStr for Fault {
                 let keep = options.take("keep").map_or(Ok(KEEP_DEFAULT), |share| probability(&share))?;
                 Self::PowerCut { cut, on: options.on()?, keep }
             }
-            "read-error" => Self::error(On::Read, &mut options)?,
-            "write-error" => Self::error(On::Write, &mut options)?,
-            "trim-error" => Self::error(On::Trim, &mut options)?,
-            "flush-error" => Self::error(On::Flush, &mut options)?,
+            "read-error" => Self::error(RequestFilter::Read, &mut options)?,
+            "write-error" => Self::error(RequestFilter::Write, &mut options)?,
+            "trim-error" => Self::error(RequestFilter::Trim, &mut options)?,
+            "flush-error" => Self::error(RequestFilter::Flush, &mut options)?,
             "latency" => Self::Latency {
                 chance: probability(&options.need("p")?)?,
                 add: options.need("add")?.parse::<Nanos>().map_err(|error| error.to_string()).map(|add| Duration::from_nanos(add.0))?,
@@ -170,14 +170,14 @@ impl FromStr for Fault {
 }
 
 impl Fault {
-    fn error(on: On, options: &mut Options) -> Result<Self, String> {
+    fn error(on: RequestFilter, options: &mut Options) -> Result<Self, String> {
         let when = match (options.take("p"), options.take("range")) {
-            (Some(p), None) => When::Chance(probability(&p)?),
+            (Some(p), None) => Trigger::Chance(probability(&p)?),
             (None, Some(range)) => {
                 let (offset, len) = range.split_once('+').ok_or_else(|| format!("a range is OFFSET+LENGTH, not '{range}'"))?;
                 let extent = Extent { offset: size(offset)?, len: size(len)? };
                 extent.offset.checked_add(extent.len).ok_or_else(|| format!("the range {range} ends beyond 2^64 bytes"))?;
-                When::Range(extent)
+                Trigger::Range(extent)
             }
             _ => return Err("an error takes p=P or range=OFFSET+LENGTH".to_owned()),
         };
@@ -188,7 +188,7 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |on: On| On::ALL.iter().find(|(_, other)| *other == on).map_or("any", |(name, _)| *name);
+        let name = |on: RequestFilter| RequestFilter::ALL.iter().find(|(_, other)| *other == on).map_or("any", |(name, _)| *name);
         match *self {
             Self::PowerCut { cut, on, keep } => {
                 match cut {
@@ -196,12 +196,12 @@ impl fmt::Display for Fault {
                     Cut::At(n) => write!(f, "power-cut:at={n},keep={keep}")?,
                     Cut::Within(n) => write!(f, "power-cut:within={n},keep={keep}")?,
                 }
-                if on == On::Any { Ok(()) } else { write!(f, ",on={}", name(on)) }
+                if on == RequestFilter::Any { Ok(()) } else { write!(f, ",on={}", name(on)) }
             }
             Self::Error { on, when, after } => {
                 match when {
-                    When::Chance(p) => write!(f, "{}-error:p={p}", name(on))?,
-                    When::Range(range) => write!(f, "{}-error:range={}+{}", name(on), range.offset, range.len)?,
+                    Trigger::Chance(p) => write!(f, "{}-error:p={p}", name(on))?,
+                    Trigger::Range(range) => write!(f, "{}-error:range={}+{}", name(on), range.offset, range.len)?,
                 }
                 if after == 0 { Ok(()) } else { write!(f, ",after={after}") }
             }
@@ -242,9 +242,9 @@ impl Options {
         self.take(key).ok_or_else(|| format!("'{key}=' is missing"))
     }
 
-    fn on(&mut self) -> Result<On, String> {
-        let Some(name) = self.take("on") else { return Ok(On::Any) };
-        let found = On::ALL.iter().find(|(other, _)| *other == name).map(|(_, on)| *on);
+    fn on(&mut self) -> Result<RequestFilter, String> {
+        let Some(name) = self.take("on") else { return Ok(RequestFilter::Any) };
+        let found = RequestFilter::ALL.iter().find(|(other, _)| *other == name).map(|(_, on)| *on);
         found.ok_or_else(|| format!("on= takes read, write, trim, flush or any, not '{name}'"))
     }
 
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_survive_being_written_and_read() {
+    fn fault_round_trips_through_text() {
         for text in [
             "power-cut:keep=0.5",
             "power-cut:at=7,keep=0,on=flush",
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_faults_say_what_is_wrong() {
+    fn parse_of_wrong_fault_names_the_error() {
         for (text, expected) in [
             ("explode", "is not a fault"),
             ("power-cut:at=0", "not a number from 1"),

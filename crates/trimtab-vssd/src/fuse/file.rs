@@ -1,4 +1,4 @@
-//! The file that is served, the directory that it is in, and how requests for them are answered.
+//! The served file, its directory, and the handling of their FUSE requests.
 
 use super::MAX_REQUEST_BYTES;
 use crate::pace::Pacer;
@@ -14,17 +14,16 @@ use std::time::{Duration, SystemTime};
 use trimtab_drive::Extent;
 
 const FILE: INodeNo = INodeNo(2);
-/// Nothing about the file ever changes, so the kernel need not ask again.
-const FOREVER: Duration = Duration::from_secs(365 * 86_400);
-/// How the file is opened.
-const OPENED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES).union(FopenFlags::FOPEN_NOFLUSH);
+/// Attributes never change, so the kernel may cache them indefinitely.
+const ATTRIBUTE_TTL: Duration = Duration::from_secs(365 * 86_400);
+const OPEN_FLAGS: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES).union(FopenFlags::FOPEN_NOFLUSH);
 
 thread_local! {
-    /// What a read is gathered in; handed on only when the answer has to wait.
+    /// Buffer for reads; moved out only if the completion is delayed.
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A filesystem of one file.
+/// A filesystem with a single file.
 pub struct OneFile {
     drive: Arc<dyn Serve>,
     geometry: Geometry,
@@ -64,12 +63,11 @@ impl OneFile {
         parent == INodeNo::ROOT && name == self.name
     }
 
-    /// The loop driver takes the block size of its file's filesystem as discard granularity.
+    /// The loop driver uses the block size of its file's filesystem as its discard granularity.
     fn block(&self) -> u32 {
         self.geometry.discard_granularity.max(self.geometry.logical_block)
     }
 
-    /// How much of a read lies in the file.
     fn readable(&self, offset: u64, size: u32) -> usize {
         u64::from(size).min(self.geometry.size.saturating_sub(offset)) as usize
     }
@@ -77,7 +75,8 @@ impl OneFile {
     fn allocate(&self, extent: Extent, mode: i32) -> Served {
         if mode & libc::FALLOC_FL_PUNCH_HOLE != 0 {
             if self.geometry.discard_granularity == 0 {
-                // Discard is switched off at the device, so this is a zero-write, which the loop driver sends in the same words.
+                // Discard is disabled on the device, so this is a zero-write, which looks the
+                // same.
                 self.drive.serve(Request::Zero { extent, may_unmap: false, fua: false })
             } else {
                 self.drive.serve(Request::Trim(&[extent], Effect::Usual))
@@ -89,7 +88,7 @@ impl OneFile {
         }
     }
 
-    /// Answers `reply` when `served` is due.
+    /// Replies when `served` is due.
     fn answer_empty(&self, served: Served, reply: ReplyEmpty) {
         self.pacer.at(served.due, move || match served.result {
             Ok(()) => reply.ok(),
@@ -105,7 +104,7 @@ fn fuse_errno(errno: rustix::io::Errno) -> Errno {
 impl Filesystem for OneFile {
     fn init(&mut self, _request: &fuser::Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let _ = config.set_max_write(MAX_REQUEST_BYTES);
-        // The loop driver keeps up to 128 requests in flight; none of them should wait for another in the kernel.
+        // The loop driver keeps up to 128 requests in flight; the kernel should queue none.
         let _ = config.set_max_background(1024);
         let _ = config.set_congestion_threshold(1024);
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
@@ -114,14 +113,14 @@ impl Filesystem for OneFile {
 
     fn lookup(&self, _request: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if self.is(parent, name) {
-            reply.entry(&FOREVER, &self.attributes(FILE), Generation(0));
+            reply.entry(&ATTRIBUTE_TTL, &self.attributes(FILE), Generation(0));
         } else {
             reply.error(Errno::ENOENT);
         }
     }
 
     fn getattr(&self, _request: &fuser::Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&FOREVER, &self.attributes(inode));
+        reply.attr(&ATTRIBUTE_TTL, &self.attributes(inode));
     }
 
     fn statfs(&self, _request: &fuser::Request, _inode: INodeNo, reply: ReplyStatfs) {
@@ -131,7 +130,7 @@ impl Filesystem for OneFile {
 
     fn open(&self, _request: &fuser::Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         if inode == FILE {
-            reply.opened(FileHandle(0), OPENED);
+            reply.opened(FileHandle(0), OPEN_FLAGS);
         } else {
             reply.error(Errno::EISDIR);
         }
@@ -223,7 +222,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Instant;
 
-    /// Notes what it is asked; everything is due in an hour.
+    /// Records its requests; every completion is due in an hour.
     struct Disk {
         granularity: u32,
         asked: Mutex<Vec<String>>,
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn discards_are_told_from_zeroes_as_the_loop_driver_sends_them() {
+    fn fallocate_distinguishes_discards_from_zero_writes() {
         const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
         for (granularity, mode, expected) in [
@@ -285,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_found_by_its_name_alone_and_read_to_its_end() {
+    fn lookup_finds_only_the_file_and_read_stops_at_end() {
         let file = file(&disk(4096));
         let found = [(1, "disk"), (1, "other"), (2, "disk")].map(|(parent, name)| file.is(INodeNo(parent), OsStr::new(name)));
         assert_eq!(found, [true, false, false]);

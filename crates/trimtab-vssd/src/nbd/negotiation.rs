@@ -1,4 +1,4 @@
-//! The handshake: what the client may have, and what it is told about it.
+//! The handshake: negotiates options and describes the export.
 
 use super::REQUEST_BYTES_MAX;
 use super::wire::read_array;
@@ -31,25 +31,24 @@ const REP_ERR_UNKNOWN: u32 = (1 << 31) + 6;
 const INFO_EXPORT: u16 = 0;
 const INFO_BLOCK_SIZE: u16 = 3;
 
-/// The one metadata context there is: which blocks are allocated, and which read as zeros.
+/// The only metadata context: which blocks are allocated, and which read as zeros.
 const ALLOCATION: &[u8] = b"base:allocation";
-/// Its number, as this server gives it.
+/// The number that this server assigns to it.
 pub const ALLOCATION_ID: u32 = 1;
 
-/// What the client has agreed to besides the least.
+/// Optional features that the client has negotiated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Agreed {
-    /// Reads are answered in chunks.
+pub struct NegotiatedFeatures {
+    /// Reads are answered with structured replies.
     pub structured: bool,
-    /// It may ask what is allocated.
+    /// The client may query the allocation.
     pub allocation: bool,
 }
 
-/// The longest option that is listened to.
 const OPTION_BYTES_MAX: u32 = 64 << 10;
 
-/// Negotiates; `None` if the client has said goodbye.
-pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geometry) -> io::Result<Option<Agreed>> {
+/// Negotiates; `None` if the client has ended the session.
+pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geometry) -> io::Result<Option<NegotiatedFeatures>> {
     let mut greeting = b"NBDMAGIC".to_vec();
     greeting.extend(OPTION_MAGIC.to_be_bytes());
     greeting.extend(HANDSHAKE_FLAGS.to_be_bytes());
@@ -58,7 +57,7 @@ pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geom
     if client_flags & !u32::from(HANDSHAKE_FLAGS) != 0 {
         return Err(bad(format!("it set unknown flags {client_flags:#x}")));
     }
-    let mut agreed = Agreed::default();
+    let mut agreed = NegotiatedFeatures::default();
     loop {
         let magic = u64::from_be_bytes(read_array(input)?);
         if magic != OPTION_MAGIC {
@@ -81,8 +80,8 @@ pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geom
                 output.write_all(&answer)?;
                 return Ok(Some(agreed));
             }
-            // There is no way to refuse in this option but to hang up.
-            OPT_EXPORT_NAME => return Err(bad("it asked for an export by name, and there is only the default one".to_owned())),
+            // This option can only be refused by disconnecting.
+            OPT_EXPORT_NAME => return Err(bad("it asked for a named export, but only the default one exists".to_owned())),
             OPT_ABORT => {
                 reply(output, option, REP_ACK, &[])?;
                 return Ok(None);
@@ -118,7 +117,8 @@ pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geom
     }
 }
 
-/// Answers which metadata contexts there are, or which were chosen; true if that of allocation is among them.
+/// Answers a query for the metadata contexts, or a selection of them. Returns true if the
+/// allocation context is included.
 fn contexts(output: &mut impl Write, option: u32, data: &[u8], structured: bool) -> io::Result<bool> {
     let refusal = match queries(data) {
         _ if !structured => Some((REP_ERR_INVALID, &b"metadata contexts need structured replies"[..])),
@@ -132,7 +132,7 @@ fn contexts(output: &mut impl Write, option: u32, data: &[u8], structured: bool)
     }
     let (_, queries) = queries(data).unwrap_or_default();
     let list = option == OPT_LIST_META_CONTEXT;
-    // To list, no query means all, and "base:" all of that namespace; to set, only the full name means anything.
+    // In a list, no query means all, and "base:" that namespace; a selection names it in full.
     let meant = list && queries.is_empty() || queries.iter().any(|query| *query == ALLOCATION || list && *query == b"base:");
     if meant {
         let id = if list { 0 } else { ALLOCATION_ID };
@@ -142,7 +142,7 @@ fn contexts(output: &mut impl Write, option: u32, data: &[u8], structured: bool)
     Ok(meant)
 }
 
-/// The name of the export and the queries in the data of an option; `None` if they are not all there, or more is.
+/// The export name and the queries of an option; `None` if truncated or too long.
 fn queries(mut rest: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     fn number(rest: &mut &[u8]) -> Option<usize> {
         let (number, after) = rest.split_first_chunk::<4>()?;
@@ -157,12 +157,12 @@ fn queries(mut rest: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     }
     let name = text(&mut rest)?;
     let count = number(&mut rest)?;
-    // As many as the option has bytes for: the number itself is the client's word.
+    // Bounded by the length of the option: the count comes from the client.
     let queries = (0..count).map_while(|_| text(&mut rest)).collect::<Vec<_>>();
     (queries.len() == count && rest.is_empty()).then_some((name, queries))
 }
 
-fn describe(output: &mut impl Write, option: u32, geometry: &Geometry, agreed: Agreed) -> io::Result<()> {
+fn describe(output: &mut impl Write, option: u32, geometry: &Geometry, agreed: NegotiatedFeatures) -> io::Result<()> {
     let mut export = INFO_EXPORT.to_be_bytes().to_vec();
     export.extend(geometry.size.to_be_bytes());
     export.extend(transmission_flags(geometry, agreed).to_be_bytes());
@@ -175,8 +175,8 @@ fn describe(output: &mut impl Write, option: u32, geometry: &Geometry, agreed: A
     reply(output, option, REP_ACK, &[])
 }
 
-/// What the server can do.
-fn transmission_flags(geometry: &Geometry, agreed: Agreed) -> u16 {
+/// Transmission flags of the export.
+fn transmission_flags(geometry: &Geometry, agreed: NegotiatedFeatures) -> u16 {
     const HAS_FLAGS: u16 = 1;
     const SEND_FLUSH: u16 = 1 << 2;
     const SEND_FUA: u16 = 1 << 3;
@@ -193,7 +193,7 @@ fn transmission_flags(geometry: &Geometry, agreed: Agreed) -> u16 {
         flags |= SEND_TRIM;
     }
     if agreed.structured {
-        // Reads are never answered in more than one chunk.
+        // A read is never answered in more than one chunk.
         flags |= SEND_DF;
     }
     flags
@@ -236,13 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_options_are_refused_and_go_describes_the_drive() {
+    fn negotiate_refuses_unknown_options_and_describes_drive() {
         let mut input = 3_u32.to_be_bytes().to_vec();
         input.extend(option(11, &[]));
         input.extend(option(OPT_GO, &[0, 0, 0, 1, b'x', 0, 0]));
         input.extend(option(OPT_GO, &[0, 0, 0, 0, 0, 0]));
         let mut output = Vec::new();
-        assert_eq!(negotiate(&mut input.as_slice(), &mut output, &GEOMETRY).unwrap(), Some(Agreed::default()));
+        assert_eq!(negotiate(&mut input.as_slice(), &mut output, &GEOMETRY).unwrap(), Some(NegotiatedFeatures::default()));
         let has = |needle: &[u8]| output.windows(needle.len()).any(|window| window == needle);
         assert!(has(&REP_ERR_UNSUP.to_be_bytes()) && has(&REP_ERR_UNKNOWN.to_be_bytes()));
         assert!(has(&(1_u64 << 30).to_be_bytes()), "the size");
@@ -250,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_client_can_make_it_panic_or_go_on_for_ever(bytes in prop::collection::vec(any::<u8>(), 0..300), flags in 0_u32..4) {
+        fn negotiate_never_panics_or_loops(bytes in prop::collection::vec(any::<u8>(), 0..300), flags in 0_u32..4) {
             let mut input = flags.to_be_bytes().to_vec();
             input.extend(OPTION_MAGIC.to_be_bytes());
             input.extend(bytes);

@@ -1,4 +1,4 @@
-//! The answers of one connection, written by a thread of its own, so that a client that does not read holds up nobody else.
+//! The replies of a connection, in a thread, so that a slow reader blocks only itself.
 
 use super::room::Room;
 use std::io::{self, Write as _};
@@ -9,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A client that takes no byte for so long is cut off once others need the memory that its answers are in.
+/// A client that reads nothing for this long is cut off if others need the memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 struct Reply {
@@ -18,16 +18,16 @@ struct Reply {
     room: u32,
 }
 
-/// What is to be answered on a connection.
+/// The outstanding replies of a connection.
 pub struct Replies {
     /// `None` once the connection has ended.
     queue: Mutex<Option<Sender<Reply>>>,
     in_flight: Mutex<u32>,
     fewer: Condvar,
     room: Arc<Room>,
-    /// The next request waits for memory.
+    /// The next request is waiting for memory.
     waits: AtomicBool,
-    /// Nobody reads answers any more.
+    /// The client does not read replies any more.
     gone: AtomicBool,
 }
 
@@ -46,10 +46,10 @@ impl Replies {
         let this = Arc::clone(&replies);
         std::thread::Builder::new().name("nbd-replies".into()).spawn(move || {
             for reply in receive {
-                // A client that has gone needs no answers, but the requests have to be counted off.
+                // A client that has gone needs no replies, but its requests must still be counted.
                 if !this.gone.load(Ordering::Relaxed) && this.write(&client, &reply).is_err() {
                     this.gone.store(true, Ordering::Relaxed);
-                    // No more requests either: whoever reads them sees the end.
+                    // Also ends the reader of requests, which sees the end of the stream.
                     let _ = client.shutdown(Shutdown::Both);
                 }
                 let room = reply.room;
@@ -62,8 +62,8 @@ impl Replies {
         Ok(replies)
     }
 
-    /// Begins a request whose answer takes `room` bytes, once fewer than `most` others are outstanding and there is memory for it. An error once
-    /// nobody reads answers.
+    /// Starts a request whose reply takes `room` bytes, once fewer than `most` others are
+    /// outstanding and memory is available. Fails if the client has gone.
     pub fn begin(&self, most: u32, room: u32) -> io::Result<()> {
         self.wait_for(most - 1);
         self.waits.store(true, Ordering::Relaxed);
@@ -76,14 +76,14 @@ impl Replies {
         Ok(())
     }
 
-    /// Gives the answer of a request that was begun with as much `room`.
+    /// Queues the reply to a request that was started with the same `room`.
     pub fn end(&self, header: Vec<u8>, data: Vec<u8>, room: u32) {
         if let Some(queue) = &*self.queue.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = queue.send(Reply { header, data, room });
         }
     }
 
-    /// Waits until at most `most` answers are outstanding; with 0, no more are taken after that.
+    /// Waits until at most `most` replies are outstanding. With 0, later replies are discarded.
     pub fn wait_for(&self, most: u32) {
         let mut in_flight = self.in_flight();
         while *in_flight > most {
@@ -101,7 +101,7 @@ impl Replies {
 
     fn write(&self, client: &UnixStream, reply: &Reply) -> io::Result<()> {
         if reply.data.len() <= 64 << 10 {
-            // One system call for both.
+            // One system call for header and data.
             return self.write_all(client, &[&reply.header[..], &reply.data].concat());
         }
         self.write_all(client, &reply.header)?;
@@ -114,7 +114,7 @@ impl Replies {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // It may take its time as long as that is at nobody else's cost.
+                // A slow client is tolerated unless other connections need the memory.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !self.others_wait() => {}
                 Err(error) => return Err(error),
             }

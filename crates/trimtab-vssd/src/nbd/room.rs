@@ -1,12 +1,12 @@
-//! Memory for answers, shared by all clients.
+//! Memory for replies, shared by all clients.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes of answers that may wait for their time, or for their client to read them, in all.
+/// Total size of replies that may wait for their time, or for their client.
 pub const ROOM_BYTES: u32 = 64 << 20;
 
-/// What is left of that memory, and who waits for some.
+/// The free part of that memory, and the number of waiting threads.
 pub struct Room {
     state: Mutex<State>,
     more: Condvar,
@@ -22,12 +22,12 @@ impl Room {
         Self { state: Mutex::new(State { left: ROOM_BYTES, waiting: 0 }), more: Condvar::new() }
     }
 
-    /// Takes `bytes`, at most [`ROOM_BYTES`]; waits until there are so many. False once nobody wants them any more.
+    /// Takes `bytes`, at most [`ROOM_BYTES`], once they are free. False once `wanted` is.
     pub fn take(&self, bytes: u32, wanted: impl Fn() -> bool) -> bool {
         let mut state = self.lock();
         state.waiting += 1;
         while state.left < bytes && wanted() {
-            // Nobody says that a client has gone.
+            // Polls: nothing signals that a client has gone.
             state = self.more.wait_timeout(state, Duration::from_millis(200)).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.waiting -= 1;
@@ -38,13 +38,13 @@ impl Room {
         enough
     }
 
-    /// Gives them back.
+    /// Returns `bytes` taken before.
     pub fn give(&self, bytes: u32) {
         self.lock().left += bytes;
         self.more.notify_all();
     }
 
-    /// How many wait for memory.
+    /// Number of threads that wait for memory.
     pub fn waiting(&self) -> u32 {
         self.lock().waiting
     }

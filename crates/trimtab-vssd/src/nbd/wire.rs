@@ -1,4 +1,4 @@
-//! The bytes of the transmission phase.
+//! Encoding of the transmission phase.
 
 use rustix::io::Errno;
 use std::io::{self, Read};
@@ -10,10 +10,10 @@ const FLAG_FUA: u16 = 1;
 const FLAG_NO_HOLE: u16 = 1 << 1;
 const FLAG_DF: u16 = 1 << 2;
 const FLAG_REQ_ONE: u16 = 1 << 3;
-/// `NBD_REPLY_FLAG_DONE`: no other chunk follows.
+/// `NBD_REPLY_FLAG_DONE`: the last chunk.
 const CHUNK_DONE: u16 = 1;
 
-/// What a client asks for.
+/// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// `NBD_CMD_READ`
@@ -33,7 +33,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// The flags that mean something with it. FUA is valid with every command, and asks nothing of those that write nothing.
+    /// The flags valid for the command. FUA is always valid, without effect if nothing is
+    /// written.
     const fn flags(self) -> u16 {
         FLAG_FUA
             | match self {
@@ -45,22 +46,22 @@ impl Command {
     }
 }
 
-/// A request, without the data of a write.
+/// A request without the data of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Durable when answered.
     pub fua: bool,
-    /// A zero-write keeps the space mapped.
+    /// A zero-write that keeps the space allocated.
     pub no_hole: bool,
-    /// The status of one range is enough.
+    /// The status of one range is sufficient.
     pub one: bool,
-    /// It has flags that its command does not know.
+    /// It has flags that its command does not define.
     pub strange: bool,
-    /// `None`: a command that this server does not know.
+    /// `None` for an unknown command.
     pub command: Option<Command>,
-    /// The client's name for the request.
+    /// The client's id of the request.
     pub cookie: u64,
-    /// First byte.
+    /// Byte offset.
     pub offset: u64,
     /// Bytes.
     pub len: u32,
@@ -97,7 +98,7 @@ impl Header {
     }
 }
 
-/// The answer to the request `cookie`.
+/// A simple reply to the request `cookie`.
 pub fn simple_reply(cookie: u64, result: Result<(), Errno>) -> [u8; 16] {
     let mut reply = [0; 16];
     reply[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
@@ -106,23 +107,23 @@ pub fn simple_reply(cookie: u64, result: Result<(), Errno>) -> [u8; 16] {
     reply
 }
 
-/// What a chunk of a structured reply carries.
+/// The content of a structured reply chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunk {
-    /// `NBD_REPLY_TYPE_OFFSET_DATA`: data that follow, from this offset on.
+    /// `NBD_REPLY_TYPE_OFFSET_DATA`: data from this offset on follow.
     Data { offset: u64 },
-    /// `NBD_REPLY_TYPE_BLOCK_STATUS`: descriptors that follow, of this metadata context.
+    /// `NBD_REPLY_TYPE_BLOCK_STATUS`: descriptors of this metadata context follow.
     Status { context: u32 },
     /// `NBD_REPLY_TYPE_ERROR`
     Error(Errno),
 }
 
-/// The only chunk of the structured answer to the request `cookie`, up to the `len` bytes that follow.
+/// The header of the only reply chunk to the request `cookie`; `len` bytes follow.
 pub fn structured_reply(cookie: u64, chunk: Chunk, len: usize) -> Vec<u8> {
     let (kind, fields) = match chunk {
         Chunk::Data { offset } => (1_u16, offset.to_be_bytes().to_vec()),
         Chunk::Status { context } => (5, context.to_be_bytes().to_vec()),
-        // No message: two bytes say that it has no length.
+        // Two zero bytes: an empty message.
         Chunk::Error(errno) => ((1 << 15) + 1, [&error_number(errno).to_be_bytes()[..], &[0, 0]].concat()),
     };
     let mut reply = STRUCTURED_REPLY_MAGIC.to_be_bytes().to_vec();
@@ -134,7 +135,7 @@ pub fn structured_reply(cookie: u64, chunk: Chunk, len: usize) -> Vec<u8> {
     reply
 }
 
-/// The protocol knows only a few of Linux's error numbers.
+/// Converts the error to one of the few numbers that the protocol defines.
 fn error_number(errno: Errno) -> u32 {
     match errno {
         Errno::INVAL | Errno::NOSPC | Errno::PERM | Errno::NOMEM | Errno::OVERFLOW => errno.raw_os_error() as u32,

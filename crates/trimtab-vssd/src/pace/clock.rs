@@ -5,17 +5,17 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::Nanos;
 
-/// How model time passes.
+/// The speed of model time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
-    /// This many times as fast as real time; 1 is real time.
+    /// This multiple of real time.
     Times(f64),
-    /// Requests are answered at once; the model's time is only counted.
+    /// Requests complete immediately; model time is only counted.
     Unpaced,
 }
 
 impl Speed {
-    /// Real time.
+    /// Model time equals real time.
     pub const REALTIME: Self = Self::Times(1.0);
 }
 
@@ -46,10 +46,11 @@ impl std::fmt::Display for Speed {
     }
 }
 
-/// Model time from real time, never going backwards.
+/// Converts real time to model time, monotonically.
 ///
-/// Unpaced, the clock runs with real time while the drive has nothing to do, and is put forward whenever the
-/// drive's queue is full: it then shows what the drive would have needed with its queue kept full.
+/// Unpaced, the clock follows real time while the drive is idle, and advances to the next
+/// completion whenever the drive's queue is full. It then shows the time that the drive would
+/// have needed with a full queue.
 #[derive(Debug)]
 pub struct ModelClock {
     speed: Speed,
@@ -75,7 +76,7 @@ impl ModelClock {
         }
     }
 
-    /// Now, in model time.
+    /// The current model time.
     pub fn now(&mut self) -> Nanos {
         let elapsed = self.started.elapsed();
         let elapsed = match self.speed {
@@ -86,11 +87,11 @@ impl ModelClock {
         self.last
     }
 
-    /// Now, once the drive can take another command.
+    /// The model time at which the drive can accept another command.
     pub fn arrival(&mut self) -> Nanos {
         let now = self.now();
         if self.speed == Speed::Unpaced && self.in_flight.len() >= self.queue_depth {
-            // Completions are kept in order, so the front one frees its place first.
+            // Completions are ordered, so the first one frees a slot.
             if let Some(first) = self.in_flight.pop_front() {
                 self.put_forward(now, first);
             }
@@ -98,8 +99,8 @@ impl ModelClock {
         self.last
     }
 
-    /// A command given at `arrival` completes at `done`; with `barrier`, the host waits for it before it goes on.
-    /// Gives the instant of real time at which to answer.
+    /// Registers a command that arrives at `arrival` and completes at `done`; with `barrier`, the
+    /// host waits for it before continuing. Returns the real time of the completion.
     pub fn completes(&mut self, done: Nanos, barrier: bool) -> Option<Instant> {
         match self.speed {
             Speed::Unpaced => {
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn speeds_are_read() {
+    fn speed_parses_and_displays() {
         assert_eq!("realtime".parse(), Ok(Speed::REALTIME));
         assert_eq!("off".parse(), Ok(Speed::Unpaced));
         assert_eq!("10x".parse(), Ok(Speed::Times(10.0)));
@@ -143,9 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn an_unpaced_clock_shows_what_a_full_queue_would_have_taken() {
+    fn unpaced_clock_shows_time_of_full_queue() {
         let mut clock = ModelClock::new(Speed::Unpaced, Nanos::ZERO, 2);
-        // Each command takes 10 s of the model, two at a time: the third can only be given once the first is done.
+        // Each command takes 10 s of model time, two at a time: the third waits for the first.
         for i in 0..6 {
             let arrival = clock.arrival();
             assert_eq!(arrival.0 / 10_000_000_000, i / 2, "command {i}");
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_faster_model_answers_earlier() {
+    fn higher_speed_completes_earlier() {
         let mut clock = ModelClock::new(Speed::Times(10.0), Nanos::from_secs(100), 32);
         let started = clock.started;
         assert_eq!(clock.completes(Nanos::from_secs(110), false), Some(started + Duration::from_secs(1)));

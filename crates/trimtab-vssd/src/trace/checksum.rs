@@ -1,4 +1,4 @@
-//! The checksum of our binary files.
+//! The checksum of the binary file formats.
 
 /// CRC-32 (IEEE 802.3) of `bytes`.
 pub fn crc32(bytes: &[u8]) -> u32 {
@@ -12,7 +12,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crc32_of_the_check_string_is_the_standard_value() {
+    fn crc32_of_check_string_is_standard_value() {
         assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
     }
 }

@@ -1,4 +1,4 @@
-//! Recordings in the words of other tools.
+//! Exports recordings to the formats of other tools.
 
 use super::{Event, Kind};
 use std::cmp::Reverse;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub enum ExportFormat {
     /// fio's iolog, version 3, for `fio --read_iolog`.
     FioIolog,
-    /// What blkparse prints for queue and completion events.
+    /// The output of blkparse for queue and completion events.
     Blkparse,
 }
 
@@ -27,13 +27,14 @@ impl FromStr for ExportFormat {
     }
 }
 
-/// What fio opens, in its current directory, unless --replay_redirect names a device. Never a name that a recording brought along.
+/// The file that fio opens in its current directory unless --replay_redirect names a device.
+/// Never a name from the recording.
 const IOLOG_FILE: &str = "trimtab-replay";
 
-/// Writes `events` to `out`; gives how many there were. fio's time stamps are in microseconds.
+/// Writes `events` to `out`. Returns their number. fio's timestamps are in microseconds.
 ///
 /// # Errors
-/// Those of the events and those of writing.
+/// Errors of the events and of writing.
 pub fn export(events: impl Iterator<Item = anyhow::Result<Event>>, format: ExportFormat, out: &mut impl Write) -> anyhow::Result<u64> {
     match format {
         ExportFormat::FioIolog => fio(events, out),
@@ -65,7 +66,7 @@ fn fio(events: impl Iterator<Item = anyhow::Result<Event>>, out: &mut impl Write
 }
 
 fn blkparse(events: impl Iterator<Item = anyhow::Result<Event>>, out: &mut impl Write) -> anyhow::Result<u64> {
-    // Completions come out in the order of their time, as blkparse prints them: they wait here until then.
+    // Completions wait here, because blkparse prints them in order of time.
     let mut completions: BinaryHeap<Reverse<(u64, u64, String)>> = BinaryHeap::new();
     let mut sequence = 0_u64;
     let mut records = 0;
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn exports_are_read_back_as_the_same_requests() {
+    fn export_round_trips_through_parsers() {
         for (export_format, format, volume) in
             [(ExportFormat::FioIolog, Format::Iolog, IOLOG_FILE), (ExportFormat::Blkparse, Format::Blkparse, "7,0")]
         {

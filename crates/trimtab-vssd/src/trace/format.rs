@@ -1,4 +1,4 @@
-//! Writing and reading recordings; the format is described at [`crate::trace`].
+//! Writes and reads recordings; the format is described at [`crate::trace`].
 
 use super::{Event, Kind};
 use crate::trace::checksum::crc32;
@@ -9,14 +9,14 @@ use trimtab_drive::units::Nanos;
 use trimtab_drive::varint;
 
 pub(super) const MAGIC: &[u8; 8] = b"TRIMTRC1";
-/// Raw bytes after which a block is closed.
+/// Raw size at which a block is closed.
 const BLOCK_BYTES: usize = 64 << 10;
-/// A raw block is never longer: the last record may pass the limit above.
+/// Maximum raw size of a block: the last record may exceed the limit above.
 const RAW_BYTES_MAX: usize = BLOCK_BYTES + RECORD_BYTES_MAX;
 /// 1 + 4 varints of 10 bytes + class + errno, rounded up.
 const RECORD_BYTES_MAX: usize = 64;
 const HEADER_BYTES_MAX: usize = 1 << 20;
-/// Zstandard's fastest ordinary level: the records are packed already.
+/// Zstandard's fastest regular level: the records are packed already.
 const COMPRESSION_LEVEL: i32 = 1;
 
 const FUA: u8 = 1 << 2;
@@ -29,16 +29,16 @@ const CLASS_TEXT: u64 = 1003;
 const CLASS_COMPRESSIBLE: u64 = 1100;
 const CLASS_COMPRESSIBLE_MAX: u64 = 1200;
 
-/// What was recorded.
+/// Header of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Name of the drive's specification.
     pub drive: String,
     /// Size of the drive in bytes.
     pub size: u64,
-    /// Its logical block in bytes.
+    /// Logical block size in bytes.
     pub logical_block: u32,
-    /// How model time passed: `realtime`, `10x`, `off`.
+    /// Speed of model time: `realtime`, `10x`, `off`.
     pub speed: String,
     /// Milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
@@ -46,19 +46,19 @@ pub struct Header {
     pub tool_version: String,
 }
 
-/// What is wrong with a recording, and where.
+/// An error in a recording, with its place.
 #[derive(Debug, thiserror::Error)]
 #[error("at byte {offset}, after {records} records: {problem}")]
 pub struct TraceError {
-    /// Where in the file.
+    /// Byte offset in the file.
     pub offset: u64,
-    /// Records that were whole before that.
+    /// Number of complete records before it.
     pub records: u64,
-    /// What is wrong.
+    /// The error.
     pub problem: String,
 }
 
-/// Packs events into blocks. Does no input or output itself, so that it can be called with a lock held.
+/// Packs events into blocks. Does no I/O, so it can be called with a lock held.
 #[derive(Debug)]
 pub struct Packer {
     block_bytes: u64,
@@ -68,7 +68,7 @@ pub struct Packer {
     position: u64,
 }
 
-/// A full block, on its way to the file.
+/// A complete block, ready to be written.
 #[derive(Debug)]
 pub struct Block {
     raw: Vec<u8>,
@@ -76,12 +76,12 @@ pub struct Block {
 }
 
 impl Packer {
-    /// For a drive with this logical block.
+    /// For a drive with this logical block size.
     pub fn new(logical_block: u32) -> Self {
         Self { block_bytes: logical_block.max(1).into(), raw: Vec::new(), records: 0, at: Nanos::ZERO, position: 0 }
     }
 
-    /// Adds an event; gives the block once it is full. Events come in the order of their time.
+    /// Adds an event; returns the block once it is full. Events must be ordered by time.
     pub fn push(&mut self, event: &Event) -> Option<Block> {
         let kind = match event.kind {
             Kind::Read => 0,
@@ -110,7 +110,7 @@ impl Packer {
         if self.raw.len() >= BLOCK_BYTES { self.take() } else { None }
     }
 
-    /// The block as far as it is filled; `None` if it is empty.
+    /// The block so far; `None` if it is empty.
     pub fn take(&mut self) -> Option<Block> {
         let empty = Self::new(self.block_bytes as u32);
         let full = std::mem::replace(self, empty);
@@ -127,7 +127,7 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a recording.
+    /// Starts a recording.
     pub fn new(mut out: W, header: &Header) -> io::Result<Self> {
         let json = serde_json::to_vec(header)?;
         out.write_all(MAGIC)?;
@@ -156,7 +156,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Hands what was written so far on.
+    /// Flushes the output.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -175,19 +175,19 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a recording, a block at a time. Iterating gives events until the end or the first error.
+/// Reads a recording by blocks. Iterating yields events until the end or the first error.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
     header: Header,
     offset: u64,
     records: u64,
-    /// Where the block that was read last begins.
+    /// Offset of the current block.
     block_at: u64,
     raw: Vec<u8>,
-    /// Where in `raw` the next record begins.
+    /// Offset in `raw` of the next record.
     next: usize,
-    /// Records of `raw` that are still to come.
+    /// Records left in `raw`.
     left: u32,
     base: Nanos,
     at: Nanos,
@@ -196,7 +196,7 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the beginning.
+    /// Reads the header.
     pub fn new(mut input: R) -> Result<Self, TraceError> {
         let mut offset = 0;
         let wrong = |offset: u64, problem: String| TraceError { offset, records: 0, problem };
@@ -212,12 +212,12 @@ impl<R: Read> Reader<R> {
             return Err(wrong(8, format!("the header claims to be {len} bytes long")));
         }
         let mut json = vec![0; len];
-        // What is damaged may be the length or the checksum, too.
+        // The damage may be in the length or the checksum as well.
         read_exact(&mut input, &mut json, &mut offset).map_err(|problem| wrong(8, problem))?;
         if crc32(&json) != crc {
             return Err(wrong(8, "the header is damaged (its checksum is wrong)".to_owned()));
         }
-        let header: Header = serde_json::from_slice(&json).map_err(|error| wrong(16, format!("the header is not understood: {error}")))?;
+        let header: Header = serde_json::from_slice(&json).map_err(|error| wrong(16, format!("the header cannot be parsed: {error}")))?;
         if header.logical_block == 0 {
             return Err(wrong(16, "the header has a logical block of 0 bytes".to_owned()));
         }
@@ -242,7 +242,7 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// What was recorded.
+    /// The header of the recording.
     pub const fn header(&self) -> &Header {
         &self.header
     }
@@ -251,12 +251,12 @@ impl<R: Read> Reader<R> {
         TraceError { offset: self.offset, records: self.records, problem: problem.into() }
     }
 
-    /// Something wrong inside the block that was read last: named by where the block begins.
+    /// An error inside the current block, with the offset of the block.
     fn wrong_block(&self, problem: &str) -> TraceError {
         TraceError { offset: self.block_at, ..self.wrong(problem) }
     }
 
-    /// Reads the next block; false at the end.
+    /// Reads the next block; returns false at the end.
     fn next_block(&mut self) -> Result<bool, TraceError> {
         let start = self.offset;
         self.block_at = start;
@@ -270,7 +270,7 @@ impl<R: Read> Reader<R> {
         }
         let (raw_len, records, crc) =
             (self.number().map_err(at_start)? as usize, self.number().map_err(at_start)?, self.number().map_err(at_start)?);
-        // Zstandard never makes incompressible data longer than this.
+        // Zstandard never expands incompressible data beyond this.
         if raw_len > RAW_BYTES_MAX || stored_len > RAW_BYTES_MAX + 1024 {
             return Err(at_start(self.wrong(format!("a block claims to be {stored_len} bytes of {raw_len}"))));
         }
@@ -305,7 +305,7 @@ impl<R: Read> Reader<R> {
     fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         if self.left == 0 {
             if self.next < self.raw.len() {
-                return Err(self.wrong_block("there is more in this block than its records"));
+                return Err(self.wrong_block("this block has data after its last record"));
             }
             if !self.next_block()? {
                 return Ok(None);
@@ -313,7 +313,7 @@ impl<R: Read> Reader<R> {
         }
         let mut rest = &self.raw[self.next..];
         let event = parse_event(&mut rest, self.at, &mut self.position, self.header.logical_block.into())
-            .ok_or_else(|| self.wrong_block("a record in this block makes no sense"))?;
+            .ok_or_else(|| self.wrong_block("a record in this block is invalid"))?;
         self.next = self.raw.len() - rest.len();
         self.at = event.at;
         self.left -= 1;
@@ -335,7 +335,7 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-/// Whether `text` can stand in a line or a file name of another program without meaning anything there.
+/// `text` is safe in a line or a file name of another program.
 fn is_identifier(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
     (1..=64).contains(&text.len()) && !text.starts_with(['.', '-']) && text.chars().all(plain)
@@ -406,7 +406,7 @@ fn read_exact(input: &mut impl Read, bytes: &mut [u8], offset: &mut u64) -> Resu
             Ok(())
         }
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err("the recording was cut off here".to_owned()),
-        Err(error) => Err(format!("cannot read on: {error}")),
+        Err(error) => Err(format!("cannot continue reading: {error}")),
     }
 }
 
@@ -453,7 +453,7 @@ mod tests {
         writer.finish().unwrap()
     }
 
-    /// Several blocks, made once.
+    /// Several blocks, created once.
     fn long_recording() -> &'static [u8] {
         static RECORDING: OnceLock<Vec<u8>> = OnceLock::new();
         RECORDING.get_or_init(|| {
@@ -476,7 +476,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(mut events in prop::collection::vec(event(), 0..100), steps in prop::collection::vec(0_u64..1 << 40, 100)) {
+        fn recording_round_trips(mut events in prop::collection::vec(event(), 0..100), steps in prop::collection::vec(0_u64..1 << 40, 100)) {
             let mut at = 0;
             for (event, step) in events.iter_mut().zip(steps) {
                 at += step;
@@ -492,7 +492,7 @@ mod tests {
         }
 
         #[test]
-        fn a_truncated_or_damaged_recording_is_refused_where_it_is(cut in 0_usize..4000, flip in 0_usize..4000, bit in 0_u8..8) {
+        fn damaged_recording_is_refused_at_its_offset(cut in 0_usize..4000, flip in 0_usize..4000, bit in 0_u8..8) {
             let bytes = long_recording();
             let cut = cut * (bytes.len() - 1) / 4000;
             let outcome = Reader::new(&bytes[..cut]).and_then(|reader| reader.collect::<Result<Vec<_>, _>>());
@@ -506,7 +506,7 @@ mod tests {
         }
 
         #[test]
-        fn garbage_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn reader_never_panics_on_garbage(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut input = written(&[]);
             input.truncate(input.len() - 16);
             input.extend(bytes);
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_a_random_4_kib_write_takes_less_than_ten_bytes() {
+    fn record_of_random_4_kib_write_has_under_ten_bytes() {
         let event = |n: u64| Event {
             at: Nanos(n * 50_000 + n % 77),
             kind: Kind::Write,

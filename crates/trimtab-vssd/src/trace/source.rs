@@ -1,4 +1,4 @@
-//! Opening a trace, whichever format it is in.
+//! Opens a trace in any supported format.
 
 use super::format::MAGIC;
 use super::{Event, Header, Reader};
@@ -10,45 +10,45 @@ use trimtab_drive::usage::{UsageError, quoted};
 use trimtab_linux::sys::beneath::named::{self, Streams};
 use trimtab_sim::trace::{Format, Lines, Reading, Recognised, TextError, Volume};
 
-/// The longest line of a text trace.
+/// Maximum line length of a text trace.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// A trace that is being read: iterating gives its events, or what is wrong and where.
+/// A trace being read. Iterating yields its events, or an error with its place.
 pub enum Source {
     /// A recording of the virtual SSD.
     Recording {
-        /// Its file, for messages.
+        /// The file, for messages.
         path: PathBuf,
-        /// Its reader.
+        /// The reader.
         reader: Box<Reader<BufReader<File>>>,
-        /// Records read.
+        /// Number of records read.
         number: u64,
     },
     /// Text in a published format. It has no latencies, and all data count as incompressible.
     Text(Box<TextTrace>),
 }
 
-/// A text trace that is being read.
+/// A text trace being read.
 pub struct TextTrace {
     path: PathBuf,
     input: BufReader<File>,
     format: Format,
     lines: Lines,
     line: Vec<u8>,
-    /// The line that was read last.
+    /// Number of the last line read.
     number: u64,
-    /// The line of the event that was given last.
+    /// Line of the last event returned.
     given: u64,
-    /// The request that follows the flush which it carried.
+    /// The request that carried a flush, returned after it.
     next: Option<Event>,
-    /// No line is read any more.
+    /// Reading has ended.
     ended: bool,
-    /// Why that is, if it is not the end of the text.
+    /// The error that ended it; `None` at the end of the text.
     failed: Option<anyhow::Error>,
 }
 
 impl Source {
-    /// Opens the trace at `path`, read as `reading` says if it is text.
+    /// Opens the trace at `path`; text is read according to `reading`.
     pub fn open(path: &Path, reading: &Reading) -> anyhow::Result<Self> {
         let shown = path.display();
         let mut file = named::open_to_read(path, Streams::No).with_context(|| format!("cannot open {shown}"))?;
@@ -58,7 +58,7 @@ impl Source {
         let mut input = BufReader::with_capacity(1 << 20, file);
         if magic == MAGIC {
             if reading.volume.as_ref().is_some_and(|volume| *volume != Volume::default()) {
-                return Err(UsageError::missing(format!("{shown} is a recording of one drive")).hint("leave --volume out").into());
+                return Err(UsageError::missing(format!("{shown} is a recording of one drive")).hint("omit --volume").into());
             }
             let reader = Reader::new(input).with_context(|| shown.to_string())?;
             return Ok(Self::Recording { path: path.to_owned(), reader: Box::new(reader), number: 0 });
@@ -75,7 +75,7 @@ impl Source {
         };
         if reading.events.is_some() && format != Format::Blkparse {
             return Err(UsageError::new(format!("{shown} is read as {format}, and only blkparse text has events"))
-                .hint("leave --events out")
+                .hint("omit --events")
                 .into());
         }
         Ok(Self::Text(Box::new(TextTrace {
@@ -100,7 +100,7 @@ impl Source {
         }
     }
 
-    /// What to warn of after the last event: lines that are left out, times that go back.
+    /// Warnings after the last event: skipped lines, times that go backwards.
     pub fn warnings(&self) -> Vec<String> {
         match self {
             Self::Text(trace) => trace.lines.warnings().iter().map(|warning| format!("{}: {warning}", trace.path.display())).collect(),
@@ -108,7 +108,7 @@ impl Source {
         }
     }
 
-    /// Where the event that came last stands: file, and line or record.
+    /// Place of the last event: file, and line or record.
     pub fn place(&self) -> String {
         match self {
             Self::Recording { path, number, .. } => format!("{}, record {number}", path.display()),
@@ -116,7 +116,7 @@ impl Source {
         }
     }
 
-    /// What is known of a recording.
+    /// The header of a recording; `None` for text.
     pub fn header(&self) -> Option<&Header> {
         match self {
             Self::Recording { reader, .. } => Some(reader.header()),
@@ -139,7 +139,8 @@ impl Iterator for Source {
     }
 }
 
-/// What a file that begins with `bytes` is compressed with, and the program that prints what is in it.
+/// Detects the compression of a file from its first `bytes`. Returns its name and the program
+/// that decompresses to standard output.
 fn compression(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     const KNOWN: [(&[u8], &str, &str); 4] = [
         (b"\x1f\x8b", "gzip", "zcat"),
@@ -150,22 +151,22 @@ fn compression(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     KNOWN.iter().find(|(begin, ..)| bytes.starts_with(begin)).map(|(_, name, program)| (*name, *program))
 }
 
-/// The format that the text beginning with `bytes` is recognised as.
+/// Detects the format of a text trace from its first `bytes`.
 fn recognised(path: &Path, bytes: &[u8]) -> anyhow::Result<Format> {
     let begin = &bytes[..bytes.len().min(LINE_BYTES_MAX as usize)];
-    // Whole lines, unless there is only one.
+    // Only complete lines, unless there is a single one.
     let whole = begin.iter().rposition(|byte| *byte == b'\n').map_or(begin, |end| &begin[..end]);
     let shown = path.display();
     match Format::recognise(&String::from_utf8_lossy(whole)) {
         Recognised::Certain(format) => Ok(format),
         Recognised::Possible(possible) if possible.is_empty() => {
-            let what = format!("{shown} is neither a recording nor a text trace that is recognised");
-            Err(UsageError::new(what).hint(format!("say its format with --format: {}", Format::names())).into())
+            let what = format!("{shown} is neither a recording nor a recognised text trace");
+            Err(UsageError::new(what).hint(format!("give its format with --format: {}", Format::names())).into())
         }
         Recognised::Possible(possible) => {
             let choices: Vec<String> = possible.iter().map(|format| format!("--format {format} ({})", format.description())).collect();
-            let what = format!("{shown} has nothing but numbers, which fit several formats or units");
-            Err(UsageError::new(what).hint(format!("say which it is: {}", choices.join(", "))).into())
+            let what = format!("{shown} contains only numbers, which fit several formats or units");
+            Err(UsageError::new(what).hint(format!("choose one: {}", choices.join(", "))).into())
         }
     }
 }
@@ -186,7 +187,7 @@ impl TextTrace {
             if self.ended {
                 return self.failed.take().map_or(Ok(None), Err);
             }
-            // What was read before a wrong line comes first.
+            // Events before the wrong line come first.
             if let Err(error) = self.read_line() {
                 self.failed = Some(error);
                 self.ended = true;
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn text_traces_are_recognised_and_wrong_lines_are_named() {
+    fn open_recognises_text_traces_and_names_wrong_lines() {
         let (_dir, path) = written(b"1,hm,1,Write,4096,4096,1\n20001,hm,1,Read,4096,512,1\nrubbish\n20002,hm,1,Read,4096,512,1\n");
         let mut source = Source::open(&path, &Reading::default()).unwrap();
         assert_eq!(source.next().unwrap().unwrap().kind, Kind::Write);
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_several_volumes_has_to_be_chosen() {
+    fn trace_with_several_volumes_requires_volume_option() {
         let (_dir, path) = written(b"1,hm,1,Write,4096,4096,1\n2,hm,2,Write,8192,4096,1\n");
         let error = Source::open(&path, &Reading::default()).unwrap().collect::<anyhow::Result<Vec<_>>>().unwrap_err();
         assert!(error.is::<UsageError>() && error.to_string().contains("line 2"), "{error}");
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_refused() {
+    fn open_refuses_files_that_are_not_traces() {
         let (_dir, path) = written(b"\x00\x01\x02");
         assert!(Source::open(&path, &Reading::default()).is_err_and(|error| error.is::<UsageError>()));
         let (_dir, path) = written(b"TRIMTRC1");

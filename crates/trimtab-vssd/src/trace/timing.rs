@@ -1,4 +1,4 @@
-//! When the requests of a trace are made on the modelled drive.
+//! The times at which the requests of a trace are issued.
 
 use super::{Kind, Source};
 use std::path::Path;
@@ -7,10 +7,11 @@ use trimtab_drive::usage::UsageError;
 pub use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::Reading;
 
-/// Refuses a trace that has no times if it is to be replayed at them: all requests would come at once.
+/// Refuses to replay a trace without times at its own times: all requests would be issued at
+/// once.
 ///
 /// # Errors
-/// That, and whatever is wrong with the trace until its first time after zero.
+/// That refusal, and any error in the trace up to its first nonzero time.
 pub fn check(timing: Timing, path: &Path, reading: &Reading) -> anyhow::Result<()> {
     if timing != Timing::Recorded {
         return Ok(());
@@ -31,6 +32,6 @@ pub fn check(timing: Timing, path: &Path, reading: &Reading) -> anyhow::Result<(
         return Ok(());
     }
     Err(UsageError::new(format!("{} has no times: all of its {requests} requests would come at once", path.display()))
-        .hint("--rate 1000 makes 1,000 of them a second, --closed-loop 1 makes each when the one before is done")
+        .hint("--rate 1000 issues 1,000 per second, --closed-loop 1 issues each when the previous one completes")
         .into())
 }

@@ -1,24 +1,25 @@
-//! What the kernel is told of a drive.
+//! Device parameters given to the ublk driver.
 
 use crate::request::Geometry;
 use trimtab_linux::sys::ublk::{Basic, Discard, FUA, Parameters, ROTATIONAL, VOLATILE_CACHE};
 
-/// The kernel counts in these.
+/// The kernel's unit of sizes.
 const SECTOR: u64 = 512;
-/// The largest zero-write: drives have no say in that. What takes no room in a command could be as long as the drive, and would keep it busy as long.
+/// Maximum zero-write, which drives do not limit. A command without data could otherwise
+/// cover the whole drive and keep it busy.
 const ZEROES_BYTES_MAX: u64 = 32 << 20;
-/// No drive calls more than a page its physical block, and the kernel takes no more.
+/// Maximum physical block size: a page, the kernel's limit.
 const PHYSICAL_BLOCK_MAX: u32 = 4096;
 
-/// The device that shows what the drive shows, with requests of so many bytes at most.
+/// The parameters of a device like the drive, with requests of up to `request_bytes_max`.
 pub fn of(geometry: &Geometry, request_bytes_max: u32) -> Parameters {
     let takes_trim = geometry.discard_granularity > 0;
     let mut attributes = if geometry.rotational { ROTATIONAL } else { 0 };
     if geometry.volatile_cache {
-        // A write that is durable when answered is one of the drive's own requests.
+        // An FUA write is a native request of the drive.
         attributes |= VOLATILE_CACHE | FUA;
     }
-    // The kernel makes the granularity of discards as large as the physical block at least, and that is not what the drive says.
+    // The kernel raises the granularity to the physical block size, unlike the drive's.
     let granularity = if takes_trim { geometry.discard_granularity } else { u32::MAX };
     let physical = geometry.atomic_write.min(PHYSICAL_BLOCK_MAX).min(granularity).max(geometry.logical_block);
     let basic = Basic {
@@ -34,7 +35,7 @@ pub fn of(geometry: &Geometry, request_bytes_max: u32) -> Parameters {
     let discard = if takes_trim {
         Discard::new(geometry.discard_granularity, sectors(geometry.discard_max_bytes), sectors(ZEROES_BYTES_MAX))
     } else {
-        // The kernel wants some granularity.
+        // The kernel requires a granularity.
         Discard::new(geometry.logical_block, 0, sectors(ZEROES_BYTES_MAX))
     };
     Parameters::new(basic, discard)
@@ -63,7 +64,7 @@ mod tests {
     };
 
     #[test]
-    fn a_drive_is_shown_as_it_is() {
+    fn parameters_match_geometry_of_drive() {
         let Parameters { basic, discard, .. } = of(&SSD, 1 << 20);
         assert_eq!((basic.attributes, basic.sectors, basic.sectors_max), (VOLATILE_CACHE | FUA, 2 << 20, 2048));
         assert_eq!((basic.logical_block_shift, basic.physical_block_shift, basic.io_min_shift), (9, 12, 12));
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_physical_block_makes_no_granularity_larger() {
+    fn physical_block_does_not_raise_granularity() {
         let Parameters { basic, discard, .. } = of(&Geometry { discard_granularity: 512, ..SSD }, 1 << 20);
         assert_eq!((basic.physical_block_shift, discard.granularity), (9, 512));
         let Parameters { basic, .. } = of(&Geometry { logical_block: 4096, atomic_write: 4096, ..SSD }, 1 << 20);
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_takes_zero_writes_and_no_discards() {
+    fn disk_accepts_zero_writes_but_no_discards() {
         let disk = Geometry { discard_granularity: 0, discard_max_bytes: 0, rotational: true, volatile_cache: false, ..SSD };
         let Parameters { basic, discard, .. } = of(&disk, 1 << 20);
         assert_eq!((basic.attributes, basic.physical_block_shift), (ROTATIONAL, 12));
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_is_wrapped() {
+    fn limits_saturate_without_overflow() {
         let Parameters { discard, .. } = of(&Geometry { discard_max_bytes: u64::MAX, ..SSD }, 1 << 20);
         assert_eq!(discard.sectors_max, u32::MAX);
     }

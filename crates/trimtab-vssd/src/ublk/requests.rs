@@ -1,4 +1,4 @@
-//! Requests as the kernel describes them, given to the drive.
+//! Converts requests of the ublk driver to requests of the drive.
 
 use crate::request::{Effect, Request, Serve, Served};
 use rustix::io::Errno;
@@ -11,28 +11,28 @@ const WRITE: u32 = 1;
 const FLUSH: u32 = 2;
 const DISCARD: u32 = 3;
 const WRITE_ZEROES: u32 = 5;
-/// The operation; above it are flags.
+/// Mask of the operation; the bits above are flags.
 const OPERATION: u32 = 0xFF;
 /// Durable when answered.
 const FUA: u32 = 1 << 13;
-/// Zeros that are to be written, not made by unmapping.
+/// Write zeros instead of unmapping.
 const NO_UNMAP: u32 = 1 << 15;
 const SECTOR: u64 = 512;
 
-/// How a request ended, and when the kernel may hear of it.
+/// The result of a request, and the time at which the kernel may see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Bytes moved, or a negative error number.
     pub result: i32,
-    /// Not before this; `None`: at once.
+    /// Earliest completion; `None` for immediately.
     pub due: Option<Instant>,
 }
 
-/// Has `drive` do what is described, with the data in `memory`.
+/// Executes the request on `drive`, with its data in `memory`.
 pub fn serve(drive: &dyn Serve, described: &Described, memory: &mut [u8]) -> Answer {
     let extent = Extent { offset: described.sector.saturating_mul(SECTOR), len: u64::from(described.sectors) * SECTOR };
     let fua = described.operation & FUA != 0;
-    // The kernel never asks for more than it was given memory for.
+    // The kernel never requests more than the memory it was given.
     let data = usize::try_from(extent.len).ok().and_then(|len| memory.get_mut(..len));
     let (served, moved): (Served, u64) = match (described.operation & OPERATION, data) {
         (READ, Some(into)) => (drive.serve(Request::Read { offset: extent.offset, into }), extent.len),
@@ -43,7 +43,7 @@ pub fn serve(drive: &dyn Serve, described: &Described, memory: &mut [u8]) -> Ans
         (WRITE_ZEROES, _) => (drive.serve(Request::Zero { extent, may_unmap: described.operation & NO_UNMAP == 0, fua }), 0),
         _ => (Served::refused(Errno::OPNOTSUPP), 0),
     };
-    // Of what moves no data the kernel asks for no bytes.
+    // For requests without data the kernel expects 0 bytes.
     let result = match served.result {
         Ok(()) => moved as i32,
         Err(errno) => -errno.raw_os_error(),
@@ -57,12 +57,12 @@ mod tests {
     use crate::request::{Geometry, Stretch};
     use std::sync::Mutex;
 
-    /// Keeps what was asked, fails beyond 1 MiB; everything is due at the same time.
-    struct Asked(Mutex<Vec<String>>, Instant);
+    /// Records requests, and fails beyond 1 MiB; all completions are due at the same time.
+    struct RecordingDrive(Mutex<Vec<String>>, Instant);
 
-    impl Serve for Asked {
+    impl Serve for RecordingDrive {
         fn geometry(&self) -> Geometry {
-            unreachable!("nobody asks")
+            unreachable!("not called")
         }
 
         fn stretches(&self, _: Extent, _: usize) -> Result<Vec<Stretch>, Errno> {
@@ -86,14 +86,14 @@ mod tests {
     }
 
     fn asked(operation: u32, sector: u64, sectors: u32, memory: &mut [u8]) -> (Answer, String, Instant) {
-        let drive = Asked(Mutex::default(), Instant::now());
+        let drive = RecordingDrive(Mutex::default(), Instant::now());
         let answer = serve(&drive, &Described::new(operation, sector, sectors), memory);
         let text = drive.0.lock().unwrap().join("; ");
         (answer, text, drive.1)
     }
 
     #[test]
-    fn every_operation_reaches_the_drive_with_its_flags() {
+    fn serve_passes_operations_and_flags_to_drive() {
         const EXTENT: &str = "Extent { offset: 1024, len: 2048 }";
         for (operation, expected, result) in [
             (READ, "read 2048 at 1024".to_owned(), 2048),
@@ -112,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn errors_keep_their_number_and_wait_for_their_time() {
+    fn serve_keeps_errno_and_due_time() {
         let (answer, _, due) = asked(READ, 4096, 1, &mut [0; 4096]);
         assert_eq!(answer, Answer { result: -libc::EIO, due: Some(due) });
     }
 
     #[test]
-    fn what_cannot_be_is_refused_and_reaches_no_drive() {
+    fn serve_refuses_invalid_requests() {
         for (operation, sectors, errno) in
             [(READ, 9, libc::EINVAL), (WRITE, 9, libc::EINVAL), (4, 1, libc::EOPNOTSUPP), (13, 1, libc::EOPNOTSUPP)]
         {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn discards_may_be_longer_than_the_memory() {
+    fn discard_may_be_longer_than_memory() {
         let (answer, text, _) = asked(DISCARD, 0, u32::MAX, &mut [0; 512]);
         assert_eq!((answer.result, text.as_str()), (0, "trim [Extent { offset: 0, len: 2199023255040 }] Usual"));
     }

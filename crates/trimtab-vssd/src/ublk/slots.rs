@@ -1,4 +1,4 @@
-//! A queue of the device.
+//! The slots of a ublk queue.
 
 use super::requests::serve;
 use crate::request::Serve;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trimtab_linux::sys::ublk::queue::Queue;
 
-/// Requests of one queue, answered by the drive.
+/// The requests of one queue, answered by the drive.
 pub struct QueueSlots {
     queue: Queue,
     drive: Arc<dyn Serve>,
-    /// What is to be answered in each slot.
+    /// The result of the request in each slot.
     results: Vec<i32>,
 }
 
@@ -58,11 +58,11 @@ impl Slots for QueueSlots {
         self.queue.commit(slot, self.results[slot])
     }
 
-    fn give_back(&mut self) {
+    fn release_memory(&mut self) {
         self.queue.give_back();
     }
 
-    /// `UBLK_IO_RES_ABORT`, and what a ring that is taken down says.
+    /// `UBLK_IO_RES_ABORT`, and the error of a ring that is being torn down.
     fn is_end(errno: i32) -> bool {
         [libc::ENODEV, libc::ECANCELED].contains(&errno)
     }

@@ -380,7 +380,7 @@ impl Task {
     /// Call while holding the drives' locks.
     fn recover_limits(&mut self) {
         for file in self.fs.recover_limits() {
-            say(&format!("{}: put back {}, which an interrupted trim had lowered", self.shown, file.display()));
+            say(&format!("{}: restored {}, which an interrupted trim had lowered", self.shown, file.display()));
         }
     }
 

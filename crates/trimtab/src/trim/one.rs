@@ -181,7 +181,7 @@ fn trim(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Re
     sync(request, fs, &mut outcome);
     outcome.free_bytes = fs.free().map_or(0, |b| b.0);
     for file in fs.recover_limits() {
-        outcome.remarks.push(format!("put back {}, which an interrupted trim had lowered", file.display()));
+        outcome.remarks.push(format!("restored {}, which an interrupted trim had lowered", file.display()));
     }
     let meter = Meter::of_stack(Root::live().context("cannot open /")?, fs.stack().clone());
     let account = match request.window {

@@ -311,7 +311,7 @@ fn what_a_crashed_server_left_is_removed_and_its_data_are_kept() {
     let attached = drive.command().args(&attach).assert().success();
     let output = attached.get_output();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("removed what the crashed server") && said.contains("8.39 MB written since"), "{said}");
+    assert!(said.contains("removed the remains of the crashed server") && said.contains("8.39 MB written since"), "{said}");
     let device = String::from_utf8(output.stdout.clone()).unwrap();
     let after = ok(Command::new("dd").args(["bs=1M", "count=9"]).arg(format!("if={}", device.trim()))).stdout;
     assert!(before == after, "the data have changed");
@@ -353,7 +353,7 @@ fn what_the_kernel_lacks_is_said_in_one_line() {
     const HIDE: &str = "mount -t tmpfs none /mnt && for d in null zero urandom fuse loop-control; do [ $1 = $d ] || cp -a /dev/$d /mnt/; done \
         && mkdir /mnt/shm && mount --move /mnt /dev && shift && exec \"$@\"";
     for (missing, expected) in [
-        ("fuse", "/dev/fuse is not there (try `modprobe fuse`)"),
+        ("fuse", "/dev/fuse does not exist (try `modprobe fuse`)"),
         ("loop-control", "try `modprobe loop`"),
         ("nothing", "(try `mknod /dev/loop"),
     ] {

@@ -171,7 +171,7 @@ fn a_device_in_use_or_with_something_on_it_is_refused() {
     let backing = format!("/sys/block/{}/loop/backing_file", device.trim_start_matches("/dev/"));
     let image = std::fs::read_to_string(backing).unwrap().trim().to_owned();
     let below = small(store.path(), &["--yes", &image, "--destroy", &image]);
-    below.code(1).stderr(contains(format!("is in use: it is what {device} stands on; nothing was written")));
+    below.code(1).stderr(contains(format!("is in use: it backs {device}; nothing was written")));
     run("umount", &[mount.path().to_str().unwrap()]).unwrap();
     small(store.path(), &["--yes", &device]).code(2).stderr(contains("--destroy"));
     let signed = small(store.path(), &["--yes", &device, "--destroy", &device]);

@@ -36,13 +36,13 @@ fn an_nvme_drive_tells_both() {
     for place in ["device/hwmon/hwmon0", "device/nvme1/hwmon4"] {
         let fields = environment("nvme", &format!("{NVME}/{place}/temp1_input = 38400"));
         assert_eq!(value(&fields, "drive.temperature"), "38 °C", "{place}");
-        assert_eq!(value(&fields, "drive.wear"), "n/a: the drive does not tell it");
+        assert_eq!(value(&fields, "drive.wear"), "n/a: the drive does not report it");
     }
 }
 
 #[test]
 fn who_does_not_tell_is_said_not_to() {
-    for (fixture, says) in [("sata-queued", "smartctl"), ("virtio", "a virtual drive"), ("nvme", "does not tell it")] {
+    for (fixture, says) in [("sata-queued", "smartctl"), ("virtio", "a virtual drive"), ("nvme", "does not report it")] {
         let fields = environment(fixture, "");
         assert!(value(&fields, "drive.temperature").starts_with("n/a: "), "{fixture}: {fields:?}");
         let wear = value(&fields, "drive.wear");

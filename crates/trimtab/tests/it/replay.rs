@@ -159,7 +159,7 @@ fn damaged_traces_and_wrong_words_are_said_in_one_line() {
             "line 6: 4096 bytes at 1073741824 go past the end",
         ),
         (vec!["replay", "odd", "--drive", "ocz-vertex-le-100gb"], 1, "line 4"),
-        (vec!["replay", "no-trace", "--drive", "ocz-vertex-le-100gb"], 2, "neither a recording nor a text trace"),
+        (vec!["replay", "no-trace", "--drive", "ocz-vertex-le-100gb"], 2, "neither a recording nor a recognised text trace"),
         (vec!["replay", "cut", "--drive", "ocz-vertex-le-100gb"], 1, "cut off"),
         (vec!["replay", "missing", "--drive", "ocz-vertex-le-100gb"], 1, "cannot open missing"),
         (vec!["replay", "big", "--drive", "no-such-drive"], 1, "no-such-drive"),

@@ -183,7 +183,7 @@ fn a_foreign_loop_device_is_not_detached() {
     let still = fs::read_to_string(&backing).unwrap_or_default();
     run("losetup", &["--detach", &node]);
     assert_eq!(still.trim(), image.to_str().unwrap(), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("stands on something else by now"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("has another backing file now"), "{output:?}");
     drive.command().args(["drive", "status", "--json"]).assert().success().stdout(predicate::str::contains("\"drives\": []"));
 }
 
@@ -415,7 +415,7 @@ fn device_in_use_is_not_destroyed() {
     refused(&node, "open in sleep (pid ");
     drop(holder);
     let above = run("losetup", &["--find", "--show", &device.node()]).unwrap().trim().to_owned();
-    let refusal = std::panic::catch_unwind(|| refused(&node, &format!("it is what {above} stands on")));
+    let refusal = std::panic::catch_unwind(|| refused(&node, &format!("it backs {above}")));
     run("losetup", &["--detach", &above]);
     refusal.unwrap();
     ok(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&node));

@@ -59,7 +59,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("vssd/claim.rs", "device nodes, which may be no links"),
     ("vssd/ublk.rs", "device nodes of the ublk driver, which may be no links"),
     ("linux/sys/ublk/control.rs", "the node of the ublk driver"),
-    ("vssd/awake.rs", "/dev/cpu_dma_latency, which the kernel makes"),
+    ("vssd/cpu_latency.rs", "/dev/cpu_dma_latency, which the kernel makes"),
     ("linux/trim/kernel_log.rs", "/dev/kmsg is read without waiting"),
     ("trimtab/cmd/drive/attach.rs", "/dev/null, which stands in for the terminal"),
     ("linux/sys/beneath/named.rs", "the one way for what a user names"),

@@ -78,7 +78,7 @@ fn numbers_alone_are_read_only_as_the_user_says() {
     let tencent = "1538323200,87046144,8,1,1283\n1538323201,12932096,16,0,1283\n";
     refused(tencent, &[], 2, "--format tencent");
     assert_eq!(shape(&summary(tencent, &["--format", "tencent"])).1, [(1, 8192), (1, 4096), (0, 0)]);
-    refused("Lorem ipsum\n", &[], 2, "neither a recording nor a text trace that is recognised");
+    refused("Lorem ipsum\n", &[], 2, "neither a recording nor a recognised text trace");
 }
 
 #[test]

@@ -165,7 +165,7 @@ fn mount_point_of_fstab_that_is_not_mounted_is_refused() {
     fs::create_dir_all(away.join("below")).unwrap();
     let fstab = tempfile::NamedTempFile::new().unwrap();
     fs::write(fstab.path(), format!("/dev/nowhere {} ext4 noauto 0 0\n", away.display())).unwrap();
-    let refused = format!("{} is in /etc/fstab and not mounted", away.display());
+    let refused = format!("{} is in /etc/fstab but not mounted", away.display());
     for path in [away.clone(), away.join("below")] {
         let path = path.to_str().unwrap();
         for args in [&["trim", path][..], &["verify", path], &["study", "--quick", path], &["bench", "tree", path]] {

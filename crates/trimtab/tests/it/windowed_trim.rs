@@ -300,7 +300,7 @@ fn an_interrupted_trim_goes_on_where_it_left_off() {
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130), "stopped in the middle");
-    other.code(1).stderr(predicate::str::contains("is being trimmed already, by process"));
+    other.code(1).stderr(predicate::str::contains("is already being trimmed by process"));
     // What has been freed since where it had been is not gone over again, and that is said.
     let again = ["--policy", "idle:met-per-mille=0:quiet=0s"];
     let rest = trim(&path, &again);
@@ -367,7 +367,7 @@ fn a_drive_that_is_being_trimmed_is_waited_for() {
     for command in ["trim", "verify"] {
         let locks = DriveLocks::take(&stack, run.path()).unwrap();
         let (code, text) = said(start(command, "0s"));
-        assert!(code == Some(1) && text.contains("is being trimmed already, by process"), "{text}");
+        assert!(code == Some(1) && text.contains("is already being trimmed by process"), "{text}");
         assert_eq!(text.lines().filter(|line| line.starts_with("trimtab: ")).count(), 1, "{text}");
         // Stopped while it waits.
         let waiting = start(command, "1min");

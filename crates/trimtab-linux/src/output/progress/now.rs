@@ -1,4 +1,4 @@
-//! What is happening at this moment: the phase, what is done a second, how long it takes, and the discards that the kernel counted.
+//! The current activity: the phase, operations per second, latencies, and discards.
 
 use super::lock;
 use crate::output::plain;
@@ -10,35 +10,34 @@ use trimtab_drive::histogram::Histogram;
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_sim::runner;
 
-/// "Now" is the last few seconds.
 const WINDOW: Duration = Duration::from_secs(3);
-/// Nothing heard for so long: what was known of it is old.
-const SILENT: Duration = Duration::from_secs(2);
-/// More names than these are a number.
+/// After this time without an update, the last values are outdated.
+const STALE_AFTER: Duration = Duration::from_secs(2);
+/// Above this number of names, only their number is shown.
 const NAMES_MAX: usize = 4;
 
-/// Counts the discards that reach the drives.
+/// A source of counts of the discards that reach the drives.
 pub trait CountsDiscards: std::fmt::Debug + Send {
-    /// Commands and bytes until now; `None` if the drives do not count.
+    /// Commands and bytes so far; `None` if the drives do not count.
     fn discards(&self) -> Option<Amount>;
 }
 
-/// What is known of this moment.
+/// The state of the current activity.
 #[derive(Debug, Default)]
 pub struct Now {
     doing: Doing,
     phase: String,
     began: Option<Instant>,
-    looks: VecDeque<Look>,
-    /// Said by whoever works.
+    samples: VecDeque<Sample>,
+    /// Words from the working thread.
     pub words: Vec<String>,
-    /// Who counts discards.
+    /// Source of the discard counts.
     pub counter: Option<Box<dyn CountsDiscards>>,
 }
 
-/// A look at a run: when, operations, bytes, and all latencies of the phase so far.
+/// A sample of a run: time, operations, bytes, and all latencies of the phase so far.
 #[derive(Debug)]
-struct Look {
+struct Sample {
     at: Instant,
     ops: u64,
     moved: u64,
@@ -50,35 +49,35 @@ impl Now {
         Self { doing, ..Self::default() }
     }
 
-    /// A phase begins.
+    /// Starts a phase.
     pub fn begin(&mut self, phase: &str) {
         self.phase = plain(phase).into_owned();
         self.began = Some(Instant::now());
-        self.looks.clear();
+        self.samples.clear();
     }
 
-    /// A look at a run.
+    /// Adds a sample of a run.
     pub fn look(&mut self, at: Instant, run: &runner::Progress<'_>) {
         if run.phase != self.phase {
             self.begin(run.phase);
         }
-        // Often enough for a window, seldom enough to cost nothing.
-        if self.looks.back().is_some_and(|last| at.saturating_duration_since(last.at) < WINDOW / 6) {
+        // Enough samples for a window, at negligible cost.
+        if self.samples.back().is_some_and(|last| at.saturating_duration_since(last.at) < WINDOW / 6) {
             return;
         }
-        while self.looks.get(1).is_some_and(|second| at.saturating_duration_since(second.at) >= WINDOW) {
-            self.looks.pop_front();
+        while self.samples.get(1).is_some_and(|second| at.saturating_duration_since(second.at) >= WINDOW) {
+            self.samples.pop_front();
         }
         let latencies = run.recorder.map_or_else(Histogram::new, runner::recorder::Recorder::latencies);
-        self.looks.push_back(Look { at, ops: run.ops, moved: run.read.0 + run.written.0, latencies });
+        self.samples.push_back(Sample { at, ops: run.ops, moved: run.read.0 + run.written.0, latencies });
     }
 
-    /// The phase, and what is known of it, the most telling first. Reads the counters of the drives.
+    /// The phase and its figures, the most important first. Reads the counters of the drives.
     pub fn in_words(&self, at: Instant) -> String {
         let mut words = self.words.clone();
-        if let (Some(first), Some(last)) = (self.looks.front(), self.looks.back())
+        if let (Some(first), Some(last)) = (self.samples.front(), self.samples.back())
             && last.at > first.at
-            && at.saturating_duration_since(last.at) < SILENT
+            && at.saturating_duration_since(last.at) < STALE_AFTER
         {
             let seconds = last.at.duration_since(first.at).as_secs_f64();
             words.push(format!("{}/s", three_digits(last.ops.saturating_sub(first.ops) as f64 / seconds)));
@@ -87,7 +86,7 @@ impl Now {
             }
             let moved = last.moved.saturating_sub(first.moved);
             words.extend((moved > 0).then(|| format!("{}/s", Bytes((moved as f64 / seconds) as u64))));
-        } else if let Some(began) = self.began.filter(|began| at.saturating_duration_since(*began) >= SILENT) {
+        } else if let Some(began) = self.began.filter(|began| at.saturating_duration_since(*began) >= STALE_AFTER) {
             // One long call: a sync, a trim.
             words.push(super::whole_seconds(at.saturating_duration_since(began).as_secs_f64()));
         }
@@ -99,7 +98,7 @@ impl Now {
     }
 }
 
-/// Median and 99th percentile of what came to `earlier` until `later`.
+/// Median and 99th percentile latency of the operations between `earlier` and `later`.
 fn between(earlier: &Histogram, later: &Histogram) -> Option<(Nanos, Nanos)> {
     let before: BTreeMap<Nanos, u64> = earlier.buckets().collect();
     let new = later.buckets().map(|(latency, count)| (latency, count.saturating_sub(before.get(&latency).copied().unwrap_or(0))));
@@ -116,11 +115,11 @@ fn between(earlier: &Histogram, later: &Histogram) -> Option<(Nanos, Nanos)> {
     Some((at(50)?.0, at(99)?.0))
 }
 
-/// What is being worked on, by whoever works, for whoever shows it. Clones are the same list.
+/// The tasks under way, shared between workers and the display. Clones share one list.
 #[derive(Debug, Clone, Default)]
 pub struct Doing(Arc<Mutex<Vec<(u64, String)>>>);
 
-/// Being worked on until it is dropped.
+/// A task that is under way until this value is dropped.
 #[derive(Debug)]
 pub struct Underway {
     doing: Doing,
@@ -128,7 +127,7 @@ pub struct Underway {
 }
 
 impl Doing {
-    /// Somebody begins with `what`.
+    /// Starts the task `what`.
     #[must_use]
     pub fn begin(&self, what: &str) -> Underway {
         let mut all = lock(&self.0);
@@ -137,7 +136,7 @@ impl Doing {
         Underway { doing: self.clone(), number }
     }
 
-    /// The names, or how many there are.
+    /// The names of the tasks, or their number.
     pub fn in_words(&self) -> Vec<String> {
         let all = lock(&self.0);
         if all.len() > NAMES_MAX { vec![format!("{} at once", all.len())] } else { all.iter().map(|(_, name)| name.clone()).collect() }
@@ -157,10 +156,10 @@ mod tests {
     use trimtab_sim::runner::recorder::Recorder;
 
     #[test]
-    fn the_last_seconds_and_not_the_whole_phase() {
+    fn now_shows_last_seconds_not_whole_phase() {
         let (mut recorder, mut now, began) = (Recorder::new(Nanos::ZERO), Now::default(), Instant::now());
         recorder.begin_phase("delete", Nanos::ZERO);
-        // Ten seconds of 100 operations of 1 ms, then five seconds of 10 of 50 ms, one in ten of them 200 ms.
+        // Ten seconds of 100 operations of 1 ms, then five of 10 of 50 ms, one in ten 200 ms.
         for tenth in 0_u64..150 {
             let slow = tenth >= 100;
             for op in 0..if slow { 1 } else { 10 } {
@@ -181,13 +180,13 @@ mod tests {
         let words = now.in_words(at);
         let (median, high) = words.strip_prefix("delete: 10.0/s, p50 ").unwrap().split_once(", p99 ").unwrap();
         assert!(median.starts_with("50.") && high.starts_with("200"), "{words:?}");
-        // Half a minute later without a word: how long that has been.
+        // After 30 s without an update, the display shows the time since the last one.
         let silent = now.in_words(at + Duration::from_secs(30));
         assert!(silent.starts_with("delete: ") && silent.ends_with(" s") && !silent.contains(','), "{silent}");
     }
 
     #[test]
-    fn what_is_being_done_until_it_is_done() {
+    fn doing_lists_tasks_until_dropped() {
         let doing = Doing::default();
         let first = doing.clone().begin("OCZ none, 60 % full");
         let second = doing.begin("SATA idle, 90 % full");

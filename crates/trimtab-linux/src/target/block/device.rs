@@ -1,6 +1,8 @@
-//! Taking a block device or a file whose content may be destroyed: only what nobody uses, and what the user has named twice.
+//! Claims a block device or file whose content may be destroyed: only if it is unused and the
+//! user has named it twice.
 //!
-//! A path is looked up once. What it named then is what is checked, and what is written to; whatever takes its name later is not.
+//! A path is resolved once. The checks and the writes apply to that object, not to anything
+//! that takes its name later.
 
 use super::signature;
 pub use super::signature::OwnData;
@@ -19,44 +21,44 @@ use std::time::{Duration, Instant};
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 
-/// What the user said may be destroyed.
+/// The content that the user allows to be destroyed.
 #[derive(Debug, Clone, Default)]
 pub struct Destroy {
-    /// The device or file, named again.
+    /// The device or file, named a second time.
     pub again: Option<PathBuf>,
-    /// What may be on it: names from the refusal.
+    /// Content that may be overwritten, by the names in the refusal.
     pub overwrite: Vec<String>,
 }
 
 impl Destroy {
-    /// Whether the user allowed anything to be destroyed.
+    /// The user allowed something to be destroyed.
     pub fn is_given(&self) -> bool {
         self.again.is_some() || !self.overwrite.is_empty()
     }
 }
 
-/// A device or a file that is ours.
+/// A claimed device or file.
 #[derive(Debug)]
 pub struct Claim {
     pub(super) file: OwnedFd,
     pub(super) label: String,
     pub(super) size: Bytes,
-    /// Unit of operations, and whether it takes trims, if it is a device.
+    /// For a device: the unit of operations, and whether it supports trims.
     pub(super) device: Option<(u32, bool)>,
 }
 
-/// What a path named when it was looked up, once. Everything else happens to this object.
-struct Named {
+/// The object behind a path, resolved once. Everything else happens to this object.
+struct ResolvedTarget {
     object: OwnedFd,
     stat: Stat,
     label: String,
 }
 
-impl Named {
-    /// A link is only followed where nobody but root and this user can have put it, such as in `/dev/disk/by-id`.
+impl ResolvedTarget {
+    /// Follows a link only if root or this user must have created it, as in `/dev/disk/by-id`.
     fn look_up(path: &Path) -> anyhow::Result<Self> {
         let label = path.display().to_string();
-        let found = beneath::Named::look_up(path).with_context(|| format!("cannot look at {label}"))?;
+        let found = beneath::Named::look_up(path).with_context(|| format!("cannot examine {label}"))?;
         Ok(Self { stat: *found.stat(), object: found.into_object(), label })
     }
 
@@ -64,17 +66,16 @@ impl Named {
         FileType::from_raw_mode(self.stat.st_mode)
     }
 
-    /// Opens it, and nothing that may have taken its name.
+    /// Opens the object itself, never one that has taken its name.
     fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         rustix::fs::open(format!("/proc/self/fd/{}", self.object.as_raw_fd()), flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
     }
 
-    /// An error unless it is named a second time.
     fn check_named_twice(&self, path: &Path, destroy: &Destroy) -> anyhow::Result<()> {
         let label = &self.label;
         let Some(again) = &destroy.again else {
             return Err(UsageError::new(format!("everything on {label} would be destroyed"))
-                .hint(format!("if that is what you want, say --destroy {label} as well"))
+                .hint(format!("to allow that, add --destroy {label}"))
                 .into());
         };
         let same = |other: &Stat| match self.kind() {
@@ -88,15 +89,16 @@ impl Named {
     }
 }
 
-/// Takes the device at `path`: for reading, or for writing if it is named twice, nobody uses it, and it holds nothing that was not named.
+/// Claims the device at `path`: for reading, or for writing if it is named twice, unused, and
+/// holds nothing that was not named.
 pub fn claim(path: &Path, writable: bool, destroy: &Destroy, own: Option<OwnData>) -> anyhow::Result<Claim> {
-    let named = Named::look_up(path)?;
+    let named = ResolvedTarget::look_up(path)?;
     let label = named.label.clone();
     anyhow::ensure!(named.kind() == FileType::BlockDevice, "{label} is not a block device");
     let root = Root::live().context("cannot read /sys and /proc")?;
     let dev = DevNumber::from_raw(named.stat.st_rdev);
     if writable {
-        // First of all: nobody is to be told how to destroy what is in use.
+        // Before all else: the hint for destroying data is not for a device in use.
         let users = users::of_device(&root, dev)?;
         if !users.is_empty() {
             bail!("{label} is in use: {}; nothing was written", users.join(", "));
@@ -104,7 +106,7 @@ pub fn claim(path: &Path, writable: bool, destroy: &Destroy, own: Option<OwnData
         named.check_named_twice(path, destroy)?;
     }
     let file = open(&named, writable)?;
-    let size = Bytes(descriptor::device_bytes(&file).with_context(|| format!("cannot find out how large {label} is"))?);
+    let size = Bytes(descriptor::device_bytes(&file).with_context(|| format!("cannot determine the size of {label}"))?);
     if writable {
         wait_for_openers(&root, dev, &label)?;
         check_content(&file, &label, size, &destroy.overwrite, own)?;
@@ -119,9 +121,9 @@ pub fn claim(path: &Path, writable: bool, destroy: &Destroy, own: Option<OwnData
     Ok(Claim { file, label, size, device: Some((block_size, trims)) })
 }
 
-/// Takes the regular file at `path` for writing: if it is named twice, used by nobody, and holds nothing that was not named.
+/// Claims the regular file at `path` for writing: named twice, unused, no unnamed content.
 pub fn claim_file(path: &Path, destroy: &Destroy, own: Option<OwnData>) -> anyhow::Result<Claim> {
-    let named = Named::look_up(path)?;
+    let named = ResolvedTarget::look_up(path)?;
     let label = named.label.clone();
     anyhow::ensure!(named.kind() == FileType::RegularFile, "{label} is not a regular file");
     named.check_named_twice(path, destroy)?;
@@ -130,7 +132,7 @@ pub fn claim_file(path: &Path, destroy: &Destroy, own: Option<OwnData>) -> anyho
     if !users.is_empty() {
         bail!("{label} is in use: {}; nothing was written", users.join(", "));
     }
-    // As long as it is open, no drive is attached with it.
+    // While the file is open, no virtual drive can be attached with it.
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         bail!("{label} is in use: another process has locked it; nothing was written");
     }
@@ -139,11 +141,11 @@ pub fn claim_file(path: &Path, destroy: &Destroy, own: Option<OwnData>) -> anyho
     Ok(Claim { file, label, size, device: None })
 }
 
-/// How long a device may stay claimed by a process that is already gone: the kernel tears an io_uring ring down after
-/// its process has ended, and until then the ring holds the device open.
+/// Time that a device may stay claimed after its process has ended: the kernel tears down an
+/// io_uring ring after the process has ended, and the ring holds the device open until then.
 const CLAIM_LINGERS: Duration = Duration::from_secs(3);
 
-fn open(named: &Named, writable: bool) -> anyhow::Result<OwnedFd> {
+fn open(named: &ResolvedTarget, writable: bool) -> anyhow::Result<OwnedFd> {
     let flags = if writable { OFlags::RDWR | OFlags::EXCL } else { OFlags::RDONLY };
     let give_up = Instant::now() + CLAIM_LINGERS;
     loop {
@@ -152,7 +154,7 @@ fn open(named: &Named, writable: bool) -> anyhow::Result<OwnedFd> {
             Err(Errno::BUSY) if Instant::now() < give_up => std::thread::sleep(Duration::from_millis(20)),
             Err(Errno::BUSY) => {
                 bail!(
-                    "{} is in use: mounted, swap, or part of something else, which cannot be seen from here; nothing was written",
+                    "{} is in use: mounted, swap, or part of another device, in a way that is not visible from here; nothing was written",
                     named.label
                 )
             }
@@ -161,7 +163,8 @@ fn open(named: &Named, writable: bool) -> anyhow::Result<OwnedFd> {
     }
 }
 
-/// An error if somebody has the device open without having claimed it. Whoever looks at all devices of the machine has it open for a moment.
+/// Fails if a process keeps the device open without claiming it. A process that scans all
+/// devices has it open for a moment.
 fn wait_for_openers(root: &Root, dev: DevNumber, label: &str) -> anyhow::Result<()> {
     let give_up = Instant::now() + CLAIM_LINGERS;
     loop {
@@ -177,7 +180,7 @@ fn wait_for_openers(root: &Root, dev: DevNumber, label: &str) -> anyhow::Result<
 }
 
 fn check_content(file: &OwnedFd, label: &str, size: Bytes, overwrite: &[String], own: Option<OwnData>) -> anyhow::Result<()> {
-    let looked = || format!("cannot look at what {label} holds");
+    let looked = || format!("cannot examine the contents of {label}");
     let mut found = signature::find(file, size).with_context(looked)?;
     found.extend(signature::probe(file).with_context(looked)?);
     if found.is_empty() && signature::holds_unknown_data(file, size, own).with_context(looked)? {

@@ -1,4 +1,4 @@
-//! Opening files and devices as block targets, and looking at what is on them afterwards.
+//! Opens files and devices as block targets, and samples their contents.
 
 use super::device::Claim;
 use super::verifier::Verifier;
@@ -18,15 +18,15 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::run::{Field, Severity, TargetKind, Warning};
 use trimtab_sim::target::BlockInfo;
 
-/// Direct I/O where the system does not say in what units: this suits every drive.
+/// Unit of direct I/O if the system does not report one: suits every drive.
 const BLOCK_SIZE_DEFAULT: u32 = 4096;
-/// More memory in flight than this is a mistake.
+/// Maximum memory in flight; more is a mistake.
 const IN_FLIGHT_MAX: u64 = 1 << 30;
-/// More operations in flight than this are a mistake: a ring has at most 32768 entries.
+/// Maximum number of operations in flight: a ring has at most 32768 entries.
 const QUEUE_DEPTH_MAX: u32 = 32768;
 
 impl BlockFile {
-    /// Makes the file `name` of `size` bytes in `dir`, with all its blocks allocated. Errors call the directory `path`.
+    /// Creates `name` in `dir`, all `size` bytes allocated. Errors call the directory `path`.
     pub fn create(dir: impl AsFd, path: &Path, name: &str, size: Bytes, options: &BlockOptions) -> anyhow::Result<Self> {
         let label = path.join(name).display().to_string();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -35,7 +35,7 @@ impl BlockFile {
         let file = open_direct(flags, options.direct, &mut warnings, |flags| {
             open(flags).inspect_err(|errno| {
                 if *errno == Errno::INVAL {
-                    // Made before direct I/O was refused, it would be in the way of the second attempt.
+                    // The file may have been created before direct I/O was refused.
                     let _ = rustix::fs::unlinkat(&dir, name, rustix::fs::AtFlags::empty());
                 }
             })
@@ -44,17 +44,18 @@ impl BlockFile {
         .with_context(|| format!("cannot create {label}"))?;
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size.0) {
             Ok(()) => {}
-            // Not every filesystem can; then the first write of each block allocates it.
+            // Not every filesystem can allocate; then the first write of each block does it.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => rustix::fs::ftruncate(&file, size.0)
                 .map_err(std::io::Error::from)
-                .with_context(|| format!("cannot make {label} {size} long"))?,
+                .with_context(|| format!("cannot set the size of {label} to {size}"))?,
             Err(errno) => return Err(std::io::Error::from(errno)).with_context(|| format!("cannot reserve {size} for {label}")),
         }
         let block_size = block_size(&file);
         Self::assemble(file, label, TargetKind::Directory, size, block_size, Trims::Queued(Action::PunchHole), warnings, options)
     }
 
-    /// Opens a file that exists. Its length stays, its content does not if it is `writable`: files of others come in as a claim.
+    /// Opens an existing file. With `writable`, its content is overwritten but its length stays;
+    /// files of the user require a claim.
     pub fn open_file(path: &Path, writable: bool, options: &BlockOptions) -> anyhow::Result<Self> {
         let label = path.display().to_string();
         let mut warnings = Vec::new();
@@ -62,13 +63,14 @@ impl BlockFile {
         let file = open_direct(access, options.direct, &mut warnings, |flags| rustix::fs::open(path, flags, Mode::empty()))
             .map_err(std::io::Error::from)
             .with_context(|| format!("cannot open {label}"))?;
-        let stat = rustix::fs::fstat(&file).map_err(std::io::Error::from).with_context(|| format!("cannot look at {label}"))?;
+        let stat = rustix::fs::fstat(&file).map_err(std::io::Error::from).with_context(|| format!("cannot examine {label}"))?;
         let size = Bytes(u64::try_from(stat.st_size).unwrap_or(0));
         let block_size = block_size(&file);
         Self::assemble(file, label, TargetKind::File, size, block_size, Trims::Queued(Action::PunchHole), warnings, options)
     }
 
-    /// Uses a block device or file that [`device::claim`](super::device::claim) or [`claim_file`](super::device::claim_file) has given free.
+    /// Uses a block device or file returned by [`device::claim`](super::device::claim) or
+    /// [`claim_file`](super::device::claim_file).
     pub fn open_claim(claim: Claim, options: &BlockOptions) -> anyhow::Result<Self> {
         let Claim { file, label, size, device } = claim;
         let mut warnings = Vec::new();
@@ -76,11 +78,11 @@ impl BlockFile {
         if options.direct {
             match rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT) {
                 Ok(()) => {}
-                Err(Errno::INVAL) if device.is_none() => warnings.push(page_cache("the filesystem has no direct I/O")),
+                Err(Errno::INVAL) if device.is_none() => warnings.push(page_cache("the filesystem does not support direct I/O")),
                 Err(errno) => return Err(std::io::Error::from(errno)).context("cannot use direct I/O"),
             }
         } else {
-            warnings.push(page_cache("it was asked for"));
+            warnings.push(page_cache("as requested"));
         }
         let (kind, block_size, trims) = match device {
             Some((block_size, true)) => (TargetKind::BlockDevice, block_size, Trims::Queued(Action::Discard)),
@@ -90,7 +92,7 @@ impl BlockFile {
         Self::assemble(file, label, kind, size, block_size, trims, warnings, options)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one structure, put together in one place")]
+    #[expect(clippy::too_many_arguments, reason = "the parts of one structure, assembled in one place")]
     fn assemble(
         file: OwnedFd,
         label: String,
@@ -140,7 +142,6 @@ impl BlockFile {
     }
 }
 
-/// Opens with direct I/O if that is wanted and possible; notes if not.
 fn open_direct(
     flags: OFlags,
     direct: bool,
@@ -149,26 +150,25 @@ fn open_direct(
 ) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
     if !direct {
-        warnings.push(page_cache("it was asked for"));
+        warnings.push(page_cache("as requested"));
         return open(flags);
     }
     match open(flags | OFlags::DIRECT) {
         Err(Errno::INVAL) => {
             let file = open(flags)?;
-            warnings.push(page_cache("the filesystem has no direct I/O"));
+            warnings.push(page_cache("the filesystem does not support direct I/O"));
             Ok(file)
         }
         result => result,
     }
 }
 
-/// The unit of direct I/O on `file`.
 fn block_size(file: &OwnedFd) -> u32 {
-    let told = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+    let reported = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
         .ok()
         .filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0)
         .map(|stat| stat.stx_dio_offset_align);
-    told.filter(|align| align.is_power_of_two() && *align <= 1 << 16).map_or(BLOCK_SIZE_DEFAULT, |align| align.max(512))
+    reported.filter(|align| align.is_power_of_two() && *align <= 1 << 16).map_or(BLOCK_SIZE_DEFAULT, |align| align.max(512))
 }
 
 fn transfers(file: &OwnedFd, options: &BlockOptions, warnings: &mut Vec<Warning>) -> anyhow::Result<Transfers> {
@@ -188,8 +188,8 @@ fn transfers(file: &OwnedFd, options: &BlockOptions, warnings: &mut Vec<Warning>
     Transfers::threads(file, depth, bytes).context("cannot get memory and threads for block operations")
 }
 
-/// Whether the filesystem cannot read without waiting, so that io_uring hands every operation to a thread of the kernel (`RWF_NOWAIT` in
-/// preadv2(2)).
+/// The filesystem always blocks on reads, so io_uring hands every operation to a kernel
+/// thread (`RWF_NOWAIT` in preadv2(2)).
 fn always_waits(file: &OwnedFd, block_size: u32) -> bool {
     let Ok(mut memory) = Pool::new(block_size as usize) else { return false };
     let mut block = [IoSliceMut::new(memory.bytes(0, block_size as usize))];
@@ -201,13 +201,13 @@ fn warning(code: &str, severity: Severity, facts: Vec<Field>, text: String) -> W
 }
 
 fn page_cache(why: &str) -> Warning {
-    let text = format!("The page cache was in between ({why}): figures are of memory as much as of the drive.");
+    let text = format!("The page cache was used ({why}): figures measure memory as much as the drive.");
     warning("target.page-cache", Severity::Serious, Vec::new(), text)
 }
 
 fn no_uring(error: &std::io::Error) -> Warning {
     let facts = vec![Field::new("errno", error.raw_os_error().unwrap_or(0).to_string())];
-    let text = format!("No io_uring here ({error}): threads with blocking calls were used, which cost more CPU and latency an operation.");
+    let text = format!("No io_uring here ({error}): threads with blocking calls were used, which cost more CPU and latency per operation.");
     warning("target.no-io-uring", Severity::Caution, facts, text)
 }
 
@@ -218,8 +218,8 @@ fn unregistered() -> Warning {
 }
 
 fn lone_calls_used() -> Warning {
-    let text = "This filesystem cannot do I/O without waiting, so io_uring hands every operation to a thread: what was alone in flight was \
-                done by a blocking call instead.";
+    let text = "This filesystem always blocks, so io_uring hands every operation to a kernel thread: lone operations used blocking \
+                calls instead.";
     warning("target.blocking-calls", Severity::Note, Vec::new(), text.to_owned())
 }
 

@@ -1,5 +1,6 @@
-//! What a device holds, by the magic numbers that filesystems, volume managers and partition tables put at fixed places; by what libblkid
-//! knows ([`probe`]); and by whether anything at all stands where such things stand ([`holds_unknown_data`]).
+//! Detects the contents of a device: by the magic numbers of filesystems, volume managers and
+//! partition tables at their fixed offsets, by libblkid ([`probe`]), and by unknown data at
+//! those offsets ([`holds_unknown_data`]).
 
 mod probe;
 mod unknown_data;
@@ -10,7 +11,6 @@ pub use unknown_data::{OwnData, UNKNOWN_DATA, holds_unknown_data};
 use rustix::fd::OwnedFd;
 use trimtab_drive::units::Bytes;
 
-/// A magic number at a place.
 struct Magic {
     name: &'static str,
     offset: u64,
@@ -21,7 +21,6 @@ const fn magic(name: &'static str, offset: u64, bytes: &'static [u8]) -> Magic {
     Magic { name, offset, bytes }
 }
 
-/// Places count from the start. From the formats' own documentation and the kernel's headers.
 const FROM_START: &[Magic] = &[
     magic("gpt", 512, b"EFI PART"),
     magic("gpt", 4096, b"EFI PART"),
@@ -69,7 +68,7 @@ const FROM_START: &[Magic] = &[
     magic("dm-integrity", 0, b"integrt\0"),
     magic("stratis", 512 + 4, b"!Stra0tis\x86\xff\x02^\x41rh"),
     magic("stratis", 9 * 512 + 4, b"!Stra0tis\x86\xff\x02^\x41rh"),
-    // The magic number of UFS stands at byte 1372 of a superblock that may be in four places.
+    // The magic number of UFS is at byte 1372 of a superblock that may be in four places.
     magic("ufs", 1372, &[0x19, 0x01, 0x54, 0x19]),
     magic("ufs", 1372, &[0x54, 0x19, 0x01, 0x00]),
     magic("ufs", 8192 + 1372, &[0x19, 0x01, 0x54, 0x19]),
@@ -103,13 +102,13 @@ const FROM_START: &[Magic] = &[
     magic("hpt37x_raid_member", 9 * 512 + 32, &[0xf0, 0x16, 0x78, 0x5a]),
 ];
 
-/// Places count back from the end.
 const FROM_END: &[Magic] = &[
     magic("gpt", 512, b"EFI PART"),
     magic("gpt", 4096, b"EFI PART"),
     magic("raid member", 8192, &[0xfc, 0x4e, 0x2b, 0xa9]),
     magic("vhd", 512, b"conectix"),
-    // RAID by firmware: SNIA DDF, Intel, NVIDIA, LSI, Promise (at one of several distances), Silicon Image, VIA, HighPoint, Adaptec, JMicron.
+    // Firmware RAID: SNIA DDF, Intel, NVIDIA, LSI, Promise (at one of several offsets), Silicon
+    // Image, VIA, HighPoint, Adaptec, JMicron.
     magic("ddf_raid_member", 512, &[0xde, 0x11, 0xde, 0x11]),
     magic("ddf_raid_member", 512, &[0x11, 0xde, 0x11, 0xde]),
     magic("isw_raid_member", 1024, b"Intel Raid ISM Cfg Sig. "),
@@ -125,17 +124,16 @@ const FROM_END: &[Magic] = &[
     magic("adaptec_raid_member", 512, &[0x37, 0xfc, 0x4d, 0x1e]),
 ];
 
-/// As much of the end is looked at.
 const TAIL_BYTES: u64 = 256 << 10;
-/// md superblocks 0.90 stand in the last 64 KiB-aligned 64 KiB.
+/// An md superblock 0.90 is in the last 64 KiB-aligned 64 KiB.
 const RAID_0_90: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
 /// ZFS uberblocks: an array of 128 KiB in each label, in native byte order.
 const ZFS_UBERBLOCKS: std::ops::Range<u64> = 128 << 10..256 << 10;
-/// The farthest magic number from the start ends before this.
+/// All magic numbers counted from the start end before this offset.
 const HEAD_BYTES: u64 = (2 << 20) + 4096;
 const ZFS_MAGIC: u64 = 0x00ba_b10c;
 
-/// Everything that was recognised on a device of `size`, each name once.
+/// Everything recognised on a device of `size`, each name once.
 pub fn find(device: &OwnedFd, size: Bytes) -> std::io::Result<Vec<String>> {
     let head = read(device, 0, size.0.min(HEAD_BYTES))?;
     let tail_start = size.0.saturating_sub(TAIL_BYTES);
@@ -147,7 +145,7 @@ pub fn find(device: &OwnedFd, size: Bytes) -> std::io::Result<Vec<String>> {
     Ok(found.into_iter().map(str::to_owned).collect())
 }
 
-/// Filesystems whose first superblock may be gone, by the copies of it.
+/// Filesystems recognised by copies of the superblock; the first one may be overwritten.
 fn copies(device: &OwnedFd, size: Bytes) -> std::io::Result<Vec<&'static str>> {
     let mut found = Vec::new();
     for at in unknown_data::BTRFS_COPIES {
@@ -186,7 +184,7 @@ fn recognise(head: &[u8], tail: &[u8], size: Bytes) -> Vec<&'static str> {
     if old_raid.is_some_and(|at| holds(tail, at, RAID_0_90) || holds(tail, at, &[0xa9, 0x2b, 0x4e, 0xfc])) {
         found.push("raid member");
     }
-    // A boot signature alone may be the boot sector of a filesystem; with a partition in the table it is one.
+    // A boot signature may be that of a filesystem; with an entry it is a partition table.
     let entries = |table: &[u8]| table.chunks(16).any(|entry| entry.len() == 16 && entry[4] != 0);
     if holds(head, 510, &[0x55, 0xaa]) && found.is_empty() && head.get(446..510).is_some_and(entries) {
         found.push("mbr partition table");
@@ -234,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_random_or_tiny_device_holds_nothing() {
+    fn empty_random_or_tiny_device_holds_nothing() {
         assert!(recognise(&[0; 1 << 18], &[0; 1 << 17], Bytes(1 << 20)).is_empty());
         assert!(recognise(&[], &[], Bytes(0)).is_empty());
         assert!(recognise(&[0xff; 100], &[0xff; 100], Bytes(100)).is_empty());
@@ -244,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_table_needs_a_partition() {
+    fn partition_table_requires_a_partition() {
         let mut head = vec![0; 1 << 18];
         head[510..512].copy_from_slice(&[0x55, 0xaa]);
         assert!(recognise(&head, &[], Bytes(1 << 20)).is_empty());
@@ -253,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn old_raid_is_found_where_it_hides() {
+    fn md_0_90_superblock_is_found() {
         let size = Bytes((10 << 20) + 4096);
         let mut tail = vec![0; 128 << 10];
         let at = ((10 << 20) - (64 << 10)) - (size.0 - (128 << 10));
@@ -262,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_give_a_filesystem_away_whose_beginning_is_gone() {
+    fn overwritten_filesystem_is_found_by_its_copies() {
         use std::os::unix::fs::FileExt as _;
         let size = 600 << 20;
         let found = |writes: &[(u64, &[u8])]| {
@@ -284,9 +282,9 @@ mod tests {
         }
     }
 
-    /// What the makers' own programs write, found by libblkid's program and by our list.
+    /// Filesystems created by their own tools are recognised by libblkid and by our list.
     #[test]
-    fn filesystems_as_they_are_made_are_found_by_both() {
+    fn real_filesystems_are_found_by_list_and_wipefs() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("image");
         let programs: [(&[&str], &str); 13] = [

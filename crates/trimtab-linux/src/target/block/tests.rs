@@ -21,7 +21,7 @@ fn file(dir: &Path, options: &BlockOptions) -> BlockFile {
     BlockFile::create(fd, dir, "data", Bytes(SIZE), options).unwrap()
 }
 
-/// Whether the kernel gives us io_uring: containers often do not.
+/// The kernel allows io_uring; containers often do not.
 fn usable(engine: EngineChoice) -> bool {
     engine != EngineChoice::Uring || io_uring::IoUring::new(2).is_ok()
 }
@@ -47,7 +47,7 @@ fn run_ok<W: BlockWorkload>(workload: &mut W, target: &mut BlockFile) -> trimtab
 }
 
 #[test]
-fn what_is_written_is_read_back_whole_and_incompressible() {
+fn written_data_reads_back_whole_and_incompressible() {
     for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
@@ -63,7 +63,7 @@ fn what_is_written_is_read_back_whole_and_incompressible() {
 }
 
 #[test]
-fn sizes_and_kinds_may_mix_in_flight() {
+fn submit_accepts_mixed_sizes_and_kinds_in_flight() {
     for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
@@ -75,7 +75,7 @@ fn sizes_and_kinds_may_mix_in_flight() {
 }
 
 #[test]
-fn damage_and_lost_writes_end_the_run() {
+fn verify_reports_damage_and_lost_writes() {
     for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
@@ -91,19 +91,19 @@ fn damage_and_lost_writes_end_the_run() {
 }
 
 #[test]
-fn a_file_that_is_cut_under_way_is_an_error_that_says_so() {
+fn read_of_truncated_file_names_the_cause() {
     for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
         std::fs::File::options().write(true).open(dir.path().join("data")).unwrap().set_len(SIZE / 2).unwrap();
         let mut reads = synthetic(Pattern::Sequential, Mix { read_percent: 100, trim_percent: 0 }, &[(1 << 16, 1)], 4, 64);
         let error = blocks::run(&mut reads, &mut target, &mut ()).complete().unwrap_err().to_string();
-        assert!(error.contains("only 0 bytes were moved"), "{error}");
+        assert!(error.contains("only 0 bytes were transferred"), "{error}");
     }
 }
 
 #[test]
-fn operations_outside_or_across_blocks_are_refused() {
+fn submit_refuses_ranges_outside_or_unaligned() {
     let dir = tempfile::tempdir().unwrap();
     let mut target = file(dir.path(), &options(EngineChoice::Auto));
     let block = u64::from(target.info().block_size);
@@ -118,12 +118,12 @@ fn operations_outside_or_across_blocks_are_refused() {
         let error = target.submit(0, op).unwrap_err();
         assert!(error.reason.contains("whole blocks"), "{error}");
     }
-    // More than the memory prepared for what is in flight.
-    assert!(target.submit(15, Command::Read(Extent { offset: 0, len: 1 << 20 })).unwrap_err().reason.contains("memory prepared"));
+    // More than the memory reserved for operations in flight.
+    assert!(target.submit(15, Command::Read(Extent { offset: 0, len: 1 << 20 })).unwrap_err().reason.contains("memory reserved"));
 }
 
 #[test]
-fn trims_of_a_file_give_its_blocks_back() {
+fn trim_of_file_deallocates_its_blocks() {
     use std::os::unix::fs::MetadataExt as _;
     for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
         let dir = tempfile::tempdir().unwrap();
@@ -139,7 +139,7 @@ fn trims_of_a_file_give_its_blocks_back() {
 }
 
 #[test]
-fn dropping_a_target_waits_for_what_is_in_flight() {
+fn drop_waits_for_operations_in_flight() {
     for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
@@ -153,7 +153,7 @@ fn dropping_a_target_waits_for_what_is_in_flight() {
 }
 
 #[test]
-fn flushes_complete_and_stamps_are_ordered() {
+fn flush_completes_and_timestamps_are_ordered() {
     for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
@@ -170,7 +170,7 @@ fn flushes_complete_and_stamps_are_ordered() {
 }
 
 #[test]
-fn absurd_amounts_in_flight_are_refused() {
+fn open_refuses_absurd_amounts_in_flight() {
     let dir = tempfile::tempdir().unwrap();
     let fd = rustix::fs::open(dir.path(), rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
     for (queue_depth_max, bytes_in_flight_max) in [(0, 4096), (1 << 20, 4096), (1, 1 << 40)] {
@@ -180,9 +180,9 @@ fn absurd_amounts_in_flight_are_refused() {
     }
 }
 
-/// tmpfs cannot do without waiting: what is alone in flight goes by a call, and what is not goes by the engine, on the same target.
+/// tmpfs always blocks: lone operations use a blocking call, all others the engine.
 #[test]
-fn depths_may_change_where_lone_operations_are_calls() {
+fn queue_depth_may_change_with_lone_calls() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return crate::skip::skip("/dev/shm") };
     let mut target = file(dir.path(), &options(EngineChoice::Auto));
     let mix = Mix { read_percent: 50, trim_percent: 10 };
@@ -193,7 +193,7 @@ fn depths_may_change_where_lone_operations_are_calls() {
 }
 
 #[test]
-fn a_lone_call_that_fails_is_explained() {
+fn failed_lone_call_is_explained() {
     let dir = tempfile::tempdir().unwrap();
     let mut target = file(dir.path(), &options(EngineChoice::Threads));
     std::fs::File::options().write(true).open(dir.path().join("data")).unwrap().set_len(0).unwrap();
@@ -201,5 +201,5 @@ fn a_lone_call_that_fails_is_explained() {
     let mut done = Vec::new();
     target.reap(1, &mut done).unwrap();
     let error = done[0].result.as_ref().unwrap_err().to_string();
-    assert!(error.contains("only 0 bytes were moved"), "{error}");
+    assert!(error.contains("only 0 bytes were transferred"), "{error}");
 }

@@ -1,19 +1,18 @@
-//! Knows which write is the last at every place, and so what a read must find.
+//! Tracks the last write at every offset, and verifies reads against it.
 
 use crate::sys::maker::Maker;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::data::content::{Found, UNIT};
 use trimtab_drive::units::Bytes;
 
-/// The last write of a unit: none that is known of.
+/// Write number of a unit whose last write is unknown.
 const UNKNOWN: u32 = 0;
 
-/// What was written where. 4 bytes for each unit of 4 KiB.
+/// The last write of each unit of 4 KiB. Uses 4 bytes per unit.
 #[derive(Debug)]
 pub struct Verifier {
-    /// Number of the last write of each unit.
     last: Vec<u32>,
-    /// From which write number on the class was what.
+    /// The data classes, each with the first write number that used it.
     classes: Vec<(u64, DataClass)>,
     sequence: u64,
     in_flight: Vec<InFlight>,
@@ -26,7 +25,7 @@ struct InFlight {
     offset: u64,
     len: u64,
     write: bool,
-    /// Something else touched the range meanwhile: what a read finds then is anybody's guess.
+    /// Another operation touched the range during this one: the content is undefined.
     disturbed: bool,
 }
 
@@ -37,45 +36,46 @@ impl InFlight {
 }
 
 impl Verifier {
-    /// For a target of `size`, of which nothing is known.
+    /// For a target of `size` with unknown content.
     pub fn new(size: Bytes) -> Self {
         let units = usize::try_from(size.0.div_ceil(UNIT as u64)).unwrap_or(usize::MAX);
         Self { last: vec![UNKNOWN; units], classes: Vec::new(), sequence: 0, in_flight: Vec::new(), checked: Bytes::ZERO }
     }
 
-    /// Bytes that were read and found right.
+    /// Bytes read and found correct.
     pub fn checked(&self) -> Bytes {
         self.checked
     }
 
-    /// A write begins; gives its number.
+    /// Starts a write; returns its number.
     pub fn begin_write(&mut self, tag: u32, offset: u64, len: u64, class: DataClass) -> u64 {
         self.sequence += 1;
-        // Numbers are kept in 32 bits of which 0 means unknown.
+        // Numbers are stored in 32 bits, and 0 means unknown.
         if self.sequence as u32 == UNKNOWN {
             self.sequence += 1;
         }
         if self.classes.last().is_none_or(|(_, last)| *last != class) {
             self.classes.push((self.sequence, class));
         }
-        // Two writes in flight at one place end in either order.
+        // Two overlapping writes in flight complete in either order.
         let certain = !self.begin(tag, offset, len, true);
         self.set(offset, len, if certain { self.sequence as u32 } else { UNKNOWN });
         self.sequence
     }
 
-    /// A read begins.
+    /// Starts a read.
     pub fn begin_read(&mut self, tag: u32, offset: u64, len: u64) {
         self.begin(tag, offset, len, false);
     }
 
-    /// A trim begins: what is there afterwards is up to the drive.
+    /// Starts a trim: the content afterwards depends on the drive.
     pub fn begin_trim(&mut self, tag: u32, offset: u64, len: u64) {
         self.begin(tag, offset, len, true);
         self.set(offset, len, UNKNOWN);
     }
 
-    /// Notes an operation, and that it disturbs others. Says if one of those changes what it touches.
+    /// Registers an operation and marks the overlapping ones as disturbed. Returns true if an
+    /// operation in flight writes to its range.
     fn begin(&mut self, tag: u32, offset: u64, len: u64, write: bool) -> bool {
         let mut disturbed = false;
         for other in self.in_flight.iter_mut().filter(|other| other.overlaps(offset, len)) {
@@ -86,7 +86,7 @@ impl Verifier {
         disturbed
     }
 
-    /// Units that a range covers wholly get `last`; those it covers in part become unknown.
+    /// Sets the units that the range covers fully to `last`; partly covered units become unknown.
     fn set(&mut self, offset: u64, len: u64, last: u32) {
         let unit = UNIT as u64;
         let (first, end) = (offset / unit, (offset + len).div_ceil(unit));
@@ -98,7 +98,8 @@ impl Verifier {
         }
     }
 
-    /// Operation `tag` has ended; `read` is what it found if it was a successful read. The first wrong unit is an error: its offset, and how it is wrong.
+    /// Ends operation `tag`; `read` is the data of a successful read. The first wrong unit is an
+    /// error: its offset, and the kind of mismatch.
     pub fn end(&mut self, tag: u32, maker: &Maker, read: Option<&[u8]>) -> Result<(), (u64, &'static str)> {
         let Some(index) = self.in_flight.iter().position(|op| op.tag == tag) else { return Ok(()) };
         let op = self.in_flight.swap_remove(index);
@@ -110,7 +111,7 @@ impl Verifier {
         Ok(())
     }
 
-    /// Operation `tag` has ended, and read nothing.
+    /// Ends operation `tag` without verifying anything.
     pub fn end_unread(&mut self, tag: u32) {
         self.in_flight.retain(|op| op.tag != tag);
     }
@@ -125,9 +126,9 @@ impl Verifier {
         let right = match maker.check(class, offset, unit) {
             Found::Written(nonce) if nonce == maker.nonce(class, offset, sequence) => Ok(()),
             Found::Zeros if class.incompressible_permille() == 0 => Ok(()),
-            Found::Written(_) => Err("an earlier write stands there: the last one was lost"),
-            Found::Zeros => Err("zeros are there instead of what was written"),
-            Found::Foreign => Err("something other than what was written is there"),
+            Found::Written(_) => Err("found an earlier write: the last one was lost"),
+            Found::Zeros => Err("found zeros instead of the data written"),
+            Found::Foreign => Err("found data other than those written"),
         };
         self.checked += Bytes(UNIT as u64);
         right
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_found_and_what_was_not_is_not_judged() {
+    fn reads_are_verified_only_where_written() {
         let mut disk = Disk::new();
         disk.write(2, 3, DataClass::Random);
         disk.write(3, 1, DataClass::Zero);
@@ -186,47 +187,47 @@ mod tests {
     }
 
     #[test]
-    fn lost_misplaced_and_damaged_writes_are_told_apart() {
+    fn lost_misplaced_and_damaged_writes_are_distinguished() {
         let mut disk = Disk::new();
         disk.write(0, 4, DataClass::Random);
         let old = disk.bytes.clone();
         disk.write(1, 1, DataClass::Random);
         let new = disk.bytes.clone();
         disk.bytes.copy_from_slice(&old);
-        assert_eq!(disk.read(0, 4), Err((KIB4, "an earlier write stands there: the last one was lost")));
+        assert_eq!(disk.read(0, 4), Err((KIB4, "found an earlier write: the last one was lost")));
         disk.bytes.copy_from_slice(&new);
         disk.bytes.copy_within(0..UNIT, 2 * UNIT);
-        assert_eq!(disk.read(2, 1).unwrap_err().1, "something other than what was written is there");
+        assert_eq!(disk.read(2, 1).unwrap_err().1, "found data other than those written");
         disk.bytes[3 * UNIT + 100] ^= 1;
         assert_eq!(disk.read(3, 1).unwrap_err().0, 3 * KIB4);
         disk.bytes[..UNIT].fill(0);
-        assert_eq!(disk.read(0, 1).unwrap_err().1, "zeros are there instead of what was written");
+        assert_eq!(disk.read(0, 1).unwrap_err().1, "found zeros instead of the data written");
     }
 
     #[test]
-    fn what_operations_in_flight_do_to_each_other_is_not_judged() {
+    fn overlapping_operations_are_not_verified() {
         let mut disk = Disk::new();
         disk.write(0, 2, DataClass::Random);
         let before = disk.bytes[..2 * UNIT].to_vec();
-        // A read that a write overtakes.
+        // A write overtakes a read.
         disk.verifier.begin_read(5, 0, 2 * KIB4);
         disk.write(0, 1, DataClass::Random);
         disk.verifier.end(5, &disk.maker, Some(&before)).unwrap();
-        // Two writes at once, of which the first comes last.
+        // Two writes at once; the first one completes last.
         let first = disk.verifier.begin_write(6, 0, KIB4, DataClass::Random);
         disk.verifier.begin_write(7, 0, KIB4, DataClass::Random);
         disk.maker.fill(DataClass::Random, 0, first, &mut disk.bytes[..UNIT]);
         disk.verifier.end(6, &disk.maker, None).unwrap();
         disk.verifier.end(7, &disk.maker, None).unwrap();
         disk.read(0, 2).unwrap();
-        // The next write makes it certain again.
+        // The next write makes the content certain again.
         disk.write(0, 1, DataClass::Random);
         disk.bytes[7] ^= 1;
         assert!(disk.read(0, 1).is_err());
     }
 
     #[test]
-    fn numbers_of_more_than_32_bits_are_kept() {
+    fn write_numbers_exceed_32_bits() {
         let mut disk = Disk::new();
         disk.verifier.sequence = (1 << 32) - 3;
         for unit in 0..4 {

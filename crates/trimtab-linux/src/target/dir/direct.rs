@@ -1,7 +1,7 @@
-//! Direct I/O on files whose sizes are no multiple of anything.
+//! Direct I/O on files of any size.
 //!
-//! Whole aligned pieces bypass the page cache. What direct I/O cannot write, a start or an end that is not aligned, goes
-//! through the cache on the same descriptor; direct reads end at the end of the file by themselves.
+//! Whole aligned pieces bypass the page cache. An unaligned start or end goes through the
+//! cache on the same descriptor; direct reads stop at the end of the file by themselves.
 
 use super::{ReadError, piece, read_once, write_all};
 use rustix::fd::OwnedFd;
@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use trimtab_drive::rng::Stream;
 use trimtab_sim::op::Payload;
 
-/// Offsets, lengths and memory are multiples of this: enough for every drive and filesystem.
+/// Alignment of offsets, lengths and memory: sufficient for every drive and filesystem.
 pub const ALIGNMENT: u32 = 4096;
 const ALIGN: u64 = ALIGNMENT as u64;
 
-/// Memory that starts on a multiple of [`ALIGNMENT`].
+/// Memory aligned to [`ALIGNMENT`].
 #[derive(Debug)]
 pub(super) struct Aligned {
     memory: Vec<u8>,
@@ -33,7 +33,7 @@ impl Aligned {
     }
 }
 
-/// The state of one open file.
+/// The `O_DIRECT` state of one open file.
 struct Modes<'a> {
     file: &'a OwnedFd,
     flags: OFlags,
@@ -51,8 +51,8 @@ impl Modes<'_> {
     }
 }
 
-/// Writes all of `payload` from offset `at`, which is the end of the file, in calls of `block` bytes.
-/// `flags` are those that `file` was opened with, [`OFlags::DIRECT`] among them.
+/// Writes all of `payload` at offset `at`, the end of the file, in calls of `block` bytes.
+/// `flags` are the open flags of `file`, including [`OFlags::DIRECT`].
 pub(super) fn write(
     file: &OwnedFd,
     flags: OFlags,
@@ -86,13 +86,13 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Reads `len` bytes from the start in calls of `block`, a multiple of [`ALIGNMENT`].
+/// Reads `len` bytes from the start in calls of `block` bytes, a multiple of [`ALIGNMENT`].
 pub(super) fn read(file: &OwnedFd, len: u64, block: u64, bounce: &mut Aligned) -> Result<(), ReadError> {
     let mut at = 0;
     while at < len {
         let want = block.min(len - at);
         let got = read_once(file, bounce.bytes(want.next_multiple_of(ALIGN) as usize))? as u64;
-        // A file that was cut off, or a filesystem that returns less than there is and then is not aligned any more.
+        // A truncated file, or a short read that leaves the offset unaligned.
         if got < want {
             return Err(ReadError::TooShort);
         }

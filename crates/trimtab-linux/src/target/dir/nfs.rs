@@ -1,4 +1,5 @@
-//! What an NFS server would do with a request, by the system calls that it comes down to: look the name up, do it, make it durable, answer.
+//! The operations of an NFS server, as the system calls that it would make: look up the name,
+//! act, make the change durable, reply.
 
 use super::{DirTarget, check_interrupt, close, piece};
 use rustix::fd::OwnedFd;
@@ -8,11 +9,11 @@ use std::mem::MaybeUninit;
 use trimtab_sim::op::Payload;
 use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
 
-/// Directory entries that one reply holds, in bytes, as Linux clients ask for them.
+/// Size in bytes of the directory entries in one reply, as Linux clients request it.
 const REPLY_BYTES: usize = 32 << 10;
 
 impl DirTarget {
-    /// Makes the entries of the directory that holds `path` durable.
+    /// Makes the entries of the parent directory of `path` durable.
     fn commit_parent(&mut self, path: &str) -> Result<(), Errno> {
         self.at(path, |dir, _| {
             let dir = rustix::fs::openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
@@ -113,7 +114,7 @@ impl NfsTarget for DirTarget {
     }
 
     fn fsstat(&mut self) -> TargetResult {
-        rustix::fs::fstatvfs(self.dirs.root()).map(drop).map_err(|errno| self.error("look at the filesystem of", "", errno))
+        rustix::fs::fstatvfs(self.dirs.root()).map(drop).map_err(|errno| self.error("read the size of the filesystem of", "", errno))
     }
 
     fn read_at(&mut self, path: &str, offset: u64, len: u64) -> TargetResult {
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_do_what_they_say() {
+    fn nfs_operations_change_files_as_named() {
         let (dir, mut target) = open();
         target.make_dir("d").unwrap();
         target.symlink("d/link", "f").unwrap();
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_an_error_with_its_number() {
+    fn failed_nfs_operation_returns_errno() {
         let (_dir, mut target) = open();
         target.create_stable("f").unwrap();
         assert_eq!(target.create_stable("f").unwrap_err().errno, Some(libc::EEXIST));

@@ -1,13 +1,17 @@
-//! Free extents of some sizes alone, asked for one by one, where the filesystem says where they lie (GETFSMAP: ext4, XFS).
+//! Trims free extents of selected sizes, one request each, if the filesystem reports its free
+//! space (GETFSMAP: ext4, XFS).
 //!
-//! ext4 takes a group for trimmed only where one request covered all of it, and a request of its own would send all of it again. But one whose least extent
-//! is longer than any in the group sends nothing and marks it all the same: so a group of which everything was asked for, and where what is free is what was asked for, is
-//! marked, and the next pass passes it over. The least extent that ext4 keeps of the last trim is put back, as these requests say nothing of it.
+//! ext4 marks a group as trimmed only if a single request covered all of it, and such a
+//! request would send the whole group again. But a request whose minimum extent is longer
+//! than every extent in the group sends nothing and marks the group anyway. So a group is
+//! marked once all its extents have been requested and its free space is still the same; the
+//! next pass then skips it. The last minimum extent that ext4 keeps is restored, because
+//! these requests do not apply to the whole filesystem.
 
 use super::{Filesystem, Refused, SLOW_MAX, WindowTrim};
 use crate::trim::ext4;
 use crate::trim::fitrim::fitrim;
-use crate::trim::free_space::{Picked, Picking, all_free, pick};
+use crate::trim::free_space::{ExtentFilter, SelectedExtents, all_free, pick};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trimtab_drive::discards::Amount;
@@ -15,46 +19,44 @@ use trimtab_drive::units::Bytes;
 use trimtab_sim::policy::{Sizes, TrimRequest};
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
-/// What is known of free space may be so old.
 const AGE_MAX: Duration = Duration::from_secs(1);
-/// And so old where a request was put off to find it out, once.
+/// Maximum age after a request was postponed once to read the map.
 const PUT_OFF_MAX: Duration = Duration::from_secs(60);
-/// A moment that was good for a command is over after this.
+/// A good moment for a command lasts this long.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// What was asked for in windows that are not over: a sum over free extents that does not depend on their order.
+/// The extents requested in unfinished windows, as a hash independent of their order.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct RequestedExtents {
     windows: BTreeMap<u64, u64>,
-    /// Where an extent was cut, which is to go on there.
+    /// Offset where an extent was cut, at which the next request continues.
     cut_at: Option<u64>,
 }
 
-/// How free extents of some sizes can be asked for now.
+/// The result of a request for extents by size.
 #[derive(Debug)]
 pub enum ByWhich {
-    /// By their size: what that did.
+    /// The result of the request.
     Size(BySize),
-    /// Only by whole windows: it is not known any more where they lie.
+    /// The free-space map is not available any more: use whole windows.
     Window,
-    /// What had to be done first took so long that the moment may be over. It is done now.
+    /// Preparation took so long that the moment may be over. It is complete now.
     PutOff,
 }
 
-/// What a request by size did.
+/// The result of a request by size.
 #[derive(Debug)]
 pub struct BySize {
-    /// The one request that was made, if there was something to ask for.
+    /// The request that was sent, if there was anything to send.
     pub trim: Option<WindowTrim>,
-    /// What it covered.
+    /// The range of the request.
     pub range: Option<TrimWindow>,
-    /// As policies want it: how far into the window that was, and what was sent.
+    /// The outcome for policies: the part of the window covered, and the discards sent.
     pub outcome: TrimOutcome,
 }
 
-/// One extent's part of the sum.
 fn mark_of((start, len): (u64, u64)) -> u64 {
-    // The finaliser of SplitMix64, over both.
+    // The finaliser of SplitMix64, over start and length.
     let mut word = start.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ len.rotate_left(32);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -62,7 +64,8 @@ fn mark_of((start, len): (u64, u64)) -> u64 {
 }
 
 impl Filesystem {
-    /// Whether free extents of some sizes alone can be asked for. On ext4 not where a part of a group counts as all of it (before Linux 6.6).
+    /// Free extents can be requested by size. Not before Linux 6.6 on ext4, where trimming a part
+    /// marks the whole group.
     #[must_use]
     pub fn goes_by_size(&self) -> bool {
         let knows = match self.mount.fs_type.as_str() {
@@ -73,8 +76,9 @@ impl Filesystem {
         knows && !self.map_is_slow()
     }
 
-    /// Asks for the next of the free extents that `request` is for, which was decided at `started`: another limit of commands stops the queue for tens of milliseconds,
-    /// and where free space lies has to be read at first.
+    /// Trims the next free extents for `request`, which was decided at `started`. Postpones if
+    /// preparing took too long: changing the command limit stops the queue for tens of
+    /// milliseconds, and the free-space map may have to be read.
     pub fn trim_by_size(&mut self, request: &TrimRequest, sizes: Sizes, started: Instant) -> Result<ByWhich, Refused> {
         let window = request.window;
         let whole = self.whole(window);
@@ -84,7 +88,8 @@ impl Filesystem {
         let Some(picked) = self.pick(request, sizes) else { return Ok(ByWhich::Window) };
         let longest = picked.extents.iter().map(|(_, len)| *len).max().zip(picked.range);
         if let Some((longest, range)) = longest {
-            // Where the limit cannot be written (a container), commands are as long as the device takes them.
+            // If the limit is not writable (container), commands are as long as the device
+            // accepts.
             let _ = self.limit.set_for(Bytes(longest.min(range.len)), request.command_max);
         }
         self.put_off = !self.put_off && picked.range.is_some() && started.elapsed() > MOMENT;
@@ -94,7 +99,7 @@ impl Filesystem {
         let mut asked = picked.reach.saturating_sub(window.start).min(window.len);
         let mut trim = None;
         if let Some(range) = picked.range {
-            // A request for all of a group marks it.
+            // A request for the whole group marks it as trimmed.
             let range = if picked.alone && window == whole && self.ext4.is_some() { whole } else { range };
             let kept = self.last_least();
             let one = self.trim(range, picked.least);
@@ -102,11 +107,11 @@ impl Filesystem {
             let one = one?;
             let nothing = one.outcome.returned == Bytes::ZERO && one.outcome.counted.is_none_or(|counted| counted.count == 0);
             let one_group = self.layout.group.is_some_and(|group| window.len <= group.0);
-            if nothing && !self.known.anew {
-                // It may have been taken meanwhile: nothing that was known before can be told from that.
+            if nothing && !self.known.is_fresh {
+                // The extent may have been used since; the old map proves nothing.
                 self.known.forget();
             } else if nothing && one_group && self.ext4.is_some() {
-                // It is taken for trimmed, and so is the rest of it.
+                // ext4 considers the whole group trimmed.
                 asked = window.len;
                 self.asked.windows.remove(&whole.start);
             }
@@ -126,14 +131,14 @@ impl Filesystem {
         Ok(ByWhich::Size(BySize { trim, range: picked.range, outcome }))
     }
 
-    /// The window that `part` is the rest of.
+    /// The window that `part` belongs to.
     fn whole(&self, part: TrimWindow) -> TrimWindow {
         self.layout.windows.iter().copied().filter(|window| window.start <= part.start).max_by_key(|window| window.start).unwrap_or(part)
     }
 
-    fn pick(&mut self, request: &TrimRequest, sizes: Sizes) -> Option<Picked> {
+    fn pick(&mut self, request: &TrimRequest, sizes: Sizes) -> Option<SelectedExtents> {
         let granularity = self.ext4.as_ref().map_or(0, |ext4| ext4.granularity);
-        let picking = Picking {
+        let picking = ExtentFilter {
             least: request.min_extent.0.max(granularity),
             below: sizes.below.0,
             command_max: request.command_max.0,
@@ -143,7 +148,7 @@ impl Filesystem {
         };
         let (device, window) = (self.mount.dev, request.window);
         let started = Instant::now();
-        // It reads bitmaps, as trims do.
+        // Reading the map reads bitmaps, as trims do.
         self.activity.before_trim();
         let last = self.layout.windows.last().map_or(0, |window| window.start.saturating_add(window.len));
         let (mut known, in_groups) = (std::mem::take(&mut self.known), self.ext4.is_some());
@@ -162,14 +167,15 @@ impl Filesystem {
         picked.ok()
     }
 
-    /// ext4 keeps the least extent of the last request as if it had been one for all.
+    /// Restores the minimum extent: ext4 applies that of the last request to all groups.
     fn keep_least(&self, kept: Option<u64>) {
         if let (Some(ext4), Some(kept)) = (&self.ext4, kept) {
             let _ = ext4.last.restore(if ext4.forget { ext4::FORGOTTEN } else { kept });
         }
     }
 
-    /// All of `window` was asked for: has ext4 mark it, if what is free there is what was asked for. What fails costs no more than that the next pass sends it again.
+    /// Called after all of `window` was requested: makes ext4 mark it as trimmed if its free
+    /// space is what was requested. On failure, the next pass sends it again.
     fn complete(&mut self, window: TrimWindow, min_extent: Bytes) {
         let sum = self.asked.windows.remove(&window.start);
         let Some((granularity, block_size)) = self.ext4.as_ref().map(|ext4| (ext4.granularity, ext4.block_size)) else { return };
@@ -180,12 +186,12 @@ impl Filesystem {
         let now = free.iter().filter(|(_, len)| *len >= least).fold(0, |sum, extent| sum ^ mark_of(*extent));
         let all: u64 = free.iter().map(|(_, len)| len).sum();
         let above = free.iter().map(|(_, len)| *len).max().unwrap_or(0) + block_size;
-        // Where all that is free is one extent, there is no least extent above it; it has its mark from being asked for.
+        // A single extent has no minimum above it; its own request has marked the group.
         if sum == Some(now) && !free.is_empty() && above <= all {
             let _ = self.file().and_then(|file| fitrim(file, window, Bytes(above)));
         }
         if let Some(ext4) = &self.ext4 {
-            // From here on what has a mark was trimmed with this least extent.
+            // From here on, the marks stand for this minimum extent.
             let _ = ext4.last.restore(ext4::least_blocks(min_extent, granularity, block_size));
         }
         self.activity.after_trim();
@@ -197,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_over_extents_depends_on_each_and_not_on_their_order() {
+    fn extent_sum_depends_on_extents_not_on_order() {
         let sum = |extents: &[(u64, u64)]| extents.iter().fold(0, |sum, extent| sum ^ mark_of(*extent));
         let all = [(0, 4096), (8192, 4096), (65_536, 1 << 20)];
         let mut turned = all;

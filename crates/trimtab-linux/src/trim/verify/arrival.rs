@@ -1,98 +1,97 @@
-//! Whether enough of the discards arrived at each layer, each leg judged by itself.
+//! Judges whether enough discards arrived at each layer, each leg separately.
 
 use crate::doctor::Tables;
 use crate::host::block::{Kind, Layer, Stack};
 use crate::host::discards::{Fate, LayerDiscards};
 use serde::Serialize;
 
-/// What one layer got, and whether that covers what was freed.
+/// The discards of one layer, and whether they cover the freed space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerArrival {
-    /// What it counted.
+    /// The discards counted.
     #[serde(flatten)]
     pub discards: LayerDiscards,
-    /// Whether enough arrived; absent where that cannot be told.
+    /// Enough discards arrived; absent if that is unknown.
     pub arrived: Option<bool>,
 }
 
-/// Where discards were lost.
+/// A loss of discards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// The layers that got too little.
+pub struct DiscardLoss {
+    /// The layers that received too few.
     pub at: String,
     /// The layer above that had counted them.
     pub by: Option<String>,
-    /// Other legs got what was theirs.
-    pub others_got_theirs: bool,
+    /// The other legs received their share.
+    pub reached_others: bool,
 }
 
-/// What arrived at each layer.
+/// The arrival at each layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// In the order of the stack.
     pub layers: Vec<LayerArrival>,
-    /// Where something was lost.
-    pub lost: Option<Lost>,
+    /// The loss, if there is one.
+    pub lost: Option<DiscardLoss>,
 }
 
-/// How a layer hands discards on to several below it.
+/// The distribution of discards by a layer over several layers below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spread {
+enum Distribution {
     /// All of them to each.
     All,
-    /// Shared out evenly, or more than that.
+    /// Evenly, or more than that.
     Evenly,
-    /// To the one or ones that hold the place: nothing can be expected of any one.
+    /// To the layers that hold the address: no single one is certain to receive any.
     Somewhere,
 }
 
-fn spread(layer: &Layer, legs: usize, tables: &Tables) -> Spread {
+fn spread(layer: &Layer, legs: usize, tables: &Tables) -> Distribution {
     let level = |level: &str| match level {
-        "raid1" | "mirror" => Spread::All,
-        "linear" => Spread::Somewhere,
-        _ => Spread::Evenly,
+        "raid1" | "mirror" => Distribution::All,
+        "linear" => Distribution::Somewhere,
+        _ => Distribution::Evenly,
     };
     let name = layer.label.as_deref().unwrap_or_default();
     match &layer.kind {
-        _ if legs == 1 => Spread::All,
+        _ if legs == 1 => Distribution::All,
         Kind::Md(md) => level(md),
         _ => match tables.table(name).next() {
             Some(target) if target.kind == "raid" => level(target.arguments.split_whitespace().next().unwrap_or_default()),
-            Some(target) if target.kind == "mirror" => Spread::All,
-            Some(target) if target.kind == "striped" => Spread::Evenly,
-            _ => Spread::Somewhere,
+            Some(target) if target.kind == "mirror" => Distribution::All,
+            Some(target) if target.kind == "striped" => Distribution::Evenly,
+            _ => Distribution::Somewhere,
         },
     }
 }
 
-/// What is enough.
 #[derive(Clone, Copy, Debug)]
-enum Enough {
-    /// Half of what was freed: the rest is at the borders of discard units.
+enum MinimumAmount {
+    /// Half of the freed bytes: the rest is at the borders of discard units.
     Half,
-    /// Anything at all, where at least so many bytes were to come.
+    /// Any amount, if at least this many bytes are expected.
     AnyOf(u64),
 }
 
-/// Below this a leg of an array may have had no part in a trim.
+/// Below this amount, a leg of an array may have had no part in a trim.
 const SHARE_MIN: u64 = 16 << 20;
 
-/// Compares what arrived at each layer with what was freed on each of the filesystem's own devices: index into the stack, and bytes. Nothing is
-/// expected at layers `without_use` (hard disks).
+/// Compares the arrival at each layer with the bytes freed on the filesystem's own devices
+/// (index into the stack, and bytes). Expects nothing at `without_use` (hard disks).
 #[must_use]
 pub fn arrival(stack: &Stack, counts: &[LayerDiscards], freed: &[(usize, u64)], tables: &Tables, without_use: &[usize]) -> Arrival {
-    let mut walk = Walk::new(stack, counts, tables, Enough::Half, without_use);
+    let mut walk = Walk::new(stack, counts, tables, MinimumAmount::Half, without_use);
     for &(top, bytes) in freed {
         walk.go(top, Some(bytes), None);
     }
     walk.done()
 }
 
-/// The same where nobody knows what was freed (a trim of what was free anyway): what each layer counted is to come to something at all
-/// below it.
+/// As [`arrival`], if the amount freed is unknown (a trim of free space): if a layer counted
+/// discards, some must be counted below it.
 #[must_use]
 pub fn onward(stack: &Stack, counts: &[LayerDiscards], tables: &Tables, without_use: &[usize]) -> Arrival {
-    let mut walk = Walk::new(stack, counts, tables, Enough::AnyOf(SHARE_MIN), without_use);
+    let mut walk = Walk::new(stack, counts, tables, MinimumAmount::AnyOf(SHARE_MIN), without_use);
     for &top in &stack.tops {
         let counted = counts.get(top).filter(|c| c.fate != Fate::NotCounted).and_then(LayerDiscards::bytes);
         walk.go(top, counted, None);
@@ -101,18 +100,18 @@ pub fn onward(stack: &Stack, counts: &[LayerDiscards], tables: &Tables, without_
 }
 
 struct Walk<'a> {
-    enough: Enough,
+    enough: MinimumAmount,
     stack: &'a Stack,
     tables: &'a Tables,
     layers: Vec<LayerArrival>,
     visited: Vec<bool>,
     without_use: &'a [usize],
-    /// Where too little arrived, and the layer above that had it.
+    /// Layers that received too few, each with the layer above that had counted them.
     lost: Vec<(usize, Option<usize>)>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(stack: &'a Stack, counts: &[LayerDiscards], tables: &'a Tables, enough: Enough, without_use: &'a [usize]) -> Self {
+    fn new(stack: &'a Stack, counts: &[LayerDiscards], tables: &'a Tables, enough: MinimumAmount, without_use: &'a [usize]) -> Self {
         let layers = counts.iter().map(|c| LayerArrival { discards: c.clone(), arrived: None }).collect();
         Self { enough, stack, tables, layers, visited: vec![false; stack.layers.len()], without_use, lost: Vec::new() }
     }
@@ -120,19 +119,19 @@ impl<'a> Walk<'a> {
     fn arrived(&self, bytes: u64, expected: Option<u64>) -> Option<bool> {
         match (expected, self.enough) {
             (Some(0), _) => None,
-            (Some(expected), Enough::Half) => Some(bytes > 0 && bytes >= expected / 2),
-            (Some(expected), Enough::AnyOf(least)) if expected >= least => Some(bytes > 0),
+            (Some(expected), MinimumAmount::Half) => Some(bytes > 0 && bytes >= expected / 2),
+            (Some(expected), MinimumAmount::AnyOf(least)) if expected >= least => Some(bytes > 0),
             _ => (bytes > 0).then_some(true),
         }
     }
 
-    /// `expected` bytes at layer `index`, if that is known; `above` is the last layer where they were counted.
+    /// Checks layer `index` for `expected` bytes, if known; `above` last counted them.
     fn go(&mut self, index: usize, expected: Option<u64>, above: Option<usize>) {
         let Some(count) = self.layers.get(index).map(|l| l.discards.clone()) else { return };
         if self.without_use.contains(&index) || std::mem::replace(&mut self.visited[index], true) {
             return;
         }
-        // A thin pool's own device is passed by.
+        // A thin pool's own device is bypassed.
         let counts = count.fate != Fate::NotCounted && self.stack.layers[index].kind != Kind::ThinPool;
         let arrived = count.bytes().filter(|_| counts).and_then(|bytes| self.arrived(bytes, expected));
         self.layers[index].arrived = arrived;
@@ -144,14 +143,14 @@ impl<'a> Walk<'a> {
         let siblings: Vec<u64> = legs.iter().filter_map(|&l| self.layers.get(l)?.discards.bytes()).collect();
         let most = siblings.iter().copied().max().unwrap_or(0);
         let sum = siblings.iter().fold(0_u64, |sum, b| sum.saturating_add(*b));
-        // A layer that does not count leaves what its legs got to be compared with each other.
+        // Below a layer that does not count, the legs are compared with each other.
         let known = |by_siblings: u64| expected.or(Some(by_siblings).filter(|_| self.above_does_not_count(index)));
         let share = match spread(&self.stack.layers[index], legs.len(), self.tables) {
-            Spread::All => known(most),
-            Spread::Evenly => known(sum).map(|e| e / legs.len().max(1) as u64),
-            Spread::Somewhere => self.together(&legs, expected).then_some(expected).flatten(),
+            Distribution::All => known(most),
+            Distribution::Evenly => known(sum).map(|e| e / legs.len().max(1) as u64),
+            Distribution::Somewhere => self.together(&legs, expected).then_some(expected).flatten(),
         };
-        // One loss is said once, where it happened.
+        // A loss is reported once, where it happened.
         if arrived != Some(false) {
             legs.into_iter().for_each(|leg| self.go(leg, share, above));
         }
@@ -161,7 +160,7 @@ impl<'a> Walk<'a> {
         self.layers.get(index).is_some_and(|l| l.discards.fate == Fate::NotCounted)
     }
 
-    /// Whether all of them together got too little: then each of them did.
+    /// All legs together received too few; then each of them did.
     fn together(&self, legs: &[usize], expected: Option<u64>) -> bool {
         let bytes: Option<Vec<u64>> = legs.iter().map(|&l| self.layers.get(l)?.discards.bytes()).collect();
         let Some((expected, bytes)) = expected.zip(bytes) else { return false };
@@ -170,10 +169,10 @@ impl<'a> Walk<'a> {
 
     fn done(self) -> Arrival {
         let title = |i: usize| format!("{} [{}]", self.layers[i].discards.name, self.layers[i].discards.kind);
-        let lost = (!self.lost.is_empty()).then(|| Lost {
+        let lost = (!self.lost.is_empty()).then(|| DiscardLoss {
             at: self.lost.iter().map(|(at, _)| title(*at)).collect::<Vec<_>>().join(", "),
             by: self.lost.iter().find_map(|(_, by)| *by).map(title),
-            others_got_theirs: self.layers.iter().any(|l| l.discards.lowest && l.arrived == Some(true)),
+            reached_others: self.layers.iter().any(|l| l.discards.lowest && l.arrived == Some(true)),
         });
         Arrival { layers: self.layers, lost }
     }
@@ -202,7 +201,7 @@ mod tests {
         let counts = fates(stack, &bytes.iter().map(discards).collect::<Vec<_>>());
         let freed: Vec<(usize, u64)> = stack.tops.iter().map(|&t| (t, expected)).collect();
         let lost = arrival(stack, &counts, &freed, &Tables::of_text(table), &[]).lost?;
-        Some((lost.at.replace(" [ata]", ""), lost.by, lost.others_got_theirs))
+        Some((lost.at.replace(" [ata]", ""), lost.by, lost.reached_others))
     }
 
     fn at(layer: &str, others: bool) -> Option<(String, bool)> {
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layer_that_swallows_discards_is_found() {
+    fn arrival_finds_layer_that_swallows_discards() {
         let crypt = Stack {
             layers: vec![layer("dm-0", Kind::Crypt, &[1]), layer("sda1", Kind::Partition, &[2]), drive("sda")],
             tops: vec![0],
@@ -230,17 +229,17 @@ mod tests {
             })
         );
         assert_eq!(short(lost(&crypt, &[Some(0), Some(0), Some(0)], 100, "")), at("dm-0 (dm-0) [crypt]", false));
-        assert_eq!(lost(&crypt, &[Some(100), None, None], 100, ""), None, "nobody counts below");
+        assert_eq!(lost(&crypt, &[Some(100), None, None], 100, ""), None, "no layer below counts");
     }
 
     #[test]
-    fn legs_are_judged_by_themselves() {
+    fn arrival_judges_each_leg_separately() {
         let md = |level: &str| Stack {
             layers: vec![layer("md0", Kind::Md(level.into()), &[1, 2]), drive("sda"), drive("sdb")],
             tops: vec![0],
             ..Stack::default()
         };
-        // RAID 0 counts nothing itself.
+        // RAID 0 does not count.
         assert_eq!(lost(&md("raid0"), &[Some(0), Some(50), Some(50)], 100, ""), None);
         assert_eq!(short(lost(&md("raid0"), &[Some(0), Some(100), Some(0)], 100, "")), at("sdb (sdb)", true));
         assert_eq!(lost(&md("raid1"), &[Some(100), Some(100), Some(100)], 100, ""), None);
@@ -248,7 +247,7 @@ mod tests {
         assert_eq!(short(lost(&md("raid5"), &[Some(100), Some(0), Some(0)], 100, "")), at("sda (sda), sdb (sdb)", false));
         assert_eq!(lost(&md("linear"), &[Some(100), Some(100), Some(0)], 100, ""), None, "what was freed may lie on one of them");
         assert_eq!(short(lost(&md("linear"), &[Some(100), Some(0), Some(0)], 100, "")), at("sda (sda), sdb (sdb)", false));
-        // LVM says in its table what it is.
+        // LVM's type is in its table.
         let lvm = Stack { layers: vec![layer("vg-l", Kind::Lvm, &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0], ..Stack::default() };
         let raid = "vg-l: 0 8 raid raid1 3 0 region_size 4096 2 252:0 252:1 252:2 252:3\n";
         assert_eq!(short(lost(&lvm, &[Some(200), Some(100), Some(0)], 100, raid)), at("sdb (sdb)", true));
@@ -276,7 +275,7 @@ mod tests {
         assert_eq!(lost(&md("raid0"), &[Some(0), mib(500), Some(0)], "").as_deref(), Some("sdb (sdb)"));
         assert_eq!(lost(&md("raid0"), &[Some(0), mib(1), Some(0)], ""), None, "a small trim may lie on one of them");
         assert_eq!(lost(&md("raid1"), &[mib(500), mib(500), Some(0)], "").as_deref(), Some("sdb (sdb)"));
-        // LVM RAID 1 counts more than was asked.
+        // LVM RAID 1 counts more than was requested.
         let lvm = Stack { layers: vec![layer("vg-l", Kind::Lvm, &[1, 2]), drive("sda"), drive("sdb")], tops: vec![0], ..Stack::default() };
         let raid = "vg-l: 0 8 raid raid1 3 0 region_size 4096 2 252:0 252:1 252:2 252:3\n";
         assert_eq!(lost(&lvm, &[mib(2458), mib(973), mib(973)], raid), None);
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hard_disk_in_a_mirror_is_expected_to_get_none() {
+    fn arrival_expects_nothing_at_hard_disk_in_mirror() {
         let legs = vec![layer("md0", Kind::Md("raid1".into()), &[1, 2]), drive("sda"), drive("sdb")];
         let stack = Stack { layers: legs, tops: vec![0], ..Stack::default() };
         let bytes = [400_u64 << 20, 400 << 20, 0].map(|b| Some(Amount::new(1, b)));
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn several_devices_of_one_filesystem_are_told_apart() {
+    fn arrival_distinguishes_devices_of_filesystem() {
         let btrfs = Stack { layers: vec![drive("sda"), drive("sdb")], tops: vec![0, 1], ..Stack::default() };
         assert_eq!(short(lost(&btrfs, &[Some(100), Some(0)], 100, "")), at("sdb (sdb)", true));
         assert_eq!(lost(&btrfs, &[Some(100), Some(60)], 100, ""), None);

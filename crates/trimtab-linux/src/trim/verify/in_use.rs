@@ -1,4 +1,4 @@
-//! Whether space is in use: `FS_IOC_GETFSMAP` (ext4, XFS), and the extent tree of btrfs.
+//! Detects space in use: `FS_IOC_GETFSMAP` (ext4, XFS), and the extent tree of btrfs.
 
 use super::extents::Extent;
 use crate::host::mountinfo::Mount;
@@ -7,14 +7,13 @@ use crate::trim::{btrfs, xfs};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
-/// Records asked for in one call.
 const RECORDS: usize = 128;
 
-/// So much more is asked for, the largest block of XFS: before Linux 6.5 it ends free space that goes on a block before the end of what it is asked for, where it
-/// knows who owns what (rmapbt).
-const BEHIND: u64 = 64 << 10;
+/// Bytes requested beyond the end, the largest block of XFS: before Linux 6.5, XFS with
+/// rmapbt ends free space one block before the end of the requested range.
+const END_MARGIN: u64 = 64 << 10;
 
-/// Whether all of `extents` is free, as the filesystem has it at this moment; `None` if it does not say.
+/// All of `extents` is free according to the filesystem; `None` if it does not report it.
 pub fn all_free(mount: &Mount, file: BorrowedFd<'_>, extents: &[Extent]) -> Option<bool> {
     for extent in extents {
         let free = match mount.fs_type.as_str() {
@@ -30,19 +29,20 @@ pub fn all_free(mount: &Mount, file: BorrowedFd<'_>, extents: &[Extent]) -> Opti
 
 fn is_free(mount: &Mount, file: BorrowedFd<'_>, extent: &Extent) -> Result<bool, Errno> {
     let end = extent.address.saturating_add(extent.len);
-    let ask = |from| fsmap::extents::<RECORDS>(file, (mount.dev.major, mount.dev.minor), from, end.saturating_add(BEHIND));
+    let ask = |from| fsmap::extents::<RECORDS>(file, (mount.dev.major, mount.dev.minor), from, end.saturating_add(END_MARGIN));
     if is_covered(extent.address, extent.address, end, ask)? {
         return Ok(true);
     }
     if mount.fs_type != "xfs" {
         return Ok(false);
     }
-    // XFS before Linux 6.5 leaves out what begins before it is asked from. No free extent begins before its allocation group does.
+    // XFS before Linux 6.5 omits extents that begin before the requested range. No free extent
+    // begins before its allocation group.
     let group = xfs::geometry(file)?.group_bytes().max(1);
     is_covered(extent.address - extent.address % group, extent.address, end, ask)
 }
 
-/// Whether free space covers all from `start` to `end`, as `ask` lists it from `from` on.
+/// Free space covers all of `start..end`; `ask` lists extents from an offset on.
 fn is_covered(
     mut from: u64,
     start: u64,
@@ -50,7 +50,7 @@ fn is_covered(
     ask: impl Fn(u64) -> Result<(Vec<fsmap::Extent>, Option<u64>), Errno>,
 ) -> Result<bool, Errno> {
     let mut at = start;
-    // Each call gets further, or it is the last.
+    // Each call advances, or is the last.
     while at < end {
         let (found, next) = ask(from)?;
         for found in found {
@@ -60,7 +60,7 @@ fn is_covered(
             if found.end() <= at {
                 continue;
             }
-            // A gap is nothing that is known to be free.
+            // A gap is not known to be free.
             if !found.free || found.start > at {
                 return Ok(false);
             }
@@ -84,7 +84,8 @@ mod tests {
         fsmap::Extent { start, len, free }
     }
 
-    /// Two records at a time; `cut` as newer kernels do, which begin with the rest of an extent, or without what begins before.
+    /// Two records per call. `cut`: as in newer kernels, the first record is the rest of an
+    /// extent that began earlier; otherwise such an extent is omitted.
     fn ask(from: u64, end: u64, cut: bool) -> Result<(Vec<fsmap::Extent>, Option<u64>), Errno> {
         let rest = |extent: &fsmap::Extent| if cut { extent.end() > from } else { extent.start >= from };
         let all: Vec<fsmap::Extent> = SPACE.map(of).into_iter().filter(rest).filter(|extent| extent.start < end).take(2).collect();
@@ -93,8 +94,8 @@ mod tests {
     }
 
     #[test]
-    fn free_space_is_found_from_its_middle_and_from_before_it() {
-        // As an older XFS, whose free space ends before the block that it is asked to; behind that others' space begins.
+    fn is_covered_finds_space_from_middle_and_before() {
+        // As an older XFS, whose free space ends a block before the request, then used space.
         let shorter = |from, end| {
             ask(from, end, true).map(|(mut all, next)| {
                 all.iter_mut().filter(|extent| extent.end() > end).for_each(|extent| extent.len = end - 1 - extent.start);
@@ -111,7 +112,7 @@ mod tests {
             assert_eq!(is_covered(0, start, end, |from| ask(from, end, false)), Ok(free), "{start} to {end}, from 0");
             assert!(
                 free || is_covered(start, start, end, |from| ask(from, end, false)) == Ok(false),
-                "{start} to {end}, told nothing of its beginning"
+                "{start} to {end}, without its beginning"
             );
         }
     }

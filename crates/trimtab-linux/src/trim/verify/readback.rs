@@ -1,6 +1,6 @@
-//! Reading raw blocks back, past all caches of this machine, and telling what is in them.
+//! Reads raw blocks back, bypassing all caches of this machine, and classifies them.
 
-use super::extents::Placed;
+use super::extents::DeviceExtent;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::Serialize;
 use std::fs::File;
@@ -8,9 +8,8 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Blocks are told apart in this size: no filesystem here allocates less at a time for files of this size.
+/// Size of a classified block: filesystems allocate no smaller units for such files.
 pub const BLOCK: usize = 4096;
-/// Bytes read at once.
 const CHUNK: usize = 1 << 20;
 
 /// A device open for direct reading.
@@ -22,19 +21,19 @@ pub struct RawDevice {
 }
 
 impl RawDevice {
-    /// Opens it, for reading only.
+    /// Opens the device read-only.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = openat(CWD, path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { path: path.to_owned(), file: File::from(file), buffer: vec![0; CHUNK + BLOCK] })
     }
 
-    /// Its path.
+    /// Path of the device.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads `len` bytes at `offset`, both multiples of the block size, in pieces, and hands each to `see`.
+    /// Reads `len` bytes at `offset`, multiples of the block size, piece by piece to `see`.
     pub fn read(&mut self, offset: u64, len: u64, mut see: impl FnMut(u64, &[u8])) -> io::Result<()> {
         let start = self.buffer.as_ptr().align_offset(BLOCK);
         let mut done = 0;
@@ -49,27 +48,27 @@ impl RawDevice {
     }
 }
 
-/// How many blocks read as what.
+/// Number of blocks by content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Content {
-    /// All zeroes.
+    /// All bytes 0x00.
     pub zero: u64,
-    /// All ones.
+    /// All bits 1.
     pub ones: u64,
-    /// What was written.
+    /// The content written.
     pub written: u64,
-    /// Something else.
+    /// Any other content.
     pub other: u64,
 }
 
 impl Content {
-    /// All blocks.
+    /// Number of blocks.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.zero + self.ones + self.written + self.other
     }
 
-    /// Counts one block.
+    /// Counts a block.
     pub fn note(&mut self, found: &[u8], written: &[u8]) {
         let counter = if found == written {
             &mut self.written
@@ -83,7 +82,7 @@ impl Content {
         *counter += 1;
     }
 
-    /// Adds `more`.
+    /// Adds the counts of `more`.
     pub fn add(&mut self, more: &Self) {
         self.zero += more.zero;
         self.ones += more.ones;
@@ -92,15 +91,15 @@ impl Content {
     }
 }
 
-/// The part of a place that consists of whole units of `unit` bytes on the device (and of whole blocks): what a discard of
-/// that unit can cover. `None` if there is no such part.
+/// The part of a place in whole units of `unit` bytes on the device (and in whole blocks),
+/// which a discard can cover. `None` if it has none.
 #[must_use]
-pub fn interior(placed: &Placed, unit: u64) -> Option<Placed> {
+pub fn interior(placed: &DeviceExtent, unit: u64) -> Option<DeviceExtent> {
     let unit = unit.max(BLOCK as u64);
     let start = placed.offset.checked_next_multiple_of(unit)?;
     let end = placed.offset.checked_add(placed.len)? / unit * unit;
     let len = end.checked_sub(start).filter(|len| *len > 0)?;
-    Some(Placed { in_file: placed.in_file + (start - placed.offset), device: placed.device.clone(), offset: start, len })
+    Some(DeviceExtent { in_file: placed.in_file + (start - placed.offset), device: placed.device.clone(), offset: start, len })
 }
 
 #[cfg(test)]
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_told_apart() {
+    fn content_note_classifies_blocks() {
         let written: Vec<u8> = (0..BLOCK).map(|i| i as u8).collect();
         let mut content = Content::default();
         content.note(&written, &written);
@@ -119,9 +118,12 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_units_can_be_expected_to_be_discarded() {
-        let placed = |offset, len| Placed { in_file: 100, device: "/dev/x".into(), offset, len };
-        assert_eq!(interior(&placed(4096, 3 << 20), 1 << 20), Some(Placed { in_file: 100 + (1 << 20) - 4096, ..placed(1 << 20, 2 << 20) }));
+    fn interior_contains_only_whole_discard_units() {
+        let placed = |offset, len| DeviceExtent { in_file: 100, device: "/dev/x".into(), offset, len };
+        assert_eq!(
+            interior(&placed(4096, 3 << 20), 1 << 20),
+            Some(DeviceExtent { in_file: 100 + (1 << 20) - 4096, ..placed(1 << 20, 2 << 20) })
+        );
         assert_eq!(interior(&placed(4096, 1 << 20), 1 << 20), None);
         assert_eq!(interior(&placed(8192, 8192), 512), Some(placed(8192, 8192)));
         assert_eq!(interior(&placed(u64::MAX - 4096, 8192), 4096), None, "absurd");

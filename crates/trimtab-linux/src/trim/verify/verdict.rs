@@ -1,4 +1,4 @@
-//! From what was counted and what was read back to a verdict, in words that leave nothing out.
+//! Derives a verdict and its explanation from the counters and the blocks read back.
 
 use super::arrival::Arrival;
 use super::readback::Content;
@@ -8,15 +8,15 @@ use serde::Serialize;
 use std::time::Duration;
 use trimtab_drive::units::Bytes;
 
-/// What the drive promises about reading trimmed blocks.
+/// The drive's promise for reads of trimmed blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Promise {
     /// Zeroes (ATA: RZAT).
     Zeroes,
-    /// The same each time (ATA: DRAT).
+    /// The same data on every read (ATA: DRAT).
     Same,
-    /// Nothing that is known here.
+    /// Unknown.
     Unknown,
 }
 
@@ -26,32 +26,32 @@ pub enum Promise {
 pub enum VerdictKind {
     /// All freed blocks read as zeroes.
     Zeroed,
-    /// None reads as what was written, and not all as zeroes.
+    /// No freed block reads as written, and not all read as zeroes.
     Changed,
-    /// Some read as what was written.
+    /// Some read as written.
     Partly,
-    /// All read as what was written, though the discards arrived.
+    /// All read as written, although the discards arrived.
     StillThere,
-    /// The discards did not get through a layer.
+    /// A layer blocked the discards.
     NeverArrived,
-    /// All freed blocks read as zeroes, but a layer kept the discards to itself: the drive knows nothing of them.
+    /// All freed blocks read as zeroes, but a layer did not pass the discards on to the drive.
     Swallowed,
-    /// One of several devices below got none, or takes none.
+    /// One of several devices received none, or accepts none.
     LegLeftOut,
-    /// Nothing has been sent yet: the filesystem does that in its own time.
+    /// Nothing has been sent yet: the filesystem delays its discards.
     NotYet,
-    /// Nothing was to be trimmed, and mounted as it is the filesystem sends nothing of its own accord.
+    /// Nothing was trimmed, and so mounted the filesystem sends no discards by itself.
     NotSent,
-    /// Blocks of files that were kept have changed: TRIM destroys data here.
+    /// Blocks of kept files have changed: TRIM destroys data here.
     Damage,
-    /// Nothing below has a use for discards.
+    /// No device below needs discards.
     NotNeeded,
-    /// It could not be found out.
+    /// Unknown.
     Unknown,
 }
 
 impl VerdictKind {
-    /// As `trimtab verify` ends with it.
+    /// Exit status of `trimtab verify`.
     #[must_use]
     pub const fn exit_status(self) -> u8 {
         match self {
@@ -62,17 +62,17 @@ impl VerdictKind {
     }
 }
 
-/// When a filesystem sends what it takes note of first.
+/// The delay of a filesystem that queues discards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Later {
     /// In words: "when the device has been idle for a while".
     pub when: &'static str,
-    /// Until when that should be done, as `--wait` takes it.
+    /// A sufficient wait in minutes, for `--wait`.
     pub wait_minutes: u64,
 }
 
 impl Later {
-    /// As the filesystem does it that has been waited for already; longer waits are proposed to those who have waited that long.
+    /// `wait_minutes` is the usual delay; proposes a longer wait if `waited` already exceeds it.
     #[must_use]
     pub fn new(when: &'static str, wait_minutes: u64, waited: Duration) -> Self {
         let waited_minutes = waited.as_secs() / 60;
@@ -85,28 +85,28 @@ impl Later {
     }
 }
 
-/// Everything that was observed.
+/// All observations of a proof.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// What freed blocks read as.
+    /// Contents of the freed blocks.
     pub freed: Content,
-    /// What they read as when read once more.
+    /// Contents of the same blocks in a second read.
     pub again: Content,
-    /// What blocks of kept files read as.
+    /// Contents of the blocks of kept files.
     pub kept: Content,
-    /// Where the discards got to.
+    /// Arrival of the discards at each layer.
     pub arrival: Arrival,
-    /// What the drive promises.
+    /// The drive's promise.
     pub promise: Promise,
-    /// The filesystem sends in its own time, and has not sent all yet.
+    /// The filesystem delays its discards, and has not sent all of them.
     pub later: Option<Later>,
-    /// Nothing was trimmed, and the filesystem is mounted without discard; by what it would be otherwise.
+    /// Nothing was trimmed and online discard is off; holds the command that enables it.
     pub sends_nothing: Option<String>,
-    /// A layer with a cache, which may answer reads with what it holds of freed blocks.
+    /// A layer with a cache, which may serve reads of freed blocks from the cache.
     pub cached_by: Option<String>,
 }
 
-/// The verdict with its explanation.
+/// The verdict and its explanation.
 #[must_use]
 pub fn judge(observed: &Observed) -> (VerdictKind, String) {
     let Observed { freed, again, kept, arrival, promise, later, sends_nothing, cached_by } = observed;
@@ -126,7 +126,7 @@ pub fn judge(observed: &Observed) -> (VerdictKind, String) {
     }
     let unsteady = freed != again;
     let lost = arrival.lost.as_ref();
-    // What a layer had and did not hand on is no matter of time.
+    // A layer that received discards and did not pass them on is not just slow.
     let on_top = lost.is_none_or(|lost| lost.by.is_none());
     if let Some(later) = later.as_ref().filter(|_| on_top && freed.written > 0) {
         return (VerdictKind::NotYet, later.text(freed));
@@ -134,31 +134,31 @@ pub fn judge(observed: &Observed) -> (VerdictKind, String) {
     if let Some(remedy) = sends_nothing.as_ref().filter(|_| freed.written == freed.total()) {
         return (VerdictKind::NotSent, not_sent(remedy));
     }
-    if let Some(lost) = lost.filter(|l| l.others_got_theirs) {
+    if let Some(lost) = lost.filter(|l| l.reached_others) {
         let what = read_as(freed);
-        return (VerdictKind::LegLeftOut, format!("the discards never arrived at {}, though others below got theirs; {what}", lost.at));
+        return (VerdictKind::LegLeftOut, format!("the discards never arrived at {}, but arrived at the other devices; {what}", lost.at));
     }
     if freed.written == 0 && freed.zero == freed.total() {
         return match lost {
             None if arrival.layers.iter().any(|layer| layer.discards.fate == Fate::WrittenAsZeroes) => {
-                let text = "unknown: every freed block reads as zeroes, because a loop device on a block device writes zeroes in place of \
-                            discards; whether the drive freed anything for them cannot be seen from here";
+                let text = "unknown: every freed block reads as zeroes, because a loop device on a block device writes zeroes instead of \
+                            discards; it is not visible from here whether the drive freed anything";
                 (VerdictKind::Unknown, text.to_owned())
             }
-            None => {
-                (VerdictKind::Zeroed, "proved: every freed block reads as zeroes, and the discards were counted on their way".to_owned())
-            }
+            None => (VerdictKind::Zeroed, "proved: every freed block reads as zeroes, and the layers counted the discards".to_owned()),
             Some(lost) => {
                 let by = lost.by.as_ref().map_or("a layer above it".to_owned(), Clone::clone);
-                let text =
-                    format!("the discards never arrived at {}: {by} kept them to itself, and gives zeroes for what was freed", lost.at);
+                let text = format!(
+                    "the discards never arrived at {}: {by} did not pass them on, and returns zeroes for the freed blocks",
+                    lost.at
+                );
                 (VerdictKind::Swallowed, text)
             }
         };
     }
     if let Some(cache) = cached_by.as_ref().filter(|_| freed.written > 0 && lost.is_none()) {
         let text = format!(
-            "unknown: the discards were counted on their way, and {}, which may come from the cache of {cache}: it keeps what it holds of freed blocks",
+            "unknown: the layers counted the discards, and {}, which may come from the cache of {cache}: it still holds freed blocks",
             read_as(freed)
         );
         return (VerdictKind::Unknown, text);
@@ -171,69 +171,69 @@ pub fn judge(observed: &Observed) -> (VerdictKind, String) {
     }
     match lost {
         Some(lost) => {
-            let text = format!("all freed blocks still hold what was written: the discards never arrived at {}", lost.at);
+            let text = format!("all freed blocks still hold the data written: the discards never arrived at {}", lost.at);
             (VerdictKind::NeverArrived, text)
         }
         None => (VerdictKind::StillThere, still_there(*promise)),
     }
 }
 
-/// No fault of any device.
+/// No device is at fault.
 fn not_sent(remedy: &str) -> String {
     format!(
-        "nothing was sent: mounted without discard, this filesystem tells the drive of nothing until somebody trims it. That says nothing about \
-         the drive; trimtab verify without --as-mounted tries it. To have it sent as files go: {remedy}"
+        "nothing was sent: mounted without discard, this filesystem sends discards only when it is trimmed. This result says nothing about \
+         the drive; run trimtab verify without --as-mounted to test it. To discard on every delete: {remedy}"
     )
 }
 
-/// What there is to say if others used the filesystem too much meanwhile.
+/// The text if other processes disturbed all attempts.
 #[must_use]
-pub fn among_others(reused: u32, tries: u32) -> String {
+pub fn disturbed_text(reused: u32, tries: u32) -> String {
     let why = match reused {
-        0 => "what was read back differed from try to try, and others wrote to the filesystem meanwhile".to_owned(),
-        n => format!("blocks were reused by others before they could be read back, in {n} of {tries} tries"),
+        0 => "the data read back differed between attempts, and other processes wrote to the filesystem".to_owned(),
+        n => format!("other processes reused the blocks before they could be read back, in {n} of {tries} attempts"),
     };
-    format!("unknown: {why}; that says nothing about the drive. Try again when less is written here")
+    format!("unknown: {why}; that says nothing about the drive. Try again when there are fewer writes")
 }
 
-/// What the freed blocks hold, in a clause.
+/// A clause on the contents of the freed blocks.
 fn read_as(freed: &Content) -> String {
     match freed.written {
-        0 => "no freed block that was read holds what was written".to_owned(),
-        some => format!("{:.0} % of the freed blocks still hold what was written", 100.0 * some as f64 / freed.total() as f64),
+        0 => "no freed block that was read holds the data written".to_owned(),
+        some => format!("{:.0} % of the freed blocks still hold the data written", 100.0 * some as f64 / freed.total() as f64),
     }
 }
 
 fn changed(freed: &Content, unsteady: bool, promise: Promise) -> String {
-    let what = if freed.ones == freed.total() { "ones" } else { "something other than what was written" };
+    let what = if freed.ones == freed.total() { "ones" } else { "data other than those written" };
     let steady = match (unsteady, promise) {
         (true, Promise::Same | Promise::Zeroes) => "; it differs from one reading to the next, which the drive promises not to do",
         (true, Promise::Unknown) => "; it differs from one reading to the next, which a drive may do",
-        (false, Promise::Zeroes) => "; the drive promises zeroes and does not keep that",
+        (false, Promise::Zeroes) => "; the drive promises zeroes but breaks that promise",
         (false, _) => "",
     };
-    format!("proved: no freed block holds what was written, they read as {what}{steady}")
+    format!("proved: no freed block holds the data written; they read as {what}{steady}")
 }
 
 fn partly(freed: &Content, promise: Promise) -> String {
     let share = 100.0 * freed.written as f64 / freed.total() as f64;
     let legal = match promise {
-        Promise::Zeroes => "the drive promises zeroes and does not keep that",
-        _ => "a drive may leave out parts of a TRIM",
+        Promise::Zeroes => "the drive promises zeroes but breaks that promise",
+        _ => "a drive may ignore parts of a TRIM",
     };
-    format!("{share:.0} % of the freed blocks still hold what was written, the others do not: {legal}")
+    format!("{share:.0} % of the freed blocks still hold the data written, the others do not: {legal}")
 }
 
 fn still_there(promise: Promise) -> String {
     let legal = match promise {
-        Promise::Zeroes => "the drive promises zeroes and does not keep that: it ignores TRIM, or forgets only its mapping",
+        Promise::Zeroes => "the drive promises zeroes but breaks that promise: it ignores TRIM, or forgets only its mapping",
         Promise::Same => "legal: the drive promises only that they read the same each time; it may have dropped its mapping all the same",
         Promise::Unknown => "may be legal: a drive may return old data until it has erased them, or ignore TRIM altogether",
     };
-    format!("the discards arrived, but all freed blocks still hold what was written; {legal}")
+    format!("the discards arrived, but all freed blocks still hold the data written; {legal}")
 }
 
-/// Bytes in words, for lines of the report.
+/// Bytes for lines of the report.
 #[must_use]
 pub fn in_words(bytes: Option<u64>) -> String {
     bytes.map_or("not counted".to_owned(), |b| Bytes(b).to_string())
@@ -242,14 +242,15 @@ pub fn in_words(bytes: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trim::verify::arrival::Lost;
+    use crate::trim::verify::arrival::DiscardLoss;
 
     fn content(zero: u64, ones: u64, written: u64, other: u64) -> Content {
         Content { zero, ones, written, other }
     }
 
     fn observed(freed: Content, lost_at: Option<&str>) -> Observed {
-        let lost = lost_at.map(|at| Lost { at: at.trim_start_matches('+').to_owned(), by: None, others_got_theirs: at.starts_with('+') });
+        let lost =
+            lost_at.map(|at| DiscardLoss { at: at.trim_start_matches('+').to_owned(), by: None, reached_others: at.starts_with('+') });
         let arrival = Arrival { layers: Vec::new(), lost };
         Observed {
             freed,
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn each_case_has_its_verdict() {
+    fn judge_returns_verdict_for_each_case() {
         for (freed, lost_at, expected) in [
             (content(10, 0, 0, 0), None, VerdictKind::Zeroed),
             (content(10, 0, 0, 0), Some("sda"), VerdictKind::Swallowed),
@@ -279,7 +280,7 @@ mod tests {
         ] {
             assert_eq!(judge(&observed(freed, lost_at)).0, expected, "{freed:?} {lost_at:?}");
         }
-        // What was read may be the cache's; what is gone is gone there as well.
+        // The contents may be the cache's; data gone there are gone below as well.
         for (freed, expected) in [
             (content(7, 0, 3, 0), VerdictKind::Unknown),
             (content(0, 0, 10, 0), VerdictKind::Unknown),
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_later_is_no_fault_of_the_drive() {
+    fn judge_delayed_discards_as_not_yet() {
         let later = |waited| Some(Later::new("two minutes later", 3, Duration::from_secs(waited)));
         let judged = |freed, lost_at, waited| judge(&Observed { later: later(waited), ..observed(freed, lost_at) });
         for (freed, lost_at, waited, words) in [
@@ -323,14 +324,14 @@ mod tests {
         }
         assert_eq!(judged(content(10, 0, 0, 0), None, 10).0, VerdictKind::Zeroed);
         let mut swallowed = Observed { later: later(10), ..observed(content(0, 0, 10, 0), Some("sda")) };
-        swallowed.arrival.lost = Some(Lost { at: "sda".into(), by: Some("dm-0 (home)".into()), others_got_theirs: false });
+        swallowed.arrival.lost = Some(DiscardLoss { at: "sda".into(), by: Some("dm-0 (home)".into()), reached_others: false });
         assert_eq!(judge(&swallowed).0, VerdictKind::NeverArrived, "the layer above had them");
     }
 
     #[test]
-    fn a_broken_promise_is_named() {
+    fn judge_names_broken_promise() {
         let lying = Observed { promise: Promise::Zeroes, ..observed(content(0, 0, 10, 0), None) };
-        assert!(judge(&lying).1.contains("does not keep that"));
+        assert!(judge(&lying).1.contains("breaks that promise"));
         let unsteady = Observed { again: content(0, 0, 0, 9), promise: Promise::Same, ..observed(content(0, 0, 0, 10), None) };
         assert!(judge(&unsteady).1.contains("promises not to do"));
     }

@@ -1,20 +1,20 @@
-//! What libblkid knows, through its program `wipefs`, where that is installed: it checks more than magic numbers.
+//! Signatures known to libblkid, which checks more than magic numbers, through `wipefs`.
 
 use rustix::fd::OwnedFd;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Only where the system keeps its own programs, whatever PATH says.
+/// Only the system's own directories, regardless of PATH.
 const PLACES: [&str; 4] = ["/usr/sbin/wipefs", "/sbin/wipefs", "/usr/bin/wipefs", "/bin/wipefs"];
 
-/// What is found on the open device or file, in the words of [`super::find`] where it has any; nothing where there is no such program.
+/// Signatures on the open object, with the names of [`super::find`]; empty without `wipefs`.
 ///
 /// # Errors
-/// If the program is there and cannot say.
+/// If `wipefs` exists and fails.
 pub fn probe(object: &OwnedFd) -> std::io::Result<Vec<String>> {
     let Some(program) = PLACES.iter().find(|place| Path::new(place).exists()) else { return Ok(Vec::new()) };
-    // It gets what is open here, not what has its name by now.
+    // The program examines the open object, not whatever has its name now.
     let mut command = Command::new(program);
     command.args(["--no-act", "--json", "--output", "TYPE", "/proc/self/fd/0"]).env_clear().env("LC_ALL", "C");
     let output = command.stdin(object.try_clone()?).stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
@@ -25,7 +25,7 @@ pub fn probe(object: &OwnedFd) -> std::io::Result<Vec<String>> {
     parse(&output.stdout).ok_or_else(|| std::io::Error::other(format!("{program}'s output could not be understood")))
 }
 
-/// Nothing at all is printed where nothing is found.
+/// The output is empty if nothing was found.
 fn parse(text: &[u8]) -> Option<Vec<String>> {
     if text.iter().all(u8::is_ascii_whitespace) {
         return Some(Vec::new());
@@ -35,7 +35,7 @@ fn parse(text: &[u8]) -> Option<Vec<String>> {
     found.iter().map(|signature| signature["type"].as_str().map(in_our_words)).collect()
 }
 
-/// So that what both know has one name.
+/// Converts names of libblkid to ours, so that each signature has one name.
 fn in_our_words(kind: &str) -> String {
     let known = match kind {
         "ext2" | "ext3" | "ext4" | "ext4dev" | "jbd" => "ext2/3/4",
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_answers_are_understood() {
+    fn parse_reads_wipefs_output() {
         let text = r#"{ "signatures": [ {"type":"ext4"}, {"type":"isw_raid_member"} ] }"#;
         assert_eq!(parse(text.as_bytes()).unwrap(), ["ext2/3/4", "isw_raid_member"]);
         assert_eq!(parse(b"\n"), Some(Vec::new()));

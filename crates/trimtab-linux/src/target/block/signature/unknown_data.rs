@@ -1,4 +1,5 @@
-//! Where something that is still of use would stand if no magic number gives it away: the ends, and where filesystems keep copies.
+//! Detects useful data without a magic number: examines both ends of the device and the
+//! places where filesystems keep copies.
 
 use super::read;
 use crate::sys::maker::Maker;
@@ -8,18 +9,18 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::data::content::{Found, UNIT};
 use trimtab_drive::units::Bytes;
 
-/// What is said where something is written that nothing is known of.
+/// The name for data of unknown kind.
 pub const UNKNOWN_DATA: &str = "unknown data";
 const MIB: u64 = 1 << 20;
-/// As much is looked at where a copy of a superblock would be.
 const COPY_BYTES: u64 = 4096;
 /// Copies of the btrfs superblock (`btrfs_sb_offset` of `fs/btrfs/disk-io.h`).
 pub(super) const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
-/// ZFS labels: 256 KiB each, two at either end of the device, which is rounded down to whole labels.
+/// ZFS labels: 256 KiB each, two at either end of the device, rounded down to whole labels.
 const ZFS_LABEL: u64 = 256 << 10;
 
-/// Places of the superblock in block groups 1, 3, 5 and 7 of ext4, with the logarithm of the block size over 1024 and the group: a group has as many
-/// blocks as a block has bits, and the first block is number 1 if blocks have 1024 bytes.
+/// Offsets of the superblock in block groups 1, 3, 5 and 7 of ext4, with log2(block size /
+/// 1024) and the group number. A group has as many blocks as a block has bits, and the first
+/// block is number 1 if blocks have 1024 bytes.
 pub(super) fn ext4_copies() -> impl Iterator<Item = (u64, u32, u16)> {
     (0..=6_u32).flat_map(|log| {
         let block = 1024_u64 << log;
@@ -33,26 +34,26 @@ pub(super) fn zfs_labels(size: u64) -> [u64; 4] {
     [0, ZFS_LABEL, end.saturating_sub(2 * ZFS_LABEL), end.saturating_sub(ZFS_LABEL)]
 }
 
-/// Content that an earlier run of this program may have written: no reason to refuse.
+/// Content that an earlier run may have written, which is no reason to refuse.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnData {
     /// Seed of the content.
     pub seed: u64,
-    /// Its class.
+    /// Class of the content.
     pub class: DataClass,
 }
 
-/// Everything that is looked at, inside a device of `size`.
+/// The ranges examined on a device of `size`.
 fn places(size: u64) -> Vec<Range<u64>> {
     let unit = UNIT as u64;
     let copies = BTRFS_COPIES.into_iter().chain(ext4_copies().map(|(at, ..)| at)).map(|at| at..at + COPY_BYTES);
     let ends = [0..MIB, size.saturating_sub(MIB)..size];
-    // In whole units, so that what this program wrote can be recognised.
+    // In whole units, so that content of this program can be recognised.
     let whole = |place: Range<u64>| place.start / unit * unit..place.end.next_multiple_of(unit).min(size);
     ends.into_iter().chain(copies).map(whole).filter(|place| !place.is_empty()).collect()
 }
 
-/// Whether anything but zeros, and what this program has written there itself, stands at one of the places.
+/// One of the examined ranges holds data other than zeros and this program's own content.
 pub fn holds_unknown_data(device: &OwnedFd, size: Bytes, own: Option<OwnData>) -> std::io::Result<bool> {
     let own = own.map(|own| (Maker::new(own.seed), own.class));
     for place in places(size.0) {
@@ -74,8 +75,8 @@ mod tests {
     use trimtab_drive::data::DataClass;
 
     #[test]
-    fn copies_stand_where_mke2fs_puts_them() {
-        // From its manual: 8193, 16384 and 32768 are the first copies for blocks of 1, 2 and 4 KiB.
+    fn ext4_copies_match_mke2fs() {
+        // From the manual: 8193, 16384, 32768 are the first copies for blocks of 1, 2, 4 KiB.
         let first: Vec<u64> =
             ext4_copies().filter(|(_, log, group)| *group == 1 && *log < 3).map(|(at, log, _)| at / (1024 << log)).collect();
         assert_eq!(first, [8193, 16384, 32768]);
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn one_byte_anywhere_is_unknown_data_and_our_own_is_not() {
+    fn unknown_data_is_any_byte_except_own_content() {
         let size = 600 << 20;
         let fresh = || {
             let file = tempfile::tempfile().unwrap();

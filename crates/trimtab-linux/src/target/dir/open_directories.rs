@@ -1,4 +1,5 @@
-//! The directories below a target, held open: whatever happens to their names, operations reach the ones that were made.
+//! The directories below a target, held open: operations reach the directories that the
+//! target created, even if their names change.
 
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, OFlags};
@@ -9,22 +10,22 @@ use std::path::Path;
 
 use crate::sys::beneath::{self, Identity};
 
-/// Permission of group and others to change what is in a directory.
+/// Permission bits that allow group and others to change a directory.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The directories below one that is open.
+/// The open directories below a root directory.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct OpenDirectories {
     root: OwnedFd,
-    /// Others may change what is in the root: what is below it may be swapped at any time.
+    /// Other users may change the root, so anything below may be replaced at any time.
     shared: bool,
     open: HashMap<String, OwnedFd>,
     open_max: usize,
-    /// What each directory was when it was made or first used; only kept where it is shared.
+    /// Identity of each directory at creation or first use; kept only if the root is shared.
     identities: HashMap<String, Identity>,
 }
 
-impl Known {
+impl OpenDirectories {
     pub(super) fn new(root: OwnedFd) -> Self {
         let own = rustix::process::geteuid().as_raw();
         let shared = rustix::fs::fstat(&root).map_or(true, |stat| stat.st_uid != own || stat.st_mode & OTHERS_WRITE != 0);
@@ -35,7 +36,7 @@ impl Known {
         self.root.as_fd()
     }
 
-    /// The directory that `path` is in, and the last component of `path`.
+    /// The parent directory of `path`, and the last component of `path`.
     #[inline]
     pub(super) fn locate<'p>(&mut self, path: &'p str) -> Result<(BorrowedFd<'_>, &'p str), Errno> {
         match path.rsplit_once('/') {
@@ -62,7 +63,7 @@ impl Known {
     }
 
     fn open_again(&mut self, path: &str) -> Result<OwnedFd, Errno> {
-        // Only to look names up in: that works without permission to list, and costs a network filesystem nothing.
+        // `O_PATH` is enough for lookups: needs no list permission, free on network filesystems.
         let dir = beneath::open_below(self.root.as_fd(), Path::new(path), OFlags::PATH | OFlags::DIRECTORY)?;
         if self.shared {
             let identity = Identity::from(&rustix::fs::fstat(&dir)?);
@@ -73,7 +74,7 @@ impl Known {
         Ok(dir)
     }
 
-    /// To be called after `path` was made: where others could swap it, it has to be ours.
+    /// Call after creating `path`: fails if another user could have replaced it.
     pub(super) fn made(&mut self, path: &str) -> Result<(), Errno> {
         if !self.shared {
             return Ok(());
@@ -86,7 +87,7 @@ impl Known {
         Ok(())
     }
 
-    /// To be called before `path` is removed, so that nothing keeps it.
+    /// Call before removing `path`, so that no descriptor keeps it.
     pub(super) fn forget(&mut self, path: &str) {
         self.open.remove(path);
         self.identities.remove(path);
@@ -102,7 +103,7 @@ impl Known {
         self.open_max = most;
     }
 
-    /// An error if somebody has put another file in the place of one of ours that is open to be written to.
+    /// Fails if another user has replaced a file of ours that is open for writing.
     #[inline]
     pub(super) fn check_file(&self, file: &OwnedFd) -> Result<(), Errno> {
         if !self.shared {
@@ -114,12 +115,12 @@ impl Known {
     }
 }
 
-/// As for a link, which is the usual way to swap something.
+/// The error for a link, the usual way to replace a path.
 const fn swapped() -> Errno {
     Errno::LOOP
 }
 
-/// How many directories may be kept open: a share of what this process may open at all, which is raised as far as it goes.
+/// Maximum number of directories kept open: a share of the raised limit of open files.
 fn open_max() -> usize {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let wanted = limit.maximum.unwrap_or(1 << 16).min(1 << 16);
