@@ -276,7 +276,7 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
         fs::read_dir(directory.path()).unwrap().any(|entry| entry.unwrap().file_name().to_string_lossy().ends_with("-predictions.json"))
     );
     // A study that cannot begin says first which twin there is.
-    let said = predicate::str::contains("There is a twin of this drive").and(predicate::str::contains(file));
+    let said = predicate::str::contains("This drive has a twin").and(predicate::str::contains(file));
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
     // One that can goes on with months on it, in the same report.
     let report = directory.path().join("both.html");
@@ -377,5 +377,5 @@ fn unusable_file_beside_twins_is_reported() {
     let notes: Vec<&str> = list["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
     let has = |file: &str, what: &str| notes.iter().any(|note| note.contains(file) && note.contains(what));
     assert!(notes.len() == 3 && has("d.toml", "line 1"), "{notes:?}");
-    assert!(has("b.toml: drive:one is ", "a.toml") && has("c.toml: drive:sata-tlc-500gb", "that is shipped"), "{notes:?}");
+    assert!(has("b.toml: drive:one is ", "a.toml") && has("c.toml: drive:sata-tlc-500gb", "the shipped drive"), "{notes:?}");
 }

@@ -212,7 +212,10 @@ fn a_report_that_cannot_be_written_does_not_cost_the_runs() {
     std::fs::remove_dir_all(&place).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(1) && said.contains("there is no report") && said.contains("runs are kept"), "{said}");
+    assert!(
+        output.status.code() == Some(1) && said.contains("the report could not be written") && said.contains("runs are kept"),
+        "{said}"
+    );
     trimtab().args(["results", "list", "--store"]).arg(&store).assert().success().stdout(predicate::str::contains("postmark"));
 }
 
