@@ -110,7 +110,7 @@ fn ageing_study_is_reproducible_and_reuses_cells() {
         metrics.iter().find(|metric| metric["name"] == name).unwrap()["samples"][0].as_f64().unwrap()
     };
     assert!(value(0, "waf") > value(1, "waf") * 1.03, "without trimming more is moved");
-    assert!(value(0, "mapped.steady") > 90.0 && value(1, "mapped.steady") < 62.0, "what the drive takes for data");
+    assert!(value(0, "mapped.steady") > 90.0 && value(1, "mapped.steady") < 62.0, "blocks that the drive regards as data");
     let html = std::fs::read_to_string(&report).unwrap();
     assert!(html.contains("Write amplification, 60 % full") && html.contains("State of the drive under"));
 }
