@@ -77,7 +77,7 @@ struct Worker {
 }
 
 /// A filesystem that starts once its mount point answers.
-struct Asked {
+struct PendingMount {
     mount: Mount,
     rule: Rule,
     check: MountCheck,
@@ -89,7 +89,7 @@ struct Daemon {
     root: Root,
     common: Arc<Common>,
     workers: Vec<Worker>,
-    asked: Vec<Asked>,
+    asked: Vec<PendingMount>,
     /// Logged messages that are not repeated.
     said: BTreeSet<String>,
     metrics_written: Option<Instant>,
@@ -270,7 +270,7 @@ impl Daemon {
                 || self.asked.iter().any(|one| one.mount.id == mount.id && one.mount.dev == mount.dev);
             if !is_known {
                 match MountCheck::start(&mount.mount_point) {
-                    Ok(check) => self.asked.push(Asked { mount, rule, check }),
+                    Ok(check) => self.asked.push(PendingMount { mount, rule, check }),
                     Err(_) => self.start(&mount, rule),
                 }
             }

@@ -46,11 +46,14 @@ pub enum Ending {
     Stopped(String),
 }
 
+/// A pass to store.
 #[derive(Debug)]
 pub struct Pass<'a> {
     /// What started the trim: `daemon` or `hand`.
     pub by: &'static str,
+    /// The policy.
     pub policy: &'a str,
+    /// Its settings.
     pub policy_settings: Vec<Field>,
     /// Start or resumption, in nanoseconds since 1970.
     pub started: Nanos,
@@ -58,6 +61,7 @@ pub struct Pass<'a> {
     pub took: Nanos,
     /// Account of its requests.
     pub account: &'a Account,
+    /// The end of the pass.
     pub ending: Ending,
 }
 

@@ -27,7 +27,7 @@ pub struct Request {
     /// Trim what `fstrim --fstab` trims.
     pub all: bool,
     /// The trim mode.
-    pub how: How,
+    pub how: TrimMode,
     /// Trim only the windows that this range touches.
     pub window: Option<TrimWindow>,
     /// Skip free extents below this size.
@@ -53,7 +53,7 @@ pub struct Done {
 
 /// Trims one filesystem after the other. A failure does not stop the rest.
 pub fn run(request: &Request, context: &Context) -> anyhow::Result<Done> {
-    if matches!(request.how, How::Idle(_)) {
+    if matches!(request.how, TrimMode::Idle(_)) {
         priority::yield_to_others();
     }
     interrupt::install().context("cannot handle signals")?;
@@ -94,12 +94,12 @@ fn in_fstab() -> anyhow::Result<(Vec<PathBuf>, Vec<PassedBy>)> {
 
 /// Trim mode of a trim by hand: the policies that start at once.
 #[derive(Debug)]
-pub enum How {
+pub enum TrimMode {
     AtOnce,
     Idle(IdleSettings),
 }
 
-impl std::fmt::Display for How {
+impl std::fmt::Display for TrimMode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AtOnce => f.write_str("now"),
@@ -108,7 +108,7 @@ impl std::fmt::Display for How {
     }
 }
 
-impl How {
+impl TrimMode {
     /// Parses a policy with its settings. `finish_within` and `min_extent` override its settings.
     pub fn of(policy: &str, finish_within: Option<Nanos>, min_extent: Bytes) -> anyhow::Result<Self> {
         let wrong = |why: String| UsageError::new(format!("--policy {policy}: {why}"));

@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(text("fstab"), "/dev/a /a ntfs3 rw,discard 0 0\n/dev/b none swap sw,discard 0 0\n");
         assert_eq!(text("crypttab"), "home /dev/c none luks,discard\n");
         assert_eq!(in_fstab(&system, Path::new("/a")).unwrap(), None, "nothing to do a second time");
-        assert!(in_fstab(&system, Path::new("/b")).unwrap_err().to_string().contains("not in /etc/fstab"));
+        assert!(in_fstab(&system, Path::new("/b")).unwrap_err().to_string().contains("no longer in /etc/fstab"));
 
         assert!(undo_one(&system, first, true).unwrap().is_some(), "the second has changed another line");
         assert!(undo_one(&system, third, true).unwrap().is_some() && text("crypttab").contains("discard"));

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_number_is_a_value_of_its_option() {
+    fn parser_accepts_negative_option_values() {
         let refused = |args: &[&str]| {
             let all = ["trimtab"].into_iter().chain(args.iter().copied());
             command().try_get_matches_from(all).unwrap_err().to_string()
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_number_is_a_value_of_its_option() {
+    fn error_for_negative_number_names_its_option() {
         let said = |words: &[&str]| {
             let words: Vec<String> = ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
             let error = command().try_get_matches_from(&words).unwrap_err();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_asked_of_the_parser() {
+    fn error_for_bad_value_names_the_expected_range() {
         let said = |words: &[&str]| {
             let words: Vec<String> = ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
             let error = command().try_get_matches_from(&words).unwrap_err();

@@ -2,7 +2,7 @@
 
 use super::results::form::{Form, FormArgs};
 use super::results::instant_of;
-use crate::history::events::{Events, Wish};
+use crate::history::events::{EventFilter, Events};
 use crate::report::history::{table, terse};
 use crate::report::layout::on_screen;
 use crate::report::markdown;
@@ -44,7 +44,8 @@ pub struct Args {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.of_list(context)?;
     let since = args.since.as_deref().map(|text| instant_of(text, unix_ms())).transpose()?;
-    let wish = Wish { path: args.path.as_deref(), since_unix_ms: since, limit: args.limit as usize, sysroot: args.sysroot.as_deref() };
+    let wish =
+        EventFilter { path: args.path.as_deref(), since_unix_ms: since, limit: args.limit as usize, sysroot: args.sysroot.as_deref() };
     let events = Events::read(&wish, context)?;
     if events.events.is_empty() && form != Form::Markdown && args.form.form != Some(Form::Tsv) && !context.json {
         context.remark("the history has no trim and no applied policy");

@@ -251,7 +251,7 @@ const COSTS_OF_TRIM: [&str; 4] = ["flash.trim.command_ns", "flash.trim.range_ns"
 
 /// Predicts months of use on the twin of the measured drive. A failure is reported and
 /// returns `None`; the measured runs stay.
-fn months_of(args: &Args, context: &Context, path: &Path, twin: (twins::Kept, Vec<String>)) -> Option<TwinMonths> {
+fn months_of(args: &Args, context: &Context, path: &Path, twin: (twins::StoredTwin, Vec<String>)) -> Option<TwinMonths> {
     let (kept, doubts) = twin;
     let twin = kept.drive.twin.as_ref()?;
     let typical_trims =
@@ -276,14 +276,14 @@ fn filled_percent(path: &Path) -> Option<u8> {
 }
 
 /// Message: the twin that was found, and its file.
-fn found(kept: &twins::Kept) -> String {
+fn found(kept: &twins::StoredTwin) -> String {
     let learned = kept.origin().map(|origin| format!(" ({}, learned on {})", origin.model, origin.learned)).unwrap_or_default();
     format!("This drive has a twin{learned}, in {}: months of use on it follow the measurement.", kept.path.display())
 }
 
 /// The twin of the drive below `path` with doubts about it, or else how to get one. `None`
 /// unless exactly one solid-state drive is below.
-fn twin_below(context: &Context, path: &Path) -> Option<Result<(twins::Kept, Vec<String>), String>> {
+fn twin_below(context: &Context, path: &Path) -> Option<Result<(twins::StoredTwin, Vec<String>), String>> {
     let below = Below::of_path(&Root::live().ok()?, path).ok()?;
     let learn = || {
         let (shown, unknown) = (path.display(), format!("The effect of months of use on this drive ({}) is unknown", below.model));

@@ -7,7 +7,7 @@ use crate::sweep::calibrate::{self, Calibration};
 use crate::sweep::directory::{Directory, Part, Shard};
 use crate::sweep::estimate::Estimate;
 use crate::sweep::progress::Progress;
-use crate::sweep::run::{self, Asked};
+use crate::sweep::run::{self, RunOptions};
 use crate::sweep::{self, csv, parquet};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
@@ -233,7 +233,7 @@ fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
         ));
     }
     let directory = Directory::of_plan(&args.output, &checked)?;
-    let asked = Asked { shard: args.shard, threads: args.threads.map_or_else(crew::processors, usize::from) };
+    let asked = RunOptions { shard: args.shard, threads: args.threads.map_or_else(crew::processors, usize::from) };
     let done = run::run(context, &checked, &directory, asked)?;
     if done.found > 0 {
         context.remark(&format!("{} of {} cells were already finished", grouped(done.found), grouped(done.cells)));

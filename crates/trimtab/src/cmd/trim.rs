@@ -2,7 +2,7 @@
 
 use crate::report;
 use crate::trim::outcome::{Failed, exit_code, refusal};
-use crate::trim::{self, Done, How, Request};
+use crate::trim::{self, Done, Request, TrimMode};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -93,13 +93,13 @@ pub struct Args {
 
 impl Args {
     fn resolve(&self) -> anyhow::Result<Request> {
-        let how = How::of(&self.policy, self.finish_within, self.min_extent)?;
+        let how = TrimMode::of(&self.policy, self.finish_within, self.min_extent)?;
         Ok(Request {
             paths: self.paths.clone(),
             all: self.all,
             window: self.window,
             min_extent: self.min_extent,
-            sync: self.sync || (!self.no_sync && matches!(how, How::AtOnce)),
+            sync: self.sync || (!self.no_sync && matches!(how, TrimMode::AtOnce)),
             dry_run: self.dry_run,
             lock_wait: self.lock_wait,
             restart: self.restart,

@@ -47,7 +47,7 @@ pub struct Events {
 
 /// Filter for events.
 #[derive(Debug)]
-pub struct Wish<'a> {
+pub struct EventFilter<'a> {
     /// Only this filesystem.
     pub path: Option<&'a Path>,
     /// Only events since this time.
@@ -60,7 +60,7 @@ pub struct Wish<'a> {
 
 impl Events {
     /// Reads the events that match the filter.
-    pub fn read(wish: &Wish<'_>, context: &Context) -> anyhow::Result<Self> {
+    pub fn read(wish: &EventFilter<'_>, context: &Context) -> anyhow::Result<Self> {
         let wanted = wish.path.map(|path| wanted(path, context)).transpose()?;
         let mut events = applied(wish.sysroot)?;
         let store = wish.sysroot.map_or_else(state_directory, |base| base.join("var/lib/trimtab")).join(FILE);

@@ -3,7 +3,7 @@
 
 use super::outcome::{Outcome, WouldSend, finish};
 use super::whole::whole;
-use super::{How, Request};
+use super::{Request, TrimMode};
 use crate::history::{Ending, History, Pass};
 use anyhow::Context as _;
 use rustix::fs::FileType;
@@ -245,8 +245,8 @@ fn deliver(outcome: &mut Outcome, fs: &Filesystem, layers: Vec<LayerDiscards>) {
 /// The smallest extent to trim: the larger of the option and the policy's setting.
 pub fn least(request: &Request) -> Bytes {
     match &request.how {
-        How::Idle(settings) => settings.min_extent,
-        How::AtOnce => request.min_extent,
+        TrimMode::Idle(settings) => settings.min_extent,
+        TrimMode::AtOnce => request.min_extent,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::one::{least, show, view};
 use super::outcome::Outcome;
-use super::{How, Request};
+use super::{Request, TrimMode};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
@@ -53,7 +53,7 @@ pub fn whole(request: &Request, fs: &mut Filesystem, context: &Context, outcome:
     if !outcome.resumed {
         pass.driver.force();
     }
-    if let How::Idle(settings) = &request.how {
+    if let TrimMode::Idle(settings) = &request.how {
         let windows = fs.layout().windows.clone();
         if let Some(remark) = fs.would_send(&windows, least(request)).and_then(|(sendable, _)| duration(settings, &sendable)) {
             context.remark(&format!("{}: {remark}", outcome.path));
@@ -98,7 +98,7 @@ fn kind(policy: &str) -> &str {
 const LONG_WAIT: Nanos = Nanos::from_millis(50);
 
 struct WholePass<'a> {
-    spec: &'a How,
+    spec: &'a TrimMode,
     min_extent: Bytes,
     forget: bool,
     started_unix_s: u64,
@@ -173,14 +173,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pass_resumed_with_other_settings_says_both() {
+    fn other_settings_names_both_settings() {
         assert_eq!(other_settings("idle", "idle"), None);
         let said = other_settings("idle:budget=2ms", "idle:budget=9ms").unwrap();
         assert!(said.contains("began with idle:budget=2ms") && said.contains("with idle:budget=9ms"), "{said}");
     }
 
     #[test]
-    fn idle_pass_says_how_long_it_may_take_unless_it_is_bounded() {
+    fn duration_of_unbounded_idle_pass_is_reported() {
         let sendable = Sendable { bytes: 3_000_000_000, extents: 24 };
         let said = duration(&IdleSettings::default(), &sendable).unwrap();
         assert!(said.contains("3.00 GB in 24 free extents") && said.contains("up to 24 min") && said.contains("--finish-within"), "{said}");

@@ -102,7 +102,7 @@ fn ageing_study_is_reproducible_and_reuses_cells() {
     // Taken again, not run again: the very same runs, with the time at which they began.
     let (code, resumed, said) = study("first.db", &["--resume"]);
     assert_eq!((code, &resumed["ageing"]), (Some(0), &first["ageing"]), "{said}");
-    assert!(said.contains("may be taken: 2"), "{said}");
+    assert!(said.contains("may be reused: 2"), "{said}");
     assert_ne!(study("first.db", &[]).1["ageing"][0]["id"], first["ageing"][0]["id"], "without --resume they are run");
 
     let value = |at: usize, name: &str| {

@@ -293,7 +293,7 @@ fn unlike_shards_are_not_put_together() {
     let (a, b, all) = (at(&scratch, "a"), at(&scratch, "b"), at(&scratch, "all"));
     sweep(&["run", plan, "--output", &a, "--shard", "1/2"]).success();
     let said = text(&sweep(&["merge", &a, "--output", &all]).code(1).get_output().stderr);
-    assert!(said.contains("1 of 2 cells are in none of them, the first is cell 1"), "{said}");
+    assert!(said.contains("1 of 2 cells are missing, the first is cell 1"), "{said}");
     sweep(&["run", plan, "--output", &b, "--shard", "2/2"]).success();
     let about = Path::new(&b).join("sweep.json");
     let honest = fs::read_to_string(&about).unwrap();
@@ -344,8 +344,8 @@ fn sweep_json_that_does_not_fit_its_plan_is_refused() {
     for (field, value, expected) in [
         ("plan", serde_json::json!("x"), "'plan' is not a hash"),
         ("plan", serde_json::json!("ééééééé"), "'plan' is not a hash"),
-        ("plan", serde_json::json!(other), "are not of the same sweep"),
-        ("cells", serde_json::json!(u64::MAX), "are not of the same sweep"),
+        ("plan", serde_json::json!(other), "belong to different sweeps"),
+        ("cells", serde_json::json!(u64::MAX), "belong to different sweeps"),
     ] {
         let mut changed = about.clone();
         changed[field] = value;

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paragraphs_are_joined_and_examples_are_not() {
+    fn wrapped_joins_paragraphs_but_not_examples() {
         let text = "Everything happens in virtual time: the same drive, workload and seed give the same figures on every machine; only\nthe time and the id differ.\n\nExamples:\n  trimtab a --option one                             what that does\n  trimtab b";
         let shown = wrapped(text, 60);
         assert_eq!(

@@ -41,7 +41,7 @@ struct Twin {
 
 /// Usable twins, and the reasons why other files are not.
 fn twins(context: &Context) -> (Vec<Twin>, Vec<String>) {
-    let of = |kept: twins::Kept| {
+    let of = |kept: twins::StoredTwin| {
         let twin = kept.drive.twin?;
         let origin = twin.origin;
         Some(Twin {
@@ -56,7 +56,7 @@ fn twins(context: &Context) -> (Vec<Twin>, Vec<String>) {
             misfit_permille: origin.misfit_permille,
         })
     };
-    let twins::Found { twins, mut odd } = twins::found(context);
+    let twins::TwinDirectory { twins, mut odd } = twins::found(context);
     let twins: Vec<Twin> = twins.into_iter().filter_map(of).collect();
     odd.extend(twins.iter().enumerate().filter_map(|(nth, twin)| hidden(twin, &twins[..nth])));
     (twins, odd)

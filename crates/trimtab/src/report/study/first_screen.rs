@@ -176,7 +176,7 @@ pub(super) fn times(ratio: f64) -> String {
 }
 
 /// Heading of the worst latency of a foreground append.
-const WORST: &str = "longest wait of";
+const WORST: &str = "worst latency of";
 
 /// The second line of this heading: the load.
 const fn load(load: AppendLoad) -> &'static str {
@@ -222,7 +222,7 @@ fn measured(verdict: &Verdict<'_>) -> Option<Table> {
         let policy = effective_policy(runs.first()?);
         metrics.worst_latency(policy).map(|worst| seconds(worst.seconds))
     };
-    columns.push((load(metrics.load()), "longest wait", Box::new(worst)));
+    columns.push((load(metrics.load()), "worst latency", Box::new(worst)));
     let longest = |runs: &[&Run]| {
         let all = runs.iter().filter_map(|run| samples(run, metrics::TRIM_SECONDS)).flatten();
         all.copied().reduce(f64::max).map(seconds)
@@ -428,7 +428,8 @@ mod tests {
         }
         study.runs.extend(postmark);
         let answer = shown(&study);
-        // 153 ms × 1.05 is 160.65 ms, three digits of it 161 ms; the batched trim's 680 ms belong to the tree.
+        // 153 ms × 1.05 is 160.65 ms, rounded to 161 ms; the batched trim's 680 ms belong to the
+        // tree.
         let row = answer.tables[0].rows.iter().find(|row| row[0] == policy::IDLE).unwrap();
         assert_eq!(row[1], "161 ms");
         assert!(answer.why[0].contains("no wait over 321 ms"), "twice as long: {:?}", answer.why);
@@ -448,7 +449,7 @@ mod tests {
         };
         assert_eq!(named(&[]), "online or batched");
         assert_eq!((named(&[policy::BATCHED]), named(&[policy::ONLINE])), (policy::ONLINE, policy::BATCHED));
-        assert_eq!(named(&[policy::ONLINE, policy::BATCHED]), "the current setting");
+        assert_eq!(named(&[policy::ONLINE, policy::BATCHED]), "current setting");
     }
 
     #[test]

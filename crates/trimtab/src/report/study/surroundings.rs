@@ -1,8 +1,9 @@
-//! Facts about a study besides its runs.
+//! Facts that a study's report shows besides the runs.
 
 use std::time::Duration;
 use trimtab_study::study::twin_months::TwinMonths;
 
+/// Facts about a study besides its runs.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     /// Duration of the study.

@@ -122,7 +122,7 @@ fn marks_fit_on_the_first_screen() {
 }
 
 #[test]
-fn the_figures_on_the_screen_follow_from_the_runs() {
+fn screen_figures_follow_from_runs() {
     let shown = screen(&whole(), 80);
     let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     // Twice 153 ms are 306 ms; 5 drive-writes of a tenth a day are 50 days.
@@ -135,7 +135,8 @@ fn the_figures_on_the_screen_follow_from_the_runs() {
         shown.contains("9.11× slower") && shown.contains("Deleting 36,706 files: 53.0 ms; online 3.41 s (64.3×; 532× on Linux 2.6.39)"),
         "{shown}"
     );
-    // 36,240 of 34,600 are 4.7 % more, 32,400 of 30,600 5.9 %; 7.35 cycles of 7.8 are 5.8 % less, 9.1 of 10.3 11.7 %.
+    // 36,240 is 4.7 % above 34,600, 32,400 is 5.9 % above 30,600; 7.35 cycles are 5.8 % below
+    // 7.8, 9.1 are 11.7 % below 10.3.
     let idle = shown.lines().find(|line| line.starts_with("idle <-")).unwrap();
     assert_eq!(
         idle.split_whitespace().collect::<Vec<_>>()[2..],
@@ -194,7 +195,7 @@ fn first_reader() {
 }
 
 #[test]
-fn whatever_was_tried_there_is_an_answer() {
+fn screen_always_has_an_answer() {
     let empty = Study { target: "/mnt/x".into(), ..Study::default() };
     assert!(screen(&empty, 80).contains("USE  no policy yet"), "{}", screen(&empty, 80));
     let mut only = whole();
@@ -226,7 +227,7 @@ fn one_sees_where_it_matters_and_where_it_does_not() {
     }
     let shown = shown(80);
     assert!(shown.contains("USE  idle on OCZ Vertex LE 100 GB"), "{shown}");
-    assert!(shown.contains("the current setting on SATA and NVMe SSD of today: trimming makes no difference\n"), "{shown}");
+    assert!(shown.contains("current setting on SATA and NVMe SSD of today: trimming makes no difference\n"), "{shown}");
     let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("SATA, NVMe: no policy has 5 % more 4K writes/s or 5 % less wear than no trimming"), "{shown}");
     assert!(flat.contains("BUT OCZ with other TRIM costs: online; OCZ at b full: no trimming WHY"), "{shown}");
@@ -234,7 +235,7 @@ fn one_sees_where_it_matters_and_where_it_does_not() {
 }
 
 #[test]
-fn ratios_are_those_of_the_runs_and_pictures_have_both() {
+fn comparison_has_ratios_and_pictures_of_both() {
     let (first, mut second) = (whole(), whole());
     // On the second drive, everything takes twice as long.
     for run in second.runs.iter_mut().chain(&mut second.ageing) {
@@ -273,7 +274,7 @@ fn ratios_are_those_of_the_runs_and_pictures_have_both() {
 }
 
 #[test]
-fn the_report_has_each_of_them_and_is_small() {
+fn report_of_three_drives_has_each_and_is_small() {
     let page = html::render(&document(&Verdict::all(&three()), &around()));
     for title in ["OCZ: what it costs and what it gains", "SATA: what it costs and what it gains", "NVMe: why, in full"] {
         assert!(page.contains(title), "{title}");

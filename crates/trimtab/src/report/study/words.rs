@@ -42,7 +42,7 @@ const POLICIES: [PolicyWords; 5] = [
     },
     PolicyWords {
         name: policy::BATCHED,
-        meaning: "trim everything periodically, not on every delete",
+        meaning: "trim periodically, not on every delete",
         short: "periodically, not on every delete",
         advice: "Trim in batches, not on every delete.",
     },
@@ -132,10 +132,10 @@ pub(super) fn name(recommendation: Recommendation) -> &'static str {
 /// The recommended policy and its meaning.
 pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
     let (choice, meaning) = match verdict.recommendation {
-        Recommendation::Use(policy) if verdict.rule == Rule::TooFewRepeats => (policy, "trim everything periodically: the safe choice"),
+        Recommendation::Use(policy) if verdict.rule == Rule::TooFewRepeats => (policy, "trim periodically: the safe choice"),
         Recommendation::Use(policy) => (policy, words(policy).map_or("", |words| words.meaning)),
         Recommendation::NoDifference if verdict.comparison.metrics.ageing.is_empty() => alike(verdict),
-        Recommendation::NoDifference => ("the current setting", "trimming makes no measurable difference here"),
+        Recommendation::NoDifference => ("current setting", "trimming makes no measurable difference here"),
         Recommendation::NeverDone => {
             ("no policy", "TRIM is so expensive here that not even a batched trim finishes before the next is due")
         }
@@ -168,7 +168,7 @@ fn alike(verdict: &Verdict<'_>) -> (&'static str, &'static str) {
         (true, true) => ("online or batched", "online discard takes no measurable time"),
         (true, false) => (policy::ONLINE, "it takes no measurable time; 'batched' was not tried"),
         (false, true) => (policy::BATCHED, "it takes no measurable time; 'online' was not tried"),
-        (false, false) => ("the current setting", "no tried policy takes measurable time"),
+        (false, false) => ("current setting", "no tried policy takes measurable time"),
     }
 }
 
