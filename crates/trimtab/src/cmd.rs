@@ -33,7 +33,7 @@ pub enum Command {
     Study(study::Args),
     /// Run one benchmark on one target.
     Bench(bench::Args),
-    /// Run thousands of modelled runs from one plan, on all processors.
+    /// Simulate thousands of runs from one plan, on all processors.
     Sweep(sweep::Args),
     /// Run PostMark scripts: its command language, exact operations and reports.
     Postmark(postmark::Args),

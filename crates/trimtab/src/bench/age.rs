@@ -176,7 +176,7 @@ impl Parts {
 fn on_directory(request: &Request, context: &Context, mut workload: Age, path: &Path) -> anyhow::Result<((Run, End), Option<Workspace>)> {
     let plan = request.plan(&workload.plan());
     let workspace = safety::prepare(context, request.reserve, path, "bench age", &plan)?;
-    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     let mount = observer.place().mount.clone();
     workspace.require_on(mount.as_ref())?;
     let discard = mount.as_ref().map(Discard::of);

@@ -90,7 +90,7 @@ fn on_directory(
     // Twice the initial files: their number and sizes vary.
     let plan = Plan { written: request.written, space: Bytes(size.0.saturating_mul(2)), ops: None };
     let workspace = safety::prepare(context, request.reserve, path, "bench nfs", &plan)?;
-    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     workspace.require_on(observer.place().mount.as_ref())?;
     let epoch = Instant::now();
     let mut targets = Vec::new();

@@ -85,7 +85,7 @@ impl Job<'_> {
         let streams = self.streams()?;
         let plan = sum(&streams);
         let workspace = safety::prepare(context, self.request.reserve, path, "bench postmark", &plan)?;
-        let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+        let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
         let epoch = Instant::now();
         let mut targets = Vec::new();
         for (index, tries) in streams.into_iter().enumerate() {

@@ -189,7 +189,7 @@ fn on_directory(
     path: &Path,
 ) -> anyhow::Result<((Run, End), Option<Workspace>)> {
     let workspace = safety::prepare(context, request.reserve, path, "bench tree", &workload.plan())?;
-    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     workspace.require_on(observer.place().mount.as_ref())?;
     let name = if request.source.tar.is_some() { ARCHIVE } else { "run" };
     let (dir, dir_path) = workspace.subdirectory(name)?;

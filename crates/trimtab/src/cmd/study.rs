@@ -59,8 +59,8 @@ root or your consent. Without it they are left out, and the result says so. On a
 nothing is written to a real drive, and all policies are tried, including adaptive and idle.
 
 Examples:
-  trimtab study                      compare three modelled drives: no root, no hardware, half a minute
-  trimtab study drive:ocz-vertex-le-100gb    study one of them in full detail
+  trimtab study                      three modelled drives: no root, no hardware, half a minute
+  trimtab study drive:ocz-vertex-le-100gb    one of them in full detail
   trimtab study drive:intel-520-120gb --policies none,online,idle:budget=2ms
   trimtab study /mnt/ssd             a quarter of the published sizes, three repeats
   trimtab study --quick .            a tenth of the published sizes, once: under a minute

@@ -1,4 +1,4 @@
-//! `trimtab sweep`: runs thousands of modelled runs from one plan.
+//! `trimtab sweep`: simulates thousands of runs from one plan.
 
 use crate::drives::crew;
 use crate::report;
@@ -64,8 +64,8 @@ enum Action {
     Merge(MergeArgs),
     /// Show the progress of a sweep.
     Status(StatusArgs),
-    /// Write a page that opens offline: the best policy in each place, the response of figures to
-    /// each axis, and the deciding axes.
+    /// Write a page that opens offline: the best policy by axis values, the effect of each axis,
+    /// and which axes matter most.
     Report(ReportArgs),
     /// Write the table of a sweep as CSV or Parquet.
     Export(ExportArgs),

@@ -15,8 +15,8 @@ use trimtab_sim::target::TrimWindow;
 const EXAMPLES: &str = "\
 Examples:
   trimtab trim /                         the whole filesystem at once, in windows that suit it
-  trimtab trim --all                     all that 'fstrim --fstab' trims: the filesystems of /etc/fstab
-  trimtab trim / /home --policy idle     in idle time, in commands of at most 5 ms where the drive allows
+  trimtab trim --all                     what 'fstrim --fstab' trims: all filesystems of /etc/fstab
+  trimtab trim / /home --policy idle     in idle time, in commands of at most 5 ms where possible
   trimtab trim /srv --policy idle:budget=2ms
   trimtab trim /srv --policy idle --finish-within 1h
   trimtab trim /srv --window 10GiB+1GiB  only this range of the filesystem's addresses

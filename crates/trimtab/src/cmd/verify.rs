@@ -21,8 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   trimtab verify /home                  write, delete, trim, read the raw blocks
   trimtab verify /home --wait 1min      for drives that discard slowly
-  trimtab verify /home --as-mounted --wait 3min
-                                        send no trim: test the discard mount option (btrfs and f2fs take minutes)
+  trimtab verify /home --as-mounted --wait 3min   test the discard mount option (btrfs, f2fs: minutes)
 
 Writes small files of random data next to each other in its own directory, and deletes every second
 one. Trims the part of the filesystem that held them, other free space in it included. Then reads the

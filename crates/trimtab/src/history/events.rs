@@ -111,9 +111,9 @@ fn wanted(path: &Path, context: &Context) -> anyhow::Result<Wanted> {
     let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
     let named = match Named::look_up(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(path.into()),
-        named => named.with_context(|| format!("cannot look at '{}'", path.display()))?,
+        named => named.with_context(|| format!("cannot access '{}'", path.display()))?,
     };
-    let mount = mountinfo::of_named(&mounts, &named).with_context(|| format!("cannot look at '{}'", path.display()))?;
+    let mount = mountinfo::of_named(&mounts, &named).with_context(|| format!("cannot access '{}'", path.display()))?;
     let real = named.real_path().with_context(|| format!("cannot resolve '{}'", path.display()))?;
     let Some(mount) = mount else { return Ok(path.into()) };
     if let Some(point) = fstab::unmounted(&root, mount, &real) {
@@ -133,7 +133,7 @@ fn wanted(path: &Path, context: &Context) -> anyhow::Result<Wanted> {
 
 fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {
     let shown = sysroot.map_or_else(|| "the system".to_owned(), |sysroot| format!("'{}'", sysroot.display()));
-    let system = System::new(sysroot, None).with_context(|| format!("cannot look at {shown}"))?;
+    let system = System::new(sysroot, None).with_context(|| format!("cannot access {shown}"))?;
     let one = |event: apply::Event| Event {
         unix_ms: event.unix_ms,
         what: match event.what {
@@ -157,7 +157,7 @@ fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {
 
 /// The newest trims.
 fn trimmed(store: &Path, since_unix_ms: Option<u64>, limit: usize) -> anyhow::Result<Vec<Event>> {
-    if !store.try_exists().with_context(|| format!("cannot look at {}", store.display()))? {
+    if !store.try_exists().with_context(|| format!("cannot access {}", store.display()))? {
         return Ok(Vec::new());
     }
     let store = match Store::open(store) {

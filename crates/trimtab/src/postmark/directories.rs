@@ -49,7 +49,7 @@ pub fn hold(paths: &[PathBuf]) -> anyhow::Result<Vec<LockedDirectory>> {
     let mut held: Vec<LockedDirectory> = Vec::new();
     for path in paths {
         let dir = open(path)?;
-        let stat = rustix::fs::fstat(&dir).map_err(std::io::Error::from).with_context(|| format!("cannot look at {}", path.display()))?;
+        let stat = rustix::fs::fstat(&dir).map_err(std::io::Error::from).with_context(|| format!("cannot access {}", path.display()))?;
         let identity = (stat.st_dev, stat.st_ino);
         let known = held.iter().any(|other| other.identity == identity);
         // Some filesystems cannot lock directories; then there is no such protection.

@@ -95,7 +95,7 @@ impl<'a> Live<'a> {
 impl Runner for Live<'_> {
     fn run(&mut self, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Finished> {
         let observer = self.observe.then(|| Observer::start(config.first_location())).transpose();
-        let observer = observer.with_context(|| format!("cannot look at {}", config.first_location().display()))?;
+        let observer = observer.with_context(|| format!("cannot access {}", config.first_location().display()))?;
         let mut record = run(self.context, config, out)?;
         record.surroundings = observer.map(|observer| observer.finish(None));
         let finished = Finished { totals: record.totals, stamps: record.stamps, all_done: !record.out_of_files() };

@@ -164,14 +164,14 @@ impl Possibilities {
 /// Type, UUID, size, options and drives of the mounted filesystem, and creation time and
 /// inode of its root, which `mkfs` changes even if it is given the same UUID.
 fn identity(mount: &Mount, path: &Path, dir: &trimtab_linux::sys::beneath::Dir) -> anyhow::Result<String> {
-    let stat = statvfs(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let stat = statvfs(path).with_context(|| format!("cannot access {}", path.display()))?;
     let place = Place::of_path(&Root::live()?, path).with_context(|| format!("cannot find {}", path.display()))?;
     let uuid = trimtab_linux::sys::filesystem::uuid(dir);
     let size = stat.f_blocks.saturating_mul(stat.f_frsize);
     let stack = environment::describe(&place.stack);
     let Mount { dev, fs_type, options, fs_options, .. } = mount;
     let root = statx(CWD, &mount.mount_point, AtFlags::empty(), StatxFlags::BTIME | StatxFlags::INO)
-        .with_context(|| format!("cannot look at {}", mount.mount_point.display()))?;
+        .with_context(|| format!("cannot access {}", mount.mount_point.display()))?;
     let made = (root.stx_mask & StatxFlags::BTIME.bits() != 0).then_some((root.stx_btime.tv_sec, root.stx_btime.tv_nsec));
     let made = format!("{} {made:?}", root.stx_ino);
     Ok(format!("{fs_type} {uuid:?} {} {size} {options} {fs_options} {dev} {stack} {made}", stat.f_fsid))
@@ -369,7 +369,7 @@ impl Rig for RealRig<'_> {
         self.runs += 1;
         let discard = self.possibilities.discard_under(policy);
         let changed = self.change_option(&discard)?;
-        let observer = Observer::start(&self.path).with_context(|| format!("cannot look at {}", self.path.display()))?;
+        let observer = Observer::start(&self.path).with_context(|| format!("cannot access {}", self.path.display()))?;
         self.workspace.require_on(observer.place().mount.as_ref())?;
         let name = format!("run-{}", self.runs);
         let (dir, path) = self.workspace.subdirectory(&name)?;

@@ -208,7 +208,7 @@ fn what(workload: &Crystal) -> String {
 }
 
 fn observe(path: &Path) -> anyhow::Result<Box<Observer>> {
-    Observer::start(path).map(Box::new).with_context(|| format!("cannot look at {}", path.display()))
+    Observer::start(path).map(Box::new).with_context(|| format!("cannot access {}", path.display()))
 }
 
 /// Options for opening a real target.

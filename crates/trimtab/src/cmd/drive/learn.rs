@@ -30,7 +30,7 @@ pub struct Args {
     /// Probe this drive: a directory or a large file on it, the device itself, or a model
     /// (drive:NAME, drive:FILE.toml).
     pub(super) target: String,
-    /// Probe this much.
+    /// Probe to this extent.
     #[arg(long, value_enum, default_value_t = BudgetArg::Small)]
     budget: BudgetArg,
     /// Write at most this much: a size, or a share of the drive such as 1% [default: 1 % of the

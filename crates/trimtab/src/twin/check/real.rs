@@ -70,7 +70,7 @@ impl Checked {
     /// The measured figures over all repeats, and notes.
     pub fn measured(self, request: &Request, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
         let Self { path, below, area, mut probed } = self;
-        let observer = Observer::start(&path).with_context(|| format!("cannot look at {}", path.display()))?;
+        let observer = Observer::start(&path).with_context(|| format!("cannot access {}", path.display()))?;
         probed.require_on(observer.place().mount.as_ref())?;
         let direct = DirectWatch::start(&observer).ok();
         let mut bar = Progress::new(context, "check", Counting::Items, ROUNDS);

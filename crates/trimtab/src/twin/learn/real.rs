@@ -69,7 +69,7 @@ pub fn measure(
     let mut probed = access.open(context, spec)?;
     let wanted = plan.area;
     let plan = on_what_there_is(plan, &probed, area)?;
-    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     probed.require_on(observer.place().mount.as_ref())?;
     let direct = DirectWatch::start(&observer).ok();
     let until = Instant::now() + Duration::from_nanos(request.time.0);

@@ -49,7 +49,7 @@ pub fn on_a_drive(
         TargetSpec::Directory(path) | TargetSpec::Device(path) => path,
         other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
     };
-    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     probed.require_on(observer.place().mount.as_ref())?;
     let mut notes = Vec::new();
     let found =
