@@ -35,7 +35,7 @@ fn a_twin_is_a_drive_like_any_other_and_says_how_it_is_known() {
     assert_eq!((twin.members.len(), twin.parameters.len()), (64, parameters.len()));
     assert!(twin.members.iter().all(|member| member.capacity_bytes == 4_294_967_296 && *member != drive.spec));
     let show = ["drive", "show", "./twin.toml"];
-    trimtab().current_dir(directory.path()).args(show).assert().success().stdout(predicate::str::contains("64 drives explain"));
+    trimtab().current_dir(directory.path()).args(show).assert().success().stdout(predicate::str::contains("64 drives match"));
     let work = ["drive", "simulate", "--drive", "./twin.toml", "--until-written", "64MiB", "--store", "runs.db"];
     trimtab().current_dir(directory.path()).args(work).assert().success();
     // Nothing is written over, and the same seed gives the same drives.
