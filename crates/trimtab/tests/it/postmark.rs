@@ -419,7 +419,7 @@ fn a_full_filesystem_is_an_error_and_leaves_nothing() {
         let setting = format!("set buffering {buffering}");
         let lines = ["set location pm", "set number 100", "set transactions 200", &setting, "run", "run"];
         let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);
-        assert.stderr(predicate::str::contains("at a time, and 262 kB are free"));
+        assert.stderr(predicate::str::contains("at a time, but only 262 kB is free"));
         // It fits by its sizes and fails by whole pages, in the middle.
         let lines = ["set location pm", "set size 1000 1500", "set number 100", "set transactions 200", &setting, "run"];
         let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);
