@@ -1,8 +1,9 @@
-//! `trimtab apply`: a trim policy written into the system's configuration, and undone.
+//! `trimtab apply`: writes a trim policy into the system's configuration, and undoes that.
 //!
-//! [`plan`] reads and decides, and changes nothing; [`carry_out`] writes what was planned, after it has put copies of the files
-//! aside; [`undo`] puts them back. Files are replaced as a whole, so that they are the old or the new ones whatever happens; what a killed
-//! process has left between the two is put back by the next command of any kind ([`put_back_unfinished`]).
+//! [`plan`] reads and decides without changing anything. [`carry_out`] copies the files and
+//! writes the plan; [`undo`] restores them. Files are replaced atomically. A killed process
+//! may leave some of them replaced: the next command of any kind rolls that back
+//! ([`put_back_unfinished`]).
 
 pub mod config_text;
 pub mod crypttab;
@@ -30,32 +31,31 @@ use trimtab_linux::sys::beneath::{Dir, Named};
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_sim::policy::{PolicySpec, Schedule};
 
-/// Where mount options come from.
 const FSTAB: &str = "/etc/fstab";
-/// Where crypt mappings come from.
 const CRYPTTAB: &str = "/etc/crypttab";
-/// No file that is changed here is longer.
+/// Largest file that is changed here, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
-/// The daemon's configuration as it is shipped: what a new one begins with.
+/// The shipped configuration of the daemon, from which a new one is created.
 const SHIPPED: &str = include_str!("../../../packaging/trimtab.toml");
 
-/// The system that is configured: the running one, or one below a directory (an image, a test).
+/// The system to configure: the running one, or one below a directory (an image, a test).
 #[derive(Debug)]
 pub struct System {
-    /// Reads it.
+    /// Root for reading.
     pub root: Root,
-    /// Where it is.
+    /// Its path.
     base: PathBuf,
-    /// The same, open: nothing is written by a path from outside of it.
+    /// Its open directory: nothing outside of it is written.
     directory: OwnedFd,
-    /// The daemon's configuration in it.
+    /// Path of the daemon's configuration in it.
     config: PathBuf,
-    /// Where the copies of changed files are, in the directory of what survives a reboot.
+    /// Directory for copies of changed files, below the state directory.
     kept_in: &'static str,
 }
 
 impl System {
-    /// The running one, or the one in `sysroot`; `config` is the daemon's configuration in it.
+    /// The running system, or the one in `sysroot`; `config` is the path of the daemon's
+    /// configuration in it.
     pub fn new(sysroot: Option<&Path>, config: Option<&Path>) -> io::Result<Self> {
         let (root, base) = match sysroot {
             Some(directory) => (Root::recorded(directory)?, std::path::absolute(directory)?),
@@ -70,12 +70,12 @@ impl System {
         Ok(Self { root, base, directory, config, kept_in: "applied" })
     }
 
-    /// The running one, for who mends: what that replaces is undone by itself.
+    /// The running system for `doctor --fix`, which has its own records and undo.
     pub fn mended() -> io::Result<Self> {
         Ok(Self { kept_in: "mended/files", ..Self::new(None, None)? })
     }
 
-    /// Where the copies of changed files are, in the system.
+    /// Directory of the records, in the system.
     fn records(&self) -> PathBuf {
         let state = if self.root.is_live() { state_directory() } else { PathBuf::from("/var/lib/trimtab") };
         std::path::absolute(&state).unwrap_or(state).join(self.kept_in)
@@ -85,13 +85,13 @@ impl System {
         self.shown(&self.records())
     }
 
-    /// A file of the system, for messages.
+    /// Path of a system file, for messages.
     fn shown(&self, file: &Path) -> String {
         self.base.join(file.strip_prefix("/").unwrap_or(file)).display().to_string()
     }
 
-    /// A directory of the system; links on the way lead nowhere but into it, whatever others do meanwhile. What is missing is made, or it is
-    /// `None`.
+    /// Opens a directory of the system. Links cannot lead out of it, even if they change
+    /// concurrently. A missing directory is created if `make` is set, else `None`.
     fn directory(&self, path: &Path, make: bool) -> io::Result<Option<Dir>> {
         let inside = path.strip_prefix("/").unwrap_or(path);
         let shown = self.base.join(inside);
@@ -106,18 +106,18 @@ impl System {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::NOENT.into()) };
         let Some(parent) = self.directory(parent, true)? else { return Err(Errno::NOENT.into()) };
         let made = parent.mkdir(name)?;
-        // Copies are for their owner; everything else is as in any system.
+        // Copies are readable by their owner only; other files get the usual mode.
         if path != self.records() {
             rustix::fs::fchmod(&made, Mode::from_raw_mode(0o755))?;
         }
         Ok(Some(made))
     }
 
-    /// The text of a file; `None` if there is no such file.
+    /// The text of a file; `None` if it does not exist.
     fn read(&self, file: &Path) -> anyhow::Result<Option<String>> {
         let shown = file.display();
         if let Some(target) = self.root.link(file) {
-            bail!("{shown} is a link to {}: it is made by something else, which has to be told", target.display());
+            bail!("{shown} is a link to {}: configure the program that manages it", target.display());
         }
         match self.root.read_bytes(file, BYTES_MAX + 1) {
             Ok(bytes) => {
@@ -130,7 +130,8 @@ impl System {
     }
 }
 
-/// Where a file that the user named is, there or not, through no link that another user can have put on the way.
+/// Resolves a file that the user named, existing or not, without following other users'
+/// links.
 fn named_file(file: &Path) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(file)?;
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else { return Err(Errno::ISDIR.into()) };
@@ -147,12 +148,12 @@ pub struct Edit {
     pub file: PathBuf,
     /// Its text; `None` if it is new.
     pub before: Option<String>,
-    /// Its text afterwards; `None` if it goes.
+    /// Its new text; `None` if it is removed.
     pub after: Option<String>,
 }
 
 impl Edit {
-    /// As `diff -u` has it, in one hunk.
+    /// A unified diff with one hunk.
     #[must_use]
     pub fn diff(&self) -> String {
         const AROUND: usize = 3;
@@ -178,7 +179,7 @@ impl Edit {
     }
 }
 
-/// What is to be done.
+/// A planned change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The mount point.
@@ -187,36 +188,37 @@ pub struct Plan {
     pub fs_type: String,
     /// The policy.
     pub policy: String,
-    /// Files that change; empty if all is as it should be.
+    /// Files to change; empty if the configuration is already right.
     pub edits: Vec<Edit>,
-    /// What else the user should know or do.
+    /// Further information and steps for the user.
     pub remarks: Vec<String>,
 }
 
-/// The filesystem that a policy is for.
+/// The filesystem that a policy applies to.
 struct Subject {
     mount_point: PathBuf,
     fs_type: String,
     /// The discard option in force, if it is mounted.
     mounted: Option<Discard>,
-    /// The mount points of the lines of fstab that mount it, in their order.
+    /// Mount points of its lines in fstab, in file order.
     lines: Vec<PathBuf>,
     /// It is the root filesystem, wherever else it is mounted.
     is_root: bool,
-    /// Without an option that says otherwise it discards what it frees.
+    /// It discards freed blocks unless an option disables this.
     discards_by_default: bool,
-    /// A drive with zones, on which f2fs is not mounted without `discard`.
+    /// A zoned drive, on which f2fs requires `discard`.
     is_zoned: bool,
 }
 
-/// Decides what has to change so that `policy` (as the user wrote it) is the one of the filesystem that is mounted at `path`.
+/// Plans the changes that make `policy` (as the user wrote it) the policy of the filesystem
+/// mounted at `path`.
 pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<Plan> {
     let spec: PolicySpec = policy.parse().map_err(|e| UsageError::new(format!("{e}")))?;
     let fstab = system.read(Path::new(FSTAB))?;
     let subject = find(system, fstab.as_deref().unwrap_or_default(), path)?;
     let Subject { mount_point, fs_type, mounted, lines, is_root, .. } = &subject;
     if !doctor::can_discard(fs_type) {
-        bail!("{} ({fs_type}) cannot discard: there is nothing to configure", mount_point.display());
+        bail!("{} ({fs_type}) cannot discard; there is nothing to configure", mount_point.display());
     }
     let mut plan = Plan {
         mount_point: mount_point.clone(),
@@ -245,22 +247,22 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<Plan> 
     Ok(plan)
 }
 
-/// The filesystem that is mounted at `path`.
+/// The filesystem mounted at `path`.
 fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<Subject> {
     let mounts = mountinfo::read(&system.root).unwrap_or_default();
     if system.root.is_live() || !mounts.is_empty() {
         let mount = mountinfo::of_path(&system.root, &mounts, path).with_context(|| format!("cannot find '{}'", path.display()))?;
-        let mount = mount.with_context(|| format!("'{}' is on nothing that is mounted", path.display()))?;
+        let mount = mount.with_context(|| format!("'{}' is not on a mounted filesystem", path.display()))?;
         if mountinfo::without_links(&system.root, path)? != mount.mount_point {
             let (shown, point) = (path.display(), mount.mount_point.display());
-            let what = format!("'{shown}' is not a mount point: it is on the filesystem that is mounted at {point}");
+            let what = format!("'{shown}' is not a mount point: it is on the filesystem mounted at {point}");
             return Err(UsageError::missing(what).hint(format!("give {point}")).into());
         }
         let same = mounts.iter().filter(|other| other.dev == mount.dev && other.fs_type == mount.fs_type);
         let mounted_at: Vec<PathBuf> = same.map(|other| other.mount_point.clone()).collect();
         let stack = Stack::of_mount(&system.root, &mounts, mount);
         let option = Discard::of(mount);
-        // A default that is kept in the filesystem (tune2fs -o discard) is not in the mount table.
+        // The mount table does not show a default stored in the filesystem (tune2fs -o discard).
         let hidden = !option.is_on() && doctor::discards_online(&system.root, mount, &stack);
         return Ok(Subject {
             mount_point: mount.mount_point.clone(),
@@ -274,20 +276,20 @@ fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<Subject> {
     }
     let plain: PathBuf = path.components().collect();
     let fs_type = fstab::fs_type(fstab, &plain)
-        .with_context(|| format!("'{}' is not in {FSTAB}, and there is no mount table to look it up in", path.display()))?;
+        .with_context(|| format!("'{}' is not in {FSTAB}, and the mount table cannot be read", path.display()))?;
     let lines = fstab::lines_of(fstab, std::slice::from_ref(&plain));
     let is_root = plain == Path::new("/");
     let discards_by_default = discards_by_default(&fs_type);
     Ok(Subject { mount_point: plain, fs_type, mounted: None, lines, is_root, discards_by_default, is_zoned: false })
 }
 
-/// Filesystems that discard unless they are mounted with `nodiscard`: btrfs since Linux 6.2.
+/// True for filesystems that discard unless mounted with `nodiscard`: btrfs since Linux 6.2.
 fn discards_by_default(fs_type: &str) -> bool {
     matches!(fs_type, "btrfs" | "f2fs" | "bcachefs")
 }
 
-/// The discard option with which the policy is in force; `None` if that needs none. Two mechanisms on one filesystem only cost: what another policy
-/// would have set is taken away.
+/// The discard option that the policy needs; `None` if none. Removes the option of another
+/// policy, because two mechanisms on one filesystem only add cost.
 fn wanted_option(spec: &PolicySpec, subject: &Subject) -> Option<String> {
     let online = Discard::online(&subject.fs_type).to_string();
     let is_online = matches!(spec, PolicySpec::Online) || needs_discard(spec, subject).is_some();
@@ -298,11 +300,11 @@ fn wanted_option(spec: &PolicySpec, subject: &Subject) -> Option<String> {
     }
 }
 
-/// Why the option stays although the policy does not discard online.
+/// The reason why the option stays although the policy does not discard online.
 fn needs_discard(spec: &PolicySpec, subject: &Subject) -> Option<&'static str> {
     match (spec, subject.fs_type.as_str()) {
         (PolicySpec::Online, _) => None,
-        (_, "f2fs") if subject.is_zoned => Some("f2fs on a zoned drive is not mounted without the option discard, so the option stays"),
+        (_, "f2fs") if subject.is_zoned => Some("f2fs on a zoned drive cannot be mounted without the option discard, so the option stays"),
         (PolicySpec::None, _) => None,
         (_, "ntfs3") => Some("ntfs3 refuses every trim (FITRIM) without the option discard, so the policy needs that option"),
         _ => None,
@@ -311,39 +313,40 @@ fn needs_discard(spec: &PolicySpec, subject: &Subject) -> Option<&'static str> {
 
 fn fstab_edit(fstab: Option<String>, plan: &Plan, lines: &[PathBuf], wanted: Option<&str>) -> anyhow::Result<Option<Edit>> {
     let shown = plan.mount_point.display();
-    let text =
-        fstab.with_context(|| format!("there is no {FSTAB}; the option {} belongs where {shown} is mounted from", wanted.unwrap_or("")))?;
+    let text = fstab.with_context(|| {
+        format!("{FSTAB} does not exist; set the option {} in the configuration that mounts {shown}", wanted.unwrap_or(""))
+    })?;
     ensure!(!lines.is_empty(), not_listed(plan, wanted));
     let mut after = text.clone();
     for line in lines {
         let stays = fstab::discard_option(&text, line).is_none_or(|option| option == "nodiscard");
         if wanted.is_some() || !stays {
             after = fstab::with_discard(&after, line, wanted)
-                .map_err(|_| anyhow!("{} is in {FSTAB} more than once: remove one of the lines", line.display()))?;
+                .map_err(|_| anyhow!("{} is in {FSTAB} more than once; remove one of the lines", line.display()))?;
         }
     }
     Ok((after != text).then(|| Edit { file: FSTAB.into(), before: Some(text), after: Some(after) }))
 }
 
-/// Several lines for one filesystem, or lines for a filesystem that is only bound to this place.
+/// Remark about several lines for one filesystem, or about the line that decides for a bind
+/// mount.
 fn deciding_line(plan: &Plan, lines: &[PathBuf]) -> Option<String> {
     let above = |line: &&PathBuf| lines.iter().all(|other| other.starts_with(line));
     let deciding = lines.iter().find(above).or(lines.first())?.display();
     let all = lines.iter().map(|line| line.display().to_string()).collect::<Vec<_>>().join(", ");
     if lines.len() > 1 {
         let fs_type = &plan.fs_type;
-        Some(format!(
-            "the discard option belongs to the whole {fs_type}: its lines for {all} are changed alike; the line for {deciding} decides"
-        ))
+        Some(format!("the discard option applies to the whole {fs_type}: its lines for {all} all get it; the line for {deciding} decides"))
     } else if !lines.contains(&plan.mount_point) {
         let shown = plan.mount_point.display();
-        Some(format!("the filesystem at {shown} is mounted by the line for {deciding}, which decides: that line is changed"))
+        Some(format!("the line for {deciding} mounts the filesystem at {shown} and decides, so it is the one changed"))
     } else {
         None
     }
 }
 
-/// The kernel command line mounts the root filesystem before fstab is read.
+/// Remark if the kernel command line mounts the root filesystem with another option, before
+/// fstab is read.
 fn root_flags(system: &System, wanted: Option<&str>) -> Option<String> {
     let cmdline = system.root.read("/proc/cmdline")?;
     let flags = cmdline.split_ascii_whitespace().find_map(|word| word.strip_prefix("rootflags="))?;
@@ -352,17 +355,20 @@ fn root_flags(system: &System, wanted: Option<&str>) -> Option<String> {
         .then(|| format!("rootflags on the kernel command line mounts / with {option}: change it there, too"))
 }
 
-/// What to do where no line of fstab mounts it.
+/// Instructions if no line of fstab mounts the filesystem.
 fn not_listed(plan: &Plan, wanted: Option<&str>) -> String {
-    let (verb, option) = wanted.map_or(("take away", "discard"), |option| ("set", option));
+    let (verb, option) = wanted.map_or(("remove", "discard"), |option| ("set", option));
     let sign = if wanted == Some("discard") { "" } else { "^" };
     let itself = format!(", or in the filesystem itself: tune2fs -o {sign}discard DEVICE");
     let itself = if plan.fs_type == "ext4" { &itself } else { "" };
     let shown = plan.mount_point.display();
-    format!("{shown} is not in {FSTAB}: {verb} the option {option} where it is mounted from (a mount unit, an automounter){itself}")
+    format!(
+        "{shown} is not in {FSTAB}: {verb} the option {option} in the configuration that mounts it (a mount unit, an automounter){itself}"
+    )
 }
 
-/// The daemon's part. Policies that the daemon has nothing to do with are written down only where it would do something else.
+/// The change of the daemon's configuration. A policy without the daemon is written only to
+/// override another rule.
 fn config_edit(system: &System, config: Option<String>, spec: &PolicySpec, plan: &Plan) -> anyhow::Result<Option<Edit>> {
     let begin = config.clone().unwrap_or_else(|| SHIPPED.to_owned());
     if matches!(spec, PolicySpec::None | PolicySpec::Online) {
@@ -376,7 +382,7 @@ fn config_edit(system: &System, config: Option<String>, spec: &PolicySpec, plan:
     Ok(changed.then(|| Edit { file: system.config.clone(), before: config, after: Some(after) }))
 }
 
-/// The policy is in force once the filesystem is mounted so.
+/// The remaining step until the mount option is in force.
 fn remount(plan: &Plan, mounted: Option<&Discard>, wanted: Option<&str>) -> Option<String> {
     let now = mounted?;
     let wanted = wanted.unwrap_or("nodiscard");
@@ -389,39 +395,39 @@ fn remount(plan: &Plan, mounted: Option<&Discard>, wanted: Option<&str>) -> Opti
         _ => format!("mount -o remount,{wanted} {path}"),
     };
     let now = if now.is_on() { format!("with {now}") } else { "without discard".to_owned() };
-    Some(format!("not in force yet, since it is mounted {now}: {step}"))
+    Some(format!("not in force yet, because it is mounted {now}: {step}"))
 }
 
-/// Who has to run for the policy, and who is in its way.
+/// Services that the policy needs, and services that conflict with it.
 fn units(system: &System, spec: &PolicySpec, plan: &Plan, diagnosis: Option<&Diagnosis>) -> Vec<String> {
     let (own, timer) = doctor::trim_units(&system.root);
     let mut remarks = Vec::new();
     match spec {
         PolicySpec::None | PolicySpec::Online => {}
         PolicySpec::Batched(s) if s.schedule == Schedule::AtShutdown => {
-            remarks.push("trimtab-shutdown.service has to be enabled: systemctl enable --now trimtab-shutdown.service".to_owned());
+            remarks.push("enable trimtab-shutdown.service: systemctl enable --now trimtab-shutdown.service".to_owned());
         }
-        _ if own => remarks.push("trimtab.service takes it up with: systemctl reload trimtab.service".to_owned()),
-        _ => remarks.push("trimtab.service has to run: systemctl enable --now trimtab.service (OpenRC: rc-update add trimtab)".to_owned()),
+        _ if own => remarks.push("reload trimtab.service: systemctl reload trimtab.service".to_owned()),
+        _ => remarks.push("enable trimtab.service: systemctl enable --now trimtab.service (OpenRC: rc-update add trimtab)".to_owned()),
     }
     if timer {
         let path = plan.mount_point.display();
         let visits = diagnosis.is_none_or(|diagnosis| diagnosis.trimmed_by.iter().any(|by| by.starts_with("fstrim.timer")));
         remarks.push(match visits {
             true => format!(
-                "fstrim.timer stays enabled and trims {path} as well: systemctl disable --now fstrim.timer stops it for all filesystems, \
-                 the option X-fstrim.notrim in {FSTAB}, on every line of this filesystem"
+                "fstrim.timer is enabled and also trims {path}: stop it for all filesystems (systemctl disable --now fstrim.timer), or for \
+                 this one (option X-fstrim.notrim on each of its lines in {FSTAB})"
             ),
-            false => format!("fstrim.timer stays enabled; it does not trim {path}"),
+            false => format!("fstrim.timer is enabled, but does not trim {path}"),
         });
     }
     remarks
 }
 
-/// No policy helps where TRIM does not get through.
+/// Remark if TRIM is blocked, which no policy can change.
 fn blocked(diagnosis: &Diagnosis) -> Option<String> {
     let verdict = &diagnosis.verdict;
-    (verdict.kind == VerdictKind::Blocked).then(|| format!("no policy will help yet: {} (trimtab doctor says what to do)", verdict.text))
+    (verdict.kind == VerdictKind::Blocked).then(|| format!("no policy helps yet: {} (run trimtab doctor for a remedy)", verdict.text))
 }
 
 #[cfg(test)]
@@ -434,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_those_of_diff() {
+    fn diff_matches_diff_u() {
         let diff = edit("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "1\n2\n3\n4\nx\ny\n6\n7\n8\n9\n").diff();
         assert_eq!(diff, "--- /f\n+++ /f\n@@ -2,7 +2,8 @@\n 2\n 3\n 4\n-5\n+x\n+y\n 6\n 7\n 8\n");
         let new = Edit { file: "/f".into(), before: None, after: Some("a\n".into()) };
@@ -444,7 +450,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_difference_leads_from_the_old_to_the_new(old in "([ab]\n){0,12}", new in "([ab]\n){0,12}") {
+        fn diff_leads_from_old_to_new(old in "([ab]\n){0,12}", new in "([ab]\n){0,12}") {
             let diff = edit(&old, &new).diff();
             let body: Vec<&str> = diff.lines().skip(3).collect();
             let part = |marks: [char; 2]| body.iter().filter(|l| l.starts_with(marks)).map(|l| format!("{}\n", &l[1..])).collect::<String>();

@@ -1,4 +1,4 @@
-//! Benchmarks: one workload on one target, or on two in turns.
+//! Benchmarks: one workload on one target, or on two alternately.
 
 pub mod age;
 pub mod crystal;
@@ -12,7 +12,7 @@ pub mod turns;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 
-/// Lets a benchmark run in turns.
+/// Implements `Benchmark` for these requests.
 macro_rules! benchmarks {
     ($($workload:ident),*) => {$(
         impl turns::Benchmark for $workload::Request {

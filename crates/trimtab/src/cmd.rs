@@ -1,4 +1,4 @@
-//! One module a command: its arguments, and what it does with them.
+//! One module per command: its arguments and the function that runs it.
 
 pub mod apply;
 pub mod bench;
@@ -30,29 +30,29 @@ use trimtab_linux::trim::resume::state_directory;
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Find out what each trim policy does here, and which to use.
+    /// Compare trim policies on a directory or a modelled drive, and recommend one.
     Study(study::Args),
     /// Run one benchmark on one target.
     Bench(bench::Args),
-    /// Thousands of modelled runs from one plan, on all processors.
+    /// Simulate thousands of runs from one plan, on all processors.
     Sweep(sweep::Args),
-    /// PostMark's own command language, exact operations and reports.
+    /// Run PostMark scripts: its command language, exact operations and reports.
     Postmark(postmark::Args),
-    /// Modelled drives: specifications, simulation, and drives attached as block devices.
+    /// Work with modelled drives: specifications, simulation, drives attached as block devices.
     Drive(drive::Args),
-    /// Find out whether TRIM reaches the drive, and what to do if it does not.
+    /// Check whether TRIM reaches the drive, and say how to fix it if it does not.
     Doctor(doctor::Args),
-    /// Stored results: list, show, compare, move.
+    /// List, show, compare and move stored results.
     Results(results::Args),
     /// Watch mounted filesystems and trim each under its policy.
     Daemon(daemon::Args),
     /// Write a trim policy into the system's configuration, or undo that.
     Apply(apply::Args),
-    /// Prove that freed blocks are discarded: write, delete, trim, read the raw blocks back.
+    /// Prove that freed blocks are discarded: write, delete, trim, read the raw blocks.
     Verify(verify::Args),
-    /// Trim mounted filesystems: complete, counted on the device, in pauses if asked.
+    /// Trim mounted filesystems completely, in idle time if asked, counted at the device.
     Trim(trim::Args),
-    /// What was applied and trimmed on this machine, and when.
+    /// List what was applied and trimmed on this machine, and when.
     History(history::Args),
     /// Print a completion script for a shell.
     Completions(completions::Args),
@@ -62,7 +62,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The mounts that it works on.
+    /// Mounts that the command works on.
     fn reach(&self) -> Reach {
         match self {
             Self::Study(args) => args.reach(),
@@ -78,7 +78,8 @@ impl Command {
         }
     }
 
-    /// An error if a store of results is named for a command that works with the history: that file stays in the state directory.
+    /// Refuses --store for a command that works with the history, which is always in the state
+    /// directory.
     fn refuse_store(&self, context: &Context) -> Result<(), UsageError> {
         let name = match self {
             Self::Trim(_) => "trim",
@@ -94,15 +95,16 @@ impl Command {
     }
 }
 
-/// Runs the command and says with which status to exit. `whole` is all that can be said, for completion scripts.
+/// Runs the command and returns its exit status. `whole` is the full command line, for
+/// completion scripts.
 pub fn run(command: Command, whole: clap::Command, context: &Context) -> anyhow::Result<ExitCode> {
-    // What the doctor finds is part of its answer.
+    // The doctor reports silent mounts in its answer.
     let says_itself = matches!(command, Command::Doctor(_));
     command.refuse_store(context)?;
     let reach = command.reach();
     let paths: Vec<&Path> = reach.paths().iter().map(PathBuf::as_path).collect();
     let reach = match &command {
-        // One that does not answer is a finding.
+        // For the doctor, a mount that does not answer is a finding.
         Command::Doctor(args) if !args.changes_something() => reach.clone().without(&mount_check::silent(&paths)),
         _ => {
             mount_check::require_answers(&paths)?;

@@ -1,7 +1,8 @@
-//! The daemon: watches mounted filesystems and lets a policy trim each of them.
+//! The daemon: watches mounted filesystems and trims each under its policy.
 //!
-//! The main thread waits for signals and for changes of the mount table; each filesystem has a thread of its own, which sleeps
-//! until its policy wants to be asked. Filesystems are open only while a request runs, so that they can be unmounted.
+//! The main thread waits for signals and for changes of the mount table. Each filesystem has
+//! its own thread, which sleeps until its policy is due. Filesystems are open only during a
+//! request, so that they can be unmounted.
 
 pub mod config;
 mod control;
@@ -41,33 +42,33 @@ use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 use trimtab_linux::sys::mount_check::MountCheck;
 use trimtab_linux::trim::lock::directory_of_locks;
 
-/// Mounting often goes on for a moment.
+/// Mount changes often come in groups; wait for the rest.
 const SETTLE: Duration = Duration::from_millis(500);
-/// How long the main thread waits for filesystems that it asks whether they answer.
+/// Longest wait of the main thread for the first answers of filesystems.
 const FIRST_ANSWER: Duration = Duration::from_millis(500);
-/// Between two looks at filesystems that did not answer.
+/// Interval between checks of filesystems that did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
-/// How long threads get to end their present requests.
+/// Time for threads to finish their present requests.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 
-/// What `trimtab daemon` was asked for.
+/// Options of `trimtab daemon`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The configuration.
     pub config: PathBuf,
-    /// Only ask every policy once, with the system going down.
+    /// Only ask every policy once, with the system shutting down.
     pub shutdown: bool,
 }
 
-/// A thread and the filesystem that it is for.
+/// A thread and its filesystem.
 struct Worker {
     mount_id: u32,
     dev: DevNumber,
     mount_point: PathBuf,
-    /// A look at the mount point that has not been answered.
+    /// A check of the mount point that is still unanswered.
     check: Option<MountCheck>,
     rule: Rule,
-    /// The filesystem's own discards are steered: a remount can end that.
+    /// The daemon controls the filesystem's own discards; a remount can end this.
     steered: bool,
     control: Arc<Control>,
     gone: Arc<AtomicBool>,
@@ -75,8 +76,8 @@ struct Worker {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A filesystem that is taken up once its mount point answers.
-struct Asked {
+/// A filesystem that starts once its mount point answers.
+struct PendingMount {
     mount: Mount,
     rule: Rule,
     check: MountCheck,
@@ -88,15 +89,15 @@ struct Daemon {
     root: Root,
     common: Arc<Common>,
     workers: Vec<Worker>,
-    asked: Vec<Asked>,
-    /// What has been said, so that it is not said each time.
+    asked: Vec<PendingMount>,
+    /// Logged messages that are not repeated.
     said: BTreeSet<String>,
     metrics_written: Option<Instant>,
-    /// Threads that end say so here.
+    /// Threads signal their end here.
     ended: (UnixStream, UnixStream),
 }
 
-/// Runs until told to end.
+/// Runs until a signal ends it.
 pub fn run(options: Options) -> anyhow::Result<()> {
     let config = Config::read(&options.config)?;
     let root = Root::live().context("cannot open /")?;
@@ -129,7 +130,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
 
 const DAEMON_LOCK: &str = "daemon.lock";
 
-/// The lock that only one daemon has.
+/// Takes the lock that allows only one daemon.
 fn only_one() -> anyhow::Result<File> {
     let directory = directory_of_locks(&run_directory())?;
     let opened = directory.open_or_create(DAEMON_LOCK, PRIVATE_FILE);
@@ -143,7 +144,7 @@ fn only_one() -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// One signal, as something that can be waited for together with other things.
+/// A signal as a file descriptor to poll.
 struct SignalPipe {
     read: UnixStream,
 }
@@ -156,13 +157,13 @@ impl SignalPipe {
         Ok(Self { read })
     }
 
-    /// Whether it came since the last call.
+    /// True if the signal arrived since the last call.
     fn came(&self) -> bool {
         drained(&self.read)
     }
 }
 
-/// Whether anything was written into the other end.
+/// Empties the socket; true if it had data.
 fn drained(mut socket: &UnixStream) -> bool {
     let mut bytes = [0; 64];
     let mut any = false;
@@ -218,7 +219,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Every policy is asked with the system going down, one filesystem after the other.
+    /// Asks every policy once, with the system shutting down, one filesystem after the other.
     fn shut_down(&mut self) -> anyhow::Result<()> {
         for (mount, rule) in self.wanted()? {
             let control = Arc::new(Control::default());
@@ -230,7 +231,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// The mounted filesystems that the configuration is about, each once.
+    /// The mounted filesystems that the configuration covers, each once.
     fn wanted(&mut self) -> anyhow::Result<Vec<(Mount, Rule)>> {
         let selection = Selection::of(&self.root, &self.config).context("cannot read the mount table")?;
         selection.remarks.into_iter().for_each(|remark| self.say_once(remark));
@@ -244,7 +245,7 @@ impl Daemon {
         }
     }
 
-    /// Starts and ends threads so that they are those of the filesystems that are wanted.
+    /// Starts and ends threads to match the selected filesystems.
     fn reconcile(&mut self) -> anyhow::Result<()> {
         let wanted = self.wanted()?;
         let root = &self.root;
@@ -259,7 +260,8 @@ impl Daemon {
                 }
             }
         }
-        // What has ended by itself for good (refused for ever) stays in the list: it is not tried again each time.
+        // A thread that ended for good (always refused) stays in the list, so that it is not
+        // started again each time.
         let came_back = |w: &Worker| w.gone.load(Ordering::Relaxed) && w.thread.as_ref().is_some_and(JoinHandle::is_finished);
         self.workers.retain(|w| w.thread.is_some() && !came_back(w));
         self.asked.retain(|one| wanted.iter().any(|(m, r)| m.id == one.mount.id && m.dev == one.mount.dev && *r == one.rule));
@@ -268,18 +270,18 @@ impl Daemon {
                 || self.asked.iter().any(|one| one.mount.id == mount.id && one.mount.dev == mount.dev);
             if !is_known {
                 match MountCheck::start(&mount.mount_point) {
-                    Ok(check) => self.asked.push(Asked { mount, rule, check }),
+                    Ok(check) => self.asked.push(PendingMount { mount, rule, check }),
                     Err(_) => self.start(&mount, rule),
                 }
             }
         }
         self.start_answering(FIRST_ANSWER);
         let silent = self.asked.iter().map(|one| one.mount.mount_point.display().to_string()).collect::<Vec<_>>();
-        silent.into_iter().for_each(|shown| self.say_once(format!("{shown} does not answer; it is taken up when it does")));
+        silent.into_iter().for_each(|shown| self.say_once(format!("{shown} does not answer; it starts when it does")));
         Ok(())
     }
 
-    /// Starts threads for the filesystems that have answered, waiting for that no longer than `patience`.
+    /// Starts threads for the filesystems that answer within `patience`.
     fn start_answering(&mut self, patience: Duration) {
         let until = Instant::now() + patience;
         for mut one in std::mem::take(&mut self.asked) {
@@ -291,7 +293,8 @@ impl Daemon {
         }
     }
 
-    /// Asks all filesystems whether they answer, and waits for that a moment, but not again for one that did not answer the last time.
+    /// Asks all filesystems for an answer and waits a moment, except for those that did not
+    /// answer the last time.
     fn ask_all(&mut self) {
         let until = Instant::now() + FIRST_ANSWER;
         let mut started = Vec::new();
@@ -340,11 +343,11 @@ impl Daemon {
                     thread: Some(thread),
                 });
             }
-            Err(error) => say(&format!("{}: no thread can be started: {error}", mount.mount_point.display())),
+            Err(error) => say(&format!("{}: cannot start a thread: {error}", mount.mount_point.display())),
         }
     }
 
-    /// Takes up a changed configuration; a wrong one changes nothing.
+    /// Applies a changed configuration; an invalid one changes nothing.
     fn reload(&mut self) {
         if let (Ok(now), true) = (NotifyState::monotonic_usec_now(), std::env::var_os("NOTIFY_SOCKET").is_some()) {
             notify(&[NotifyState::Reloading, now]);
@@ -372,7 +375,7 @@ impl Daemon {
         let until = Instant::now() + END_PATIENCE;
         for worker in &mut self.workers {
             if let Some(thread) = worker.thread.take() {
-                // One that waits for a filesystem that does not answer ends when the process does.
+                // A thread that waits for a silent filesystem ends with the process.
                 let patience = if worker.check.is_some() { FIRST_ANSWER } else { until.saturating_duration_since(Instant::now()) };
                 join(thread, patience);
             }
@@ -400,7 +403,7 @@ impl Daemon {
         format!("{} filesystems, {running} being trimmed, {silent}{} discarded since start", all.len(), sent.bytes)
     }
 
-    /// Time until metrics are due; `None` if there are none.
+    /// Time until the next write of metrics; `None` without metrics.
     fn until_metrics(&self) -> Option<Duration> {
         self.config.metrics.as_ref()?;
         let every = Duration::from_nanos(self.config.metrics_every.0);
@@ -417,18 +420,18 @@ impl Daemon {
     }
 }
 
-/// Waits for a thread, but not for ever: a request to some filesystems cannot be interrupted.
+/// Waits for a thread for a limited time: some filesystems' requests cannot be interrupted.
 fn join(thread: JoinHandle<()>, patience: Duration) {
     let until = Instant::now() + patience;
     while !thread.is_finished() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(10));
     }
     if thread.is_finished() && thread.join().is_err() {
-        say("a thread ended in a panic; its filesystem is not watched any more");
+        say("a thread panicked; its filesystem is no longer watched");
     }
 }
 
-/// Tells systemd; not being started by it is no error.
+/// Notifies systemd; ignores its absence.
 fn notify(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
 }

@@ -1,12 +1,13 @@
-//! Modelled drives: the shipped ones and a user's own files by name, simulations on them as runs, and recordings of requests.
+//! Modelled drives: shipped ones and the user's files by name, simulations on them as runs,
+//! and recordings of requests.
 
-pub mod again;
 pub mod below;
 pub mod crew;
 pub mod fields;
 pub mod memory;
 pub mod probed;
 pub(crate) mod replay;
+pub mod rerun_spec;
 pub mod simulate;
 pub mod twins;
 
@@ -22,7 +23,7 @@ pub use trimtab_drive::spec::{
     source::{Source, SourceKind},
 };
 
-/// No specification is longer.
+/// Largest specification, in bytes.
 pub const SPEC_BYTES_MAX: u64 = 1 << 20;
 
 /// The shipped drives, by name.
@@ -34,7 +35,7 @@ pub fn shipped() -> &'static [Drive] {
     &DRIVES
 }
 
-/// Those that show the rates which owners measured of real models, by name.
+/// Drives that match rates published by owners of real models, by name.
 ///
 /// # Panics
 /// Never in a released binary: a test reads every file.
@@ -54,13 +55,15 @@ pub fn known() -> impl DoubleEndedIterator<Item = &'static Drive> {
     shipped().iter().chain(measured())
 }
 
-/// The drive that `reference` names: a shipped one, a twin that was learned here, or the path of a file (anything with a `/` or ending in `.toml`).
+/// The drive of `reference`: a shipped one, a twin learned here, or the path of a file
+/// (containing `/` or ending in `.toml`).
 ///
 /// # Errors
-/// An unknown name (with the nearest known one), an unreadable file, a specification that is not valid: file, line and field are named.
+/// The name is unknown (the nearest one is suggested), the file is unreadable, or the
+/// specification is invalid (with file, line and field).
 pub fn load(reference: &str) -> anyhow::Result<Drive> {
     let reference = without_prefix(reference);
-    if let Some(drive) = again::drive_instead_of(reference)? {
+    if let Some(drive) = rerun_spec::drive_instead_of(reference)? {
         return Ok(drive);
     }
     if is_path(reference) {
@@ -76,24 +79,24 @@ fn from_file(path: &str) -> anyhow::Result<Drive> {
     parse(&read(path)?).map_err(|problem| UsageError::new(format!("{path}: {problem}")).into())
 }
 
-/// Where twins are that may be named like the drives that are known. Said once, by whoever knows which store is meant.
+/// Directory of twins that can be used by name. Set once, when the store is known.
 static TWINS: OnceLock<PathBuf> = OnceLock::new();
 
-/// Twins in `directory` may be named like the drives that are known.
+/// Makes the twins in `directory` available by name.
 pub fn know_twins_of(directory: PathBuf) {
     let _ = TWINS.set(directory);
 }
 
-/// What may stand behind `drive:` without being a path: drives that are known, and twins that were learned here.
+/// Names that may follow `drive:`: known drives, and twins learned here.
 pub fn names() -> Vec<String> {
     let learned = TWINS.get().map(|directory| twins::names(directory)).unwrap_or_default();
     known().map(|drive| drive.spec.name.clone()).chain(learned).collect()
 }
 
-/// The text of the file that `reference` names.
+/// The text of the file of `reference`.
 ///
 /// # Errors
-/// An unknown name or an unreadable file, as [`load`].
+/// The name is unknown or the file unreadable, as for [`load`].
 pub fn text(reference: &str) -> anyhow::Result<String> {
     let reference = without_prefix(reference);
     if is_path(reference) {
@@ -106,14 +109,14 @@ pub fn text(reference: &str) -> anyhow::Result<String> {
     }
 }
 
-/// The file of the twin of that name, or of that drive.
+/// The file of the twin `name`.
 fn twin_called(name: &str) -> anyhow::Result<String> {
     let called = |directory: &PathBuf| twins::called(directory, name).or_else(|| twins::called(directory, &format!("twin-of-{name}")));
     let found = TWINS.get().and_then(called);
     found.and_then(|path| path.to_str().map(str::to_owned)).ok_or_else(|| unknown(name).into())
 }
 
-/// Where only a drive can be meant it may be named as everywhere else: `drive:NAME`.
+/// Removes the optional prefix `drive:`.
 fn without_prefix(reference: &str) -> &str {
     reference.strip_prefix("drive:").unwrap_or(reference)
 }
@@ -126,12 +129,12 @@ fn read(path: &str) -> anyhow::Result<String> {
     named::read_text(Path::new(path), SPEC_BYTES_MAX).with_context(|| format!("cannot read {path}"))
 }
 
-/// No drive of that name; the most similar names are suggested.
+/// Error for an unknown name, with suggestions.
 fn unknown(name: &str) -> UsageError {
-    const ADVICE: &str = "'trimtab drive list' shows all, and a path to a .toml file is taken too";
+    const ADVICE: &str = "'trimtab drive list' lists all; the path of a .toml file also works";
     let names = names();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let error = UsageError::missing(format!("there is no drive called '{name}'"));
+    let error = UsageError::missing(format!("unknown drive '{name}'"));
     match did_you_mean(&similar(name, &names)) {
         Some(question) => error.hint(format!("{question} ({ADVICE})")),
         None => error.hint(ADVICE),
@@ -165,7 +168,6 @@ mod tests {
             let drive = parse(text).unwrap();
             let mut table: toml::Table = text.parse().unwrap();
             let sources = table.remove("sources").expect("a sources section");
-            // Each says why itself.
             table.remove("uncertain");
             for known in ["name", "description"] {
                 table.remove(known);
@@ -182,9 +184,9 @@ mod tests {
         }
     }
 
-    /// A figure that is said to be "as" another shipped drive's is that drive's, also after that has been fitted again.
+    /// A figure marked "as" another shipped drive's must equal that drive's figure.
     #[test]
-    fn what_is_said_to_be_as_another_drive_s_is() {
+    fn figure_as_another_drive_equals_that_figure() {
         let tables: Vec<(&Drive, toml::Table)> = FILES.iter().map(|text| (load_named(text), text.parse().unwrap())).collect();
         let value = |table: &toml::Table, field: &str| {
             let first = table.get(field.split('.').next()?)?.clone();
@@ -194,7 +196,8 @@ mod tests {
         for (drive, table) in &tables {
             for (field, source) in &drive.sources {
                 let Some(other) = source.text.strip_prefix("as ").and_then(|text| text.split([',', ' ']).next()) else { continue };
-                let (_, like) = tables.iter().find(|(drive, _)| drive.spec.name == other).unwrap_or_else(|| panic!("{other} is no drive"));
+                let (_, like) =
+                    tables.iter().find(|(drive, _)| drive.spec.name == other).unwrap_or_else(|| panic!("{other} is not a drive"));
                 let here = value(table, field);
                 assert!(here.is_some() && here == value(like, field), "{}: {field} is not as that of {other}", drive.spec.name);
                 checked += 1;
@@ -208,9 +211,10 @@ mod tests {
         shipped().iter().find(|drive| drive.spec.name == name).unwrap()
     }
 
-    /// Each at a small size of the same proportions: filled, overwritten at random, trimmed, read, flushed.
+    /// Each drive at a small size with the same proportions: filled, overwritten at random,
+    /// trimmed, read, flushed.
     #[test]
-    fn every_shipped_drive_does_its_work() {
+    fn every_shipped_drive_runs_all_requests() {
         for drive in shipped() {
             let spec = trimtab_drive::model::sized(drive.spec.clone(), Some(Bytes(32 << 30)))
                 .unwrap_or_else(|e| panic!("{}: {e:#}", drive.spec.name));

@@ -1,4 +1,4 @@
-//! Every pass as a run in a store, so that `trimtab history` and `trimtab results` show what was trimmed and what was not.
+//! Stores every pass as a run, for `trimtab history` and `trimtab results`.
 
 pub(crate) mod events;
 
@@ -16,14 +16,14 @@ use trimtab_linux::trim::surface::Account;
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::{Better, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning};
 
-/// The store's file, in the directory of what survives a reboot.
+/// File name of the store, in the state directory.
 pub const FILE: &str = "history.db";
-/// Workload of its runs.
+/// Workload name of its runs.
 pub const WORKLOAD: &str = "trim";
-/// Setting that says who trimmed: `daemon` or `hand`.
+/// Setting for what started the trim: `daemon` or `hand`.
 pub const BY: &str = "by";
 
-/// What its environment calls the id of the filesystem.
+/// Key of the filesystem's id in a run's environment.
 pub const FS_ID: &str = "fs.id";
 
 /// Code of the warning that the counts are a minimum.
@@ -33,7 +33,7 @@ pub const MINIMUM: &str = "trim.minimum";
 #[derive(Debug)]
 pub struct History {
     path: PathBuf,
-    /// One at a time; the store is opened for each pass, of which there are few.
+    /// Serialises saves; the store is opened for each pass, of which there are few.
     busy: Mutex<()>,
 }
 
@@ -42,26 +42,26 @@ pub struct History {
 pub enum Ending {
     /// All windows were visited.
     Complete,
-    /// It was stopped and goes on later.
+    /// It was stopped and continues later.
     Stopped(String),
 }
 
-/// A pass.
+/// A pass to store.
 #[derive(Debug)]
 pub struct Pass<'a> {
-    /// Who trimmed: `daemon` or `hand`.
+    /// What started the trim: `daemon` or `hand`.
     pub by: &'static str,
     /// The policy.
     pub policy: &'a str,
     /// Its settings.
     pub policy_settings: Vec<Field>,
-    /// When it began, or went on, nanoseconds since 1970.
+    /// Start or resumption, in nanoseconds since 1970.
     pub started: Nanos,
-    /// How long it took, as whoever trimmed was told.
+    /// Duration, as reported to the user.
     pub took: Nanos,
-    /// What it did.
+    /// Account of its requests.
     pub account: &'a Account,
-    /// How it ended.
+    /// The end of the pass.
     pub ending: Ending,
 }
 
@@ -72,7 +72,8 @@ impl History {
         Self { path: directory.join(FILE), busy: Mutex::new(()) }
     }
 
-    /// Keeps a pass. A file that is damaged or no history is set aside first, and what is returned says so.
+    /// Stores a pass. A file that is damaged or not a history is set aside first; the returned
+    /// message says so.
     pub fn save(&self, fs: &Filesystem, pass: &Pass<'_>) -> anyhow::Result<Option<String>> {
         let _busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let run = run(fs, pass);
@@ -90,7 +91,8 @@ impl History {
         }
     }
 
-    /// Sets aside a file that is damaged or no history, and says so; nothing if it is in order or missing.
+    /// Sets aside a file that is damaged or not a history, and returns a message about it; `None`
+    /// if the file is fine or missing.
     pub fn check(&self) -> anyhow::Result<Option<String>> {
         match Store::open(&self.path) {
             Err(error @ (StoreError::Damaged { .. } | StoreError::Foreign(_))) => self.set_aside(&error).map(Some),
@@ -159,7 +161,7 @@ fn metrics(account: &Account, took: Nanos) -> Vec<Metric> {
     metrics
 }
 
-/// What was not trimmed, and why.
+/// Warnings about windows that were not trimmed.
 fn warnings(pass: &Pass<'_>) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if let Ending::Stopped(why) = &pass.ending {
@@ -170,7 +172,7 @@ fn warnings(pass: &Pass<'_>) -> Vec<Warning> {
         let (severity, text) = (Severity::Caution, pass.account.minimum_remark());
         warnings.push(Warning { code: MINIMUM.into(), severity, facts: Vec::new(), text });
     }
-    // The first few in full; all of them are in the count.
+    // The first few in full; the count covers all.
     for (window, refused) in pass.account.refusals.iter().take(20) {
         let facts = vec![
             Field::new("start", window.start.to_string()),

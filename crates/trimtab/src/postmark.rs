@@ -29,7 +29,7 @@ use trimtab_linux::sys::interrupt::Interrupted;
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::run::Run;
 
-/// A session.
+/// Options of a session.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// File of commands; `.pmrc`, if it exists, by default.
@@ -46,10 +46,10 @@ pub struct Request {
     pub keep: bool,
 }
 
-/// A run in JSON.
+/// The JSON shape of a run.
 #[derive(Serialize)]
 struct RunShape {
-    /// The reports that the original would have printed; none if files ran out.
+    /// The original's reports; `None` if the files ran out.
     verbose: Option<String>,
     terse: Option<String>,
     run: RunV1<'static>,
@@ -74,12 +74,12 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// True if a run failed.
+/// Runs the session; returns true if a run failed.
 fn session(request: &Request, context: &Context, config: Config, shapes: &mut Vec<RunShape>) -> anyhow::Result<bool> {
     let mut finished = |record: Record| -> anyhow::Result<()> {
         if context.json || request.keep || !context.quiet {
             let run = record.to_run();
-            let id = if request.keep { Some(store::save(context, &run).context("cannot keep the run")?) } else { None };
+            let id = if request.keep { Some(store::save(context, &run).context("cannot store the run")?) } else { None };
             if context.json {
                 shapes.push(shape_of(&record, run, id));
             } else {
@@ -112,7 +112,7 @@ fn shape_of(record: &Record, run: Run, id: Option<RunId>) -> RunShape {
     }
 }
 
-/// Standard input that an interrupt ends, also while it waits for a line.
+/// Standard input that an interrupt ends, even while waiting for a line.
 struct Typed;
 
 impl Read for Typed {

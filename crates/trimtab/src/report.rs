@@ -1,4 +1,4 @@
-//! Results as text and as pictures: pure functions from data to strings.
+//! Results as text and pictures: pure functions from data to strings.
 
 pub mod cdm;
 pub mod compare;

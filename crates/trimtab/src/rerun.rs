@@ -1,6 +1,6 @@
 //! A stored modelled run, repeated from the specification, settings and seed stored in it.
 
-use crate::drives::again;
+use crate::drives::rerun_spec;
 use crate::store::recipe;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use crate::store::{Filter, Reference, RunId, Store};
@@ -60,7 +60,7 @@ fn command_of(id: RunId, run: &Run) -> anyhow::Result<Vec<String>> {
         Provenance::Measured => anyhow::bail!("{id} was measured, and a measurement is never the same again{shown}"),
         Provenance::Entered => anyhow::bail!("{id} was entered, not made here"),
     }
-    let models = command.as_ref().is_none_or(|command| again::only_models(command));
+    let models = command.as_ref().is_none_or(|command| rerun_spec::only_models(command));
     anyhow::ensure!(models, "the command that {id} holds makes no modelled run, so it is not executed{shown}");
     anyhow::ensure!(run.complete, "{id} was interrupted, and a run cannot be stopped at the same place again{shown}");
     command.with_context(|| {
@@ -86,7 +86,7 @@ fn status_of(process: &mut Command) -> anyhow::Result<ExitStatus> {
 /// Runs the command in a process of its own, with the drive that the run holds and a store of its own, and takes the same run out of that.
 fn made_again(run: &Run, command: &[String], inputs: &[PathBuf], scratch: &Path) -> anyhow::Result<Run> {
     let reference = run.target_label.strip_prefix("drive:").unwrap_or(&run.target_label);
-    let (variable, directory) = again::put_drive(run, reference, scratch)?;
+    let (variable, directory) = rerun_spec::put_drive(run, reference, scratch)?;
     let store = scratch.join("results.db");
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut process = Command::new(program);

@@ -1,5 +1,5 @@
-//! Studies: whoever runs their cells, on real filesystems and on threads, and keeps what is finished. What is run, and what follows from the runs, is in the
-//! core ([`trimtab_study::study`]).
+//! Runs studies on real filesystems and on threads, and keeps finished runs. The cells and
+//! their evaluation are in the core ([`trimtab_study::study`]).
 
 pub mod checkpoint;
 pub mod foreground_probe;

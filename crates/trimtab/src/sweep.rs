@@ -1,4 +1,4 @@
-//! Sweeps: who reads their plans, runs their cells on all processors, and keeps what came of them.
+//! Sweeps: read their plans, run their cells on all processors, and store the results.
 
 pub mod calibrate;
 pub mod csv;
@@ -18,12 +18,12 @@ use trimtab_study::sweep::Plan;
 
 use trimtab_linux::sys::beneath::named;
 
-/// No plan is longer.
+/// Largest plan, in bytes.
 const PLAN_BYTES_MAX: u64 = 1 << 20;
-/// Cells that are looked at before anything runs, spread over the plan.
+/// Cells that are examined before the sweep starts, spread over the plan.
 const LOOKED_AT: u64 = 20_000;
 
-/// A plan whose values have all been tried, with what it names.
+/// A validated plan with its files.
 #[derive(Debug)]
 pub struct Checked {
     /// Its text.
@@ -34,10 +34,11 @@ pub struct Checked {
     pub files: Files,
 }
 
-/// Reads a plan and tries its values.
+/// Reads and validates a plan.
 ///
 /// # Errors
-/// A file that cannot be read; what is wrong with the plan, by line and key; a plan of which no cell can be made.
+/// The file cannot be read; the plan has an error (with line and key); none of its cells is
+/// valid.
 pub fn read(path: &Path) -> anyhow::Result<Checked> {
     let wrong = |what: String| UsageError::new(format!("{}: {what}", path.display()));
     let text = named::read_text(path, PLAN_BYTES_MAX)
@@ -48,26 +49,26 @@ pub fn read(path: &Path) -> anyhow::Result<Checked> {
     Ok(Checked { text, plan, files })
 }
 
-/// What the cells of a plan are, as far as they were looked at.
+/// Result of examining the cells of a plan.
 #[derive(Debug, Default)]
-pub struct Looked {
-    /// Cells that were made.
+pub struct Examination {
+    /// Cells that were examined.
     pub looked_at: u64,
-    /// Those that cannot be, and why the first of them cannot.
+    /// Number of invalid cells.
     pub impossible: u64,
     /// The first reason.
     pub reason: Option<String>,
-    /// The most memory that one takes, in bytes.
+    /// Largest memory of a cell, in bytes.
     pub memory_max: u64,
 }
 
 impl Checked {
-    /// Makes cells of the plan, all or some that are spread over it.
+    /// Examines cells of the plan: all, or a sample spread over it.
     ///
     /// # Errors
-    /// None of them can be made.
-    pub fn look(&self) -> anyhow::Result<Looked> {
-        let mut looked = Looked::default();
+    /// None of them is valid.
+    pub fn look(&self) -> anyhow::Result<Examination> {
+        let mut looked = Examination::default();
         let cells = self.plan.cells();
         let every = cells.div_ceil(LOOKED_AT).max(1);
         for cell in (0..cells).step_by(usize::try_from(every)?) {
@@ -81,13 +82,13 @@ impl Checked {
             }
         }
         match looked.reason.take_if(|_| looked.impossible == looked.looked_at) {
-            Some(reason) => Err(UsageError::new(format!("no cell of this plan can be made: {reason}")).into()),
+            Some(reason) => Err(UsageError::new(format!("no cell of this plan is valid: {reason}")).into()),
             None => Ok(looked),
         }
     }
 }
 
-/// What cells may take together on this machine.
+/// Memory for all cells together on this machine.
 #[must_use]
 pub fn usable_memory() -> trimtab_drive::units::Bytes {
     crate::drives::memory::Budget::of_this_machine().total()

@@ -1,4 +1,4 @@
-//! A trim by hand: a resolved request, and what became of each filesystem.
+//! A trim by hand: the resolved request, and the outcome for each filesystem.
 
 mod one;
 pub mod outcome;
@@ -20,51 +20,51 @@ use trimtab_sim::policy::{IdleSettings, Now, ParsePolicyError, Policy, PolicySpe
 use trimtab_sim::run::Field;
 use trimtab_sim::target::TrimWindow;
 
-/// What to trim, and how.
+/// The resolved request of one `trimtab trim`.
 #[derive(Debug)]
 pub struct Request {
-    /// Mount points, or other directories on the filesystems; not for `all`.
+    /// Mount points, or other directories on the filesystems; unused with `all`.
     pub paths: Vec<PathBuf>,
-    /// What `fstrim --fstab` trims.
+    /// Trim what `fstrim --fstab` trims.
     pub all: bool,
-    /// Under which policy.
-    pub how: How,
-    /// Only the windows that this range touches.
+    /// The trim mode.
+    pub how: TrimMode,
+    /// Trim only the windows that this range touches.
     pub window: Option<TrimWindow>,
-    /// Free extents below this size are left alone.
+    /// Skip free extents below this size.
     pub min_extent: Bytes,
-    /// What is pending is written out first.
+    /// Write out pending changes first.
     pub sync: bool,
-    /// Nothing is sent.
+    /// Send nothing.
     pub dry_run: bool,
-    /// How long to wait for a drive that is being trimmed already.
+    /// Longest wait for a drive that is already being trimmed.
     pub lock_wait: Nanos,
-    /// An interrupted trim is not continued.
+    /// Start over instead of continuing an interrupted trim.
     pub restart: bool,
 }
 
 impl Request {
-    /// The least extent that is asked for in the end.
+    /// The smallest extent to trim: the larger of the option and the policy's setting.
     fn least(&self) -> Bytes {
         match &self.how {
-            How::Idle(settings) => settings.min_extent,
-            How::AtOnce => self.min_extent,
+            TrimMode::Idle(settings) => settings.min_extent,
+            TrimMode::AtOnce => self.min_extent,
         }
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub struct Done {
-    /// Of each filesystem.
+    /// One entry per filesystem.
     pub report: Report,
-    /// Paths that could not be trimmed, and why.
+    /// Paths that could not be trimmed, with the errors.
     pub failed: Vec<(PathBuf, anyhow::Error)>,
 }
 
-/// Trims, one filesystem after the other. What fails does not stop the rest.
+/// Trims one filesystem after the other. A failure does not stop the rest.
 pub fn run(request: &Request, context: &Context) -> anyhow::Result<Done> {
-    if matches!(request.how, How::Idle(_)) {
+    if matches!(request.how, TrimMode::Idle(_)) {
         priority::yield_to_others();
     }
     interrupt::install().context("cannot handle signals")?;
@@ -76,7 +76,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<Done> {
         match one::trim_one(request, &path, &mut trimmed, context) {
             Ok(One::Done(outcome)) => report.filesystems.push(*outcome),
             Ok(One::Again(what)) => report.passed_by.push(PassedBy { path: path.display().to_string(), why: what }),
-            // As fstrim --fstab: a device that takes no discards is no fault.
+            // As in fstrim --fstab, a device without discard is not a fault.
             Err(error) if request.all && error.is::<Blocked>() => {
                 report.passed_by.push(PassedBy { path: path.display().to_string(), why: one_line(&error) });
             }
@@ -89,7 +89,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<Done> {
     Ok(Done { report, failed })
 }
 
-/// The mount points of fstab to trim, and those that are passed by.
+/// The mount points of fstab to trim, and those that are skipped.
 fn in_fstab() -> anyhow::Result<(Vec<PathBuf>, Vec<PassedBy>)> {
     let (mut paths, mut passed_by) = (Vec::new(), Vec::new());
     let listed = mount_check::in_time(|| doctor::fstrim_of_fstab(&Root::live()?)).and_then(|listed| listed);
@@ -103,14 +103,14 @@ fn in_fstab() -> anyhow::Result<(Vec<PathBuf>, Vec<PassedBy>)> {
     Ok((paths, passed_by))
 }
 
-/// How it is to be trimmed; when is now.
+/// Trim mode of a trim by hand: the policies that start at once.
 #[derive(Debug)]
-pub enum How {
+pub enum TrimMode {
     AtOnce,
     Idle(IdleSettings),
 }
 
-impl std::fmt::Display for How {
+impl std::fmt::Display for TrimMode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AtOnce => f.write_str("now"),
@@ -119,32 +119,34 @@ impl std::fmt::Display for How {
     }
 }
 
-impl How {
-    /// From a policy with its settings as text; the other two are settings of it, too.
+impl TrimMode {
+    /// Parses a policy with its settings. `finish_within` and `min_extent` override its settings.
     pub fn of(policy: &str, finish_within: Option<Nanos>, min_extent: Bytes) -> anyhow::Result<Self> {
         let wrong = |why: String| UsageError::new(format!("--policy {policy}: {why}"));
-        let ways = "use now, or idle with settings as in idle:budget=2ms";
+        let ways = "use now, or idle with settings such as idle:budget=2ms";
         if policy == "now" && finish_within.is_some() {
             return Err(UsageError::new("--finish-within is for trims in idle time").hint("add --policy idle").into());
         }
         if policy == "now" {
             return Ok(Self::AtOnce);
         }
-        // Read as a setting of the policy, so that it is checked as one.
+        // Parsed as a setting of the policy, so that the policy validates it.
         let within = finish_within.map_or(String::new(), |within| format!(":finish-within={}", exact(within)));
         match format!("{policy}{within}").parse() {
             Ok(PolicySpec::Idle(settings)) => Ok(Self::Idle(IdleSettings { min_extent: settings.min_extent.max(min_extent), ..settings })),
-            Ok(other) => Err(wrong(format!("'{}' says when to trim, and this is a trim by hand", other.name())).hint(ways).into()),
+            Ok(other) => {
+                Err(wrong(format!("policy '{}' only schedules trims; a trim by hand needs now or idle", other.name())).hint(ways).into())
+            }
             Err(ParsePolicyError::Unknown(name)) => {
                 let meant = PolicySpec::nearest(&name).filter(|meant| *meant == "idle");
                 let did_you_mean = meant.map_or(String::new(), |meant| format!("; did you mean '{meant}'?"));
-                Err(wrong(format!("a trim by hand knows no policy '{name}'{did_you_mean}")).hint(ways).into())
+                Err(wrong(format!("unknown policy '{name}' for a trim by hand{did_you_mean}")).hint(ways).into())
             }
             Err(error) => Err(wrong(error.to_string()).into()),
         }
     }
 
-    /// Its settings, as they are kept with a run.
+    /// The settings as stored with a run.
     fn settings(&self) -> Vec<Field> {
         match self {
             Self::AtOnce => PolicySpec::None.settings(),
@@ -152,7 +154,7 @@ impl How {
         }
     }
 
-    /// The policy, where an interrupted pass left off.
+    /// Builds the policy in the state of an interrupted pass.
     fn build(&self, min_extent: Bytes, state: &State) -> Box<dyn Policy> {
         match self {
             Self::AtOnce => Box::new(Now::new(min_extent, state)),

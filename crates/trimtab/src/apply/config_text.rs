@@ -1,4 +1,4 @@
-//! One rule in the text of the daemon's configuration; comments and everything else stay as they are.
+//! Changes one rule in the text of the daemon's configuration; comments and the rest stay.
 
 use crate::daemon::config::Config;
 use anyhow::{Context as _, bail};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use trimtab_sim::policy::PolicySpec;
 
-/// Only what is looked for; the whole is judged by [`Config::parse`].
+/// The fields needed here; [`Config::parse`] validates the whole.
 #[derive(Deserialize)]
 struct Rules {
     #[serde(default)]
@@ -20,7 +20,8 @@ struct NamedRule {
     policy: Spanned<String>,
 }
 
-/// The text with `policy` as the rule for `mount_point`. The result has been read again and says exactly that.
+/// The text with `policy` as the rule for `mount_point`. The result is parsed again to check
+/// exactly this rule.
 pub fn with_policy(file: &Path, text: &str, mount_point: &Path, policy: &str) -> anyhow::Result<String> {
     let wanted: PolicySpec = policy.parse()?;
     let before = Config::parse(file, text)?;
@@ -28,7 +29,7 @@ pub fn with_policy(file: &Path, text: &str, mount_point: &Path, policy: &str) ->
         return Ok(text.to_owned());
     }
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    let path = mount_point.to_str().with_context(|| format!("'{}' is not UTF-8, which TOML is", mount_point.display()))?;
+    let path = mount_point.to_str().with_context(|| format!("'{}' is not UTF-8, which TOML requires", mount_point.display()))?;
     let rules: Rules = toml::from_str(text).context("cannot be read")?;
     let named = rules.filesystem.iter().find(|r| r.path.components().eq(mount_point.components()));
     let after = match named {
@@ -57,7 +58,7 @@ pub fn with_policy(file: &Path, text: &str, mount_point: &Path, policy: &str) ->
         }
     }
     if Config::parse(file, &after).as_ref() != Ok(&expected) {
-        bail!("{}: a rule cannot be added to a file that is written like this; give '{path}' the policy {policy} by hand", file.display());
+        bail!("{}: cannot add a rule to a file in this form; set the policy {policy} for '{path}' by hand", file.display());
     }
     Ok(after)
 }
@@ -71,20 +72,20 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_added_or_changed_and_nothing_else() {
+    fn with_policy_adds_or_changes_only_one_rule() {
         let shipped = include_str!("../../../../packaging/trimtab.toml");
         let added = with(shipped, "/home", "idle:budget=2ms").unwrap();
         assert_eq!(added, format!("{shipped}\n[[filesystem]]\npath = \"/home\"\npolicy = \"idle:budget=2ms\"\n"));
         let changed = with(&added, "/home", "adaptive").unwrap();
         assert_eq!(changed, added.replace("idle:budget=2ms", "adaptive"));
-        assert_eq!(with(&changed, "/home", "adaptive:share=75%").unwrap(), changed, "says the same already");
+        assert_eq!(with(&changed, "/home", "adaptive:share=75%").unwrap(), changed, "already has this rule");
         let odd = "[default]\npolicy = 'none' # x\n[[filesystem]]\n  policy='batched' # why\n  path='/srv/'\n  counter=\"none\"";
         assert_eq!(with(odd, "/srv", "idle").unwrap(), odd.replace("'batched'", "\"idle\""));
         assert!(with(odd, "/a \"quoted\" \\ path", "none").unwrap().ends_with("policy = \"none\"\n"));
     }
 
     #[test]
-    fn what_cannot_be_done_is_said() {
+    fn with_policy_on_unsupported_text_fails() {
         let inline = "filesystem = [{ path = \"/a\", policy = \"idle\" }]\n";
         assert_eq!(with(inline, "/a", "none").unwrap(), inline.replace("idle", "none"));
         assert!(with(inline, "/b", "none").unwrap_err().to_string().contains("by hand"));

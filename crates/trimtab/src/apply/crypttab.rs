@@ -1,4 +1,4 @@
-//! The option `discard` in one line of `/etc/crypttab`; every other byte stays as it is.
+//! Adds the option `discard` to one line of `/etc/crypttab`; every other byte stays.
 
 use super::fstab::{Problem, fields};
 
@@ -30,7 +30,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn one_option_of_one_line_is_added() {
+    fn with_discard_adds_one_option_to_one_line() {
         let text = "# home of users\nhome\tUUID=1  none luks,timeout=9\nroot /dev/sda2 /key\nswap /dev/sda3\n";
         let changed = |name: &str| {
             let after = with_discard(text, name).unwrap();
@@ -46,7 +46,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_taken_and_a_change_is_one_line(text in "[ \\t\\n#a,discardé-]{0,120}") {
+        fn with_discard_of_any_text_changes_one_line(text in "[ \\t\\n#a,discardé-]{0,120}") {
             if let Ok(after) = with_discard(&text, "a") {
                 prop_assert_eq!(text.split('\n').count(), after.split('\n').count());
                 prop_assert!(text.split('\n').zip(after.split('\n')).filter(|(a, b)| a != b).count() <= 1);

@@ -1,21 +1,21 @@
-//! The option `discard` in files of the system, for who mends (`doctor --fix`): each a change of one line.
+//! Plans the option `discard` in system files for `doctor --fix`; each plan changes one line.
 
 use super::fstab::Problem;
 use super::{CRYPTTAB, Edit, FSTAB, Plan, System, crypttab, fstab};
 use anyhow::{Context as _, bail};
 use std::path::Path;
 
-/// The line of fstab that mounts something at `mount_point`; `None` if it has the option already.
+/// The change of the fstab line for `mount_point`; `None` if it already has the option.
 pub fn in_fstab(system: &System, mount_point: &Path) -> anyhow::Result<Option<Plan>> {
     planned(system, FSTAB, mount_point, |text| fstab::with_discard(text, mount_point, Some("discard")))
 }
 
-/// The line of fstab for the swap area that it calls `source`.
+/// The change of the fstab line for the swap area `source`.
 pub fn in_fstab_for_swap(system: &System, source: &Path) -> anyhow::Result<Option<Plan>> {
     planned(system, FSTAB, source, |text| fstab::swap_with_discard(text, source))
 }
 
-/// The line of crypttab for the mapping `name`.
+/// The change of the crypttab line for the mapping `name`.
 pub fn in_crypttab(system: &System, name: &str) -> anyhow::Result<Option<Plan>> {
     planned(system, CRYPTTAB, Path::new(name), |text| crypttab::with_discard(text, name))
 }
@@ -26,11 +26,11 @@ fn planned(
     subject: &Path,
     with: impl FnOnce(&str) -> Result<String, Problem>,
 ) -> anyhow::Result<Option<Plan>> {
-    let before = system.read(Path::new(file))?.with_context(|| format!("there is no {file}"))?;
+    let before = system.read(Path::new(file))?.with_context(|| format!("{file} does not exist"))?;
     let after = match with(&before) {
         Ok(after) => after,
-        Err(Problem::NotListed) => bail!("{} is not in {file} any more", subject.display()),
-        Err(Problem::Twice) => bail!("{} is in {file} more than once: change it by hand", subject.display()),
+        Err(Problem::NotListed) => bail!("{} is no longer in {file}", subject.display()),
+        Err(Problem::Twice) => bail!("{} is in {file} more than once; change it by hand", subject.display()),
     };
     let changed = after != before;
     let edit = Edit { file: file.into(), before: Some(before), after: Some(after) };
@@ -74,14 +74,14 @@ mod tests {
         let third = done(in_crypttab(&system, "home").unwrap());
         assert_eq!(text("fstab"), "/dev/a /a ntfs3 rw,discard 0 0\n/dev/b none swap sw,discard 0 0\n");
         assert_eq!(text("crypttab"), "home /dev/c none luks,discard\n");
-        assert_eq!(in_fstab(&system, Path::new("/a")).unwrap(), None, "there is nothing to do a second time");
-        assert!(in_fstab(&system, Path::new("/b")).unwrap_err().to_string().contains("not in /etc/fstab"));
+        assert_eq!(in_fstab(&system, Path::new("/a")).unwrap(), None, "nothing to do a second time");
+        assert!(in_fstab(&system, Path::new("/b")).unwrap_err().to_string().contains("no longer in /etc/fstab"));
 
         assert!(undo_one(&system, first, true).unwrap().is_some(), "the second has changed another line");
         assert!(undo_one(&system, third, true).unwrap().is_some() && text("crypttab").contains("discard"));
         assert!(undo_one(&system, third, false).unwrap().is_some() && undo_one(&system, second, false).unwrap().is_some());
         assert!(undo_one(&system, first, false).unwrap().is_some());
         assert_eq!((text("fstab").as_str(), text("crypttab").as_str()), (fstab, "home /dev/c none luks\n"));
-        assert_eq!(undo_one(&system, first, false).unwrap(), None, "it is not there any more");
+        assert_eq!(undo_one(&system, first, false).unwrap(), None, "it no longer exists");
     }
 }

@@ -1,4 +1,4 @@
-//! One mount option in one line of `/etc/fstab`; every other byte stays as it is.
+//! Changes one mount option in one line of `/etc/fstab`; every other byte stays.
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use trimtab_linux::host::mountinfo::unescape;
 
-/// Why the file cannot be changed.
+/// Reason why the file cannot be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// The mount point is not in it.
@@ -15,18 +15,18 @@ pub enum Problem {
     Twice,
 }
 
-/// Where things are in a line that mounts something.
+/// Positions of the fields in a line that mounts something.
 struct Entry {
     mount_point: PathBuf,
     fs_type: String,
     /// The device, as the line names it.
     source: String,
-    /// Where the options are in the text; empty, behind the type, if there are none.
+    /// Range of the options in the text; empty, after the type, if there are none.
     options: Range<usize>,
 }
 
 impl Entry {
-    /// Mounts part of a mounted filesystem once more: its options are those of the mount, never of the filesystem.
+    /// True for a bind mount: its options belong to the mount, never to the filesystem.
     fn is_bind(&self, text: &str) -> bool {
         text[self.options.clone()].split(',').any(|option| matches!(option, "bind" | "rbind" | "remount"))
     }
@@ -42,11 +42,11 @@ fn entries(text: &str) -> Vec<Entry> {
     found
 }
 
-/// Where the fields of a line are in it.
+/// Ranges of the fields in a line.
 pub(super) fn fields(line: &str) -> Vec<Range<usize>> {
     let mut fields = Vec::new();
     let mut start = None;
-    // One more blank ends the last field.
+    // An additional blank ends the last field.
     for (i, blank) in line.bytes().map(|b| b.is_ascii_whitespace()).chain([true]).enumerate() {
         if !blank {
             start = start.or(Some(i));
@@ -73,14 +73,15 @@ fn entry(line: &str, at: usize) -> Option<Entry> {
     })
 }
 
-/// The filesystem type that the file gives for a mount point.
+/// The filesystem type of a mount point.
 #[must_use]
 pub fn fs_type(text: &str, mount_point: &Path) -> Option<String> {
     entries(text).into_iter().find(|e| e.mount_point == mount_point).map(|e| e.fs_type)
 }
 
-/// The mount points of all lines that mount one filesystem, in their order: those at `mounted_at`, where it is mounted now, and those of the same
-/// device. Options such as discard belong to the filesystem: the first of its mounts decides, and the later ones change nothing.
+/// Mount points of all lines that mount one filesystem, in file order: those in `mounted_at`,
+/// its present mounts, and those of the same device. Options such as discard belong to the
+/// filesystem: its first mount decides, later ones change nothing.
 #[must_use]
 pub fn lines_of(text: &str, mounted_at: &[PathBuf]) -> Vec<PathBuf> {
     let entries: Vec<Entry> = entries(text).into_iter().filter(|entry| !entry.is_bind(text)).collect();
@@ -95,7 +96,7 @@ pub fn lines_of(text: &str, mounted_at: &[PathBuf]) -> Vec<PathBuf> {
     points
 }
 
-/// The discard option that the file gives for a mount point; `None` if it says nothing about it.
+/// The discard option of a mount point; `None` if it has none.
 #[must_use]
 pub fn discard_option(text: &str, mount_point: &Path) -> Option<String> {
     let entry = entries(text).into_iter().find(|e| e.mount_point == mount_point)?;
@@ -106,7 +107,8 @@ fn is_discard(option: &str) -> bool {
     matches!(option, "discard" | "nodiscard") || option.starts_with("discard=")
 }
 
-/// The text with `wanted` (`discard`, `discard=async`, `nodiscard`) as the only discard option of `mount_point`, or with none.
+/// The text with `wanted` (`discard`, `discard=async`, `nodiscard`) as the only discard
+/// option of `mount_point`; `None` removes it.
 pub fn with_discard(text: &str, mount_point: &Path, wanted: Option<&str>) -> Result<String, Problem> {
     let found: Vec<Entry> = entries(text).into_iter().filter(|e| e.mount_point == mount_point).collect();
     let [entry] = found.as_slice() else {
@@ -115,7 +117,7 @@ pub fn with_discard(text: &str, mount_point: &Path, wanted: Option<&str>) -> Res
     Ok(with_option(text, &entry.options, wanted))
 }
 
-/// The text with `wanted` as the only discard option of those that stand at `options`.
+/// The text with `wanted` as the only discard option in the range `options`.
 fn with_option(text: &str, options: &Range<usize>, wanted: Option<&str>) -> String {
     let before = &text[options.clone()];
     let now: Vec<&str> = before.split(',').filter(|o| is_discard(o)).collect();
@@ -131,7 +133,7 @@ fn with_option(text: &str, options: &Range<usize>, wanted: Option<&str>) -> Stri
     format!("{}{blank}{}{}", &text[..options.start], kept.join(","), &text[options.end..])
 }
 
-/// The text with `discard` as the only discard option of the swap area that it calls `source`.
+/// The text with `discard` as the only discard option of the swap area `source`.
 pub fn swap_with_discard(text: &str, source: &Path) -> Result<String, Problem> {
     let mut at = 0;
     let mut found = Vec::new();
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn one_option_of_one_line_changes() {
+    fn with_discard_changes_one_option_of_one_line() {
         assert_eq!(changed("/", Some("discard")), "UUID=1\t/\text4\tdefaults,noatime,discard\t0 1");
         assert_eq!(changed("/", None), "");
         assert_eq!(changed("/my home", None), "/dev/b /my\\040home xfs rw 0 2");
@@ -183,27 +185,27 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_filesystem_are_found_by_mount_and_device() {
+    fn lines_of_finds_lines_by_mount_and_device() {
         let text = "UUID=2 / btrfs subvol=@ 0 0\nUUID=2 /home btrfs subvol=@home 0 0\nLABEL=x /srv btrfs subvol=@srv 0 0\n\
                     UUID=3 /data ext4 rw 0 2\n/data /var/www none bind 0 0\n/data /x ext4 rbind 0 0\n";
         let at = |points: &[&str]| lines_of(text, &points.iter().map(PathBuf::from).collect::<Vec<_>>());
         assert_eq!(at(&["/home"]), [Path::new("/"), Path::new("/home")]);
-        // The same device under another name is known by its mounts.
+        // A device under another name is identified by its mounts.
         assert_eq!(at(&["/home", "/srv"]), [Path::new("/"), Path::new("/home"), Path::new("/srv")]);
         assert_eq!(at(&["/data", "/var/www"]), [Path::new("/data")]);
         assert!(at(&["/var/www"]).is_empty());
     }
 
     #[test]
-    fn a_swap_area_is_found_by_what_the_file_calls_it() {
+    fn swap_with_discard_finds_source_as_written() {
         let changed = |source: &str| swap_with_discard(TEXT, Path::new(source));
         assert!(changed("/dev/d").unwrap().ends_with("/dev/d none swap sw,discard"));
-        assert_eq!(changed("/dev/b"), Err(Problem::NotListed), "no swap area");
+        assert_eq!(changed("/dev/b"), Err(Problem::NotListed), "not a swap area");
         assert_eq!(swap_with_discard("UUID=1 none swap\n", Path::new("UUID=1")).unwrap(), "UUID=1 none swap discard\n");
     }
 
     #[test]
-    fn what_is_not_there_once_is_not_guessed() {
+    fn with_discard_of_missing_or_double_line_fails() {
         assert_eq!(with_discard(TEXT, Path::new("/home"), Some("discard")), Err(Problem::NotListed));
         let twice = "/dev/a /x ext4 rw\n/dev/b /x/ ext4 rw\n";
         assert_eq!(with_discard(twice, Path::new("/x"), Some("discard")), Err(Problem::Twice));
@@ -211,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_taken_and_a_change_is_one_line(text in "[ \\t\\n#/a,=\\\\0discardé-]{0,200}", wanted in prop::option::of(Just("discard"))) {
+        fn with_discard_of_any_text_changes_one_line(text in "[ \\t\\n#/a,=\\\\0discardé-]{0,200}", wanted in prop::option::of(Just("discard"))) {
             if let Ok(after) = with_discard(&text, Path::new("/a"), wanted) {
                 prop_assert_eq!(text.split('\n').count(), after.split('\n').count());
                 prop_assert!(text.split('\n').zip(after.split('\n')).filter(|(a, b)| a != b).count() <= 1);

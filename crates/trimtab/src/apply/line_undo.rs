@@ -1,14 +1,15 @@
-//! A change of a file undone line by line, so that edits elsewhere in the file since then stay.
+//! Undoes a change of a file line by line, so that later edits elsewhere in it stay.
 
 use std::ops::Range;
 
-/// Lines that were replaced, and those that replaced them.
+/// Replaced lines and their replacement.
 struct Hunk<'a> {
     old: Vec<&'a str>,
     new: Vec<&'a str>,
 }
 
-/// `now` without the change from `before` to `after`; `None` if a line of the change was edited, moved apart or doubled since.
+/// `now` without the change from `before` to `after`; `None` if a line of the change was
+/// edited, split or duplicated since.
 pub fn undo(before: &str, after: &str, now: &str) -> Option<String> {
     if now == after {
         return Some(before.to_owned());
@@ -17,7 +18,7 @@ pub fn undo(before: &str, after: &str, now: &str) -> Option<String> {
     for hunk in hunks(before, after) {
         match (find(&lines, &hunk.new), find(&lines, &hunk.old)) {
             (Some(at), _) => drop(lines.splice(at, hunk.old)),
-            // Undone by hand already.
+            // Already undone by hand.
             (None, Some(_)) => {}
             (None, None) => return None,
         }
@@ -26,7 +27,7 @@ pub fn undo(before: &str, after: &str, now: &str) -> Option<String> {
     Some(lines.join("\n") + end)
 }
 
-/// Where `wanted` stands in `lines`, if it stands there exactly once.
+/// The position of `wanted` in `lines`, if it occurs exactly once.
 fn find(lines: &[&str], wanted: &[&str]) -> Option<Range<usize>> {
     if wanted.is_empty() {
         return None;
@@ -36,7 +37,8 @@ fn find(lines: &[&str], wanted: &[&str]) -> Option<Range<usize>> {
     found.next().is_none().then(|| at..at + wanted.len())
 }
 
-/// Line by line where the number of lines is the same; else all from the first to the last that differs.
+/// Line by line if the number of lines is the same; else one hunk from the first to the last
+/// difference.
 fn hunks<'a>(before: &'a str, after: &'a str) -> Vec<Hunk<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     if old.len() == new.len() {
@@ -70,7 +72,7 @@ mod tests {
     #[test]
     fn undo_of_an_edited_line_is_refused() {
         assert_eq!(undo(BEFORE, AFTER, &AFTER.replace("rw,discard", "rw,discard,noatime")), None);
-        assert_eq!(undo(BEFORE, AFTER, &format!("{AFTER}/dev/a / ext4 rw,discard 0 1\n")), None, "which of the two?");
+        assert_eq!(undo(BEFORE, AFTER, &format!("{AFTER}/dev/a / ext4 rw,discard 0 1\n")), None, "ambiguous");
         assert_eq!(undo(BEFORE, AFTER, ""), None);
     }
 

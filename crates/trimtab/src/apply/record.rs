@@ -1,16 +1,17 @@
-//! Files replaced, with copies put aside, and put back.
+//! Replaces files of the system and keeps copies, from which they are restored.
 //!
 //! ```text
-//!     /var/lib/trimtab/applied/0001/          one directory each time, the last one is undone first
-//!         record.json                         which files, what they became
-//!         fstab, trimtab.toml                 what they were
-//!     /var/lib/trimtab/applied/making/        a directory that is not complete yet: nothing was changed
-//!     /var/lib/trimtab/applied/log            a line for each time, also after it was undone
-//!     /var/lib/trimtab/applied/pending/       being applied, or being undone: the note that the next command puts back
+//!     /var/lib/trimtab/applied/0001/          one directory per change; the last one is undone first
+//!         record.json                         the changed files and their new text
+//!         fstab, trimtab.toml                 copies of the old files
+//!     /var/lib/trimtab/applied/making/        an incomplete directory: nothing was changed yet
+//!     /var/lib/trimtab/applied/log            one line per change and per undo
+//!     /var/lib/trimtab/applied/pending/       a change or undo in progress; the next command rolls it back
 //! ```
 //!
-//! Directories are made under the one name, hold for as long as files are changed under the other, and get a number in the end; so
-//! whatever moment a process is killed at, what it leaves says what to do.
+//! A directory is created as `making`, renamed to `pending` while files change, and numbered
+//! at the end. A process killed at any moment leaves a directory whose name tells the next
+//! command what to do.
 
 use super::{Edit, Plan, SHIPPED, System, line_undo};
 use crate::records::{RECORD, Records, VERSION, absent, numbered, read};
@@ -26,7 +27,7 @@ use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 const MAKING: &str = "making";
 const PENDING: &str = "pending";
 const LOG: &str = "log";
-/// Mode of a new file of the system, and of a new directory on the way to it.
+/// Mode of a new system file; a new directory on the way to it also gets search permission.
 const SYSTEM_FILE: u32 = 0o644;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,42 +42,42 @@ struct Record {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Changed {
-    /// In the system.
+    /// Path in the system.
     file: PathBuf,
-    /// Name of the copy beside the record; none if the file was made.
+    /// Name of the copy next to the record; `None` if the file was created.
     copy: Option<String>,
-    /// What it became: it is put back only if it is still that.
+    /// The new text. The file is restored only if it still has this text.
     after: String,
 }
 
-/// What was done with a policy, and when.
+/// One change of a policy, with its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Milliseconds since 1970 UTC.
     pub unix_ms: u64,
-    /// What was done.
+    /// Kind of change.
     pub what: What,
     /// The policy.
     pub policy: String,
     /// The mount point.
     pub path: PathBuf,
-    /// The files.
+    /// The changed files.
     pub files: Vec<PathBuf>,
 }
 
-/// What was done with a policy.
+/// Kind of change of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
     /// Written into the configuration.
     Applied,
-    /// Taken back by the user.
+    /// Undone by the user.
     Undone,
-    /// Taken back because the process was killed.
+    /// Rolled back because the process was killed.
     PutBack,
 }
 
-/// Applied and undone changes, oldest first. Lines that are none are left out.
+/// Changes of policies, oldest first. Malformed lines are skipped.
 pub fn events(system: &System) -> anyhow::Result<Vec<Event>> {
     let Some(directory) = system.directory(&system.records(), false).with_context(|| format!("cannot open {}", system.shown_records()))?
     else {
@@ -87,7 +88,7 @@ pub fn events(system: &System) -> anyhow::Result<Vec<Event>> {
 }
 
 impl Records {
-    /// Those of `apply`, locked: one at a time. `None` if nothing has ever been applied, unless they are to be made.
+    /// Opens and locks the records of `apply`. `None` if there are none, unless `make` is set.
     fn of_system(system: &System, make: bool) -> anyhow::Result<Option<Self>> {
         let Some(dir) = system.directory(&system.records(), make).with_context(|| format!("cannot open {}", system.shown_records()))?
         else {
@@ -97,7 +98,7 @@ impl Records {
         Ok(Some(Self(dir)))
     }
 
-    /// Adds a line to the log. What was done is done: one that cannot be written is said, and undoes nothing.
+    /// Adds a line to the log. A failure is reported and does not undo the change.
     fn note(&self, what: What, policy: &str, path: &Path, files: impl Iterator<Item = PathBuf>) {
         let unix_ms = trimtab_linux::sys::clock::unix_ms();
         let event = Event { unix_ms, what, policy: policy.to_owned(), path: path.to_owned(), files: files.collect() };
@@ -108,7 +109,7 @@ impl Records {
             if end > 0 {
                 file.read_exact_at(&mut last, end - 1)?;
             }
-            // Behind half a line of a process that was killed.
+            // A killed process may have left half a line.
             let lead: &[u8] = if last == *b"\n" { b"" } else { b"\n" };
             file.write_all(&[lead, &serde_json::to_vec(&event)?, b"\n"].concat())?;
             file.sync_all()
@@ -127,22 +128,23 @@ impl Records {
     }
 }
 
-/// Writes what was planned. Gives the directory with the copies; `None` if there was nothing to do.
+/// Makes the planned changes. Returns the directory with the copies, or `None` if there was
+/// nothing to do.
 pub fn carry_out(system: &System, plan: &Plan) -> anyhow::Result<Option<PathBuf>> {
     if plan.edits.is_empty() {
         return Ok(None);
     }
     let records = Records::of_system(system, true)?.context("the directory of records is made where it is missing")?;
-    ensure!(records.0.look(PENDING)?.is_none(), "another process that applied a policy was killed at this moment: say it again");
+    ensure!(records.0.look(PENDING)?.is_none(), "another process was killed while it applied a policy; run the command again");
     for edit in &plan.edits {
-        ensure!(system.read(&edit.file)? == edit.before, "{} was changed at this moment: say it again", edit.file.display());
+        ensure!(system.read(&edit.file)? == edit.before, "{} was changed concurrently; run the command again", edit.file.display());
     }
     let number = numbered(records.last()? + 1);
     records.remove(MAKING)?;
     aside(&records.0, plan)?;
     records.rename(MAKING, PENDING)?;
     if let Err(error) = replace_all(system, &plan.edits) {
-        // All files are as they were.
+        // All files have their old content again.
         records.remove(PENDING)?;
         return Err(error);
     }
@@ -151,7 +153,7 @@ pub fn carry_out(system: &System, plan: &Plan) -> anyhow::Result<Option<PathBuf>
     Ok(Some(records.0.path().join(number)))
 }
 
-/// Puts copies of all files aside, on the disk.
+/// Writes copies of all files to disk.
 fn aside(records: &Dir, plan: &Plan) -> anyhow::Result<()> {
     let directory = records.mkdir(MAKING).with_context(|| format!("cannot make {}", records.path().join(MAKING).display()))?;
     let mut files = Vec::new();
@@ -180,7 +182,7 @@ fn durable(directory: &Dir, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
     write().with_context(|| format!("cannot write {}", directory.path().join(name).display()))
 }
 
-/// Replaces the files; if one cannot be replaced those before it are put back.
+/// Replaces the files. If one fails, restores those before it.
 fn replace_all(system: &System, edits: &[Edit]) -> anyhow::Result<()> {
     for (done, edit) in edits.iter().enumerate() {
         if let Err(error) = replace(system, &edit.file, edit.after.as_deref()) {
@@ -216,25 +218,26 @@ fn replace(system: &System, file: &Path, text: Option<&str>) -> anyhow::Result<(
 }
 
 fn parts(file: &Path) -> anyhow::Result<(&Path, &OsStr)> {
-    let name = file.file_name().with_context(|| format!("{} is not the name of a file", file.display()))?;
+    let name = file.file_name().with_context(|| format!("{} is not a file name", file.display()))?;
     Ok((file.parent().unwrap_or(Path::new("/")), name))
 }
 
-/// What the last `apply` did, as edits that take it back. Done, unless `dry_run`.
+/// Undoes the last `apply`, or with `dry_run` only plans it. Returns the edits.
 pub fn undo(system: &System, dry_run: bool) -> anyhow::Result<Plan> {
     let Some(records) = Records::of_system(system, false)? else {
-        bail!("nothing has been applied (there is no {})", system.shown_records());
+        bail!("nothing has been applied ({} does not exist)", system.shown_records());
     };
-    let Some(number) = records.numbers()?.last().copied() else { bail!("nothing has been applied that is not undone yet") };
+    let Some(number) = records.numbers()?.last().copied() else { bail!("nothing to undo") };
     take_back(system, &records, number, dry_run)
 }
 
-/// The number that the next change gets.
+/// Number of the next change.
 pub fn next_number(system: &System) -> anyhow::Result<u32> {
     Ok(Records::of_system(system, false)?.map_or(Ok(0), |records| records.last())? + 1)
 }
 
-/// Takes back what is kept under this number, the last or not, or only sees whether that can be done; `None` if that is not there.
+/// Undoes the change with this number, or with `dry_run` only checks that it can be undone.
+/// `None` if it does not exist.
 pub fn undo_one(system: &System, number: u32, dry_run: bool) -> anyhow::Result<Option<Plan>> {
     let Some(records) = Records::of_system(system, false)? else { return Ok(None) };
     if !records.numbers()?.contains(&number) {
@@ -252,7 +255,7 @@ fn take_back(system: &System, records: &Records, number: u32, dry_run: bool) -> 
     if !dry_run {
         records.rename(&name, PENDING)?;
         if let Err(error) = replace_all(system, &edits) {
-            // All files are as they were, and it can be undone again.
+            // All files have their old content; the change can be undone again.
             records.rename(PENDING, &name)?;
             return Err(error);
         }
@@ -264,11 +267,11 @@ fn take_back(system: &System, records: &Records, number: u32, dry_run: bool) -> 
 
 fn taken_back(record: Record, edits: Vec<Edit>) -> Plan {
     let remarks =
-        vec![format!("what it was before '{} {}' was applied; mounts and services are not touched", record.policy, record.path.display())];
+        vec![format!("restores the files from before '{} {}'; mounts and services are not touched", record.policy, record.path.display())];
     Plan { mount_point: record.path, fs_type: String::new(), policy: record.policy, edits, remarks }
 }
 
-/// What a changed file was.
+/// The earlier text of a changed file.
 fn before(directory: &Dir, changed: &Changed) -> anyhow::Result<Option<String>> {
     let Some(name) = &changed.copy else { return Ok(None) };
     read(directory, name).map(Some).with_context(|| format!("cannot read {}", directory.path().join(name).display()))
@@ -280,26 +283,26 @@ fn back(system: &System, directory: &Dir, changed: &Changed) -> anyhow::Result<E
     if now.as_ref() == Some(&changed.after) {
         return Ok(Edit { file: changed.file.clone(), before: now, after: before });
     }
-    // A file that was new begins with the text that is shipped.
+    // A new file was created from the shipped text.
     let began = before.as_deref().unwrap_or(SHIPPED);
     let after = now.as_deref().and_then(|now| line_undo::undo(began, &changed.after, now));
     let after = after.with_context(|| {
         let kept = directory.path().display();
-        format!("what was changed in {} has been changed since; what the file was before is kept in {kept}", changed.file.display())
+        format!("the changed part of {} was edited since; the earlier file is kept in {kept}", changed.file.display())
     })?;
     Ok(Edit { file: changed.file.clone(), before: now, after: Some(after) })
 }
 
-/// What a process left that was killed while it applied a policy, or undid one.
+/// A change or undo whose process was killed.
 #[derive(Debug)]
 pub struct Unfinished {
-    /// What was put back.
+    /// The rollback.
     pub plan: Plan,
-    /// Files that somebody else has changed since: they stay.
+    /// Files that were edited since; they stay.
     pub changed: Vec<PathBuf>,
 }
 
-/// Puts back what such a process has changed, if there was one; what it was doing is as if it had been undone.
+/// Rolls back an unfinished change, if there is one.
 pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<Unfinished>> {
     let Some(records) = Records::of_system(system, false)? else { return Ok(None) };
     records.remove(MAKING)?;
@@ -307,7 +310,7 @@ pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<Unfinished>
         return Ok(None);
     };
     let Some(record) = records.read(PENDING, |record: &Record| record.version)? else {
-        // All has been put back; it was being removed.
+        // Everything is restored; only the directory remained.
         records.remove(PENDING)?;
         return Ok(None);
     };
@@ -327,7 +330,7 @@ pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<Unfinished>
     if changed.is_empty() {
         records.remove(PENDING)?;
     } else {
-        // The copies are the only ones.
+        // These copies are the only ones.
         let number = numbered(records.last()? + 1);
         records.rename(PENDING, &number)?;
     }
@@ -335,7 +338,8 @@ pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<Unfinished>
     Ok(Some(Unfinished { plan: taken_back(record, edits), changed }))
 }
 
-/// Removes files that were about to take the place of `file` when their process was killed: named as such, and with one of these texts.
+/// Removes temporary files of a killed process for `file`: recognised by name and by one of
+/// these texts.
 fn remove_temporary(system: &System, file: &Path, texts: &[Option<&str>]) -> anyhow::Result<()> {
     let (parent, name) = parts(file)?;
     let Some(directory) = system.directory(parent, false)? else { return Ok(()) };

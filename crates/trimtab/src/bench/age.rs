@@ -1,4 +1,5 @@
-//! Ageing: mixed files, written and deleted round after round, with random writes before, after, and after a trim.
+//! Ageing: mixed files are written and deleted in rounds, with random writes before, after,
+//! and after a trim.
 
 use super::finish::{self, Watch};
 use super::modelled;
@@ -47,15 +48,15 @@ use trimtab_study::study::policy_events::PolicyEvents;
 const BLOCK: u32 = 4096;
 /// Size of a write that fills the test file.
 const FILL_BLOCK: u32 = 1 << 20;
-/// Filling the test file.
+/// Phase that fills the test file.
 const PREPARE: &str = "prepare";
-/// Random writes before the first round.
+/// Phase of random writes before the first round.
 const BEFORE: &str = "random-write-before";
-/// Random writes after the last round.
+/// Phase of random writes after the last round.
 const AFTER: &str = "random-write-after";
-/// Trimming.
+/// Phase of the trim.
 const TRIM: &str = "trim";
-/// Random writes after that.
+/// Phase of random writes after the trim.
 const AFTER_TRIM: &str = "random-write-after-trim";
 
 /// An ageing benchmark.
@@ -67,7 +68,7 @@ pub struct Request {
     pub total: Bytes,
     /// Rounds of filling and deleting.
     pub rounds: u32,
-    /// Size of the file that random writes go to.
+    /// Size of the file for the random writes.
     pub test_size: Bytes,
     /// Duration of each of the three tests with random writes.
     pub test_time: Nanos,
@@ -93,12 +94,12 @@ impl Request {
         Age::new(settings).map_err(|error| UsageError::new(error.to_string()).into())
     }
 
-    /// Whole blocks of the test file.
+    /// Size of the test file in whole blocks.
     fn test_bytes(&self) -> u64 {
         self.test_size.0 - self.test_size.0 % u64::from(FILL_BLOCK)
     }
 
-    /// The rounds, the test file once, and up to its size in each of three tests.
+    /// Bytes of the rounds, of the test file once, and of up to its size in each of three tests.
     fn plan(&self, rounds: &Plan) -> Plan {
         let tests = self.test_bytes().saturating_mul(4);
         Plan {
@@ -120,7 +121,7 @@ impl Request {
     }
 }
 
-/// Runs it and reports.
+/// Runs the benchmark and prints the report.
 pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&request.target)?;
     request.model.check(&spec)?;
@@ -129,14 +130,15 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         TargetSpec::Drive(name) => (on_model(request, context, workload, name)?, None),
         TargetSpec::Directory(path) => on_directory(request, context, workload, path)?,
         TargetSpec::Null(_) => (on_null(request, context, workload), None),
-        other => return Err(other.refused(format!("ageing needs a directory or drive:NAME, and {other} is neither")).into()),
+        other => return Err(other.refused(format!("ageing needs a directory or drive:NAME, but {other} is neither")).into()),
     };
     finish::clean_up(context, workspace, finish::conclude(context, &run, end))
 }
 
-/// The parts of the run, one after the other, on one clock. Nothing more is run once a part did not complete.
+/// Collects the parts of the run, in sequence on one clock. After a part that did not
+/// complete, no more are run.
 struct Parts {
-    /// When the first began; `None` in virtual time.
+    /// Start of the first part; `None` in virtual time.
     started: Option<Instant>,
     recorded: Recorded,
     end: End,
@@ -156,7 +158,7 @@ impl Parts {
         self.add_at(Nanos(now), part);
     }
 
-    /// A part that begins `offset` after the first one.
+    /// Adds a part that begins `offset` after the first one.
     fn add_at(&mut self, offset: Nanos, part: impl FnOnce() -> Outcome) {
         if self.end != End::Complete {
             return;
@@ -174,7 +176,7 @@ impl Parts {
 fn on_directory(request: &Request, context: &Context, mut workload: Age, path: &Path) -> anyhow::Result<((Run, End), Option<Workspace>)> {
     let plan = request.plan(&workload.plan());
     let workspace = safety::prepare(context, request.reserve, path, "bench age", &plan)?;
-    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     let mount = observer.place().mount.clone();
     workspace.require_on(mount.as_ref())?;
     let discard = mount.as_ref().map(Discard::of);
@@ -210,7 +212,7 @@ fn on_directory(request: &Request, context: &Context, mut workload: Age, path: &
             code: "trim.not-tried".to_owned(),
             severity: Severity::Note,
             facts: Vec::new(),
-            text: format!("what a trim brings back was not measured: {obstacle}"),
+            text: format!("recovery by a trim was not measured: {obstacle}"),
         });
     }
     Ok(((run, end), Some(workspace)))
@@ -245,8 +247,8 @@ fn on_model(request: &Request, context: &Context, mut workload: Age, name: &str)
     let fits = request.plan(&workload.plan()).space;
     if fits > target.volume().free_space() {
         let free = target.volume().free_space();
-        return Err(UsageError::new(format!("a round and the test file are {fits}, and {free} are free on {}", request.target))
-            .hint("more --rounds make smaller ones")
+        return Err(UsageError::new(format!("a round and the test file need {fits}, but {free} is free on {}", request.target))
+            .hint("increase --rounds to make each smaller")
             .into());
     }
     target.create(TEST_FILE, &Payload::Fill { len: request.test_bytes(), class: DataClass::Random })?;
@@ -272,7 +274,8 @@ fn on_model(request: &Request, context: &Context, mut workload: Age, name: &str)
     Ok((run, end))
 }
 
-/// Runs a test on the test file of a modelled filesystem. The policy is asked before and not meanwhile.
+/// Runs a test on the test file of a modelled filesystem. The policy is asked before the
+/// test, not during it.
 fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut Steered<D>) -> Outcome {
     let until = target.now() + std::mem::take(&mut test.idle);
     target.idle_until(until);
@@ -311,7 +314,7 @@ fn trim<T: Trimmable>(files: &mut T) -> Outcome {
     Outcome { recorded: recorder.finish(now), end }
 }
 
-/// Fills the test file, so that random writes meet blocks that are there.
+/// Fills the test file, so that random writes overwrite existing blocks.
 fn prepare(request: &Request) -> Test {
     Test::new(request, PREPARE, Pattern::Sequential, FILL_BLOCK, 2, Limit::Bytes(Bytes(request.test_bytes())))
 }
@@ -320,7 +323,8 @@ fn random_writes(request: &Request, name: &'static str) -> Test {
     Test::new(request, name, Pattern::Uniform, BLOCK, request.queue_depth, Limit::Time(request.test_time))
 }
 
-/// Writes of one kind, until their limit or until they have covered the size of the test file.
+/// Writes of one kind, until their limit or until they have covered the size of the test
+/// file.
 #[derive(Debug)]
 struct Test {
     inner: Synthetic,
@@ -342,7 +346,7 @@ impl Test {
             queue_depth,
             limit,
         };
-        let inner = Synthetic::new(settings, request.seed).expect("a test file holds at least one block, and writes are all there is");
+        let inner = Synthetic::new(settings, request.seed).expect("a test file has at least one block, and the mix is writes only");
         Self { inner, name, queue_depth, idle: if name == PREPARE { Nanos::ZERO } else { request.idle }, left: request.test_bytes() }
     }
 }
@@ -367,7 +371,8 @@ impl BlockWorkload for Test {
     }
 }
 
-/// The figures: random write rates, what is left of the first one, and those of the rounds.
+/// The figures: random write rates, the share of the first rate that is left, and rates of
+/// the rounds.
 fn metrics(phases: &[Phase]) -> Vec<Metric> {
     let phase = |name: &str| phases.iter().find(|p| p.name == name && p.took > Nanos::ZERO);
     let rate = |name: &str| phase(name).map(|p| p.written.as_f64() / 1e6 / p.took.as_secs_f64());

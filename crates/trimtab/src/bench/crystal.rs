@@ -43,7 +43,7 @@ pub struct Request {
     pub target: String,
     /// The tests.
     pub profile: Profile,
-    /// Size of the test file, or of the part of a device that is used.
+    /// Size of the test file, or of the used part of a device.
     pub size: Bytes,
     /// Passes of each test.
     pub passes: u32,
@@ -57,13 +57,13 @@ pub struct Request {
     pub writes: bool,
     /// Class of written data.
     pub data: DataClass,
-    /// Whether to check on every read that it returns what was written.
+    /// Whether to check the data of every read.
     pub verify: bool,
-    /// How operations reach the kernel.
+    /// How operations are submitted.
     pub engine: EngineChoice,
     /// Whether to bypass the page cache.
     pub direct: bool,
-    /// Seed of places and data.
+    /// Seed of addresses and data.
     pub seed: u64,
     /// File for CrystalDiskMark's text format; `-` for standard output.
     pub cdm_text: Option<PathBuf>,
@@ -73,7 +73,7 @@ pub struct Request {
     pub replace: bool,
     /// Repeat all tests until this much has been written.
     pub until_written: Option<Bytes>,
-    /// What to do with an earlier run that was stopped.
+    /// Treatment of an interrupted earlier run.
     pub earlier: Earlier,
     /// Free space to leave alone.
     pub reserve: Option<Bytes>,
@@ -81,14 +81,14 @@ pub struct Request {
     pub destroy: Destroy,
 }
 
-/// What to do with the rounds of an earlier run of the same command that was stopped.
+/// Treatment of the rounds of an interrupted earlier run of the same command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Earlier {
     /// Refuse to run.
     Refuse,
     /// Continue them.
     Resume,
-    /// Forget them.
+    /// Discard them.
     Discard,
 }
 
@@ -103,13 +103,14 @@ impl Request {
             data: self.data,
             reads: self.reads,
             writes: self.writes,
-            // What the user owns is written only for tests that write; a new test file has nothing to read yet.
+            // A user's file or device is written only for write tests; a new test file must be
+            // filled before reads.
             prepare: self.writes || !matches!(spec, TargetSpec::File(_) | TargetSpec::Device(_)),
             until_written: self.until_written,
         }
     }
 
-    /// The settings that make two runs comparable, and two series of rounds the same.
+    /// Settings that make two runs comparable, and identify a series of rounds.
     fn fields(&self, settings: &Settings) -> Vec<Field> {
         let pass = match settings.pass {
             Limit::Bytes(bytes) => bytes.to_string(),
@@ -135,14 +136,15 @@ impl Request {
     }
 }
 
-/// What of root's rights it takes: to use files of others that the user names, to see who else does, and to keep memory in place.
+/// Capabilities kept from root: use files of other users that were named, see their other
+/// users, and lock memory.
 const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
     .union(CapabilitySet::LEASE)
     .union(CapabilitySet::SYS_PTRACE)
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::SYS_RESOURCE);
 
-/// Runs it and reports.
+/// Runs the benchmark and prints the report.
 pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
     request.picture.as_deref().map_or(Ok(()), check_picture)?;
@@ -176,7 +178,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     finish::clean_up(context, workspace, conclude(request, context, &run, end))
 }
 
-/// Keeps the run, writes the files that were asked for, and prints it.
+/// Stores the run, writes the requested files, and prints it.
 fn conclude(request: &Request, context: &Context, run: &Run, end: End) -> anyhow::Result<ExitCode> {
     let place = if request.replace { Place::Replace } else { Place::New };
     if let Some(path) = request.picture.as_ref().filter(|_| end == End::Complete) {
@@ -189,7 +191,7 @@ fn conclude(request: &Request, context: &Context, run: &Run, end: End) -> anyhow
         if path.as_os_str() == "-" {
             let kept = store::save(context, run);
             trimtab_linux::output::print(&cdm::text(run)?)?;
-            return kept.map(|_| ExitCode::SUCCESS).context("the result above could not be kept");
+            return kept.map(|_| ExitCode::SUCCESS).context("the result above could not be stored");
         }
         let written = file::write(path, cdm::text(run)?.as_bytes(), place);
         written.with_context(|| format!("cannot write {}", path.display()))?;
@@ -197,7 +199,7 @@ fn conclude(request: &Request, context: &Context, run: &Run, end: End) -> anyhow
     finish::conclude(context, run, end)
 }
 
-/// Refuses a picture with another ending than .svg. Streams have no ending.
+/// Refuses a picture without the suffix .svg, except for a stream.
 fn check_picture(path: &Path) -> anyhow::Result<()> {
     if path.extension().is_none_or(|ending| ending.eq_ignore_ascii_case("svg")) {
         return Ok(());
@@ -206,7 +208,7 @@ fn check_picture(path: &Path) -> anyhow::Result<()> {
     Err(UsageError::new(format!("--picture {}: a picture is an SVG file", path.display())).hint(hint).into())
 }
 
-/// The run with all that is known about it, and the directory that it was made in; the target is closed.
+/// The finished run with all its facts, and its directory; closes the target.
 fn conclude_run(
     context: &Context,
     header: Header,
@@ -242,7 +244,8 @@ fn conclude_run(
     Ok((run, end, workspace))
 }
 
-/// Says how far what stands on the drive compresses, and warns if that is not what was asked for.
+/// Records how far the data on the drive compresses, with a warning if that differs from the
+/// requested share.
 fn note_compressed_share(run: &mut Run, data: DataClass, share: f64) {
     let percent = share * 100.0;
     run.metrics.push(Metric { name: "data.compressed".to_owned(), unit: Unit::Percent, better: Better::Neither, samples: vec![percent] });
@@ -253,7 +256,7 @@ fn note_compressed_share(run: &mut Run, data: DataClass, share: f64) {
             severity: Severity::Serious,
             facts: vec![Field::new("asked-percent", three_digits(asked)), Field::new("found-percent", three_digits(percent))],
             text: format!(
-                "what was read back compresses to {} % and should to {} %: something other than what was written is there, or was written since",
+                "the data read back compresses to {} % instead of {} %: it is not the data that was written, or was overwritten since",
                 three_digits(percent),
                 three_digits(asked)
             ),
@@ -261,7 +264,8 @@ fn note_compressed_share(run: &mut Run, data: DataClass, share: f64) {
     }
 }
 
-/// Progress by passes, or by bytes of a series of rounds; the reserve of free space; what rounds have to know.
+/// Progress by passes, or by bytes of a series of rounds; also guards the reserve, and
+/// updates the rounds.
 struct Watch<'a> {
     bar: Bar,
     guard: Option<Guard>,

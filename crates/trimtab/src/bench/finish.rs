@@ -1,4 +1,5 @@
-//! What every benchmark does after its run: keeping, reporting, ending as the run ended.
+//! The end of every benchmark: stores the run, prints the report, and returns the run's end
+//! as a status.
 
 pub use trimtab_linux::session::{Watch, assemble};
 
@@ -13,14 +14,15 @@ use trimtab_sim::run::Run;
 use trimtab_sim::runner::End;
 use trimtab_study::document::Document;
 
-/// Keeps the run in the store, prints it, and ends as it ended. Called after each run, because a later one may fail.
+/// Stores the run, prints it, and returns its status. Called after each run, because a later
+/// one may fail.
 ///
-/// A run that cannot be kept is printed nevertheless; the error that is returned then says so.
+/// A run that cannot be stored is still printed; the returned error reports the failure.
 pub fn conclude(context: &Context, run: &Run, end: End) -> anyhow::Result<ExitCode> {
     conclude_as(context, run, end, report::run::document)
 }
 
-/// Removes the directory that the run was made in, if there is one: after the run was kept and printed (`concluded`).
+/// Removes the run's directory, if any, after the run was stored and printed (`concluded`).
 pub fn clean_up(context: &Context, workspace: Option<Workspace>, concluded: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     match workspace {
         Some(workspace) => workspace.close_after(context, concluded),
@@ -28,7 +30,7 @@ pub fn clean_up(context: &Context, workspace: Option<Workspace>, concluded: anyh
     }
 }
 
-/// As [`conclude`], with a document of the command's own.
+/// Like [`conclude`], with the command's own document.
 pub fn conclude_as(context: &Context, run: &Run, end: End, document: impl FnOnce(&Run) -> Document) -> anyhow::Result<ExitCode> {
     let kept = if run.phases.is_empty() { Ok(()) } else { keep_and_print_as(context, run, document) };
     match end {
@@ -38,7 +40,7 @@ pub fn conclude_as(context: &Context, run: &Run, end: End, document: impl FnOnce
     }
 }
 
-/// How the run ended matters more than that it could not be kept, which is remarked.
+/// The end of the run decides the status; a failure to store it is only reported.
 fn remark_on(context: &Context, kept: anyhow::Result<()>, end: anyhow::Error) -> anyhow::Error {
     if let Err(error) = kept {
         context.remark(&format!("{error:#}"));
@@ -46,17 +48,17 @@ fn remark_on(context: &Context, kept: anyhow::Result<()>, end: anyhow::Error) ->
     end
 }
 
-/// Keeps the run in the store, and prints it as `document`, with the id that it got there, or without.
+/// Stores the run and prints it as `document`, with its id if it was stored.
 pub fn keep_and_print_as(context: &Context, run: &Run, document: impl FnOnce(&Run) -> Document) -> anyhow::Result<()> {
     let kept = store::save(context, run);
     if let Some(collected) = &context.collected {
-        kept.context("a result could not be kept")?;
+        kept.context("a result could not be stored")?;
         collected.add(run.clone());
         return Ok(());
     }
     let shape = RunV1::new(run, kept.as_ref().ok().copied());
     context.report_styled(SCHEMA, VERSION, &shape, || report::text::render(&document(run)))?;
-    let id = kept.context("the result above could not be kept")?;
+    let id = kept.context("the result above could not be stored")?;
     context.remark(&format!("kept as {id}: trimtab results show {}", id.short()));
     Ok(())
 }
@@ -66,10 +68,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_that_cannot_be_kept_is_printed_all_the_same() {
+    fn result_that_cannot_be_stored_is_still_printed() {
         let dir = tempfile::tempdir().unwrap();
         let context = Context { json: true, quiet: true, store: Some(dir.path().join("gone/r.db")), ..Context::default() };
         let error = keep_and_print_as(&context, &crate::store::shape::any_run::example(), report::run::document).unwrap_err();
-        assert_eq!(error.to_string(), "the result above could not be kept");
+        assert_eq!(error.to_string(), "the result above could not be stored");
     }
 }

@@ -20,34 +20,34 @@ use trimtab_study::study::modelled::{Setup, describe, volume_named};
 use trimtab_study::study::policy_events::PolicyEvents;
 use trimtab_study::study::used::Used;
 
-/// The modelled filesystem that a benchmark runs on; each has a default.
+/// Options for a modelled filesystem; each has a default.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The trim policy.
     pub trim: Option<PolicySpec>,
     /// Name of the filesystem.
     pub filesystem: Option<String>,
-    /// Share of the filesystem that is in use at the start, in per cent.
+    /// Initial fill of the filesystem, in percent.
     pub fill: Option<u8>,
 }
 
 impl Options {
-    /// These options would be silently without effect on anything else.
+    /// Refuses these options for other targets, where they would have no effect.
     ///
     /// # Errors
-    /// One of them is given and `spec` is no modelled drive.
+    /// An option is given, but `spec` is not a modelled drive.
     pub fn check(&self, spec: &TargetSpec) -> Result<(), UsageError> {
         let given = [("--trim", self.trim.is_some()), ("--filesystem", self.filesystem.is_some()), ("--fill", self.fill.is_some())];
         match given.iter().find(|(_, given)| *given) {
             Some((option, _)) if !matches!(spec, TargetSpec::Drive(_)) => {
-                Err(UsageError::new(format!("{option} is for modelled drives, and {spec} is none"))
+                Err(UsageError::new(format!("{option} is for modelled drives, but {spec} is not one"))
                     .hint("'trimtab study DIR' tries trim policies on a real filesystem"))
             }
             _ => Ok(()),
         }
     }
 
-    /// The drive called `name`, which the user named `target`, with its filesystem; and the policy.
+    /// The drive `name` with its filesystem, named `target` by the user; and the policy.
     ///
     /// # Errors
     /// There is no such drive.
@@ -67,28 +67,28 @@ impl Options {
     }
 }
 
-/// A description with the policy in it.
+/// A header with the policy in it.
 pub fn under(mut header: Header, policy: &PolicySpec) -> Header {
     policy.name().clone_into(&mut header.policy);
     header.policy_settings = policy.settings();
     header
 }
 
-/// What is run, and how it is described.
+/// A workload with its description.
 pub struct Job<'a, W> {
     /// The target as the user named it.
     pub target: &'a str,
     /// Name of the workload.
     pub workload_name: &'static str,
-    /// What is done.
+    /// The workload to run.
     pub workload: &'a mut W,
-    /// Description of the run, but for the policy.
+    /// Header of the run, without the policy.
     pub header: Header,
-    /// Makes the figures.
+    /// Computes the figures.
     pub metrics: fn(&[Phase]) -> Vec<Metric>,
 }
 
-/// Runs the workload on the drive called `name`.
+/// Runs the workload on the drive `name`.
 pub fn run<W: FileWorkload>(options: &Options, context: &Context, name: &str, job: Job<'_, W>) -> anyhow::Result<(Run, End)> {
     interrupt::install().context("cannot install signal handlers")?;
     let (setup, policy) = options.setup(name, job.target, job.header.seed)?;

@@ -38,13 +38,14 @@ const MET: f64 = 0.95;
 pub struct Request {
     /// A directory or `null:`.
     pub target: String,
-    /// Highest load in operations a second of all streams; a trial at full speed finds it by default.
+    /// Highest load in operations per second over all streams; by default from a trial at full
+    /// speed.
     pub peak: Option<f64>,
     /// Loads, equally spaced up to the highest.
     pub points: u32,
     /// Measured seconds at each load.
     pub seconds: u32,
-    /// Seconds before that which are not measured.
+    /// Seconds of warm-up before the measurement.
     pub warm_up: u32,
     /// Repeats of all loads.
     pub repeats: u32,
@@ -52,7 +53,7 @@ pub struct Request {
     pub streams: u32,
     /// File names of all streams.
     pub files: u32,
-    /// Most bytes to write.
+    /// Largest number of bytes to write.
     pub written: Bytes,
     /// Class of written data.
     pub data: DataClass,
@@ -62,7 +63,7 @@ pub struct Request {
     pub reserve: Option<Bytes>,
 }
 
-/// Runs it and reports.
+/// Runs the benchmark and prints the report.
 pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     let streams = request.make_streams();
     let ((run, end), workspace) = match TargetSpec::resolve(&request.target)? {
@@ -74,7 +75,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
             let outcome = sweep.run(lanes)?;
             (sweep.assemble(request.header(TargetKind::Null), None, outcome), None)
         }
-        other => return Err(other.refused(format!("the NFS workload needs a directory, and {other} is none")).into()),
+        other => return Err(other.refused(format!("the NFS workload needs a directory, but {other} is not one")).into()),
     };
     finish::clean_up(context, workspace, finish::conclude_as(context, &run, end, report::nfs::document))
 }
@@ -86,10 +87,10 @@ fn on_directory(
     path: &Path,
 ) -> anyhow::Result<((Run, End), Option<Workspace>)> {
     let size: Bytes = streams.iter().map(NfsStream::size).sum();
-    // Twice the files at the start: their number wavers, and so do their sizes.
+    // Twice the initial files: their number and sizes vary.
     let plan = Plan { written: request.written, space: Bytes(size.0.saturating_mul(2)), ops: None };
     let workspace = safety::prepare(context, request.reserve, path, "bench nfs", &plan)?;
-    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     workspace.require_on(observer.place().mount.as_ref())?;
     let epoch = Instant::now();
     let mut targets = Vec::new();
@@ -97,7 +98,7 @@ fn on_directory(
     for (index, stream) in streams.into_iter().enumerate() {
         let options =
             DirOptions { seed: trimtab_drive::rng::derive_seed(request.seed, &format!("nfs-data-{index}")), ..DirOptions::default() };
-        let dir = dir.try_clone().context("cannot open the directory once more")?;
+        let dir = dir.try_clone().context("cannot reopen the directory")?;
         targets.push((stream, DirTarget::new(dir, &dir_path, options).with_epoch(epoch)));
     }
     let mut sweep = Sweep::new(request, context, Some(workspace.guard()?));
@@ -109,7 +110,8 @@ fn on_directory(
     Ok(((run, end), Some(workspace)))
 }
 
-/// Notes what the tool itself takes of a response time (on the null target, and to make the data), and warns where that distorts.
+/// Records the tool's own cost per response time (on the null target, and for generating
+/// data), and warns if it distorts.
 fn note_overhead(request: &Request, run: &mut Run) -> anyhow::Result<()> {
     let stream = NfsStream::new(&nfs::Settings { files: 1000, data: request.data, seed: request.seed }, 0);
     let mut lanes = Lanes::new([(stream, NullFiles::new())], request.seed);
@@ -122,7 +124,7 @@ fn note_overhead(request: &Request, run: &mut Run) -> anyhow::Result<()> {
     let fastest = responses.fold(f64::INFINITY, f64::min);
     if own > OVERHEAD_MAX * fastest {
         let share = own / fastest * 100.0;
-        let text = format!("up to {share:.0} % of the response times is the tool's own: {own:.0} ns an operation on average");
+        let text = format!("up to {share:.0} % of the response times is the tool's own cost: {own:.0} ns per operation on average");
         run.warnings.push(warning("tool.overhead", Severity::Caution, text));
     }
     Ok(())
@@ -130,7 +132,7 @@ fn note_overhead(request: &Request, run: &mut Run) -> anyhow::Result<()> {
 
 impl Request {
     fn make_streams(&self) -> Vec<NfsStream> {
-        // The remainder goes to the first ones, so that all names are there.
+        // The remainder goes to the first streams, so that all names are used.
         let files = |index| self.files / self.streams + u32::from(index < self.files % self.streams);
         let settings = |index| nfs::Settings { files: files(index), data: self.data, seed: self.seed };
         (0..self.streams.min(self.files)).map(|index| NfsStream::new(&settings(index), index)).collect()
@@ -150,7 +152,7 @@ impl Request {
         starts_now("nfs", settings, kind, &self.target, "as-mounted", self.seed)
     }
 
-    /// Bytes that all loads together write, on average, up to a highest one.
+    /// Average bytes written by all loads together, for a given peak.
     fn estimate(&self, peak: f64) -> Bytes {
         let shares: f64 = (1..=self.points).map(|n| f64::from(n) / f64::from(self.points)).sum();
         let seconds = f64::from(self.seconds) + f64::from(self.warm_up);
@@ -158,7 +160,7 @@ impl Request {
     }
 }
 
-/// All loads, and who watches them.
+/// All loads, with their watcher.
 struct Sweep<'a> {
     request: &'a Request,
     loads: Vec<Requested>,
@@ -170,7 +172,7 @@ impl<'a> Sweep<'a> {
         let trial = u64::from(request.peak.is_none());
         let phases = 1 + trial + u64::from(request.points) * u64::from(request.repeats);
         let bar = Bar::new(context, "nfs", Counting::Items, phases);
-        // Nothing is written to the null target.
+        // The null target writes nothing.
         let most = if guard.is_some() { request.written } else { Bytes::MAX };
         Self { request, loads: Vec::new(), watch: Watch { bar, guard, most, done: 0 } }
     }
@@ -239,7 +241,7 @@ impl<'a> Sweep<'a> {
             };
             let (rate, response) = (mean("rate"), mean("response"));
             if let Some(rate) = rate.filter(|rate| *rate < MET * load.rate) {
-                let text = format!("{}: {:.0} operations/s were asked for and {rate:.0} achieved", load.name, load.rate);
+                let text = format!("{}: {:.0} operations/s were requested and {rate:.0} achieved", load.name, load.rate);
                 run.warnings.push(warning("nfs.load-not-met", Severity::Note, text));
             }
             if let Some(response) = response.filter(|ns| *ns > RESPONSE_MAX.as_f64()) {
@@ -259,7 +261,7 @@ fn warning(code: &str, severity: Severity, text: String) -> Warning {
     Warning { code: code.to_owned(), severity, facts: Vec::new(), text }
 }
 
-/// Shows progress, and watches the reserve and the announced amount.
+/// Shows progress, and enforces the reserve and the announced amount.
 struct Watch {
     bar: Bar,
     guard: Option<Guard>,

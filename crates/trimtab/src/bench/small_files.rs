@@ -46,7 +46,7 @@ pub struct Request {
     pub reserve: Option<Bytes>,
 }
 
-/// Everything that is to be run.
+/// Everything to run.
 struct Job<'a> {
     request: &'a Request,
     options: DirOptions,
@@ -65,7 +65,7 @@ impl Job<'_> {
         starts_now("postmark", fields, kind, &self.request.target, "as-mounted", self.request.settings.seed.into())
     }
 
-    /// Runs the streams, and makes a run of what comes out.
+    /// Runs the streams, and makes a run of the results.
     fn run<T: FileTarget + Send>(
         &self,
         mut streams: Vec<(Tries, T)>,
@@ -85,7 +85,7 @@ impl Job<'_> {
         let streams = self.streams()?;
         let plan = sum(&streams);
         let workspace = safety::prepare(context, self.request.reserve, path, "bench postmark", &plan)?;
-        let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+        let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
         let epoch = Instant::now();
         let mut targets = Vec::new();
         for (index, tries) in streams.into_iter().enumerate() {
@@ -104,13 +104,14 @@ impl Job<'_> {
         Ok(self.run(targets, self.header(TargetKind::Null), None, watch))
     }
 
-    /// One stream in virtual time: the modelled filesystem knows neither system calls nor threads.
+    /// Runs one stream in virtual time: the modelled filesystem has neither system calls nor
+    /// threads.
     fn on_drive(&self, context: &Context, name: &str) -> anyhow::Result<(Run, End)> {
         if self.request.threads > 1 || self.request.direct || self.request.fsync != Fsync::Never {
-            let problem = "on a modelled drive postmark has one stream, through the page cache, without fsync";
+            let problem = "on a modelled drive, postmark has one stream, through the page cache, without fsync";
             return Err(UsageError::new(problem).hint("leave --threads, --direct and --fsync out").into());
         }
-        let [mut tries] = <[Tries; 1]>::try_from(self.streams()?).expect("one stream was asked for");
+        let [mut tries] = <[Tries; 1]>::try_from(self.streams()?).expect("exactly one stream was requested");
         let header = self.header(TargetKind::ModelledVolume);
         let job = modelled::Job {
             target: &self.request.target,
@@ -124,7 +125,7 @@ impl Job<'_> {
         Ok((run, end))
     }
 
-    /// The tool's own cost in one stream, as fast as it goes.
+    /// The tool's own cost in one stream at full speed.
     fn overhead(&self) -> Option<Overhead> {
         let settings = Settings { interval: None, ..self.request.settings.clone() };
         Some(Overhead::of_files(&mut Postmark::new(&settings).ok()?, None))
@@ -139,7 +140,7 @@ fn sum(streams: &[Tries]) -> Plan {
     })
 }
 
-/// Runs it and reports.
+/// Runs the benchmark and prints the report.
 pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&request.target)?;
     request.model.check(&spec)?;
@@ -161,7 +162,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         TargetSpec::Directory(path) => job.on_directory(context, path)?,
         TargetSpec::Drive(name) => (job.on_drive(context, name)?, None),
         TargetSpec::Null(_) => (job.on_null(context)?, None),
-        other => return Err(other.refused(format!("the postmark workload needs a directory, and {other} is none")).into()),
+        other => return Err(other.refused(format!("the postmark workload needs a directory, but {other} is not one")).into()),
     };
     if matches!(spec, TargetSpec::Directory(_))
         && end == End::Complete

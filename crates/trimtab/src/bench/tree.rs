@@ -1,4 +1,4 @@
-//! A source tree: unpacked, synced, deleted, synced, each step timed apart.
+//! A source tree: unpacked, synced, deleted, synced, with each step timed.
 
 pub mod archive;
 
@@ -63,7 +63,7 @@ pub struct SourceRequest {
     pub seed: u64,
 }
 
-/// A tree, and how it is described in results.
+/// A tree with its description for results.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// The tree.
@@ -77,7 +77,7 @@ pub struct Source {
 }
 
 impl SourceRequest {
-    /// Makes or reads the tree.
+    /// Generates or reads the tree.
     pub fn load(&self) -> anyhow::Result<Source> {
         let (list, name, skipped) = match &self.tar {
             Some(path) => {
@@ -102,21 +102,21 @@ impl SourceRequest {
         Ok(Source { list: Arc::new(list), settings, skipped, seed: self.seed })
     }
 
-    /// The class of the data that the target has to make; `None` for an archive.
+    /// The class of the generated data; `None` for an archive.
     pub fn made(&self) -> Option<DataClass> {
         self.tar.is_none().then_some(self.data)
     }
 }
 
-/// Runs it and reports.
+/// Runs the benchmark and prints the report.
 pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     let spec = TargetSpec::resolve(&request.target)?;
     request.model.check(&spec)?;
-    // Before anything takes time: a baseline that is none should not cost a run.
+    // Checked first: an invalid baseline should not cost a run.
     let baseline = request.baseline.as_ref().map(|reference| load_baseline(context, reference)).transpose()?;
     let source = request.source.load()?;
     if source.skipped > 0 {
-        context.remark(&format!("{} entries of the archive that are neither files nor directories are left out", source.skipped));
+        context.remark(&format!("{} entries of the archive that are neither files nor directories are skipped", source.skipped));
     }
     let workload = Tree::new(Arc::clone(&source.list), request.tries);
     let ((mut run, end), workspace) = match &spec {
@@ -129,7 +129,7 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         }
         TargetSpec::Null(_) => (on_null(request, context, &source, workload.clone()), None),
         other => {
-            return Err(other.refused(format!("the tree workload needs a directory, and {other} is none")).into());
+            return Err(other.refused(format!("the tree workload needs a directory, but {other} is not one")).into());
         }
     };
     if spec_is_real(&spec) && end == End::Complete {
@@ -142,8 +142,8 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 fn load_baseline(context: &Context, reference: &Reference) -> anyhow::Result<(RunId, Run)> {
-    let store = store::open_to_read(context)?
-        .ok_or_else(|| anyhow::anyhow!("there is no earlier run to compare with; run it without that option first"))?;
+    let store =
+        store::open_to_read(context)?.ok_or_else(|| anyhow::anyhow!("no earlier run to compare with; run without this option first"))?;
     let id = store.find(reference)?;
     let run = store.load(id)?;
     if run.workload != "tree" {
@@ -152,7 +152,8 @@ fn load_baseline(context: &Context, reference: &Reference) -> anyhow::Result<(Ru
     Ok((id, run))
 }
 
-/// Adds the ratios to the mean of the baseline's tries, and a warning if the two did not do the same.
+/// Adds the ratios to the mean of the baseline's repeats, with a warning if the two runs
+/// differ in their work.
 fn compare(run: &mut Run, id: RunId, baseline: &Run) {
     run.settings.push(Field::new("baseline", id.to_string()));
     let different: Vec<Field> = run
@@ -188,7 +189,7 @@ fn on_directory(
     path: &Path,
 ) -> anyhow::Result<((Run, End), Option<Workspace>)> {
     let workspace = safety::prepare(context, request.reserve, path, "bench tree", &workload.plan())?;
-    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     workspace.require_on(observer.place().mount.as_ref())?;
     let name = if request.source.tar.is_some() { ARCHIVE } else { "run" };
     let (dir, dir_path) = workspace.subdirectory(name)?;

@@ -1,7 +1,7 @@
-//! Two targets in turns, and one line that says how they compare.
+//! Measures two targets alternately, and compares them in one line.
 //!
-//! In turns, so that what changes over time (heat, a drive that fills up, other programs) meets both; and the other way round each time
-//! (A B, B A, A B), so that neither always comes after the other.
+//! Alternating exposes both to slow changes (heat, a drive that fills up, other programs).
+//! The order is reversed each time (A B, B A, A B), so that neither always comes second.
 
 use crate::store::RunId;
 use crate::store::shape::comparison::{ComparisonV1, VERSION};
@@ -14,7 +14,7 @@ use trimtab_sim::analysis::compare::{Comparison, Options, Verdict, percent_off};
 use trimtab_sim::run::shown::{self, headline};
 use trimtab_sim::run::{Run, Severity};
 
-/// The other target of a benchmark that runs in turns.
+/// The second target of a comparison.
 #[derive(Clone, Debug)]
 pub struct Other {
     /// The target, as the user named it.
@@ -34,17 +34,17 @@ pub trait Benchmark {
     fn run(&self, context: &Context) -> anyhow::Result<ExitCode>;
 }
 
-/// Runs the benchmark once, or in turns where there is another target.
+/// Runs the benchmark once, or alternately on two targets.
 ///
 /// # Errors
 /// A target cannot be used, or a run failed or was interrupted.
 pub fn run(against: Option<Other>, mut benchmark: impl Benchmark, context: &Context) -> anyhow::Result<ExitCode> {
     crate::store::check(context)?;
-    // Without files to remove, too: an interrupt reports what was measured so far.
+    // Installed even without files to remove: an interrupt reports the results so far.
     trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
     let Some(Other { target: other, turns }) = against else { return benchmark.run(context) };
     let targets = [benchmark.target().clone(), other];
-    // Before anything takes time.
+    // Checked before any work.
     targets.iter().try_for_each(|target| TargetSpec::resolve(target).map(drop))?;
     let collected = Collected::default();
     let silent = Context { collected: Some(collected.clone()), ..context.clone() };
@@ -71,10 +71,10 @@ fn conclude(context: &Context, a: Vec<(RunId, Run)>, b: Vec<(RunId, Run)>) -> an
     let options = Options::default();
     let compared = against(sides[0], sides[1], &options);
     let warnings = warnings(&sides);
-    let line = summary(&sides, &compared, options.confidence).context("the two share no figure")?;
+    let line = summary(&sides, &compared, options.confidence).context("the two runs share no figure")?;
     let shape = ComparisonV1::new(&labelled, options.confidence, std::slice::from_ref(&compared), &warnings);
     context.report("comparison", VERSION, &shape, || trimtab_linux::output::lines::prose(&line))?;
-    // Of each kind one: nobody has seen the reports of the runs.
+    // One warning of each kind: the runs' own reports were not shown.
     let mut seen = std::collections::BTreeSet::new();
     for warning in runs.iter().flatten().flat_map(|run| &run.warnings).filter(|w| w.severity >= Severity::Caution) {
         if seen.insert(&warning.code) {
@@ -85,7 +85,7 @@ fn conclude(context: &Context, a: Vec<(RunId, Run)>, b: Vec<(RunId, Run)>) -> an
     Ok(ExitCode::SUCCESS)
 }
 
-/// One line about the figure that matters.
+/// One line about the headline figure.
 fn summary(sides: &[Side<'_>], compared: &Against, confidence: f64) -> Option<String> {
     let first = sides.first()?.runs.first()?;
     let name = headline(first.metrics.clone())?.name;
@@ -100,7 +100,7 @@ fn summary(sides: &[Side<'_>], compared: &Against, confidence: f64) -> Option<St
     Some(format!("{}, {name}: B ({b}) {verdict} A ({a}): {figures} ({}; {each})", first.workload, interval(c, confidence)))
 }
 
-/// What B is to A.
+/// The relation of B to A, in words.
 fn in_words(row: &Row) -> String {
     let word = row.comparison.verdict.words(row.unit);
     match (row.comparison.verdict, row.comparison.ratio) {
@@ -108,10 +108,10 @@ fn in_words(row: &Row) -> String {
             format!("is {} times {word} than", shown::ratio(ratio.max(1.0 / ratio)))
         }
         (Verdict::Same, _) => "is exactly the same as".to_owned(),
-        (Verdict::Negligible, Some(ratio)) => format!("differs by {}, which does not matter, from", percent_off(ratio)),
-        (Verdict::NoDifference, _) => "shows no measurable difference to".to_owned(),
+        (Verdict::Negligible, Some(ratio)) => format!("differs by a negligible {} from", percent_off(ratio)),
+        (Verdict::NoDifference, _) => "shows no measurable difference from".to_owned(),
         (Verdict::Different, Some(ratio)) => format!("is {} times", shown::ratio(ratio)),
-        _ => "cannot be told from".to_owned(),
+        _ => "cannot be distinguished from".to_owned(),
     }
 }
 

@@ -11,19 +11,21 @@ use trimtab_linux::session::notes::Reach;
 const EXAMPLES: &str = "\
 Examples:
   trimtab apply idle /                     the daemon trims / in idle time
-  trimtab apply idle:budget=2ms /home      settings as in the policy's description (trimtab study prints them)
+  trimtab apply idle:budget=2ms /home      with settings (trimtab study prints them)
   trimtab apply batched:nightly=3h /srv
-  trimtab apply online /home               the discard mount option, in /etc/fstab
-  trimtab apply none /home                 neither
+  trimtab apply online /home               set the discard mount option in /etc/fstab
+  trimtab apply none /home                 remove both
   trimtab apply idle / --dry-run           only show what would change
-  trimtab apply --undo                     undo the last one
-  trimtab apply idle / --sysroot ./image   in a system that is not running
+  trimtab apply --undo                     undo the last change
+  trimtab apply idle / --sysroot ./image   configure a system that is not running
 
-Writes /etc/fstab and /etc/trimtab/trimtab.toml, one line or section each; everything else in them stays as it is. In fstab online sets
-discard (btrfs: discard=async). The others take that away, or set nodiscard where the filesystem discards by default (btrfs, f2fs,
-bcachefs); ntfs3 keeps discard, without which it refuses every trim. All lines of one filesystem get the same option, since the first of its mounts decides. Mounts and services are not
-touched: it says what has to be restarted. The earlier files are kept below /var/lib/trimtab/applied. --undo undoes the lines that were
-changed and keeps other edits made since. Doing it twice changes nothing the second time.
+Writes /etc/fstab and /etc/trimtab/trimtab.toml: one line or section for each, and keeps the rest of
+both. In fstab, online sets discard (btrfs: discard=async). The other policies remove it, or set
+nodiscard on filesystems that discard by default (btrfs, f2fs, bcachefs). ntfs3 keeps discard, because
+it refuses every trim without it. All lines of one filesystem get the same option, since its first
+mount decides. Mounts and services are not touched; the output names what to restart. The earlier
+files are kept below /var/lib/trimtab/applied. --undo restores the changed lines and keeps later
+edits. Applying the same policy twice changes nothing the second time.
 
 Exit status: 0 applied, or nothing to do; 1 failed, and all files are as they were; 2 wrong usage.";
 
@@ -31,28 +33,29 @@ Exit status: 0 applied, or nothing to do; 1 failed, and all files are as they we
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// none, online, batched, adaptive or idle, with settings such as idle:budget=2ms.
+    /// Apply this policy: none, online, batched, adaptive or idle, with settings such as
+    /// idle:budget=2ms.
     #[arg(required_unless_present = "undo", conflicts_with = "undo")]
     policy: Option<String>,
-    /// The filesystem: its mount point.
+    /// Mount point of the filesystem.
     #[arg(required_unless_present = "undo", conflicts_with = "undo")]
     path: Option<PathBuf>,
-    /// Undo what was applied last.
+    /// Undo the last change.
     #[arg(long)]
     undo: bool,
-    /// Show what would change without changing anything.
+    /// Show the changes without making them.
     #[arg(long)]
     dry_run: bool,
     /// Configure the system below this directory instead of the running one.
     #[arg(long, value_name = "DIR")]
     sysroot: Option<PathBuf>,
-    /// The daemon's configuration [default: /etc/trimtab/trimtab.toml].
+    /// Write this configuration of the daemon [default: /etc/trimtab/trimtab.toml].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 impl Args {
-    /// The mounts that it works on.
+    /// Mounts that the command works on.
     pub fn reach(&self) -> Reach {
         match &self.path {
             _ if self.sysroot.is_some() || self.dry_run => Reach::Nothing,
@@ -75,12 +78,12 @@ struct Report {
     policy: String,
     path: String,
     changes: Vec<Change>,
-    /// Where the files as they were are kept.
+    /// Directory with the files from before the change.
     kept: Option<String>,
     remarks: Vec<String>,
 }
 
-/// Plans, shows, and does it unless it is a dry run.
+/// Plans and shows the change, and makes it unless this is a dry run.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     apply_or_undo(args, context).map_err(|error| match needs_root(args, &error) {
         true => error.context("needs root: run with sudo"),
@@ -88,7 +91,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The files of the running system are root's.
+/// Reports whether the error is a missing permission on the running system's files.
 fn needs_root(args: &Args, error: &anyhow::Error) -> bool {
     args.sysroot.is_none() && !rustix::process::geteuid().is_root() && trimtab_linux::session::notes::is_denied(error)
 }
@@ -99,7 +102,7 @@ fn apply_or_undo(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             UsageError::missing(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory")
         }
         (_, Some(file)) => UsageError::new(format!("cannot use '{}' as --config: {e}", file.display())),
-        _ => UsageError::new(format!("cannot look at the system: {e}")),
+        _ => UsageError::new(format!("cannot read the system's files: {e}")),
     })?;
     let unfinished = if args.dry_run { None } else { apply::put_back_unfinished(&system)? };
     if let Some(unfinished) = &unfinished {
@@ -111,7 +114,7 @@ fn apply_or_undo(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             let kept = if args.dry_run { None } else { apply::carry_out(&system, &plan)? };
             (plan, kept)
         }
-        // What was killed was the last one.
+        // An apply that was killed is the last change.
         _ => match unfinished {
             Some(unfinished) => (unfinished.plan, None),
             None => (apply::undo(&system, args.dry_run)?, None),
@@ -122,7 +125,8 @@ fn apply_or_undo(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// For every other command: puts back what one that was killed has left in the running system.
+/// For every other command: restores the files that an apply which was killed left changed in
+/// the running system.
 pub fn at_start(context: &Context) {
     let put_back = || apply::put_back_unfinished(&System::new(None, None)?);
     match put_back() {
@@ -135,22 +139,22 @@ pub fn at_start(context: &Context) {
                 text,
             });
         }
-        // Whose records they are not cannot see them.
+        // Only the owner of the records can read them.
         Err(error) if trimtab_linux::session::notes::is_denied(&error) => {}
-        Err(error) => trimtab_linux::output::complain(&format!("cannot put back what an 'apply' that was killed has left: {error:#}")),
+        Err(error) => trimtab_linux::output::complain(&format!("cannot restore the files that a killed 'apply' left changed: {error:#}")),
     }
 }
 
 fn in_words(unfinished: &apply::Unfinished) -> String {
     let apply::Unfinished { plan, changed } = unfinished;
     let list = |files: &mut dyn Iterator<Item = &PathBuf>| files.map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
-    let mut text = format!("an 'apply' of '{} {}' or its undoing was killed: ", plan.policy, plan.mount_point.display());
+    let mut text = format!("'apply {} {}' or its undo was killed: ", plan.policy, plan.mount_point.display());
     text += &match plan.edits.is_empty() {
-        true => "nothing was left to put back".to_owned(),
-        false => format!("{} as before it again", list(&mut plan.edits.iter().map(|edit| &edit.file))),
+        true => "nothing had to be restored".to_owned(),
+        false => format!("restored {}", list(&mut plan.edits.iter().map(|edit| &edit.file))),
     };
     if !changed.is_empty() {
-        text += &format!("; {} changed since then and stay as they are", list(&mut changed.iter()));
+        text += &format!("; left alone because changed since: {}", list(&mut changed.iter()));
     }
     text
 }
@@ -167,7 +171,7 @@ fn report(args: &Args, plan: Plan, kept: Option<PathBuf>) -> Report {
     }
 }
 
-/// A difference as people read it: of a file that is new, only what counts; its comments are those of every such file.
+/// A diff for the screen. For a new file, leaves out its comments and counts them.
 fn without_comments(diff: &str) -> String {
     let lines: Vec<&str> = diff.trim_end().lines().collect();
     let [old, new, hunk, added @ ..] = lines.as_slice() else { return diff.trim_end().to_owned() };
@@ -184,14 +188,14 @@ fn without_comments(diff: &str) -> String {
 fn text(report: &Report) -> String {
     let mut lines: Vec<String> = report.changes.iter().map(|c| without_comments(&c.diff)).collect();
     lines.push(match (report.changes.len(), report.dry_run, report.undo) {
-        (0, _, true) => format!("{}: the files are as they were before '{}': there is nothing to undo", report.path, report.policy),
-        (0, ..) => format!("{}: nothing to change, {} is configured already", report.path, report.policy),
-        (_, true, _) => "dry run: nothing has been changed".to_owned(),
+        (0, _, true) => format!("{}: nothing to undo, the files are as they were before '{}'", report.path, report.policy),
+        (0, ..) => format!("{}: nothing to change, {} is already configured", report.path, report.policy),
+        (_, true, _) => "dry run: nothing was changed".to_owned(),
         (_, _, true) => "undone".to_owned(),
-        _ => format!("{}: {} is configured; trimtab apply --undo undoes it", report.path, report.policy),
+        _ => format!("{}: {} is configured; undo with: trimtab apply --undo", report.path, report.policy),
     });
     if let Some(kept) = &report.kept {
-        lines.push(format!("the files as they were are kept in {kept}"));
+        lines.push(format!("the earlier files are kept in {kept}"));
     }
     lines.extend(report.remarks.iter().cloned());
     lines.join("\n")

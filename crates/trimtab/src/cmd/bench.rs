@@ -1,4 +1,4 @@
-//! `trimtab bench WORKLOAD [TARGET]`: one workload on one target.
+//! `trimtab bench WORKLOAD [TARGET]`: runs one workload on one target.
 
 mod age;
 mod crystal;
@@ -25,15 +25,15 @@ Examples:
   trimtab bench crystal /mnt/ssd                CrystalDiskMark's tests on a test file
   trimtab bench postmark /mnt/ssd               10,000 small files, 20,000 transactions, as in published results
   trimtab bench postmark --trim online drive:ocz-vertex-le-100gb    on a modelled drive and filesystem, in virtual time
-  trimtab bench tree /mnt/a --against /mnt/b    two targets in turns, and one line that says how they compare
-  trimtab bench tree null:                      what the tool itself costs")]
+  trimtab bench tree /mnt/a --against /mnt/b    alternate between two targets, and compare them in one line
+  trimtab bench tree null:                      measure the tool's own cost")]
 pub struct Args {
     #[command(subcommand)]
     workload: Workload,
 }
 
 impl Args {
-    /// The mounts that it works on.
+    /// Mounts that the command works on.
     pub fn reach(&self) -> Reach {
         let of = |target: &str, against: &AgainstArgs| Reach::of_targets([Some(target), against.against.as_deref()].into_iter().flatten());
         match &self.workload {
@@ -55,7 +55,7 @@ enum Workload {
     Nfs(Box<nfs::Args>),
 }
 
-/// Runs the workload and reports.
+/// Runs the workload and prints the report.
 pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
     match args.workload {
         Workload::Crystal(args) => turns::run(args.against.against(), args.request(), context),
@@ -66,14 +66,14 @@ pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The other target.
+/// Options for comparing two targets.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "In turns with another target")]
 pub struct AgainstArgs {
-    /// Measure this target as well, in turns with the other, and say in one line how they compare.
+    /// Measure this target as well, alternating with the other, and compare them in one line.
     #[arg(long, value_name = "TARGET")]
     against: Option<String>,
-    /// How many times each is measured [default: 3].
+    /// Measure each target N times [default: 3].
     #[arg(long, value_name = "N", requires = "against", value_parser = clap::value_parser!(u32).range(1..=1000))]
     turns: Option<u32>,
 }
@@ -84,17 +84,19 @@ impl AgainstArgs {
     }
 }
 
-/// Options that matter on `drive:NAME` alone.
+/// Options for `drive:NAME` only.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "On a modelled drive (drive:NAME)")]
 pub struct ModelArgs {
-    /// The trim policy: none, online, batched, adaptive or idle, with parameters as in a study [default: none]
+    /// Use this trim policy: none, online, batched, adaptive or idle, with settings as in a study
+    /// [default: none]
     #[arg(long, value_name = "POLICY")]
     trim: Option<PolicySpec>,
-    /// Which filesystem it carries: ext4 of today, ext4-2011 (Linux 2.6.39) or desktop-2011 (synchronous catalogue) [default: ext4]
+    /// Put this filesystem on the drive: ext4 (current), ext4-2011 (Linux 2.6.39) or desktop-2011
+    /// (synchronous catalogue) [default: ext4]
     #[arg(long, value_name = "NAME", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
     filesystem: Option<String>,
-    /// Share of the filesystem that is in use at the start, in per cent [default: 0]
+    /// Fill the filesystem to this percentage at the start [default: 0]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=95))]
     fill: Option<u8>,
 }

@@ -1,4 +1,4 @@
-//! The command line: what can be said, and its help.
+//! The command line: its parser and its help.
 
 use crate::cmd::Command;
 use crate::cmd::options::Global;
@@ -10,21 +10,23 @@ mod refused;
 mod wrap;
 
 const EXAMPLES: &str = "\
-Exit status: 0 done; 1 failed, or something that was named does not exist or cannot be used (a file, a drive, a run); 2 wrong usage (an unknown option, a bad value, a policy that does not exist); 130 interrupted (by SIGINT, SIGTERM or SIGHUP). doctor and verify also report their verdict: 3 TRIM is blocked, gets lost or does damage; 4 unknown or not proved. The same fault has the same status in every command. With --json, an error is a document of its own on standard output (schema trimtab.error), unless the result was printed before it. 'trimtab COMMAND --help' says more.";
+Exit status: 0 done; 1 failed, or a named file, drive or run does not exist or cannot be used; 2 wrong usage (an unknown option, a bad value, an unknown policy); 130 interrupted (SIGINT, SIGTERM or SIGHUP). doctor and verify also report their verdict: 3 TRIM is blocked, lost or does damage; 4 unknown or not proved. The same fault has the same status in every command. With --json, an error is a JSON document on standard output (schema trimtab.error), unless the result was printed before it. Run 'trimtab COMMAND --help' for details.";
 
-/// Finds out what TRIM, fill and time do to a drive, says which trim policy suits it, and keeps it trimmed.
+/// Measures what TRIM, fill and time do to a drive, recommends a trim policy, and keeps the
+/// drive trimmed.
 #[derive(Debug, Parser)]
 #[command(name = "trimtab", version, about, after_help = EXAMPLES, propagate_version = true, disable_help_subcommand = true)]
 pub struct Cli {
     /// Options of every command.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// Prints help and versions to standard output, and usage errors to standard error (status 2). Those quote what was said, which may be anything.
+/// Prints help and versions to standard output, and usage errors to standard error (status
+/// 2). Usage errors quote the user's words, which are escaped.
 pub fn explain(error: &clap::Error) -> ExitCode {
     let text = error.render();
     if error.use_stderr() {
@@ -40,7 +42,8 @@ pub fn explain(error: &clap::Error) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What is said of `words` that `whole` refuses: on standard error, and in a document.
+/// The error message for `words` that `whole` refuses: as text and as a JSON document's
+/// message.
 pub fn said(error: &clap::Error, words: &[String], whole: &clap::Command) -> (String, String) {
     match refused::joined(error, words, whole).or_else(|| refused::value(error, words, whole)) {
         Some((what, hint)) => (format!("error: {what}; {hint}"), format!("error: {what}\n\n  tip: {hint}")),
@@ -48,7 +51,8 @@ pub fn said(error: &clap::Error, words: &[String], whole: &clap::Command) -> (St
     }
 }
 
-/// All that can be said, as it is parsed: options take negative numbers and say what is wrong with them, and help is wrapped once, to the
+/// The command line as it is parsed. Options take negative numbers and reject them with a
+/// range. Help is wrapped once, to the width of the terminal.
 /// width of the terminal.
 pub fn command() -> clap::Command {
     prepared(Cli::command(), trimtab_linux::output::width().unwrap_or(wrap::WIDTH_MAX).min(wrap::WIDTH_MAX))
@@ -60,7 +64,7 @@ fn prepared(command: clap::Command, width: usize) -> clap::Command {
         Some(text) => command.after_help(text),
         None => command,
     };
-    // Positional arguments are paths and names, which may begin with a dash behind '--' only.
+    // Positional arguments are paths and names, which may begin with a dash only after '--'.
     let negative = |arg: clap::Arg| {
         let takes = arg.get_num_args().is_none_or(|n| n.takes_values()) && arg.get_action().takes_values();
         if takes && !arg.is_positional() { arg.allow_negative_numbers(true) } else { arg }
@@ -68,7 +72,7 @@ fn prepared(command: clap::Command, width: usize) -> clap::Command {
     command.mut_args(negative).mut_subcommands(move |sub| prepared(sub, width))
 }
 
-/// Whether `--json` was given on a command line that may be wrong otherwise.
+/// Reports whether the command line, valid or not, contains `--json`.
 pub fn asks_for_json() -> bool {
     std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json")
 }
@@ -95,7 +99,7 @@ mod tests {
                 let fits = |line: &&str| line.chars().count() <= width || !line.trim().contains(' ');
                 assert!(lines.iter().all(fits), "{path} at {width}:\n{text}");
                 for pair in lines.windows(2) {
-                    // Wrapped twice, a line ends early though the next word of the same sentence would have fitted.
+                    // A line that was wrapped twice ends early although the next word would fit.
                     let (first, next) = (pair[0], pair[1]);
                     let indent = |line: &str| line.len() - line.trim_start().len();
                     let sentence = next.trim_start().starts_with(|c: char| c.is_ascii_lowercase()) && !first.ends_with(['.', ':']);
@@ -110,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_number_is_a_value_of_its_option() {
+    fn parser_accepts_negative_option_values() {
         let refused = |args: &[&str]| {
             let all = ["trimtab"].into_iter().chain(args.iter().copied());
             command().try_get_matches_from(all).unwrap_err().to_string()
@@ -126,9 +130,8 @@ mod tests {
         }
     }
 
-    /// Seen: five lines, and a tip that leads to another error.
     #[test]
-    fn negative_number_is_a_value_of_its_option() {
+    fn error_for_negative_number_names_its_option() {
         let said = |words: &[&str]| {
             let words: Vec<String> = ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
             let error = command().try_get_matches_from(&words).unwrap_err();
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_asked_of_the_parser() {
+    fn error_for_bad_value_names_the_expected_range() {
         let said = |words: &[&str]| {
             let words: Vec<String> = ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
             let error = command().try_get_matches_from(&words).unwrap_err();
@@ -165,7 +168,7 @@ mod tests {
         }
         let (what, _) = whole(&["drive", "learn", "x", "--budget", "nonsense"]);
         assert_eq!(what, "invalid value 'nonsense' for '--budget <BUDGET>': expected reads, small or full");
-        assert!(said(&["drive", "learn", "x", "--budget"]).is_none(), "no value is none that is wrong");
+        assert!(said(&["drive", "learn", "x", "--budget"]).is_none(), "a missing value is not an invalid value");
         assert!(whole(&["study", "--seed", "x"]).0.ends_with("expected a whole number, 0 or more"));
         assert!(whole(&["--quiet", "bench", "postmark", "--bias-read=x"]).0.ends_with("expected a whole number from -1 to 10"));
         assert!(whole(&["bench", "crystal", "--size", "x"]).0.ends_with("'x' is not a size such as 4096, 4KiB, 500MB or 1.8TB"));

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 /// Arguments of `trimtab completions`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The shell.
+    /// Print the script for this shell.
     shell: clap_complete::Shell,
 }
 

@@ -16,37 +16,39 @@ use trimtab_linux::sys::beneath::named::{self, Streams};
 
 const EXAMPLES: &str = "\
 Examples:
-  trimtab daemon --check                 is the configuration right?
-  trimtab daemon                         as trimtab.service does; log lines go to standard error
+  trimtab daemon --check                 check the configuration
+  trimtab daemon                         run as trimtab.service does; log to standard error
   trimtab daemon --config ./my.toml
 
-Signals: SIGHUP reads the configuration again, SIGUSR1 asks for a trim of everything now, SIGTERM ends it: a pass under way
-continues when it is started again. Filesystems are kept open only while a request runs, so they can be unmounted at any time.
+Signals: SIGHUP reads the configuration again. SIGUSR1 asks for a trim of everything now. SIGTERM ends
+the daemon; the next start continues an interrupted pass. Filesystems are kept open only during a
+request, so they can be unmounted at any time.
 
 History: trimtab results list --store /var/lib/trimtab/history.db
 
-Environment: TRIMTAB_RUNTIME_DIR in place of /run/trimtab (locks, and what has to be put back after a crash; the same for all that
-trim), TRIMTAB_STATE_DIR in place of /var/lib/trimtab where the configuration names no other.
+Environment: TRIMTAB_RUNTIME_DIR replaces /run/trimtab (locks, and settings to restore after a crash);
+use the same for everything that trims. TRIMTAB_STATE_DIR replaces /var/lib/trimtab unless the
+configuration names a state directory.
 
-Exit status: 0 ended by a signal, or the configuration is right; 1 failed, or the file cannot be read; 2 the configuration is wrong.";
+Exit status: 0 ended by a signal, or the configuration is valid; 1 failed, or the file cannot be read; 2 the configuration is wrong.";
 
 /// Arguments of `trimtab daemon`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The configuration.
+    /// Read this configuration.
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     config: PathBuf,
-    /// Only check the configuration.
+    /// Check the configuration and exit.
     #[arg(long)]
     check: bool,
-    /// The system is going down: trim what is configured for that, and end.
+    /// Trim what is configured for shutdown, and exit.
     #[arg(long, conflicts_with = "check")]
     shutdown: bool,
 }
 
 impl Args {
-    /// The mounts that it works on.
+    /// Mounts that the command works on.
     pub fn reach(&self) -> Reach {
         if self.check { Reach::Nothing } else { Reach::Everything }
     }
@@ -57,7 +59,7 @@ struct CheckedRule {
     path: Option<String>,
     policy: String,
     settings: Vec<(String, String)>,
-    /// Whether it is a mount point now; not said of the rule for all others.
+    /// Whether the path is a mount point now; `None` for the rule for all other filesystems.
     mounted: Option<bool>,
 }
 
@@ -72,12 +74,12 @@ struct Checked {
     config: String,
     right: bool,
     rules: Vec<CheckedRule>,
-    /// Rules that have no effect on this machine as it is now, and why.
+    /// Rules without effect on this machine at present, with reasons.
     remarks: Vec<String>,
     errors: Vec<Problem>,
 }
 
-/// Checks, or runs.
+/// Checks the configuration, or runs the daemon.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if args.check {
         return check(args, context);
@@ -88,20 +90,20 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A configuration that cannot be read is not a wrong one.
+/// An unreadable file fails with status 1, a wrong configuration with status 2.
 fn refuse_unusable(args: &Args) -> anyhow::Result<()> {
     let unusable = |why: String| UsageError::missing(format!("{}: {why}", args.config.display()));
     match named::open_to_read(&args.config, Streams::Pipes).and_then(|file| file.metadata()) {
         Ok(meta) if meta.is_file() => Ok(()),
         Ok(_) => Err(unusable("is not a regular file".to_owned()).into()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(unusable(format!("cannot be opened: {error}")).hint("'trimtab apply POLICY PATH' makes one").into())
+            Err(unusable(format!("cannot be opened: {error}")).hint("'trimtab apply POLICY PATH' creates one").into())
         }
         Err(error) => Err(unusable(format!("cannot be opened: {error}")).into()),
     }
 }
 
-/// Everything that is wrong, and what of it is mounted now.
+/// Prints every error of the configuration, or its rules and whether each is mounted.
 fn check(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     refuse_unusable(args)?;
     let (config, errors) = match Config::check(&args.config) {
@@ -143,17 +145,17 @@ fn checked(rule: &Rule, mounted: Option<bool>) -> CheckedRule {
 
 fn text(checked: &Checked) -> String {
     if checked.rules.is_empty() {
-        return format!("{} is right, and names no filesystem: nothing is trimmed", checked.config);
+        return format!("{} is valid, but names no filesystem: nothing is trimmed", checked.config);
     }
-    let mut lines = vec![format!("{} is right:", checked.config)];
+    let mut lines = vec![format!("{} is valid:", checked.config)];
     for rule in &checked.rules {
         let settings: Vec<String> = rule.settings.iter().map(|(k, v)| format!("{}={v}", k.trim_start_matches("policy."))).collect();
         let path = rule.path.as_deref().unwrap_or("every other filesystem");
-        let absent = if rule.mounted == Some(false) { "; not mounted now, taken up when it is" } else { "" };
+        let absent = if rule.mounted == Some(false) { "; not mounted now, starts when it is" } else { "" };
         let settings = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(", ")) };
         lines.push(format!("  {path}: {}{settings}{absent}", rule.policy));
     }
-    // Of what is not mounted its own line says so.
+    // The line of an unmounted path already says that it is not mounted.
     lines.extend(checked.remarks.iter().filter(|remark| !remark.contains("is not mounted")).map(|remark| format!("  {remark}")));
     lines.join("\n")
 }

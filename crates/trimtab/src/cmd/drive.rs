@@ -26,9 +26,9 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the shipped drive specifications, and twins that were learned here.
+    /// List the shipped drive specifications and the twins learned here.
     List,
-    /// Run a workload on a modelled drive in virtual time, and show what happens inside it.
+    /// Run a workload on a modelled drive in virtual time, and show its internal state.
     Simulate(simulate::Args),
     /// Show a specification: every figure with its source.
     Show(show::Args),
@@ -53,7 +53,7 @@ enum Command {
 }
 
 impl Args {
-    /// The mounts that it works on.
+    /// Mounts that the command works on.
     pub fn reach(&self) -> Reach {
         match &self.command {
             Command::Learn(learn::Args { target, .. }) | Command::Check(check::Args { target, .. }) => Reach::of_targets([target.as_str()]),
@@ -62,7 +62,7 @@ impl Args {
     }
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::List => list::run(context),

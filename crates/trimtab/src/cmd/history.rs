@@ -1,8 +1,8 @@
-//! `trimtab history`: what was applied and trimmed on this machine.
+//! `trimtab history`: lists what was applied and trimmed on this machine.
 
 use super::results::form::{Form, FormArgs};
 use super::results::instant_of;
-use crate::history::events::{Events, Wish};
+use crate::history::events::{EventFilter, Events};
 use crate::report::history::{table, terse};
 use crate::report::layout::on_screen;
 use crate::report::markdown;
@@ -11,41 +11,44 @@ use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::clock::unix_ms;
 
-/// What was applied, undone and trimmed on this machine, by hand and by the daemon; newest last.
+/// List what was applied, undone and trimmed on this machine, by hand and by the daemon;
+/// newest last.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each trim is a run: trimtab results show ID --store /var/lib/trimtab/history.db has all of it.
+Each trim is a run: 'trimtab results show ID --store /var/lib/trimtab/history.db' shows all of it.
 
 Examples:
   trimtab history
   trimtab history /home --since 7d
-  trimtab history | tail -n 1      tab-separated where it is not a terminal
+  trimtab history | tail -n 1      tab-separated unless on a terminal
 
-Where standard output is not a terminal, the columns are unix_ms (when it began, in milliseconds since 1970-01-01 UTC), what, path, policy, by, sent_bytes, sent_commands, seconds, outcome and id; --as tsv prints the same.")]
+Unless standard output is a terminal, the columns are unix_ms (the start, in milliseconds since 1970-01-01 UTC), what, path, policy, by, sent_bytes, sent_commands, seconds, outcome and id; --as tsv prints the same.")]
 pub struct Args {
-    /// Only of this filesystem: its mount point, or a directory on it.
+    /// Show only this filesystem: a mount point, or a directory on it.
     path: Option<PathBuf>,
-    /// Only what began at or after this time: 2026-03-01, or 7d for the last seven days.
+    /// Show only events that began at or after this time: 2026-03-01, or 7d for the last seven
+    /// days.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Only the newest N.
+    /// Show only the newest N events.
     #[arg(long, short = 'n', value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Of the system below this directory instead of the running one.
+    /// Show the history of the system below this directory instead of the running one.
     #[arg(long, value_name = "DIR")]
     sysroot: Option<PathBuf>,
     #[command(flatten)]
     form: FormArgs,
 }
 
-/// Lists.
+/// Prints the events.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.of_list(context)?;
     let since = args.since.as_deref().map(|text| instant_of(text, unix_ms())).transpose()?;
-    let wish = Wish { path: args.path.as_deref(), since_unix_ms: since, limit: args.limit as usize, sysroot: args.sysroot.as_deref() };
+    let wish =
+        EventFilter { path: args.path.as_deref(), since_unix_ms: since, limit: args.limit as usize, sysroot: args.sysroot.as_deref() };
     let events = Events::read(&wish, context)?;
     if events.events.is_empty() && form != Form::Markdown && args.form.form != Some(Form::Tsv) && !context.json {
-        context.remark("nothing has been applied or trimmed by trimtab here, as far as it is remembered");
+        context.remark("the history has no trim and no applied policy");
         return Ok(ExitCode::SUCCESS);
     }
     context.report("history", 1, &events, || match form {

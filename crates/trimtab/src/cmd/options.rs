@@ -1,4 +1,5 @@
-//! Options that several commands have, and the values of some: what the rest of the program takes as plain values.
+//! Options shared by several commands, and value types of some. The rest of the program takes
+//! plain values.
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -13,32 +14,34 @@ use trimtab_sim::trace::{Action, Format, Reading, Volume};
 use trimtab_vssd::trace::Source;
 use trimtab_vssd::transport::{Transport, Wanted};
 
-/// Options that every command takes.
+/// Options of every command.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
     /// Print one JSON document on standard output instead of text.
     #[arg(long, global = true)]
     pub json: bool,
-    /// No progress on standard error.
+    /// Show no progress on standard error.
     #[arg(long, short, global = true)]
     pub quiet: bool,
-    /// Progress as permanent lines, one every ten seconds, for logs. Where standard error is not a terminal there is none without this.
+    /// Show progress as permanent lines, one every ten seconds, for logs. Without this option,
+    /// progress is shown only on a terminal.
     #[arg(long, global = true, conflicts_with = "quiet")]
     pub plain: bool,
     /// Answer yes to every question (large amounts of data, remounting).
     #[arg(long, short, global = true)]
     pub yes: bool,
-    /// A name for the stored results; 'results list --label' finds it.
+    /// Label the stored results; 'results list --label' finds them.
     #[arg(long, global = true, value_name = "TEXT")]
     pub label: Option<String>,
-    /// The store of results [default: trimtab/results.db in the XDG data directory]. trim and history use none.
+    /// Use this store of results [default: trimtab/results.db in the XDG data directory]. trim
+    /// and history use none.
     #[arg(long, global = true, value_name = "FILE")]
     pub store: Option<PathBuf>,
 }
 
 impl Global {
-    /// How this invocation talks.
+    /// The context of this invocation: output format, progress, consent.
     pub fn context(self) -> Context {
         let Self { json, quiet, plain, yes, label, store } = self;
         Context::new(Showing { json, quiet, plain }, yes, label, store)
@@ -49,53 +52,57 @@ impl Global {
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Safety")]
 pub struct SafetyArgs {
-    /// Free space to leave alone [default: 5% of the filesystem, at least 1 GiB].
+    /// Keep this much space free [default: 5% of the filesystem, at least 1 GiB].
     #[arg(long, value_name = "SIZE")]
     pub reserve: Option<Bytes>,
 }
 
-/// Options of commands that may use a device or a file.
+/// Options of commands that may write to a device or a file.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Safety")]
 pub struct DestroyArgs {
-    /// The device or file again, if TARGET is one and is written to: everything on it is destroyed.
+    /// Name the device or file again to confirm that everything on it is destroyed. Needed if
+    /// TARGET is a device or a file that is written to.
     #[arg(long, value_name = "TARGET")]
     destroy: Option<PathBuf>,
-    /// Destroy the device or file even though it holds this: the name in the refusal (ext2/3/4, gpt, luks, unknown data …). Repeat for more.
+    /// Destroy the device or file even though it holds this content. Use the name from the
+    /// refusal (ext2/3/4, gpt, luks, unknown data …). Repeat for more.
     #[arg(long, value_name = "WHAT")]
     overwrite: Vec<String>,
 }
 
 impl DestroyArgs {
-    /// What was named.
+    /// The confirmed device or file, and the content that may be destroyed.
     pub fn named(&self) -> Destroy {
         Destroy { again: self.destroy.clone(), overwrite: self.overwrite.clone() }
     }
 }
 
-/// How the text of a trace is read.
+/// Options for reading a text trace.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct ReadingArgs {
-    /// Format of a text trace: fio, blkparse, msr, alibaba, tencent, spc, fiu, systor17, mqsim, disksim or columns. Numbers alone do not
-    /// say whether they are tencent, mqsim, disksim or columns; the others are recognised.
+    /// Read a text trace in this format: fio, blkparse, msr, alibaba, tencent, spc, fiu,
+    /// systor17, mqsim, disksim or columns. Name it for tencent, mqsim, disksim and columns,
+    /// which look alike; the others are recognised.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Volume of a trace of several: a number, the device numbers in blkparse and FIU text (8,16), host and disk in MSR text (hm,1), or a file
-    /// of an iolog (/dev/sda).
+    /// Read only this volume of the trace: a number, device numbers in blkparse and FIU text
+    /// (8,16), host and disk in MSR text (hm,1), or a file of an iolog (/dev/sda).
     #[arg(long, value_name = "VOLUME")]
     volume: Option<Volume>,
-    /// Event of blkparse text that counts as a request: Q (queued), D (issued) or C (completed) [default: Q].
+    /// Count this blkparse event as a request: Q (queued), D (issued) or C (completed) [default:
+    /// Q].
     #[arg(long, value_name = "EVENT")]
     events: Option<Action>,
 }
 
 impl ReadingArgs {
-    /// What was chosen.
+    /// The reading options as a plain value.
     pub fn reading(&self) -> Reading {
         Reading { format: self.format, volume: self.volume.clone(), events: self.events }
     }
 
-    /// Says which format the trace at `path` was recognised as.
+    /// Reports the recognised format of the trace at `path`.
     ///
     /// # Errors
     /// A trace that cannot be opened or recognised.
@@ -107,19 +114,19 @@ impl ReadingArgs {
     }
 }
 
-/// When the requests of a trace are made.
+/// Options for the timing of a trace's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
 pub struct TimingArgs {
-    /// Make this many requests of the trace per second instead of keeping its times.
+    /// Make this many requests of the trace per second, ignoring its times.
     #[arg(long, value_name = "REQUESTS", conflicts_with = "closed_loop", value_parser = rate)]
     rate: Option<f64>,
-    /// Make each request of the trace once fewer than N are under way, instead of keeping its times.
+    /// Keep N requests of the trace in flight, ignoring its times.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     closed_loop: Option<u32>,
 }
 
 impl TimingArgs {
-    /// What was chosen.
+    /// The timing options as a plain value.
     pub fn timing(self) -> Timing {
         match (self.rate, self.closed_loop) {
             (Some(rate), _) => Timing::Rate(rate),
@@ -136,7 +143,7 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A choice on the command line of a type that another crate defines.
+/// A command-line value of a type that another crate defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice<T>(pub T);
 
@@ -148,7 +155,7 @@ impl ValueEnum for Choice<EngineChoice> {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self.0 {
             EngineChoice::Auto => PossibleValue::new("auto").help(
-                "io_uring, or threads where there is none; blocking calls for what is alone in flight where the filesystem would hand it to \
+                "io_uring, or threads without it; blocking calls for a single operation in flight where the filesystem would hand it to \
                  a thread anyway",
             ),
             EngineChoice::Uring => PossibleValue::new("uring").help("io_uring, or an error"),
@@ -164,8 +171,8 @@ impl ValueEnum for Choice<Fsync> {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self.0 {
-            Fsync::Never => PossibleValue::new("never").help("Left to the filesystem"),
-            Fsync::Close => PossibleValue::new("close").help("`fsync` before each file that was written is closed"),
+            Fsync::Never => PossibleValue::new("never").help("Leave it to the filesystem"),
+            Fsync::Close => PossibleValue::new("close").help("Call `fsync` before closing each written file"),
         })
     }
 }
@@ -177,7 +184,7 @@ impl ValueEnum for Choice<Wanted> {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self.0 {
-            Wanted::Best => PossibleValue::new("auto").help("The best of these that is there"),
+            Wanted::Best => PossibleValue::new("auto").help("The best one available"),
             Wanted::Only(Transport::Ublk) => PossibleValue::new("ublk").help("A device of the kernel's ublk driver"),
             Wanted::Only(Transport::Device) => PossibleValue::new("device").help("A loop device on a FUSE file"),
         })

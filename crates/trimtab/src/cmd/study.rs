@@ -38,43 +38,46 @@ use trimtab_study::study::twin_months::{TwinMonths, TwinOrigin};
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, policy, small};
 
-/// No run begins after this in a quick study.
+/// A quick study starts no run after this time.
 const QUICK_PATIENCE: Duration = Duration::from_secs(40);
 
-/// Instead of a report without anything in it.
-const NOTHING_FINISHED: &str = "Interrupted before the first run was finished: nothing was found out, and nothing is kept.";
+/// Printed instead of an empty report.
+const NOTHING_FINISHED: &str = "Interrupted before the first run finished: there is no result, and nothing is kept.";
 
-/// What can be studied.
+/// The accepted targets, for errors.
 const TAKES: &str =
-    "TARGET is a directory on a mounted filesystem, drive:NAME or drive:FILE.toml; without one three modelled drives are studied";
+    "TARGET is a directory on a mounted filesystem, drive:NAME or drive:FILE.toml; without TARGET, three modelled drives are studied";
 
 /// Arguments of `trimtab study`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Unpacks and deletes a source tree and runs PostMark under each trim policy, and ends in a verdict.
+Unpacks and deletes a source tree and runs PostMark under each trim policy, then recommends one.
 
-On a directory these are the policies that its filesystem allows: as mounted; batched (FITRIM after the files are gone); online
-(mounted with discard) or none (mounted without). Without root or your consent, those that need it are left out, and the
-result says so. On a modelled drive nothing is written to any real one, and all policies are tried, adaptive and idle among them.
+On a directory, the study tries the policies that its filesystem allows: as mounted; batched (FITRIM
+after the files are deleted); online (mounted with discard); none (mounted without). Some of them need
+root or your consent. Without it they are left out, and the result says so. On a modelled drive,
+nothing is written to a real drive, and all policies are tried, including adaptive and idle.
 
 Examples:
-  trimtab study                      three modelled drives beside each other: no root, no hardware, half a minute
-  trimtab study drive:ocz-vertex-le-100gb    one of them, in full detail
+  trimtab study                      three modelled drives: no root, no hardware, half a minute
+  trimtab study drive:ocz-vertex-le-100gb    one of them in full detail
   trimtab study drive:intel-520-120gb --policies none,online,idle:budget=2ms
   trimtab study /mnt/ssd             a quarter of the published sizes, three repeats
-  trimtab study --quick .            a tenth, once: under a minute
+  trimtab study --quick .            a tenth of the published sizes, once: under a minute
   trimtab study --full --yes /home   the published sizes; remounts without asking")]
 pub struct Args {
-    /// A directory on the filesystem to study, or drive:NAME or drive:FILE.toml for a modelled drive [default: three modelled drives beside
-    /// each other: the SandForce drive of the articles, a SATA and an NVMe drive of today].
+    /// Study a directory, or a modelled drive: drive:NAME or drive:FILE.toml [default: compare
+    /// three modelled drives: the SandForce drive of the articles, a current SATA drive and a
+    /// current NVMe drive].
     target: Option<String>,
-    /// A tenth of the published sizes, once: under a minute.
+    /// Use a tenth of the published sizes, once: under a minute.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// The published sizes: 36,706 files and 493 MB (tree), 10,000 files and 20,000 transactions (PostMark), three times.
+    /// Use the published sizes, three times: 36,706 files and 493 MB (tree), 10,000 files and
+    /// 20,000 transactions (PostMark).
     #[arg(long)]
     full: bool,
-    /// Repeat each run this often.
+    /// Repeat each run N times.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
     /// Try only these policies.
@@ -83,42 +86,46 @@ pub struct Args {
     /// Seed of the tree.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Which filesystem a modelled drive carries: ext4 of today, ext4-2011 (Linux 2.6.39) or desktop-2011 (synchronous catalogue) [default: ext4].
+    /// Put this filesystem on a modelled drive: ext4 (current), ext4-2011 (Linux 2.6.39) or
+    /// desktop-2011 (synchronous catalogue) [default: ext4].
     #[arg(long, value_name = "NAME", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
     filesystem: Option<String>,
-    /// Share of a modelled filesystem that is in use, 10 to 90 per cent: for deleting, for what use does to the drive and for everything on the first
-    /// screen [default: deleting at 60; use at 60 and 90, with --quick at 60].
+    /// Fill a modelled filesystem to this percentage, 10 to 90, in every part of the study
+    /// [default: 60 for deleting; 60 and 90 for ageing, with --quick only 60].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(10..=90))]
     fill: Option<u8>,
-    /// The capacity at which months of use are modelled, at most the drive's own. Results are stated for the drive's own; the larger this is, the closer
-    /// it comes, and the longer it takes [default: 2GB].
+    /// Model months of use at this capacity, at most the drive's own. A larger size is more
+    /// accurate and slower. Results are stated for the drive's own capacity [default: 2GB].
     #[arg(long, value_name = "SIZE")]
     aged_size: Option<Bytes>,
-    /// What to find out about a modelled drive: what deleting costs, what months of use do, what data and tuning change, which assumption
-    /// decides [default: all, the last not with --quick].
+    /// Answer only these questions about a modelled drive: deleting (cost of deletes), ageing
+    /// (months of use), tuning (effect of data and settings), assumptions (which one changes the
+    /// answer) [default: all; with --quick without assumptions].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     questions: Vec<Question>,
-    /// Continue an interrupted study with the same settings: finished runs are not repeated. On a directory only what was measured on this
-    /// filesystem, mounted as it is now and filled to within 3 % of it.
+    /// Continue an interrupted study with the same settings; finished runs are not repeated. On a
+    /// directory, only runs on this filesystem count, mounted as it is now and filled to within 3
+    /// % of its present fill.
     #[arg(long)]
     resume: bool,
-    /// Make only the run of this cell: for 'trimtab results rerun'.
+    /// Make only the run of this cell, for 'trimtab results rerun'.
     #[arg(long, hide = true, value_name = "CELL")]
     cell: Option<String>,
-    /// Write the report to this file, which must not exist [default: trimtab-study.html beside the store of results, or with the first free number].
+    /// Write the report to this file, which must not exist [default: trimtab-study.html next to
+    /// the store of results, numbered if it exists].
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Let --report replace an existing file.
     #[arg(long, requires = "report")]
     force: bool,
-    /// Print everything that was found out, not only the answer: all tables, the evidence, settings and warnings.
+    /// Print everything, not only the answer: all tables, the evidence, settings and warnings.
     #[arg(long)]
     details: bool,
     #[command(flatten)]
     safety: SafetyArgs,
 }
 
-/// What a study can find out.
+/// Questions that a study answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Question {
     Deleting,
@@ -128,31 +135,30 @@ enum Question {
 }
 
 impl Args {
-    /// The mounts that it works on.
+    /// Mounts that the command works on.
     pub fn reach(&self) -> Reach {
         Reach::of_targets(self.target.as_deref())
     }
 
-    /// Whether this is to be found out.
     fn asks(&self, question: Question) -> bool {
         self.questions.is_empty() || self.questions.contains(&question)
     }
 
-    /// How full the drive is while it is used: what was asked for, or `otherwise`.
+    /// The fills to study: the requested one, or `otherwise`.
     fn fills(&self, otherwise: Vec<f64>) -> Vec<f64> {
         self.fill.map_or(otherwise, |percent| vec![f64::from(percent) / 100.0])
     }
 
-    /// At which capacity it is used.
+    /// The capacity at which use is modelled.
     fn aged(&self) -> Bytes {
         self.aged_size.unwrap_or(small::SIZE)
     }
 
-    /// An error for what only modelled drives can be asked.
+    /// Refuses options that apply only to modelled drives.
     fn check_for_directory(&self, target: &str) -> anyhow::Result<()> {
         let given =
             [("--filesystem", self.filesystem.is_some()), ("--fill", self.fill.is_some()), ("--aged-size", self.aged_size.is_some())];
-        let hint = "on a directory deleting is measured, on the filesystem as it is; 'trimtab bench age' ages a real drive";
+        let hint = "on a directory a study measures only deleting, on the filesystem as it is; 'trimtab bench age' ages a real drive";
         let question = self.questions.iter().find(|question| **question != Question::Deleting);
         let option = given.into_iter().find(|(_, given)| *given).map(|(name, _)| name).or(question.map(|_| "--questions ageing or tuning"));
         match option {
@@ -162,14 +168,14 @@ impl Args {
     }
 }
 
-/// Where finished runs are kept while the study goes on.
+/// Opens the store of finished runs, from which an interrupted study resumes.
 fn checkpoints(args: &Args, context: &Context, target: &str) -> anyhow::Result<Box<dyn Checkpoints>> {
     match StoreCheckpoints::open(context, target, args.resume) {
         Ok(kept) => {
             if args.resume {
                 context.remark(&match kept.found() {
-                    0 => "There is no finished run of such a study to continue with.".to_owned(),
-                    n => format!("Finished runs of studies of {} that may be taken: {n}.", target),
+                    0 => "No finished run of this study to continue from.".to_owned(),
+                    n => format!("Finished runs of {} that may be reused: {n}.", target),
                 });
             }
             Ok(Box::new(kept))
@@ -189,7 +195,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let path = match TargetSpec::resolve_as(target, TAKES)? {
         TargetSpec::Directory(path) => path,
         TargetSpec::Drive(name) => return modelled::run(args, context, &name),
-        other => return Err(other.refused(format!("a study needs a directory on a mounted filesystem, and {other} is none")).into()),
+        other => return Err(other.refused(format!("a study needs a directory on a mounted filesystem, and {other} is not one")).into()),
     };
     let began = Instant::now();
     args.check_for_directory(target)?;
@@ -206,7 +212,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Some(Err(said)) => context.remark(said),
         None => {}
     }
-    // First of all: what another study has changed is no way to be mounted.
+    // Before mount options are read: another study may have changed them.
     let _alone = Alone::on(&path)?;
     nobody_changes_it(&args.reach())?;
     let mut possibilities = Possibilities::find(&path)?;
@@ -240,11 +246,12 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     workspace.close_after(context, conclude(args, context, &[study], predicted, began))
 }
 
-/// What a TRIM takes, in fields of a drive.
+/// Fields of a drive that set the cost of a TRIM.
 const COSTS_OF_TRIM: [&str; 4] = ["flash.trim.command_ns", "flash.trim.range_ns", "flash.trim.unit_ns", "flash.trim.gb_ns"];
 
-/// What months of use do to the twin of what was measured. What was measured stands also where that fails, which is said.
-fn months_of(args: &Args, context: &Context, path: &Path, twin: (twins::Kept, Vec<String>)) -> Option<TwinMonths> {
+/// Predicts months of use on the twin of the measured drive. A failure is reported and
+/// returns `None`; the measured runs stay.
+fn months_of(args: &Args, context: &Context, path: &Path, twin: (twins::StoredTwin, Vec<String>)) -> Option<TwinMonths> {
     let (kept, doubts) = twin;
     let twin = kept.drive.twin.as_ref()?;
     let typical_trims =
@@ -261,35 +268,37 @@ fn months_of(args: &Args, context: &Context, path: &Path, twin: (twins::Kept, Ve
     }
 }
 
-/// How full the filesystem is, in per cent.
+/// Used space of the filesystem, in percent.
 fn filled_percent(path: &Path) -> Option<u8> {
     let filesystem = rustix::fs::statvfs(path).ok()?;
     let used = filesystem.f_blocks.saturating_sub(filesystem.f_bfree);
     u8::try_from((used * 100).checked_div(filesystem.f_blocks)?).ok()
 }
 
-/// That there is a twin, and where.
-fn found(kept: &twins::Kept) -> String {
+/// Message: the twin that was found, and its file.
+fn found(kept: &twins::StoredTwin) -> String {
     let learned = kept.origin().map(|origin| format!(" ({}, learned on {})", origin.model, origin.learned)).unwrap_or_default();
-    format!("There is a twin of this drive{learned}, in {}: months of use on it follow what is measured.", kept.path.display())
+    format!("This drive has a twin{learned}, in {}: months of use on it follow the measurement.", kept.path.display())
 }
 
-/// The twin of the drive below, with what speaks against it; or how to get one. `None` where no one solid-state drive is below.
-fn twin_below(context: &Context, path: &Path) -> Option<Result<(twins::Kept, Vec<String>), String>> {
+/// The twin of the drive below `path` with doubts about it, or else how to get one. `None`
+/// unless exactly one solid-state drive is below.
+fn twin_below(context: &Context, path: &Path) -> Option<Result<(twins::StoredTwin, Vec<String>), String>> {
     let below = Below::of_path(&Root::live().ok()?, path).ok()?;
     let learn = || {
-        let (shown, unknown) = (path.display(), format!("What months of use do to this drive ({}) is not known", below.model));
+        let (shown, unknown) = (path.display(), format!("The effect of months of use on this drive ({}) is unknown", below.model));
         match crate::twin::learn::command(&below, path) {
-            Ok(command) => format!("{unknown}: '{command}' learns a twin of it, which the next study uses."),
-            Err(why) => format!("{unknown}, and cannot be learned on {shown}: {why}."),
+            Ok(command) => format!("{unknown}: run '{command}' to learn a twin of it for the next study."),
+            Err(why) => format!("{unknown}, and a twin cannot be learned on {shown}: {why}."),
         }
     };
     Some(twins::of(context, &below).ok_or_else(learn))
 }
 
-/// Refuses a mount whose options another process has changed for a while: they would be taken for those it has, and put back at the end.
+/// Refuses a mount whose options another process has changed for a while: the study would
+/// restore the changed ones at its end.
 fn nobody_changes_it(reach: &Reach) -> anyhow::Result<()> {
-    // What a trim does to a drive's limits meanwhile is another matter, and told apart by a lock.
+    // A trim's change of a drive's limits does not matter here; a lock covers it.
     let changed = notes::changed_now(reach).context("cannot see what other processes of trimtab have changed")?;
     match changed.first() {
         None => Ok(()),
@@ -297,18 +306,20 @@ fn nobody_changes_it(reach: &Reach) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses a policy that is named twice, with other settings too: runs, tables and the verdict know policies by name.
+/// Refuses a policy that is named twice, even with other settings: runs, tables and the
+/// verdict identify policies by name.
 fn each_once(policies: &[String]) -> Result<(), UsageError> {
     let name = |policy: &String| policy.split(':').next().unwrap_or_default().to_owned();
     let names: Vec<String> = policies.iter().map(name).collect();
     match names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
         None => Ok(()),
         Some((_, twice)) => Err(UsageError::new(format!("the policy '{twice}' is named twice"))
-            .hint("a study tries each policy once; try other settings of one in a study of their own")),
+            .hint("a study tries each policy once; run another study for other settings")),
     }
 }
 
-/// What was asked for; without that the default, or less where even that would need consent that nobody can give.
+/// The requested scale; without a request the default, or a quick study where the default
+/// needs consent that cannot be given.
 fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow::Result<(Scale, Vec<Job>)> {
     let chosen = match (args.quick, args.full) {
         (true, _) => QUICK,
@@ -325,14 +336,17 @@ fn scale(args: &Args, context: &Context, path: &Path, policies: usize) -> anyhow
         if let Some(reason) = needs_consent(&chosen.plan(&jobs, policies), drive) {
             let quick = with_repeats(QUICK);
             let written = chosen.plan(&jobs, policies).written;
-            context.remark(&format!("The default study would write {written}; {reason}. Without consent (--yes) this is a quick one."));
+            context.remark(&format!(
+                "The default study would write {written}; {reason}. Without consent (--yes), a quick study runs instead."
+            ));
             return Ok((quick, quick.jobs(args.seed)?));
         }
     }
     Ok((chosen, jobs))
 }
 
-/// Keeps the runs of studies that were made together, writes the report, prints the answer, and ends as the studies ended.
+/// Keeps the runs of one or more studies, writes the report, prints the answer, and returns
+/// the exit status.
 fn conclude(args: &Args, context: &Context, studies: &[Study], months: Option<TwinMonths>, began: Instant) -> anyhow::Result<ExitCode> {
     let complete = studies.iter().all(|study| study.complete);
     if !complete && studies.iter().all(Study::is_empty) {
@@ -347,16 +361,16 @@ fn conclude(args: &Args, context: &Context, studies: &[Study], months: Option<Tw
     let report = write_report(args, context, &verdicts, &around);
     around.report = report.as_ref().ok().and_then(|path| path.as_ref().map(|path| path.display().to_string()));
     output::print(context, id, &verdicts, &around, args.details)?;
-    // The first screen says both, and is to stay on the screen.
+    // The first screen already shows the id and the report's path.
     let first_screen = !args.details && !context.json;
-    if let Some(id) = kept.context("the result above could not be kept")?.filter(|_| !first_screen) {
+    if let Some(id) = kept.context("the result above could not be stored")?.filter(|_| !first_screen) {
         let months = around.months.iter().map(|months| &months.study);
         let runs: usize = studies.iter().chain(months).map(|study| study.all().count()).sum();
         let s = if runs == 1 { "" } else { "s" };
         context.remark(&format!("kept as study {} ({runs} run{s}): trimtab results show study:{}", id.short(), id.short()));
     }
     if !complete {
-        context.remark("Interrupted. What was finished is kept; the same command with --resume continues from there.");
+        context.remark("Interrupted. Finished runs are kept; run the same command with --resume to continue.");
     }
     if let Some(path) = report?.filter(|_| !first_screen) {
         context.remark(&format!("report: {}", path.display()));
@@ -364,7 +378,8 @@ fn conclude(args: &Args, context: &Context, studies: &[Study], months: Option<Tw
     if complete { Ok(ExitCode::SUCCESS) } else { Err(Interrupted.into()) }
 }
 
-/// Writes the report as one HTML file and says where. A report that cannot be written does not touch the runs, which are kept.
+/// Writes the report as one HTML file and returns its path. A failure does not affect the
+/// stored runs.
 fn write_report(args: &Args, context: &Context, verdicts: &[Verdict<'_>], around: &Surroundings) -> anyhow::Result<Option<PathBuf>> {
     if verdicts.iter().all(|verdict| verdict.study().is_empty()) {
         return Ok(None);
@@ -378,7 +393,8 @@ fn write_html(args: &Args, context: &Context, document: &Document) -> anyhow::Re
         Some(path) => (path.clone(), if args.force { Place::Replace } else { Place::New }),
         None => (store::path(context)?.with_file_name("trimtab-study.html"), Place::Free),
     };
-    report::file::write(&path, html.as_bytes(), place).context("there is no report, but the runs are kept ('trimtab results list')")
+    report::file::write(&path, html.as_bytes(), place)
+        .context("the report could not be written, but the runs are kept ('trimtab results list')")
 }
 
 #[cfg(test)]
@@ -386,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_that_is_named_twice_is_refused() {
+    fn policy_named_twice_is_refused() {
         let check = |names: &[&str]| each_once(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert!(check(&[]).is_ok() && check(&["none", "online", "batched:every=1h"]).is_ok());
         assert!(check(&["none", "none"]).unwrap_err().to_string().contains("'none' is named twice"));

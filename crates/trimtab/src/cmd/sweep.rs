@@ -1,4 +1,4 @@
-//! `trimtab sweep`: thousands of modelled runs from one plan.
+//! `trimtab sweep`: simulates thousands of runs from one plan.
 
 use crate::drives::crew;
 use crate::report;
@@ -7,7 +7,7 @@ use crate::sweep::calibrate::{self, Calibration};
 use crate::sweep::directory::{Directory, Part, Shard};
 use crate::sweep::estimate::Estimate;
 use crate::sweep::progress::Progress;
-use crate::sweep::run::{self, Asked};
+use crate::sweep::run::{self, RunOptions};
 use crate::sweep::{self, csv, parquet};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use trimtab_study::sweep::table::Row;
 /// Arguments of `trimtab sweep`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A plan is a TOML file. What all cells have in common is its base, what differs its axes:
+A plan is a TOML file. Its base holds the settings shared by all cells, its axes those that vary:
 
   [base]
   drive.name = \"crucial-m4-128gb\"           # a shipped drive, or a file: ./mine.toml
@@ -35,19 +35,19 @@ A plan is a TOML file. What all cells have in common is its base, what differs i
   drive.over_provisioning_percent = { from = 7, to = 35, steps = 5 }
   policy = [\"none\", \"batched:every=1h\", \"idle\"]
 
-  [design]                                  # a full grid without it
+  [design]                                  # default: a full grid
   kind = \"sobol\"                            # grid, random, latin-hypercube, sobol, sensitivity
   points = 64
 
-keep = [\"series:waf\", \"histograms\"], before the first table, keeps these of every cell, too, in tables of their own.
-Any field of a drive's specification is a parameter (drive.flash.nand.program_ns, drive.flash.ftl.victim), as are settings of policies (policy.budget), of the filesystem under churn (volume.atime) and of workloads. docs/method/sweeps.md has all of them.
+keep = [\"series:waf\", \"histograms\"], before the first table, also keeps these of every cell, in separate tables.
+Any field of a drive's specification is a parameter (drive.flash.nand.program_ns, drive.flash.ftl.victim), as are settings of policies (policy.budget), of the filesystem under churn (volume.atime) and of workloads. docs/method/sweeps.md lists them.
 
 Examples:
-  trimtab sweep plan plan.toml                     how many cells, how long, how much memory
-  trimtab sweep run plan.toml --output out         runs them; the same command again continues where it was stopped
-  trimtab sweep run plan.toml --output a --shard 1/2       half of them, and elsewhere the other half
+  trimtab sweep plan plan.toml                     show the number of cells, time and memory
+  trimtab sweep run plan.toml --output out         run the cells; run it again to continue
+  trimtab sweep run plan.toml --output a --shard 1/2       run half of them; run 2/2 elsewhere
   trimtab sweep merge a b --output all
-  trimtab sweep report out                          trimtab-sweep.html, a page that needs no network
+  trimtab sweep report out                          write trimtab-sweep.html, which opens offline
   trimtab sweep export out --output cells.csv")]
 pub struct Args {
     #[command(subcommand)]
@@ -56,15 +56,16 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Show what a plan asks for: its cells, and what they will take. Nothing is stored.
+    /// Show the cells of a plan, and the time and memory that they need. Stores nothing.
     Plan(PlanArgs),
     /// Run the cells of a plan on all processors, and store each as it finishes.
     Run(RunArgs),
-    /// Put the shards of a sweep together.
+    /// Merge the shards of a sweep.
     Merge(MergeArgs),
     /// Show the progress of a sweep.
     Status(StatusArgs),
-    /// Write a page that opens offline: which policy is best where, how figures answer to each axis, what decides them.
+    /// Write a page that opens offline: the best policy by axis values, the effect of each axis,
+    /// and which axes matter most.
     Report(ReportArgs),
     /// Write the table of a sweep as CSV or Parquet.
     Export(ExportArgs),
@@ -73,7 +74,6 @@ enum Action {
 /// Arguments of `trimtab sweep plan`.
 #[derive(Debug, clap::Args)]
 pub struct PlanArgs {
-    /// The plan.
     #[arg(value_name = "PLAN.toml")]
     plan: PathBuf,
     /// Run no trial cells; time and memory are then not estimated.
@@ -84,16 +84,16 @@ pub struct PlanArgs {
 /// Arguments of `trimtab sweep run`.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// The plan.
     #[arg(value_name = "PLAN.toml")]
     plan: PathBuf,
-    /// Where results go; created if needed. Cells that are already finished there are not run again.
+    /// Write the results to this directory, created if needed. Finished cells in it are not run
+    /// again.
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
-    /// Only this share of the cells: 1/8 … 8/8.
+    /// Run only this share of the cells: 1/8 … 8/8.
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
-    /// Cells at once [default: as many as there are processors]; fewer where memory is short.
+    /// Run N cells at once, fewer if memory is short [default: the number of processors].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: Option<u16>,
 }
@@ -101,10 +101,10 @@ pub struct RunArgs {
 /// Arguments of `trimtab sweep merge`.
 #[derive(Debug, clap::Args)]
 pub struct MergeArgs {
-    /// Directories of shards.
+    /// Directories of the shards.
     #[arg(value_name = "DIR", required = true)]
     from: Vec<PathBuf>,
-    /// Where the whole goes.
+    /// Write the merged sweep to this directory.
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
 }
@@ -112,7 +112,6 @@ pub struct MergeArgs {
 /// Arguments of `trimtab sweep status`.
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
-    /// The directory of the sweep.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
@@ -123,16 +122,17 @@ pub struct ExportArgs {
     /// The directory of the sweep, finished or not.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// The format.
+    /// Write this format.
     #[arg(long, value_enum, default_value = "csv")]
     format: Format,
-    /// The table.
+    /// Write this table.
     #[arg(long, value_enum, default_value = "cells")]
     table: TableArg,
-    /// Only cells with this value, these values (A,B) or a value in this range (FROM..TO) on an axis. Repeat for more conditions.
+    /// Only export cells with this value, these values (A,B) or a value in this range (FROM..TO)
+    /// on an axis. Repeat for more conditions.
     #[arg(long = "where", value_name = "AXIS=VALUE")]
     conditions: Vec<String>,
-    /// The file; - for standard output.
+    /// Write to this file; - for standard output.
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: PathBuf,
     /// Overwrite an existing file.
@@ -146,13 +146,14 @@ pub struct ReportArgs {
     /// The directory of the sweep, finished or not.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Show this column of the table, instead of the usual figures. Repeat for more.
+    /// Show this column of the table instead of the usual figures. Repeat for more.
     #[arg(long = "figure", value_name = "COLUMN")]
     figures: Vec<String>,
-    /// Only cells with this value, these values (A,B) or a value in this range (FROM..TO) on an axis. Repeat for more conditions.
+    /// Only use cells with this value, these values (A,B) or a value in this range (FROM..TO) on
+    /// an axis. Repeat for more conditions.
     #[arg(long = "where", value_name = "AXIS=VALUE")]
     conditions: Vec<String>,
-    /// The file; - for standard output.
+    /// Write to this file; - for standard output.
     #[arg(long, short, value_name = "FILE.html", default_value = "trimtab-sweep.html")]
     output: PathBuf,
     /// Overwrite an existing file.
@@ -170,11 +171,12 @@ enum Format {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum TableArg {
-    /// A row a cell.
+    /// One row per cell.
     Cells,
-    /// A row for each point of each series that the plan keeps (keep = ["series"], or ["series:waf"]).
+    /// One row for each point of each series that the plan keeps (keep = ["series"], or
+    /// ["series:waf"]).
     Series,
-    /// A row for each bucket of latencies, where the plan keeps them (keep = ["histograms"]).
+    /// One row for each latency bucket, if the plan keeps them (keep = ["histograms"]).
     Histograms,
 }
 
@@ -196,7 +198,7 @@ impl TableArg {
     }
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     match &args.action {
@@ -224,27 +226,27 @@ fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
     checked.look()?;
     if let Some(other) = Directory::of_another(&args.output, &checked) {
         context.remark(&format!(
-            "{} held the sweep '{}' of another plan or model, {} cells. What is finished of it stays and is found again; the plan and the table there are this one's now.",
+            "{} held the sweep '{}' of another plan or model, {} cells. Its finished cells are kept for that plan; the plan and the table are now those of this sweep.",
             args.output.display(),
             other.name,
             grouped(other.cells)
         ));
     }
     let directory = Directory::of_plan(&args.output, &checked)?;
-    let asked = Asked { shard: args.shard, threads: args.threads.map_or_else(crew::processors, usize::from) };
+    let asked = RunOptions { shard: args.shard, threads: args.threads.map_or_else(crew::processors, usize::from) };
     let done = run::run(context, &checked, &directory, asked)?;
     if done.found > 0 {
-        context.remark(&format!("{} of {} cells were finished before", grouped(done.found), grouped(done.cells)));
+        context.remark(&format!("{} of {} cells were already finished", grouped(done.found), grouped(done.cells)));
     }
     if interrupt::requested() {
-        context.remark(&format!("{} cells are finished; the same command continues", grouped(done.found + done.run)));
+        context.remark(&format!("{} cells are finished; run the same command to continue", grouped(done.found + done.run)));
         return Err(Interrupted.into());
     }
     let rows = directory.conclude()?;
     say(context, &args.output, &directory, &rows)
 }
 
-/// Reports how far a sweep is. A cell that failed makes the exit status that of a failure.
+/// Reports the progress of a sweep. A failed cell sets the exit status of a failure.
 fn say(context: &Context, path: &Path, directory: &Directory, rows: &[Row]) -> anyhow::Result<ExitCode> {
     let progress = Progress::of(path, directory, rows);
     context.report("sweep.status", 1, &progress, || progress.text())?;
@@ -259,11 +261,11 @@ fn merge(args: &MergeArgs, context: &Context) -> anyhow::Result<ExitCode> {
 
 fn status(args: &StatusArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let directory = Directory::open(&args.directory)?;
-    // Showing failures is no failure.
+    // Showing failures succeeds.
     say(context, &args.directory, &directory, &directory.rows()?).map(|_| ExitCode::SUCCESS)
 }
 
-/// A sweep of which something is finished.
+/// Opens a sweep and reads its finished cells, of which there is at least one.
 fn begun(path: &Path) -> anyhow::Result<(Directory, Vec<Row>)> {
     let directory = Directory::open(path)?;
     let rows = directory.rows()?;
@@ -280,7 +282,7 @@ fn export(args: &ExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let columns = directory.columns(args.table.part(), &rows).ok_or_else(|| {
         let name = args.table.name();
         UsageError::new(format!("the plan of {} keeps no {name}", args.directory.display()))
-            .hint(format!("keep = [\"{name}\"] in a plan does"))
+            .hint(format!("add keep = [\"{name}\"] to the plan"))
     })?;
     let bytes = match args.format {
         Format::Csv => csv::file(&columns)?,
@@ -305,7 +307,7 @@ fn write_report(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode
         let error = UsageError::new(format!("no cell has a figure '{unknown}'"));
         let near = nearest(unknown, &names);
         return Err(error
-            .hint(near.map_or_else(|| "'trimtab sweep export DIR' has all columns".to_owned(), |near| format!("did you mean '{near}'?")))
+            .hint(near.map_or_else(|| "'trimtab sweep export DIR' writes all columns".to_owned(), |near| format!("did you mean '{near}'?")))
             .into());
     }
     let filter = filter(&directory, &args.conditions)?;

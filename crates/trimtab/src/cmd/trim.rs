@@ -2,7 +2,7 @@
 
 use crate::report;
 use crate::trim::outcome::{Failed, exit_code, refusal};
-use crate::trim::{self, Done, How, Request};
+use crate::trim::{self, Done, Request, TrimMode};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -14,80 +14,92 @@ use trimtab_sim::target::TrimWindow;
 
 const EXAMPLES: &str = "\
 Examples:
-  trimtab trim /                         everything, at once, in windows that are right for the filesystem
-  trimtab trim --all                     what 'fstrim --fstab' trims: every filesystem of /etc/fstab
-  trimtab trim / /home --policy idle     in idle time, in commands of 5 ms at most where the drive has such
+  trimtab trim /                         the whole filesystem at once, in windows that suit it
+  trimtab trim --all                     what 'fstrim --fstab' trims: all filesystems of /etc/fstab
+  trimtab trim / /home --policy idle     in idle time, in commands of at most 5 ms where possible
   trimtab trim /srv --policy idle:budget=2ms
   trimtab trim /srv --policy idle --finish-within 1h
   trimtab trim /srv --window 10GiB+1GiB  only this range of the filesystem's addresses
-  trimtab trim /srv --min-extent 1MiB    leave smaller free extents alone: far fewer commands
-  trimtab trim /srv --dry-run            only say what would be asked, and how much would be sent
+  trimtab trim /srv --min-extent 1MiB    skip smaller free extents: far fewer commands
+  trimtab trim /srv --dry-run            show the requests and the amount, send nothing
 
-Always a whole filesystem is trimmed. What is pending on it is written out first (syncfs), since a filesystem takes what has just been
-deleted for free only then; fstrim does not. --no-sync leaves that out, and so does --policy idle, because others would wait for it
-(--sync does it there, too).
+A trim covers the whole filesystem. It writes out pending changes first (syncfs), which fstrim does
+not: a filesystem frees recently deleted blocks only then. --no-sync skips this. So does --policy
+idle, unless --sync is given, because it delays foreground I/O.
 
-What has reached the drives is read from their own counters, each leg of an array by itself, not from what the filesystem returns. An interrupted trim
-continues where it left off when it is started again with the same policy (--restart begins again); what was freed meanwhile where it had been is left to the next one.
-While it runs the filesystem cannot be unmounted. Where others would wait longer for small free extents than the drive gains by them, --policy idle leaves those, and says so;
-idle:complete=yes sends them too. Commands that take a small part of the budget are sent one after another at once. An idle trim runs with nice 10, as the services do. With --finish-within what is left when the time is over is sent at once. Only one trim runs on a drive at a time; this one waits for its
-turn (--lock-wait), also beside the daemon.
+The amount is counted by the drives' own counters, for each leg of an array, not taken from the
+filesystem's reply. Start an interrupted trim with the same policy to continue it (--restart starts
+over). It skips blocks freed since then in the part already trimmed; the next trim sends them.
+The filesystem cannot be unmounted during a trim.
 
-A path that fails does not stop the others. --all passes by what fstrim passes by: filesystems that are not mounted, read-only, marked
-X-fstrim.notrim, not on a block device, or on a device that takes no discards; bind mounts; tags (UUID=, LABEL=) that no device has.
+--policy idle skips small free extents that would delay foreground I/O more than they help the drive,
+and says so. idle:complete=yes sends them too. Commands that use a small part of the budget are sent
+back to back. An idle trim runs with nice 10, like the services. With --finish-within, the rest is
+sent at once when the time is over. Only one trim runs on a drive at a time, the daemon's included.
+A second one waits for its turn (--lock-wait).
 
-Exit status: 0 all windows trimmed, or no trim needed (hard disks), 1 something was refused or failed, 2 wrong usage, 3 a layer below is in the way (as trimtab doctor
-has it), for all of it or for one of several drives, 4 not proved (sent later, or not counted), 130 interrupted.";
+A path that fails does not stop the others. --all skips what fstrim skips: filesystems that are not
+mounted, read-only, marked X-fstrim.notrim, not on a block device, or on a device without discard;
+bind mounts; tags (UUID=, LABEL=) that no device has.
+
+Exit status: 0 all windows trimmed, or no trim needed (hard disks); 1 refused or failed; 2 wrong usage;
+3 a layer below blocks TRIM (see trimtab doctor), for one drive or all; 4 not proved (sent later, or
+not counted); 130 interrupted.";
 
 /// Arguments of `trimtab trim`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Mount points, or other directories on the filesystems.
+    /// Trim the filesystems of these mount points or directories.
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     paths: Vec<PathBuf>,
-    /// Trim what 'fstrim --fstab' trims: the filesystems of /etc/fstab that are mounted read-write, and the root filesystem
-    /// where the kernel command line names it (root=).
+    /// Trim what 'fstrim --fstab' trims: the filesystems of /etc/fstab that are mounted
+    /// read-write, and the root filesystem if the kernel command line names it (root=).
     #[arg(long, conflicts_with = "window")]
     all: bool,
-    /// now, or idle with settings such as idle:budget=2ms:quiet=50ms:patience=10s.
+    /// Trim under this policy: now, or idle with settings such as
+    /// idle:budget=2ms:quiet=50ms:patience=10s.
     #[arg(long, default_value = "now", value_name = "POLICY")]
     policy: String,
-    /// Trim only the windows that this range touches: START+LENGTH (ext4, XFS: of the device; btrfs: logical addresses).
+    /// Trim only the windows that this range touches: START+LENGTH (ext4, XFS: of the device;
+    /// btrfs: logical addresses).
     #[arg(long, value_name = "RANGE", value_parser = parse_range)]
     window: Option<TrimWindow>,
-    /// Leave free extents below this size alone.
+    /// Skip free extents below this size.
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
     min_extent: Bytes,
-    /// With --policy idle: be done within this time, whatever others have of it, instead of as long as it takes not to be noticed.
+    /// With --policy idle: finish within this time, even if foreground I/O slows down.
     #[arg(long, value_name = "TIME")]
     finish_within: Option<Nanos>,
-    /// Write out what is pending first, so that what was just deleted is trimmed: the default, except with --policy idle.
+    /// Write out pending changes first, so that recent deletes are trimmed. The default, except
+    /// with --policy idle.
     #[arg(long, overrides_with = "no_sync")]
     sync: bool,
-    /// Do not write out what is pending first: quicker, but what was deleted in the last seconds is left for the next trim.
+    /// Do not write out pending changes first: quicker, but deletes of the last seconds wait for
+    /// the next trim.
     #[arg(long, overrides_with = "sync")]
     no_sync: bool,
-    /// Only say what would be asked and (ext4, XFS) how much would be sent. Proves nothing about what the device would do.
+    /// Only show the requests and (ext4, XFS) the amount that would be sent. Proves nothing about
+    /// the device.
     #[arg(long)]
     dry_run: bool,
-    /// How long to wait for a drive that is being trimmed already; 0s fails at once.
+    /// Wait this long for a drive that is already being trimmed; 0s fails at once.
     #[arg(long, value_name = "TIME", default_value = "10min")]
     lock_wait: Nanos,
-    /// Start from the beginning even if an earlier trim was interrupted.
+    /// Start over even if an earlier trim was interrupted.
     #[arg(long)]
     restart: bool,
 }
 
 impl Args {
     fn resolve(&self) -> anyhow::Result<Request> {
-        let how = How::of(&self.policy, self.finish_within, self.min_extent)?;
+        let how = TrimMode::of(&self.policy, self.finish_within, self.min_extent)?;
         Ok(Request {
             paths: self.paths.clone(),
             all: self.all,
             window: self.window,
             min_extent: self.min_extent,
-            sync: self.sync || (!self.no_sync && matches!(how, How::AtOnce)),
+            sync: self.sync || (!self.no_sync && matches!(how, TrimMode::AtOnce)),
             dry_run: self.dry_run,
             lock_wait: self.lock_wait,
             restart: self.restart,
@@ -95,7 +107,7 @@ impl Args {
         })
     }
 
-    /// The mounts that it works on.
+    /// Mounts that the command works on.
     pub fn reach(&self) -> Reach {
         if self.all { Reach::Everything } else { Reach::Paths(self.paths.clone()) }
     }
@@ -109,12 +121,13 @@ fn parse_range(text: &str) -> Result<TrimWindow, String> {
     let (start, len) = text.split_once('+').ok_or("not START+LENGTH, such as 10GiB+1GiB")?;
     let (start, len) = (parse_bytes(start)?.0, parse_bytes(len)?.0);
     if len == 0 || start.checked_add(len).is_none() {
-        return Err("the length must be above 0, and the end below 2^64".into());
+        return Err("the length must be above 0 and the end below 2^64".into());
     }
     Ok(TrimWindow { start, len })
 }
 
-/// Trims; prints the report, then what failed, the worst last: it decides the status.
+/// Trims and prints the report, then the failures. The worst comes last and sets the exit
+/// status.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let Done { mut report, failed: mut errors } = trim::run(&args.resolve()?, context)?;
     let alone = report.filesystems.is_empty() && report.passed_by.is_empty() && errors.len() == 1;

@@ -19,56 +19,56 @@ use trimtab_study::document::Table;
 
 const EXAMPLES: &str = "\
 Examples:
-  trimtab verify /home                  write, delete, trim, then read the raw blocks back
-  trimtab verify /home --wait 1min      for drives that take their time
-  trimtab verify /home --as-mounted --wait 3min
-                                        trim nothing: does the discard mount option do it? (btrfs and f2fs take minutes)
+  trimtab verify /home                  write, delete, trim, read the raw blocks
+  trimtab verify /home --wait 1min      for drives that discard slowly
+  trimtab verify /home --as-mounted --wait 3min   test the discard mount option (btrfs, f2fs: minutes)
 
-Small files of random data are written side by side in a directory of its own. Every other one is deleted, and the part of the
-filesystem that held it is trimmed (other free space in that part too). Then the raw blocks are read back past all caches, and the discard
-counters of every layer are looked at. Blocks of the files that were kept must not have changed. Nothing else is read or written.
+Writes small files of random data next to each other in its own directory, and deletes every second
+one. Trims the part of the filesystem that held them, other free space in it included. Then reads the
+raw blocks past all caches, and the discard counters of every layer. The blocks of the kept files must
+not have changed. Nothing else is read or written.
 
-Exit status: 0 proved (zeroes, or something else than before), 3 the discards got lost on the way, wholly or on one of several
-devices, or TRIM does damage, 4 not proved (old data still there, not sent yet, or unknown), 1 failed, 2 wrong usage.";
+Exit status: 0 proved (zeroes, or other data than before), 3 the discards were lost on the way, to one
+device or all, or TRIM does damage, 4 not proved (old data remains, not sent yet, or unknown),
+1 failed, 2 wrong usage.";
 
 /// Arguments of `trimtab verify`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A directory on the filesystem.
+    /// Test the filesystem of this directory.
     path: PathBuf,
-    /// How much to free; the same amount is kept beside it.
+    /// Free this much; the same amount is written and kept next to it.
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     size: Bytes,
-    /// How long to wait before reading back.
+    /// Wait this long before reading the raw blocks.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     wait: Nanos,
-    /// How long to wait for a drive that is being trimmed already; 0s fails at once.
+    /// Wait this long for a drive that is already being trimmed; 0s fails at once.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     lock_wait: Nanos,
-    /// Trim nothing; see what the filesystem discards of its own accord while waiting.
+    /// Send no trim; test what the filesystem discards on its own during the wait.
     #[arg(long)]
     as_mounted: bool,
-    /// Safety.
     #[command(flatten)]
     safety: SafetyArgs,
 }
 
 impl Args {
-    /// The mounts that it works on.
+    /// Mounts that the command works on.
     pub fn reach(&self) -> Reach {
         Reach::Paths(vec![self.path.clone()])
     }
 }
 
-/// Proves, prints, and exits with the verdict.
+/// Runs the test, prints the result, and exits with the verdict's status.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     const SIZE_MIN: Bytes = Bytes(2 << 20);
     const SIZE_MAX: Bytes = Bytes(4 << 30);
     if args.size < SIZE_MIN || args.size > SIZE_MAX {
         return Err(UsageError::new(format!("--size {} is out of range", args.size)).hint("give 2MiB to 4GiB").into());
     }
-    anyhow::ensure!(rustix::process::geteuid().is_root(), "reading raw blocks and trimming need root; trimtab doctor works without");
+    anyhow::ensure!(rustix::process::geteuid().is_root(), "reading raw blocks and trimming need root; trimtab doctor works without root");
     let options = Options {
         size: args.size,
         wait: Duration::from_nanos(args.wait.0),
@@ -77,7 +77,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     };
     safety::Ground::open(&args.path)?;
     let space = verify::space(&args.path, &options)?;
-    // Where others use what was freed it is tried again.
+    // The test is repeated when other writers reuse the freed blocks.
     let plan = Plan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };
     let workspace = safety::prepare(context, args.safety.reserve, &args.path, "the proof", &plan)?;
     let proof = verify::prove(&workspace, &options, |busy| {
@@ -106,7 +106,7 @@ fn text(proof: &Proof, as_mounted: bool) -> String {
     let percent = |n: u64, of: u64| if of == 0 { "-".to_owned() } else { format!("{:.0} %", 100.0 * n as f64 / of as f64) };
     let freed = &proof.freed;
     let mut blocks = Table::new("", &["raw blocks", "zeroes", "ones", "as written", "other"]);
-    for (name, content) in [(if as_mounted { "freed" } else { "freed and trimmed" }, freed), ("kept beside them", &proof.kept)] {
+    for (name, content) in [(if as_mounted { "freed" } else { "freed and trimmed" }, freed), ("kept next to them", &proof.kept)] {
         let shares = [content.zero, content.ones, content.written, content.other].map(|n| percent(n, content.total()));
         blocks.row([format!("{name} ({})", grouped(content.total()))].into_iter().chain(shares));
     }

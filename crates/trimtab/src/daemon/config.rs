@@ -1,4 +1,4 @@
-//! The daemon's configuration: one TOML file, refused with line and key named if anything in it is wrong.
+//! The daemon's configuration: one TOML file. Any error refuses it, with line and key.
 
 mod reader;
 
@@ -8,21 +8,21 @@ use trimtab_drive::units::Nanos;
 use trimtab_linux::sys::beneath::named::{self, Streams};
 use trimtab_sim::policy::PolicySpec;
 
-/// Where it is, unless the command line says otherwise.
+/// Default path of the configuration.
 pub const DEFAULT_PATH: &str = "/etc/trimtab/trimtab.toml";
-/// A configuration is never longer.
+/// Largest configuration, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
-/// No machine has more.
+/// Largest number of filesystems.
 const FILESYSTEMS_MAX: usize = 10_000;
 
-/// What is wrong, and where.
+/// An error in the configuration, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The file.
     pub path: PathBuf,
-    /// The line, from 1; 0 if it is about the file as a whole.
+    /// The line, from 1; 0 for the file as a whole.
     pub line: usize,
-    /// What is wrong, with the key.
+    /// The error, with the key.
     pub what: String,
 }
 
@@ -38,43 +38,43 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Which counter says how much has been written.
+/// Counter that measures the amount written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CounterChoice {
     /// The filesystem's own if it has one, else the device's.
     #[default]
     Auto,
-    /// The filesystem's own (ext4, f2fs): in steps of 1 KiB, kept over reboots.
+    /// The filesystem's own (ext4, f2fs): resolution 1 KiB, kept over reboots.
     Filesystem,
-    /// The kernel's counter of the device: in steps of 512 B, from 0 at each boot.
+    /// The kernel's counter of the device: resolution 512 B, from 0 at each boot.
     Device,
-    /// What the drive counts itself, through smartctl: in steps of 512 B to 64 GiB, kept over reboots.
+    /// The drive's own, through smartctl: resolution 512 B to 64 GiB, kept over reboots.
     Smart,
-    /// None: only time decides.
+    /// No counter: only time decides.
     None,
 }
 
 impl CounterChoice {
-    /// All of them with their names in the file.
+    /// The names in the file.
     const NAMES: [(&'static str, Self); 5] =
         [("auto", Self::Auto), ("filesystem", Self::Filesystem), ("device", Self::Device), ("smart", Self::Smart), ("none", Self::None)];
 }
 
-/// What to do with one filesystem.
+/// Rule for one filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its mount point; `None` for all that are not named.
+    /// Its mount point; `None` for all filesystems without a rule.
     pub path: Option<PathBuf>,
     /// The policy.
     pub policy: PolicySpec,
     /// The counter.
     pub counter: CounterChoice,
-    /// Drive a filesystem's own mechanism through its knobs (btrfs `discard=async`) instead of trimming it.
+    /// Control the filesystem's own discards (btrfs `discard=async`) instead of trimming it.
     pub knobs: bool,
 }
 
 impl Rule {
-    /// Whether its policy trims at all.
+    /// True if the policy trims at all.
     #[must_use]
     pub fn trims(&self) -> bool {
         !matches!(self.policy, PolicySpec::None | PolicySpec::Online)
@@ -84,25 +84,26 @@ impl Rule {
 /// The configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Where state and history are kept.
+    /// Directory of the state and the history.
     pub state: PathBuf,
-    /// The Prometheus text file, if one is wanted.
+    /// The Prometheus text file, if configured.
     pub metrics: Option<PathBuf>,
-    /// How often metrics are written.
+    /// Interval between writes of the metrics.
     pub metrics_every: Nanos,
-    /// One for each filesystem named, and one without a path for all others if there is to be one.
+    /// One rule for each named filesystem; a rule without a path covers the rest.
     pub rules: Vec<Rule>,
     /// Findings of the doctor that are accepted.
     pub ignore: Vec<trimtab_linux::doctor::Accepted>,
 }
 
 impl Config {
-    /// Reads the file. One that others than its owner may write to is refused: it decides what root does.
+    /// Reads the file. A file that other users may write is refused, because it controls what
+    /// root does.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         Self::check(path).map_err(|errors| first(path, errors))
     }
 
-    /// The same with everything that is wrong, in order of lines.
+    /// The same, with all errors in order of lines.
     pub fn check(path: &Path) -> Result<Self, Vec<ConfigError>> {
         let text = Self::text(path).map_err(|error| vec![error])?;
         reader::read(path, &text)
@@ -112,10 +113,10 @@ impl Config {
         use std::os::unix::fs::MetadataExt as _;
         let whole = |what: String| ConfigError { path: path.to_owned(), line: 0, what };
         let file = named::open_to_read(path, Streams::Pipes).map_err(|e| {
-            let hint = if e.kind() == std::io::ErrorKind::NotFound { "; 'trimtab apply POLICY PATH' makes one" } else { "" };
+            let hint = if e.kind() == std::io::ErrorKind::NotFound { "; 'trimtab apply POLICY PATH' creates one" } else { "" };
             whole(format!("cannot be opened: {e}{hint}"))
         })?;
-        let meta = file.metadata().map_err(|e| whole(format!("cannot be looked at: {e}")))?;
+        let meta = file.metadata().map_err(|e| whole(format!("cannot be examined: {e}")))?;
         if !meta.is_file() {
             return Err(whole("is not a regular file".into()));
         }
@@ -123,18 +124,18 @@ impl Config {
             return Err(whole(format!("belongs to another user (uid {}); chown it to root", meta.uid())));
         }
         if meta.mode() & 0o022 != 0 {
-            return Err(whole(format!("may be written to by others (mode {:o}); chmod go-w {}", meta.mode() & 0o777, path.display())));
+            return Err(whole(format!("is writable by other users (mode {:o}); chmod go-w {}", meta.mode() & 0o777, path.display())));
         }
         let bytes = named::read_all(file, BYTES_MAX).map_err(|e| whole(format!("cannot be read: {e}")))?;
         String::from_utf8(bytes).map_err(|_| whole("is not UTF-8".into()))
     }
 
-    /// Parses the text; `path` only serves to name it.
+    /// Parses the text; `path` is only used in messages.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         reader::read(path, text).map_err(|errors| first(path, errors))
     }
 
-    /// The rule for a mount point, if there is one.
+    /// The rule for a mount point.
     #[must_use]
     pub fn rule_for(&self, mount_point: &Path) -> Option<&Rule> {
         let named = self.rules.iter().find(|r| r.path.as_deref() == Some(mount_point));
@@ -142,10 +143,10 @@ impl Config {
     }
 }
 
-/// The first of several errors: a reader that refuses says why at least once.
+/// The most useful of several errors.
 fn first(path: &Path, errors: Vec<ConfigError>) -> ConfigError {
-    let nothing = || ConfigError { path: path.to_owned(), line: 0, what: "cannot be understood".to_owned() };
-    // What is there and wrong says more than what is not there because of it.
+    let nothing = || ConfigError { path: path.to_owned(), line: 0, what: "cannot be parsed".to_owned() };
+    // A wrong key explains more than a missing field caused by it.
     let at = errors.iter().position(|error| !error.what.starts_with("missing field")).unwrap_or(0);
     errors.into_iter().nth(at).unwrap_or_else(nothing)
 }
@@ -161,20 +162,20 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_example_is_right() {
+    fn shipped_example_parses() {
         let example = include_str!("../../../../packaging/trimtab.toml");
         let config = parse(example).unwrap();
-        assert!(config.rules.iter().all(|r| r.path.is_some()), "nothing is trimmed that is not named");
-        // What is commented out has to be right too.
+        assert!(config.rules.iter().all(|r| r.path.is_some()), "only named filesystems are trimmed");
+        // Commented-out examples must parse too.
         let all: String = example.lines().map(|l| l.strip_prefix("#:").unwrap_or(l)).fold(String::new(), |text, l| text + l + "\n");
         let config = parse(&all).unwrap();
         assert!(config.rules.len() >= 4 && config.metrics.is_some(), "{config:?}");
     }
 
     #[test]
-    fn the_defaults_that_the_example_names_are_those_in_force() {
+    fn example_states_the_actual_defaults() {
         let example = include_str!("../../../../packaging/trimtab.toml");
-        assert_eq!(parse(example).unwrap(), parse("").unwrap(), "as shipped it says nothing but the defaults");
+        assert_eq!(parse(example).unwrap(), parse("").unwrap(), "the shipped file equals the defaults");
         let mut policy = "";
         let mut checked = Vec::new();
         for line in example.lines() {
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_found_by_mount_point() {
+    fn rule_for_finds_mount_point() {
         let config = parse("[default]\npolicy = \"none\"\n[[filesystem]]\npath = \"/home/\"\npolicy = \"idle:budget=2ms\"\n").unwrap();
         assert_eq!(config.rule_for(Path::new("/home")).unwrap().policy.name(), "idle");
         assert_eq!(config.rule_for(Path::new("/srv")).unwrap().policy.name(), "none");
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn line_and_key_are_named() {
+    fn parse_error_names_line_and_key() {
         for (text, line, part) in [
             ("[[filesystem]]\npath = \"/\"\npolicy = \"adaptve\"\n", 3, "policy: there is no trim policy 'adaptve'"),
             ("[[filesystem]]\npath = \"home\"\npolicy = \"idle\"\n", 2, "path: 'home' is not an absolute path"),
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_said_at_once() {
+    fn check_reports_all_errors_at_once() {
         let text = "[daemon]\nstat = \"/x\"\nmetrics-every = \"0s\"\n[default]\npolicy = 3\n[[filesystem]]\npath = \"home\"\npolicy = \"idel\"\n\
             [[filesystem]]\npath = \"/srv\"\ncounter = \"guess\"\n[other]\n";
         let errors = reader::read(Path::new("t.toml"), text).unwrap_err();
@@ -256,13 +257,13 @@ mod tests {
             ],
             "{errors:#?}"
         );
-        // Each of them alone is an error, too, and the first is what a start refuses for.
+        // Each error alone also refuses the file; a start reports the first.
         assert_eq!(parse(text).unwrap_err(), errors[0]);
-        assert_eq!(reader::read(Path::new("t.toml"), "a = \nb = \n").unwrap_err().len(), 2, "also of what is no TOML");
+        assert_eq!(reader::read(Path::new("t.toml"), "a = \nb = \n").unwrap_err().len(), 2, "also for invalid TOML");
     }
 
     #[test]
-    fn a_file_that_others_may_write_is_refused() {
+    fn read_of_file_writable_by_others_is_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o666)).unwrap();
         assert!(Config::read(file.path()).unwrap_err().what.contains("chmod go-w"));
@@ -273,7 +274,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_a_reason_to_panic(text in "[\\[\\]a-z=\"/:#\\n .0-9]{0,120}") {
+        fn parse_of_any_text_does_not_panic(text in "[\\[\\]a-z=\"/:#\\n .0-9]{0,120}") {
             if let Err(error) = parse(&text) {
                 prop_assert!(!error.to_string().contains('\n'));
             }

@@ -1,4 +1,4 @@
-//! What the main thread tells the threads of the filesystems, and how these sleep.
+//! Commands from the main thread to the filesystem threads, which interrupt their sleep.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use trimtab_drive::units::Nanos;
 
 use trimtab_linux::sys::clock::unix_now;
 
-/// Nobody sleeps longer at a stretch: the clock may be set, the power supply may change.
+/// Longest sleep without a wakeup: the clock may be set, and the power supply may change.
 const SLEEP_MAX: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ struct Flags {
     forced: bool,
 }
 
-/// One filesystem's control.
+/// Control of one filesystem's thread.
 #[derive(Debug, Default)]
 pub struct Control {
     flags: Mutex<Flags>,
@@ -23,36 +23,36 @@ pub struct Control {
 }
 
 impl Control {
-    /// Ends the thread as soon as its present request is done.
+    /// Ends the thread after its present request.
     pub fn stop(&self) {
         self.flags.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
         self.wake.notify_all();
     }
 
-    /// Asks for a trim now.
+    /// Requests a trim now.
     pub fn force(&self) {
         self.flags.lock().unwrap_or_else(PoisonError::into_inner).forced = true;
         self.wake.notify_all();
     }
 
-    /// Whether the thread has to end.
+    /// True once the thread must end.
     #[must_use]
     pub fn stopped(&self) -> bool {
         self.flags.lock().unwrap_or_else(PoisonError::into_inner).stop
     }
 
-    /// Whether a trim was asked for since the last call.
+    /// True if a trim was requested since the last call.
     #[must_use]
     pub fn take_forced(&self) -> bool {
         std::mem::take(&mut self.flags.lock().unwrap_or_else(PoisonError::into_inner).forced)
     }
 
-    /// Sleeps until `instant` (nanoseconds since 1970), or until something is told.
+    /// Sleeps until `instant` (nanoseconds since 1970), or until a command arrives.
     pub fn sleep_until(&self, instant: Nanos) {
         self.sleep(Duration::from_nanos(instant.saturating_sub(unix_now()).0));
     }
 
-    /// Sleeps, or until something is told.
+    /// Sleeps for `duration`, or until a command arrives.
     pub fn sleep(&self, duration: Duration) {
         let until = Instant::now() + duration.min(SLEEP_MAX);
         let mut flags = self.flags.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! How much has been written: by the filesystem's own counter, the kernel's of the device, or the drive's.
+//! Amount written, from the filesystem's counter, the kernel's counter of the device, or the
+//! drive's own.
 
 use super::config::CounterChoice;
 use serde_json::Value;
@@ -12,9 +13,9 @@ use trimtab_linux::host::mountinfo::Mount;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::host::stat::DiskStat;
 
-/// Where smartctl is looked for: never along a PATH that somebody else may have set.
+/// Paths of smartctl. PATH is not used, because another user may have set it.
 const SMARTCTL: [&str; 2] = ["/usr/sbin/smartctl", "/usr/local/sbin/smartctl"];
-/// Drives are not asked more often than this.
+/// Shortest interval between two queries of a drive.
 const SMART_EVERY: Duration = Duration::from_secs(600);
 
 /// A counter of bytes written.
@@ -30,7 +31,7 @@ pub enum WriteCounter {
     None,
 }
 
-/// What a drive said last.
+/// The last reading of a drive.
 #[derive(Debug)]
 pub struct Smart {
     node: PathBuf,
@@ -39,7 +40,7 @@ pub struct Smart {
 }
 
 impl WriteCounter {
-    /// The counter that was chosen, or the best there is. [`Self::None`] if there is no such counter.
+    /// The chosen counter, or the best available. [`Self::None`] if it does not exist.
     #[must_use]
     pub fn choose(root: &Root, mount: &Mount, stack: &Stack, choice: CounterChoice) -> Self {
         let filesystem = || {
@@ -50,7 +51,7 @@ impl WriteCounter {
             let all: Vec<PathBuf> = stack.top_layers().map(|l| l.sys.clone()).collect();
             (!all.is_empty()).then_some(Self::Devices(all))
         };
-        // With several drives no single counter is right; the kernel's are added up instead.
+        // With several drives, the sum of the kernel's counters is used instead.
         let smart = || {
             let drives: Vec<_> = stack.drives().collect();
             let [drive] = drives[..] else { return None };
@@ -66,7 +67,7 @@ impl WriteCounter {
         found.unwrap_or(Self::None)
     }
 
-    /// In words.
+    /// The counter's name, for messages.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -77,13 +78,13 @@ impl WriteCounter {
         }
     }
 
-    /// Whether it begins at 0 when the machine starts.
+    /// True if the counter restarts at 0 with the machine.
     #[must_use]
     pub fn restarts_at_boot(&self) -> bool {
         matches!(self, Self::Devices(_))
     }
 
-    /// What it says now, and the step in which it advances.
+    /// The present value and its resolution.
     pub fn read(&mut self, root: &Root) -> (Option<Bytes>, Bytes) {
         match self {
             Self::Filesystem(file) => (root.read_u64(file).map(|kib| Bytes(kib.saturating_mul(1024))), Bytes(1024)),
@@ -111,17 +112,18 @@ impl Smart {
     }
 }
 
-/// Asks the drive, unless that would wake it.
+/// Queries the drive unless that would wake it.
 fn ask_drive(node: &Path) -> Option<(Bytes, Bytes)> {
     let program = SMARTCTL.iter().find(|p| Path::new(p).exists())?;
     let arguments = ["--json", "--nocheck=standby", "--attributes", "--log=devstat"];
     let output = Command::new(program).args(arguments).arg(node).env_clear().env("LC_ALL", "C").output().ok()?;
-    // smartctl's exit status has a bit for every little thing; what it printed is what counts.
+    // smartctl's exit status has a bit for every minor problem; only the output counts.
     parse_smart(&serde_json::from_slice(&output.stdout).ok()?)
 }
 
-/// Host writes and their step, from smartctl's JSON: NVMe health log, else ATA device statistics, else an attribute whose name
-/// says its unit (smartmontools' drive database).
+/// Host writes and their resolution, from smartctl's JSON: the NVMe health log, else ATA
+/// device statistics, else an attribute whose name contains its unit (smartmontools' drive
+/// database).
 #[must_use]
 pub fn parse_smart(json: &Value) -> Option<(Bytes, Bytes)> {
     const NVME_UNIT: u64 = 512_000;
@@ -157,7 +159,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn drives_count_in_units_of_their_own() {
+    fn parse_smart_uses_each_counters_unit() {
         let attribute = |name: &str, raw: u64| json!({ "ata_smart_attributes": { "table": [{ "name": "Wear", "raw": { "value": 9 } }, { "name": name, "raw": { "value": raw } }] } });
         for (json, bytes, step) in [
             (json!({ "nvme_smart_health_information_log": { "data_units_written": 3 } }), 1_536_000, 512_000),

@@ -1,5 +1,6 @@
-//! Filesystems that discard by themselves in the background are steered through their own knobs, not trimmed besides:
-//! btrfs with `discard=async` may send as fast as it likes while the device is idle, and little while others use it.
+//! Controls filesystems that discard in the background through their own settings, instead of
+//! trimming them: btrfs with `discard=async` discards at full rate while the device is idle,
+//! and slowly while other I/O runs.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,24 +10,25 @@ use trimtab_linux::host::root::Root;
 use trimtab_linux::session::notes::{Change, Note, Notes};
 use trimtab_linux::sys::beneath::set_attribute;
 
-/// How many discards a second while others use the device, as a share of what was set.
+/// Divisor of the configured discard rate while other I/O runs.
 const BUSY_SHARE: u64 = 10;
 /// btrfs: no limit.
 const NO_LIMIT: u64 = 0;
 
-/// The limit of discards a second of one filesystem. What was set is put back when this is dropped, or by the next start.
+/// The limit of discards per second of one filesystem. Dropping it restores the original
+/// value; after a crash, the next start does.
 #[derive(Debug)]
 pub struct IopsLimit {
     file: PathBuf,
     name: String,
-    /// Once it was changed.
+    /// Set once the limit was changed.
     note: Option<Note>,
     before: u64,
     now: u64,
 }
 
 impl IopsLimit {
-    /// Of a btrfs that discards asynchronously; `None` for all others.
+    /// For a btrfs that discards asynchronously; `None` for all others.
     #[must_use]
     pub fn of(root: &Root, mount: &Mount) -> Option<Self> {
         if mount.fs_type != "btrfs" || mount.option_value("discard") != Some("async") {
@@ -39,7 +41,7 @@ impl IopsLimit {
         Some(Self { file, name, note: None, before: now, now })
     }
 
-    /// Sets it for a device that is idle, or is not.
+    /// Sets the limit for an idle or a busy device.
     pub fn set(&mut self, idle: bool) -> io::Result<()> {
         let busy = if self.before == NO_LIMIT { 100 } else { (self.before / BUSY_SHARE).max(1) };
         self.write(if idle { NO_LIMIT } else { busy })
@@ -63,7 +65,7 @@ impl IopsLimit {
 
 impl Drop for IopsLimit {
     fn drop(&mut self) {
-        // The filesystem may be gone; then there is nothing to put back. What cannot be put back stays noted.
+        // An unmounted filesystem has nothing to restore. The note of a failed restore stays.
         if let Some(note) = self.note.take() {
             let _ = note.put_back();
         }

@@ -1,4 +1,4 @@
-//! Figures for Prometheus' node exporter, in its text format.
+//! Metrics in the text format of Prometheus' node exporter.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -6,14 +6,11 @@ use std::path::Path;
 use trimtab_drive::discards::Amount;
 use trimtab_linux::sys::beneath::Dir;
 
-/// What is known of one filesystem since the daemon started.
+/// Figures of one filesystem since the daemon started.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Mount point.
     pub mount_point: String,
-    /// Type.
     pub fs_type: String,
-    /// Policy.
     pub policy: String,
     /// Passes completed.
     pub passes: u64,
@@ -25,17 +22,17 @@ pub struct Figures {
     pub sent: Amount,
     /// Seconds inside requests.
     pub trimming_seconds: f64,
-    /// The longest that others waited during a request, in seconds.
+    /// Longest foreground latency during a request, in seconds.
     pub wait_seconds_max: f64,
-    /// When the last pass was completed, seconds since 1970; `None` if none is known.
+    /// End of the last complete pass, in seconds since 1970; `None` if unknown.
     pub last_pass_unix_s: Option<u64>,
-    /// A pass is under way.
+    /// A pass is in progress.
     pub running: bool,
     /// The filesystem does not answer.
     pub silent: bool,
 }
 
-/// A metric: name, kind, help, value; no sample where there is no value.
+/// A metric: name, kind, help, value. `None` gives no sample.
 type Metric = (&'static str, &'static str, &'static str, fn(&Figures) -> Option<f64>);
 
 const METRICS: [Metric; 10] = [
@@ -48,16 +45,16 @@ const METRICS: [Metric; 10] = [
     (
         "trimtab_sent_commands_total",
         "counter",
-        "Discard commands that the drives counted, at the lowest layers, mirrors as often as they are.",
+        "Discard commands that the drives counted, at the lowest layers, once for each mirror.",
         |f| Some(f.sent.count as f64),
     ),
     ("trimtab_sent_bytes_total", "counter", "Bytes of these discards.", |f| Some(f.sent.bytes.as_f64())),
     ("trimtab_trimming_seconds_total", "counter", "Time inside trim requests.", |f| Some(f.trimming_seconds)),
-    ("trimtab_others_wait_seconds_max", "gauge", "Longest mean wait of other requests over 5 ms during a trim request.", |f| {
+    ("trimtab_others_wait_seconds_max", "gauge", "Longest foreground latency during a trim request (mean over 5 ms).", |f| {
         Some(f.wait_seconds_max)
     }),
-    ("trimtab_last_pass_timestamp_seconds", "gauge", "When the last pass was completed.", |f| f.last_pass_unix_s.map(|s| s as f64)),
-    ("trimtab_pass_running", "gauge", "1 while a pass is under way.", |f| Some(f64::from(u8::from(f.running)))),
+    ("trimtab_last_pass_timestamp_seconds", "gauge", "End of the last complete pass.", |f| f.last_pass_unix_s.map(|s| s as f64)),
+    ("trimtab_pass_running", "gauge", "1 while a pass is in progress.", |f| Some(f64::from(u8::from(f.running)))),
 ];
 
 /// The text file's content.
@@ -75,15 +72,15 @@ pub fn render(all: &[Figures]) -> String {
     text
 }
 
-/// A label's value. Mount points may contain anything.
+/// Escapes a label's value. Mount points may contain any character.
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
 
-/// Writes the file so that the exporter sees the old or the new one, never half of it.
+/// Writes the file atomically: the exporter never sees half of it.
 pub fn write(path: &Path, all: &[Figures]) -> io::Result<()> {
     let (directory, name) = Dir::of_file(path)?;
-    // The exporter, another user, reads *.prom; this is not one until it is complete.
+    // The exporter, another user, reads *.prom. The temporary file has another name.
     directory.write_atomically(name, 0o644, |file| file.write_all(render(all).as_bytes()))
 }
 
@@ -92,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_escaped_and_every_metric_is_explained() {
+    fn render_escapes_labels_and_explains_metrics() {
         let figures = Figures { mount_point: "/a\"b\\c\nd".into(), sent: Amount::new(1, 4096), running: true, ..Figures::default() };
         let text = render(&[figures]);
         assert!(text.contains(r#"trimtab_sent_bytes_total{mountpoint="/a\"b\\c\nd",fstype="",policy=""} 4096"#), "{text}");
@@ -103,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn last_pass_has_no_sample_where_no_pass_is_known() {
+    fn render_without_last_pass_has_no_sample() {
         let passed = Figures { mount_point: "/a".into(), last_pass_unix_s: Some(1_800_000_000), ..Figures::default() };
         let text = render(&[passed, Figures { mount_point: "/b".into(), ..Figures::default() }]);
         let samples: Vec<&str> = text.lines().filter(|line| line.starts_with("trimtab_last_pass_timestamp_seconds{")).collect();
@@ -111,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_replaced_as_a_whole() {
+    fn write_replaces_file_atomically() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("trimtab.prom");
         write(&path, &[]).unwrap();

@@ -1,4 +1,4 @@
-//! Which mounted filesystems the configuration is about.
+//! Selects the mounted filesystems that the configuration covers.
 
 use super::config::{Config, Rule};
 use super::iops_limit::IopsLimit;
@@ -8,21 +8,21 @@ use trimtab_linux::host::block::Stack;
 use trimtab_linux::host::mountinfo::{self, Mount};
 use trimtab_linux::host::root::Root;
 
-/// The mounts to watch, each filesystem once, and what to say about the rest.
+/// The mounts to watch, and remarks about the rest.
 #[derive(Debug, Default)]
 pub struct Selection {
     /// Each filesystem once, with its rule.
     pub wanted: Vec<(Mount, Rule)>,
-    /// Rules that have no effect now, and why.
+    /// Rules without effect at present, with reasons.
     pub remarks: Vec<String>,
 }
 
 impl Selection {
-    /// By the mount table and `/sys`; no filesystem is looked at.
+    /// Selects by the mount table and `/sys`, without touching a filesystem.
     pub fn of(root: &Root, config: &Config) -> io::Result<Self> {
         let mounts = mountinfo::read(root)?;
         let named = |m: &&Mount| config.rules.iter().any(|r| r.path.as_deref() == Some(m.mount_point.as_path()));
-        // Those named come first: the others get the default only if they are other filesystems.
+        // Named mounts come first. The default applies only to other filesystems.
         let (first, rest): (Vec<&Mount>, Vec<&Mount>) = mounts.iter().partition(named);
         let mut selection = Self::default();
         for mount in first.into_iter().chain(rest) {
@@ -32,14 +32,14 @@ impl Selection {
         }
         for rule in &config.rules {
             if let Some(path) = rule.path.as_ref().filter(|p| !mounts.iter().any(|m| m.mount_point == **p)) {
-                selection.remarks.push(format!("{} is not mounted; it is taken up when it is", path.display()));
+                selection.remarks.push(format!("{} is not mounted; its rule starts when it is", path.display()));
             }
         }
         Ok(selection)
     }
 
     fn consider(&mut self, root: &Root, mounts: &[Mount], mount: &Mount, rule: &Rule) {
-        // Mounted over: what is below cannot be reached.
+        // A mount that is covered by another one is out of reach.
         let top = mounts.iter().rev().find(|m| m.mount_point == mount.mount_point).is_some_and(|m| m.id == mount.id);
         if !top {
             return;
@@ -50,20 +50,21 @@ impl Selection {
         if let Some((first, _)) = self.wanted.iter().find(same) {
             if rule.path.is_some() {
                 let first = first.mount_point.display();
-                self.remarks.push(format!("{shown} is the same filesystem as {first}: its rule is left out, that of {first} holds"));
+                self.remarks.push(format!("{shown} is the same filesystem as {first}: its rule is ignored, the rule of {first} applies"));
             }
             return;
         }
         if Stack::of_mount(root, mounts, mount).tops.is_empty() {
             if rule.path.is_some() {
-                self.remarks.push(format!("{shown} ({}) is not on a block device: there is nothing to trim", mount.fs_type));
+                self.remarks.push(format!("{shown} ({}) is not on a block device: nothing to trim", mount.fs_type));
             }
             return;
         }
         self.wanted.push((mount.clone(), rule.clone()));
     }
 
-    /// Policies that do not run because the daemon steers the filesystem's own discards instead.
+    /// Policies that do not run because the daemon controls the filesystem's own discards
+    /// instead.
     #[must_use]
     pub fn steered(&self, root: &Root) -> Vec<String> {
         let steered = self.wanted.iter().filter(|(mount, rule)| is_steered(root, mount, rule));
@@ -71,16 +72,16 @@ impl Selection {
     }
 }
 
-/// Whether the daemon steers the filesystem's own discards in place of trimming it.
+/// True if the daemon controls the filesystem's own discards instead of trimming it.
 pub fn is_steered(root: &Root, mount: &Mount, rule: &Rule) -> bool {
     rule.trims() && rule.knobs && IopsLimit::of(root, mount).is_some()
 }
 
-/// Why the policy does not run there, and what makes it run.
+/// The reason why the policy does not run, and the command that enables it.
 pub fn never_runs(mount: &Mount, rule: &Rule) -> String {
     let (policy, path) = (rule.policy.name(), quoted(&mount.mount_point.display().to_string()));
     format!(
-        "{policy} never runs here while btrfs is mounted with discard=async, which the daemon steers (knobs = true); to run it: \
-         mount -o remount,nodiscard {path} (trimtab apply {policy} {path} writes that to fstab)"
+        "{policy} never runs here while btrfs is mounted with discard=async, which the daemon controls (knobs = true); to run it: \
+         mount -o remount,nodiscard {path} (trimtab apply {policy} {path} writes this to fstab)"
     )
 }

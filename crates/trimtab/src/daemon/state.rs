@@ -1,4 +1,4 @@
-//! What the daemon remembers of every filesystem across restarts.
+//! State of every filesystem that survives restarts of the daemon.
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write as _};
@@ -6,28 +6,28 @@ use std::path::{Path, PathBuf};
 use trimtab_linux::sys::beneath::{self, Dir, PRIVATE_FILE, named};
 use trimtab_sim::policy::State;
 
-/// No state is longer.
+/// Largest state file, in bytes.
 const STATE_BYTES_MAX: u64 = 1 << 20;
 
-/// What is remembered.
+/// The saved state of one filesystem.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Remembered {
-    /// Shape of the file.
+    /// Version of the file's format.
     pub version: u32,
-    /// Name of the policy that it is of; another one starts over, but a pass under way continues.
+    /// Policy of this state. Another policy starts over, but continues a pass in progress.
     pub policy: String,
-    /// Numbers of the policy.
+    /// The policy's numbers.
     pub numbers: Vec<(String, u64)>,
-    /// ext4 has to be made to forget before each window of the pass under way.
+    /// ext4 must forget its trimmed marks before each remaining window of the pass.
     pub forget: bool,
-    /// Which counter `written.last` is of; empty in files of earlier versions.
+    /// Counter that `written.last` came from; empty in files of earlier versions.
     #[serde(default)]
     pub counter: String,
-    /// The boot in which it was read.
+    /// Boot in which the counter was read.
     #[serde(default)]
     pub boot: String,
-    /// When the last pass was completed, seconds since 1970.
+    /// End of the last complete pass, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_pass_unix_s: Option<u64>,
 }
@@ -39,13 +39,13 @@ impl Remembered {
         Self { version: 1, policy: policy.to_owned(), numbers: state.entries, forget, ..Self::default() }
     }
 
-    /// With the time of the last complete pass.
+    /// Sets the end of the last complete pass.
     #[must_use]
     pub fn with_last_pass(self, last_pass_unix_s: Option<u64>) -> Self {
         Self { last_pass_unix_s, ..self }
     }
 
-    /// With the counter that it saw, in this boot.
+    /// Sets the counter and the boot in which it was read.
     #[must_use]
     pub fn with_counter(mut self, counter: &str, boot: &str) -> Self {
         self.counter = counter.to_owned();
@@ -53,8 +53,8 @@ impl Remembered {
         self
     }
 
-    /// Fit for a counter, which may be another one by now, or have begun at 0 with this boot. What had been written until then
-    /// stays counted.
+    /// Adapts the state to a counter, which may be another one or have restarted at 0 with this
+    /// boot. Earlier writes stay counted.
     #[must_use]
     pub fn for_counter(mut self, counter: &str, restarts_at_boot: bool, boot: &str) -> Self {
         const LAST: &str = "written.last";
@@ -66,7 +66,7 @@ impl Remembered {
         self
     }
 
-    /// For a policy.
+    /// The state for a policy.
     #[must_use]
     pub fn state(&self) -> State {
         let mut state = State::default();
@@ -77,18 +77,19 @@ impl Remembered {
     }
 }
 
-/// The file of one filesystem.
+/// The state file of one filesystem.
 #[derive(Clone, Debug)]
 pub struct StateFile(PathBuf);
 
 impl StateFile {
-    /// For the filesystem with this id.
+    /// The file for the filesystem with this id.
     #[must_use]
     pub fn new(directory: &Path, id: &str) -> Self {
         Self(directory.join(format!("state-{id}.json")))
     }
 
-    /// What is remembered; nothing without a file. A file that cannot be used is set aside, and the second value says so.
+    /// Reads the state; empty without a file. An unusable file is set aside, and the second value
+    /// is a message about it.
     #[must_use]
     pub fn load(&self) -> (Remembered, Option<String>) {
         let why = match named::read_own(&self.0, STATE_BYTES_MAX) {
@@ -108,7 +109,7 @@ impl StateFile {
         )
     }
 
-    /// Keeps it: afterwards the file is the old or the new one, also after a crash.
+    /// Saves atomically: after a crash, the file is the old or the new one.
     pub fn save(&self, remembered: &Remembered) -> io::Result<()> {
         let text = serde_json::to_vec(remembered)?;
         let directory = Dir::open_or_make(self.0.parent().unwrap_or(Path::new("/")))?;
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_counter_said_is_of_that_counter_and_boot_only() {
+    fn counter_value_is_valid_for_its_counter_and_boot_only() {
         let mut state = State::default();
         state.set("written.last", 70);
         state.set("written.since", 5);

@@ -1,4 +1,4 @@
-//! One filesystem: asks its policy, trims what that says, accounts for it, remembers it.
+//! One filesystem: asks its policy, trims, keeps account and saves the state.
 
 use super::config::Rule;
 use super::control::Control;
@@ -27,33 +27,34 @@ use trimtab_linux::trim::surface::{Account, Mounted, World, at_least};
 use trimtab_sim::policy::{Action, Driver, Patience, PolicySpec, Then, TrimRequest, Turn};
 use trimtab_sim::target::TrimWindow;
 
-/// A window that is left out of a pass is come to again by the next one. When it is the drive that fails, not a place on it, it is left alone …
+/// A skipped window returns in the next pass. When the drive itself fails, it is left alone
+/// for `HOLD_FIRST`, which doubles with each failure up to `HOLD_LAST`.
 const PATIENCE: Patience = Patience { tries: 3, windows: 3 };
-/// … for this long at first, twice as long when it fails again, and so on …
 const HOLD_FIRST: Nanos = Nanos::from_secs(3600);
-/// … up to this long.
 const HOLD_LAST: Nanos = Nanos::from_secs(86_400);
-/// State is written at most this often while a pass goes on.
+/// Shortest interval between saves of the state during a pass.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
-/// … and this often while none does: only power that fails can lose what the kernel counted since.
+/// The same between passes. Only a power failure can lose the kernel's counts since the last
+/// save.
 const SAVE_IDLE_EVERY: Duration = Duration::from_secs(1800);
-/// A pause longer than this gives the device its own limit back meanwhile. Each change of it stops the device's queue for a moment.
+/// A longer pause restores the device's own limit until the next request. Each change of the
+/// limit stops the device's queue for a moment.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
-/// Between two tries to get a drive that somebody else is trimming.
+/// Interval between attempts to lock a drive that another process is trimming.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
-/// Between two looks at whether a mount point answers.
+/// Interval between checks of whether a mount point answers.
 const CHECK_EVERY: Nanos = Nanos::from_secs(10);
-/// Between two looks at a device whose filesystem discards by itself.
+/// Interval between checks of a device whose filesystem discards on its own.
 const KNOBS_EVERY: Duration = Duration::from_secs(2);
 
-/// What all tasks share.
+/// State shared by all tasks.
 #[derive(Debug)]
 pub struct Common {
-    /// Where state is kept.
+    /// Directory of the state.
     pub state: PathBuf,
-    /// Where passes are kept.
+    /// Store of the passes.
     pub history: History,
-    /// The system is going down: policies are asked once, with that said.
+    /// The system is shutting down: each policy is asked once, with this information.
     pub shutting_down: bool,
 }
 
@@ -64,36 +65,37 @@ pub struct Task {
     rule: Rule,
     fs: Filesystem,
     driver: Driver,
-    /// What has been done in the pass under way.
+    /// Account of the present pass.
     account: Account,
     counter: WriteCounter,
     file: StateFile,
     saved: Instant,
-    /// What was saved last.
+    /// The state saved last.
     remembered: Remembered,
     boot: String,
     forget: bool,
-    /// When the pass under way began, or went on.
+    /// Start or resumption of the present pass.
     started: Option<Nanos>,
-    /// The last request was refused; the same line for the same reason is said once.
+    /// The last request was refused; the same message is logged once.
     refused: bool,
-    /// Until when a failing drive is left alone, and how often it has been before.
+    /// End of the pause for a failing drive, and the number of earlier pauses.
     hold: Option<Nanos>,
     holds: u32,
-    /// When a window was trimmed last.
+    /// End of the last trimmed window.
     trimmed: Instant,
-    /// When the mount point answered last.
+    /// Last answer of the mount point.
     answered: Option<Instant>,
-    /// A look at it that is under way since.
+    /// A running check of the mount point.
     check: Option<MountCheck>,
     check_failed: bool,
-    /// Set when the thread ends because the filesystem is gone, so that it is taken up when it comes back.
+    /// Set when the thread ends because the filesystem is gone, so that the daemon starts it
+    /// again when it returns.
     gone: Arc<AtomicBool>,
     figures: Arc<Mutex<Figures>>,
     shown: String,
 }
 
-/// A line for the journal, which adds the time; where standard error goes elsewhere, the time is in it.
+/// Logs a line. The journal adds the time; without a journal, the line has it.
 pub fn say(text: &str) {
     use trimtab_linux::output::plain;
     if to_journal() {
@@ -103,18 +105,19 @@ pub fn say(text: &str) {
     }
 }
 
-/// Whether standard error is the stream to the journal that `JOURNAL_STREAM` names by device and inode (systemd.exec(5)). Inherited by
-/// somebody whose standard error is another one, the variable says nothing.
+/// True if standard error is the stream that `JOURNAL_STREAM` names by device and inode
+/// (systemd.exec(5)). A process with another standard error may have inherited the variable.
 fn to_journal() -> bool {
     let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
     rustix::fs::fstat(rustix::stdio::stderr()).is_ok_and(|stat| named == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
 impl Task {
-    /// For the filesystem mounted at `mount_point`, if it is still the one with this mount id. Says why not otherwise.
+    /// Opens the filesystem mounted at `mount_point`. Fails if it has another mount id or cannot
+    /// be trimmed.
     pub fn open(common: Arc<Common>, control: Arc<Control>, rule: Rule, mount_point: &Path, mount_id: u32) -> anyhow::Result<Self> {
         let mut fs = Filesystem::open(mount_point)?;
-        anyhow::ensure!(fs.mount().id == mount_id, "{} has been mounted again meanwhile", mount_point.display());
+        anyhow::ensure!(fs.mount().id == mount_id, "{} was remounted in between", mount_point.display());
         let shown = mount_point.display().to_string();
         if let Some(obstacle) = fs.obstacle() {
             anyhow::bail!("{shown} is not trimmed: {obstacle}");
@@ -122,7 +125,8 @@ impl Task {
         if let Some(why) = fs.refuses_min_extent(min_extent(&rule.policy)) {
             anyhow::bail!("{shown} is not trimmed: {why}");
         }
-        // It takes trims all the same: a pool that keeps them, a mirror with one leg that takes none.
+        // A blocked filesystem still accepts trims: a pool that keeps them, a mirror with one leg
+        // that refuses them.
         if let Some(verdict) = fs.diagnosis().ok().map(|d| d.verdict).filter(|v| v.kind == VerdictKind::Blocked) {
             say(&format!("{shown}: {}", verdict.text));
         }
@@ -172,23 +176,22 @@ impl Task {
         Ok(task)
     }
 
-    /// Its figures, also while it runs.
+    /// The figures, shared with the running task.
     #[must_use]
     pub fn figures(&self) -> Arc<Mutex<Figures>> {
         Arc::clone(&self.figures)
     }
 
-    /// Becomes true when it ends because the filesystem is gone.
+    /// Becomes true when the task ends because the filesystem is gone.
     #[must_use]
     pub fn gone(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.gone)
     }
 
-    /// What it is going to do, for the journal.
+    /// The task's plan, for the journal.
     #[must_use]
     pub fn introduction(&self) -> String {
-        let later =
-            if self.fs.sends_later() { "; it is mounted with discard, so it only takes note of trims and sends by itself" } else { "" };
+        let later = if self.fs.sends_later() { "; it is mounted with discard, so it queues trims and sends them later" } else { "" };
         format!(
             "{} [{}]: {}, by {}, in {}{later}",
             self.shown,
@@ -199,7 +202,7 @@ impl Task {
         )
     }
 
-    /// Runs until told to stop, or until the filesystem is gone.
+    /// Runs until stopped, or until the filesystem is gone.
     pub fn run(mut self) {
         if is_steered(self.fs.root(), self.fs.mount(), &self.rule)
             && let Some(limit) = IopsLimit::of(self.fs.root(), self.fs.mount())
@@ -209,13 +212,13 @@ impl Task {
             }
             return;
         }
-        // Of a daemon that was killed; if somebody trims the drive now, they do it.
+        // Limits left by a killed daemon; a process that trims the drive now restores them itself.
         if let Ok(_locks) = DriveLocks::take(self.fs.stack(), &run_directory()) {
             self.recover_limits();
         }
         let why = loop {
             if self.control.stopped() {
-                break "told to stop".to_owned();
+                break "asked to stop".to_owned();
             }
             match self.turn() {
                 Next::Again => {}
@@ -224,7 +227,7 @@ impl Task {
                 Next::Over(why) => break why,
             }
             if self.common.shutting_down && !self.driver.running() {
-                break "the system goes down".to_owned();
+                break "the system is shutting down".to_owned();
             }
         };
         if self.driver.running() && self.started.is_some() {
@@ -233,13 +236,13 @@ impl Task {
         self.save();
     }
 
-    /// Asks the policy once, and does what it says.
+    /// Asks the policy once, and carries out its answer.
     fn turn(&mut self) -> Next {
         let was_running = self.driver.running();
         if !was_running && !self.answers() {
             return Next::Until(unix_now().saturating_add(CHECK_EVERY));
         }
-        // Only whether it is there: windows are read when a pass begins.
+        // Only checks existence; windows are read when a pass begins.
         if !was_running && let Err(errno) = self.fs.file() {
             self.gone.store(true, Ordering::Relaxed);
             return Next::Over(std::io::Error::from(errno).to_string());
@@ -252,7 +255,7 @@ impl Task {
             }
             self.hold = None;
             if was_running {
-                self.begin_pass("tries again");
+                self.begin_pass("retries");
             }
         }
         let follows = was_running && (forced || self.driver.another_follows());
@@ -261,19 +264,19 @@ impl Task {
         }
         let action = self.driver.decide(&mut Mounted { fs: &mut self.fs, world, account: &mut self.account, only: None });
         let running = self.driver.running();
-        // Each pass has an account of its own.
+        // Each pass has its own account.
         let next_one = running && follows && !self.driver.another_follows();
         if next_one && self.hold.is_none() {
             self.end_pass(Ending::Complete);
         }
         if (running && !was_running) || next_one {
-            // The first window is of the last reading, in which it may be gone by now; then nothing is discarded there. New ones
-            // have higher addresses.
+            // The first window comes from the last reading and may be gone; then nothing is
+            // discarded there. New windows have higher addresses.
             if let Err(error) = self.fs.refresh() {
                 self.gone.store(true, Ordering::Relaxed);
                 return Next::Over(format!("{error:#}"));
             }
-            self.begin_pass(if next_one { "begins another pass, asked for meanwhile" } else { "begins a pass" });
+            self.begin_pass(if next_one { "begins another pass, which was requested" } else { "begins a pass" });
         }
         let next = match action {
             Action::Trim(request) => self.trim(world, request),
@@ -288,14 +291,15 @@ impl Task {
         if !matches!(next, Next::Again) {
             self.pause(&next);
         }
-        // From the first look on: what is written after it counts, whatever becomes of this process.
+        // Saved from the first turn on, so that later writes count even if this process is killed.
         if !self.driver.running() && (self.remembered.numbers.is_empty() || self.saved.elapsed() >= SAVE_IDLE_EVERY) {
             self.save();
         }
         next
     }
 
-    /// Whether the mount point answers: a child process looks, so that this thread is not held in the kernel. Says when that changes.
+    /// True if the mount point answers. A child process checks it, so that this thread cannot
+    /// hang in the kernel. Logs changes.
     fn answers(&mut self) -> bool {
         if self.answered.is_some_and(|at| at.elapsed() < Duration::from_nanos(CHECK_EVERY.0)) {
             return true;
@@ -303,7 +307,7 @@ impl Task {
         let Some(mut check) = self.check.take().or_else(|| MountCheck::start(&self.fs.mount().mount_point).ok()) else { return true };
         let answers = check.answers_within(mount_check::PATIENCE);
         if answers == self.check_failed {
-            let said = if answers { "answers again" } else { "does not answer; it is left alone until it does" };
+            let said = if answers { "answers again" } else { "does not answer; paused until it does" };
             say(&format!("{}: {said}", self.shown));
         }
         self.check_failed = !answers;
@@ -318,12 +322,13 @@ impl Task {
         World { written, written_step, shutting_down: self.common.shutting_down, on_battery: on_battery(self.fs.root()) == Some(true) }
     }
 
-    /// Lets go of the filesystem, so that it can be unmounted meanwhile, and of the device's limit if it takes long.
+    /// Closes the filesystem, so that it can be unmounted, and for a long pause restores the
+    /// device's limit.
     fn pause(&mut self, next: &Next) {
         self.fs.release();
         let soon = unix_now().saturating_add(Nanos(u64::try_from(LONG_PAUSE.as_nanos()).unwrap_or(u64::MAX)));
         let short = matches!(next, Next::Until(instant) if *instant <= soon);
-        // Many short pauses in a row are a long one.
+        // Many short pauses in a row count as a long one.
         if !short || self.trimmed.elapsed() > LONG_PAUSE {
             self.unlimit();
         }
@@ -377,7 +382,7 @@ impl Task {
         }
     }
 
-    /// Call while holding the drives' locks.
+    /// Restores limits that an interrupted trim lowered. Call while holding the drives' locks.
     fn recover_limits(&mut self) {
         for file in self.fs.recover_limits() {
             say(&format!("{}: restored {}, which an interrupted trim had lowered", self.shown, file.display()));
@@ -392,7 +397,7 @@ impl Task {
         match then {
             Then::Again => Next::Again,
             Then::LeftOut => {
-                say(&format!("{}: {which} is left out of this pass", self.shown));
+                say(&format!("{}: {which} is skipped in this pass", self.shown));
                 Next::Again
             }
             Then::GiveUp => self.leave_alone(),
@@ -403,17 +408,18 @@ impl Task {
         }
     }
 
-    /// The drive fails wherever it is asked. The pass goes on from here after a while, or when the user asks for it.
+    /// Pauses for a drive that fails everywhere. The pass continues here later, or when the user
+    /// requests it.
     fn leave_alone(&mut self) -> Next {
         let wait = Nanos(HOLD_FIRST.0.saturating_mul(1 << self.holds.min(10)).min(HOLD_LAST.0));
         self.holds += 1;
         let until = unix_now().saturating_add(wait);
         self.hold = Some(until);
-        self.end_pass(Ending::Stopped(format!("the drive fails; it is left alone for {wait}")));
+        self.end_pass(Ending::Stopped(format!("the drive fails; paused for {wait}")));
         Next::Until(until)
     }
 
-    /// Adds what the last request did to the figures.
+    /// Adds the last request to the figures.
     fn note(&self, (before, trimming): &(Discards, Nanos)) {
         let now = &self.account.discards;
         let sent = |d: &Discards| d.accepted.unwrap_or_default();
@@ -428,7 +434,7 @@ impl Task {
     fn end_pass(&mut self, ending: Ending) {
         let missing = self.fs.stack().missing(self.fs.root()).map(|layer| layer.title());
         let ending = match missing {
-            Some(name) if ending == Ending::Complete => Ending::Stopped(format!("{name} is gone; what it got last is not known")),
+            Some(name) if ending == Ending::Complete => Ending::Stopped(format!("{name} is gone; its last discards are unknown")),
             _ => ending,
         };
         let complete = ending == Ending::Complete;
@@ -437,7 +443,7 @@ impl Task {
             self.account.finish(&mut self.fs);
             self.note(&before);
         }
-        // What others send now is not to be cut to the length that this pass needed.
+        // Discards of other processes must not be cut to this pass's command length.
         self.unlimit();
         let ended = unix_now();
         let account = std::mem::take(&mut self.account);
@@ -451,7 +457,7 @@ impl Task {
         let policy = &self.rule.policy;
         let pass =
             Pass { by: "daemon", policy: policy.name(), policy_settings: policy.settings(), started, took, account: &account, ending };
-        match self.common.history.save(&self.fs, &pass).context("the history cannot be kept") {
+        match self.common.history.save(&self.fs, &pass).context("cannot write the history") {
             Ok(set_aside) => set_aside.iter().for_each(|set_aside| say(set_aside)),
             Err(error) => say(&format!("{}: {error:#}", self.shown)),
         }
@@ -480,7 +486,7 @@ impl Task {
             .accepted
             .map_or("discards are not counted".to_owned(), |s| format!("{} in {} discards reached the drives", s.bytes, s.count));
         let sent = at_least(account.is_minimum, &sent);
-        let wait = account.wait_during.map_or(String::new(), |w| format!(", others waited up to {w}"));
+        let wait = account.wait_during.map_or(String::new(), |w| format!(", foreground I/O waited up to {w}"));
         format!("{}: {what}: {sent} in {took}, {} of it in requests{wait}", self.shown, account.trimming)
     }
 
@@ -493,12 +499,12 @@ impl Task {
             return;
         }
         if let Err(error) = self.file.save(&remembered) {
-            say(&format!("{}: the state cannot be kept: {error}", self.shown));
+            say(&format!("{}: cannot save the state: {error}", self.shown));
         }
         self.remembered = remembered;
     }
 
-    /// Lets the filesystem discard by itself: fast while the device is idle, slowly while it is not.
+    /// Lets the filesystem discard on its own: fast while the device is idle, slowly otherwise.
     fn steer(&mut self, mut limit: IopsLimit) {
         say(&format!("{}: its iops_limit follows the load; {}", self.shown, never_runs(self.fs.mount(), &self.rule)));
         while !self.control.stopped() && IopsLimit::of(self.fs.root(), self.fs.mount()).is_some() {
@@ -513,19 +519,19 @@ impl Task {
     }
 }
 
-/// What to do after a turn.
+/// The step after a turn.
 enum Next {
-    /// Ask again at once.
+    /// Ask the policy again at once.
     Again,
-    /// Ask again then.
+    /// Ask again at this time.
     Until(Nanos),
     /// Ask again when something changes.
     Sleep,
-    /// The filesystem cannot be trimmed any more.
+    /// The filesystem can no longer be trimmed.
     Over(String),
 }
 
-/// The least extent of a policy: one for all of its passes, because ext4 keeps one for the filesystem.
+/// The least extent of a policy, for all its passes: ext4 keeps one value per filesystem.
 fn min_extent(policy: &PolicySpec) -> Bytes {
     match policy {
         PolicySpec::None | PolicySpec::Online => Bytes::ZERO,

@@ -1,4 +1,5 @@
-//! The one drive below a directory, file or device, and what it says of itself: for whoever measures drives, not filesystems.
+//! The one drive below a directory, file or device, with the properties that it reports. For
+//! measuring drives, not filesystems.
 
 use std::path::Path;
 use trimtab_drive::units::Bytes;
@@ -11,44 +12,45 @@ use trimtab_linux::host::root::Root;
 use trimtab_study::learn::learned::one_line;
 use trimtab_study::learn::{Reported, TrimLimits};
 
-/// Ranges of a TRIM command of ATA, as Linux sends it, and blocks of a range.
+/// Ranges of an ATA TRIM command as sent by Linux, and blocks of a range.
 const ATA_RANGES: u32 = 64;
 const ATA_RANGE_BLOCKS: u64 = 65_535;
-/// Where a drive does not say how many commands it holds.
+/// Queue depth if the drive does not report it.
 const QUEUE_DEPTH_DEFAULT: u32 = 128;
 
 /// The drive below a place.
 #[derive(Clone, Debug)]
 pub struct Below {
-    /// What it says of itself.
+    /// Properties reported by the drive.
     pub reported: Reported,
-    /// What it calls itself, or what it is.
+    /// Its model, or a description.
     pub model: String,
     /// Its firmware.
     pub firmware: Option<String>,
-    /// Which one of its model: what is its own of what it says of itself, such as a serial number, or else where it is attached.
+    /// Identifies the unit: a serial number or the like, else the place where it is attached.
     pub which: String,
-    /// Whether the model says what it is: that of a virtual disk or of a loop device does not.
+    /// True if the model name is meaningful, unlike that of a virtual disk or a loop device.
     pub is_of_a_model: bool,
-    /// Where the address space of the filesystem, or the device that was named, begins on the drive.
+    /// Start of the filesystem's address space, or of the named device, on the drive.
     pub start: u64,
-    /// Whether it has a volatile cache, as far as the kernel knows: otherwise that sends it no flush.
+    /// True for a volatile cache, as far as the kernel knows. Without one, the kernel sends no
+    /// flush.
     pub volatile_cache: bool,
-    /// Type of the filesystem; `None` of a device.
+    /// Type of the filesystem; `None` for a device.
     pub fs_type: Option<String>,
-    /// The mount that the place is on; `None` of a device.
+    /// The mount of the place; `None` for a device.
     pub mount: Option<Mount>,
-    /// Everything below the place.
+    /// All layers below the place.
     pub stack: Stack,
-    /// What else has a say in figures taken here.
+    /// Other influences on figures measured here.
     pub notes: Vec<String>,
 }
 
 impl Below {
-    /// Looks below `path`.
+    /// Finds the drive below `path`.
     ///
     /// # Errors
-    /// Where there is no one solid-state drive: several, a disk, a network, memory.
+    /// There is not exactly one solid-state drive: several drives, a disk, a network, memory.
     pub fn of_path(root: &Root, path: &Path) -> anyhow::Result<Self> {
         let place = Place::of_path(root, path)?;
         let shown = path.display();
@@ -56,15 +58,15 @@ impl Below {
         let Some(top) = only(place.stack.top_layers()) else {
             let what = match &fs_type {
                 Some(fs_type) if place.stack.tops.is_empty() => {
-                    format!("there is no drive below {shown}: {fs_type} is not on a block device")
+                    format!("no drive is below {shown}: {fs_type} is not on a block device")
                 }
-                _ => format!("{shown} is on several devices, and a twin is of one drive"),
+                _ => format!("{shown} is on several devices, but a twin is of one drive"),
             };
             return Err(UsageError::missing(what).hint("name a directory, file or device on one solid-state drive").into());
         };
         let (drive, bus) = lowest(&place.stack, top, &shown.to_string())?;
         if is_disk(root, drive, bus) {
-            let what = format!("{} below {shown} is a disk (the kernel says that it rotates), which has no twin", drive.name);
+            let what = format!("{} below {shown} is a disk (rotational according to the kernel), which cannot have a twin", drive.name);
             return Err(UsageError::missing(what).hint("a twin is of a solid-state drive").into());
         }
         let looped = place.stack.layers.iter().find(|layer| layer.kind == Kind::Loop);
@@ -100,19 +102,20 @@ fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
     all.next().is_none().then_some(one)
 }
 
-/// What a loop device is called: it has no model, and what is below it is not all that one sees through it.
+/// The name of a loop device: it has no model, and hides part of what is below it.
 fn model_of_loop(stack: &Stack, looped: &Layer, drive: Option<&str>) -> String {
     let below = below_loop(stack, looped);
     let below = below.rsplit('/').next().unwrap_or(below);
     drive.map_or_else(|| format!("loop device over {below}"), |drive| format!("loop device over {below} on {drive}"))
 }
 
-/// The file or device that a loop device stands on.
+/// The file or device below a loop device.
 fn below_loop<'a>(stack: &'a Stack, looped: &'a Layer) -> &'a str {
     looped.below.first().and_then(|&below| stack.layers.get(below)).map_or(looped.name.as_str(), |below| below.name.as_str())
 }
 
-/// What no other drive of the same model says of itself: its serial number or worldwide name, or else where it is attached.
+/// Identifies the unit: its serial number or worldwide name, or else the place where it is
+/// attached.
 fn own(root: &Root, drive: &Layer) -> String {
     let device = drive::device_directory(drive);
     let says =
@@ -121,12 +124,12 @@ fn own(root: &Root, drive: &Layer) -> String {
     says.next().unwrap_or_else(|| device.display().to_string())
 }
 
-/// The drive; or a loop device over a file that somebody's program serves, as a virtual SSD is.
+/// The drive, or a loop device over a file served by a program, such as a virtual SSD.
 fn lowest<'a>(stack: &'a Stack, top: &'a Layer, shown: &str) -> anyhow::Result<(&'a Layer, Option<Bus>)> {
     let mut drives = stack.drives();
     if let Some(drive) = drives.next() {
         if drives.next().is_some() {
-            let what = format!("{shown} is on several drives, and a twin is of one");
+            let what = format!("{shown} is on several drives, but a twin is of one");
             return Err(UsageError::missing(what).hint("name a directory, file or device on one solid-state drive").into());
         }
         let bus = if let Kind::Drive(bus) = drive.kind { Some(bus) } else { None };
@@ -138,12 +141,12 @@ fn lowest<'a>(stack: &'a Stack, top: &'a Layer, shown: &str) -> anyhow::Result<(
     let memory =
         stack.layers.iter().find(|layer| matches!(&layer.kind, Kind::File { fs_type, .. } if fs_type == "tmpfs" || fs_type == "ramfs"));
     if let Some(file) = memory {
-        return Err(UsageError::missing(format!("{shown} is in memory: the file below, {}, is on no drive", file.name)).into());
+        return Err(UsageError::missing(format!("{shown} is in memory: the file below, {}, is not on a drive", file.name)).into());
     }
     Ok((top, None))
 }
 
-/// Virtual disks say that they rotate because nobody told them otherwise.
+/// Virtual disks report that they rotate by default.
 fn is_disk(root: &Root, layer: &Layer, bus: Option<Bus>) -> bool {
     let says_so = root.read_u64(layer.queue().join("rotational")) == Some(1);
     says_so && matches!(bus, Some(Bus::Ata | Bus::Scsi | Bus::Usb))
@@ -155,7 +158,7 @@ fn reported(root: &Root, layer: &Layer, bus: Option<Bus>) -> Reported {
     let logical_block_bytes = block.unwrap_or(512).max(512);
     let depth = root.read_u64(drive::device_directory(layer).join("queue_depth")).or_else(|| queue("nr_requests"));
     let most = queue("discard_max_bytes").filter(|bytes| *bytes > 0);
-    // What the kernel sends an ATA drive has many ranges, whoever asks for one.
+    // The kernel sends ATA drives commands of many ranges, even if the caller passes one.
     let trim = most.map(|bytes| match bus {
         Some(Bus::Ata) => {
             TrimLimits { ranges_per_command_max: ATA_RANGES, range_bytes_max: ATA_RANGE_BLOCKS * u64::from(logical_block_bytes) }
@@ -175,22 +178,22 @@ fn notes(stack: &Stack, bus: Option<Bus>) -> Vec<String> {
     let mut notes = Vec::new();
     if matches!(bus, Some(Bus::Virtio | Bus::VirtioScsi | Bus::Nbd)) {
         let virtual_disk =
-            "this is a virtual disk: what is below it, and who else uses that, cannot be seen from here; the twin is of all of it together";
+            "this is a virtual disk: the hardware below it and its other users are not visible; the twin covers all of it together";
         notes.push(virtual_disk.to_owned());
     }
     for layer in &stack.layers {
         match &layer.kind {
-            Kind::Crypt => notes.push("data are encrypted on the way, and never compress on the drive".to_owned()),
-            Kind::Loop => notes.push(format!("{} is a loop device: the twin is of the drive as one sees it through it", layer.name)),
+            Kind::Crypt => notes.push("data is encrypted above the drive, and never compresses on it".to_owned()),
+            Kind::Loop => notes.push(format!("{} is a loop device: the twin is of the drive as seen through it", layer.name)),
             _ => {}
         }
     }
     notes
 }
 
-/// Bytes of a drive, for whoever limits what is written to it.
+/// Capacity, for write limits.
 impl Below {
-    /// The capacity.
+    /// The drive's capacity.
     #[must_use]
     pub fn capacity(&self) -> Bytes {
         Bytes(self.reported.capacity_bytes)
@@ -202,7 +205,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A recorded machine with one drive, its queue as given.
+    /// A recorded machine with one drive and the given queue attributes.
     fn machine(device: &str, attributes: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().join("sys/devices").join(device);
@@ -224,9 +227,10 @@ mod tests {
         (dir, root)
     }
 
-    /// Seen: of a loop device over a file of a large disk, what may be written and the capacity were the disk's, and its twin was taken for one of the disk.
+    /// Regression: write limit and capacity of a loop device over a file were those of the large
+    /// disk below, and its twin was taken for the disk's.
     #[test]
-    fn what_is_behind_a_loop_device_is_not_the_drive_itself() {
+    fn loop_device_is_not_the_drive_below() {
         let (dir, root) = machine("virtio0/block/vda", &[("queue/nr_requests", "256"), ("serial", "a1")]);
         let drive = Below::of_path(&root, Path::new("/")).unwrap();
         assert_eq!((drive.model.as_str(), drive.which.as_str(), drive.is_of_a_model), ("virtio-blk", "a1", false));
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_drive_says_of_itself_is_read() {
+    fn of_path_reads_reported_properties() {
         let sata = "pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda";
         let all = [
             ("queue/rotational", "0"),
@@ -264,7 +268,7 @@ mod tests {
         ];
         let (_dir, root) = machine(sata, &all);
         let below = Below::of_path(&root, Path::new("/")).unwrap();
-        assert!(below.volatile_cache, "where nothing is known of it");
+        assert!(below.volatile_cache, "assumed if unknown");
         for (says, volatile) in [("write back\n", true), ("write through\n", false)] {
             let (_dir, root) = machine(sata, &[&all[..], &[("queue/write_cache", says)]].concat());
             assert_eq!(Below::of_path(&root, Path::new("/")).unwrap().volatile_cache, volatile);

@@ -1,14 +1,16 @@
-//! Whoever runs the cells of a study or of a sweep: threads that take one after another, until there are none, one fails, or the user interrupts.
+//! Worker threads for the cells of a study or sweep: they take one item after another until
+//! none is left, one fails, or the user interrupts.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use trimtab_linux::sys::interrupt;
 
-/// Runs `work` on everything that `next` gives, on so many threads. `next` is told which of them asks.
+/// Runs `work` on every item of `next`, on `threads` threads. `next` receives the index of
+/// the thread.
 ///
 /// # Errors
-/// The first that `work` fails with; what is under way is finished then, and nothing is begun.
+/// The first error of `work`. Items in progress finish then, and no new one starts.
 pub fn run<T>(
     threads: usize,
     next: impl Fn(usize) -> Option<T> + Sync,
@@ -33,7 +35,7 @@ pub fn run<T>(
     failure().take().map_or(Ok(()), Err)
 }
 
-/// What `work` makes of each of `items`, in their order, on all processors.
+/// Applies `work` to each of `items` on all processors; results keep their order.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let some = || {
@@ -52,7 +54,7 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
     made.into_iter().map(|(_, made)| made).collect()
 }
 
-/// As many threads as there are processors for this program.
+/// Number of processors available to this program.
 #[must_use]
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

@@ -1,4 +1,4 @@
-//! Every value of a drive, and what it stands on.
+//! Every value of a drive, with its source.
 
 use super::Drive;
 use anyhow::Context as _;
@@ -7,9 +7,9 @@ use trimtab_drive::spec::Medium;
 use trimtab_drive::spec::file::parse;
 use trimtab_drive::spec::source::{Source, SourceKind};
 
-/// Every field with its value and what that stands on; `text` is the file.
+/// Every field with its value and source; `text` is the file.
 pub fn rows(drive: &Drive, text: &str) -> anyhow::Result<Vec<(String, Value, Source)>> {
-    let given = toml::Value::Table(text.parse().context("what was read before is not TOML any more")?);
+    let given = toml::Value::Table(text.parse().context("the file is no longer valid TOML")?);
     let mut rows = Vec::new();
     flatten("", &as_json(drive)?, &mut rows);
     let with_source = |(field, value): (String, Value)| {
@@ -19,14 +19,16 @@ pub fn rows(drive: &Drive, text: &str) -> anyhow::Result<Vec<(String, Value, Sou
     Ok(rows.into_iter().map(with_source).collect())
 }
 
-/// How many values of a drive are published, fitted, measured and assumed; `None` where the text is no drive.
+/// Numbers of published, fitted, measured and assumed values; `None` if the text is not a
+/// drive.
 pub fn counts(text: &str) -> Option<[(usize, SourceKind); 4]> {
     let rows = rows(&parse(text).ok()?, text).ok()?;
     let kinds = [SourceKind::Published, SourceKind::Fitted, SourceKind::Measured, SourceKind::Assumed];
     Some(kinds.map(|kind| (rows.iter().filter(|(.., source)| source.kind == kind).count(), kind)))
 }
 
-/// What a value stands on. What the file leaves out the model assumes; what it says without a source is nobody's but its own.
+/// The source of a value. Values missing from the file are the model's assumptions; values
+/// without a source are the file's own.
 fn source(drive: &Drive, given: &toml::Value, field: &str) -> Source {
     let of_file = || field.split('.').try_fold(given, |value, part| value.get(part)).is_some();
     let assumed = |text: &str| Source { kind: SourceKind::Assumed, text: text.to_owned() };
@@ -54,7 +56,7 @@ fn as_json(drive: &Drive) -> anyhow::Result<Value> {
     Ok(value)
 }
 
-/// Every value with its dotted name; those in a list are numbered from 0.
+/// Every value with its dotted name; list items are numbered from 0.
 fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, Value)>) {
     match value {
         Value::Object(fields) => {
@@ -76,7 +78,7 @@ mod tests {
     use super::*;
     use crate::drives;
 
-    /// README promises it. What a file gives has a source of its own; the rest is assumed, and called so.
+    /// The README promises a source for every value: the file's own, or "assumed".
     #[test]
     fn every_shipped_drive_field_has_a_source_kind() {
         let mut defaults = 0;
@@ -90,7 +92,7 @@ mod tests {
                 defaults += usize::from(is_default);
                 assert!(!is_default || source.kind == SourceKind::Assumed && drive.source_of(&field).is_none(), "{name}: {field}");
                 assert!(source.text != "in the file, without a source", "{name}: {field}");
-                // What is written nowhere in the file cannot have been given there.
+                // A key that is not in the file cannot be given there.
                 let written = lines.iter().any(|line| line.trim_start().starts_with(last) || line.contains(&format!(".{last}")));
                 assert!(written || is_default || drive.source_of(&field).is_some(), "{name}: {field}");
             }

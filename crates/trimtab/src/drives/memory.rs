@@ -1,14 +1,14 @@
-//! Memory for cells under way: none begins that does not fit beside the others.
+//! Memory budget for cells in progress: no cell starts without memory for it.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use trimtab_drive::units::Bytes;
 
-/// What is left for others, of what the kernel could give out.
+/// Share of the available memory that is used.
 const SHARE_PERCENT: u64 = 80;
-/// Taken for available where the kernel does not say.
+/// Assumed if the kernel does not report it.
 const UNKNOWN: u64 = 1 << 30;
 
-/// What cells may take together.
+/// Memory for all cells together.
 #[derive(Debug)]
 pub struct Budget {
     total: u64,
@@ -16,7 +16,7 @@ pub struct Budget {
     given_back: Condvar,
 }
 
-/// A part of it, until dropped.
+/// A part of the budget, returned on drop.
 #[derive(Debug)]
 pub struct Part<'a> {
     of: &'a Budget,
@@ -24,23 +24,23 @@ pub struct Part<'a> {
 }
 
 impl Budget {
-    /// What this machine has now.
+    /// The budget of this machine at present.
     pub fn of_this_machine() -> Self {
         let available = trimtab_linux::host::processes::available_memory().map_or(UNKNOWN, |available| available.0);
         Self::new(available / 100 * SHARE_PERCENT)
     }
 
-    /// So many bytes.
+    /// A budget of `total` bytes.
     pub const fn new(total: u64) -> Self {
         Self { total, left: Mutex::new(total), given_back: Condvar::new() }
     }
 
-    /// All of it.
+    /// The whole budget.
     pub const fn total(&self) -> Bytes {
         Bytes(self.total)
     }
 
-    /// Waits until there is so much; `None` if there never will be.
+    /// Waits for `bytes`; `None` if they exceed the budget.
     pub fn take(&self, bytes: u64) -> Option<Part<'_>> {
         if bytes > self.total {
             return None;
@@ -67,7 +67,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
-    fn no_more_is_taken_at_once_than_there_is() {
+    fn take_never_exceeds_budget() {
         let budget = Budget::new(100);
         assert!(budget.take(101).is_none());
         let (under_way, most) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -1,7 +1,7 @@
-//! What a drive is probed through: a part of a device, or a file of which is known where on the drive it lies.
+//! The probed part of a drive: part of a device, or a file whose place on the drive is known.
 //!
-//! Offsets are the drive's as far as alignment goes: the area is put together of pieces that begin at a multiple of their length there, wherever they
-//! are in the file.
+//! Offsets have the drive's alignment: the area consists of pieces that start at a multiple
+//! of their length on the drive, wherever they are in the file.
 
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent, Ranges};
@@ -19,20 +19,21 @@ pub const PIECE: u64 = 1 << 20;
 pub struct ProbedDrive {
     file: BlockFile,
     info: BlockInfo,
-    /// Where each piece is in the file.
+    /// Offset of each piece in the file.
     pieces: Vec<u64>,
-    /// Who watches what is left of the filesystem that the file is on.
+    /// Guards the reserve of the file's filesystem.
     guard: Option<Guard>,
 }
 
 impl ProbedDrive {
-    /// The pieces that lie whole in `extents`, aligned as they are on the drive, at most `area` bytes of them, evenly spread. `start` is where the address
-    /// space of the extents begins on the drive. `None` if there are fewer than `area`.
+    /// At most `area` bytes of pieces that are whole in `extents` and aligned on the drive,
+    /// evenly spread. `start` is the offset of the extents' address space on the drive. `None` if
+    /// there are fewer than `area`.
     #[must_use]
     pub fn pieces(extents: &[fiemap::Extent], start: u64, size: u64, area: u64) -> Option<Vec<u64>> {
-        // In the file, and on the drive.
+        // Offsets in the file and on the drive.
         let mut all: Vec<(u64, u64)> = Vec::new();
-        // What follows on each other is one, however it was written down.
+        // Adjacent extents are merged, however they were listed.
         let mut joined: Vec<fiemap::Extent> = Vec::new();
         for extent in extents.iter().filter(|extent| extent.is_plain()) {
             match joined.last_mut() {
@@ -51,7 +52,7 @@ impl ProbedDrive {
             }
         }
         let wanted = usize::try_from(area / PIECE).ok()?;
-        // A whole run of them where there is one: what is in order then is so on the drive, too.
+        // Prefers one contiguous run, which is sequential on the drive too.
         let together = |run: &[(u64, u64)]| run.windows(2).all(|two| two[0].0 + PIECE == two[1].0 && two[0].1 + PIECE == two[1].1);
         let chosen: Vec<(u64, u64)> = match all.windows(wanted.max(1)).find(|run| together(run)) {
             Some(run) => run.to_vec(),
@@ -61,14 +62,14 @@ impl ProbedDrive {
         Some(chosen.into_iter().map(|(in_file, _)| in_file).collect())
     }
 
-    /// `file`, of which `pieces` are used, in this order.
+    /// Uses `pieces` of `file`, in this order.
     #[must_use]
     pub fn new(file: BlockFile, pieces: Vec<u64>) -> Self {
         let info = BlockInfo { size: Bytes(pieces.len() as u64 * PIECE), ..file.info().clone() };
         Self { file, info, pieces, guard: None }
     }
 
-    /// Nothing more is done once the reserve of the filesystem goes.
+    /// Stops all requests once the filesystem's reserve is used up.
     #[must_use]
     pub fn guarded(self, guard: Guard) -> Self {
         Self { guard: Some(guard), ..self }
@@ -85,7 +86,7 @@ impl ProbedDrive {
         &mut self.file
     }
 
-    /// Where `extent` is in the file. It may go over several pieces that follow on each other there.
+    /// The offset of `extent` in the file; it may span adjacent pieces.
     fn place(&self, extent: Extent) -> Option<Extent> {
         let first = usize::try_from(extent.offset / PIECE).ok()?;
         let last = usize::try_from(extent.offset.checked_add(extent.len)?.checked_sub(1)? / PIECE).ok()?;
@@ -100,7 +101,7 @@ impl ProbedDrive {
             Command::Read(extent) => Command::Read(place(extent)?),
             Command::Write(extent, class) => Command::Write(place(extent)?, class),
             Command::Trim(Ranges::One(extent)) => Command::Trim(Ranges::One(place(extent)?)),
-            // Passed on as they are, they would name other places of the file.
+            // Passed on unchanged, they would address other places of the file.
             Command::Trim(Ranges::Many(ranges)) => return Err(several(ranges.len())),
             other => other,
         })
@@ -110,13 +111,13 @@ impl ProbedDrive {
 fn scattered(op: &Command<'_>, extent: Extent) -> TargetError {
     TargetError {
         action: op.kind().name(),
-        object: format!("{} bytes at {} of what is probed", extent.len, extent.offset),
-        reason: "they do not lie together".to_owned(),
+        object: format!("{} bytes at {} of the probed area", extent.len, extent.offset),
+        reason: "they are not contiguous".to_owned(),
         errno: None,
     }
 }
 
-/// Why ranges are refused that come in one command.
+/// Error for several ranges in one command.
 fn several(ranges: usize) -> TargetError {
     TargetError { action: "trim", object: format!("{ranges} ranges"), reason: "the kernel takes one at a time".to_owned(), errno: None }
 }
@@ -140,7 +141,7 @@ impl BlockTarget for ProbedDrive {
         if interrupt::requested() {
             // Probes of whole drives take hours.
             let object = self.file.info().size.to_string();
-            return Err(TargetError { action: "go on with", object, reason: "it was interrupted".to_owned(), errno: Some(libc::EINTR) });
+            return Err(TargetError { action: "continue with", object, reason: "it was interrupted".to_owned(), errno: Some(libc::EINTR) });
         }
         if let Some(guard) = &mut self.guard {
             guard.check()?;
@@ -155,7 +156,7 @@ impl BlockTarget for ProbedDrive {
 }
 
 impl Probed for ProbedDrive {
-    /// The kernel takes one range at a time.
+    /// The kernel accepts one range at a time.
     fn trim(&mut self, tag: u32, ranges: &[Extent]) -> TargetResult {
         match ranges {
             [one] => self.submit(tag, Command::Trim(Ranges::One(*one))),
@@ -173,23 +174,24 @@ mod tests {
     }
 
     #[test]
-    fn pieces_begin_at_their_own_multiples_on_the_drive() {
-        // The filesystem begins 512 KiB into the drive, so that what lies at 1.5 MiB there is at 2 MiB.
+    fn pieces_start_at_aligned_offsets_on_the_drive() {
+        // The filesystem starts 512 KiB into the drive, so that 1.5 MiB there is 2 MiB on the
+        // drive.
         let all = ProbedDrive::pieces(&[extent(0, PIECE, 4 * PIECE)], PIECE / 2, 4 * PIECE, 3 * PIECE).unwrap();
         assert_eq!(all, [PIECE / 2, PIECE / 2 + PIECE, PIECE / 2 + 2 * PIECE]);
         assert_eq!(ProbedDrive::pieces(&[extent(0, PIECE, 4 * PIECE)], PIECE / 2, 4 * PIECE, 4 * PIECE), None);
-        // Two extents that follow on each other are one; what is not there for certain is none.
+        // Two adjacent extents count as one; an uncertain extent is skipped.
         let halves = [extent(0, 0, PIECE / 2), extent(PIECE / 2, PIECE / 2, PIECE / 2)];
         assert_eq!(ProbedDrive::pieces(&halves, 0, PIECE, PIECE).unwrap(), [0]);
         let unwritten = fiemap::Extent { flags: 0x800, ..extent(0, 0, PIECE) };
         assert_eq!(ProbedDrive::pieces(&[unwritten], 0, PIECE, PIECE), None);
-        // One run rather than what comes first.
+        // One contiguous run is preferred to the first pieces.
         let parts = [extent(0, 0, PIECE), extent(PIECE, 9 * PIECE, 3 * PIECE)];
         assert_eq!(ProbedDrive::pieces(&parts, 0, 4 * PIECE, 3 * PIECE).unwrap(), [PIECE, 2 * PIECE, 3 * PIECE]);
     }
 
     #[test]
-    fn what_does_not_lie_together_is_not_asked_for_at_once() {
+    fn request_over_separate_pieces_is_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(8 * PIECE).unwrap();
         let file = BlockFile::open_file(file.path(), true, &trimtab_linux::target::block::BlockOptions::default()).unwrap();
@@ -205,12 +207,12 @@ mod tests {
         assert!(drive.trim(0, &two).is_err());
         assert!(
             drive.submit(0, Command::Trim(Ranges::Many(&[Extent { offset: 0, len: 4096 }, Extent { offset: 8192, len: 4096 }]))).is_err(),
-            "passed on, it would trim other places"
+            "it would trim other places"
         );
     }
-    /// Seen: a budget that fills a filesystem for hours watched nothing of what others left of it.
+    /// Regression: a budget that fills a filesystem for hours did not watch the reserve.
     #[test]
-    fn nothing_more_is_asked_for_once_the_reserve_goes() {
+    fn request_after_reserve_is_used_up_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::fs::write(&path, vec![0; PIECE as usize]).unwrap();

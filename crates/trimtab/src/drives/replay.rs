@@ -1,4 +1,5 @@
-//! Replays a trace on a modelled drive under several policies. Each is a run: kept, compared and made again like any other.
+//! Replays a trace on a modelled drive under several policies. Each replay is a run, stored
+//! and compared like any other.
 
 use super::Drive;
 use crate::store::recipe;
@@ -26,30 +27,30 @@ use trimtab_sim::trace::Reading;
 use trimtab_vssd::trace::Source;
 use trimtab_vssd::trace::timing::Timing;
 
-/// What to replay, and how.
+/// Request for a replay.
 #[derive(Debug)]
 pub struct Request {
     /// The trace's file.
     pub trace: PathBuf,
-    /// The drive as it was named.
+    /// The drive as the user named it.
     pub drive: String,
-    /// Another capacity, with the same over-provisioning.
+    /// Another capacity with the same over-provisioning.
     pub size: Option<Bytes>,
-    /// Each replayed on a drive of its own.
+    /// Policies, each replayed on a new drive.
     pub policies: Vec<Trim>,
-    /// Share of the drive that is written once beforehand, in per cent.
+    /// Percentage of the drive that is written once beforehand.
     pub fill: u64,
-    /// How long the drive rests afterwards.
+    /// Rest of the drive afterwards.
     pub rest: Option<Nanos>,
-    /// How the trace is read.
+    /// Options for reading the trace.
     pub reading: Reading,
-    /// When its requests come.
+    /// Timing of its requests.
     pub timing: Timing,
-    /// Of everything random in the drive.
+    /// Seed of the drive's random behaviour.
     pub seed: u64,
 }
 
-/// As recorded, or under a policy.
+/// The recorded TRIMs, or a policy.
 #[derive(Clone, Debug)]
 pub struct Trim(pub Option<PolicySpec>);
 
@@ -73,10 +74,10 @@ impl std::fmt::Display for Trim {
     }
 }
 
-/// Policies, and what came of each.
+/// Policies with their outcomes.
 pub type Outcomes = Vec<(String, Outcome)>;
 
-/// Replays the trace under each policy. Each run is kept as soon as it is over.
+/// Replays the trace under each policy. Each run is kept as soon as it is finished.
 pub fn run(request: &Request, drive: &Drive, spec: &DriveSpec, context: &Context, mut keep: impl FnMut(&Run)) -> anyhow::Result<Outcomes> {
     let few = few::superblocks(&drive.spec, spec);
     if let Some(warning) = &few {
@@ -98,7 +99,7 @@ pub fn run(request: &Request, drive: &Drive, spec: &DriveSpec, context: &Context
     Ok(outcomes)
 }
 
-/// What came of a policy, what was recorded, and what of the trace is not as it stands there.
+/// The outcome of a policy, the recording, and deviations from the trace.
 type Replayed = (Outcome, Recorded, Vec<String>);
 
 fn replay(request: &Request, spec: &DriveSpec, trim: &Trim, context: &Context) -> anyhow::Result<Replayed> {
@@ -117,7 +118,7 @@ fn replay(request: &Request, spec: &DriveSpec, trim: &Trim, context: &Context) -
                 .event(&event)
                 .map_err(|problem| UsageError::new(format!("{}: {problem}", source.place())).hint("--size makes the drive larger"))?;
             recorder.op(event.kind.op(), served.arrived, served.done, event.len);
-            // After each request: the time before it can be long, and a policy may have had much to do in it.
+            // After each request: the time before it can be long and full of the policy's work.
             interrupt::check()?;
             if n.is_multiple_of(4096) {
                 progress.set(n);
@@ -138,7 +139,7 @@ fn replay(request: &Request, spec: &DriveSpec, trim: &Trim, context: &Context) -
     Ok((outcome, recorder.finish(ended), warnings))
 }
 
-/// Writes that much of the drive once, in order; gives how much that was and when it was done.
+/// Writes this percentage of the drive once, in order; returns the bytes and the end time.
 fn fill(drive: &mut dyn model::Model, interface: &Interface, percent: u64) -> anyhow::Result<(Bytes, Nanos)> {
     const STEP: u64 = 1 << 20;
     let block = u64::from(interface.geometry.logical_block);
@@ -153,7 +154,7 @@ fn fill(drive: &mut dyn model::Model, interface: &Interface, percent: u64) -> an
     Ok((Bytes(end), now))
 }
 
-/// What is known before it starts.
+/// The header of the run, before it starts.
 fn header(request: &Request, drive: &Drive, trim: &Trim) -> Header {
     let mut settings = vec![Field::new("trace", request.trace.display().to_string()), Field::new("fill", request.fill.to_string())];
     settings.extend(request.timing.setting().map(|(key, value)| Field::new(key, value)));
@@ -168,7 +169,7 @@ fn header(request: &Request, drive: &Drive, trim: &Trim) -> Header {
     header
 }
 
-/// The run, from what was recorded and what the drive and its policy say at the end.
+/// The run, from the recording and the final state of drive and policy.
 fn kept(header: Header, recorded: Recorded, outcome: &Outcome) -> Run {
     let mut run = header.into_run(recorded, true);
     if let Some(phase) = run.phases.last_mut() {
@@ -182,7 +183,7 @@ fn kept(header: Header, recorded: Recorded, outcome: &Outcome) -> Run {
     run
 }
 
-/// What of the trace is not replayed as it stands there.
+/// A warning about a deviation from the trace.
 fn warning(text: &str) -> Warning {
     Warning { code: "trace.read".into(), severity: Severity::Note, facts: Vec::new(), text: text.to_owned() }
 }

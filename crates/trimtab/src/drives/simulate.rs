@@ -1,4 +1,4 @@
-//! Simulations as runs: of the core's plans ([`trimtab_sim::simulate`]), with traces from files.
+//! Simulations as runs: the core's plans ([`trimtab_sim::simulate`]) with traces from files.
 
 pub mod traced;
 
@@ -15,7 +15,7 @@ pub type Plan = trimtab_sim::simulate::Plan<Traced>;
 /// A workload.
 pub type Load = trimtab_sim::simulate::Load<Traced>;
 
-/// Nobody wants to know how far it is; signals end it.
+/// A watcher without progress; signals end the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwatched;
 
@@ -25,12 +25,12 @@ impl Watcher for Unwatched {
     }
 }
 
-/// Runs `plan` on a new drive of `spec`. What was simulated before an interrupt is in the run.
+/// Runs `plan` on a new drive of `spec`. An interrupted run contains the part until then.
 ///
 /// # Errors
-/// Settings that mean nothing on this drive; a trace that cannot be read.
+/// Settings are invalid for this drive; a trace cannot be read.
 pub fn run(spec: &DriveSpec, label: &str, plan: &Plan, watcher: &mut dyn Watcher) -> anyhow::Result<(Run, End)> {
-    // The run has begun by now.
+    // The run starts here.
     let mut header = starts_now("simulate", Vec::new(), TargetKind::ModelledDrive, label, "", plan.seed);
     let mut simulated = trimtab_sim::simulate::run(spec, plan, watcher)?;
     header.settings = std::mem::take(&mut simulated.settings);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_plan_gives_the_same_run_and_random_writes_amplify() {
+    fn same_plan_gives_same_run_and_random_writes_amplify() {
         let mut first = run(&small(), "drive:small", &plan(), &mut ()).unwrap().0;
         let mut second = run(&small(), "drive:small", &plan(), &mut ()).unwrap().0;
         (first.started_unix_ms, second.started_unix_ms) = (0, 0);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn old_test_files_fill_the_drive_unless_it_is_told() {
+    fn old_test_files_fill_the_drive_without_trim() {
         let (untold, told) = (crystal("none"), crystal("online"));
         let rounds = value(&untold, "rounds") as usize;
         assert!(rounds > 15, "{rounds}");
@@ -127,7 +127,7 @@ mod tests {
             assert_eq!(series.x.len(), rounds, "{name}");
         }
         assert!(value(&untold, "spare-blocks.gone.written") >= 1e9, "not before the drive is full");
-        // A file written to the drive's full size is stale as soon as it is deleted, and only then.
+        // An overwritten full-size file becomes stale once deleted, not earlier.
         assert_eq!(counter(&untold, "trim.asked.bytes"), 0);
         assert!(counter(&untold, "trim.never-told.bytes") > 800 << 20);
         assert_eq!(counter(&told, "trim.never-told.bytes"), 0);
@@ -152,7 +152,7 @@ mod tests {
         let seconds = once.phases[0].took.as_secs_f64();
         assert!((2.0..2.1).contains(&seconds), "{seconds}");
         let twice = run(&small(), "x", &plan(Some(Amount::Bytes(Bytes(2 << 20))), &path), &mut ()).unwrap().0;
-        assert_eq!(twice.phases[0].written, Bytes((2 << 20) + 4096), "the second time as far as needed");
+        assert_eq!(twice.phases[0].written, Bytes((2 << 20) + 4096), "the second pass only as far as needed");
         let bad = dir.path().join("bad.csv");
         std::fs::write(&bad, "0,h,0,Write,0,4096,1\n1,h,0,Write,99999999488,4096,1\n").unwrap();
         let error = run(&small(), "x", &plan(None, &bad), &mut ()).err().unwrap().to_string();
@@ -162,10 +162,11 @@ mod tests {
         assert!(error.contains("writes nothing"), "{error}");
     }
 
-    /// Native cells of the drive take 16 rows of 32 KiB in 560 us, 936 MB/s, which heat it to 40 + 0.55 x 0.936 x 90 = 86 degrees: more than the 82 at which
-    /// it is throttled, which it then stays, at 80 % of the speed and 77 degrees.
+    /// Native cells of the drive take 16 rows of 32 KiB in 560 µs, 936 MB/s, which heats it to 40
+    /// + 0.55 x 0.936 x 90 = 86 degrees: above the throttle limit of 82. It stays throttled, at
+    /// 80 % of the speed and 77 degrees.
     #[test]
-    fn no_rate_is_steady_that_heat_has_yet_to_bring_down() {
+    fn rate_before_thermal_throttling_is_not_steady() {
         let spec = model::sized(drives::load("nvme-tlc-500gb").unwrap().spec, Some(Bytes(20 << 30))).unwrap();
         let sequential = |capacities| {
             let load = Addresses { pattern: Pattern::Sequential, sizes: vec![(1 << 20, 1)], ..addresses(Mix::default()) };
@@ -181,7 +182,8 @@ mod tests {
         assert!((steady / (0.8 * native) - 1.0).abs() < 0.05 && !said(&hot, "steady-state.warming-up"), "{steady} of {native} MB/s");
     }
 
-    /// The drive may write ten times its capacity to the flash, and then programs at half the speed: the rate is what its dies take for a row.
+    /// The drive may write ten times its capacity to the flash, then programs at half speed: the
+    /// rate is the dies' time for a row.
     #[test]
     fn lifetime_throttling_prevents_steady_rate() {
         let mut spec = small();
@@ -197,7 +199,8 @@ mod tests {
             run(&spec, "drive:small", &plan, &mut ()).unwrap().0
         };
         let early = sequential(5.0);
-        let said = early.warnings.iter().find(|warning| warning.code == "steady-state.life-throttle").expect("what comes later is said");
+        let said =
+            early.warnings.iter().find(|warning| warning.code == "steady-state.life-throttle").expect("the later throttling is reported");
         let left: f64 = said.facts.iter().find(|fact| fact.key == "credit-left-bytes").unwrap().value.parse().unwrap();
         assert!((left / (5.0 * spec.capacity_bytes as f64) - 1.0).abs() < 0.02, "{left}");
         assert!(early.metrics.iter().all(|metric| metric.name != "write.rate.steady"));
@@ -208,9 +211,10 @@ mod tests {
         assert!((steady / expected - 1.0).abs() < 0.05, "{steady} MB/s, arithmetic says {expected}");
     }
 
-    /// It earns 100 MB/s, which throttled it does not spend and otherwise it does: over long it writes what it earns, whatever it does in between.
+    /// Its allowance is 100 MB/s; throttled it writes less, otherwise more. The long-term rate is
+    /// the allowance.
     #[test]
-    fn no_half_of_a_swing_is_called_steady() {
+    fn half_of_a_swing_is_not_steady() {
         let mut spec = small();
         let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
         let rule =
@@ -229,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_on_a_drive_without_trim_is_refused() {
+    fn policy_on_drive_without_trim_is_refused() {
         let mut spec = small();
         let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
         flash.trim.supported = false;
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_that_cannot_end_is_refused() {
+    fn endless_workload_is_refused() {
         let mut reads = plan();
         reads.load = Load::Synthetic(addresses(Mix { read_percent: 100, trim_percent: 0 }));
         assert!(run(&small(), "x", &reads, &mut ()).is_err());

@@ -1,4 +1,4 @@
-//! What was applied and trimmed on this machine.
+//! Events: what was applied and trimmed on this machine.
 
 use super::{BY, FILE, FS_ID, MINIMUM, WORKLOAD};
 use crate::apply::{self, System, What};
@@ -16,55 +16,55 @@ use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_sim::run::{Field, Run};
 
-/// Something that was done.
+/// One applied policy, undo or trim.
 #[derive(Debug, Serialize)]
 pub struct Event {
     pub unix_ms: u64,
     pub what: &'static str,
     pub path: String,
     pub policy: String,
-    /// Who trimmed.
+    /// What started the trim: `daemon` or `hand`.
     pub by: Option<String>,
-    /// What reached the drives, where they count.
+    /// Bytes that reached the drives, if they count them.
     pub sent_bytes: Option<u64>,
     pub sent_commands: Option<u64>,
-    /// The drives may have got more.
+    /// The count is a minimum.
     pub sent_is_minimum: bool,
     pub seconds: Option<f64>,
     pub outcome: String,
-    /// The run in the store of the history.
+    /// Id of the run in the history's store.
     pub id: Option<String>,
-    /// The filesystem that was trimmed.
+    /// Id of the trimmed filesystem.
     #[serde(skip)]
     pub fs_id: Option<String>,
 }
 
-/// Oldest first.
+/// Events, oldest first.
 #[derive(Debug, Serialize)]
 pub struct Events {
     pub events: Vec<Event>,
 }
 
-/// Which events are wanted.
+/// Filter for events.
 #[derive(Debug)]
-pub struct Wish<'a> {
-    /// Of this filesystem alone.
+pub struct EventFilter<'a> {
+    /// Only this filesystem.
     pub path: Option<&'a Path>,
-    /// From then on.
+    /// Only events since this time.
     pub since_unix_ms: Option<u64>,
-    /// The newest.
+    /// Largest number of events; the newest are kept.
     pub limit: usize,
-    /// Of the system below this directory instead of the running one.
+    /// Read the system below this directory instead of the running one.
     pub sysroot: Option<&'a Path>,
 }
 
 impl Events {
-    /// Reads what was applied and trimmed.
-    pub fn read(wish: &Wish<'_>, context: &Context) -> anyhow::Result<Self> {
+    /// Reads the events that match the filter.
+    pub fn read(wish: &EventFilter<'_>, context: &Context) -> anyhow::Result<Self> {
         let wanted = wish.path.map(|path| wanted(path, context)).transpose()?;
         let mut events = applied(wish.sysroot)?;
         let store = wish.sysroot.map_or_else(state_directory, |base| base.join("var/lib/trimtab")).join(FILE);
-        // Only those of one filesystem are looked for behind the newest.
+        // Filtering by filesystem needs more than the newest trims.
         events.extend(trimmed(&store, wish.since_unix_ms, wish.limit.saturating_mul(if wanted.is_some() { 20 } else { 1 }))?);
         let fits = |event: &Event| {
             wish.since_unix_ms.is_none_or(|since| event.unix_ms >= since) && wanted.as_ref().is_none_or(|wanted| wanted.is_of(event))
@@ -72,23 +72,24 @@ impl Events {
         events.retain(fits);
         events.sort_by_key(|event| event.unix_ms);
         if let Some(path) = wish.path.filter(|path| events.is_empty() && path.symlink_metadata().is_err()) {
-            let what = format!("there is no {}, and nothing was applied or trimmed there", path.display());
-            return Err(UsageError::missing(what).hint("'trimtab history' without a path lists all").into());
+            let what = format!("{} does not exist, and nothing was applied or trimmed there", path.display());
+            return Err(UsageError::missing(what).hint("run 'trimtab history' without a path to list everything").into());
         }
         Ok(Self { events: events.split_off(events.len().saturating_sub(wish.limit)) })
     }
 }
 
-/// A filesystem whose events are wanted.
+/// The filesystem to show.
 struct Wanted {
-    /// Where it is mounted, or was.
+    /// Present or past mount points.
     mount_points: Vec<String>,
-    /// Its id, if it is mounted and on a block device.
+    /// Id, if the filesystem is mounted and on a block device.
     fs_id: Option<String>,
 }
 
 impl Wanted {
-    /// The id decides where both have one: a filesystem can be mounted elsewhere, and another one in its place.
+    /// Compares ids if both have one: a filesystem can move to another mount point, and another
+    /// one can take its place.
     fn is_of(&self, event: &Event) -> bool {
         match (&self.fs_id, &event.fs_id) {
             (Some(wanted), Some(id)) => wanted == id,
@@ -103,27 +104,28 @@ impl From<&Path> for Wanted {
     }
 }
 
-/// The filesystem that `path` stands for: what was mounted at `path` if it is not there any more, at its mount point in fstab if that is not mounted.
+/// The filesystem at `path`. If `path` no longer exists, the filesystem once mounted there;
+/// if it is an unmounted mount point of fstab, that one.
 fn wanted(path: &Path, context: &Context) -> anyhow::Result<Wanted> {
     let root = Root::live().context("cannot open /")?;
     let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
     let named = match Named::look_up(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(path.into()),
-        named => named.with_context(|| format!("cannot look at '{}'", path.display()))?,
+        named => named.with_context(|| format!("cannot access '{}'", path.display()))?,
     };
-    let mount = mountinfo::of_named(&mounts, &named).with_context(|| format!("cannot look at '{}'", path.display()))?;
-    let real = named.real_path().with_context(|| format!("cannot find out where '{}' is", path.display()))?;
+    let mount = mountinfo::of_named(&mounts, &named).with_context(|| format!("cannot access '{}'", path.display()))?;
+    let real = named.real_path().with_context(|| format!("cannot resolve '{}'", path.display()))?;
     let Some(mount) = mount else { return Ok(path.into()) };
     if let Some(point) = fstab::unmounted(&root, mount, &real) {
-        context.remark(&format!("{} is not mounted; this is what was done while it was", point.display()));
+        context.remark(&format!("{} is not mounted; these events are from when it was", point.display()));
         return Ok(point.as_path().into());
     }
     if mount.mount_point != real {
         let (path, point) = (path.display(), mount.mount_point.display());
-        context.remark(&format!("{path} is on the filesystem mounted at {point}: this is the history of all of that"));
+        context.remark(&format!("{path} is on the filesystem mounted at {point}: this is the history of the whole filesystem"));
     }
     let mut same: Vec<&Mount> = mounts.iter().filter(|other| other.dev == mount.dev && other.fs_type == mount.fs_type).collect();
-    // The one that is named may be of a part of the filesystem only, and covered by another one.
+    // The named mount may show only part of the filesystem and be covered by another mount.
     same.sort_by_key(|other| other.id != mount.id);
     let fs_id = same.iter().find_map(|mount| Filesystem::open(&mount.mount_point).ok()).map(|fs| fs.id().to_owned());
     Ok(Wanted { mount_points: same.iter().map(|mount| mount.mount_point.display().to_string()).collect(), fs_id })
@@ -131,7 +133,7 @@ fn wanted(path: &Path, context: &Context) -> anyhow::Result<Wanted> {
 
 fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {
     let shown = sysroot.map_or_else(|| "the system".to_owned(), |sysroot| format!("'{}'", sysroot.display()));
-    let system = System::new(sysroot, None).with_context(|| format!("cannot look at {shown}"))?;
+    let system = System::new(sysroot, None).with_context(|| format!("cannot access {shown}"))?;
     let one = |event: apply::Event| Event {
         unix_ms: event.unix_ms,
         what: match event.what {
@@ -155,12 +157,12 @@ fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<Event>> {
 
 /// The newest trims.
 fn trimmed(store: &Path, since_unix_ms: Option<u64>, limit: usize) -> anyhow::Result<Vec<Event>> {
-    if !store.try_exists().with_context(|| format!("cannot look at {}", store.display()))? {
+    if !store.try_exists().with_context(|| format!("cannot access {}", store.display()))? {
         return Ok(Vec::new());
     }
     let store = match Store::open(store) {
         Err(StoreError::Foreign(path)) => {
-            bail!("{} is not a history of trimtab; move it away and a new history begins", path.display())
+            bail!("{} is not a history of trimtab; move it away to start a new one", path.display())
         }
         opened => opened?,
     };

@@ -1,4 +1,4 @@
-//! What a run says while it goes on, word for word as the original, and the seconds that its report is about.
+//! Progress messages of a run, identical to the original's, and the times for its report.
 
 use super::classic::Stamps;
 use std::io::{self, Write};
@@ -12,9 +12,9 @@ use trimtab_sim::workload::{FileStep, FileWorkload, Plan};
 /// The wall clock in whole seconds.
 pub type Seconds<'a> = &'a mut (dyn FnMut() -> i64 + Send);
 
-/// Announces the phases of a run, and its transactions by dots.
+/// Announces the phases of a run, and its transactions as dots.
 ///
-/// Output that cannot be written is not worth ending a run for: as in the original, it is lost.
+/// Errors of the output are ignored, as in the original.
 pub struct Announcer<'a>(Mutex<State<'a>>);
 
 struct State<'a> {
@@ -29,14 +29,14 @@ struct State<'a> {
 }
 
 impl<'a> Announcer<'a> {
-    /// For a run of so many transactions.
+    /// An announcer for a run of `transactions` transactions.
     pub fn new(out: &'a mut (dyn Write + Send), seconds: Seconds<'a>, transactions: u32) -> Self {
         // The original divides by zero for fewer than 10 transactions.
         let dot_every = (transactions / 10).max(1);
         Self(Mutex::new(State { out, seconds, stamps: Stamps::default(), phase: None, dots: 0, dot_every, out_of_files: false }))
     }
 
-    /// The four moments.
+    /// The four times of the report.
     pub fn stamps(&self) -> Stamps {
         self.state().stamps
     }
@@ -47,7 +47,7 @@ impl<'a> Announcer<'a> {
 }
 
 impl State<'_> {
-    /// One dot after the first transaction and one after every further tenth of them.
+    /// Prints a dot after the first transaction and after every further tenth.
     fn transactions_finished(&mut self, finished: u32) {
         while self.dots < finished.div_ceil(self.dot_every) {
             self.dots += 1;
@@ -60,7 +60,7 @@ impl State<'_> {
         self.out.flush()
     }
 
-    /// Ends the phase before, and begins `next`.
+    /// Ends the previous phase and begins `next`.
     fn begin(&mut self, next: Option<&str>) -> io::Result<()> {
         match self.phase {
             Some(phase::TRANSACTIONS) => {
@@ -112,7 +112,7 @@ impl<T: ?Sized> Events<T> for &Announcer<'_> {
     }
 }
 
-/// A PostMark run whose transactions are announced.
+/// A PostMark run with announced progress.
 pub struct Announced<'a, 'b> {
     /// The run.
     pub run: Postmark,
@@ -121,7 +121,7 @@ pub struct Announced<'a, 'b> {
 }
 
 impl<'a, 'b> Announced<'a, 'b> {
-    /// `run`, told of to `announcer` if there is one.
+    /// Announces `run` to `announcer`, if there is one.
     pub fn new(run: Postmark, announcer: Option<&'b Announcer<'a>>) -> Self {
         Self { run, announcer, transactions: 0 }
     }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_that_do_nothing_count_as_well() {
+    fn empty_transactions_are_announced_too() {
         let settings = Settings { bias_read: None, bias_create: None, transactions: 30, subdirectories: 3, ..Settings::default() };
         let (text, _) = output(&settings);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! PostMark's two reports, digit for digit, as a pure function of counts and whole seconds.
+//! PostMark's two reports, digit for digit, as pure functions of counts and whole seconds.
 
 use std::fmt::Write as _;
 use trimtab_sim::workload::postmark::{Counts, Settings};
@@ -6,7 +6,7 @@ use trimtab_sim::workload::postmark::{Counts, Settings};
 const KIB: f32 = 1024.0;
 const MIB: f32 = 1_048_576.0;
 
-/// Whole seconds of the wall clock at the four moments that the report is about.
+/// Whole seconds of the wall clock at the report's four times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamps {
     /// Before the first file is created.
@@ -19,7 +19,7 @@ pub struct Stamps {
     pub end: i64,
 }
 
-/// What a report is made of: sums over all streams.
+/// Sums over all streams, for a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
     /// Configured transactions.
@@ -34,7 +34,7 @@ pub struct Totals {
     pub appended: i64,
     /// Files deleted.
     pub deleted: i64,
-    /// Of them, by transactions.
+    /// Of these, deleted by transactions.
     pub deleted_mixed: i64,
     /// Bytes read, in single precision.
     pub bytes_read: f32,
@@ -145,7 +145,7 @@ pub fn setting_size(bytes: u32) -> String {
     }
 }
 
-/// A size in the report: never in bytes unless it is none.
+/// A size in the report: never in bytes, except for 0.
 fn data_size(bytes: f32) -> String {
     if bytes / MIB > 1.0 {
         format!("{:.2} megabytes", bytes / MIB)
@@ -198,7 +198,8 @@ mod tests {
             bytes_written: 4_662_068.0,
         };
         let stamps = Stamps { start: 100, transactions: 103, sweep: 110, end: 112 };
-        // As the original of version 1.53 prints it; 1.5 printed 176.00 for deletions alone, dividing by the time of creation.
+        // The output of the original's version 1.53. Version 1.5 printed 176.00 for deletions
+        // alone, dividing by the time of creation.
         assert_eq!(terse(&totals, stamps), "12 7 71.43 63.67 166.67 37.71 34.71 36.71 63.67 264.00 33.71 119230.84 388505.66\n");
     }
 

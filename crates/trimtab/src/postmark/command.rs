@@ -1,15 +1,16 @@
-//! The lines of PostMark's command language: what they say, and how they are cut out of a file or a terminal.
+//! The lines of PostMark's command language: their parsing, and their extraction from a file
+//! or a terminal.
 
 use super::config::Setting;
 use std::io::{self, BufRead};
 
-/// Characters of a line that are read at once; the rest of a longer one is the next line.
+/// Characters that are read at once; the rest of a longer line becomes the next line.
 const LINE_MAX: usize = 254;
 
-/// What a line asks for, with its argument, if there is one: what follows the name and one more character.
+/// A parsed line. The argument is what follows the name and one more character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// Set something.
+    /// Change a setting.
     Set(Setting, Option<&'a [u8]>),
     /// Run; the report goes to a file.
     Run(Option<&'a [u8]>),
@@ -17,17 +18,17 @@ pub enum Command<'a> {
     Load(Option<&'a [u8]>),
     /// Show the settings, or append them to a file.
     Show(Option<&'a [u8]>),
-    /// Help on the commands that begin so.
+    /// Help on the commands with this prefix.
     Help(Option<&'a [u8]>),
     /// End the file or the session.
     Quit,
     /// Run in the shell; empty for the user's own shell.
     Shell(&'a [u8]),
-    /// Not understood.
+    /// Unknown command.
     Unknown,
 }
 
-/// What a name stands for, before the argument is known.
+/// Meaning of a command's name, before its argument is known.
 #[derive(Clone, Copy)]
 enum Name {
     Set(Setting),
@@ -38,7 +39,8 @@ enum Name {
     Quit,
 }
 
-/// The commands in the order in which they are tried. Those that the original does not have come last, so that they change no line that it understands.
+/// The commands in the order of matching. Additions to the original come last, so that they
+/// change no line that it accepts.
 const COMMANDS: &[(&str, Name, &str)] = &[
     ("set size", Name::Set(Setting::Size), "LOW [HIGH]: sizes of new files in bytes, LOW up to but not including HIGH"),
     ("set number", Name::Set(Setting::Number), "N: files created before the transactions"),
@@ -48,22 +50,22 @@ const COMMANDS: &[(&str, Name, &str)] = &[
     ("set subdirectories", Name::Set(Setting::Subdirectories), "N: spread the files over N subdirectories of each location (2 or more)"),
     ("set read", Name::Set(Setting::Read), "BYTES: size of a read call"),
     ("set write", Name::Set(Setting::Write), "BYTES: size of a write call"),
-    ("set buffering", Name::Set(Setting::Buffering), "true or false: calls gathered in a 4096-byte buffer, or one call a block"),
+    ("set buffering", Name::Set(Setting::Buffering), "true or false: collect calls in a 4096-byte buffer, or one call per block"),
     ("set bias read", Name::Set(Setting::BiasRead), "0 to 10: tenths of transactions that read rather than append; -1 for neither"),
     ("set bias create", Name::Set(Setting::BiasCreate), "0 to 10: tenths of transactions that create rather than delete; -1 for neither"),
     ("set report", Name::Set(Setting::Report), "verbose or terse"),
     ("run", Name::Run, "[FILE]: run, and print the report or append it to FILE"),
     ("load", Name::Load, "FILE: execute the commands in FILE"),
     ("show", Name::Show, "[FILE]: show the settings, or append them to FILE"),
-    ("help", Name::Help, "[START]: this list, or the commands that begin with START"),
+    ("help", Name::Help, "[START]: list all commands, or those that begin with START"),
     ("quit", Name::Quit, "end"),
-    ("set fsync", Name::Set(Setting::Fsync), "never or close: make written files durable before they are closed"),
+    ("set fsync", Name::Set(Setting::Fsync), "never or close: make written files durable before closing them"),
     ("set direct", Name::Set(Setting::Direct), "true or false: bypass the page cache"),
-    ("set threads", Name::Set(Setting::Threads), "N: streams that run at once, each with its own files and seed"),
+    ("set threads", Name::Set(Setting::Threads), "N: concurrent streams, each with its own files and seed"),
     ("set rate", Name::Set(Setting::Rate), "N: start at most N transactions a second in each stream (0: no limit)"),
 ];
 
-/// Understands a line: the first command whose full name it begins with.
+/// Parses a line: the first command whose full name is its prefix.
 pub fn parse(line: &[u8]) -> Command<'_> {
     if let Some(rest) = line.strip_prefix(b"!") {
         return Command::Shell(rest);
@@ -89,16 +91,16 @@ pub fn help(start: &[u8]) -> String {
     if matching.is_empty() { COMMANDS.iter().map(line).collect() } else { matching }
 }
 
-/// A line as the original sees it.
+/// A line as the original reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Without its last character, whatever that is, and without what follows a NUL.
+    /// The line without its last character, whatever it is, and without anything after a NUL.
     pub text: Vec<u8>,
-    /// The input ended without a newline, so that the character that went was not one.
+    /// The input ended without a newline, so the removed character was not one.
     pub cut_at_end: bool,
 }
 
-/// Reads the next line, or piece of a long one.
+/// Reads the next line, or the next piece of a long one.
 pub fn read_line(input: &mut dyn BufRead) -> io::Result<Option<Line>> {
     let mut text = Vec::new();
     while text.len() < LINE_MAX && text.last() != Some(&b'\n') {
@@ -128,7 +130,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_line_means_the_first_command_that_it_begins_with() {
+    fn parse_uses_the_first_matching_command() {
         assert_eq!(parse(b"run"), Command::Run(None));
         assert_eq!(parse(b"runner"), Command::Run(Some(b"er")));
         assert_eq!(parse(b"runx"), Command::Run(Some(b"")));
@@ -143,16 +145,16 @@ mod tests {
     }
 
     #[test]
-    fn additions_come_after_the_originals_commands_and_hide_none() {
+    fn additions_do_not_hide_original_commands() {
         let names: Vec<&str> = COMMANDS.iter().map(|(name, ..)| *name).collect();
         for (at, name) in names.iter().enumerate() {
-            assert!(!names[..at].iter().any(|earlier| name.starts_with(earlier)), "'{name}' can never be reached");
+            assert!(!names[..at].iter().any(|earlier| name.starts_with(earlier)), "'{name}' is unreachable");
         }
         assert_eq!(names[16], "quit");
     }
 
     #[test]
-    fn help_lists_what_begins_so_or_everything() {
+    fn help_lists_matching_commands_or_all() {
         assert_eq!(help(b"set b").lines().count(), 3);
         assert_eq!(help(b"").lines().count(), COMMANDS.len());
         assert_eq!(help(b"zzz"), help(b""));
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_character_goes_even_if_it_is_no_newline() {
+    fn read_line_always_drops_the_last_character() {
         let line = |text: &str, cut_at_end| Line { text: text.into(), cut_at_end };
         assert_eq!(lines(b"show\n\nquit"), [line("show", false), line("", false), line("qui", true)]);
         assert_eq!(lines(b"set report terse\r\n"), [line("set report terse\r", false)]);
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_come_in_pieces_that_lose_a_character_each() {
+    fn read_line_splits_long_lines() {
         let input = [vec![b'x'; 300], b"\nshow\n".to_vec()].concat();
         let lengths: Vec<usize> = lines(&input).iter().map(|line| line.text.len()).collect();
         assert_eq!(lengths, [253, 46, 4]);
@@ -180,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_input_is_read_to_its_end(input in prop::collection::vec(any::<u8>(), 0..2000)) {
+        fn read_line_consumes_any_input(input in prop::collection::vec(any::<u8>(), 0..2000)) {
             let all = lines(&input);
             prop_assert!(all.iter().all(|line| line.text.len() < LINE_MAX));
             for line in &all {

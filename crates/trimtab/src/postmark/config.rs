@@ -1,4 +1,4 @@
-//! What a PostMark session can be told, and how it says so: settings, their `set` commands, `show`.
+//! Settings of a PostMark session: their `set` commands and `show`.
 
 use super::classic::setting_size;
 use std::ffi::OsStr;
@@ -9,12 +9,12 @@ use trimtab_drive::units::Nanos;
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::workload::postmark::{NUMBER_MAX, Settings};
 
-/// A directory that files go to.
+/// A directory for files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// As the user wrote it, in the bytes of the filesystem.
     pub path: Vec<u8>,
-    /// How much likelier than one of weight 1 it is to get a file.
+    /// Relative probability of getting a file.
     pub weight: u32,
 }
 
@@ -25,7 +25,7 @@ impl Location {
     }
 }
 
-/// How a run is reported.
+/// Format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Fourteen lines.
@@ -34,20 +34,20 @@ pub enum Format {
     Terse,
 }
 
-/// Everything that `set` sets.
+/// All settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The workload; its weights come from `locations` when a run starts.
     pub settings: Settings,
-    /// Where files go; none means the current directory.
+    /// Directories for files; empty for the current directory.
     pub locations: Vec<Location>,
-    /// How runs are reported.
+    /// Format of the report.
     pub format: Format,
-    /// Whether written files are made durable before they are closed. Beyond the original.
+    /// When written files are made durable. Not in the original.
     pub fsync: Fsync,
-    /// Bypass the page cache. Beyond the original.
+    /// Bypass the page cache. Not in the original.
     pub direct: bool,
-    /// Independent streams that run at once. Beyond the original.
+    /// Concurrent independent streams. Not in the original.
     pub threads: u32,
 }
 
@@ -64,7 +64,7 @@ impl Default for Config {
     }
 }
 
-/// What can be set.
+/// Names of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// Size bounds.
@@ -83,7 +83,7 @@ pub enum Setting {
     Read,
     /// Bytes per write call.
     Write,
-    /// Through a buffer like the C library's or not.
+    /// Whether to use a buffer like the C library's.
     Buffering,
     /// Read or append.
     BiasRead,
@@ -91,7 +91,7 @@ pub enum Setting {
     BiasCreate,
     /// Verbose or terse.
     Report,
-    /// Durability. Beyond the original, like those that follow.
+    /// Durability. Not in the original, like the following ones.
     Fsync,
     /// Bypass the page cache.
     Direct,
@@ -101,14 +101,15 @@ pub enum Setting {
     Rate,
 }
 
-/// Most streams at once: as many threads.
+/// Largest number of streams, each of which is a thread.
 pub const THREADS_MAX: u32 = 1024;
 
-/// What is wrong with an argument, for one line on standard error.
+/// An error in an argument, as one line for standard error.
 pub type Complaint = String;
 
 impl Config {
-    /// Does `set SETTING ARGUMENT`. A wrong argument leaves the old value, except that a wrong weight counts as 1.
+    /// Executes `set SETTING ARGUMENT`. A wrong argument keeps the old value, except that a wrong
+    /// weight counts as 1.
     pub fn set(&mut self, setting: Setting, argument: Option<&[u8]>) -> Result<(), Complaint> {
         let settings = &mut self.settings;
         match setting {
@@ -136,7 +137,7 @@ impl Config {
         let Some(argument) = argument else { return Err("no directory given; 'set location PATH [WEIGHT]'".into()) };
         if let Some(path) = argument.strip_prefix(b"-") {
             let Some(at) = self.locations.iter().position(|location| location.path == path) else {
-                return Err(format!("there is no location '{}' to remove", path.escape_ascii()));
+                return Err(format!("no location '{}' to remove", path.escape_ascii()));
             };
             self.locations.remove(at);
             return Ok(());
@@ -157,7 +158,7 @@ impl Config {
         }
     }
 
-    /// Where files go, or the first of several places.
+    /// The current directory, or the first location.
     pub fn first_location(&self) -> &Path {
         self.locations.first().map_or(Path::new("."), Location::path)
     }
@@ -167,8 +168,9 @@ impl Config {
         Settings { weights: self.locations.iter().map(|location| location.weight).collect(), ..self.settings.clone() }
     }
 
-    /// What `show` shows, in three parts: up to the line that announces the locations, the locations, the rest.
-    /// The original sends the locations to standard output even if the rest goes to a file.
+    /// The output of `show` in three parts: up to the line that announces the locations, the
+    /// locations, the rest. The original prints the locations to standard output even if the rest
+    /// goes to a file.
     pub fn show(&self) -> io::Result<[Vec<u8>; 3]> {
         let settings = &self.settings;
         let (mut head, mut locations, mut tail) = (Vec::new(), Vec::new(), Vec::new());
@@ -210,7 +212,7 @@ impl Config {
         Ok([head, locations, tail])
     }
 
-    /// What the original does not have is shown only where it has been set.
+    /// Settings missing from the original are shown only if set.
     fn show_beyond(&self, to: &mut Vec<u8>) -> io::Result<()> {
         if self.fsync == Fsync::Close {
             writeln!(to, "Files are synced before they are closed")?;
@@ -230,7 +232,8 @@ impl Config {
 
 const MOST: u32 = i32::MAX as u32;
 
-/// Reads a number as C's `atoi` does on 64-bit Linux: blanks, a sign, digits, the rest ignored; read as 64 bits, cut to 32.
+/// Parses a number like C's `atoi` on 64-bit Linux: blanks, a sign, digits, the rest ignored;
+/// as 64 bits, truncated to 32.
 pub fn atoi(text: &[u8]) -> i32 {
     let start = text.iter().position(|c| !matches!(c, b' ' | 0x09..=0x0d)).unwrap_or(text.len());
     let text = &text[start..];
@@ -245,7 +248,7 @@ pub fn atoi(text: &[u8]) -> i32 {
         value = value.saturating_mul(10);
         value = if negative { value.saturating_sub(digit) } else { value.saturating_add(digit) };
     }
-    // Cut to 32 bits, as the conversion from long to int does.
+    // Truncated to 32 bits, like the conversion from long to int.
     value as i32
 }
 
@@ -270,11 +273,12 @@ fn word<T: Copy>(argument: Option<&[u8]>, words: &[(&str, T)]) -> Result<T, Comp
     let text = argument.unwrap_or_default();
     words.iter().find(|(word, _)| word.as_bytes() == text).map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<String> = words.iter().map(|(word, _)| format!("'{word}'")).collect();
-        format!("say {}, not '{}'", names.join(" or "), text.escape_ascii())
+        format!("expected {}, not '{}'", names.join(" or "), text.escape_ascii())
     })
 }
 
-/// Low and high; high is what follows the first blank, or low if that is no number that is at least low.
+/// Low and high; high follows the first blank, or equals low if that is not a number of at
+/// least low.
 fn sizes(argument: Option<&[u8]>) -> Result<(u32, u32), Complaint> {
     let low = positive(argument, "a low size bound in bytes", MOST)?;
     let text = argument.unwrap_or_default();
@@ -283,7 +287,7 @@ fn sizes(argument: Option<&[u8]>) -> Result<(u32, u32), Complaint> {
     Ok((low, high))
 }
 
-/// The path, and the text after the last blank, if there is a blank.
+/// The path, and the text after the last blank, if any.
 fn split_weight(text: &[u8]) -> (&[u8], Option<&[u8]>) {
     match text.iter().rposition(|c| *c == b' ') {
         Some(blank) => (&text[..blank], Some(&text[blank + 1..])),
@@ -291,7 +295,7 @@ fn split_weight(text: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Transactions a second; 0 for no limit.
+/// Transactions per second; 0 for no limit.
 fn rate(argument: Option<&[u8]>) -> Result<f64, Complaint> {
     let text = argument.unwrap_or_default();
     std::str::from_utf8(text)
@@ -301,18 +305,18 @@ fn rate(argument: Option<&[u8]>) -> Result<f64, Complaint> {
         .ok_or_else(|| format!("'{}' is not a rate in transactions per second (0: no limit)", text.escape_ascii()))
 }
 
-/// Transactions a second, as an option has them.
+/// Transactions per second, as a value of an option.
 pub fn rate_option(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| (1e-6..=1e9).contains(rate));
     rate.ok_or_else(|| "expected transactions a second, from 0.000001 to 1000000000".to_owned())
 }
 
-/// The time between transactions at `rate` a second; none for 0.
+/// The interval of transactions at `rate` per second; `None` for 0.
 pub fn interval_of_rate(rate: f64) -> Option<Nanos> {
     (rate > 0.0).then(|| Nanos(((1e9 / rate).round() as u64).max(1)))
 }
 
-/// The rate that transactions this far apart come at.
+/// The rate of transactions at this interval.
 pub fn rate_of_interval(interval: Nanos) -> f64 {
     (1e9 / interval.as_f64() * 1e6).round() / 1e6
 }
@@ -323,7 +327,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn numbers_are_read_as_by_atoi() {
+    fn atoi_parses_like_c() {
         for (text, value) in [
             ("12abc", 12),
             ("07", 7),
@@ -350,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn high_follows_the_first_blank_or_is_low() {
+    fn sizes_take_high_after_first_blank_or_low() {
         for (argument, sizes) in [
             ("500 1000", (500, 1000)),
             (" 500 1000", (500, 500)),
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn locations_are_replaced_added_and_removed() {
+    fn set_location_replaces_adds_and_removes() {
         let location = |path: &str, weight| Location { path: path.into(), weight };
         let config =
             after(&[(Setting::Location, "old"), (Setting::Location, "a b c 4"), (Setting::Location, "+d e"), (Setting::Location, "+d 2")]);
@@ -382,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_leave_the_old_ones() {
+    fn set_wrong_value_keeps_the_old_one() {
         for setting in [
             Setting::Number,
             Setting::Seed,
@@ -412,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_original_shows_only_when_set() {
+    fn show_prints_additions_only_if_set() {
         let show = |config: &Config| String::from_utf8(config.show().unwrap().concat()).unwrap();
         assert!(show(&Config::default()).ends_with("Report format is verbose.\n"));
         let config = after(&[(Setting::Fsync, "close"), (Setting::Direct, "true"), (Setting::Threads, "4"), (Setting::Rate, "250")]);
@@ -423,7 +427,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_argument_panics_or_sets_what_cannot_run(commands in prop::collection::vec((0_usize..16, prop::option::of(prop::collection::vec(any::<u8>(), 0..24))), 0..8)) {
+        fn set_of_any_argument_keeps_config_runnable(commands in prop::collection::vec((0_usize..16, prop::option::of(prop::collection::vec(any::<u8>(), 0..24))), 0..8)) {
             use Setting::*;
             let all = [Size, Number, Seed, Transactions, Location, Subdirectories, Read, Write, Buffering, BiasRead, BiasCreate, Report, Fsync, Direct, Threads, Rate];
             let mut config = Config::default();

@@ -1,10 +1,11 @@
-//! What a run has to say beyond the original's report: settings, exact counts and times, as every workload has them.
+//! Details of a run beyond the original's report: settings, exact counts and times, in the
+//! common form of all workloads.
 
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::run::{Field, Run, Severity, Warning};
 use trimtab_sim::workload::postmark::{Counts, Settings, metrics};
 
-/// The settings, with those that concern the target and not the workload.
+/// The settings, including those of the target.
 pub fn fields(settings: &Settings, fsync: Fsync, direct: bool, threads: u32) -> Vec<Field> {
     let mut fields = settings.fields();
     fields.push(Field::new("fsync", if fsync == Fsync::Close { "close" } else { "never" }));
@@ -13,13 +14,13 @@ pub fn fields(settings: &Settings, fsync: Fsync, direct: bool, threads: u32) -> 
     fields
 }
 
-/// Adds figures, counts and warnings. `streams` are the counts of each stream's tries.
+/// Adds figures, counts and warnings. `streams` are the counts of each stream's repeats.
 pub fn add(run: &mut Run, settings: &Settings, streams: &[&[Counts]]) {
     let tries = streams.iter().map(|tries| tries.len()).min().unwrap_or(0);
     let of_try = |at: usize| streams.iter().map(move |tries| &tries[at]);
     let transactions: Vec<u64> = (0..tries).map(|at| of_try(at).map(|counts| u64::from(counts.transactions)).sum()).collect();
     run.metrics = metrics(&run.phases, &transactions);
-    // Every try does the same.
+    // All repeats do the same.
     let Some(first) = (tries > 0).then_some(0) else { return };
     let mut sums: Vec<(String, u64)> = Vec::new();
     for counts in of_try(first) {

@@ -1,7 +1,8 @@
-//! The directories that the user gave, as a target; and what may be in them already.
+//! The user's directories as a target, and PostMark files that already exist in them.
 //!
-//! PostMark's files go straight into the user's directories, named `1`, `2`, `3` … No file that is there is ever written to or
-//! removed: a run does not start where a name is taken. Files that an earlier run left are known by their text.
+//! PostMark's files go directly into these directories, named `1`, `2`, `3` … Existing files
+//! are never written to or removed: a run does not start if a name is taken. Files left by an
+//! earlier run are recognised by their text.
 
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -19,12 +20,13 @@ use trimtab_sim::op::Payload;
 use trimtab_sim::target::{Clock, FileTarget, TargetResult};
 use trimtab_sim::workload::postmark::text_prefix;
 
-/// As much of a file is compared with PostMark's text …
+/// Bytes of each file compared with PostMark's text.
 const COMPARED: usize = 4096;
-/// … and at least so much must be the same over all files before they count as PostMark's: no chance that it is anything else.
+/// Bytes that must match over all files together before they count as PostMark's. A chance
+/// match is then impossible.
 const PROOF: usize = 64;
 
-/// To look at what is there: no link is followed, and a pipe does not make us wait.
+/// Flags for examining files: follow no link, do not block on a pipe.
 const LOOK: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// Opens a directory to work in.
@@ -32,9 +34,9 @@ fn open(path: &Path) -> anyhow::Result<OwnedFd> {
     beneath::Dir::open(path).map(OwnedFd::from).with_context(|| format!("cannot use the location {}", path.display()))
 }
 
-/// A directory that a run of this program holds until it ends, so that two runs do not mix up their files.
+/// A directory, locked until the run ends, so that two runs do not mix their files.
 #[derive(Debug)]
-pub struct Held {
+pub struct LockedDirectory {
     /// The directory.
     pub dir: OwnedFd,
     /// As the user wrote it.
@@ -43,53 +45,53 @@ pub struct Held {
 }
 
 /// Opens and locks the locations. The same directory may be given more than once.
-pub fn hold(paths: &[PathBuf]) -> anyhow::Result<Vec<Held>> {
-    let mut held: Vec<Held> = Vec::new();
+pub fn hold(paths: &[PathBuf]) -> anyhow::Result<Vec<LockedDirectory>> {
+    let mut held: Vec<LockedDirectory> = Vec::new();
     for path in paths {
         let dir = open(path)?;
-        let stat = rustix::fs::fstat(&dir).map_err(std::io::Error::from).with_context(|| format!("cannot look at {}", path.display()))?;
+        let stat = rustix::fs::fstat(&dir).map_err(std::io::Error::from).with_context(|| format!("cannot access {}", path.display()))?;
         let identity = (stat.st_dev, stat.st_ino);
         let known = held.iter().any(|other| other.identity == identity);
-        // A filesystem that cannot lock directories leaves us without this protection.
+        // Some filesystems cannot lock directories; then there is no such protection.
         if !known && rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-            bail!("another run of PostMark is going on in {}", path.display());
+            bail!("another PostMark run is using {}", path.display());
         }
-        held.push(Held { dir, path: path.clone(), identity });
+        held.push(LockedDirectory { dir, path: path.clone(), identity });
     }
     Ok(held)
 }
 
-/// What a run will use in a directory.
+/// Names that a run will use in a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Names {
-    /// Files are numbered from 1 up to this at most.
+    /// Highest file number.
     pub number_max: u64,
-    /// Subdirectories `s0`, `s1` …; none if fewer than 2.
+    /// Number of subdirectories `s0`, `s1` …; none if below 2.
     pub subdirectories: u32,
-    /// Directories `t0`, `t1` … of the streams; none if fewer than 2.
+    /// Number of stream directories `t0`, `t1` …; none if below 2.
     pub streams: u32,
 }
 
-/// Something that was found.
+/// An existing file or directory.
 #[derive(Clone, Debug)]
-struct Found {
-    /// Which location it is below, by its index.
+struct FoundEntry {
+    /// Index of its location.
     place: usize,
-    /// Its path from there.
+    /// Path relative to the location.
     below: PathBuf,
-    /// Its path for messages.
+    /// Path for messages.
     shown: PathBuf,
 }
 
-impl Found {
-    /// What `name` is in this directory.
+impl FoundEntry {
+    /// The entry `name` in this directory.
     fn inside(&self, name: &std::ffi::CStr) -> Self {
         let name = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
         Self { place: self.place, below: self.below.join(name), shown: self.shown.join(name) }
     }
 
-    /// The directory that it is in, reached through no link, and its name there.
-    fn parent(&self, held: &[Held]) -> io::Result<(beneath::Dir, &std::ffi::OsStr)> {
+    /// Its directory, opened without following links, and its name there.
+    fn parent(&self, held: &[LockedDirectory]) -> io::Result<(beneath::Dir, &std::ffi::OsStr)> {
         let root = &held[self.place].dir;
         let name = self.below.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let dir = match self.below.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -100,22 +102,22 @@ impl Found {
     }
 }
 
-/// Files named as PostMark names them.
+/// Files with PostMark's names.
 #[derive(Debug, Default)]
 pub struct Files {
-    paths: Vec<Found>,
-    /// Subdirectories that they are in.
-    dirs: Vec<Found>,
+    paths: Vec<FoundEntry>,
+    /// Their subdirectories.
+    dirs: Vec<FoundEntry>,
 }
 
-/// Files named as PostMark names them: those whose names a run will use, and the others.
+/// Files with PostMark's names: those that a run will use, and others.
 #[derive(Debug, Default)]
 pub struct Obstacles {
     in_the_way: Files,
     all: Files,
 }
 
-/// Where a search is.
+/// Level of a search.
 #[derive(Clone, Copy)]
 enum Level {
     Location,
@@ -124,16 +126,17 @@ enum Level {
 }
 
 impl Obstacles {
-    /// Looks at all locations.
-    pub fn find(held: &[Held], names: Names) -> anyhow::Result<Self> {
+    /// Searches all locations.
+    pub fn find(held: &[LockedDirectory], names: Names) -> anyhow::Result<Self> {
         let mut found = Self::default();
         for (at, place) in held.iter().enumerate() {
             if held[..at].iter().any(|other| other.identity == place.identity) {
                 continue;
             }
-            // With several streams, each has a directory of its own, and nothing is put into the location itself.
+            // With several streams, each has its own directory, and the location itself gets no
+            // files.
             let used = names.streams < 2;
-            let here = Found { place: at, below: PathBuf::new(), shown: place.path.clone() };
+            let here = FoundEntry { place: at, below: PathBuf::new(), shown: place.path.clone() };
             found
                 .look(place.dir.as_fd(), &here, names, Level::Location, used)
                 .with_context(|| format!("cannot list {}", place.path.display()))?;
@@ -141,7 +144,7 @@ impl Obstacles {
         Ok(found)
     }
 
-    /// Those whose names the run will use.
+    /// Files whose names the run will use.
     pub fn in_the_way(&self) -> &Files {
         &self.in_the_way
     }
@@ -151,8 +154,8 @@ impl Obstacles {
         &self.all
     }
 
-    /// `used` tells whether the run will put files here.
-    fn look(&mut self, dir: BorrowedFd<'_>, at: &Found, names: Names, level: Level, used: bool) -> std::io::Result<()> {
+    /// `used` is true if the run will put files here.
+    fn look(&mut self, dir: BorrowedFd<'_>, at: &FoundEntry, names: Names, level: Level, used: bool) -> std::io::Result<()> {
         for entry in Dir::read_from(dir)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -171,7 +174,7 @@ impl Obstacles {
                         self.all.dirs.push(path.clone());
                         self.look(inside.as_fd(), &path, names, level, used_there)?;
                     }
-                    // Something that is no directory, under the name of one that the run will use.
+                    // Not a directory, but with the name of one that the run will use.
                     Err(_) if used_there => {
                         self.in_the_way.paths.push(path.clone());
                         self.all.paths.push(path);
@@ -190,18 +193,18 @@ impl Obstacles {
 }
 
 impl Files {
-    /// How many there are.
+    /// The number of files.
     pub fn len(&self) -> usize {
         self.paths.len()
     }
 
-    /// There are none.
+    /// True if there are no files.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
-    /// All of it is PostMark's: every file begins with the text of one of these seeds, as far as it goes.
-    pub fn are_leftovers(&self, held: &[Held], seeds: &[u32]) -> bool {
+    /// True if every file begins with the text of one of these seeds.
+    pub fn are_leftovers(&self, held: &[LockedDirectory], seeds: &[u32]) -> bool {
         seeds.iter().any(|seed| {
             let text = text_prefix(*seed, COMPARED);
             let mut same = 0_usize;
@@ -214,13 +217,14 @@ impl Files {
         })
     }
 
-    /// Removes them if they still hold the text of one of these seeds, and the subdirectories that are empty then.
-    pub fn remove(&self, held: &[Held], seeds: &[u32]) -> anyhow::Result<()> {
+    /// Removes the files if they still hold the text of one of these seeds, and then the empty
+    /// subdirectories.
+    pub fn remove(&self, held: &[LockedDirectory], seeds: &[u32]) -> anyhow::Result<()> {
         let texts: Vec<Vec<u8>> = seeds.iter().map(|seed| text_prefix(*seed, COMPARED)).collect();
         for found in &self.paths {
             let removal = remove_file(found, held, &texts).with_context(|| format!("cannot remove {}", found.shown.display()))?;
             if let Removal::Foreign(at) = removal {
-                bail!("{} is another file than a moment ago; it was left alone (it is at {})", found.shown.display(), at.display());
+                bail!("{} was replaced concurrently; the new file is left alone, at {}", found.shown.display(), at.display());
             }
         }
         for dir in self.dirs.iter().rev() {
@@ -229,7 +233,7 @@ impl Files {
                 let open = parent.open_dir(name)?;
                 parent.remove_dir(name, &open)
             };
-            // What is not empty by now is not ours.
+            // A directory that is not empty by now belongs to another program.
             let _ = remove();
         }
         Ok(())
@@ -237,7 +241,7 @@ impl Files {
 }
 
 /// Removes a file that begins with one of the texts.
-fn remove_file(found: &Found, held: &[Held], texts: &[Vec<u8>]) -> io::Result<Removal> {
+fn remove_file(found: &FoundEntry, held: &[LockedDirectory], texts: &[Vec<u8>]) -> io::Result<Removal> {
     let (dir, name) = found.parent(held)?;
     let file = OwnedFd::from(dir.open_read(name)?);
     if texts.iter().all(|text| same_text(&file, text).is_none()) {
@@ -247,7 +251,7 @@ fn remove_file(found: &Found, held: &[Held], texts: &[Vec<u8>]) -> io::Result<Re
 }
 
 impl fmt::Display for Files {
-    /// An example, how many more, and the verb.
+    /// An example, the number of others, and the verb.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let example = self.paths.iter().map(|found| &found.shown).min().map(|path| path.display().to_string()).unwrap_or_default();
         match self.len() {
@@ -258,15 +262,16 @@ impl fmt::Display for Files {
     }
 }
 
-/// Whether `bytes` begin like a file of PostMark's: `text` from its start, as far as the file went when it was made, then `text` from its start
-/// again for each time that something was appended. Where one ends cannot be seen, so all possibilities are followed, but the first [`PROOF`]
-/// bytes are of one piece: a file of nothing but the first letter is nobody's.
+/// True if `bytes` begin like a file of PostMark: a prefix of `text` from its creation, then
+/// another prefix of `text` for each append. Their ends are not visible, so all possibilities
+/// are followed. The first [`PROOF`] bytes must be one prefix: a file that repeats the first
+/// letter is not proof.
 fn is_made_of(bytes: &[u8], text: &[u8]) -> bool {
     let first = bytes.len().min(PROOF);
     if bytes[..first] != text[..first] {
         return false;
     }
-    // How far into the text it may be.
+    // Possible positions in the text.
     let mut at = vec![first];
     for byte in &bytes[first..] {
         let goes_on = at.iter().filter(|at| text.get(**at) == Some(byte)).map(|at| at + 1);
@@ -279,7 +284,8 @@ fn is_made_of(bytes: &[u8], text: &[u8]) -> bool {
     true
 }
 
-/// How many bytes at the start of a regular file were compared and are those of `text`; `None` if they differ.
+/// Number of compared bytes at the start of a regular file if they match `text`; `None` if
+/// they differ.
 fn same_text(file: &OwnedFd, text: &[u8]) -> Option<usize> {
     let stat = rustix::fs::fstat(file).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -296,25 +302,27 @@ fn same_text(file: &OwnedFd, text: &[u8]) -> Option<usize> {
     is_made_of(&start[..len], text).then_some(len)
 }
 
-/// The number that `digits` write without leading zeros.
+/// The number in `digits` without leading zeros.
 fn canonical_number(digits: &[u8]) -> Option<u64> {
     let canonical = digits.first().is_some_and(|first| *first != b'0' || digits.len() == 1) && digits.iter().all(u8::is_ascii_digit);
     if canonical { std::str::from_utf8(digits).ok()?.parse().ok() } else { None }
 }
 
-/// The directories of one stream as one target: with several, paths begin with `l0/`, `l1/` …
+/// The directories of one stream as one target. With several directories, paths begin with
+/// `l0/`, `l1/` …
 #[derive(Debug)]
 pub struct Places {
     dirs: Vec<DirTarget>,
-    /// The stream's own directory in each location, if there are several streams: made at the start, removed at the end.
+    /// The stream's own directory in each location, if there are several streams:
+    /// created at the start, removed at the end.
     own: Option<(String, Vec<(beneath::Dir, beneath::Dir)>)>,
-    /// What stood where a file should have been made: not ours, whatever is cleaned up.
+    /// Paths that already existed when a file should have been created: never removed.
     foreign: Vec<String>,
 }
 
 impl Places {
-    /// For stream `index` of `streams`.
-    pub fn new(held: &[Held], options: DirOptions, epoch: Instant, index: u32, streams: u32) -> anyhow::Result<Self> {
+    /// Places for stream `index` of `streams`.
+    pub fn new(held: &[LockedDirectory], options: DirOptions, epoch: Instant, index: u32, streams: u32) -> anyhow::Result<Self> {
         let name = (streams > 1).then(|| format!("t{index}"));
         let mut places = Self { dirs: Vec::new(), own: name.map(|name| (name, Vec::new())), foreign: Vec::new() };
         for place in held {
@@ -325,11 +333,11 @@ impl Places {
         Ok(places)
     }
 
-    fn directory(&mut self, place: &Held) -> io::Result<(OwnedFd, PathBuf)> {
+    fn directory(&mut self, place: &LockedDirectory) -> io::Result<(OwnedFd, PathBuf)> {
         let location = rustix::io::fcntl_dupfd_cloexec(&place.dir, 0)?;
         let Some((name, own)) = &mut self.own else { return Ok((location, place.path.clone())) };
         let parent = beneath::Dir::from_fd(location, &place.path);
-        // One that exists is used, as by the original.
+        // An existing directory is used, as in the original.
         let dir = match parent.mkdir(&*name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => parent.open_dir(&*name)?,
             made => made?,
@@ -340,7 +348,7 @@ impl Places {
         Ok((target, path))
     }
 
-    /// Whether this run has found something there that it did not make.
+    /// True if the run found this path and did not create it.
     pub fn is_foreign(&self, path: &str) -> bool {
         self.foreign.iter().any(|foreign| foreign == path)
     }
@@ -357,7 +365,7 @@ impl Places {
 }
 
 impl Drop for Places {
-    /// Removes the stream's own directories; what is not empty by now is not ours.
+    /// Removes the stream's own directories unless other programs put files there.
     fn drop(&mut self) {
         if let Some((name, own)) = &self.own {
             for (parent, dir) in own {
@@ -379,7 +387,7 @@ impl Clock for Places {
 }
 
 impl FileTarget for Places {
-    /// A directory that exists is used, as by the original.
+    /// An existing directory is used, as in the original.
     fn make_dir(&mut self, path: &str) -> TargetResult {
         let (target, path) = self.route(path)?;
         match target.make_dir(path) {
@@ -388,7 +396,7 @@ impl FileTarget for Places {
         }
     }
 
-    /// A directory in which others keep something stays, as in the original.
+    /// A directory with other files stays, as in the original.
     fn remove_dir(&mut self, path: &str) -> TargetResult {
         let (target, path) = self.route(path)?;
         match target.remove_dir(path) {
@@ -435,7 +443,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_were_appended_to_are_known_and_others_are_not() {
+    fn are_leftovers_recognises_appended_files_only() {
         let text = text_prefix(SEED, COMPARED);
         let file = |pieces: &[usize]| pieces.iter().flat_map(|len| &text[..*len]).copied().collect::<Vec<u8>>();
         for pieces in [&[][..], &[1], &[63], &[500], &[500, 1], &[700, 350, 1, 1, 2000], &[64, 64, 64], &[4096]] {

@@ -1,10 +1,10 @@
-//! Runs on real directories: looks first, runs, cleans up, and keeps what was measured.
+//! Runs on real directories: checks them, runs, cleans up, and collects the results.
 
 use super::announce::{Announced, Announcer};
 use super::classic::{Stamps, Totals};
 use super::config::Config;
 use super::details;
-use super::directories::{Held, Names, Obstacles, Places, hold};
+use super::directories::{LockedDirectory, Names, Obstacles, Places, hold};
 use super::memory;
 use super::session::{Finished, Runner};
 use crate::store::recipe::starts_now;
@@ -28,15 +28,15 @@ use trimtab_sim::workload::FileWorkload as _;
 use trimtab_sim::workload::Plan;
 use trimtab_sim::workload::postmark::{Counts, Leftover, Postmark, Settings};
 
-/// The seed that leftovers were most likely made with, besides that of the run.
+/// The most likely seed of leftovers, besides that of the run.
 const SEED_DEFAULT: u32 = 42;
 
-/// One run, with everything that was measured.
+/// One run with all its measurements.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// As it was configured.
+    /// Its configuration.
     pub config: Config,
-    /// When it began.
+    /// Start of the run.
     pub started_unix_ms: u64,
     /// Sums over all streams.
     pub totals: Totals,
@@ -46,12 +46,12 @@ pub struct Record {
     pub stamps: Stamps,
     /// Phases, latencies, series.
     pub recorded: Recorded,
-    /// The machine, and what disturbed the run, if anybody looked.
+    /// The machine and disturbances of the run, if observed.
     pub surroundings: Option<(Vec<Field>, Vec<Warning>)>,
 }
 
 impl Record {
-    /// The run as every workload has it, for reports and the store.
+    /// The run in the common form of all workloads, for reports and the store.
     pub fn to_run(&self) -> Run {
         let settings = self.config.run_settings();
         let label = match &self.config.locations[..] {
@@ -70,23 +70,23 @@ impl Record {
         run
     }
 
-    /// The files ran out in some stream.
+    /// True if some stream ran out of files.
     pub fn out_of_files(&self) -> bool {
         self.streams.iter().any(|counts| counts.out_of_files)
     }
 }
 
-/// Runs PostMark where the user says.
+/// Runs PostMark in the user's directories.
 pub struct Live<'a> {
     context: &'a Context,
-    /// Look at the machine and at what else it does.
+    /// Observe the machine and its other activity.
     observe: bool,
-    /// Told of every run that ended in order.
+    /// Receives every run that ended normally.
     finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>,
 }
 
 impl<'a> Live<'a> {
-    /// Hands every run to `finished`, with its surroundings if `observe`.
+    /// Passes every run to `finished`, with its surroundings if `observe` is set.
     pub fn new(context: &'a Context, observe: bool, finished: &'a mut dyn FnMut(Record) -> anyhow::Result<()>) -> Self {
         Self { context, observe, finished }
     }
@@ -95,7 +95,7 @@ impl<'a> Live<'a> {
 impl Runner for Live<'_> {
     fn run(&mut self, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Finished> {
         let observer = self.observe.then(|| Observer::start(config.first_location())).transpose();
-        let observer = observer.with_context(|| format!("cannot look at {}", config.first_location().display()))?;
+        let observer = observer.with_context(|| format!("cannot access {}", config.first_location().display()))?;
         let mut record = run(self.context, config, out)?;
         record.surroundings = observer.map(|observer| observer.finish(None));
         let finished = Finished { totals: record.totals, stamps: record.stamps, all_done: !record.out_of_files() };
@@ -104,7 +104,7 @@ impl Runner for Live<'_> {
     }
 }
 
-/// How the target is used.
+/// Options of the target.
 pub fn dir_options(settings: &Settings, config: &Config) -> DirOptions {
     DirOptions {
         write_block: settings.write_block,
@@ -168,7 +168,7 @@ fn run(context: &Context, config: &Config, out: &mut (dyn Write + Send)) -> anyh
     })
 }
 
-/// Removes what a run that did not end in order made, and says why it did not.
+/// Removes the files of an aborted run, and returns its error.
 fn ended(outcome: Outcome, streams: &mut [(Announced<'_, '_>, Places)]) -> anyhow::Result<Recorded> {
     let cause = match outcome.end {
         End::Complete => return Ok(outcome.recorded),
@@ -180,7 +180,8 @@ fn ended(outcome: Outcome, streams: &mut [(Announced<'_, '_>, Places)]) -> anyho
     for (stream, places) in streams {
         stream.run.for_each_leftover(|leftover| {
             let there = match leftover {
-                // What could not be removed may never have come to be: a filesystem that cannot be written to does not tell.
+                // A file that could not be removed may never have existed: a read-only filesystem
+                // does not tell.
                 Leftover::File(path) if places.is_foreign(path) => false,
                 Leftover::File(path) => {
                     places.delete(path).is_err_and(is_there) && !places.read(path, 0).is_err_and(|error| !is_there(error))
@@ -192,19 +193,20 @@ fn ended(outcome: Outcome, streams: &mut [(Announced<'_, '_>, Places)]) -> anyho
     }
     if left > 0 {
         let what = if left == 1 { "a file or directory".to_owned() } else { format!("{left} files and directories") };
-        return Err(cause.context(format!("{what} of the run could not be removed again")));
+        return Err(cause.context(format!("{what} of the run could not be removed")));
     }
     Err(cause)
 }
 
-/// Nothing may be where the run's files go. What an earlier run left, there or elsewhere, may be removed, if the user says so.
-fn clear_the_way(context: &Context, held: &[Held], settings: &Settings, threads: u32) -> anyhow::Result<()> {
+/// Ensures that no existing file has a name of the run. Files left by an earlier run may be
+/// removed with consent.
+fn clear_the_way(context: &Context, held: &[LockedDirectory], settings: &Settings, threads: u32) -> anyhow::Result<()> {
     let number_max = u64::from(settings.number) + u64::from(settings.transactions);
     let found = Obstacles::find(held, Names { number_max, subdirectories: settings.subdirectories, streams: threads })?;
     let mut seeds: Vec<u32> = (0..threads).map(|index| settings.stream(index).seed).collect();
     seeds.push(SEED_DEFAULT);
     let in_the_way = found.in_the_way();
-    // Others may keep files of such names where they are in nobody's way.
+    // Other programs may keep files of such names where the run does not need them.
     let left = [found.all(), in_the_way].into_iter().find(|files| files.are_leftovers(held, &seeds));
     match left {
         Some(left) => {
@@ -214,27 +216,28 @@ fn clear_the_way(context: &Context, held: &[Held], settings: &Settings, threads:
             } else if in_the_way.is_empty() {
                 context.remark(&format!("{what}; --yes removes them."));
             } else {
-                bail!("{what}: remove them, or say --yes to have them removed");
+                bail!("{what}: remove them, or use --yes to remove them");
             }
         }
         None if in_the_way.is_empty() => {}
-        None => bail!("{in_the_way} in the way, and PostMark did not make all of that: move it away or set another location"),
+        None => bail!("{in_the_way} in the way, and not all of it is PostMark's: move it away or set another location"),
     }
     Ok(())
 }
 
-/// Asks before large amounts. Only the absolute limit counts here: a share of the drive would stop old scripts on small ones.
+/// Asks for consent to large amounts. Only the absolute limit applies: a share of the drive
+/// would stop old scripts on small drives.
 fn agreed(context: &Context, plan: &Plan) -> anyhow::Result<()> {
     let Some(reason) = consent::reason(plan.written, None) else { return Ok(()) };
     let announcement = format!("the run writes up to {}, {} at a time; {reason}", plan.written, plan.space);
     if consent::ask(context, &format!("{announcement}. Continue?"))? {
         return Ok(());
     }
-    Err(UsageError::new(announcement).hint("say --yes to allow it").into())
+    Err(UsageError::new(announcement).hint("use --yes to allow it").into())
 }
 
-/// An error if the files cannot fit.
-fn fits(held: &[Held], plan: &Plan) -> anyhow::Result<()> {
+/// Fails if the files cannot fit.
+fn fits(held: &[LockedDirectory], plan: &Plan) -> anyhow::Result<()> {
     let mut free: Option<u64> = Some(0);
     let mut devices = Vec::new();
     for place in held {
@@ -244,13 +247,13 @@ fn fits(held: &[Held], plan: &Plan) -> anyhow::Result<()> {
             continue;
         }
         devices.push(stat.st_dev);
-        // A filesystem that does not tell its size may have room.
+        // A filesystem that does not report its size may have room.
         let here = (sizes.f_blocks > 0).then(|| sizes.f_frsize.saturating_mul(sizes.f_bavail));
         free = free.zip(here).map(|(sum, here)| sum.saturating_add(here));
     }
     match free.map(Bytes) {
         Some(free) if plan.space > free => {
-            bail!("the files will hold up to {} at a time, and {free} are free in {}", plan.space, held[0].path.display())
+            bail!("the files need up to {} at a time, but only {free} is free in {}", plan.space, held[0].path.display())
         }
         _ => Ok(()),
     }
@@ -264,7 +267,8 @@ fn plan(runs: &[Postmark]) -> Plan {
     })
 }
 
-/// The wall clock in whole seconds: what it showed at the start and how long ago that is, so that setting the clock does not turn a run's time.
+/// The wall clock in whole seconds, as the start plus the elapsed time, so that setting the
+/// clock does not distort a run's time.
 fn wall_seconds() -> impl FnMut() -> i64 + Send {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let start = Instant::now();

@@ -1,11 +1,11 @@
-//! Runs too large for the machine's memory are refused before they drive it into the ground.
+//! Refuses runs that are too large for the machine's memory.
 
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::processes::available_memory;
 use trimtab_sim::workload::postmark::Settings;
 
-/// An error if `threads` streams of these settings need more memory than is available.
+/// Fails if `threads` streams of these settings need more memory than is available.
 pub fn check(settings: &Settings, threads: u32) -> Result<(), UsageError> {
     enough(Bytes(settings.memory().0.saturating_mul(threads.into())), available_memory())
 }
@@ -13,7 +13,7 @@ pub fn check(settings: &Settings, threads: u32) -> Result<(), UsageError> {
 fn enough(needed: Bytes, available: Option<Bytes>) -> Result<(), UsageError> {
     match available {
         Some(available) if needed > available => {
-            Err(UsageError::new(format!("the table of files and the text need {needed} of memory, and {available} are available"))
+            Err(UsageError::new(format!("the table of files and the text need {needed} of memory, but only {available} is available"))
                 .hint("use fewer or smaller files, or fewer threads"))
         }
         _ => Ok(()),
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_refused_and_what_is_unknown_is_tried() {
+    fn check_refuses_too_large_runs_and_allows_unknown() {
         let memory = Some(Bytes(1_024_000_000));
         assert!(enough(Bytes(1_024_000_000), memory).is_ok() && enough(Bytes(1_024_000_001), memory).is_err());
         assert!(enough(Bytes::MAX, None).is_ok());

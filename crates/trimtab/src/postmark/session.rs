@@ -1,4 +1,4 @@
-//! A PostMark session: reads commands, does them, prints what the original prints.
+//! A PostMark session: reads commands, executes them, and prints the original's output.
 
 use super::classic::{self, Stamps, Totals};
 use super::command::{self, Command, Line};
@@ -13,46 +13,47 @@ use trimtab_linux::sys::beneath;
 use trimtab_linux::sys::beneath::named::{self, Streams};
 use trimtab_linux::sys::interrupt::Interrupted;
 
-/// What the original says first; scripts look for it.
+/// The original's first line, which scripts look for.
 const BANNER: &str = "PostMark v1.51 : 8/14/01";
-/// Read at the start where no file is named.
+/// File of commands if none is named.
 pub const DEFAULT_FILE: &str = ".pmrc";
-/// So much of a file is executed; no description of a workload is longer.
+/// Largest part of a file that is executed, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Files that load files: deeper than this, they load themselves.
+/// Deeper nesting means that a file loads itself.
 const LOAD_DEPTH_MAX: u32 = 64;
 
-/// A run that ended in order.
+/// A run that ended normally.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Finished {
-    /// What was done.
+    /// The totals.
     pub totals: Totals,
-    /// When.
+    /// The times.
     pub stamps: Stamps,
-    /// All transactions were done; if not, the files ran out.
+    /// True if all transactions were done; false if the files ran out.
     pub all_done: bool,
 }
 
-/// Does the runs of a session.
+/// Executes the runs of a session.
 pub trait Runner {
-    /// Does one, with its progress on `out`. Fails with everything cleaned up.
+    /// Executes one run with its progress on `out`. A failed run cleans up.
     fn run(&mut self, config: &Config, out: &mut (dyn Write + Send)) -> anyhow::Result<Finished>;
 }
 
-/// How a session ended.
+/// The end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// A run could not be done.
+    /// A run failed.
     pub failed: bool,
 }
 
-/// Where a session's words go.
+/// Outputs of a session.
 pub struct Voice<'a> {
-    /// What the original prints to standard output.
+    /// Standard output of the original.
     pub out: &'a mut (dyn Write + Send),
     /// Complaints, one line each.
     pub complain: &'a mut dyn FnMut(&str),
-    /// What `!` commands print goes to standard error, because standard output is for something else.
+    /// Send the output of `!` commands to standard error, because standard output is used
+    /// otherwise.
     pub shell_to_stderr: bool,
 }
 
@@ -62,12 +63,12 @@ pub struct Session<'a> {
     voice: Voice<'a>,
     runner: &'a mut dyn Runner,
     load_depth: u32,
-    /// A file is being executed that others may write to.
+    /// The file being executed is writable by other users.
     foreign: bool,
     failed: bool,
 }
 
-/// What to do after a command.
+/// The step after a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Line,
@@ -75,23 +76,24 @@ enum Next {
 }
 
 impl<'a> Session<'a> {
-    /// A session that begins with `config`.
+    /// A session that starts with `config`.
     pub fn new(config: Config, voice: Voice<'a>, runner: &'a mut dyn Runner) -> Self {
         Self { config, voice, runner, load_depth: 0, foreign: false, failed: false }
     }
 
-    /// Executes `file` if it is there, then `input` with a prompt, unless the file said `quit`.
+    /// Executes `file` if it exists, then `input` with a prompt, unless the file contains `quit`.
     pub fn execute(mut self, file: &Path, input: &mut dyn BufRead) -> anyhow::Result<Ended> {
         writeln!(self.voice.out, "{BANNER}")?;
         let mut next = Next::Line;
         match named::open_to_read(file, Streams::Pipes) {
-            // Nobody named it, and it may be anybody's: what it says is done with this user's rights.
+            // The user did not name this file, and anyone may have written it; its commands would
+            // run with the user's permissions.
             Ok(open) if file == Path::new(DEFAULT_FILE) && named::is_open_to_others(&open) => {
-                self.complain(&format!("others may write to {DEFAULT_FILE}; going on without it"));
+                self.complain(&format!("{DEFAULT_FILE} is writable by other users and is ignored"));
             }
             Ok(open) => next = self.load(file, open)?,
             Err(error) if file != Path::new(DEFAULT_FILE) => {
-                self.complain(&format!("cannot read the configuration file {}: {error}; going on without it", file.display()));
+                self.complain(&format!("cannot read the configuration file {}: {error}; continuing without it", file.display()));
             }
             Err(_) => {}
         }
@@ -116,7 +118,7 @@ impl<'a> Session<'a> {
 
     fn note_cut(&mut self, line: &Line, input: &str) {
         if line.cut_at_end {
-            self.complain(&format!("the last line of {input} has no newline, so it lost its last character, as always in PostMark"));
+            self.complain(&format!("the last line of {input} has no newline, so its last character was dropped, as in the original"));
         }
     }
 
@@ -183,7 +185,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Opens the file that a report or the settings are appended to; `None` is standard output.
+    /// Opens the file for appending a report or the settings; `None` is standard output.
     fn output(&mut self, argument: Option<&[u8]>) -> Option<File> {
         let name = path(argument?);
         match beneath::open_to_append(name) {
@@ -219,7 +221,7 @@ impl<'a> Session<'a> {
             }
             Err(error) => {
                 self.failed = true;
-                // What was being done stands at the end of an open line.
+                // The message about the present phase is an unfinished line.
                 writeln!(self.voice.out)?;
                 self.voice.out.flush()?;
                 self.complain(&trimtab_linux::output::error::one_line(&error));
@@ -249,7 +251,7 @@ impl<'a> Session<'a> {
     fn shell(&mut self, command: &[u8]) -> anyhow::Result<()> {
         self.voice.out.flush()?;
         if self.foreign {
-            self.complain("a command of the shell in a file that others may write to is not executed");
+            self.complain("shell commands in a file that is writable by other users are not executed");
             return Ok(());
         }
         let mut process = if command.is_empty() {

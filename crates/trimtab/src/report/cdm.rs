@@ -1,27 +1,29 @@
-//! A crystal run in the text format of CrystalDiskMark, so that it can stand beside reports in forums and reviews.
+//! A crystal run in CrystalDiskMark's text format, for comparison with reports in forums and
+//! reviews.
 //!
-//! As there, a rate is the best of the passes and a latency the lowest of them, each on its own.
+//! As in CrystalDiskMark, the rate is the best of the passes and the latency the lowest, each
+//! on its own.
 
 use super::svg;
 use std::fmt::Write as _;
 use trimtab_sim::run::{Field, Run};
 use trimtab_sim::workload::crystal::{Profile, Test};
 
-/// The text. Tests that the run does not have are left out.
+/// The report. Tests missing from the run are left out.
 pub fn text(run: &Run) -> anyhow::Result<String> {
     let profile = setting(run, "profile").and_then(|name| name.parse::<Profile>().ok());
     let Some(profile) = profile.filter(|_| run.workload == "crystal") else {
-        anyhow::bail!("only runs of 'bench crystal' have CrystalDiskMark's format, and this is one of '{}'", run.workload);
+        anyhow::bail!("only runs of 'bench crystal' have CrystalDiskMark's format; this is a run of '{}'", run.workload);
     };
     let text = if profile.pairs() { old(run, profile) } else { new(run, profile) };
     Ok(trimtab_linux::output::plain(&text).into_owned())
 }
 
-/// The same figures as a picture in SVG: a pair of bars a test.
+/// The same figures as an SVG picture: two bars per test.
 pub fn picture(run: &Run) -> anyhow::Result<String> {
     let profile = setting(run, "profile").and_then(|name| name.parse::<Profile>().ok());
     let Some(profile) = profile.filter(|_| run.workload == "crystal") else {
-        anyhow::bail!("only runs of 'bench crystal' have this picture, and this is one of '{}'", run.workload);
+        anyhow::bail!("only runs of 'bench crystal' have this picture; this is a run of '{}'", run.workload);
     };
     let row = |test: &Test| {
         let rate = |write| score(run, test, write).map(|score| score.rate);
@@ -54,7 +56,8 @@ fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
     Field::find(&run.environment, key)
 }
 
-/// Best rate in 10^6 bytes a second, operations a second at that rate, lowest mean latency in microseconds.
+/// Best rate in 10^6 bytes per second, operations per second at that rate, lowest mean
+/// latency in microseconds.
 struct Score {
     rate: f64,
     iops: f64,
@@ -97,7 +100,7 @@ fn place(run: &Run) -> String {
     format!("{}{drive}", run.target_label)
 }
 
-/// What is not incompressible says so, as the original tags its 0-fill runs.
+/// Tags compressible data, as the original tags its 0-fill runs.
 fn fill(run: &Run) -> String {
     match setting(run, "data") {
         Some("zero") => " <0Fill>".to_owned(),
@@ -106,7 +109,7 @@ fn fill(run: &Run) -> String {
     }
 }
 
-/// Versions 8 and 9.
+/// Format of versions 8 and 9.
 fn new(run: &Run, profile: Profile) -> String {
     let rule = "-".repeat(78);
     let mut text = format!("{rule}\ntrimtab {}, in the format of CrystalDiskMark 8\n{rule}\n", run.tool_version);
@@ -141,7 +144,7 @@ fn new_row(test: &Test, score: &Score) -> String {
     )
 }
 
-/// Version 3.
+/// Format of version 3.
 fn old(run: &Run, profile: Profile) -> String {
     let rule = "-".repeat(71);
     let mut text = format!("{rule}\ntrimtab {}, in the format of CrystalDiskMark 3\n{rule}\n", run.tool_version);
@@ -214,21 +217,21 @@ mod tests {
     }
 
     #[test]
-    fn every_profile_has_its_block() {
+    fn text_of_every_profile() {
         for (profile, data) in [(Profile::Cdm8, "random"), (Profile::Cdm3, "zero"), (Profile::Nvme, "40% compressible")] {
             insta::assert_snapshot!(profile.name(), without_date(&text(&run(profile, data)).unwrap()));
         }
     }
 
     #[test]
-    fn bars_are_as_long_as_rates_are_high() {
+    fn picture_bar_lengths_are_proportional_to_rates() {
         let picture = picture(&run(Profile::Cdm8, "random")).unwrap();
         let widths: Vec<f64> = picture
             .lines()
             .filter(|line| line.starts_with("<rect x=\"150\"") && line.contains("height=\"18\""))
             .map(|line| line.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
             .collect();
-        // 561.763 over 1, 2, 3, 4, and 50 less for writing; the first is as long as any may be.
+        // 561.763 divided by 1 to 4, and 50 less for writes; the first bar has the full length.
         let rates: Vec<f64> = (1..=4).flat_map(|n| [561.763 / f64::from(n), 561.763 / f64::from(n) - 50.0]).collect();
         assert_eq!(widths.len(), rates.len(), "{picture}");
         for (width, rate) in widths.iter().zip(&rates) {
@@ -243,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_arithmetic_holds() {
+    fn old_row_matches_published_figures() {
         // A report of the original: 25.206 MB/s are 6153.8 operations of 4096 bytes.
         let test = Profile::Cdm3.tests()[2];
         let score = Score { rate: 25.206, iops: 25.206e6 / 4096.0, latency_us: 0.0 };
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn other_workloads_have_no_such_format() {
+    fn text_of_other_workloads_is_refused() {
         let other = Header::new("tree", Vec::new(), TargetKind::Directory, "/", "none", 1).into_run(Default::default(), true);
         assert!(text(&other).unwrap_err().to_string().contains("tree"));
     }

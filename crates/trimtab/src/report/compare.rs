@@ -1,4 +1,4 @@
-//! Runs beside each other.
+//! Comparison of runs.
 
 use super::run::instant;
 use trimtab_drive::units::three_digits;
@@ -8,21 +8,22 @@ use trimtab_sim::run::shown::{quantity, ratio};
 use trimtab_sim::run::{Run, Series, Severity, Unit, Warning};
 use trimtab_study::document::{Block, Chart, ChartKind, Document, Section, Table};
 
-/// A report about sides, the first of which is the baseline, and about the others against it, in their order.
+/// A report that compares `others` with the first side, the baseline.
 #[must_use]
 pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[Against], warnings: &[Warning]) -> Document {
     let mut sections = Vec::new();
     let baseline = sides.first().map_or("", |side| side.label);
     for (side, against) in sides.iter().skip(1).zip(others) {
         let mut blocks = Vec::new();
-        for (caption, rows) in [("", &against.figures), ("Latency percentiles, a repeat for each phase of the name", &against.latencies)] {
+        for (caption, rows) in [("", &against.figures), ("Latency percentiles; each phase of that name is a repeat", &against.latencies)] {
             if !rows.is_empty() {
                 blocks.push(Block::Table(table(caption, baseline, side.label, confidence, rows)));
             }
         }
         if against.figures.iter().any(|row| row.comparison.interval.is_none() && row.comparison.verdict == Verdict::CannotTell) {
             blocks.push(Block::Text(
-                "Without an interval it cannot be told; that needs two repeats a side, five of medians, and positive figures.".to_owned(),
+                "No verdict without an interval. An interval needs two repeats per side (five for medians) and positive figures."
+                    .to_owned(),
             ));
         }
         if against.figures.is_empty() {
@@ -34,7 +35,7 @@ pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[A
         sections.push(Section::new(format!("{} against {baseline}", side.label), blocks));
     }
     if !warnings.is_empty() {
-        // What can make a ratio mean something else comes before the ratios.
+        // Warnings that may invalidate a ratio come before the ratios.
         let first = warnings.iter().any(|warning| warning.severity > Severity::Note);
         let at = if first { 0 } else { sections.len() };
         sections.insert(at, Section::new("Warnings", vec![Block::Warnings(warnings.to_vec())]));
@@ -44,7 +45,7 @@ pub fn document(sides: &[Side<'_>], ids: &[String], confidence: f64, others: &[A
     Document { title: format!("Comparison of {}", names.join(", ")), subtitle, sections, ..Document::default() }
 }
 
-/// Pictures with all sides in one: figures of the same unit as bars, and series that they share as lines.
+/// Pictures with all sides in one: figures of the same unit as bars, shared series as lines.
 #[must_use]
 pub fn pictures(sides: &[Side<'_>]) -> Vec<Block> {
     let runs: Vec<(&str, &Run)> = sides.iter().filter_map(|side| Some((side.label, side.runs.first()?))).collect();
@@ -54,18 +55,20 @@ pub fn pictures(sides: &[Side<'_>]) -> Vec<Block> {
     blocks
 }
 
-/// Units whose figures are drawn, the most telling first.
+/// Units that are drawn, in order of importance.
 const UNITS: [Unit; 5] = [Unit::Seconds, Unit::MegabytesPerSecond, Unit::OpsPerSecond, Unit::Ratio, Unit::Percent];
-/// Figures in a picture of bars, at most; the table has all.
+/// Largest number of figures in a bar chart; the table has all.
 const BARS_MAX: usize = 8;
 
-/// Figures of so much less than the highest of a picture have one of their own: their bars could not be seen.
+/// Figures below this share of the chart's maximum get a chart of their own, where their bars
+/// are visible.
 const SEEN_FROM: f64 = 1.0 / 30.0;
 
-/// Its name, and its mean in each run.
+/// Name of a figure, and its mean in each run.
 type Figure<'a> = (&'a String, Vec<Option<f64>>);
 
-/// Figures of a unit in which the runs differ, those of like size in a picture together. What does not differ is in the table.
+/// Bar charts of the figures that differ between runs, grouped by magnitude. The table has
+/// the others.
 fn bars(runs: &[(&str, &Run)], base: &Run, unit: Unit) -> Vec<Block> {
     let mean = |run: &Run, name: &str| {
         let samples = &run.metrics.iter().find(|m| m.name == name && m.unit == unit)?.samples;
@@ -96,7 +99,7 @@ fn bars(runs: &[(&str, &Run)], base: &Run, unit: Unit) -> Vec<Block> {
             title: format!("Figures in {name}"),
             x_label: String::new(),
             y_label: name.to_owned(),
-            // A word a line below the bars.
+            // One word per line below the bars.
             kind: ChartKind::Bars {
                 categories: picture.iter().map(|(name, _)| without_unit(name).replace('.', " ")).collect(),
                 series: series.collect(),
@@ -106,12 +109,12 @@ fn bars(runs: &[(&str, &Run)], base: &Run, unit: Unit) -> Vec<Block> {
     pictures.into_iter().map(drawn).collect()
 }
 
-/// The name of a figure without the unit that it is kept in: the picture has its own.
+/// The name of a figure without its storage unit; the picture has its own.
 fn without_unit(name: &str) -> &str {
     [".seconds", ".bytes", ".ns"].iter().find_map(|unit| name.strip_suffix(unit)).unwrap_or(name)
 }
 
-/// What a picture of figures up to `high` is drawn in: factor and name.
+/// Factor and name of the unit for a picture of figures up to `high`.
 fn scale_of(high: f64, unit: Unit) -> (f64, &'static str) {
     match (unit, high) {
         (Unit::Seconds, h) if h < 1e-3 => (1e6, "µs"),
@@ -121,7 +124,7 @@ fn scale_of(high: f64, unit: Unit) -> (f64, &'static str) {
     }
 }
 
-/// A series of the first that others have too, all in one picture.
+/// A series that the first run shares with others, in one chart.
 fn lines(runs: &[(&str, &Run)], series: &Series) -> Option<Block> {
     let like = |other: &&Series| (&other.name, other.axis, other.unit) == (&series.name, series.axis, series.unit);
     let found: Vec<(&str, &Series)> =
@@ -129,7 +132,7 @@ fn lines(runs: &[(&str, &Run)], series: &Series) -> Option<Block> {
     (found.len() > 1).then(|| super::series::together(&series.name, &found))
 }
 
-/// What a side is, in a line.
+/// A side in one line.
 fn describe(side: &Side<'_>, ids: &str) -> String {
     let Some(run) = side.runs.first() else { return side.label.to_owned() };
     let mut line = format!("{} = {ids}: {} on {}", side.label, run.workload, run.target_label);
@@ -175,9 +178,10 @@ mod tests {
     use super::*;
     use trimtab_sim::run::{Better, Metric};
 
-    /// Seen: a first picture that looked empty, of eight figures of which one lasts 30 s on both sides.
+    /// Regression: a picture of eight figures looked empty, because one of 30 s on both sides set
+    /// the scale.
     #[test]
-    fn what_does_not_differ_or_could_not_be_seen_is_not_drawn() {
+    fn bars_skip_equal_and_invisible_figures() {
         let run = |values: [f64; 5]| {
             let metrics = ["load", "wait.p99", "wait.longest", "late", "tiny"].iter().zip(values);
             let metric = |(name, value): (&&str, f64)| Metric {

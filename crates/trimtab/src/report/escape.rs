@@ -1,13 +1,13 @@
-//! Text from outside, so that it can steer neither a terminal nor a page.
+//! Escapes external text, so that it cannot control a terminal or a page.
 
 use trimtab_linux::output::plain_line;
 
-/// What comes from outside, in text with colours; one line of it.
+/// One line of external text, for coloured output.
 pub fn clean(text: &str) -> String {
     plain_line(text).into_owned()
 }
 
-/// `text` with everything that means something in HTML made harmless, in content and in attributes.
+/// `text` escaped for HTML content and attributes.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -17,7 +17,7 @@ pub fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // Control characters are not allowed in HTML; drive names contain them now and then.
+            // Control characters are not allowed in HTML, but occur in drive names.
             c if !trimtab_linux::output::is_text(c) => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }

@@ -1,4 +1,5 @@
-//! Where reports and other output of commands go: into new files, through no link, and over an older one only when told so.
+//! Writes reports and other output files: never through a link, and over an existing file
+//! only on request.
 
 use anyhow::Context as _;
 use rustix::fs::FileType;
@@ -10,28 +11,28 @@ use std::path::{Path, PathBuf};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named, umask};
 
-/// Numbers that are tried for a free name.
+/// Largest number that is added to a name.
 const NUMBERS: u32 = 100_000;
 
-/// What to do where a file of that name is.
+/// Behaviour if the file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// It is an error.
     New,
-    /// Take the name with the first free number instead.
+    /// Add the first free number to the name.
     Free,
-    /// Put the new one in its place. A link is replaced, not followed.
+    /// Replace the file. A link is replaced, not followed.
     Replace,
 }
 
-/// Writes a report; gives where it is.
+/// Writes a report and returns its path.
 ///
 /// Terminals and pipes (`/dev/stdout`) are written to directly.
 pub fn write(path: &Path, bytes: &[u8], place: Place) -> anyhow::Result<PathBuf> {
     write_with(path, place, |file| file.write_all(bytes))
 }
 
-/// As [`write`], with what `content` writes. An error names the file.
+/// Like [`write`], with the bytes from `content`. An error names the file.
 pub fn write_with(path: &Path, place: Place, content: impl FnMut(&mut File) -> io::Result<()>) -> anyhow::Result<PathBuf> {
     check_again(path)?;
     put(path, place, content).map_err(|error| match error.is::<UsageError>() {
@@ -59,21 +60,21 @@ fn put(path: &Path, place: Place, mut content: impl FnMut(&mut File) -> io::Resu
                     result => return result.map(|()| path.with_file_name(name)).map_err(Into::into),
                 }
             }
-            Err(UsageError::new(format!("all names like {} are taken", path.display())).into())
+            Err(UsageError::new(format!("all numbered names of {} are taken", path.display())).into())
         }
     }
 }
 
-/// As for any new document: what the umask leaves.
+/// Mode of a new document: all that the umask allows.
 fn mode() -> u32 {
     umask().map_or(PRIVATE_FILE, |umask| 0o664 & !umask)
 }
 
-/// An error if [`write`] could not write there: asked before hours of work.
+/// Fails if [`write`] would fail; called before hours of work.
 pub fn check(path: &Path, force: bool) -> anyhow::Result<()> {
     check_again(path)?;
     let cannot = || format!("cannot write {}", path.display());
-    // A pipe that is opened twice has an end after the first time.
+    // A pipe that is opened twice ends after the first time.
     if !force && named::open_stream_to_write(path).with_context(cannot)?.is_some() {
         return Ok(());
     }
@@ -87,10 +88,10 @@ pub fn check(path: &Path, force: bool) -> anyhow::Result<()> {
     }
 }
 
-/// What makes a run again does as the run says, and so writes only where it was given a place.
+/// Restricts a rerun to the directory that it was given.
 fn check_again(path: &Path) -> anyhow::Result<()> {
     let only = trimtab_linux::sys::confinement::directory();
-    anyhow::ensure!(only.is_none_or(|only| path.parent() == Some(&only)), "a run that is made again writes nothing to {}", path.display());
+    anyhow::ensure!(only.is_none_or(|only| path.parent() == Some(&only)), "a rerun does not write to {}", path.display());
     Ok(())
 }
 
@@ -98,14 +99,14 @@ fn explain(error: io::Error, path: &Path) -> anyhow::Error {
     if error.kind() != io::ErrorKind::AlreadyExists {
         return error.into();
     }
-    UsageError::new(format!("{} is there already", path.display())).hint("name another file, or say --force").into()
+    UsageError::new(format!("{} already exists", path.display())).hint("name another file, or use --force").into()
 }
 
 fn create(directory: &Dir, name: &OsStr, content: &mut impl FnMut(&mut File) -> io::Result<()>) -> io::Result<()> {
     let mut file = directory.create_new(name, mode())?;
     let written = content(&mut file).and_then(|()| file.sync_all());
     if written.is_err() {
-        // Half of a report is none; the first error is the one that counts.
+        // Half a report is useless; the first error is the relevant one.
         let _ = directory.remove_file(name, &file);
     }
     written
@@ -132,7 +133,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_place_where_nothing_can_be_made_is_found_out_at_once() {
+    fn check_of_unwritable_place_fails_at_once() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         std::fs::write(at("old.html"), "old").unwrap();
@@ -147,17 +148,17 @@ mod tests {
             assert!(check(&at(&"x".repeat(300)), force).is_err());
         }
         assert!(check(&at("old.html"), true).is_ok() && check(&at("old.html"), false).is_err());
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "no file is left");
     }
 
     #[test]
-    fn no_link_is_followed_and_nothing_written_over_unless_told() {
+    fn write_follows_no_link_and_replaces_only_on_request() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         std::fs::write(at("canary"), "precious").unwrap();
         symlink(at("canary"), at("a.html")).unwrap();
         symlink(at("nowhere"), at("a-2.html")).unwrap();
-        assert!(check(&at("a.html"), false).unwrap_err().to_string().contains("there already"));
+        assert!(check(&at("a.html"), false).unwrap_err().to_string().contains("already exists"));
         assert!(write(&at("a.html"), b"new", Place::New).unwrap_err().is::<UsageError>());
         assert_eq!(write(&at("a.html"), b"new", Place::Free).unwrap(), at("a-3.html"));
         assert_eq!(write(&at("a.html"), b"new", Place::Replace).unwrap(), at("a.html"));

@@ -1,4 +1,4 @@
-//! What was applied and trimmed, as a table.
+//! Events of the history, as a table.
 
 use super::escape::clean;
 use super::run::instant;
@@ -8,13 +8,13 @@ use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::trim::surface::at_least;
 use trimtab_study::document::{Narrow, Table};
 
-/// For people.
+/// The table for the screen.
 pub fn table(events: &Events) -> Table {
     let header = ["began, UTC", "what", "filesystem", "policy", "by", "reached drives", "commands", "time", "outcome", "id"];
     let mut table = Table::new("", &header).when_narrow(Narrow::Records);
     for event in &events.events {
         let text = |text: &Option<String>| text.as_deref().map(clean).unwrap_or_default();
-        // Only a trim could have been counted.
+        // Only a trim can have a count.
         let not_counted = || if event.id.is_some() { "not counted".to_owned() } else { String::new() };
         table.row([
             instant(event.unix_ms).trim_end_matches(" UTC").to_owned(),
@@ -32,7 +32,7 @@ pub fn table(events: &Events) -> Table {
     table
 }
 
-/// For programs.
+/// Tab-separated values for programs.
 pub fn terse(events: &Events) -> String {
     let mut terse = Terse::new(&["unix_ms", "what", "path", "policy", "by", "sent_bytes", "sent_commands", "seconds", "outcome", "id"]);
     for event in &events.events {

@@ -1,4 +1,5 @@
-//! A document as one self-contained HTML file: opens offline, asks nobody for anything, light and dark, phone and print.
+//! A document as one self-contained HTML file: works offline, makes no requests, light and
+//! dark, phone and print.
 
 use super::escape::{clean, escape};
 use super::layout::NOT_STEADY;
@@ -18,7 +19,7 @@ const SCRIPT: &str = include_str!("report.js");
 const LIBRARY: &str = include_str!("vendor/uplot.min.js");
 const LIBRARY_STYLE: &str = include_str!("vendor/uplot.min.css");
 
-/// The file.
+/// Renders the file.
 pub fn render(document: &Document) -> String {
     let mut page = Page::default();
     page.body(document);
@@ -26,7 +27,8 @@ pub fn render(document: &Document) -> String {
     let style = format!("{LIBRARY_STYLE}\n{STYLE}{}", look_style());
     let mut html = String::with_capacity(page.html.len() + 256 * 1024);
     let script = if page.live.is_empty() { SCRIPT.to_owned() } else { format!("{LIBRARY}\n{SCRIPT}") };
-    // The policy forbids every request, so that opening a report cannot tell anybody, and every script and style but the two below.
+    // The policy forbids every request, so that opening a report discloses nothing, and all
+    // scripts and styles except the two below.
     let _ = write!(
         html,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -44,14 +46,14 @@ pub fn render(document: &Document) -> String {
     html
 }
 
-/// How the content policy names a script or a style.
+/// Hash of a script or a style for the content security policy.
 fn hash(text: &str) -> String {
     use base64::Engine as _;
     use sha2::Digest as _;
     format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(text)))
 }
 
-/// Data in the page, in which nothing can end the element that they are in.
+/// Data in the page, escaped so that it cannot end its element.
 fn data(values: &[serde_json::Value]) -> String {
     let json = serde_json::to_string(values).unwrap_or_else(|_| "[]".to_owned());
     let mut safe = String::with_capacity(json.len());
@@ -67,7 +69,7 @@ fn data(values: &[serde_json::Value]) -> String {
     safe
 }
 
-/// A page under construction: what is shown, and what the script draws from.
+/// A page under construction: the HTML, and the script's data.
 #[derive(Default)]
 struct Page {
     html: String,
@@ -131,25 +133,25 @@ impl Page {
                 let live = self.keep(page_data::plane(plane));
                 let _ = writeln!(
                     self.html,
-                    "<figure class=\"plane\" data-chart=\"{live}\">\n<figcaption>Some of the cells</figcaption>\n<p class=\"still\">With scripts this page filters its cells; without them 'trimtab sweep report --where' does.</p>\n</figure>"
+                    "<figure class=\"plane\" data-chart=\"{live}\">\n<figcaption>Some of the cells</figcaption>\n<p class=\"still\">With scripts, this page filters its cells; without them, use 'trimtab sweep report --where'.</p>\n</figure>"
                 );
             }
             Block::Warnings(warnings) => write_warnings(html, warnings),
         }
     }
 
-    /// Keeps what the script draws from; gives its number.
+    /// Adds data for the script; returns its index.
     fn keep(&mut self, value: serde_json::Value) -> usize {
         self.live.push(value);
         self.live.len() - 1
     }
 }
 
-/// [`escape`] for what people read: no line ends between a number and its unit.
+/// [`escape`] for prose: keeps a number and its unit on one line.
 fn prose(text: &str) -> String {
     const NO_BREAK: &str = "\u{a0}";
     let mut glued = String::with_capacity(text.len());
-    // Atoms hold a blank only before a unit; all other blanks and line ends are as they were.
+    // Within an atom, a blank only precedes a unit; all other blanks and line ends stay.
     let mut rest = text;
     for atom in atoms(text).iter().filter(|atom| atom.contains(' ')) {
         let Some(at) = rest.find(atom.as_str()) else { continue };
@@ -161,7 +163,7 @@ fn prose(text: &str) -> String {
     escape(&glued)
 }
 
-/// How things look on a dark screen, and the pattern of dashes of each series.
+/// Styles for dark screens, and the dash pattern of each series.
 fn look_style() -> String {
     let mut style = String::new();
     let mut dark = |light: &str, dark: &str| {
@@ -177,7 +179,7 @@ fn look_style() -> String {
         let dash: Vec<String> = dash.iter().map(u32::to_string).collect();
         let _ = writeln!(style, "svg [stroke=\"{light}\"]{{stroke-dasharray:{}}}", dash.join(" "));
     }
-    // The same for the script, which draws where no style sheet reaches.
+    // The same for the script, which no style sheet reaches.
     let variables = |colours: &[&str], holds: &[&str]| {
         let looks = colours.iter().enumerate().map(|(at, colour)| format!("--look{at}:{colour};"));
         looks.chain(holds.iter().enumerate().map(|(at, colour)| format!("--hold{at}:{colour};"))).collect::<String>()
@@ -195,7 +197,7 @@ fn look_style() -> String {
     style
 }
 
-/// The answer: the same words and figures as the first screen of the terminal, in the same order.
+/// The answer, with the words, figures and order of the terminal's first screen.
 fn write_answer(html: &mut String, answer: &Answer) {
     let _ = writeln!(
         html,
@@ -243,7 +245,7 @@ fn write_answer(html: &mut String, answer: &Answer) {
 
 fn write_findings(html: &mut String, verdict: &Findings) {
     let _ = writeln!(html, "<div class=\"verdict\"><p class=\"headline\">{}</p>", prose(&verdict.headline));
-    for (title, items) in [("Evidence", &verdict.evidence), ("What would change it, and what this does not show", &verdict.caveats)] {
+    for (title, items) in [("Evidence", &verdict.evidence), ("What would change it, and what is not shown", &verdict.caveats)] {
         if !items.is_empty() {
             let _ = writeln!(html, "<h3>{title}</h3>\n<ul>");
             for item in items {
@@ -255,21 +257,21 @@ fn write_findings(html: &mut String, verdict: &Findings) {
     html.push_str("</div>\n");
 }
 
-/// A table of more columns than this is set closer, so that none is cut where the page has room for it.
+/// Tables with more columns are set tighter, so that they fit a wide page.
 const COLUMNS_PLAIN: usize = 9;
-/// A cell of more characters than this is text, and may break.
+/// Cells with more characters are text, which may wrap.
 const FIGURE_CHARS: usize = 50;
 
 fn write_table(html: &mut String, table: &Table) {
     write_table_of(html, table, false);
 }
 
-/// A table whose rows are blocks where the screen is narrow, each figure behind the names of its column.
+/// A table whose rows become blocks on narrow screens, each figure after its column's name.
 fn write_stacking_table(html: &mut String, table: &Table) {
     write_table_of(html, table, true);
 }
 
-/// What stands above a column: `random writes/s 60 %`.
+/// The full heading of a column: `random writes/s 60 %`.
 fn names_of_column(table: &Table, at: usize) -> String {
     let names = [table.groups.get(at), table.header.get(at)].into_iter().flatten();
     names.map(String::as_str).filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" ")
@@ -293,7 +295,7 @@ fn write_table_of(html: &mut String, table: &Table, stacks: bool) {
         html.push_str(if table.chosen.contains(&at) { "<tr class=\"chosen\">" } else { "<tr>" });
         for (i, cell) in row.iter().enumerate() {
             let marked = i > 0 && table.rows.iter().any(|row| row.get(i).is_some_and(|cell| cell.ends_with(NOT_STEADY)));
-            // A mark hangs behind its figure, whose digits stay below each other.
+            // The mark hangs to the right of its figure, so that digits stay aligned.
             let hung = if marked && !cell.ends_with(NOT_STEADY) { "<span class=\"hung\" aria-hidden=\"true\"></span>" } else { "" };
             let is_text = cell.chars().count() > FIGURE_CHARS;
             let cell = format!("{}{hung}", prose(cell));
@@ -311,7 +313,7 @@ fn write_table_of(html: &mut String, table: &Table, stacks: bool) {
     html.push_str("</tbody></table></div>\n");
 }
 
-/// Titles above columns that belong together.
+/// Titles above groups of columns.
 fn write_groups(html: &mut String, table: &Table) {
     if table.groups.is_empty() {
         return;
@@ -376,7 +378,7 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usi
                 let (name, x_label, y_label) = (prose(&line.name), prose(&chart.x_label), prose(&chart.y_label));
                 let _ = writeln!(
                     html,
-                    "<p class=\"sub\">Of {name} there is one value, a dot and no line: {} ({y_label}) at {} ({x_label}).</p>",
+                    "<p class=\"sub\">{name} has only one value, shown as a dot: {} ({y_label}) at {} ({x_label}).</p>",
                     plain(*y),
                     plain(*x)
                 );
@@ -388,7 +390,7 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usi
     html.push_str("</details>\n</figure>\n");
 }
 
-/// The beginning of a figure: what it is about, and the picture that stands still.
+/// The start of a figure: its title and the static picture.
 fn write_still(html: &mut String, class: &str, title: &str, live: usize, picture: Option<impl std::fmt::Display>) {
     let title = prose(title);
     let _ = writeln!(html, "<figure class=\"{class}\" data-chart=\"{live}\">\n<figcaption>{title}</figcaption>\n<div class=\"still\">");
@@ -405,7 +407,7 @@ fn write_film(html: &mut String, film: &Film, live: usize) {
     html.push_str("<ul class=\"legend\">");
     const HOLDS: [&str; 5] = [
         "data that the filesystem needs",
-        "kept, although it was deleted (struck out)",
+        "deleted, but kept by the drive (struck out)",
         "stale: overwritten or trimmed, not erased yet",
         "",
         "erased",
@@ -424,7 +426,7 @@ fn write_film(html: &mut String, film: &Film, live: usize) {
     html.push_str("</ul>\n</figure>\n");
 }
 
-/// Latencies over time beside two trims.
+/// Latencies over time during two trims.
 fn write_heat(html: &mut String, heat: &Heat, live: usize) {
     write_still(html, "heat", &heat.title, live, svg::heat(heat));
     html.push_str("<ul class=\"legend\"><li>");
@@ -436,12 +438,13 @@ fn write_heat(html: &mut String, heat: &Heat, live: usize) {
     }
     let _ = write!(
         html,
-        "few to many at that time</li><li><svg class=\"swatch\" viewBox=\"0 0 28 10\" aria-hidden=\"true\"><rect y=\"3\" width=\"28\" height=\"5\" fill=\"{}\"/></svg>a trim was under way when its turn came</li></ul>\n</figure>\n",
+        "few to many at that time</li><li><svg class=\"swatch\" viewBox=\"0 0 28 10\" aria-hidden=\"true\"><rect y=\"3\" width=\"28\" height=\"5\" fill=\"{}\"/></svg>a trim was in progress</li></ul>\n</figure>\n",
         svg::TRIMMING
     );
 }
 
-/// The chart with few enough points to draw and to list, and without control characters, which the drawing library lets through.
+/// The chart reduced to a drawable number of points, without control characters, which the
+/// drawing library does not escape.
 fn prepared(chart: &Chart) -> Chart {
     let mut chart = chart.clone();
     for text in [&mut chart.title, &mut chart.x_label, &mut chart.y_label] {
@@ -465,7 +468,7 @@ fn prepared(chart: &Chart) -> Chart {
 
 fn write_legend(html: &mut String, chart: &Chart) {
     let (names, bars): (Vec<&str>, bool) = match &chart.kind {
-        // Their names stand beside them.
+        // Their names are next to them.
         ChartKind::Dots { .. } => return,
         ChartKind::Lines { lines, .. } => (lines.iter().map(|line| line.name.as_str()).collect(), false),
         ChartKind::Bars { series, .. } => (series.iter().map(|(name, _)| name.as_str()).collect(), true),
@@ -483,7 +486,7 @@ fn write_legend(html: &mut String, chart: &Chart) {
     html.push_str("</ul>\n");
 }
 
-/// What a chart shows, as a table.
+/// The data of a chart, as a table.
 fn numbers(chart: &Chart) -> Table {
     match &chart.kind {
         ChartKind::Lines { lines, marks } => {
@@ -539,21 +542,21 @@ mod tests {
         }
     }
 
-    /// Seen: an empty picture, of a series of one value among others.
+    /// Regression: an empty picture for a series with one value.
     #[test]
-    fn a_series_of_one_value_says_so() {
+    fn render_explains_series_with_one_value() {
         let line = |name: &str, points: &[(f64, f64)]| Line { name: name.into(), points: points.to_vec() };
         let (one, two) = (line("alone", &[(2.0, 30.0), (3.0, f64::NAN)]), line("both", &[(1.0, 5.0), (2.0, 6.0)]));
         let kind = ChartKind::Lines { lines: vec![one, two], marks: Vec::new() };
         let chart = Chart { title: "t".into(), x_label: "GB".into(), y_label: "writes/s".into(), kind };
         let sections = vec![Section::new("s", vec![Block::Chart(chart)])];
         let html = render(&Document { sections, ..Document::default() });
-        assert!(html.contains("Of alone there is one value, a dot and no line: 30 (writes/s) at 2 (GB)."), "{html}");
-        assert!(!html.contains("Of both"));
+        assert!(html.contains("alone has only one value, shown as a dot: 30 (writes/s) at 2 (GB)."), "{html}");
+        assert!(!html.contains("both has only"));
     }
 
     #[test]
-    fn no_text_can_become_markup() {
+    fn render_escapes_hostile_text() {
         let hostile = "</script><img src=x onerror=alert(1)>\"'&\u{1b}[31m";
         let html = render(&document(hostile));
         assert!(!html.contains("<img") && !html.contains('\u{1b}'));
@@ -561,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_stays_on_the_line_of_its_number() {
+    fn prose_keeps_number_and_unit_together() {
         assert_eq!(
             prose("waits 148 ms, of 1.5 GB;  12 %\nin 5 files <b>"),
             "waits 148\u{a0}ms, of 1.5\u{a0}GB;  12\u{a0}%\nin 5 files &lt;b&gt;"
@@ -571,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_one_small_file_that_asks_nobody() {
+    fn render_gives_one_small_file_without_requests() {
         let html = render(&document("plain"));
         assert!(html.len() < 400_000, "{} bytes", html.len());
         for request in ["http://", "https://", "url(", "@import", "<iframe", "src="] {

@@ -1,36 +1,38 @@
-//! Text and tables for a screen of any width: the one place that breaks lines.
+//! Text and tables for a screen of any width: the only place that breaks lines.
 //!
-//! Lines break between words only, and never between a number and its unit. A table that does not fit wraps its cells; if its longest
-//! words do not fit beside each other either, its columns are stacked: in panels below each other, or a row at a time.
+//! Lines break between words, but never between a number and its unit. A table that does not
+//! fit wraps its cells. If its longest words do not fit next to each other, its columns are
+//! stacked: in panels, or one row at a time.
 
 use super::escape::clean;
 use std::ops::Range;
 use trimtab_linux::output::lines::{atoms, lines, paragraph, width_of};
 use trimtab_study::document::{Narrow, Table};
 
-/// Stands behind a figure that is not steady; it hangs, so that digits stay below each other.
+/// Follows an unsteady figure. It hangs to the right, so that digits stay aligned.
 pub const NOT_STEADY: &str = "~";
-/// Columns between two columns.
+/// Width of the gap between columns.
 const GAP: usize = 2;
-/// A cell that would need more lines than this in its column gets the whole width instead.
+/// A cell that needs more lines than this in its column gets the whole width.
 const CELL_LINES_MAX: usize = 5;
-/// What lines that go on are indented by.
+/// Indentation of continuation lines.
 const INDENT: usize = 4;
 
-/// What stands behind the name of the row that is recommended.
+/// Follows the name of the recommended row.
 const CHOSEN: &str = " <-";
 
-/// What columns of these widths take together.
+/// Total width of columns with these widths.
 fn across(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
-/// A table for the screen that it is printed on.
+/// The table in the width of its screen.
 pub fn on_screen(of: &Table) -> String {
     table(of, trimtab_linux::output::width())
 }
 
-/// A table in the tool's one style: a rule below the header, columns of figures to the right; with a newline at its end.
+/// The table in the program's style: a rule below the header, figures to the right, a final
+/// newline.
 pub fn table(table: &Table, width: Option<usize>) -> String {
     let grid = Grid::of(table);
     let mut shown = String::new();
@@ -54,7 +56,7 @@ pub fn table(table: &Table, width: Option<usize>) -> String {
 /// One column: its heading and its cells.
 #[derive(Clone, Debug)]
 struct Column {
-    /// What stands above it and its neighbours of the same group.
+    /// Title above it and its neighbours of the same group.
     group: String,
     heading: String,
     cells: Vec<String>,
@@ -66,23 +68,23 @@ impl Column {
         std::iter::once(&self.heading).chain(&self.cells)
     }
 
-    /// Width in which nothing has to be wrapped.
+    /// Width at which nothing wraps.
     fn whole(&self) -> usize {
         self.all().map(|cell| width_of(cell)).max().unwrap_or(0)
     }
 
-    /// Width below which an atom would be broken.
+    /// Width below which an atom would break.
     fn least(&self) -> usize {
         self.all().flat_map(|cell| atoms(cell)).map(|atom| width_of(&atom)).max().unwrap_or(0)
     }
 
-    /// Lines of the longest cell at a width.
+    /// Lines of the tallest cell at a width.
     fn height(&self, width: usize) -> usize {
         self.cells.iter().map(|cell| lines(cell, Some(width)).len()).max().unwrap_or(0)
     }
 }
 
-/// Columns to be drawn beside each other.
+/// Columns drawn next to each other.
 #[derive(Clone, Debug)]
 struct Grid {
     columns: Vec<Column>,
@@ -100,7 +102,7 @@ impl Grid {
                 }
             }
             let marked = cells.iter().any(|cell| cell.ends_with(NOT_STEADY));
-            // A mark hangs behind its figure, whose digits stay below each other.
+            // The mark hangs to the right of its figure, so that digits stay aligned.
             for cell in cells.iter_mut().filter(|cell| marked && is_figure(cell) && !cell.is_empty() && !cell.ends_with(NOT_STEADY)) {
                 cell.push(' ');
             }
@@ -110,12 +112,12 @@ impl Grid {
         Self { columns: table.header.iter().enumerate().map(column).collect(), rows: table.rows.len() }
     }
 
-    /// Widths at which all columns stand beside each other within `width`; `None` if there are none that leave all atoms whole and no cell
-    /// much higher than wide.
+    /// Column widths that fit within `width`; `None` if that would break atoms or make a cell
+    /// much taller than wide.
     fn widths(&self, width: usize) -> Option<Vec<usize>> {
         let room = width.checked_sub(GAP * (self.columns.len() - 1))?;
         let (mut least, whole): (Vec<usize>, Vec<usize>) = self.columns.iter().map(|c| (c.least(), c.whole())).unzip();
-        // The title of a group is on one line, so its columns are as wide together before the room is shared out.
+        // A group's title is on one line, so its columns together are at least as wide.
         for (title, span) in self.groups() {
             let missing = width_of(title).saturating_sub(across(&least[span.clone()]));
             let columns = span.len();
@@ -127,7 +129,7 @@ impl Grid {
         if least.iter().sum::<usize>() > room {
             return None;
         }
-        // The widest columns give way first: as high a limit as fits.
+        // The widest columns shrink first: the highest limit that fits.
         let at = |limit: usize| -> Vec<usize> { least.iter().zip(&whole).map(|(least, whole)| limit.clamp(*least, *whole)).collect() };
         let fits = |limit: &usize| at(*limit).iter().sum::<usize>() <= room;
         let widths = at((0..=room).rev().find(fits)?);
@@ -135,7 +137,7 @@ impl Grid {
         self.columns.iter().zip(&widths).all(low).then_some(widths)
     }
 
-    /// Titles above several columns, and which.
+    /// Titles above several columns, with their range.
     fn groups(&self) -> Vec<(&str, Range<usize>)> {
         let mut groups: Vec<(&str, Range<usize>)> = Vec::new();
         for (at, column) in self.columns.iter().enumerate() {
@@ -148,7 +150,7 @@ impl Grid {
         groups
     }
 
-    /// The line of these titles, each in the middle above its columns; nothing if there are none.
+    /// Draws the line of group titles, each centred above its columns; nothing without groups.
     fn draw_groups(&self, widths: &[usize], shown: &mut String) {
         let mut line = String::new();
         for (title, span) in self.groups() {
@@ -188,7 +190,7 @@ impl Grid {
         }
     }
 
-    /// As many columns as fit beside the first, then the first again with as many of the rest, and so on.
+    /// Draws panels: the first column with as many others as fit, repeated for the rest.
     fn panels(&self, width: usize, shown: &mut String) {
         let mut panels: Vec<(Self, Vec<usize>)> = Vec::new();
         let mut rest = &self.columns[1..];
@@ -215,7 +217,7 @@ impl Grid {
         }
     }
 
-    /// A row at a time: its first cell, then the others behind their headings.
+    /// Draws one row at a time: its first cell, then the others after their headings.
     fn records(&self, width: usize, shown: &mut String) {
         let indent = " ".repeat(INDENT);
         for row in 0..self.rows {
@@ -242,12 +244,12 @@ impl Grid {
     }
 }
 
-/// The lines of a cell; one that fits stays as it is.
+/// The lines of a cell; one that fits stays unchanged.
 fn wrapped(cell: &str, width: usize) -> Vec<String> {
     if width_of(cell) <= width { vec![cell.to_owned()] } else { lines(cell, Some(width)) }
 }
 
-/// Empty, a dash, or something that begins with a number.
+/// True for an empty cell, a dash, or a number with a unit.
 fn is_figure(cell: &str) -> bool {
     let text = cell.trim_start_matches(['+', '-', '−', '<', '>', '≥', '≤', '~', '(']);
     cell.is_empty() || text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit())
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_wraps_before_it_stacks() {
+    fn table_wraps_before_it_stacks() {
         let shown = |width| table(&sample(Narrow::Panels), Some(width));
         assert_eq!(
             shown(80),
@@ -284,11 +286,12 @@ mod tests {
         assert_eq!(table(&sample(Narrow::Records), Some(24)).lines().next_back(), Some("      filesystem"));
     }
 
-    /// Seen: a table of five columns in two panels at 80 columns, though all of them fit when the first one wraps.
+    /// Regression: a table of five columns was split at 80 columns although it fits with a
+    /// wrapped first column.
     #[test]
-    fn titles_of_groups_leave_the_table_whole_as_long_as_it_fits() {
+    fn group_titles_do_not_split_a_table_that_fits() {
         let mut measured = Table::new("", &["policy", "tree", "postmark", "wait at most", "trim at most", "counted"]);
-        measured.groups = ["", "users wait", "users wait", "50 appends/s", "", "discards"].map(str::to_owned).to_vec();
+        measured.groups = ["", "foreground time", "foreground time", "50 appends/s", "", "discards"].map(str::to_owned).to_vec();
         measured.row(["as-mounted (discard=async)", "152 ms", "152 ms", "8.00 ms", "-", "0"]);
         measured.row(["batched", "155 ms", "155 ms", "410 ms", "480 ms", "12"]);
         let lines = |width| table(&measured, Some(width)).lines().map(str::to_owned).collect::<Vec<_>>();
@@ -302,9 +305,9 @@ mod tests {
         assert!(lines(least - 1).iter().filter(|line| line.starts_with('─')).count() > 1);
     }
 
-    /// Seen: `36,200~` above `27,900 ` with its digits one place to the left.
+    /// Regression: the digits of `36,200~` were one place left of `27,900 `.
     #[test]
-    fn digits_stay_below_each_other_where_some_figures_have_a_mark() {
+    fn digits_stay_aligned_with_marked_figures() {
         let mut rates = Table::new("", &["policy", "writes/s", "WAF"]);
         rates.row(["none", "27,900", "1.49"]);
         rates.row(["idle", "36,200~", "1.02"]);
@@ -315,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_stays_with_its_unit() {
+    fn number_stays_with_its_unit() {
         assert_eq!(
             atoms("waits 148 ms, of 1.5 GB; (12 %) 5 files 3 × 7"),
             ["waits", "148 ms,", "of", "1.5 GB;", "(12 %)", "5", "files", "3 ×", "7"]
@@ -334,7 +337,7 @@ mod tests {
         ]
     }
 
-    /// Numbers with what is written behind them, found without the code under test.
+    /// Numbers with their units, found without the code under test.
     fn figures(cell: &str) -> Vec<String> {
         let words: Vec<&str> = cell.split(' ').collect();
         let mut figures = Vec::new();
@@ -349,7 +352,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_table_and_the_width(
+        fn table_of_any_content_and_width_keeps_figures_whole(
             columns in 1_usize..9, rows in prop::collection::vec(prop::collection::vec(cell(), 9), 0..7),
             header in prop::collection::vec(cell(), 9), width in 1_usize..140, records in any::<bool>(),
         ) {
@@ -371,7 +374,8 @@ mod tests {
                 longest = figures(cell).iter().map(|f| width_of(f)).chain(words(cell).iter().map(|w| width_of(w))).fold(longest, usize::max);
             }
             for line in shown.lines() {
-                // An atom alone may be longer, behind the indent of a record and with the colon behind a heading.
+                // A single atom may be longer, after the indentation of a record and the colon of a
+                // heading.
                 prop_assert!(width_of(line) <= width.max(longest + INDENT + 3), "{} columns of {width}:\n{shown}", width_of(line));
             }
         }

@@ -1,5 +1,5 @@
-//! A document as Markdown, for issues and pages: the same order and the same numbers as on the terminal. What comes from outside is never
-//! markup.
+//! A document as Markdown, for issues and pages, with the order and numbers of the terminal.
+//! External text is never markup.
 
 use trimtab_drive::units::three_digits;
 use trimtab_linux::output::plain;
@@ -56,13 +56,14 @@ fn block_of(block: &Block) -> String {
     }
 }
 
-/// A table with a rule below its header; the first column names the row, the others are figures and stand to the right where they are.
+/// A table with a rule below its header. The first column names the row; figures are
+/// right-aligned.
 pub fn of_table(table: &Table) -> String {
     let row = |cells: &[String]| format!("| {} |\n", cells.iter().map(|cell| escaped(cell)).collect::<Vec<_>>().join(" | "));
     let rule = (0..table.header.len()).map(|at| if is_figures(table, at) { "---:" } else { "---" }).collect::<Vec<_>>().join("|");
     let caption = if table.caption.is_empty() { String::new() } else { format!("{}\n\n", escaped(&table.caption)) };
     let rows = table.rows.iter().map(|cells| row(cells)).collect::<String>();
-    // What stands in the corner says what marks mean; in a heading of the first column it would be its name.
+    // The corner explains marks; as heading of the first column it would be its name.
     let mut headings = table.headings();
     let corner = table.groups.first().filter(|corner| !corner.is_empty());
     if let (Some(_), Some(first)) = (corner, headings.first_mut()) {
@@ -77,7 +78,7 @@ fn is_figures(table: &Table, column: usize) -> bool {
     column > 0 && cells.peek().is_some() && cells.all(|cell| cell.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Bars are a table; lines have too many points for one.
+/// Bars become a table; lines have too many points.
 fn of_chart(chart: &Chart) -> String {
     match &chart.kind {
         ChartKind::Lines { lines, .. } => {
@@ -89,12 +90,12 @@ fn of_chart(chart: &Chart) -> String {
     }
 }
 
-/// One line that is only text.
+/// Text reduced to one line.
 fn one_line(text: &str) -> String {
     plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Text in which nothing is markup: neither of Markdown, nor of the HTML that it may hold, nor the end of a cell.
+/// Escapes Markdown, HTML and cell separators.
 fn escaped(text: &str) -> String {
     let line = one_line(text);
     let mut escaped = String::with_capacity(line.len());
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_of_figures() {
+    fn of_table_aligns_figures() {
         let mut table = Table::new("", &["run", "rate", "remark"]);
         table.row(["a", "1.5 MB/s", "1 warning"]);
         table.row(["b", "", "none"]);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_no_markup() {
+    fn escaped_name_is_not_markup() {
         let name = "x|y](http://a) <img src=z> `code` **b**\n# title\u{1b}[31m";
         let text = escaped(name);
         let bare = text.replace("\\|", "").replace("\\]", "").replace("\\`", "").replace("\\*", "").replace("\\#", "").replace("\\[", "");

@@ -1,11 +1,11 @@
-//! A sweep of the NFS mix over loads: response time over throughput.
+//! A run of the NFS mix over several loads: response time over throughput.
 
 use super::run::document as of_run;
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Run, Unit};
 use trimtab_study::document::{Block, Chart, ChartKind, Document, Line, Section, Table};
 
-/// A report about one sweep. What it leaves out, `trimtab results show` has.
+/// A report about one run. `trimtab results show` prints the rest.
 #[must_use]
 pub fn document(run: &Run) -> Document {
     let mean = |name: &str| {

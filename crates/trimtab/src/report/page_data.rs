@@ -1,14 +1,14 @@
-//! What the page's script draws from: charts as data in the page. Without the script nothing of it is missing, only still.
+//! Data for the page's script: the charts. Without the script, all of it is still shown.
 
 use super::palette;
 use serde_json::{Value, json};
 use trimtab_sim::run::pictures::{LatencyMap, SuperblockMap, shares};
 use trimtab_study::document::{Chart, ChartKind, Film, Heat, Plane, PlaneCells};
 
-/// Characters of all superblocks of a film, at most: beyond that moments are left out.
+/// Largest number of superblock characters of a film; further moments are left out.
 const FILM_CHARACTERS_MAX: usize = 150_000;
 
-/// A number as short as it may be: six digits.
+/// A number with six digits, as short as possible.
 fn number(value: f64) -> Value {
     if !value.is_finite() {
         return Value::Null;
@@ -17,7 +17,7 @@ fn number(value: f64) -> Value {
     if rounded == rounded.trunc() && rounded.abs() < 1e15 { json!(rounded as i64) } else { json!(rounded) }
 }
 
-/// A chart with points; `None` for bars, which stand still.
+/// A chart with points; `None` for bars, which are static.
 pub fn chart(chart: &Chart) -> Option<Value> {
     let head = |kind: &str| json!({ "kind": kind, "title": chart.title, "x": chart.x_label, "y": chart.y_label });
     let mut value = match &chart.kind {
@@ -73,7 +73,8 @@ fn drive(name: &str, map: &SuperblockMap, every: usize) -> Value {
     value
 }
 
-/// Figures over axes: of each place its numbers on the axes, then a sum and a count of each figure.
+/// Figures over axes: for each place its indices on the axes, then sum and count of each
+/// figure.
 pub fn plane(plane: &Plane) -> Value {
     let place = |cells: &PlaneCells| {
         let sums = cells.sums.iter().flat_map(|(sum, count)| [json!(sum), json!(count)]);
@@ -83,7 +84,7 @@ pub fn plane(plane: &Plane) -> Value {
     json!({ "kind": "plane", "axes": axes, "figures": plane.figures, "places": plane.places.iter().map(place).collect::<Vec<_>>() })
 }
 
-/// Latencies over time: of each bucket where it begins, in seconds.
+/// Latencies over time: the start of each bucket, in seconds.
 pub fn heat(heat: &Heat) -> Value {
     let buckets = || heat.maps.iter().flat_map(|(_, map)| map.cells.iter().map(|cell| cell.1));
     let (low, high) = (buckets().min().unwrap_or(8), buckets().max().unwrap_or(8) + 1);

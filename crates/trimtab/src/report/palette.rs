@@ -1,40 +1,42 @@
-//! How things that are compared look: a colour, and a second cue that needs no colour. The same policy looks the same everywhere.
+//! The look of compared things: a colour, and a second cue without colour. A policy looks the
+//! same everywhere.
 
 use trimtab_sim::policy::PolicySpec;
 
-/// Colours on paper, in the order of the policies; one more for what is none.
+/// Colours on paper, in the order of the policies; the last is for anything else.
 pub const LIGHT: [&str; 6] = ["#051724", "#B51B2D", "#4449FF", "#24A686", "#724383", "#D28000"];
 /// Colours on a dark screen.
 pub const DARK: [&str; 6] = ["#999697", "#FF5D1F", "#4C78FF", "#16FD8A", "#F7A0FF", "#FFF71C"];
-/// Lengths of dashes and gaps; none for a whole line.
+/// Lengths of dashes and gaps; none for a solid line.
 pub const DASHES: [&[u32]; 6] = [&[], &[8, 3], &[2, 3], &[10, 3, 2, 3], &[5, 5], &[1, 4]];
 /// Shapes of marks.
 pub const SHAPES: [&str; 6] = ["circle", "square", "triangle", "diamond", "cross", "star"];
 
-/// What a superblock holds: data that are needed, data that nobody needs, stale, in one-bit mode. On paper and on a dark screen. In pictures they
-/// lie in this order from the bottom, and what nobody needs is hatched.
+/// Content of a superblock, on paper: needed data, deleted data, stale, one-bit mode. Drawn
+/// in this order from the bottom; deleted data is hatched.
 pub const HOLDS_LIGHT: [&str; 4] = ["#0C52D6", "#F67600", "#D7C9B4", "#68375A"];
 /// The same on a dark screen.
 pub const HOLDS_DARK: [&str; 4] = ["#5A91F4", "#FF882A", "#5E4950", "#F8DCE7"];
 
-/// Which look each of `names` has: that of its policy if all are of different policies, else one after another.
+/// Looks for `names`: by policy if all policies differ, else in sequence.
 pub fn looks(names: &[&str]) -> Vec<usize> {
     let of_policies: Option<Vec<usize>> = names.iter().map(policy_of).collect();
     let apart = |looks: &Vec<usize>| (1..looks.len()).all(|at| !looks[..at].contains(&looks[at]));
     of_policies.filter(apart).unwrap_or_else(|| (0..names.len()).map(|at| at % LIGHT.len()).collect())
 }
 
-/// The look of each of `names`, which stand beside their marks: those of one policy look alike, whoever's they are.
+/// Looks for names next to their marks: the same policy looks the same in every study.
 pub fn looks_of_marks(names: &[&str]) -> Vec<usize> {
     names.iter().map(policy_of).collect::<Option<Vec<usize>>>().unwrap_or_else(|| looks(names))
 }
 
-/// The policy that a name begins with, by its place in their order.
+/// Index of the policy that a name begins with.
 fn policy_of(name: &&str) -> Option<usize> {
     PolicySpec::NAMES.iter().position(|policy| name.split([' ', ':']).next() == Some(*policy))
 }
 
-/// The points of a mark of that look around (0, 0), about as large as a circle of radius 1; none for a circle.
+/// Outline of a mark around (0, 0), about as large as a circle of radius 1; empty for a
+/// circle.
 pub fn outline(look: usize) -> &'static [(f64, f64)] {
     match SHAPES[look % SHAPES.len()] {
         "square" => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
@@ -85,7 +87,8 @@ mod tests {
         })
     }
 
-    /// What people without one kind of cone see: Machado, Oliveira and Fernandes 2009, severity 1.0, on linear light.
+    /// Vision without one kind of cone: Machado, Oliveira and Fernandes 2009, severity 1.0, on
+    /// linear light.
     const SIGHTS: [(&str, [Rgb; 3]); 4] = [
         ("all cones", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
         ("protanopia", [[0.152_286, 1.052_583, -0.204_868], [0.114_503, 0.786_281, 0.099_216], [-0.003_882, -0.048_116, 1.051_998]]),
@@ -120,7 +123,8 @@ mod tests {
         a.max(b) / a.min(b)
     }
 
-    /// Fails where two colours are closer than `apart` (CIE 1976; 2.3 is just noticeable) for anybody.
+    /// Fails if two colours are closer than `apart` (CIE 1976; 2.3 is just noticeable) in any
+    /// kind of vision.
     fn check(colours: &[&str], apart: f64) {
         for (name, sight) in &SIGHTS {
             for (at, a) in colours.iter().enumerate() {
@@ -133,18 +137,19 @@ mod tests {
     }
 
     #[test]
-    fn the_arithmetic_of_colours_is_right() {
+    fn lab_and_contrast_match_published_values() {
         // L*a*b* of sRGB red, and the contrast of black on white, as published.
         let red = lab(linear("#FF0000"));
         assert!(distance(red, [53.24, 80.09, 67.20]) < 0.1, "{red:?}");
         assert!((contrast("#000000", "#FFFFFF") - 21.0).abs() < 1e-9);
-        // Red and green of one luminance are alike for most colour-blind people: what the check has to find.
+        // Red and green of equal luminance look alike to most colour-blind people; the check must
+        // detect them.
         let [(_, _), _, (_, deutan), _] = &SIGHTS;
         assert!(distance(lab(seen("#A16207", deutan)), lab(seen("#C2410C", deutan))) < 20.0);
     }
 
     #[test]
-    fn everybody_tells_the_colours_apart_and_from_the_paper() {
+    fn colours_are_distinct_in_every_kind_of_vision() {
         check(&LIGHT, 25.0);
         check(&DARK, 25.0);
         check(&HOLDS_LIGHT, 25.0);
@@ -157,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn colour_is_never_the_only_cue() {
+    fn looks_differ_without_colour() {
         let different = |all: &[String]| (1..all.len()).all(|at| !all[..at].contains(&all[at]));
         assert!(different(&DASHES.map(|dash| format!("{dash:?}"))) && different(&SHAPES.map(str::to_owned)));
     }
 
     #[test]
-    fn a_policy_looks_the_same_everywhere() {
+    fn policy_looks_the_same_everywhere() {
         assert_eq!(looks(&["idle", "none"]), [4, 0]);
         assert_eq!(looks(&["batched:every=7d", "online"]), [2, 1]);
         assert_eq!(looks(&["none 60%", "none 90%", "x"]), [0, 1, 2]);

@@ -1,5 +1,5 @@
-// What makes the page more than paper: values under the pointer, zoom, series on and off, the drive over time, copies of data and pictures.
-// It draws from the data in the page and fetches nothing. Names in the data are text: they are only ever put where text goes.
+// The page's script: values under the pointer, zoom, series on and off, the drive over time, copies of data and pictures.
+// It draws from the data in the page and fetches nothing. Names in the data are only ever inserted as text.
 (() => {
 "use strict";
 
@@ -35,7 +35,7 @@ const short = (value) => {
   if (size < 1e-3) return value.toExponential(1);
   return String(Number((value / by).toPrecision(3))) + letter;
 };
-// A unit stays on the line of its number.
+// Keeps a number and its unit on one line.
 const glued = (text) => text.replace(/(\d) (?=\S)/g, "$1\u00a0");
 const seconds = (value) => {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
@@ -80,7 +80,7 @@ async function copy(text) {
   say("copied");
 }
 
-// ---- what all pictures share ------------------------------------------------------------------------------------------------------------------
+// ---- shared by all pictures -------------------------------------------------------------------------------------------------------------------
 const pictures = [];
 const redraw = () => pictures.forEach((picture) => picture.draw());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
@@ -90,7 +90,7 @@ addEventListener("resize", () => {
   laidOut = requestAnimationFrame(redraw);
 });
 
-// The buttons of a figure: its data and its picture.
+// The buttons of a figure, for its data and its picture.
 const outputs = (figure, title, rows, canvases) => {
   const picture = () => {
     const parts = canvases().filter(Boolean);
@@ -147,7 +147,7 @@ const axis = (label, values, size) => ({
   label, labelFont: FONT, font: FONT, size, labelSize: 24, labelGap: 2, stroke: () => css("--soft"), values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : values(tick))),
   grid: { stroke: () => css("--line"), width: 1 }, ticks: { stroke: () => css("--line"), width: 1 },
 });
-// On a logarithmic axis only the powers of ten are written, where there are many.
+// A logarithmic axis with many ticks labels only the powers of ten.
 const decades = (u, ticks) => {
   const powers = ticks.filter((tick) => Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-9).length;
   return ticks.map((tick) => {
@@ -161,7 +161,7 @@ const upright = (label, values, log) => {
   return log ? { ...plain, filter: decades, grid: { ...plain.grid, filter: decades }, ticks: { ...plain.ticks, filter: decades } } : plain;
 };
 
-// Zoom and movement for keys and buttons, the same for every chart.
+// Zoom and movement by keys and buttons, the same for every chart.
 const zoomer = (plot) => {
   const range = () => [plot().scales.x.min, plot().scales.x.max];
   const whole = () => { const xs = plot().data[0]; return [xs[0], xs[xs.length - 1]]; };
@@ -244,7 +244,7 @@ const chart = (figure, data, index) => {
             pen.arc(x, y, 14 * ratio, 0, 2 * Math.PI);
             pen.stroke();
           }
-          // A name stands right, left, above or below of its mark, where nothing else is; where there is no such place, the list above says whose mark it is.
+          // Places a name right, left, above or below its mark, where it covers nothing; without such a place, the list above names the mark.
           const width = pen.measureText(dot.name).width;
           const beside = dot.chosen ? 18 : 13;
           const places = [[beside * ratio, 0], [-beside * ratio - width, 0], [-width / 2, -20 * ratio], [-width / 2, 20 * ratio]];
@@ -290,7 +290,7 @@ const chart = (figure, data, index) => {
     if (plot) plot.destroy();
     const wide = values[0][values[0].length - 1] - values[0][0];
     const pad = dots ? Math.max(wide * 0.12, 0.5) : 0;
-    // What marks say stands above the lines, not on them.
+    // Labels of marks are above the lines.
     const rows = dots ? 0 : data.marks.length;
     const free = rows ? 1 / (1 - Math.min(0.5, (rows * 15 + 8) / Math.max(100, height - 74))) : 1;
     const above = (u, min, max) => {
@@ -387,7 +387,7 @@ const chart = (figure, data, index) => {
   figure.chart = { plot: () => plot, index, names: () => state.names };
 };
 
-// ---- two pictures beside each other, each of what is chosen --------------------------------------------------------------------------------------
+// ---- two selectable pictures, next to each other -------------------------------------------------------------------------------------------------
 const pair = (figure, data, all, one) => {
   const live = make("div", { class: "live" });
   const panels = make("div", { class: "pair" });
@@ -632,8 +632,8 @@ const heat = (figure, data) => {
   pictures.push({ draw });
 };
 
-// ---- cells of a sweep: some of them, over two axes ----------------------------------------------------------------------------------------------
-// As everywhere in the tool: three digits, thousands apart.
+// ---- some cells of a sweep, over two axes -------------------------------------------------------------------------------------------------------
+// Three digits with separators for thousands, as everywhere in the program.
 const three = (value) => {
   const size = Math.abs(value);
   if (size >= 999.5) return Number(value.toPrecision(3)).toLocaleString("en-US");
@@ -708,7 +708,7 @@ for (const figure of document.querySelectorAll("figure[data-chart]")) {
   const index = Number(figure.dataset.chart);
   const data = charts[index];
   const how = { lines: chart, dots: chart, film, heat, plane }[data.kind];
-  // A figure in what is folded away has no width: it is drawn when that is opened.
+  // A figure inside a closed section has no width; it is drawn when the section opens.
   const folded = figure.closest("details:not([open])");
   if (folded) folded.addEventListener("toggle", () => { if (!figure.classList.contains("alive")) how(figure, data, index); }, { once: true });
   else how(figure, data, index);

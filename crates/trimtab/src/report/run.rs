@@ -1,4 +1,4 @@
-//! One run: its phases, its latencies, its figures.
+//! One run: its phases, latencies and figures.
 
 use crate::store::recipe;
 use trimtab_drive::discards::Amount;
@@ -22,9 +22,9 @@ pub fn document(run: &Run) -> Document {
     if !run.counters.is_empty() {
         let mut table = Table::new("", &["count", "value"]);
         run.counters.iter().for_each(|(name, value)| table.row([name.clone(), grouped(*value)]));
-        // Months are modelled on a smaller drive, and its figures multiplied back.
+        // Months are modelled on a smaller drive, and the figures scaled up.
         let smaller = Field::find(&run.environment, "drive.aged-size");
-        let of_smaller = |size| Block::Text(format!("Of the drive at {size}, as it was modelled; the figures above are for its own size."));
+        let of_smaller = |size| Block::Text(format!("Of the drive as modelled, at {size}; the figures above are for its own size."));
         sections.push(Section::new("Counts", [Block::Table(table)].into_iter().chain(smaller.map(of_smaller)).collect()));
     }
     if !run.warnings.is_empty() {
@@ -60,21 +60,21 @@ fn subtitle(run: &Run) -> Vec<String> {
     lines.retain(|line| !line.is_empty());
     lines.extend(health(run));
     if run.systems > 1 {
-        lines.push(format!("sum of {} independent systems, which is not one system", run.systems));
+        lines.push(format!("sum of {} independent systems, not of one system", run.systems));
     }
     if !run.complete {
-        lines.push("cut short: figures are of what was done until then".to_owned());
+        lines.push("interrupted: figures cover the part until then".to_owned());
     }
     lines
 }
 
-/// A setting as people read it; what is structured in a few words.
+/// A setting in readable form; a structured value is summarised.
 #[must_use]
 pub fn readable(key: &str, value: &str) -> String {
     structured(value).unwrap_or_else(|| shown::readable(key, value))
 }
 
-/// What a JSON document holds: its texts and numbers, and how many there are of what it lists.
+/// Summary of a JSON document: its texts and numbers, and the lengths of its lists.
 fn structured(value: &str) -> Option<String> {
     use serde_json::Value;
     let shown = |(key, value): (&String, &Value)| match value {
@@ -90,7 +90,7 @@ fn structured(value: &str) -> Option<String> {
     }
 }
 
-/// A report about one run with everything that is known about it.
+/// A report about one run with all its details.
 pub fn everything(run: &Run) -> Document {
     let mut document = document(run);
     let at = document.sections.iter().position(|section| section.title == "Warnings").unwrap_or(document.sections.len());
@@ -110,7 +110,7 @@ pub fn everything(run: &Run) -> Document {
     document
 }
 
-/// An instant in UTC; empty for 0, which means that it is not known.
+/// A time in UTC; empty for 0, which means unknown.
 pub fn instant(unix_ms: u64) -> String {
     let timestamp = i64::try_from(unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     timestamp.filter(|_| unix_ms > 0).map_or_else(String::new, |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
@@ -132,7 +132,7 @@ fn fields(fields: &[Field]) -> Table {
     table
 }
 
-/// What the run was made from; of a drive its name and its hash, since the whole is long. JSON has all.
+/// Sources of the run; a drive only by name and hash. JSON has everything.
 fn specification(specification: &[Field]) -> Table {
     let mut table = Table::new("", &["what", "value"]);
     for field in specification {
@@ -140,7 +140,7 @@ fn specification(specification: &[Field]) -> Table {
             (recipe::COMMAND, Ok(command)) => table.row([field.key.as_str(), &format!("trimtab {}", command.join(" "))]),
             (recipe::DRIVE, _) => {
                 let name = field.value.lines().find_map(|line| line.strip_prefix("name = ")).unwrap_or("?").trim_matches('"');
-                table.row([field.key.as_str(), &format!("the whole specification of {name}, in 'trimtab results show --json'")]);
+                table.row([field.key.as_str(), &format!("specification of {name}; print it with 'trimtab results show --json'")]);
             }
             _ => table.row([field.key.as_str(), field.value.as_str()]),
         }
@@ -159,10 +159,10 @@ fn series(series: &[Series]) -> Table {
     table
 }
 
-/// What was asked of the drive, what it took, and what came of it, one row a phase that looked.
+/// Discards requested, their time and their effect, one row per phase with counts.
 pub fn discards(phases: &[Phase]) -> Table {
     let mut table = Table::new("", &["phase", "asked", "accepted", "refused", "effective", "freed", "amplification"]);
-    let not_known = || "not known".to_owned();
+    let not_known = || "unknown".to_owned();
     let of = |amount: Amount| format!("{}: {}", grouped(amount.count), amount.bytes);
     let bytes = |bytes: Option<Bytes>| bytes.map_or_else(not_known, |bytes| bytes.to_string());
     for phase in phases {
@@ -186,9 +186,9 @@ pub fn discards(phases: &[Phase]) -> Table {
     table
 }
 
-/// Figures with their repeats: the best, the mean, and how far apart they lie in per cent of the mean.
+/// Figures with their repeats: the best, the mean, and the range in percent of the mean.
 pub fn metrics(metrics: &[Metric]) -> Table {
-    /// Repeats that are shown one by one.
+    /// Largest number of repeats that are listed.
     const SHOWN_MAX: usize = 100;
     let repeats = metrics.iter().map(|m| m.samples.len()).max().unwrap_or(0);
     let header: &[&str] = if repeats > 1 { &["figure", "best", "mean", "spread", "each"] } else { &["figure", "value"] };
@@ -218,7 +218,7 @@ pub fn metrics(metrics: &[Metric]) -> Table {
     table
 }
 
-/// One row a phase; those of the same name (tries, rounds) together.
+/// One row per phase; phases of the same name (repeats, rounds) are combined.
 pub fn phases(phases: &[Phase]) -> Table {
     let groups = by_name(phases);
     let discards = phases.iter().any(|p| p.discards.is_some());
@@ -229,7 +229,7 @@ pub fn phases(phases: &[Phase]) -> Table {
     let mut table = Table::new("", &header);
     for (name, group) in groups {
         let seconds: f64 = group.iter().map(|p| p.took.as_secs_f64()).sum();
-        // Imported figures may be absurd; they must not end the program.
+        // Imported figures may be absurd; they must not panic.
         let ops = group.iter().fold(0_u64, |sum, p| sum.saturating_add(p.ops_total()));
         let bytes = group.iter().fold(Bytes::ZERO, |sum, p| sum.saturating_add(p.read).saturating_add(p.written)).0;
         let rate = |amount: f64| if seconds > 0.0 && amount > 0.0 { three_digits(amount / seconds) } else { String::new() };
@@ -252,18 +252,19 @@ pub fn phases(phases: &[Phase]) -> Table {
     table
 }
 
-/// One row a phase and kind of operation, from issue to completion; tries and rounds merged.
+/// One row per phase and kind of operation, from issue to completion; repeats and rounds
+/// combined.
 pub fn latencies(phases: &[Phase]) -> Table {
     latencies_of(phases, &[LatencyPart::Total])
 }
 
-/// Submission and completion apart.
+/// Submission and completion separately.
 fn latency_parts(phases: &[Phase]) -> Table {
     latencies_of(phases, &[LatencyPart::Submission, LatencyPart::Completion])
 }
 
 fn latencies_of(phases: &[Phase], parts: &[LatencyPart]) -> Table {
-    let mut table = Table::new("", &["phase and operation", "count", "median", "90 %", "99 %", "99.9 %", "99.99 %", "most"]);
+    let mut table = Table::new("", &["phase and operation", "count", "median", "90 %", "99 %", "99.9 %", "99.99 %", "max"]);
     for (name, histogram) in histograms(phases, parts) {
         let mut row = vec![name, grouped(histogram.count())];
         row.extend([50.0, 90.0, 99.0, 99.9, 99.99].map(|p| histogram.percentile(p).to_string()));
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_as_people_read_them() {
+    fn readable_formats_settings() {
         let times = ["172747756213ns", "500ns", "10ms", "36706", "xns"].map(|value| readable("every", value));
         assert_eq!(times, ["2 min 52 s", "500 ns", "10ms", "36,706", "xns"]);
         assert_eq!(readable("live", "1029118362"), "1.03 GB");
@@ -300,7 +301,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
-        fn any_run_can_be_shown(run in any_run()) {
+        fn everything_about_any_run_renders(run in any_run()) {
             let text = anstream::adapter::strip_str(&render(&everything(&run))).to_string();
             prop_assert!(text.chars().all(|c| c == '\n' || c == '\t' || !c.is_control()), "{text:?}");
         }

@@ -5,7 +5,8 @@ use trimtab_sim::analysis::change_points::{Options, knees};
 use trimtab_sim::run::{Axis, Run, Series, Unit};
 use trimtab_study::document::{Block, Chart, ChartKind, Line, Mark};
 
-/// Charts of a run's series: those of the same axis and unit share one. Rates over bytes written carry their knees as marks.
+/// Charts of a run's series; series with the same axis and unit share one. Rates over bytes
+/// written have their knees marked.
 pub fn charts(run: &Run) -> Vec<Block> {
     let mut groups: Vec<(Axis, Unit, Vec<&Series>)> = Vec::new();
     for series in &run.series {
@@ -17,7 +18,7 @@ pub fn charts(run: &Run) -> Vec<Block> {
     groups.into_iter().map(|(axis, unit, group)| chart(axis, unit, &group)).collect()
 }
 
-/// The same series of several runs, each called as its run.
+/// The same series of several runs, each labelled by its run.
 pub fn together(name: &str, found: &[(&str, &Series)]) -> Block {
     let named: Vec<Series> = found.iter().map(|(label, series)| Series { name: (*label).to_owned(), ..(*series).clone() }).collect();
     let first = &named[0];
@@ -51,7 +52,7 @@ fn chart(axis: Axis, unit: Unit, group: &[&Series]) -> Block {
     })
 }
 
-/// Label of an axis in a unit, and what values are multiplied by.
+/// Label of an axis for a unit, and the factor for its values.
 fn axis_of(unit: Unit) -> (&'static str, f64) {
     match unit {
         Unit::Seconds => ("s", 1.0),
@@ -81,8 +82,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_that_falls_has_its_knee_marked() {
-        // Each value is of the gigabyte that ends at its place.
+    fn falling_rate_has_its_knee_marked() {
+        // Each value belongs to the gigabyte that ends at its place.
         let x: Vec<u64> = (0..200).map(|i| (i + 1) * 1_000_000_000).collect();
         let y: Vec<f64> = (0..200).map(|i| if i < 80 { 190.0 } else { 60.0 } + f64::from(i % 3)).collect();
         let series = Series { name: "write.rate".into(), axis: Axis::BytesWritten, x, unit: Unit::MegabytesPerSecond, y };

@@ -1,4 +1,4 @@
-//! A study in words: its first screen and its report. The last stage of a study; what it says is decided before
+//! Renders a study as its first screen and its report. The verdict is already decided
 //! ([`trimtab_study::study::verdict`]).
 
 mod assumptions;
@@ -20,7 +20,7 @@ use trimtab_study::document::{Answer, Document};
 use trimtab_study::study::verdict::Verdict;
 pub use words::untried_reason;
 
-/// The first screen of studies that were made together.
+/// The first screen of studies that ran together.
 pub fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer {
     match verdicts {
         [verdict] => first_screen::answer(verdict, around),
@@ -28,7 +28,8 @@ pub fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer {
     }
 }
 
-/// The report of studies that were made together: the answer, the pictures that carry it, and folded away all else.
+/// The report of studies that ran together: the answer, the main pictures, and folded
+/// sections with everything else.
 pub fn document(verdicts: &[Verdict<'_>], around: &Surroundings) -> Document {
     match verdicts {
         [verdict] => full_report::document(verdict, around),

@@ -1,4 +1,5 @@
-//! Charts as inline SVG. Colours are looked up by the page's style sheet, so that one picture serves light, dark and print.
+//! Charts as inline SVG. The page's style sheet maps the colours, so one picture serves
+//! light, dark and print.
 
 mod crystal;
 mod film;
@@ -22,12 +23,13 @@ const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
 const MARK: RGBColor = RGBColor(0xB9, 0x1C, 0x1C);
 
-/// Values that lie closer together than this have no logarithmic scale.
+/// Values within a smaller ratio get no logarithmic scale.
 const DECADE: f64 = 10.0;
 
 type DrawError = Box<dyn std::error::Error>;
 
-/// Draws `chart`; lines on a logarithmic vertical scale if `log`. Gives nothing if there is nothing to draw, or no such scale for it.
+/// Draws `chart`; with `log`, lines have a logarithmic vertical scale. `None` if there is
+/// nothing to draw, or no such scale.
 pub fn draw(chart: &Chart, log: bool) -> Option<String> {
     let mut text = String::new();
     let drawn = {
@@ -39,17 +41,18 @@ pub fn draw(chart: &Chart, log: bool) -> Option<String> {
         };
         result.and_then(|drawn| root.present().map(|()| drawn).map_err(Into::into))
     };
-    // Writing into a string cannot fail; a chart that cannot be drawn still has its table.
+    // Writing to a string cannot fail; a chart that cannot be drawn still has its table.
     matches!(drawn, Ok(true)).then(|| scalable(&text, &chart.title))
 }
 
-/// Whether a logarithmic scale says something about a chart of lines: all values above 0, a decade apart.
+/// True if a logarithmic scale is useful: a line chart with all values above 0 and at least a
+/// decade apart.
 pub fn has_log(chart: &Chart) -> bool {
     let ChartKind::Lines { lines, .. } = &chart.kind else { return false };
     Scale::up(lines.iter().flat_map(|line| line.points.iter().map(|p| p.1)), true).is_some()
 }
 
-/// The picture without fixed size, with a name for screen readers.
+/// The picture without a fixed size, with a name for screen readers.
 fn scalable(svg: &str, title: &str) -> String {
     let fixed = format!("<svg width=\"{}\" height=\"{}\"", SIZE.0, SIZE.1);
     svg.replacen(&fixed, &format!("<svg role=\"img\" aria-label=\"{}\"", super::escape::escape(title)), 1)
@@ -60,14 +63,15 @@ fn label(size: i32, colour: RGBColor) -> TextStyle<'static> {
     TextStyle { color: plotters::style::Color::to_backend_color(&colour), ..("sans-serif", size).into_font().into() }
 }
 
-/// The colour of a look on paper. The style sheet maps each to its counterpart on dark screens and to a pattern of dashes by its value.
+/// Paper colour of a look. The style sheet maps it to the dark colour and to the dash
+/// pattern.
 fn colour(look: usize) -> RGBColor {
     let hex = palette::LIGHT[look % palette::LIGHT.len()].trim_start_matches('#');
     let value = u32::from_str_radix(hex, 16).unwrap_or(0);
     RGBColor((value >> 16) as u8, (value >> 8) as u8, value as u8)
 }
 
-/// Smallest and largest of the finite values.
+/// Smallest and largest finite value.
 fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|v| v.is_finite()).fold(None, |range, v| match range {
         None => Some((v, v)),
@@ -89,7 +93,7 @@ fn draw_lines(
     let looks = palette::looks(&lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>());
     for (line, i) in lines.iter().zip(looks) {
         let style = colour(i).stroke_width(2);
-        // Where there is no value there is no line: what lies on either side is not joined.
+        // A missing value interrupts the line.
         let places = line.points.iter().map(|(at, value)| Some((x.place(*at)?, y.place(*value)?))).collect::<Vec<_>>();
         for piece in places.split(Option::is_none).filter(|piece| !piece.is_empty()) {
             let piece: Vec<(i32, i32)> = piece.iter().flatten().map(|place| frame.pixel(*place)).collect();
@@ -108,7 +112,7 @@ fn draw_lines(
     Ok(true)
 }
 
-/// Writes what a mark means, one line below another, towards the middle of the picture.
+/// Writes a mark's label, one line below another, towards the centre of the picture.
 fn mark_label(root: &DrawingArea<SVGBackend<'_>, Shift>, mark: &Mark, (x, y): (i32, i32), row: usize) -> Result<(), DrawError> {
     let left = x < SIZE.0 as i32 / 2;
     let style = TextStyle {
@@ -123,16 +127,16 @@ fn anchored(horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
     label(12, INK).pos(Pos::new(horizontal, vertical))
 }
 
-/// Height of a line that says what a mark means.
+/// Line height of a mark's label.
 const MARK_LINE: i32 = 14;
 
-/// Where the plot lies in the picture: pixels between its edges and those of the picture.
+/// Margins of the plot, in pixels.
 const LEFT: i32 = 70;
 const RIGHT: i32 = 14;
 const TOP: i32 = 12;
 const BOTTOM: i32 = 48;
 
-/// Axes, grid and what they say; places values.
+/// Axes, grid and labels; converts values to pixels.
 struct Frame;
 
 impl Frame {
@@ -161,32 +165,33 @@ impl Frame {
         Ok(frame)
     }
 
-    /// The pixel of a place between 0 and 1 on both axes.
+    /// The pixel of a point whose coordinates are between 0 and 1.
     fn pixel(&self, (x, y): (f64, f64)) -> (i32, i32) {
         let (width, height) = (f64::from(SIZE.0 as i32 - LEFT - RIGHT), f64::from(SIZE.1 as i32 - TOP - BOTTOM));
         (LEFT + (x * width).round() as i32, TOP + ((1.0 - y) * height).round() as i32)
     }
 }
 
-/// Where values lie between the ends of an axis.
+/// Maps values to the range of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Scale {
     low: f64,
     high: f64,
-    /// Logarithmic; zeros lie at the very end then, below all other values.
+    /// Logarithmic; zeros are at the end, below all other values.
     log: bool,
-    /// Share of a logarithmic axis that is kept for zeros.
+    /// Share of a logarithmic axis reserved for zeros.
     floor: f64,
 }
 
 impl Scale {
-    /// A horizontal axis over these values; `None` without any.
+    /// A horizontal axis over these values; `None` without values.
     fn across(values: impl Iterator<Item = f64>) -> Option<Self> {
         let (low, high) = extent(values)?;
         Some(Self { low, high: if high > low { high } else { low + 1.0 }, log: false, floor: 0.0 })
     }
 
-    /// A vertical axis, which has its zero. A logarithmic one only where values are apart by a decade at least and none is negative.
+    /// A vertical axis, which includes zero. Logarithmic only if values are a decade apart and
+    /// none is negative.
     fn up(values: impl Iterator<Item = f64>, log: bool) -> Option<Self> {
         let values: Vec<f64> = values.filter(|v| v.is_finite()).collect();
         let (low, high) = extent(values.iter().copied())?;
@@ -200,7 +205,7 @@ impl Scale {
         (low >= 0.0 && high / least >= DECADE).then_some(Self { low: least / 1.2, high: high * 1.2, log, floor })
     }
 
-    /// The same with room for as many lines of text above all values.
+    /// Adds room for this many lines of text above all values.
     fn with_room_for(self, lines: usize) -> Self {
         if lines == 0 {
             return self;
@@ -211,7 +216,7 @@ impl Scale {
         Self { high, ..self }
     }
 
-    /// Where a value lies; `None` for what is no number.
+    /// Place of a value on the axis; `None` if it is not a finite number.
     fn place(&self, value: f64) -> Option<f64> {
         if !value.is_finite() {
             return None;
@@ -225,7 +230,7 @@ impl Scale {
         Some(self.floor + (1.0 - self.floor) * (value / self.low).log10() / (self.high / self.low).log10())
     }
 
-    /// Places with what is written beside them, no two alike.
+    /// Ticks with distinct labels.
     fn ticks(&self) -> Vec<(f64, String)> {
         let (ticks, labels) = if self.log {
             let ticks = log_ticks(self.low, self.high);
@@ -242,7 +247,7 @@ impl Scale {
     }
 }
 
-/// Round numbers between `low` and `high`, about five.
+/// About five round numbers between `low` and `high`.
 fn nice_ticks(low: f64, high: f64) -> Vec<f64> {
     let rough = (high - low) / 5.0;
     if !rough.is_finite() || rough <= 0.0 {
@@ -254,7 +259,8 @@ fn nice_ticks(low: f64, high: f64) -> Vec<f64> {
     (0..12).map(|i| (first + i) as f64 * step).take_while(|tick| *tick <= high).collect()
 }
 
-/// Powers of ten between `low` and `high`, over less than three decades also twice and five times those; not more than eight.
+/// Powers of ten between `low` and `high`, within three decades also their doubles and
+/// quintuples; at most eight.
 fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let factors: &[f64] = if last - first <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -263,7 +269,7 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     within.iter().copied().step_by(within.len().div_ceil(9).max(1)).collect()
 }
 
-/// What is written beside evenly spaced ticks: as many digits as their step has.
+/// Labels of evenly spaced ticks, with the digits that their step needs.
 fn tick_labels(ticks: &[f64]) -> Vec<String> {
     let most = ticks.iter().fold(0.0, |most: f64, tick| most.max(tick.abs()));
     let step = ticks.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(most, f64::min);
@@ -278,7 +284,8 @@ fn tick_labels(ticks: &[f64]) -> Vec<String> {
     ticks.iter().map(written).collect()
 }
 
-/// One mark each, its name beside it, on a logarithmic scale where values are a decade apart.
+/// Draws one mark each with its name next to it, on a logarithmic scale if values are a
+/// decade apart.
 fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[Dot]) -> Result<bool, DrawError> {
     const SIZE: f64 = 8.0;
     let placed: Vec<(&Dot, f64)> = dots.iter().filter_map(|dot| Some((dot, dot.x.first().copied().flatten()?))).collect();
@@ -294,7 +301,7 @@ fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[D
     let frame = Frame::new(root, chart, Some(&x), &y)?;
     let looks = palette::looks_of_marks(&dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>());
     let place = |dot: &Dot, at: f64| Some(frame.pixel((x.place(at)?, y.place(dot.y)?)));
-    // What is taken: from, to, at which height.
+    // Occupied areas: start, end, height.
     let mark = SIZE as i32 + 1;
     let mut taken: Vec<(i32, i32, i32)> =
         placed.iter().filter_map(|(dot, at)| place(dot, *at)).map(|(x, y)| (x - mark, x + mark, y)).collect();
@@ -311,7 +318,7 @@ fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[D
         if dot.chosen {
             root.draw(&Circle::new((x, y), SIZE as i32 + 5, INK.stroke_width(1)))?;
         }
-        // A name goes below where it would lie on a mark or on another name.
+        // A name that would cover a mark or another name moves down.
         let (from, to) = (x + 16, x + 16 + 8 * dot.name.chars().count() as i32);
         let mut below = y;
         while taken.iter().any(|(left, right, at)| from < *right && *left < to && (at - below).abs() < 13) {
@@ -348,7 +355,7 @@ fn draw_bars(
     }
     for (group, category) in categories.iter().enumerate() {
         let (x, y) = frame.pixel(((group as f64 + 0.5) / groups, 0.0));
-        // A word a line, so that many stand beside each other.
+        // One word per line, so that many fit next to each other.
         for (line, word) in category.split(' ').enumerate() {
             root.draw(&Text::new(word.to_owned(), (x, y + 6 + 14 * line as i32), anchored(HPos::Center, VPos::Top)))?;
         }
@@ -356,7 +363,7 @@ fn draw_bars(
     Ok(true)
 }
 
-/// What numbers up to `most` are divided by, and the letter for it.
+/// Divisor and suffix for numbers up to `most`.
 const fn suffix_of(most: f64) -> (f64, &'static str) {
     match most {
         m if m >= 1e9 => (1e9, "G"),
@@ -395,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_round_and_told_apart() {
+    fn ticks_are_round_and_distinct() {
         assert_eq!(nice_ticks(22_500.0, 45_500.0), [25_000.0, 30_000.0, 35_000.0, 40_000.0, 45_000.0]);
         assert!(nice_ticks(1.0, 1.0).is_empty() && nice_ticks(f64::NAN, 1.0).is_empty());
         assert_eq!(log_ticks(0.9, 1100.0), [1.0, 10.0, 100.0, 1000.0]);
@@ -404,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_within_a_decade_has_no_logarithmic_scale() {
+    fn values_within_a_decade_have_no_log_scale() {
         let chart = |low: f64| one_line(vec![(0.0, low), (1.0, 45_000.0)]);
         assert!(draw(&chart(25_000.0), true).is_none() && draw(&chart(25_000.0), false).is_some());
         assert!(draw(&chart(2_500.0), true).is_some());
@@ -416,7 +423,8 @@ mod tests {
         Chart { title: "t".into(), x_label: "x".into(), y_label: "y".into(), kind }
     }
 
-    /// What is drawn, read from the picture alone: numbers written beside the axes with their pixels, and the pixels of each piece of the line.
+    /// The drawing, read back from the picture: axis numbers with their pixels, and pixels of
+    /// each piece of the line.
     struct Seen {
         across: Vec<(f64, f64)>,
         up: Vec<(f64, f64)>,
@@ -459,7 +467,8 @@ mod tests {
         seen
     }
 
-    /// The pixel of `value` by the two outermost numbers of an axis; on a logarithmic one zero has its own.
+    /// The pixel of `value` from the two outermost numbers of an axis; zero on a logarithmic axis
+    /// has its own.
     fn pixel(axis: &[(f64, f64)], value: f64, log: bool) -> f64 {
         if log && value == 0.0 {
             return axis.iter().find(|(v, _)| *v == 0.0).expect("zero is on the axis").1;
@@ -485,18 +494,18 @@ mod tests {
         }
         let expected: Vec<Vec<&(f64, f64)>> =
             points.split(|p| !p.1.is_finite()).map(|piece| piece.iter().collect::<Vec<_>>()).filter(|piece| !piece.is_empty()).collect();
-        assert_eq!(seen.pieces.len(), expected.len(), "values that do not follow each other are joined, or others are not");
+        assert_eq!(seen.pieces.len(), expected.len(), "wrong values are joined");
         for (drawn, data) in seen.pieces.iter().zip(&expected) {
             assert_eq!(drawn.len(), data.len(), "every value is drawn");
             for (drawn, data) in drawn.iter().zip(data) {
                 let (x, y) = (pixel(&seen.across, data.0, false), pixel(&seen.up, data.1, log));
-                assert!((drawn.0 - x).abs() < 3.0 && (drawn.1 - y).abs() < 3.0, "{data:?} is drawn at {drawn:?}, and belongs to {x},{y}");
+                assert!((drawn.0 - x).abs() < 3.0 && (drawn.1 - y).abs() < 3.0, "{data:?} is drawn at {drawn:?} instead of {x},{y}");
             }
         }
     }
 
     #[test]
-    fn seconds_in_which_nothing_was_written_are_drawn_as_such() {
+    fn idle_seconds_are_drawn_as_zero() {
         let mut points: Vec<(f64, f64)> = (0..60).map(|i| (f64::from(i), 180.0 + f64::from(i % 7))).collect();
         (20..40).for_each(|i| points[i].1 = 0.0);
         points[50].1 = f64::NAN;
@@ -510,7 +519,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_value_is_drawn_where_it_belongs(
+        fn draw_places_every_value_correctly(
             values in vec(prop_oneof![Just(0.0), Just(f64::NAN), 1e-3..1e6_f64, 2e4..4e4_f64, Just(1.0)], 2..60), scale in 1e-3..1e4_f64, log in any::<bool>(),
         ) {
             let points: Vec<(f64, f64)> = values.iter().enumerate().map(|(i, y)| (i as f64 * scale, *y)).collect();
@@ -518,9 +527,9 @@ mod tests {
         }
     }
 
-    /// Seen: "knee: 24k to 15k" written across the line whose knee it is.
+    /// Regression: the label of a knee covered the line.
     #[test]
-    fn what_marks_say_stands_above_all_lines() {
+    fn mark_labels_are_above_all_lines() {
         for (log, count) in [(false, 1), (true, 1), (false, 4), (true, 4)] {
             let mut chart = one_line((0..50).map(|i| (f64::from(i), if i < 25 { 24_000.0 } else { 1_500.0 })).collect());
             let ChartKind::Lines { marks, .. } = &mut chart.kind else { unreachable!("it is a line") };
@@ -534,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_of_nothing_and_text_is_escaped() {
+    fn empty_chart_is_not_drawn_and_text_is_escaped() {
         let mut chart = Chart {
             title: "<a & \"b\">".into(),
             x_label: "<x>".into(),

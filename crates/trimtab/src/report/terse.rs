@@ -1,4 +1,5 @@
-//! Tab-separated values for scripts: a line of names, then a line for each row; numbers as they are, in the unit that stands beside them.
+//! Tab-separated values for scripts: a line of names, then a line per row. Numbers are
+//! unformatted; the column name gives the unit.
 
 use trimtab_linux::output::harmless_cell;
 
@@ -10,13 +11,13 @@ pub struct Terse {
 }
 
 impl Terse {
-    /// With these columns. They only ever become more, at the end.
+    /// A table with these columns. New versions only append columns.
     #[must_use]
     pub fn new(columns: &[&str]) -> Self {
         Self { text: format!("{}\n", columns.join("\t")), columns: columns.len() }
     }
 
-    /// Adds a row. Tabs and line ends of a cell become spaces; no cell is a formula.
+    /// Adds a row. Tabs and line ends become spaces; no cell is a formula.
     pub fn row<I: IntoIterator<Item = String>>(&mut self, cells: I) {
         let cells: Vec<String> = cells.into_iter().map(|cell| cell_of(&cell)).collect();
         debug_assert_eq!(cells.len(), self.columns, "a row has as many cells as there are names");
@@ -35,7 +36,7 @@ fn cell_of(cell: &str) -> String {
     harmless_cell(&cell.replace(['\t', '\n', '\r'], " "))
 }
 
-/// A number as it is read back: the shortest text that means the same; nothing for what is none.
+/// A number as its shortest exact text; empty for `None`.
 #[must_use]
 pub fn number(value: Option<f64>) -> String {
     value.filter(|value| value.is_finite()).map(|value| value.to_string()).unwrap_or_default()
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_has_as_many_cells() {
+    fn every_line_has_the_same_number_of_cells() {
         let mut terse = Terse::new(&["a", "b"]);
         terse.row(["x\ty\nz\u{1b}[2J".to_owned(), number(Some(1e-7))]);
         terse.row([String::new(), number(Some(f64::NAN))]);

@@ -1,4 +1,5 @@
-//! A document for the terminal: the same order and the same numbers as the HTML, charts as sparklines.
+//! A document for the terminal, with the order and numbers of the HTML; charts become
+//! sparklines.
 
 use super::escape::clean;
 use super::layout;
@@ -12,16 +13,17 @@ use trimtab_study::document::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
-/// Columns of the screen that an answer is laid out for; on wider ones what stands at its right edge stays there.
+/// Width that an answer is laid out for; wider screens do not move its right edge.
 const SCREEN: usize = 80;
 /// Lines of it that an answer may take; the prompt takes one more.
 const LINES: usize = 23;
 /// Columns of a sparkline.
 const SPARK_WIDTH: usize = 60;
-/// A sparkline of fewer columns says nothing.
+/// Narrower sparklines are useless.
 const SPARK_WIDTH_MIN: usize = 16;
 
-/// The text for the screen that it is printed on. Colours are escape sequences that the printer removes where nobody can see them.
+/// The text for its screen. Colours are escape sequences, which the printer removes if not
+/// supported.
 pub fn render(document: &Document) -> String {
     render_at(document, output::width())
 }
@@ -52,7 +54,8 @@ pub fn answer(answer: &Answer) -> String {
     answer_at(answer, output::width())
 }
 
-/// The answer at a width. Where lines are short it says less until it fits on a screen: the rest is behind --details.
+/// The answer at a width. If it does not fit on a screen, parts are left out; --details shows
+/// them.
 pub fn answer_at(answer: &Answer, width: Option<usize>) -> String {
     let shown = |answer: &Answer, tight: u8| {
         let mut screen = Screen { text: String::new(), width, tight };
@@ -70,7 +73,7 @@ pub fn answer_at(answer: &Answer, width: Option<usize>) -> String {
     }
     let (mut less, mut tight) = (answer.clone(), 0);
     for step in &LESS {
-        // Of a table one row at a time.
+        // Tables lose one row at a time.
         while step(&mut less, &mut tight) {
             let text = shown(&marked(&less, answer), tight);
             if fits(&text) {
@@ -81,7 +84,8 @@ pub fn answer_at(answer: &Answer, width: Option<usize>) -> String {
     shown(&marked(&less, answer), tight)
 }
 
-/// An answer of which something was left out of the `whole`, where that says where the rest is: policies that do not stand there were tried all the same.
+/// A reduced answer that says where the rest is, so that policies missing from it do not look
+/// untried.
 fn marked(less: &Answer, whole: &Answer) -> Answer {
     let mut marked = less.clone();
     let content = |answer: &Answer| {
@@ -96,23 +100,23 @@ fn marked(less: &Answer, whole: &Answer) -> Answer {
     marked
 }
 
-/// No empty line is left in an answer.
+/// An answer without empty lines.
 const ALL_TIGHT: u8 = 3;
 
-/// Leaves something out of an answer, or some room; false if there was nothing to leave out.
+/// Leaves out part of an answer or an empty line; false if there was nothing to leave out.
 type Less = fn(&mut Answer, &mut u8) -> bool;
 
-/// What is left out of an answer where there is no room, first what matters least.
+/// Parts that are left out if there is no room, the least important first.
 const LESS: [Less; 8] = [
     |_, tight| std::mem::replace(tight, ALL_TIGHT) < ALL_TIGHT,
     |answer, _| answer.more.as_mut().is_some_and(|more| !std::mem::take(&mut more.aside).is_empty()),
     |answer, _| drop_notes(answer, NoteKind::Detail),
     |answer, _| answer.tables.iter_mut().any(drop_repeated_columns),
-    // What is to be typed says that itself.
+    // The command to undo is also in the program's help.
     |answer, _| answer.undo.take().is_some(),
-    // Policies that are neither recommended nor the first, which others are compared with.
+    // Policies that are neither recommended nor the baseline.
     |answer, _| answer.tables.iter_mut().any(drop_a_row),
-    // Of several drives it is about none of them.
+    // With several drives, this note is about none of them.
     |answer, _| answer.uses.iter().any(|what| !what.on.is_empty()) && drop_notes(answer, NoteKind::CheckFirst),
     |answer, _| drop_notes(answer, NoteKind::Condition),
 ];
@@ -123,7 +127,7 @@ fn drop_notes(answer: &mut Answer, kind: NoteKind) -> bool {
     answer.notes.len() < before
 }
 
-/// Leaves columns out that another condition repeats; false if there are none.
+/// Leaves out columns that another condition repeats; false if there are none.
 fn drop_repeated_columns(table: &mut Table) -> bool {
     let of = ColumnUse::Repeated;
     if !table.columns.contains(&of) {
@@ -141,7 +145,8 @@ fn drop_repeated_columns(table: &mut Table) -> bool {
     true
 }
 
-/// Leaves out the last row that is not needed, of a drive with enough others: three, or two where the table has several drives.
+/// Leaves out the last dispensable row of a drive that keeps three others, or two if the
+/// table has several drives.
 fn drop_a_row(table: &mut Table) -> bool {
     let uses = &table.row_uses;
     let least = if uses.iter().any(|row| row.drive > 0) { 2 } else { 3 };
@@ -157,12 +162,12 @@ fn drop_a_row(table: &mut Table) -> bool {
 struct Screen {
     text: String,
     width: Option<usize>,
-    /// How many of the empty lines of an answer there is no room for, beginning with the last.
+    /// Number of empty lines to leave out, the last ones first.
     tight: u8,
 }
 
 impl Screen {
-    /// A paragraph in a style of its own; nothing for an empty one.
+    /// A styled paragraph; nothing for an empty one.
     fn styled(&mut self, text: &str, style: impl Fn(&str) -> String) {
         for line in lines::paragraph(&output::plain_line(text), self.width, "", "").lines() {
             self.text.push_str(&style(line));
@@ -188,14 +193,14 @@ impl Screen {
         }
     }
 
-    /// An empty line, where there is room for one of this level.
+    /// An empty line, if there is room for one of this level.
     fn blank(&mut self, level: u8) {
         if self.tight < level {
             self.text.push('\n');
         }
     }
 
-    /// What drive; use what, and why; the table; what to check; how to apply; where the rest is.
+    /// The drive; the policy and the reason; the table; notes; commands; where to find the rest.
     fn answer(&mut self, answer: &Answer) {
         let (subject, origin) = (clean(&answer.subject), clean(&answer.origin));
         let taken = subject.width() + origin.width();
@@ -248,7 +253,7 @@ impl Screen {
         }
     }
 
-    /// What to type to follow it, and to have it as it was: on one line where there is room.
+    /// The commands to apply and to undo, on one line if there is room.
     fn apply(&mut self, apply: &[String], undo: Option<&str>) {
         let undo = undo.map(clean);
         if let ([only], Some(undo)) = (apply, &undo) {
@@ -266,12 +271,12 @@ impl Screen {
         }
     }
 
-    /// What to use, behind a label of five columns; how sure that is stands at the right edge, or below.
+    /// The policy after a label of five columns; the confidence at the right edge, or below.
     fn use_this(&mut self, what: &Use, label: &str) {
         let (choice, sure) = (clean(&what.in_words()), clean(&what.sure));
         let room = self.width.map_or(SCREEN, |width| width.min(SCREEN));
         let taken = label.len() + choice.width() + sure.width();
-        // Closer together they would read as one sentence.
+        // Closer together, they would read as one sentence.
         if !sure.is_empty() && taken + 4 <= room {
             let _ = writeln!(self.text, "{}{}{sure}", format!("{label}{choice}").bold(), " ".repeat(room - taken));
             return;
@@ -329,7 +334,8 @@ impl Screen {
         self.paragraph(&format!("at {}: {}", three_digits(mark.x), mark.label), "  ", "      ");
     }
 
-    /// A row of blocks for each line, all on one scale; its figures beside it, or below where there is no room.
+    /// A row of blocks for each line, all on one scale; figures next to it, or below if there is
+    /// no room.
     fn sparklines(&mut self, lines: &[Line]) {
         let label = lines.iter().map(|line| clean(&line.name).chars().count()).max().unwrap_or(0);
         let high = lines.iter().flat_map(|line| &line.points).map(|p| p.1).filter(|y| y.is_finite()).fold(0.0, f64::max);
@@ -372,7 +378,8 @@ fn warnings_at(warnings: &[Warning], width: Option<usize>) -> String {
     text
 }
 
-/// A line in one row of block characters: the mean of each step on a scale from 0 to `high`; a dot where there is no value.
+/// A line in one row of block characters: the mean of each step on a scale from 0 to `high`;
+/// a dot for no value.
 fn sparkline(points: &[(f64, f64)], high: f64, width: usize) -> String {
     const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let width = width.min(points.len());
@@ -418,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparkline_shows_the_fall() {
+    fn sparkline_shows_the_fall() {
         let drawn = drawn(vec![line("rate", |i| if i < 300 { 200.0 } else { 50.0 })], None);
         let row = drawn.lines().find(|line| line.contains("rate")).unwrap();
         assert!(row.contains("rate ███") && row.contains("█▃") && row.ends_with("200 → 50.0 (min 50.0, max 200)"), "{row}");
@@ -434,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compared_has_one_scale() {
+    fn compared_lines_have_one_scale() {
         for width in [None, Some(60), Some(80), Some(120)] {
             let drawn = drawn(vec![line("none", |_| 1.89), line("online", |i| if i == 0 { 1.89 } else { 1.06 })], width);
             let (none, online) = (heights(&drawn, "none"), heights(&drawn, "online"));
@@ -450,9 +457,9 @@ mod tests {
         assert_eq!(clean("a\u{1b}[2Jb\u{202e}c"), "a\u{fffd}[2Jb\u{fffd}c");
     }
 
-    /// Seen: a run that somebody else had made brought a line of its own that read like a verdict.
+    /// Regression: the name of an imported run printed a line that looked like a verdict.
     #[test]
-    fn a_name_begins_no_line_of_its_own() {
+    fn name_cannot_start_a_new_line() {
         let forged = "x\n/mnt [ext4]: proved";
         let section = trimtab_study::document::Section::new(forged, vec![Block::Text(forged.into())]);
         let document = Document { title: forged.into(), subtitle: vec![forged.into()], sections: vec![section], ..Document::default() };

@@ -1,4 +1,4 @@
-//! What became of a trim, in words.
+//! The outcome of a trim, as text.
 
 use super::layout;
 use crate::trim::outcome::{Outcome, Report};
@@ -9,7 +9,7 @@ use trimtab_study::document::{Narrow, Table};
 
 /// The whole report.
 pub fn text(report: &Report) -> String {
-    let passed_by = report.passed_by.iter().map(|p| prose(&format!("{}: passed by: {}", p.path, p.why))).collect::<String>();
+    let passed_by = report.passed_by.iter().map(|p| prose(&format!("{}: skipped: {}", p.path, p.why))).collect::<String>();
     match (report.filesystems.is_empty(), report.dry_run) {
         (true, _) => passed_by,
         (_, true) => format!("{}\n{passed_by}", dry_text(report)),
@@ -19,11 +19,11 @@ pub fn text(report: &Report) -> String {
 
 fn table_text(report: &Report) -> String {
     let mut table =
-        Table::new("", &["filesystem", "reached the drives", "commands", "free", "requests", "refused", "time", "others waited"])
+        Table::new("", &["filesystem", "reached the drives", "commands", "free", "requests", "refused", "time", "foreground latency"])
             .when_narrow(Narrow::Records);
     for f in &report.filesystems {
         let wait = match (f.others_waited_during_ms, f.others_waited_otherwise_ms) {
-            (Some(during), Some(otherwise)) => format!("{} (else {})", of_ms(during), of_ms(otherwise)),
+            (Some(during), Some(otherwise)) => format!("{} (otherwise {})", of_ms(during), of_ms(otherwise)),
             (Some(during), None) => of_ms(during),
             _ => "-".to_owned(),
         };
@@ -55,22 +55,22 @@ fn of_ms(ms: f64) -> String {
     Nanos((ms * 1e6) as u64).to_string()
 }
 
-/// Whoever names a directory may take it for all that is trimmed.
+/// Line for a named directory, which is not all that is trimmed.
 fn named_line(f: &Outcome) -> Option<String> {
     let named = f.named.as_ref()?;
-    Some(format!("{named} is on the filesystem mounted at {}: all of that is trimmed", f.path))
+    Some(format!("{named} is on the filesystem mounted at {}: the whole filesystem is trimmed", f.path))
 }
 
-/// A sync that somebody may have waited for.
+/// Line about the sync, which may have delayed other processes.
 fn sync_line(f: &Outcome) -> Option<String> {
     let seconds = f.sync_seconds.filter(|seconds| *seconds >= 0.1)?;
     let took = Nanos((seconds * 1e9) as u64);
-    Some(format!("{}: what was pending was written out first, in {took} (--no-sync leaves that out)", f.path))
+    Some(format!("{}: pending changes were written out first, in {took} (--no-sync skips this)", f.path))
 }
 
 fn dry_text(report: &Report) -> String {
     let line = |f: &Outcome| {
-        // More than any filesystem: one request without an end.
+        // A larger size than any filesystem's is a request without an end.
         let asked = if f.asked_bytes >= 1 << 60 { "all".to_owned() } else { Bytes(f.asked_bytes).to_string() };
         let mut text = format!(
             "{} [{}]: {} {}, {}, over {asked} of addresses, {} free",
@@ -89,10 +89,10 @@ fn dry_text(report: &Report) -> String {
                 w.extents,
                 if w.extents == 1 { "extent" } else { "extents" }
             ),
-            None => "\n  how much would be sent is not known: this filesystem does not say where its free space lies".to_owned(),
+            None => "\n  the amount to send is unknown: this filesystem does not report its free extents".to_owned(),
         };
         if f.would_send.as_ref().is_some_and(|w| w.at_most) {
-            text += " (less where it has been trimmed since it was mounted: ext4 does not show where)";
+            text += " (less if parts were trimmed since mounting; ext4 does not show which)";
         }
         for remark in sync_line(f).iter().chain(&f.remarks) {
             text += &format!("\n  {remark}");
@@ -103,7 +103,7 @@ fn dry_text(report: &Report) -> String {
     on_screen(&text, trimtab_linux::output::width())
 }
 
-/// Lines that go on behind an indentation of their own.
+/// Continuation lines keep their indentation.
 fn on_screen(text: &str, width: Option<usize>) -> String {
     let line = |line: &str| {
         let indent = &line[..line.len() - line.trim_start().len()];
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_be_sent_breaks_between_words() {
+    fn on_screen_breaks_between_words() {
         let text = "/mnt/x [ext4]: 24 requests, block groups of 128 MiB\n  would send at most 3.09 GB in 24 extents";
         let narrow = "/mnt/x [ext4]: 24\n    requests, block groups of\n    128 MiB\n  would send at most\n      3.09 GB in 24 extents";
         assert_eq!(on_screen(text, Some(30)), narrow);

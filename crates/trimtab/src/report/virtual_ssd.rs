@@ -1,4 +1,4 @@
-//! The status of a virtual SSD as people read it.
+//! The status of a virtual SSD, as text.
 
 mod counters;
 
@@ -50,9 +50,9 @@ pub fn render(status: &Status) -> String {
     if let Some(wait) = &status.host_wait {
         let [all, beside] = [wait.all_ns, wait.beside_trims_ns].map(|ns| Nanos(ns).to_string());
         let looped = record.transport == Some(Transport::Device);
-        let why = if looped { " (the loop device passes nothing on while a TRIM is under way)" } else { "" };
+        let why = if looped { " (the loop device passes nothing on during a TRIM)" } else { "" };
         text.push_str(&prose(&format!(
-            "before the drive had them, reads and writes waited {all} in the kernel, {beside} of it in seconds with TRIM{why}"
+            "reads and writes waited {all} in the kernel before they reached the drive, {beside} of it in seconds with TRIM{why}"
         )));
         text.push('\n');
     }
@@ -68,15 +68,15 @@ fn ledger_in_words(status: &Status) -> String {
         return String::new();
     }
     let mut ledger = Table::new("", &["discards", "ranges", "bytes"]);
-    ledger.row(["asked", &grouped(discards.ranges.asked.count), &discards.ranges.asked.bytes.to_string()]);
+    ledger.row(["requested", &grouped(discards.ranges.asked.count), &discards.ranges.asked.bytes.to_string()]);
     for ((_, class), tally) in SIZE_CLASSES.iter().zip(&discards.by_size) {
         if tally.count > 0 {
             ledger.row([format!("  {class}"), grouped(tally.count), tally.bytes.to_string()]);
         }
     }
     ledger.row(["effective", "", &Bytes(discards.effective_bytes()).to_string()]);
-    ledger.row(["held no data before", &grouped(discards.repeated_ranges), &Bytes(discards.repeated_bytes).to_string()]);
-    ledger.row(["part of a block only", "", &Bytes(discards.partial_bytes).to_string()]);
+    ledger.row(["held no data", &grouped(discards.repeated_ranges), &Bytes(discards.repeated_bytes).to_string()]);
+    ledger.row(["partial blocks", "", &Bytes(discards.partial_bytes).to_string()]);
     ledger.row(["refused", &grouped(discards.ranges.refused.count), &discards.ranges.refused.bytes.to_string()]);
     ledger.row(["ignored (fault)", &grouped(discards.ignored.count), &discards.ignored.bytes.to_string()]);
     let amplification = status.discard_amplification.map_or("-".to_owned(), three_digits);

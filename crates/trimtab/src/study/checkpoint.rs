@@ -1,4 +1,5 @@
-//! Finished runs of a study: kept one by one, so that an interrupted study loses none, and found again when it is resumed.
+//! Checkpoints of a study: each finished run is stored, so that an interrupted study can be
+//! resumed.
 
 use super::record;
 use crate::store::{self, Filter, RunId, Store};
@@ -10,30 +11,30 @@ use trimtab_sim::run::{Field, Provenance, Run};
 use trimtab_study::study::matrix::repeats;
 use trimtab_study::study::sensitivity::Sensitivity;
 
-/// Where finished runs go.
+/// Store of finished runs.
 pub trait Checkpoints: Sync {
-    /// A run of this cell that was finished earlier, if it may be taken.
+    /// An earlier run of this cell that may be reused.
     fn find(&self, cell: &str) -> Option<Run>;
 
-    /// How many finished runs there are to choose from.
+    /// Number of finished runs that may be reused.
     fn found(&self) -> usize {
         0
     }
 
-    /// What an earlier study of these assumptions came to, if it may be taken.
+    /// The result of an earlier study of these assumptions, if it may be reused.
     fn sensitivity(&self, _cell: &str) -> Option<Sensitivity> {
         None
     }
 
-    /// Keeps a finished run.
+    /// Stores a finished run.
     ///
     /// # Errors
-    /// A store that cannot be written.
+    /// The store cannot be written.
     fn put(&self, run: &Run) -> anyhow::Result<()>;
 }
 
 #[cfg(test)]
-/// Keeps nothing and knows nothing.
+/// Stores nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct NoCheckpoints;
 
@@ -57,11 +58,11 @@ pub struct StoreCheckpoints {
 }
 
 impl StoreCheckpoints {
-    /// Opens the store. With `resume` the runs of `target` that are in it may be taken: of measured ones those whose study has not come to its end,
-    /// for what is measured again is to be measured.
+    /// Opens the store. With `resume`, the stored runs of `target` may be reused; measured ones
+    /// only from unfinished studies, so that a new measurement is a measurement.
     ///
     /// # Errors
-    /// A store that cannot be opened or read.
+    /// The store cannot be opened or read.
     pub fn open(context: &Context, target: &str, resume: bool) -> anyhow::Result<Self> {
         let store = store::open_to_write(context)?;
         let mut found: BTreeMap<String, (RunId, Run)> = BTreeMap::new();
@@ -98,10 +99,11 @@ impl Checkpoints for StoreCheckpoints {
     }
 
     fn put(&self, run: &Run) -> anyhow::Result<()> {
-        // A thread that panicked left no half-done transaction behind: the lock is as good as before.
+        // A thread that panicked left no unfinished transaction, so the lock is usable.
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let saved = store.save(run)?;
-        // The run that this one goes on from is contained in it. What was measured again began later, and takes nothing away.
+        // A run that continues an earlier one contains and replaces it. A newly measured run
+        // started later and replaces nothing.
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let goes_on = |known: &&mut (RunId, Run)| known.1.started_unix_ms == run.started_unix_ms;
         if let Some(known) = cell_of(run).and_then(|cell| found.get_mut(cell)).filter(goes_on) {
@@ -114,16 +116,17 @@ impl Checkpoints for StoreCheckpoints {
     }
 }
 
-/// The cell of a run of a study.
+/// The cell of a study's run.
 pub fn cell_of(run: &Run) -> Option<&str> {
     Field::find(&run.environment, CELL)
 }
 
-/// The name of a cell: a hash of what is known of a run before it begins, and of `detail`, whatever else decides its result.
+/// The name of a cell: a hash of the run's header and of `detail`, which holds everything
+/// else that determines its result.
 pub fn name(header: trimtab_sim::runner::header::Header, detail: &str) -> String {
     let mut run = header.into_run(trimtab_sim::runner::recorder::Recorded::default(), true);
     run.started_unix_ms = 0;
-    // How it was asked for decides nothing.
+    // The command does not affect the result.
     run.specification.clear();
     run.environment.push(Field::new("detail", detail));
     RunId::of(&run).to_string()
@@ -163,7 +166,7 @@ mod tests {
             starts
         };
         kept.put(&run(2000, "1")).unwrap();
-        assert_eq!(starts(), [(1000, 1), (2000, 1)], "the first is no part of the second");
+        assert_eq!(starts(), [(1000, 1), (2000, 1)], "the first is not part of the second");
         kept.put(&run(1000, "3")).unwrap();
         assert_eq!(starts(), [(1000, 3), (2000, 1)], "the first is part of the third");
     }

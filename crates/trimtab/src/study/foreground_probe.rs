@@ -1,5 +1,6 @@
-//! What others meet on a real filesystem beside a policy's trims: somebody appends and makes durable, 50 times a second, while a tree is deleted
-//! and what it held is discarded. The counterpart of [`light_work`] on modelled drives, measured.
+//! Foreground I/O during a policy's trims on a real filesystem: 50 durable appends per second
+//! while a tree is deleted and its space discarded. The measured counterpart of
+//! [`light_work`] on modelled drives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,26 +22,26 @@ use trimtab_sim::workload::tree::{self, Tree, TreeList};
 use trimtab_study::study::light_work::{APPENDS_MAX, BLOCK, BUSY, Met};
 use trimtab_study::study::{policy, policy_events};
 
-/// So long it goes on before anything is deleted, and after the last discard.
+/// Time with appends only, before the deletes and after the last discard.
 const QUIET: Duration = Duration::from_millis(500);
-/// So long discards of a filesystem that sends them by itself are looked at.
+/// Observation time for discards that a filesystem sends on its own.
 const ONLINE_LASTS: Duration = Duration::from_secs(2);
 const FILE: &str = "light-work";
 
-/// A directory of the workspace for what others do, and one for the tree.
+/// Directories of the workspace for foreground I/O and for the tree.
 #[derive(Debug)]
 pub struct Places {
-    /// Where the tree goes.
+    /// Directory of the tree.
     pub tree: DirTarget,
-    /// Where others work.
+    /// Directory of the foreground I/O.
     pub others: DirTarget,
 }
 
 impl Places {
-    /// Two new directories in `workspace`, with one clock.
+    /// Creates two directories in `workspace`, with one clock.
     ///
     /// # Errors
-    /// Directories that cannot be made.
+    /// The directories cannot be created.
     pub fn new(workspace: &Workspace, name: &str, seed: u64) -> anyhow::Result<Self> {
         let epoch = Instant::now();
         let make = |what: &str, fsync| -> anyhow::Result<DirTarget> {
@@ -51,14 +52,14 @@ impl Places {
     }
 }
 
-/// Whoever works beside it, and what is known to both.
-struct Beside<'a, E> {
-    /// Whoever watches.
+/// State shared with the foreground thread.
+struct ForegroundEvents<'a, E> {
+    /// Receives the events.
     inner: &'a mut E,
     policy: &'a str,
     /// The filesystem discards what it frees.
     online: bool,
-    /// Before it begins.
+    /// The foreground directory, until the thread starts.
     others: Option<DirTarget>,
     working: Option<JoinHandle<TargetResult<(Met, Recorded)>>>,
     shared: Arc<Shared>,
@@ -68,12 +69,12 @@ struct Beside<'a, E> {
 #[derive(Debug, Default)]
 struct Shared {
     over: AtomicBool,
-    /// Discards may be under way.
+    /// Discards may be in progress.
     trimming: AtomicBool,
 }
 
 impl Shared {
-    /// Appends until it is over.
+    /// Appends until the end.
     fn work(&self, mut target: DirTarget) -> TargetResult<(Met, Recorded)> {
         let block = Payload::Fill { len: BLOCK, class: DataClass::Random };
         target.create(FILE, &block)?;
@@ -89,7 +90,7 @@ impl Shared {
             let (begun, trimming) = (target.now(), self.trimming.load(Ordering::Acquire));
             target.append(FILE, &block)?;
             let done = target.now();
-            // A trim that began meanwhile is what it may have waited for.
+            // A trim that began during the append may have delayed it.
             let trimming = trimming || self.trimming.load(Ordering::Acquire);
             recorder.op(OpKind::Append, begun, done, BLOCK);
             met.wait.record(done.saturating_sub(begun));
@@ -102,7 +103,7 @@ impl Shared {
     }
 }
 
-impl<E> Beside<'_, E> {
+impl<E> ForegroundEvents<'_, E> {
     fn begin(&mut self) -> TargetResult {
         let Some(target) = self.others.take() else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
@@ -117,10 +118,11 @@ impl<E> Beside<'_, E> {
         Ok(())
     }
 
-    /// Does what the policy does once files are gone.
+    /// Trims as the policy does after deletes.
     fn trim(&self, target: &mut MountedDir) -> TargetResult {
         if self.online {
-            // They come with the commit of what was deleted. The appends set off some of their own, so they never stand still.
+            // Discards follow the commit of the deletes. The appends cause some of their own, so
+            // discards never stop.
             std::thread::sleep(ONLINE_LASTS);
         }
         if self.policy == policy::BATCHED {
@@ -140,7 +142,7 @@ impl<E> Beside<'_, E> {
     }
 }
 
-impl<E: Events<MountedDir>> Events<MountedDir> for Beside<'_, E> {
+impl<E: Events<MountedDir>> Events<MountedDir> for ForegroundEvents<'_, E> {
     fn stopped(&self) -> bool {
         self.inner.stopped()
     }
@@ -170,11 +172,11 @@ impl<E: Events<MountedDir>> Events<MountedDir> for Beside<'_, E> {
     }
 }
 
-/// Unpacks and deletes the tree of `list` under `policy` while somebody works beside it, and adds to `run` what they met: a phase, figures, and
-/// latencies over time.
+/// Unpacks and deletes the tree of `list` under `policy` during foreground I/O, and adds the
+/// foreground results to `run`: a phase, figures, and latencies over time.
 ///
 /// # Errors
-/// What the filesystem does not do.
+/// An operation of the filesystem fails.
 pub fn measure<E: Events<MountedDir>>(
     run: &mut Run,
     places: Places,
@@ -184,11 +186,12 @@ pub fn measure<E: Events<MountedDir>>(
     inner: &mut E,
 ) -> anyhow::Result<End> {
     let mut target = MountedDir::new(places.tree);
-    let mut beside = Beside { inner, policy, online, others: Some(places.others), working: None, shared: Arc::default(), met: None };
-    let outcome = files::run(&mut Tree::new(Arc::clone(list), 1), &mut target, &mut beside);
-    // Also if it failed: nobody goes on writing.
-    let ended = beside.end();
-    if let (End::Complete, Some((met, recorded))) = (&outcome.end, beside.met.take()) {
+    let mut events =
+        ForegroundEvents { inner, policy, online, others: Some(places.others), working: None, shared: Arc::default(), met: None };
+    let outcome = files::run(&mut Tree::new(Arc::clone(list), 1), &mut target, &mut events);
+    // Also after a failure, so that the thread stops writing.
+    let ended = events.end();
+    if let (End::Complete, Some((met, recorded))) = (&outcome.end, events.met.take()) {
         run.metrics.extend(met.metrics(BUSY));
         run.pictures.latencies.push(met.over_time.finish(BUSY.phase));
         let began = run.phases.last().map(|last| last.started.saturating_add(last.took)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A directory on a mounted filesystem as what a study runs on.
+//! A directory on a mounted filesystem as the target of a study.
 
 use super::foreground_probe::{self, Places};
 use super::run::{Offer, Rig};
@@ -40,24 +40,25 @@ use trimtab_study::study::policy;
 use trimtab_study::study::policy_events::PolicyEvents;
 use trimtab_study::study::untried::Reason;
 
-/// By how much the fill may differ where a study goes on: what others write meanwhile decides little.
+/// Largest change of the fill, in percent, for resuming a study: writes of other processes in
+/// between have little effect.
 const FILL_TOLERANCE_PERCENT: f64 = 3.0;
 
-/// What can be done with the filesystem of a directory.
+/// Policies that can be tried on a directory's filesystem.
 #[derive(Debug)]
 pub struct Possibilities {
     mount: Mount,
-    /// What tells this filesystem, as it is mounted, from others.
+    /// Identifies this filesystem as mounted.
     identity: String,
     discard: Discard,
     trim_obstacle: Option<String>,
     remount_obstacle: Option<String>,
-    /// Held until the end, so that nothing else trims meanwhile.
+    /// Held until the end, so that no other process trims in between.
     locks: Option<DriveLocks>,
 }
 
 impl Possibilities {
-    /// Looks at the filesystem of `path`; changes nothing.
+    /// Examines the filesystem of `path` without changing anything.
     pub fn find(path: &Path) -> anyhow::Result<Self> {
         let mount = mount_of(path)?;
         let dir = trimtab_linux::sys::beneath::Dir::open(path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -67,17 +68,19 @@ impl Possibilities {
         Ok(Self { discard: Discard::of(&mount), identity, mount, trim_obstacle, remount_obstacle, locks: None })
     }
 
-    /// An error if `workspace` is on another filesystem: by name something else may have been looked at, whose mount option is nobody's to change.
+    /// Fails if `workspace` is on another filesystem than the one examined by name: its mount
+    /// option must not be changed.
     pub fn require_of(&self, workspace: &Workspace) -> anyhow::Result<()> {
         workspace.require_on(Some(&self.mount))
     }
 
-    /// The policies of the list `asked`, with what the filesystem does as it is mounted under that name, and a remark of each that was asked for under another.
+    /// The requested policies, with the one that the filesystem is mounted with renamed to
+    /// `as-mounted`, and a remark for each renamed one.
     pub fn named(&self, asked: &[String]) -> (Vec<String>, Vec<String>) {
         let same = if self.discard.is_on() { policy::ONLINE } else { policy::NONE };
         let is_same = |name: &&String| name.as_str() == same && self.discard_under(same) == self.discard;
         let remarks = asked.iter().filter(is_same).map(|name| {
-            format!("{} is mounted with {}: '{name}' is '{}' here.", self.mount.mount_point.display(), self.discard, policy::AS_MOUNTED)
+            format!("{} is mounted with {}, so '{name}' is '{}' here.", self.mount.mount_point.display(), self.discard, policy::AS_MOUNTED)
         });
         let mut names: Vec<String> = Vec::new();
         for name in asked {
@@ -89,27 +92,27 @@ impl Possibilities {
         (names, remarks.collect())
     }
 
-    /// Whether a policy that trims is going to be tried. Only then is anything trimmed at all.
+    /// True if a policy that trims will be tried. Without one, nothing is trimmed.
     fn trims(&self, wanted: &[String]) -> bool {
         let is_batched = |offer: &Offer| offer.policy == policy::BATCHED && offer.obstacle.is_none();
         (wanted.is_empty() || wanted.iter().any(|p| p == policy::BATCHED)) && self.offers().iter().any(is_batched)
     }
 
-    /// Says that free space will be trimmed, if it will, and keeps others from trimming until the end. If somebody does already,
-    /// what needs a trim is not tried.
+    /// Announces that free space will be trimmed, if so, and locks the drives until the end. If
+    /// another process is trimming them, policies that trim are not tried.
     pub fn lock(&mut self, context: &Context, path: &Path, wanted: &[String]) {
         if !self.trims(wanted) {
             return;
         }
         let point = self.mount.mount_point.display();
-        context.remark(&format!("All free space of {point} will be trimmed, between runs too."));
+        context.remark(&format!("All free space of {point} will be trimmed, also between runs."));
         match lock_drives(path) {
             Ok(locks) => self.locks = Some(locks),
             Err(error) => self.trim_obstacle = Some(format!("{error:#}")),
         }
     }
 
-    /// All policies. `as-mounted` is what others are compared with.
+    /// All policies; `as-mounted` is the baseline.
     pub fn offers(&self) -> Vec<Offer> {
         let offer = |policy: &str, obstacle: Option<Reason>| Offer { policy: policy.to_owned(), obstacle };
         let (trim, remount) = (self.trim_obstacle.clone().map(Reason::Obstacle), self.remount_obstacle.clone().map(Reason::Obstacle));
@@ -123,7 +126,7 @@ impl Possibilities {
         offers
     }
 
-    /// How the filesystem is to discard under `policy`.
+    /// The filesystem's discard option under `policy`.
     fn discard_under(&self, policy: &str) -> Discard {
         match policy {
             policy::AS_MOUNTED => self.discard.clone(),
@@ -132,21 +135,22 @@ impl Possibilities {
         }
     }
 
-    /// Whether some policy that can be tried needs another mount option.
+    /// True if a possible policy needs another mount option.
     fn remounts(&self, wanted: &[String]) -> bool {
         let is_wanted = |offer: &Offer| wanted.is_empty() || wanted.contains(&offer.policy);
         let possible = |offer: &Offer| offer.obstacle.is_none() && self.discard_under(&offer.policy) != self.discard;
         self.offers().iter().any(|offer| is_wanted(offer) && possible(offer))
     }
 
-    /// Asks for leave to change the mount option for a while, if that is needed at all. Without it, what needs it is not tried.
+    /// Asks for consent to change the mount option temporarily, if needed. Without consent, these
+    /// policies are not tried.
     pub fn ask(&mut self, context: &Context, wanted: &[String]) -> anyhow::Result<()> {
         if !self.remounts(wanted) {
             return Ok(());
         }
         let other = if self.discard.is_on() { Discard::Off } else { Discard::online(&self.mount.fs_type) };
         let question = format!(
-            "For some runs {} will be remounted with {other}, and with {} again afterwards; this concerns everything on it. Agreed?",
+            "For some runs, {} will be remounted with {other}, and afterwards with {} again. This affects all its users. Continue?",
             self.mount.mount_point.display(),
             self.discard
         );
@@ -157,36 +161,37 @@ impl Possibilities {
     }
 }
 
-/// Type, UUID, size, options and drives of the filesystem that is mounted there, and when and as what its root was made: `mkfs` makes a new one,
-/// whichever UUID it is told to give.
+/// Type, UUID, size, options and drives of the mounted filesystem, and creation time and
+/// inode of its root, which `mkfs` changes even if it is given the same UUID.
 fn identity(mount: &Mount, path: &Path, dir: &trimtab_linux::sys::beneath::Dir) -> anyhow::Result<String> {
-    let stat = statvfs(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let stat = statvfs(path).with_context(|| format!("cannot access {}", path.display()))?;
     let place = Place::of_path(&Root::live()?, path).with_context(|| format!("cannot find {}", path.display()))?;
     let uuid = trimtab_linux::sys::filesystem::uuid(dir);
     let size = stat.f_blocks.saturating_mul(stat.f_frsize);
     let stack = environment::describe(&place.stack);
     let Mount { dev, fs_type, options, fs_options, .. } = mount;
     let root = statx(CWD, &mount.mount_point, AtFlags::empty(), StatxFlags::BTIME | StatxFlags::INO)
-        .with_context(|| format!("cannot look at {}", mount.mount_point.display()))?;
+        .with_context(|| format!("cannot access {}", mount.mount_point.display()))?;
     let made = (root.stx_mask & StatxFlags::BTIME.bits() != 0).then_some((root.stx_btime.tv_sec, root.stx_btime.tv_nsec));
     let made = format!("{} {made:?}", root.stx_ino);
     Ok(format!("{fs_type} {uuid:?} {} {size} {options} {fs_options} {dev} {stack} {made}", stat.f_fsid))
 }
 
-/// Keeps other studies off a filesystem. Gone when the process is.
+/// Keeps other studies off a filesystem. The lock ends with the process.
 #[derive(Debug)]
 pub struct Alone {
     _lock: Option<File>,
 }
 
 impl Alone {
-    /// An error if a study is at work on the filesystem of `path`: each would measure the other, and take its mount option for the user's.
+    /// Fails if another study is running on the filesystem of `path`: each would disturb the
+    /// other and mistake its mount option for the user's.
     pub fn on(path: &Path) -> anyhow::Result<Self> {
         let mount = mount_of(path)?;
         let Ok(directory) = directory_of_locks(&run_directory()) else { return Ok(Self { _lock: None }) };
         let mut file = match directory.open_or_create(format!("study-{}", mount.dev), PRIVATE_FILE) {
             Ok((file, _)) => file,
-            // Who may not keep anything there cannot change the mount either.
+            // A user who cannot write the lock file cannot change the mount either.
             Err(_) => return Ok(Self { _lock: None }),
         };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -194,9 +199,9 @@ impl Alone {
                 let mut pid = String::new();
                 let _ = (&mut file).take(20).read_to_string(&mut pid);
                 let who = if pid.trim().is_empty() { String::new() } else { format!(" (process {})", pid.trim()) };
-                anyhow::bail!("another study is at work on {}{who}; wait until it has ended", mount.mount_point.display());
+                anyhow::bail!("another study is running on {}{who}; wait until it ends", mount.mount_point.display());
             }
-            locked => locked.context("cannot keep other studies away")?,
+            locked => locked.context("cannot lock out other studies")?,
         }
         // Only for the message above.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
@@ -204,12 +209,12 @@ impl Alone {
     }
 }
 
-/// The locks of the drives below `path`, which whoever trims them takes.
+/// Takes the locks of the drives below `path`, which every trim takes.
 pub fn lock_drives(path: &Path) -> anyhow::Result<DriveLocks> {
     let root = Root::live()?;
     let place = Place::of_path(&root, path).with_context(|| format!("cannot find {}", path.display()))?;
     let locks = DriveLocks::take(&place.stack, &run_directory())?;
-    // What an interrupted trim left lowered would be measured, too.
+    // A limit left lowered by an interrupted trim would distort the measurement.
     let _ = CommandLimit::of_stack(&root, &place.stack).recover();
     Ok(locks)
 }
@@ -220,12 +225,12 @@ fn remount_obstacle(mount: &Mount) -> Option<String> {
     }
     match mount.fs_type.as_str() {
         "ext4" | "btrfs" | "f2fs" => None,
-        "xfs" => Some("xfs changes its discard option only when it is unmounted and mounted again".to_owned()),
-        other => Some(format!("{other} is not known to have a discard option that can be changed while it is mounted")),
+        "xfs" => Some("xfs changes its discard option only by unmounting and mounting again".to_owned()),
+        other => Some(format!("{other} has no known discard option that can be changed while mounted")),
     }
 }
 
-/// How a directory has to be used for a job.
+/// Directory options for a job.
 fn dir_options(job: &Job) -> DirOptions {
     let options = DirOptions { seed: job.seed(), ..DirOptions::default() };
     match job {
@@ -238,7 +243,7 @@ fn dir_options(job: &Job) -> DirOptions {
     }
 }
 
-/// What the tool itself costs in a job.
+/// The tool's own cost of a job.
 fn overhead(job: &Job) -> Overhead {
     match job {
         Job::Tree { list, .. } => Overhead::of_files(&mut Tree::new(Arc::clone(list), 1), Some(list.class())),
@@ -256,13 +261,13 @@ pub struct RealRig<'a> {
     possibilities: Possibilities,
     trim_before: bool,
     runs: u64,
-    /// The tool's own cost in each job, once it is known.
+    /// The tool's own cost of each job, once measured.
     overheads: BTreeMap<&'static str, Overhead>,
 }
 
 impl<'a> RealRig<'a> {
-    /// A study of `path`, which the user named `label`, in `workspace`. Before the first run, or with `trim_before` before each,
-    /// everything is trimmed, where that is possible, so that all begin alike.
+    /// A study of `path`, named `label` by the user, in `workspace`. Everything is trimmed before
+    /// the first run, or with `trim_before` before each, if possible, so that all start alike.
     pub fn new(
         context: &'a Context,
         label: &str,
@@ -283,19 +288,20 @@ impl<'a> RealRig<'a> {
         }
     }
 
-    /// Ends it, and gives the workspace.
+    /// Ends the rig and returns the workspace.
     pub fn into_workspace(self) -> Workspace {
         self.workspace
     }
 
-    /// Removes the directory of a run, which is worth more than the removal: a failure is only remarked, and tried again at the end of the study.
+    /// Removes the directory of a run. A failure must not lose the run: it is reported and
+    /// retried at the end of the study.
     fn remove_run(&self, name: &str) {
         if let Err(error) = self.workspace.remove_subdirectory(name) {
             self.context.remark(&format!("{error:#}"));
         }
     }
 
-    /// Changes the discard option for a policy; what is returned puts it back.
+    /// Sets the discard option for a policy; dropping the result restores it.
     fn change_option(&self, discard: &Discard) -> anyhow::Result<Option<DiscardChange>> {
         let possibilities = &self.possibilities;
         if *discard == possibilities.discard {
@@ -304,12 +310,12 @@ impl<'a> RealRig<'a> {
         DiscardChange::set(&possibilities.mount, discard).map(Some)
     }
 
-    /// What others meet while a tree is deleted under `policy`.
-    fn beside(&mut self, run: &mut Run, list: &Arc<TreeList>, policy: &str, online: bool) -> anyhow::Result<End> {
+    /// Measures foreground I/O while a tree is deleted under `policy`.
+    fn probe_foreground(&mut self, run: &mut Run, list: &Arc<TreeList>, policy: &str, online: bool) -> anyhow::Result<End> {
         let name = format!("beside-{}", self.runs);
         let places = Places::new(&self.workspace, &name, 1)?;
         let plan = Tree::new(Arc::clone(list), 1).plan();
-        let mut watch = Watch::new(self.context, &format!("what others meet, {policy}"), &plan, Some(self.workspace.guard()?));
+        let mut watch = Watch::new(self.context, &format!("foreground load, {policy}"), &plan, Some(self.workspace.guard()?));
         let end = foreground_probe::measure(run, places, list, policy, online, &mut watch)?;
         run.complete &= end == End::Complete;
         for what in ["tree", "others"] {
@@ -320,7 +326,7 @@ impl<'a> RealRig<'a> {
 
     fn restore_option(&self, changed: Option<DiscardChange>) -> anyhow::Result<()> {
         let Some(changed) = changed else { return Ok(()) };
-        changed.restore().context("cannot put the mount options back")
+        changed.restore().context("cannot restore the mount options")
     }
 }
 
@@ -347,13 +353,15 @@ impl Rig for RealRig<'_> {
         for run in &mut *taken {
             let n = repeats(run);
             let s = if n == 1 { "" } else { "s" };
-            let text = format!("{n} repeat{s}, begun {}", instant(run.started_unix_ms));
-            self.context.remark(&format!("Taken from an interrupted study: {} {}, {text}.", run.workload, run.policy));
+            let text = format!("{n} repeat{s}, started {}", instant(run.started_unix_ms));
+            self.context.remark(&format!("Reused from an interrupted study: {} {}, {text}.", run.workload, run.policy));
             run.environment.retain(|field| field.key != STUDY_TAKEN);
             run.environment.push(Field::new(STUDY_TAKEN, text));
         }
         if taken.is_empty() && found > 0 {
-            self.context.remark("None of them is of these settings and this filesystem, mounted and filled as it is now: all is measured.");
+            self.context.remark(
+                "None of them matches these settings and this filesystem, mounted and filled as it is now: everything is measured.",
+            );
         }
     }
 
@@ -361,7 +369,7 @@ impl Rig for RealRig<'_> {
         self.runs += 1;
         let discard = self.possibilities.discard_under(policy);
         let changed = self.change_option(&discard)?;
-        let observer = Observer::start(&self.path).with_context(|| format!("cannot look at {}", self.path.display()))?;
+        let observer = Observer::start(&self.path).with_context(|| format!("cannot access {}", self.path.display()))?;
         self.workspace.require_on(observer.place().mount.as_ref())?;
         let name = format!("run-{}", self.runs);
         let (dir, path) = self.workspace.subdirectory(&name)?;
@@ -369,7 +377,7 @@ impl Rig for RealRig<'_> {
         let mut header = starts_now(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
         header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
         let mut watch = Watch::part(self.context, part, &job.plan(), Some(self.workspace.guard()?));
-        // Locked means that there will be trims.
+        // Locked drives mean that trims will follow.
         let trim_before = self.possibilities.locks.is_some() && (self.trim_before || self.runs == 1);
         let mut events = PolicyEvents { inner: &mut watch, policy, trim_before, online: discard.is_on() };
         let outcome = job.run(&mut target, &mut events);
@@ -378,9 +386,9 @@ impl Rig for RealRig<'_> {
         if assembled.1 == End::Complete
             && let Some(list) = job.beside()?
         {
-            assembled.1 = self.beside(&mut assembled.0, &list, policy, discard.is_on())?;
+            assembled.1 = self.probe_foreground(&mut assembled.0, &list, policy, discard.is_on())?;
         }
-        // Before the run is kept: what is kept is what is shown.
+        // Before the run is stored, so that output and store agree.
         self.overheads.entry(job.name()).or_insert_with(|| overhead(job)).note(&mut assembled.0);
         self.remove_run(&name);
         self.restore_option(changed)?;

@@ -1,4 +1,4 @@
-//! Studies in the store: the runs of studies that were made together, and what each knows besides them.
+//! Studies in the store: the runs of studies that ran together, and notes about each.
 
 use crate::store::{self, RunId, StudyRecord};
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,14 @@ use trimtab_study::study::sensitivity::Sensitivity;
 use trimtab_study::study::twin_months::{TwinMonths, TwinOrigin};
 use trimtab_study::study::untried::Untried;
 
-/// The name of the note on a twin, and of the parts of its study.
+/// Name of the note on a twin, and prefix of the parts of its study.
 const TWIN: &str = "twin";
-/// Stands between the number of a further target, or [`TWIN`], and the name of a part.
+/// Separates the number of a further target, or [`TWIN`], from the name of a part.
 const OF_TARGET: char = '/';
-/// Stands between targets where they are listed.
+/// Separates targets in a list.
 const BETWEEN_TARGETS: &str = ", ";
 
-/// What a study knows besides its runs.
+/// Facts about a study besides its runs.
 #[derive(Debug, Serialize, Deserialize)]
 struct StudyNote {
     target: String,
@@ -26,7 +26,7 @@ struct StudyNote {
     sensitivity: Option<Sensitivity>,
 }
 
-/// The note of a study of a twin, with the drive that the twin was learned from.
+/// Note on a study of a twin: the drive that the twin was learned from.
 #[derive(Debug, Serialize, Deserialize)]
 struct TwinNote {
     origin: TwinOrigin,
@@ -43,7 +43,7 @@ impl StudyNote {
     }
 }
 
-/// The parts of a study, by the names that they have in the store.
+/// Names of the parts of a study in the store.
 const PARTS: [&str; 4] = ["runs", "ageing", "tuning", "kernels"];
 
 const fn parts(study: &Study) -> [&Vec<Run>; 4] {
@@ -54,12 +54,12 @@ const fn parts_mut(study: &mut Study) -> [&mut Vec<Run>; 4] {
     [&mut study.runs, &mut study.ageing, &mut study.tuning, &mut study.kernels]
 }
 
-/// Studies out of the store, with months of use on the twin of the drive that was measured.
+/// Studies from the store, with months of use on the twin of the measured drive.
 #[derive(Debug, Default)]
 pub struct Restored {
-    /// One for each target.
+    /// One study per target.
     pub studies: Vec<Study>,
-    /// Months of use on the twin of the drive that was measured.
+    /// Months of use on the twin of the measured drive.
     pub months: Option<TwinMonths>,
 }
 
@@ -95,7 +95,7 @@ impl Restored {
     }
 }
 
-/// What a note says; `None` if another version of the program wrote it in another way.
+/// The content of a note; `None` if another version of the program wrote a different format.
 fn parsed<'a, T: Deserialize<'a>>(note: &'a Field) -> Option<T> {
     serde_json::from_str(&note.value).ok()
 }
@@ -104,7 +104,7 @@ fn note(name: String, value: &impl Serialize) -> Field {
     Field::new(name, serde_json::to_string(value).expect("notes hold only what JSON can say"))
 }
 
-/// What the studies of `record` came to where assumptions were changed.
+/// Sensitivities of the studies of `record`.
 pub fn sensitivities(record: &StudyRecord) -> impl Iterator<Item = Sensitivity> {
     let of = |note: &Field| match note.key.as_str() {
         TWIN => parsed::<TwinNote>(note)?.study.sensitivity,
@@ -113,11 +113,11 @@ pub fn sensitivities(record: &StudyRecord) -> impl Iterator<Item = Sensitivity> 
     record.notes.iter().filter_map(of)
 }
 
-/// Keeps the runs of studies that were made together, those that are kept already once, and that they belong together.
-/// Nothing is kept of studies without runs.
+/// Stores the runs of studies that ran together, and the fact that they belong together. Runs
+/// that are already stored are not stored again. Studies without runs store nothing.
 ///
 /// # Errors
-/// A store that cannot be written.
+/// The store cannot be written.
 pub fn keep(context: &Context, studies: &[Study], months: Option<&TwinMonths>) -> store::Result<Option<RunId>> {
     if studies.iter().all(Study::is_empty) {
         return Ok(None);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn restored_studies_are_those_that_were_kept_together() {
+    fn restored_studies_equal_kept_studies() {
         let dir = tempfile::tempdir().unwrap();
         let context = Context { store: Some(dir.path().join("r.db")), ..Context::default() };
         let run = |seed| Run { seed, ..crate::store::shape::any_run::example() };
@@ -176,7 +176,7 @@ mod tests {
             let store = store::open_to_read(&context).unwrap().unwrap();
             let record = store.studies().unwrap().into_iter().find(|(of, _)| *of == id).unwrap().1;
             let restored = Restored::of(&record, |id| store.load(id)).unwrap();
-            // A series holds NaN, which equals nothing.
+            // A series holds NaN, which never equals itself.
             assert_eq!(format!("{:?}", restored.studies), format!("{studies:?}"));
             assert_eq!(format!("{:?}", restored.months.as_ref()), format!("{months:?}"));
             let expected = if months.is_some() { Vec::new() } else { vec![sensitivity.clone()] };

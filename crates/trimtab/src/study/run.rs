@@ -1,4 +1,5 @@
-//! Runs the cells of a study: modelled ones, which are values, on all processors; those of a real filesystem one after another.
+//! Runs the cells of a study: modelled ones on all processors; those of a real filesystem one
+//! after another.
 
 use super::checkpoint::{self, Checkpoints};
 use super::snapshot_cache::SnapshotCache;
@@ -29,34 +30,35 @@ use trimtab_study::study::trials::{self, Breadth, Trials};
 use trimtab_study::study::untried::{Part as StudyPart, Reason, Untried};
 use trimtab_study::study::{Study, policy};
 
-/// The name of a cell: the same for all that decides its result.
+/// The name of a cell: a hash of everything that determines its result.
 #[must_use]
 pub fn name(cell: &Cell) -> String {
     checkpoint::name(cell.header(), &cell.detail())
 }
 
-/// The study of a modelled drive, before it is made.
+/// The study of a modelled drive, before it runs.
 pub struct Modelled<'a> {
-    /// The runs.
+    /// The cells to run.
     pub cells: Vec<Cell>,
-    /// Each so often.
+    /// Repeats of each cell.
     pub repeats: u32,
-    /// Those that are here are not made again.
+    /// Finished cells, which are not run again.
     pub checkpoints: &'a dyn Checkpoints,
-    /// What is changed one at a time, to see what the verdict hangs on.
+    /// Assumptions to vary one at a time.
     pub assumptions: Option<Assumptions>,
-    /// Where they go.
+    /// The study that collects the runs.
     pub study: Study,
 }
 
-/// What changing one assumption at a time says.
+/// Assumptions to vary one at a time.
 pub struct Assumptions {
     trials: Trials,
     cell: String,
 }
 
 impl<'a> Modelled<'a> {
-    /// Changes assumptions, too, unless an earlier study has done so. Not if another cell than that is wanted.
+    /// Adds trials of assumptions, unless an earlier study finished them or `only` names another
+    /// cell.
     pub fn assume(&mut self, setup: Setup, policies: &[PolicySpec], (breadth, extent): (Breadth, &Extent), only: Option<&str>) {
         let cell = checkpoint::name(trials::header(&setup), &trials::detail(&setup, policies, breadth, extent));
         if only.is_some_and(|only| only != cell) || !setup.trims() {
@@ -78,10 +80,10 @@ fn no_assumptions(reason: String) -> Untried {
     Untried { part: StudyPart::Assumptions, reason: Reason::Obstacle(reason) }
 }
 
-/// Makes studies of modelled drives beside each other: all that is to be run, of all of them, on all processors.
+/// Runs studies of modelled drives together: all their cells, on all processors.
 ///
 /// # Errors
-/// A store that cannot be written; a drive that nothing can be done on.
+/// The store cannot be written; a drive cannot run any cell.
 pub fn modelled(context: &Context, all: Vec<Modelled<'_>>) -> anyhow::Result<Vec<Study>> {
     let under_way: Vec<UnderWay<'_>> = all.into_iter().map(UnderWay::new).collect();
     let tasks = in_order(&under_way);
@@ -91,7 +93,7 @@ pub fn modelled(context: &Context, all: Vec<Modelled<'_>>) -> anyhow::Result<Vec
     let tasks = Mutex::new(tasks);
     let next = |thread: usize| {
         let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is large takes memory, what is small does not: one from either end.
+        // Alternates between large cells, which need memory, and small ones.
         if thread.is_multiple_of(2) { tasks.pop_front() } else { tasks.pop_back() }
     };
     crew::run(crew::processors(), next, |task: Task| {
@@ -108,7 +110,7 @@ pub fn modelled(context: &Context, all: Vec<Modelled<'_>>) -> anyhow::Result<Vec
     under_way.into_iter().map(UnderWay::close).collect()
 }
 
-/// Something to be run.
+/// A unit of work.
 struct Task {
     study: usize,
     what: Work,
@@ -116,17 +118,17 @@ struct Task {
 }
 
 enum Work {
-    /// The cell of that number, once.
+    /// The cell with this index, once.
     Visit(usize),
-    /// The small study in which that assumption is changed.
+    /// The small study that varies this assumption.
     Trial(usize),
 }
 
-/// Everything that is to be run, what takes most memory first.
+/// All tasks, those with most memory first.
 fn in_order(all: &[UnderWay<'_>]) -> VecDeque<Task> {
     let mut tasks: Vec<Task> = Vec::new();
     for (study, under_way) in all.iter().enumerate() {
-        // One more that others begin with is kept beside it.
+        // A snapshot for other cells is kept in addition.
         let memory = |at: usize| under_way.cells[at].memory().0 / 2 * 3;
         tasks.extend(under_way.books().visits().into_iter().map(|at| Task { study, what: Work::Visit(at), memory: memory(at) }));
         tasks.extend((0..under_way.trials.len()).map(|at| Task { study, what: Work::Trial(at), memory: 0 }));
@@ -135,14 +137,14 @@ fn in_order(all: &[UnderWay<'_>]) -> VecDeque<Task> {
     tasks.into()
 }
 
-/// A modelled study being made.
+/// A modelled study in progress.
 struct UnderWay<'a> {
     cells: Vec<Cell>,
     books: Mutex<Matrix>,
     checkpoints: &'a dyn Checkpoints,
     study: Study,
     assumptions: Option<Assumptions>,
-    /// The cells of each small study, and what came of it.
+    /// The cells of each small study, and its result.
     trials: Vec<Result<Vec<Cell>, Problem>>,
     said: Mutex<BTreeMap<usize, anyhow::Result<Vec<Run>>>>,
 }
@@ -167,12 +169,12 @@ impl<'a> UnderWay<'a> {
         }
     }
 
-    /// Each change of the books is whole: a thread that panicked left them as good as before.
+    /// Each change of the results is complete, so the lock is usable after a panic.
     fn books(&self) -> MutexGuard<'_, Matrix> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is run for a task.
+    /// The cells of a task.
     fn cells_of(&self, what: &Work) -> &[Cell] {
         match what {
             Work::Visit(at) => &self.cells[*at..=*at],
@@ -197,7 +199,7 @@ impl<'a> UnderWay<'a> {
             Ok((_, End::Failed(error))) => error.to_string(),
             Err(error) => error.to_string(),
         };
-        // The policy that others are compared with does only what anyone may do.
+        // The baseline policy uses only basic operations, so its failure ends the study.
         if cell.question == Question::Deleting && cell.policy == PolicySpec::None {
             return Err(anyhow!(reason));
         }
@@ -205,7 +207,7 @@ impl<'a> UnderWay<'a> {
         Ok(())
     }
 
-    /// A small study with one assumption changed; nothing comes of it if the user interrupts.
+    /// Runs a small study with one assumption varied; without a result if the user interrupts.
     fn try_out(&self, at: usize, snapshots: &SnapshotCache) {
         let said = match &self.trials[at] {
             Ok(cells) => small_study(cells, snapshots).transpose(),
@@ -216,7 +218,7 @@ impl<'a> UnderWay<'a> {
         }
     }
 
-    /// Puts the runs into the study.
+    /// Collects the runs into the study.
     fn close(mut self) -> anyhow::Result<Study> {
         let matrix = self.books.into_inner().unwrap_or_else(PoisonError::into_inner);
         for run in matrix.unfinished() {
@@ -242,14 +244,14 @@ impl<'a> UnderWay<'a> {
 }
 
 impl Assumptions {
-    /// What all small studies say together.
+    /// Combines the results of all small studies.
     fn judged(self, said: impl Iterator<Item = anyhow::Result<Vec<Run>>>) -> anyhow::Result<Option<Sensitivity>> {
         let cell = self.cell;
         Ok(self.trials.judge(said)?.map(|sensitivity| Sensitivity { cell, ..sensitivity }))
     }
 }
 
-/// Notes when a run was made, and from what.
+/// Records the time and the sources of a run.
 fn stamp(run: &mut Run, setup: &Setup) {
     run.started_unix_ms = unix_ms();
     run.specification = vec![recipe::command_field()];
@@ -269,58 +271,60 @@ fn small_study(cells: &[Cell], snapshots: &SnapshotCache) -> anyhow::Result<Opti
     cells.iter().map(&mut run).collect()
 }
 
-/// A policy that can be tried, or why it cannot.
+/// A policy, and the reason if it cannot be tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
     /// Its name.
     pub policy: String,
-    /// Why it cannot be tried here; `None` if it can.
+    /// The reason why it cannot be tried here; `None` if it can.
     pub obstacle: Option<Reason>,
 }
 
-/// A real filesystem on which a job can be run under a policy.
+/// A real filesystem that can run a job under a policy.
 pub trait Rig {
-    /// All policies, in the order of the table; the one that others are compared with comes first.
+    /// All policies in table order; the baseline comes first.
     fn offers(&self) -> Vec<Offer>;
 
-    /// What is known of a run of `job` under `policy` before it begins, and whatever else decides its result.
+    /// The header of a run of `job` under `policy`, and other details that determine its result.
     fn identity(&self, job: &Job, policy: &str) -> (Header, String);
 
-    /// Whether a run of the same cell was measured on what is here now, as far as that can change.
+    /// True if an earlier run of the same cell is still valid for the present filesystem.
     fn accepts(&self, _earlier: &Run) -> bool {
         true
     }
 
-    /// These runs, of so many that were found, were finished earlier and are taken: notes that in them, and says so.
+    /// Called with the reused runs, of `_found` candidates; marks and announces them.
     fn takes(&self, _found: usize, _taken: &mut [Run]) {}
 
-    /// Runs `job` once under `policy`, from a state that is the same for all policies as far as that is possible.
-    /// `part` is for progress. An error means that nothing was measured.
+    /// Runs `job` once under `policy`, from a starting state that is the same for all policies if
+    /// possible. `part` is for progress. An error means that nothing was measured.
     fn run(&mut self, job: &Job, policy: &str, part: &Part) -> anyhow::Result<(Run, End)>;
 }
 
-/// What to run on a real filesystem.
+/// Request for a study on a real filesystem.
 #[derive(Debug, Clone)]
 pub struct MeasuredRequest {
-    /// What is studied, as the user named it.
+    /// The target as the user named it.
     pub target: String,
     /// The workloads.
     pub jobs: Vec<Job>,
-    /// Policies to try; empty for all that are offered.
+    /// Policies to try; empty for all offers.
     pub policies: Vec<String>,
-    /// Repeats of each cell. They go round: each repeat visits all cells, so that what changes slowly touches all alike.
+    /// Repeats of each cell. Each repeat visits all cells, so that slow changes affect all
+    /// equally.
     pub repeats: u32,
-    /// Only the cell of this name.
+    /// Run only the cell with this name.
     pub only: Option<String>,
-    /// No cell begins after this much time; for studies that promise to be quick.
+    /// No cell starts after this time; for quick studies.
     pub patience: Option<Duration>,
 }
 
-/// Runs it. What was finished is kept when the user interrupts or a policy fails; an error means that nothing could be
-/// measured at all. A cell is put on the checkpoints when it is finished, and what is there already is not run again.
+/// Runs the study. Finished runs are kept if the user interrupts or a policy fails; an error
+/// means that nothing could be measured. Finished cells go to the checkpoints and are not run
+/// again.
 ///
 /// # Errors
-/// As said; or a store that cannot be written.
+/// Nothing could be measured, or the store cannot be written.
 pub fn real(rig: &mut dyn Rig, asked: &MeasuredRequest, checkpoints: &dyn Checkpoints) -> anyhow::Result<Study> {
     let started = Instant::now();
     let mut study = Study { target: asked.target.clone(), complete: true, ..Study::default() };
@@ -365,7 +369,8 @@ pub fn real(rig: &mut dyn Rig, asked: &MeasuredRequest, checkpoints: &dyn Checkp
             Ok((_, End::Failed(error))) => error.into(),
             Err(error) => error,
         };
-        // A policy that fails is tried no more; the first one, which only does what anyone may do, must not fail.
+        // A policy that fails is not tried again. The baseline uses only basic operations and must
+        // not fail.
         if [policy::AS_MOUNTED, policy::NONE].contains(&policy.as_str()) {
             return Err(error);
         }
@@ -381,7 +386,7 @@ pub fn real(rig: &mut dyn Rig, asked: &MeasuredRequest, checkpoints: &dyn Checkp
     Ok(study)
 }
 
-/// Every job under every policy, and the books of these cells with what was finished earlier.
+/// Every job under every policy, and the results of these cells that are already finished.
 fn cells<'a>(
     rig: &dyn Rig,
     asked: &'a MeasuredRequest,
@@ -407,7 +412,8 @@ fn cells<'a>(
     Ok((named.into_iter().map(|(job, policy, _)| (job, policy)).collect(), matrix))
 }
 
-/// The first run finds caches cold and the filesystem's structures unmade; it is thrown away where policies are compared.
+/// The first run finds cold caches and missing filesystem structures; it is discarded if
+/// policies are compared.
 fn warm_up(rig: &mut dyn Rig, asked: &MeasuredRequest, policies: &[String]) -> anyhow::Result<()> {
     let (Some(job), Some(policy)) = (asked.jobs.first(), policies.first()) else { return Ok(()) };
     if policies.len() < 2 {
@@ -428,7 +434,7 @@ mod tests {
     use trimtab_sim::runner::recorder::Recorded;
     use trimtab_sim::workload::postmark::Settings;
 
-    /// Notes what is run; `online` fails after its first run.
+    /// Logs the runs; `online` fails after its first run.
     #[derive(Default)]
     struct Fake {
         log: Vec<String>,
@@ -469,7 +475,7 @@ mod tests {
     fn repeats_alternate_and_failed_policy_is_dropped() {
         let mut rig = Fake::default();
         let study = real(&mut rig, &asked(&[], None), &NoCheckpoints).unwrap();
-        // One to warm up, there, back, and there again without the policy that failed.
+        // Warm-up, forward, backward, and forward again without the failed policy.
         assert_eq!(rig.log, ["as-mounted", "as-mounted", "online", "online", "as-mounted", "as-mounted"]);
         let cells: Vec<_> = study.runs.iter().map(|r| (r.policy.as_str(), r.metrics[0].samples.clone())).collect();
         assert_eq!(cells, [("as-mounted", vec![2.0, 5.0, 6.0]), ("online", vec![3.0])]);

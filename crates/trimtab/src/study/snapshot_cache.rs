@@ -1,4 +1,5 @@
-//! Filesystems in use that several runs begin with: filled once, copied for each run but the last.
+//! Cache of filled filesystems that several runs start from: filled once, copied for each run
+//! but the last.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,11 +9,11 @@ use trimtab_study::study::cells::Cell;
 use trimtab_study::study::modelled::{InUse, Setup};
 use trimtab_study::study::problem::Problem;
 
-/// A snapshot is kept where there is this many times the memory of its drive: for two drives at work, a copy of each, and
-/// the snapshot.
+/// A snapshot is kept only with this many times its drive's memory: two active drives, a copy
+/// of each, and the snapshot.
 const ROOM: u64 = 5;
 
-/// Snapshots by all that decides them.
+/// Snapshots by the settings that determine them.
 pub struct SnapshotCache {
     known: BTreeMap<String, Mutex<Slot>>,
     memory: Bytes,
@@ -20,13 +21,13 @@ pub struct SnapshotCache {
 
 #[derive(Default)]
 struct Slot {
-    /// Runs that are still to begin with it.
+    /// Runs that still need it.
     left: usize,
     made: Option<InUse>,
 }
 
 impl SnapshotCache {
-    /// For these runs, on a machine where all that is under way may take `memory`.
+    /// A cache for these runs, on a machine whose running cells may use `memory`.
     pub fn of<'a>(cells: impl Iterator<Item = &'a Cell>, memory: Bytes) -> Self {
         let mut known: BTreeMap<String, Mutex<Slot>> = BTreeMap::new();
         for beginning in cells.filter_map(Cell::beginning) {
@@ -35,14 +36,14 @@ impl SnapshotCache {
         Self { known, memory }
     }
 
-    /// The filesystem that a run begins with. The first caller makes it; concurrent callers wait.
+    /// The filled filesystem for a run. The first caller builds it; concurrent callers wait.
     ///
     /// # Errors
-    /// A drive or a filesystem that cannot be made.
+    /// The drive or the filesystem cannot be built.
     pub fn take(&self, setup: &Setup, watcher: &mut dyn Watcher) -> Result<InUse, Problem> {
         let room = setup.drive.spec.table_bytes() <= self.memory.0 / ROOM;
         let Some(slot) = self.known.get(&setup.beginning()).filter(|_| room) else { return setup.in_use(watcher) };
-        // A thread that panicked here has made nothing.
+        // A thread that panicked here built nothing.
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         slot.left = slot.left.saturating_sub(1);
         let made = match slot.made.take() {
@@ -72,7 +73,7 @@ mod tests {
     use trimtab_study::sweep::Value;
     use trimtab_study::sweep::settings::changed_drive;
 
-    /// How many drives were made.
+    /// Counts the drives that are built.
     struct Counting(u32);
 
     impl Watcher for Counting {
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_from_a_snapshot_equal_runs_without() {
+    fn run_from_snapshot_equals_run_without() {
         let capacity = Value::Text("4GiB".to_owned());
         let drive = changed_drive(shipped::named("crucial-m4-128gb").unwrap(), &[("drive.capacity", &capacity)]).unwrap().drive;
         let used = Used::by_churn(&trimtab_study::study::modelled::volume_named("ext4"), 0.6, 1).unwrap();

@@ -1,4 +1,4 @@
-//! What a sweep will take: a few of its cells are really run, for a moment each.
+//! Estimates the time of a sweep by running a few of its cells for a moment.
 
 use super::Checked;
 use crate::drives::simulate::traced::Traced;
@@ -9,28 +9,29 @@ use trimtab_sim::runner::End;
 use trimtab_sim::simulate::Watcher;
 use trimtab_study::sweep::{Cell, Work};
 
-/// Cells that are tried, spread over the plan.
+/// Trial cells, spread over the plan.
 const CELLS: u64 = 6;
-/// So long each.
+/// Time for each of them.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Months of files are on a small drive, and do not say how far they are: they are waited for longer.
+/// Cells with months of files run on a small drive and report no progress, so they get more
+/// time.
 const PATIENCE_FILES: Duration = Duration::from_secs(20);
 
-/// What was found out.
+/// Result of the trial runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Calibration {
-    /// Cells that were tried.
+    /// Trial cells that were run.
     pub tried: u64,
-    /// How long that took, seconds.
+    /// Their duration, in seconds.
     pub took_s: f64,
-    /// Seconds that a cell takes on one thread, on average; `None` if none could be tried, or none said how far it was.
+    /// Average seconds of a cell on one thread; `None` if no trial ran or reported progress.
     pub cell_s: Option<f64>,
 }
 
 struct Stopwatch {
     began: Instant,
     patience: Duration,
-    /// When something was last said, and how much had been written by then: at half of the patience, and now.
+    /// Time and bytes written of two progress reports: at half of the time limit, and now.
     half: Option<(Duration, u64)>,
     now: Option<(Duration, u64)>,
 }
@@ -50,7 +51,8 @@ impl Watcher for Stopwatch {
 }
 
 impl Stopwatch {
-    /// How long it takes to write so much, if it goes on as in the second half: a drive is slower once it has to collect garbage.
+    /// Extrapolates the time to write `bytes` from the second half: a drive slows down once it
+    /// collects garbage.
     fn until(&self, bytes: u64) -> Option<f64> {
         let ((then, before), (now, written)) = (self.half?, self.now?);
         let rate = (written.checked_sub(before)? as f64 / (now.checked_sub(then)?).as_secs_f64()).max(0.0);
@@ -58,7 +60,7 @@ impl Stopwatch {
     }
 }
 
-/// How long a cell takes, in seconds.
+/// Time of a cell, in seconds.
 fn time(cell: &Cell<Traced>) -> Option<f64> {
     let patience = if matches!(cell.work, Work::Files { .. }) { PATIENCE_FILES } else { PATIENCE };
     let mut watch = Stopwatch { began: Instant::now(), patience, half: None, now: None };

@@ -1,11 +1,12 @@
-//! The table of a sweep as CSV: a header line, one line a cell, nothing where there is no figure.
+//! The table of a sweep as CSV: a header line, then one line per cell; missing figures are
+//! empty.
 
 use trimtab_study::sweep::table::{Cells, Column};
 
-/// The file.
+/// Encodes the file.
 ///
 /// # Errors
-/// None that memory does not have.
+/// Writing to memory does not fail.
 pub fn file(columns: &[Column]) -> anyhow::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(columns.iter().map(|column| column.name.as_str()))?;

@@ -1,4 +1,4 @@
-//! The directory of a sweep: which plan it is of, what is finished, and the results once all is.
+//! The directory of a sweep: its plan, its finished cells, and its results.
 
 use super::journal::{self, Journal};
 use super::{Checked, parquet};
@@ -18,11 +18,11 @@ use trimtab_study::sweep::{MODEL, Plan, short_hash};
 /// A table of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A row a cell.
+    /// One row per cell.
     Cells,
-    /// A row for each point of each series that the plan keeps.
+    /// One row per point of each series that the plan keeps.
     Series,
-    /// A row for each bucket of each histogram, where the plan keeps them.
+    /// One row per bucket of each histogram that the plan keeps.
     Histograms,
 }
 
@@ -36,29 +36,29 @@ impl Part {
     }
 }
 
-/// What a sweep is, in its directory.
+/// File that describes the sweep.
 const ABOUT: &str = "sweep.json";
-/// The plan's text.
+/// File with the plan's text.
 const PLAN: &str = "plan.toml";
-/// The results, once all cells are finished.
+/// File of the results, written once all cells are finished.
 pub const RESULTS: &str = "results.parquet";
-/// Nothing else that is read from there is longer.
+/// Largest description or plan, in bytes.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// What a sweep is: what is the same for all of its shards.
+/// Description of a sweep, equal for all of its shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// `trimtab.sweep`.
     pub schema: String,
-    /// Version of the shape of this file and of the table.
+    /// Version of this file's and the table's format.
     pub version: u32,
-    /// What the plan is called.
+    /// Name of the plan.
     pub name: String,
     /// Hash of the plan's text.
     pub plan: String,
     /// Version of the program.
     pub tool_version: String,
-    /// The model: version, and hash of what it is made of.
+    /// Version and source hash of the model.
     pub model: String,
     /// Hashes of the drives and traces that the plan names.
     pub inputs: BTreeMap<String, String>,
@@ -67,7 +67,7 @@ pub struct About {
 }
 
 impl About {
-    /// Of a plan that is about to run here.
+    /// The description of a plan.
     #[must_use]
     pub fn of(checked: &Checked) -> Self {
         Self {
@@ -82,7 +82,8 @@ impl About {
         }
     }
 
-    /// In what two differ whose cells can not stand in one table.
+    /// The difference that keeps the cells of two sweeps from sharing a table; `None` if they
+    /// can.
     fn difference(&self, other: &Self) -> Option<String> {
         let inputs = || self.inputs.iter().find(|(name, hash)| other.inputs.get(*name) != Some(hash)).map(|(name, _)| name.clone());
         if self.version != other.version {
@@ -99,20 +100,20 @@ impl About {
     }
 }
 
-/// One of several shares of a sweep.
+/// A share of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which, from 1.
+    /// Number of the share, from 1.
     pub number: u64,
-    /// Of how many.
+    /// Number of shares.
     pub of: u64,
 }
 
 impl Shard {
-    /// All of it.
+    /// The whole sweep.
     pub const WHOLE: Self = Self { number: 1, of: 1 };
 
-    /// The numbers of its cells: every so many-th, so that all shards take about as long.
+    /// Numbers of its cells: every `of`-th one, so that all shards take about the same time.
     pub fn cells(self, all: u64) -> impl Iterator<Item = u64> {
         let step = usize::try_from(self.of).unwrap_or(usize::MAX);
         (self.number - 1..all).step_by(step)
@@ -126,7 +127,7 @@ impl FromStr for Shard {
         let numbers = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
         match numbers {
             Some((number, of)) if (1..=of).contains(&number) && of <= 1_000_000 => Ok(Self { number, of }),
-            _ => Err("expected a shard such as 1/8: which, of how many".to_owned()),
+            _ => Err("expected a shard such as 1/8 (number/count)".to_owned()),
         }
     }
 }
@@ -141,7 +142,7 @@ impl fmt::Display for Shard {
 #[derive(Debug)]
 pub struct Directory {
     dir: Dir,
-    /// What it is of.
+    /// Description of the sweep.
     pub about: About,
     /// The plan.
     pub plan: Plan,
@@ -156,15 +157,16 @@ fn shown(dir: &Dir, name: &str) -> String {
 }
 
 impl Directory {
-    /// For a plan that is to be run; made if it is not there. What other plans left there stays, and cells that are the same are found again.
+    /// Opens or creates the directory for a plan. Results of other plans stay, and equal cells
+    /// are reused.
     ///
     /// # Errors
-    /// A directory that cannot be made, or that others may write to.
+    /// The directory cannot be created, or is writable by other users.
     pub fn of_plan(path: &Path, checked: &Checked) -> anyhow::Result<Self> {
         Self::make(path, &About::of(checked), &checked.text, checked.plan.clone())
     }
 
-    /// What stands there now, if it is of another plan or model.
+    /// The present description, if it is of another plan or model.
     #[must_use]
     pub fn of_another(path: &Path, checked: &Checked) -> Option<About> {
         let there = Dir::open(path).ok().and_then(|dir| about_in(&dir).ok());
@@ -178,7 +180,7 @@ impl Directory {
         let made = Self { dir, about: about.clone(), plan };
         let old = about_in(&made.dir).ok();
         if old.as_ref() != Some(about) {
-            // What is there is of another plan or model; it is in the way of nobody but who reads it as this one's.
+            // The tables belong to another plan or model and would be mistaken for this one's.
             for part in [Part::Cells, Part::Series, Part::Histograms] {
                 made.remove(part.file())?;
             }
@@ -190,14 +192,14 @@ impl Directory {
         Ok(made)
     }
 
-    /// One that is there.
+    /// Opens an existing sweep.
     ///
     /// # Errors
-    /// No sweep is there, or one that this version cannot read.
+    /// The directory is not a sweep, or has an unknown version.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let none = || {
             UsageError::missing(format!("{} is not the directory of a sweep", path.display()))
-                .hint("'trimtab sweep run PLAN --output DIR' makes one")
+                .hint("run 'trimtab sweep run PLAN --output DIR' to create one")
         };
         let dir = Dir::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         if dir.look(ABOUT)?.is_none() {
@@ -211,8 +213,8 @@ impl Directory {
         let text = text_in(&dir, PLAN)?;
         let plan = Plan::parse(&text).with_context(|| format!("cannot read {}", shown(&dir, PLAN)))?;
         if about.plan != short_hash(&text) || about.cells != plan.cells() {
-            let what = format!("{} and {} are not of the same sweep", shown(&dir, ABOUT), PLAN);
-            return Err(UsageError::missing(what).hint("'trimtab sweep run' with the plan writes both again").into());
+            let what = format!("{} and {} belong to different sweeps", shown(&dir, ABOUT), PLAN);
+            return Err(UsageError::missing(what).hint("run 'trimtab sweep run' with the plan to rewrite both").into());
         }
         Ok(Self { dir, about, plan })
     }
@@ -234,25 +236,25 @@ impl Directory {
         format!("cells-{}-{}-of-{}.jsonl", &self.about.plan[..8], shard.number, shard.of)
     }
 
-    /// The journal of a shard, to be written to, with what is in it.
+    /// Opens the journal of a shard for writing, and returns its rows.
     ///
     /// # Errors
-    /// As [`Journal::open`].
+    /// As for [`Journal::open`].
     pub fn journal(&self, shard: Shard) -> anyhow::Result<(Journal, Vec<Row>)> {
         Journal::open(&self.dir, &self.journal_name(shard))
     }
 
-    /// The names of all journals, of this plan or also of others.
+    /// The names of all journals of this plan, or also of others.
     fn journals(&self, others: bool) -> anyhow::Result<Vec<String>> {
         let ours = format!("cells-{}-", &self.about.plan[..8]);
         let names = self.dir.names()?.into_iter().filter_map(|name| name.into_string().ok());
         Ok(names.filter(|name| name.ends_with(".jsonl") && name.starts_with(if others { "cells-" } else { &ours })).collect())
     }
 
-    /// What is finished of any plan that was run here, by the name of its cell.
+    /// Finished cells of all plans that were run here, by the name of the cell.
     ///
     /// # Errors
-    /// A journal of this plan that is damaged; those of others are left alone.
+    /// A journal of this plan is damaged; damaged ones of other plans are ignored.
     pub fn found(&self) -> anyhow::Result<BTreeMap<String, Outcome>> {
         let mut found = BTreeMap::new();
         let ours = self.journals(false)?;
@@ -267,10 +269,10 @@ impl Directory {
         Ok(found)
     }
 
-    /// The rows of this plan, in the order of their cells, each once.
+    /// The rows of this plan in the order of cells, each once.
     ///
     /// # Errors
-    /// A damaged journal; two results of one cell.
+    /// A journal is damaged; a cell has two different results.
     pub fn rows(&self) -> anyhow::Result<Vec<Row>> {
         let mut rows = BTreeMap::new();
         for name in self.journals(false)? {
@@ -280,15 +282,15 @@ impl Directory {
         Ok(rows.into_values().collect())
     }
 
-    /// Writes the results, if all cells are finished; how many are.
+    /// Writes the results if all cells are finished; returns the rows.
     ///
     /// # Errors
-    /// As [`Directory::rows`]; a file that cannot be written.
+    /// As for [`Directory::rows`]; a file cannot be written.
     pub fn conclude(&self) -> anyhow::Result<Vec<Row>> {
         let rows = self.rows()?;
         if rows.len() as u64 == self.about.cells {
             let provenance = self.provenance()?;
-            // The table of cells comes last: where it is, all is.
+            // The table of cells comes last: if it exists, all exist.
             for part in [Part::Histograms, Part::Series, Part::Cells] {
                 if let Some(columns) = self.columns(part, &rows) {
                     let bytes =
@@ -300,7 +302,7 @@ impl Directory {
         Ok(rows)
     }
 
-    /// A table; `None` if the plan keeps nothing that would be in it.
+    /// A table; `None` if the plan keeps no data for it.
     #[must_use]
     pub fn columns(&self, part: Part, rows: &[Row]) -> Option<Vec<Column>> {
         let keep = &self.plan.keep;
@@ -311,10 +313,10 @@ impl Directory {
         }
     }
 
-    /// Where the figures come from, for the files that hold them: nothing that another machine or another division would write otherwise.
+    /// Provenance of the figures, for the result files: independent of machine and sharding.
     ///
     /// # Errors
-    /// A plan that cannot be read.
+    /// The plan cannot be read.
     pub fn provenance(&self) -> anyhow::Result<Vec<(String, String)>> {
         let About { schema, version, name, plan, tool_version, model, inputs, cells } = &self.about;
         let pairs = [
@@ -332,18 +334,19 @@ impl Directory {
         Ok(pairs.map(|(key, value)| (format!("trimtab.{key}"), value)).into())
     }
 
-    /// Puts the cells of several directories of the same sweep together in a new one.
+    /// Merges the cells of several directories of the same sweep into a new one.
     ///
     /// # Errors
-    /// They are not of the same plan, model or inputs; a damaged journal; two results of one cell; cells that are in none.
+    /// The directories differ in plan, model or inputs; a journal is damaged; a cell has two
+    /// different results; a cell is missing.
     pub fn merge(from: &[Self], output: &Path) -> anyhow::Result<(Self, Vec<Row>)> {
-        let first = from.first().ok_or_else(|| UsageError::new("there is nothing to merge"))?;
+        let first = from.first().ok_or_else(|| UsageError::new("nothing to merge"))?;
         let mut rows = BTreeMap::new();
         for other in from {
             if let Some(difference) = first.about.difference(&other.about) {
                 let (a, b) = (first.dir.path().display(), other.dir.path().display());
                 return Err(UsageError::missing(format!("{a} and {b} differ in {difference}"))
-                    .hint("results of unlike sweeps are not put together")
+                    .hint("only shards of the same sweep can be merged")
                     .into());
             }
             put_together(&mut rows, other.rows()?, &other.dir.path().display().to_string(), first.about.cells)?;
@@ -351,8 +354,8 @@ impl Directory {
         let missing: Vec<u64> = (0..first.about.cells).filter(|cell| !rows.contains_key(cell)).take(4).collect();
         if let Some(cell) = missing.first() {
             let count = first.about.cells - rows.len() as u64;
-            let what = format!("{count} of {} cells are in none of them, the first is cell {cell}", first.about.cells);
-            return Err(UsageError::missing(what).hint("'trimtab sweep status DIR' says how far each is").into());
+            let what = format!("{count} of {} cells are missing, the first is cell {cell}", first.about.cells);
+            return Err(UsageError::missing(what).hint("'trimtab sweep status DIR' shows the progress of each").into());
         }
         let merged = Self::make(output, &first.about, &text_in(&first.dir, PLAN)?, first.plan.clone())?;
         let (mut journal, there) = merged.journal(Shard::WHOLE)?;
@@ -365,7 +368,7 @@ impl Directory {
     }
 }
 
-/// Adds rows. The same cell may come twice, if it says the same.
+/// Adds rows. A cell may occur twice with the same result.
 fn put_together(rows: &mut BTreeMap<u64, Row>, more: Vec<Row>, whose: &str, cells: u64) -> anyhow::Result<()> {
     for row in more {
         if row.cell >= cells {
@@ -373,7 +376,7 @@ fn put_together(rows: &mut BTreeMap<u64, Row>, more: Vec<Row>, whose: &str, cell
         }
         match rows.get(&row.cell) {
             Some(known) if *known != row => {
-                return Err(UsageError::missing(format!("{whose} has another result of cell {}", row.cell)).into());
+                return Err(UsageError::missing(format!("{whose} has a different result for cell {}", row.cell)).into());
             }
             Some(_) => {}
             None => drop(rows.insert(row.cell, row)),
@@ -391,7 +394,7 @@ fn text_in(dir: &Dir, name: &str) -> anyhow::Result<String> {
 
 fn about_in(dir: &Dir) -> anyhow::Result<About> {
     let about: About = serde_json::from_str(&text_in(dir, ABOUT)?).with_context(|| format!("cannot read {}", shown(dir, ABOUT)))?;
-    // Names of files begin with it.
+    // The hash becomes part of file names.
     let is_hash = about.plan.len() == 32 && about.plan.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hash { Ok(about) } else { Err(UsageError::missing(format!("{}: 'plan' is not a hash", shown(dir, ABOUT))).into()) }
 }

@@ -1,7 +1,7 @@
 //! The cost of a plan: cells, time and memory.
 
 use super::calibrate::Calibration;
-use super::{Checked, Looked};
+use super::{Checked, Examination};
 use crate::drives::crew::processors;
 use crate::report::layout::on_screen;
 use trimtab_drive::units::{Bytes, Nanos, grouped};
@@ -15,26 +15,26 @@ pub struct Estimate {
     cells: u64,
     points: u64,
     repeats: u64,
-    /// Cells that were made, and those of them that cannot be run.
+    /// Cells that were examined, and the number of invalid ones.
     looked_at: u64,
     impossible: u64,
     impossible_reason: Option<String>,
-    /// The most that a cell takes, and what can be used here.
+    /// Largest memory of a cell, and memory that can be used here.
     cell_memory_bytes_max: u64,
     memory_bytes: u64,
-    /// Cells at once.
+    /// Concurrent cells.
     threads: u64,
-    /// Cells that were run to find out how long they take, and how long that took.
+    /// Trial cells, and their duration.
     calibration_cells: u64,
     calibration_s: f64,
-    /// Seconds of a cell on one thread, and of all of them here; null if that was not found out.
+    /// Seconds per cell on one thread, and of the whole sweep here; null if unknown.
     cell_s: Option<f64>,
     all_s: Option<f64>,
 }
 
 impl Estimate {
-    /// The cost of `checked`, from what a look at its cells and trial cells showed.
-    pub fn of(checked: &Checked, looked: Looked, calibration: Calibration) -> Self {
+    /// The cost of `checked`, from an examination of its cells and trial runs.
+    pub fn of(checked: &Checked, looked: Examination, calibration: Calibration) -> Self {
         let cells = checked.plan.cells();
         let memory = super::usable_memory();
         let threads = (memory.0 / looked.memory_max.max(1)).min(processors() as u64);
@@ -57,7 +57,7 @@ impl Estimate {
         }
     }
 
-    /// The estimate as people read it.
+    /// The estimate as text.
     pub fn text(&self, checked: &Checked) -> String {
         let mut table = Table::new(format!("axes of {}", self.name), &["axis", "values", "from", "to"]);
         for axis in &checked.plan.axes {
@@ -78,21 +78,19 @@ impl Estimate {
                 self.calibration_cells,
                 seconds(self.calibration_s)
             ),
-            _ if self.calibration_cells == 0 => "not tried".to_owned(),
-            _ => format!(
-                "not known: {} cells were run for {}, and none came far enough",
-                self.calibration_cells,
-                seconds(self.calibration_s)
-            ),
+            _ if self.calibration_cells == 0 => "not estimated".to_owned(),
+            _ => {
+                format!("unknown: {} cells were run for {}, but none came far enough", self.calibration_cells, seconds(self.calibration_s))
+            }
         };
-        let memory = format!("{} a cell at most; {} can be used here", Bytes(self.cell_memory_bytes_max), Bytes(self.memory_bytes));
+        let memory = format!("at most {} per cell; {} can be used here", Bytes(self.cell_memory_bytes_max), Bytes(self.memory_bytes));
         let mut text = format!("{}\ncells   {}{repeats}\ntime    {time}\nmemory  {memory}\n", on_screen(&table), grouped(self.cells));
         if self.threads == 0 {
             text.push_str("        too little for a cell\n");
         }
         if let Some(reason) = &self.impossible_reason {
             let of = if self.looked_at < self.cells {
-                format!("{} of {} that were looked at", self.impossible, self.looked_at)
+                format!("{} of {} examined", self.impossible, self.looked_at)
             } else {
                 grouped(self.impossible)
             };

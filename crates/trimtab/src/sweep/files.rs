@@ -1,4 +1,4 @@
-//! What plans name: drives and traces, each read once.
+//! Files named by plans: drives and traces, each read once.
 
 use crate::drives;
 use crate::drives::simulate::traced::Traced;
@@ -13,7 +13,7 @@ use trimtab_linux::sys::beneath::named::{self, Streams};
 use trimtab_study::sweep::{Asked, Sources, hex, settings, short_hash};
 use trimtab_vssd::trace::timing;
 
-/// Drives and traces of one plan. Paths are those of the plan's directory.
+/// Drives and traces of one plan. Paths are relative to the plan's directory.
 #[derive(Debug)]
 pub struct Files {
     directory: PathBuf,
@@ -22,14 +22,15 @@ pub struct Files {
 }
 
 impl Files {
-    /// Of a plan that is there.
+    /// Files for the plan at this path.
     #[must_use]
     pub fn beside(plan: &Path) -> Self {
         let directory = plan.parent().unwrap_or(Path::new("")).to_owned();
         Self { directory, drives: Mutex::default(), traces: Mutex::default() }
     }
 
-    /// What was read so far, by its name in the plan, with a hash of what it holds: two machines with other files have other results.
+    /// The files read so far, by their name in the plan, with a hash of their content: other
+    /// files give other results.
     #[must_use]
     pub fn inputs(&self) -> BTreeMap<String, String> {
         let drives = self.drives.lock().unwrap_or_else(PoisonError::into_inner);

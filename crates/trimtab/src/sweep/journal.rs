@@ -1,4 +1,5 @@
-//! What is finished, line by line: each with a checksum, so that a line that a crash cut off, or that was damaged, is known.
+//! The finished cells, one line each with a checksum, which detects truncated or damaged
+//! lines.
 
 use anyhow::Context as _;
 use rustix::fs::FlockOperation;
@@ -9,26 +10,27 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::sys::beneath::{Dir, umask};
 use trimtab_study::sweep::table::Row;
 
-/// What was written is made durable this often: a power cut costs no more than that; a killed process costs nothing.
+/// Interval of syncs: a power failure loses at most this much; a killed process loses
+/// nothing.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 
-/// No line is longer: figures, and what a plan keeps of a cell besides.
+/// Largest line: figures, and the data that a plan keeps of a cell.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
-/// A journal that is written to. No other process writes to it meanwhile.
+/// A journal for writing, locked against other processes.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
-    /// Bytes that are whole lines.
+    /// Length of the complete lines, in bytes.
     len: u64,
     synced: Instant,
 }
 
 impl Journal {
-    /// Opens or makes it; gives the rows that are in it. What a crash cut off at its end is cut away.
+    /// Opens or creates the journal and returns its rows. A line truncated by a crash is removed.
     ///
     /// # Errors
-    /// Another process writes to it; a damaged line that is not the last.
+    /// Another process writes to the journal; a line other than the last is damaged.
     pub fn open(directory: &Dir, name: &str) -> anyhow::Result<(Self, Vec<Row>)> {
         let shown = || directory.path().join(name).display().to_string();
         let mode = umask().map_or(0o600, |umask| 0o664 & !umask);
@@ -43,12 +45,13 @@ impl Journal {
         Ok((Self { file, len, synced: Instant::now() }, rows))
     }
 
-    /// Adds a row. What cannot be written whole is not there.
+    /// Appends a row, or nothing if it cannot be written completely.
     pub fn put(&mut self, row: &Row) -> io::Result<()> {
         let json = serde_json::to_string(row)?;
         let text = format!("{:08x} {json}\n", checksum(&json));
         if let Err(error) = self.file.write_all(text.as_bytes()) {
-            // The first error is the one that counts; what is left of the line is cut away at the next start otherwise.
+            // The first error is the relevant one; otherwise, the next start removes the partial
+            // line.
             let _ = self.file.set_len(self.len).and_then(|()| self.file.seek(SeekFrom::Start(self.len)));
             return Err(error);
         }
@@ -59,24 +62,24 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes all of it durable.
+    /// Makes all rows durable.
     pub fn sync(&mut self) -> io::Result<()> {
         self.synced = Instant::now();
         self.file.sync_data()
     }
 }
 
-/// The rows of a journal that may be written to meanwhile.
+/// The rows of a journal that another process may be writing.
 ///
 /// # Errors
-/// A damaged line that is not the last.
+/// A line other than the last is damaged.
 pub fn read(directory: &Dir, name: &str) -> anyhow::Result<Vec<Row>> {
     let shown = directory.path().join(name).display().to_string();
     let mut file = directory.open_read(name).with_context(|| format!("cannot open {shown}"))?;
     Ok(rows(&mut file, &shown)?.0)
 }
 
-/// The rows, and how many bytes hold them. A last line without its end is none.
+/// The rows, and their length in bytes. An unfinished last line is skipped.
 fn rows(file: &mut File, shown: &str) -> anyhow::Result<(Vec<Row>, u64)> {
     let (mut rows, mut len, mut line) = (Vec::new(), 0, Vec::new());
     let mut reader = io::BufReader::new(file);
@@ -85,7 +88,7 @@ fn rows(file: &mut File, shown: &str) -> anyhow::Result<(Vec<Row>, u64)> {
         let read = (&mut reader).take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line).with_context(|| format!("cannot read {shown}"))?;
         let wrong = |what: String| {
             let error = UsageError::missing(format!("{shown}, line {}: {what}", rows.len() + 1));
-            error.hint("remove that line, and the next 'sweep run' makes its cell again")
+            error.hint("remove that line; the next 'sweep run' repeats its cell")
         };
         if read as u64 > LINE_BYTES_MAX {
             return Err(wrong(format!("it is longer than {LINE_BYTES_MAX} bytes")).into());
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_is_found_again_and_a_torn_end_is_cut_away() {
+    fn open_returns_put_rows_and_removes_torn_end() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = Dir::open(scratch.path()).unwrap();
         let all: Vec<Row> = (0..10).map(some).collect();
@@ -144,7 +147,7 @@ mod tests {
         drop(journal);
         let path = scratch.path().join("j");
         let whole = std::fs::read(&path).unwrap();
-        // Cut anywhere, what was whole before is there, and new lines follow it.
+        // After any truncation, complete rows remain and new rows follow.
         for cut in (0..=whole.len()).step_by(17) {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let (mut journal, found) = Journal::open(&directory, "j").unwrap();
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_line_is_named() {
+    fn read_of_damaged_line_names_it() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = Dir::open(scratch.path()).unwrap();
         let (mut journal, _) = Journal::open(&directory, "j").unwrap();

@@ -1,4 +1,5 @@
-//! The table of a sweep as Parquet: one row a cell, provenance in the metadata of the file, and nothing in it that another machine would write otherwise.
+//! The table of a sweep as Parquet: one row per cell, provenance in the metadata, identical
+//! on every machine.
 
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -10,13 +11,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use trimtab_study::sweep::table::{Cells, Column};
 
-/// Rows that are written at once.
+/// Rows per write.
 const ROWS: usize = 65_536;
 
-/// The file.
+/// Encodes the file.
 ///
 /// # Errors
-/// A table that the format cannot hold.
+/// The format cannot represent the table.
 pub fn file(columns: &[Column], provenance: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
     let fields = columns.iter().map(|column| field(column).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
     let schema = Arc::new(Type::group_type_builder("sweep").with_fields(fields).build()?);
@@ -68,7 +69,7 @@ fn write(out: &mut SerializedColumnWriter<'_>, column: &Column, rows: Range<usiz
     }
 }
 
-/// The values that are there, and for each row whether there is one.
+/// The present values, and a definition level for each row.
 fn present<T, V>(values: &[Option<T>], of: impl Fn(&T) -> V) -> (Vec<V>, Vec<i16>) {
     (values.iter().flatten().map(of).collect(), values.iter().map(|value| i16::from(value.is_some())).collect())
 }
@@ -81,7 +82,7 @@ mod tests {
     use std::io::Write as _;
 
     #[test]
-    fn what_is_written_is_read_again_by_the_library() {
+    fn file_is_read_back_by_the_library() {
         let rows = ROWS + 10;
         let columns = [
             Column { name: "cell".into(), values: Cells::Integers((0..rows as i64).map(|n| n * 3 - 1).collect()) },

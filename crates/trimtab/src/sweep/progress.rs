@@ -15,9 +15,9 @@ pub struct Progress {
     /// Cells that failed.
     pub failed: u64,
     missing: u64,
-    /// The reasons of cells that failed, and how many have each.
+    /// Reasons of failed cells, with their counts.
     reasons: Vec<(String, u64)>,
-    /// Where the results are, once all cells are finished.
+    /// File of the results, once all cells are finished.
     results: Option<PathBuf>,
 }
 
@@ -45,7 +45,7 @@ impl Progress {
         }
     }
 
-    /// The progress as people read it.
+    /// The progress as text.
     pub fn text(&self) -> String {
         let mut text = format!("{}: {} of {} cells are finished", self.name, grouped(self.finished), grouped(self.cells));
         if self.failed > 0 {
@@ -55,7 +55,7 @@ impl Progress {
             text.push_str(&format!(", {} are missing", grouped(self.missing)));
         }
         text.push('\n');
-        /// More reasons are in the table.
+        /// Number of reasons that are printed; the table has the others.
         const SHOWN: usize = 5;
         for (reason, count) in self.reasons.iter().take(SHOWN) {
             text.push_str(&format!("  failed, {}: {reason}\n", grouped(*count)));

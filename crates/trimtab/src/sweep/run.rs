@@ -1,4 +1,5 @@
-//! Whoever runs the cells of a sweep: threads that take one after another, each within the memory that is left.
+//! Runs the cells of a sweep: threads that take one cell after another, each within the
+//! memory budget.
 
 use super::Checked;
 use super::directory::{Directory, Shard};
@@ -21,31 +22,32 @@ use trimtab_sim::runner::End;
 use trimtab_study::sweep::table::{Outcome, Row, outcome};
 use trimtab_study::sweep::{Cell, id_of_impossible};
 
-/// How to run it.
+/// Options for running.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
-    /// Which share.
+pub struct RunOptions {
+    /// The share to run.
     pub shard: Shard,
-    /// How many cells at once, if there is memory.
+    /// Largest number of concurrent cells.
     pub threads: usize,
 }
 
-/// What was done.
+/// The result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Cells of the share.
     pub cells: u64,
-    /// Those that had been finished before.
+    /// Cells that were already finished.
     pub found: u64,
-    /// Those that were run now.
+    /// Cells that were run now.
     pub run: u64,
 }
 
-/// Runs what is not finished yet, and keeps each result at once.
+/// Runs the unfinished cells, and stores each result immediately.
 ///
 /// # Errors
-/// A directory that cannot be written; cells that need more memory than this machine has. An interrupt is none: what was not finished is not there.
-pub fn run(context: &Context, checked: &Checked, directory: &Directory, asked: Asked) -> anyhow::Result<Done> {
+/// The directory cannot be written; a cell needs more memory than this machine has. An
+/// interrupt is not an error: unfinished cells are simply missing.
+pub fn run(context: &Context, checked: &Checked, directory: &Directory, asked: RunOptions) -> anyhow::Result<Done> {
     let found = directory.found()?;
     let (journal, rows) = directory.journal(asked.shard)?;
     let there: BTreeSet<u64> = rows.iter().map(|row| row.cell).collect();
@@ -74,7 +76,7 @@ struct Books<'a> {
     todo: std::slice::Iter<'a, u64>,
     journal: Journal,
     done: Done,
-    /// The first cell that this machine has too little memory for, and how much it takes.
+    /// The first cell that does not fit in memory, and its size.
     too_large: Option<(u64, Bytes)>,
 }
 
@@ -88,7 +90,7 @@ struct Crew<'a> {
 }
 
 impl<'a> Crew<'a> {
-    /// Each change of the books is whole: a thread that panicked left them as good as before.
+    /// Each change of the state is complete, so the lock is usable after a panic.
     fn books(&self) -> MutexGuard<'_, Books<'a>> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,14 +112,14 @@ impl<'a> Crew<'a> {
             }
         };
         let mut books = self.books();
-        books.journal.put(&Row { cell: number, id, outcome }).context("cannot keep a finished cell")?;
+        books.journal.put(&Row { cell: number, id, outcome }).context("cannot store a finished cell")?;
         *(if fresh { &mut books.done.run } else { &mut books.done.found }) += 1;
         drop(books);
         self.bar.count();
         Ok(())
     }
 
-    /// Runs it; `None` if it was stopped, or cannot be begun here.
+    /// Runs a cell; `None` if it was stopped, or does not fit in memory.
     fn make(&self, number: u64, cell: &Cell<Traced>) -> Option<Outcome> {
         let memory = cell.memory();
         let Some(_part) = self.budget.take(memory.0) else {
@@ -131,15 +133,15 @@ impl<'a> Crew<'a> {
             Ok(Ok((_, End::Interrupted))) => None,
             Ok(Err(_)) if interrupt::requested() => None,
             Ok(Err(reason)) => Some(Outcome::Failed(reason)),
-            Err(panic) => Some(Outcome::Failed(format!("the model stopped: {}", words(panic.as_ref())))),
+            Err(panic) => Some(Outcome::Failed(format!("the model panicked: {}", words(panic.as_ref())))),
         }
     }
 }
 
-/// What was said in a panic.
+/// The message of a panic.
 fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it did not say why")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 impl Crew<'_> {
@@ -147,11 +149,13 @@ impl Crew<'_> {
         drop(self.bar);
         let mut books = self.books.into_inner().unwrap_or_else(PoisonError::into_inner);
         ran?;
-        books.journal.sync().context("cannot keep finished cells")?;
+        books.journal.sync().context("cannot store finished cells")?;
         match books.too_large {
             Some((cell, memory)) => {
-                let what = format!("cell {cell} needs {memory} of memory, and {} can be used here", self.budget.total());
-                Err(UsageError::missing(what).hint("all others are done; run it again where there is more").into())
+                let what = format!("cell {cell} needs {memory} of memory, but only {} can be used here", self.budget.total());
+                Err(UsageError::missing(what)
+                    .hint("all other cells are finished; run the sweep again on a machine with more memory")
+                    .into())
             }
             None => Ok(books.done),
         }

@@ -1,4 +1,5 @@
-//! One filesystem: what is in the way, the locks, the windows, and what became of it.
+//! Trims one filesystem: checks for obstacles, takes the locks, trims the windows and reports
+//! the outcome.
 
 use super::Request;
 use super::outcome::{Outcome, WouldSend, finish};
@@ -28,14 +29,15 @@ use trimtab_linux::trim::resume::state_directory;
 use trimtab_linux::trim::surface::{Account, at_once};
 use trimtab_sim::target::TrimWindow;
 
-/// What became of one path.
+/// Outcome for one path.
 pub enum One {
     Done(Box<Outcome>),
-    /// Its filesystem is another path's, too.
+    /// Another path named the same filesystem.
     Again(String),
 }
 
-/// Trims the filesystem of `path`, unless it is in `trimmed`: ids, and what they were trimmed as.
+/// Trims the filesystem of `path` unless `trimmed` (pairs of id and path) already contains
+/// it.
 pub fn trim_one(request: &Request, path: &Path, trimmed: &mut Vec<(String, String)>, context: &Context) -> anyhow::Result<One> {
     // Those of fstab have not been asked yet.
     mount_check::require_answers(&[path])?;
@@ -45,7 +47,8 @@ pub fn trim_one(request: &Request, path: &Path, trimmed: &mut Vec<(String, Strin
     if let Some((_, other)) = trimmed.iter().find(|(id, _)| id == fs.id()) {
         return Ok(One::Again(format!("on the same filesystem as {other}, trimmed once")));
     }
-    // The kernel refuses every discard of such a device, and a loop device counts them all the same.
+    // The kernel refuses every discard of a read-only device, but a loop device still counts
+    // them.
     if fs.stack().layers.iter().any(|layer| layer.is_read_only(fs.root())) {
         return Err(delivery::obstructed(&fs, Obstacle::Device));
     }
@@ -59,23 +62,24 @@ pub fn trim_one(request: &Request, path: &Path, trimmed: &mut Vec<(String, Strin
     Ok(One::Done(Box::new(outcome)))
 }
 
-/// Whoever names a file means the file; fstrim refuses it as well.
+/// Refuses a path that is a file, as fstrim does.
 fn refuse_files(path: &Path) -> anyhow::Result<()> {
-    // A path that leads nowhere is reported when it is opened.
+    // Opening reports a path that does not exist.
     if Named::look_up(path).is_ok_and(|found| found.kind() != FileType::Directory) {
-        let what = format!("cannot trim '{}': it is not a directory, and a trim is for a whole filesystem", path.display());
-        return Err(UsageError::missing(what).hint("name the directory where that is mounted").into());
+        let what = format!("cannot trim '{}': it is not a directory; a trim covers a whole filesystem", path.display());
+        return Err(UsageError::missing(what).hint("name the mount point").into());
     }
     Ok(())
 }
 
-/// What was named, if it is not where the filesystem is mounted.
+/// The named path, if it is not the mount point.
 fn other_name(path: &Path, fs: &Filesystem) -> Option<String> {
     let named = Named::look_up(path).ok()?.real_path().ok()?;
     (named != fs.mount().mount_point).then(|| path.display().to_string())
 }
 
-/// What comes of a filesystem on which FITRIM cannot work; `None` where it can. A dry run needs no right to trim.
+/// The outcome for a filesystem on which FITRIM cannot work; `None` if it can. A dry run
+/// needs no permission to trim.
 fn obstructed(request: &Request, fs: &mut Filesystem) -> anyhow::Result<Option<Outcome>> {
     let Some(obstacle) = fs.obstacle().filter(|obstacle| !request.dry_run || *obstacle != Obstacle::Permission) else { return Ok(None) };
     let why = delivery::not_needed(fs, obstacle).ok_or_else(|| delivery::obstructed(fs, obstacle))?;
@@ -86,29 +90,29 @@ fn obstructed(request: &Request, fs: &mut Filesystem) -> anyhow::Result<Option<O
     Ok(Some(outcome))
 }
 
-/// Writes out what is pending, and says what that means for what was just deleted.
+/// Writes out pending changes, or adds a remark about recent deletes.
 fn sync(request: &Request, fs: &mut Filesystem, outcome: &mut Outcome) {
     if !request.sync {
-        outcome.remarks.push("not synced first: what was deleted in the last seconds may be left for the next time (--sync)".to_owned());
+        outcome.remarks.push("not synced first: deletes of the last seconds may wait for the next trim (--sync)".to_owned());
         return;
     }
     match fs.commit() {
         Ok(took) => outcome.sync_seconds = Some(took.as_secs_f64()),
         Err(errno) => {
             let why = std::io::Error::from(errno);
-            outcome.remarks.push(format!("what was pending could not be written out: {why}; what was just deleted may be left"));
+            outcome.remarks.push(format!("pending changes could not be written out: {why}; recent deletes may be missing"));
         }
     }
 }
 
-/// An error where the filesystem would refuse every request.
+/// Refuses a request that the filesystem would always reject.
 fn require_possible(request: &Request, fs: &Filesystem) -> anyhow::Result<()> {
     if let Some(why) = fs.refuses_min_extent(request.least()) {
         let shown = fs.mount().mount_point.display();
         return Err(UsageError::new(format!("cannot trim {shown}: {why}")).hint("give a smaller --min-extent").into());
     }
     if request.window.is_some() && chosen(request, fs).next().is_none() {
-        return Err(UsageError::new("the range given with --window lies outside the filesystem's addresses").into());
+        return Err(UsageError::new("the range of --window is outside the filesystem's addresses").into());
     }
     Ok(())
 }
@@ -126,11 +130,11 @@ fn dry_run(request: &Request, fs: &mut Filesystem) -> anyhow::Result<Outcome> {
     let (delivery, remarks) = delivery::forecast(fs);
     outcome.delivery = delivery;
     outcome.remarks.extend(remarks);
-    outcome.remarks.push("nothing was asked of the kernel; this proves nothing about what the device would do".to_owned());
+    outcome.remarks.push("no request was sent; this proves nothing about the device".to_owned());
     Ok(outcome)
 }
 
-/// The windows that are asked for.
+/// The requested windows.
 fn chosen<'a>(request: &'a Request, fs: &'a Filesystem) -> impl Iterator<Item = &'a TrimWindow> {
     let touches = |w: &&TrimWindow| {
         request.window.is_none_or(|range| w.start < range.start.saturating_add(range.len) && range.start < w.start.saturating_add(w.len))
@@ -193,7 +197,7 @@ fn trim(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Re
         }
         None => whole(request, fs, context, &mut outcome)?,
     };
-    // While the locks are held.
+    // The locks are still held here.
     outcome.remarks.extend(fs.unlimit_commands());
     if account.discards.carried_out().count == 0 && account.refusals.first().is_some_and(|(_, r)| r.errno == Errno::OPNOTSUPP) {
         return Err(delivery::obstructed(fs, Obstacle::Device));
@@ -205,7 +209,7 @@ fn trim(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Re
     Ok(outcome)
 }
 
-/// Keeps it for `trimtab history`.
+/// Stores the trim for `trimtab history`.
 fn remember(request: &Request, fs: &Filesystem, account: &Account, began: Nanos, outcome: &mut Outcome) {
     let ending = match (outcome.complete, interrupt::requested()) {
         (false, true) => Ending::Stopped("interrupted".to_owned()),
@@ -227,11 +231,11 @@ fn remember(request: &Request, fs: &Filesystem, account: &Account, began: Nanos,
     }
 }
 
-/// How far the discards came, by what the layers counted.
+/// Judges from the layers' counts how far the discards came.
 fn deliver(outcome: &mut Outcome, fs: &Filesystem, layers: Vec<LayerDiscards>) {
     outcome.layers = layers;
     if outcome.requests == 0 && !outcome.complete {
-        // What arrives is judged by requests, and there was none.
+        // Delivery is judged by requests, and none was made.
         return;
     }
     if outcome.refused.is_empty() {
@@ -241,7 +245,7 @@ fn deliver(outcome: &mut Outcome, fs: &Filesystem, layers: Vec<LayerDiscards>) {
     }
 }
 
-/// The locks of the drives, once nobody else has them. Meanwhile the filesystem can be unmounted.
+/// Waits for the locks of the drives. The filesystem can be unmounted during the wait.
 fn lock(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Result<DriveLocks> {
     fs.release();
     let mut waited = false;
@@ -256,7 +260,7 @@ fn lock(request: &Request, fs: &mut Filesystem, context: &Context) -> anyhow::Re
     Ok(locks)
 }
 
-/// Some windows, at once.
+/// Trims some windows at once.
 fn windows(request: &Request, fs: &mut Filesystem, context: &Context, path: &Path) -> anyhow::Result<Account> {
     let windows: Vec<TrimWindow> = chosen(request, fs).copied().collect();
     let before = fs.last_least();
@@ -266,7 +270,7 @@ fn windows(request: &Request, fs: &mut Filesystem, context: &Context, path: &Pat
         show(&mut progress, account, false);
         interrupt::requested()
     });
-    // The other groups still are as the pass before left them.
+    // The other groups keep the state of the pass before.
     fs.restore_least(before);
     Ok(account)
 }

@@ -1,4 +1,4 @@
-//! What became of a trim.
+//! Outcome of a trim.
 
 use serde::Serialize;
 use std::process::ExitCode;
@@ -17,20 +17,20 @@ pub struct RefusedWindow {
     pub why: String,
 }
 
-/// What a trim would send.
+/// Amount that a trim would send.
 #[derive(Debug, Serialize)]
 pub struct WouldSend {
     pub bytes: u64,
     pub extents: u64,
-    /// It may be less: ext4 does not show which groups it takes for trimmed.
+    /// The amount is an upper bound: ext4 does not show which groups it regards as trimmed.
     pub at_most: bool,
 }
 
-/// What became of one filesystem.
+/// Outcome for one filesystem.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
     pub path: String,
-    /// The directory that was named, where it is not the mount point.
+    /// The named directory, if it is not the mount point.
     pub named: Option<String>,
     pub fs_type: String,
     pub policy: String,
@@ -40,23 +40,26 @@ pub struct Outcome {
     pub requests: u64,
     pub complete: bool,
     pub resumed: bool,
-    /// How long it took to write out what was pending; absent if that was not done.
+    /// Time to write out pending changes; absent if that was not done.
     pub sync_seconds: Option<f64>,
     pub free_bytes: u64,
     pub asked_bytes: u64,
     pub returned_bytes: u64,
-    /// What the lowest of `layers` counted, all of them together; absent if they do not count.
+    /// Bytes counted by the lowest of `layers`, summed; absent if they do not count.
     pub sent_bytes: Option<u64>,
     pub sent_commands: Option<u64>,
-    /// Discards were in flight at the end or belonged to requests that failed, so that the counts are a minimum.
+    /// The counts are a minimum: discards were in flight at the end or belonged to failed
+    /// requests.
     pub sent_is_minimum: bool,
-    /// Of these bytes, what was sent twice: by itself, to learn what a command costs, and with its window.
+    /// Part of these bytes that was sent twice: alone, to measure the cost of a command, and with
+    /// its window.
     pub sent_twice_bytes: u64,
-    /// For a dry run: what would be sent, where the filesystem says where its free space lies.
+    /// For a dry run: the amount to send, if the filesystem reports its free space.
     pub would_send: Option<WouldSend>,
-    /// Whether that is all of it, on every leg; for a dry run only where it is known that a trim would not prove that.
+    /// Whether all of it arrived, on every leg. For a dry run, set only if a trim could not prove
+    /// it.
     pub delivery: Option<Delivery>,
-    /// What each layer counted while requests ran.
+    /// Counts of each layer during requests.
     pub layers: Vec<LayerDiscards>,
     pub refused: Vec<RefusedWindow>,
     pub seconds: f64,
@@ -67,7 +70,7 @@ pub struct Outcome {
     pub remarks: Vec<String>,
 }
 
-/// A path that was not trimmed, which is no fault.
+/// A path that was skipped, which is not a fault.
 #[derive(Debug, Serialize)]
 pub struct PassedBy {
     pub path: String,
@@ -81,7 +84,7 @@ pub struct Failed {
     pub why: String,
 }
 
-/// What became of all of them.
+/// Outcomes of all filesystems.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub dry_run: bool,
@@ -90,7 +93,7 @@ pub struct Report {
     pub failed: Vec<Failed>,
 }
 
-/// The worst of all filesystems.
+/// The exit status of the worst outcome.
 pub fn exit_code(report: &Report) -> ExitCode {
     if report.filesystems.iter().any(|f| !f.complete) && !report.dry_run {
         return ExitCode::FAILURE;
@@ -101,7 +104,7 @@ pub fn exit_code(report: &Report) -> ExitCode {
     worst.map_or(ExitCode::SUCCESS, ExitCode::from)
 }
 
-/// What was refused, in a line.
+/// One line about refused requests.
 pub fn refusal(outcome: &Outcome) -> Option<String> {
     let first = outcome.refused.first()?;
     let (refused, all) = (outcome.refused.len() as u64, outcome.refused.len() as u64 + outcome.requests);
@@ -126,7 +129,7 @@ pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
     outcome.sent_twice_bytes = account.trials.0;
     if account.trials > Bytes::ZERO {
         outcome.remarks.push(format!(
-            "{} of this were parts of block groups that were sent first, to learn what a command costs here; what was sent of these groups later has them in it once more",
+            "{} of this were parts of block groups sent first to measure the cost of a command; they were sent once more with the rest of their groups",
             account.trials
         ));
     }
@@ -144,7 +147,7 @@ pub fn finish(outcome: &mut Outcome, account: &Account, started: Instant) {
     outcome.refused = refused.collect();
     if account.excess > Bytes::ZERO {
         outcome.remarks.push(format!(
-            "the device counted {} more than was asked: another trim ran at the same time (fstrim), the filesystem's own discards were still draining, or a layer counts twice",
+            "the device counted {} more than was requested: another trim ran at the same time (fstrim), the filesystem's own discards were still draining, or a layer counts twice",
             account.excess
         ));
     }

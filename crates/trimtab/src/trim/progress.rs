@@ -1,4 +1,4 @@
-//! How far a trim is.
+//! Progress of a trim.
 
 use std::path::Path;
 use trimtab_drive::units::{Nanos, grouped};
@@ -8,18 +8,20 @@ use trimtab_linux::output::progress::{Counting, Progress};
 use trimtab_linux::trim::surface::Account;
 use trimtab_sim::target::TrimWindow;
 
-/// A view of a trim of `windows` of the filesystem that `path` is on: how much of its addresses has been gone over, and what the drives count.
+/// A progress display for trimming `windows` of the filesystem at `path`: addresses covered,
+/// and the drives' counts.
 pub fn view<'a>(context: &Context, path: &Path, windows: impl Iterator<Item = &'a TrimWindow>) -> Progress {
     let addresses = windows.map(|window| window.len).sum();
     Progress::new(context, "trimming", Counting::Bytes, addresses).with_discards(|| Meter::start(path).ok())
 }
 
-/// Windows that were gone over, without what was tried of them before: the bar is not to pass its end.
+/// Shows the windows covered, without earlier attempts at them, so that the bar does not pass
+/// its end.
 pub fn show(progress: &mut Progress, account: &Account, waits: bool) {
     progress.set(account.gone_over.0);
     progress.say(|| {
         let wait = waits.then(|| "waiting for idle time".to_owned());
-        let others = account.wait_during.filter(|wait| *wait > Nanos::ZERO).map(|wait| format!("others waited {wait}"));
+        let others = account.wait_during.filter(|wait| *wait > Nanos::ZERO).map(|wait| format!("foreground I/O waited {wait}"));
         let said = [format!("requests {}", grouped(account.discards.carried_out().count)), format!("longest {}", account.longest)];
         wait.into_iter().chain(said).chain(others).collect()
     });

@@ -1,8 +1,8 @@
-//! A pass over a whole filesystem, which goes on where an interrupted one left off.
+//! A pass over a whole filesystem, which continues an interrupted one.
 
 use super::outcome::Outcome;
 use super::progress::{show, view};
-use super::{How, Request};
+use super::{Request, TrimMode};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
@@ -16,10 +16,11 @@ use trimtab_linux::trim::resume::{Interrupted, ResumeFile, state_directory};
 use trimtab_linux::trim::surface::{Account, Mounted, World};
 use trimtab_sim::policy::{Driver, IdleSettings, Patience, Then, Turn};
 
-/// A window that is refused is left out. After this many in a row it is not a place on the drive that fails; the rest is left alone.
+/// Refused windows are skipped. Several in a row mean that the drive fails, not a place on
+/// it: the pass stops.
 const PATIENCE: Patience = Patience { tries: 1, windows: 8 };
 
-/// All windows, under the policy, from where an interrupted pass left off.
+/// Trims all windows under the policy, starting where an interrupted pass stopped.
 pub fn whole(request: &Request, fs: &mut Filesystem, context: &Context, outcome: &mut Outcome) -> anyhow::Result<Account> {
     let file = ResumeFile::new(&state_directory(), fs.id());
     let earlier = file
@@ -27,10 +28,10 @@ pub fn whole(request: &Request, fs: &mut Filesystem, context: &Context, outcome:
         .filter(|e| !request.restart && e.min_extent == request.min_extent.0 && kind(&e.policy) == kind(&request.how.to_string()));
     outcome.resumed = earlier.is_some();
     if let Some(earlier) = &earlier {
-        context.remark(&format!("continues where an interrupted trim of {} left off; --restart begins again", outcome.path));
+        context.remark(&format!("continues where an interrupted trim of {} left off; --restart starts over", outcome.path));
         outcome.remarks.extend(other_settings(&earlier.policy, &request.how.to_string()));
         outcome.remarks.push(format!(
-            "an interrupted pass had sent {} before; what has been freed since where that had been is left to the next trim (--restart begins again)",
+            "an interrupted pass had sent {} before; blocks freed since then in that part wait for the next trim (--restart starts over)",
             Bytes(earlier.sent_bytes)
         ));
     }
@@ -52,7 +53,7 @@ pub fn whole(request: &Request, fs: &mut Filesystem, context: &Context, outcome:
     if !outcome.resumed {
         pass.driver.force();
     }
-    if let How::Idle(settings) = &request.how {
+    if let TrimMode::Idle(settings) = &request.how {
         let windows = fs.layout().windows.clone();
         if let Some(remark) = fs.would_send(&windows, request.least()).and_then(|(sendable, _)| duration(settings, &sendable)) {
             context.remark(&format!("{}: {remark}", outcome.path));
@@ -68,34 +69,36 @@ pub fn whole(request: &Request, fs: &mut Filesystem, context: &Context, outcome:
     Ok(pass.account)
 }
 
-/// Remark on a resumed pass with other settings than it began with.
+/// Remark on a pass that was resumed with other settings.
 fn other_settings(began: &str, now: &str) -> Option<String> {
-    (began != now).then(|| format!("the pass began with {began}; the rest of it was trimmed with {now} (--restart trims all of it so)"))
+    (began != now).then(|| format!("the pass began with {began}; the rest was trimmed with {now} (--restart trims all of it with {now})"))
 }
 
-/// How long an idle pass may take that sends so much; `None` where that is bounded, or nothing is to be sent.
+/// Estimates the longest duration of an idle pass; `None` if it is bounded or has nothing to
+/// send.
 fn duration(settings: &IdleSettings, sendable: &Sendable) -> Option<String> {
     if settings.finish_within > Nanos::ZERO || sendable.extents == 0 {
         return None;
     }
     let busy = Nanos(settings.patience.0.saturating_mul(sendable.extents));
     Some(format!(
-        "up to {} in {} free extents; cheap commands are sent at once, expensive ones in idle moments. If this drive's are expensive and it is never idle, that takes up to {busy}; --finish-within TIME bounds it",
+        "up to {} in {} free extents; cheap commands are sent at once, expensive ones in idle moments. If all are expensive and the drive is never idle, the pass takes up to {busy}; --finish-within TIME limits it",
         Bytes(sendable.bytes),
         grouped(sendable.extents)
     ))
 }
 
-/// A policy without its settings. A trim of another kind goes over the same in another order, and an idle one may have left something.
+/// The policy's name without settings. A pass of another policy is not resumed: its order
+/// differs, and an idle one may have skipped windows.
 fn kind(policy: &str) -> &str {
     policy.split(':').next().unwrap_or(policy)
 }
 
-/// A wait that is said: shorter ones come between any two requests.
+/// Shorter waits, which occur between any two requests, are not reported.
 const LONG_WAIT: Nanos = Nanos::from_millis(50);
 
 struct WholePass<'a> {
-    spec: &'a How,
+    spec: &'a TrimMode,
     min_extent: Bytes,
     forget: bool,
     started_unix_s: u64,
@@ -108,7 +111,7 @@ struct WholePass<'a> {
 }
 
 impl WholePass<'_> {
-    /// Runs to the end (true), or until interrupted or refused for good.
+    /// Returns true at the end, false if interrupted or refused for good.
     fn run(&mut self, fs: &mut Filesystem, mut progress: Progress) -> bool {
         loop {
             let world = World::default();
@@ -170,14 +173,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pass_resumed_with_other_settings_says_both() {
+    fn other_settings_names_both_settings() {
         assert_eq!(other_settings("idle", "idle"), None);
         let said = other_settings("idle:budget=2ms", "idle:budget=9ms").unwrap();
         assert!(said.contains("began with idle:budget=2ms") && said.contains("with idle:budget=9ms"), "{said}");
     }
 
     #[test]
-    fn idle_pass_says_how_long_it_may_take_unless_it_is_bounded() {
+    fn duration_of_unbounded_idle_pass_is_reported() {
         let sendable = Sendable { bytes: 3_000_000_000, extents: 24 };
         let said = duration(&IdleSettings::default(), &sendable).unwrap();
         assert!(said.contains("3.00 GB in 24 free extents") && said.contains("up to 24 min") && said.contains("--finish-within"), "{said}");

@@ -33,13 +33,13 @@ pub struct Request {
     pub target: String,
     /// File for the predictions.
     pub predictions: Option<PathBuf>,
-    /// Drives of the ensemble to try.
+    /// Number of drives of the ensemble to use.
     pub members: u32,
     /// Whether to include months of churn on a modelled drive.
     pub churn: bool,
     /// Seed of the workloads.
     pub seed: u64,
-    /// How long a real drive rests before each workload.
+    /// Rest of a real drive before each workload.
     pub rest: Nanos,
     /// Free space to leave alone.
     pub reserve: Option<Bytes>,
@@ -47,27 +47,27 @@ pub struct Request {
     pub destroy: Destroy,
 }
 
-/// Drives of the ensemble that are tried by default.
+/// Default number of drives of the ensemble to use.
 pub const MEMBERS: u32 = 64;
 
 const TAKES: &str = "drive check takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
 
-/// What two clocks would not tell apart.
+/// Relative difference that two clocks could not resolve.
 const ALIKE: f64 = 0.005;
 
-/// Predicts, keeps that, measures and compares.
+/// Predicts, stores the predictions, measures and compares.
 pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     probed_area::check_rest(request.rest)?;
     let drive = drives::load(&request.twin)?;
     let Some(twin) = &drive.twin else {
         return Err(UsageError::new(format!("{} is not a twin: it has no ensemble", request.twin))
-            .hint("'trimtab drive learn' makes one")
+            .hint("run 'trimtab drive learn' to create one")
             .into());
     };
-    let on = On::of(request, context, &TargetSpec::resolve_as(&request.target, TAKES)?)?;
+    let on = CheckTarget::of(request, context, &TargetSpec::resolve_as(&request.target, TAKES)?)?;
     if let Some(path) = &request.predictions {
-        // A number is added if it is there; that it can be made has to be known before minutes of work.
+        // A number is added if the file exists; a failure must show before minutes of work.
         file::check(path, true)?;
     }
     let mismatches = on.mismatches(&drive, twin);
@@ -102,30 +102,26 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Warning about a twin that explains none of the figures it was learned from: intervals that hold prove nothing.
+/// Warning about a twin that does not explain the figures it was learned from: its intervals
+/// prove nothing.
 fn unexplained_twin(origin: &Origin) -> Option<String> {
-    (!origin.is_explained()).then(|| {
-        "no drive explained what this twin was learned from, so that neither what it predicts nor that an interval holds says much"
-            .to_owned()
-    })
+    (!origin.is_explained())
+        .then(|| "no drive explained the measurements behind this twin, so neither its predictions nor held intervals mean much".to_owned())
 }
 
-/// Fewer members say little of what lies between nine in ten of all.
+/// Fewer members give a poor estimate of the 90 % interval.
 const MEMBERS_ENOUGH: usize = 16;
 
-/// What is to be known of how many members are tried.
+/// Note on the number of members.
 fn few(twin: &Twin, request: &Request) -> Option<String> {
     let (asked, all) = (request.members as usize, twin.members.len());
     if asked.min(all) < MEMBERS_ENOUGH {
-        return Some(format!(
-            "intervals of {} members are wide, and that they hold says little; from {MEMBERS_ENOUGH} on they say more",
-            asked.min(all)
-        ));
+        return Some(format!("intervals of {} members are wide, so holding means little; use at least {MEMBERS_ENOUGH}", asked.min(all)));
     }
-    (asked > all && request.members != MEMBERS).then(|| format!("the twin has {all} members, and all of them were tried"))
+    (asked > all && request.members != MEMBERS).then(|| format!("the twin has {all} members, and all of them were used"))
 }
 
-/// What the members of the ensemble show.
+/// Predictions of the ensemble's members.
 fn predicted(
     twin: &Twin,
     request: &Request,
@@ -139,10 +135,11 @@ fn predicted(
         return Err(Interrupted.into());
     }
     let predicted = predictions(&shown);
-    if predicted.is_empty() { Err(UsageError::new("no drive of the ensemble can be tried").into()) } else { Ok(predicted) }
+    if predicted.is_empty() { Err(UsageError::new("no drive of the ensemble can be used").into()) } else { Ok(predicted) }
 }
 
-/// Writes down what is predicted, before anything is measured; the hash of that file, and where it is.
+/// Writes the predictions before anything is measured; returns the hash of the file and its
+/// path.
 fn keep(request: &Request, spec: &DriveSpec, twin: &Twin, predicted: &[Prediction]) -> anyhow::Result<(String, PathBuf)> {
     let content = json!({
         "twin": spec.name,
@@ -169,15 +166,15 @@ const fn unit(what: What) -> &'static str {
     }
 }
 
-/// What a twin is checked on.
-enum On {
+/// Target of a check.
+enum CheckTarget {
     /// A modelled drive, in virtual time.
     Modelled(Box<DriveSpec>),
-    /// A drive that is there.
+    /// A real drive.
     Real(Box<real::Checked>),
 }
 
-impl On {
+impl CheckTarget {
     fn of(request: &Request, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
         let TargetSpec::Drive(name) = target else {
             if request.churn {
@@ -193,7 +190,7 @@ impl On {
         Ok(Self::Modelled(Box::new(truth)))
     }
 
-    /// What is used of a drive that is there.
+    /// The area in use on a real drive.
     fn area(&self) -> Option<Area> {
         match self {
             Self::Modelled(_) => None,
@@ -201,24 +198,24 @@ impl On {
         }
     }
 
-    /// What it shows, and what was noticed.
+    /// The measured figures, and notes.
     fn measured(self, request: &Request, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
         match self {
             Self::Modelled(truth) => {
                 let all = of_modelled(&truth, request)
-                    .ok_or_else(|| UsageError::new(format!("{} cannot be made so small, or fails", request.target)))?;
+                    .ok_or_else(|| UsageError::new(format!("{} cannot be scaled down this far, or fails", request.target)))?;
                 Ok((all.into_iter().map(Measured::once).collect(), Vec::new()))
             }
             Self::Real(checked) => checked.measured(request, context),
         }
     }
 
-    /// The size at which both are tried, if it is not the drive's own.
+    /// The size of both drives, if it is not the drive's own.
     fn size(&self) -> Option<Bytes> {
         matches!(self, Self::Modelled(_)).then_some(SIZE)
     }
 
-    /// What is not as it was when the twin was learned.
+    /// Differences between the present drive and the one that was learned.
     fn mismatches(&self, drive: &Drive, twin: &Twin) -> Vec<String> {
         match self {
             Self::Modelled(truth) => mismatches(twin, truth),
@@ -227,7 +224,7 @@ impl On {
     }
 }
 
-/// What a modelled drive shows.
+/// Figures of a modelled drive.
 fn of_modelled(spec: &DriveSpec, request: &Request) -> Option<Vec<Figure>> {
     let mut all = figures(spec, request.seed)?;
     if request.churn {
@@ -236,12 +233,12 @@ fn of_modelled(spec: &DriveSpec, request: &Request) -> Option<Vec<Figure>> {
     Some(all)
 }
 
-/// What is not as it was when the twin was learned.
+/// Differences between the present drive and the one that was learned.
 fn mismatches(twin: &Twin, truth: &DriveSpec) -> Vec<String> {
     let mut notes = Vec::new();
     let model = format!("drive:{}", truth.name);
     if twin.origin.model != model {
-        notes.push(format!("the twin was learned from {}, and this is {model}", twin.origin.model));
+        notes.push(format!("the twin was learned from {}, but this is {model}", twin.origin.model));
     }
     if twin.members.iter().any(|member| member.capacity_bytes != truth.capacity_bytes) {
         notes.push("the twin has another capacity than the drive".to_owned());
@@ -249,14 +246,14 @@ fn mismatches(twin: &Twin, truth: &DriveSpec) -> Vec<String> {
     notes
 }
 
-/// A figure as it was measured: once in virtual time, several times on a drive that is there.
+/// A measured figure: once in virtual time, several times on a real drive.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The median.
     pub figure: Figure,
-    /// The least.
+    /// The minimum.
     pub low: f64,
-    /// The greatest.
+    /// The maximum.
     pub high: f64,
 }
 
@@ -272,28 +269,27 @@ struct Line {
     measured: Measured,
 }
 
-/// Each prediction beside the figure that it is of; what the drive does not show, such as TRIMs where it takes none, in words.
+/// Pairs predictions with measured figures; returns notes about figures that the drive lacks,
+/// such as TRIM.
 fn compared(predicted: &[Prediction], measured: &[Measured]) -> (Vec<Line>, Vec<String>) {
     let (mut lines, mut missing) = (Vec::new(), Vec::new());
     for prediction in predicted {
         match measured.iter().find(|one| (one.figure.workload, one.figure.what) == (prediction.workload, prediction.what)) {
             Some(one) => lines.push(Line { prediction: *prediction, measured: one.clone() }),
-            None => {
-                missing.push(format!("{} of '{}' was predicted, and the drive shows none", prediction.what.name(), prediction.workload))
-            }
+            None => missing.push(format!("{} of '{}' was predicted, but the drive has none", prediction.what.name(), prediction.workload)),
         }
     }
     (lines, missing)
 }
 
 impl Line {
-    /// Whether the interval holds the figure that is shown; that one round of several came into it is not enough.
+    /// True if the interval contains the printed median; a single round inside is not enough.
     fn holds(&self) -> bool {
         let Prediction { low, high, .. } = self.prediction;
         (low * (1.0 - ALIKE)..=high * (1.0 + ALIKE)).contains(&self.measured.figure.value)
     }
 
-    /// On which side of what was measured the prediction lies, and how far.
+    /// The prediction's deviation from the measurement, in words.
     fn off_in_words(&self) -> String {
         let off = self.off();
         match off {
@@ -346,10 +342,10 @@ fn text(lines: &[Line], notes: &[String], kept: &str, hash: &str, size: Option<B
     let held = lines.iter().filter(|line| line.holds()).count();
     let tried = size.map_or_else(String::new, |size| format!("; tried at {size} each"));
     let sum = format!(
-        "{}{held} of {} intervals hold what was measured{}. Predicted before, and kept in {} (SHA-256 {hash}){tried}.",
+        "{}{held} of {} intervals contain the measurement{}. Predictions from before: {} (SHA-256 {hash}){tried}.",
         if size.is_some() { "MODELLED, in virtual time: " } else { "" },
         lines.len(),
-        if held < lines.len() { " (how far off: the prediction against it)" } else { "" },
+        if held < lines.len() { " (deviation: prediction relative to measurement)" } else { "" },
         output::plain(kept)
     );
     let notes: String = notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
@@ -360,9 +356,9 @@ fn text(lines: &[Line], notes: &[String], kept: &str, hash: &str, size: Option<B
 mod tests {
     use super::*;
 
-    /// Off by more than twice what the figures may be off by, whose square is the misfit.
+    /// The misfit is the square of the relative error; twice the allowed error is doubted.
     #[test]
-    fn a_twin_that_explains_nothing_is_doubted() {
+    fn unexplained_twin_is_doubted() {
         let doubted = |misfit_permille| unexplained_twin(&Origin { misfit_permille, ..Origin::default() }).is_some();
         assert_eq!([4000, 4001].map(doubted), [false, true]);
         let doubted = |off_permille| unexplained_twin(&Origin { off_permille, ..Origin::default() }).is_some();
@@ -370,11 +366,11 @@ mod tests {
     }
 
     #[test]
-    fn a_prediction_stands_beside_the_figure_that_it_is_of() {
+    fn compared_pairs_prediction_with_its_figure() {
         let predicted = ["trims", "tree"].map(|workload| Prediction { workload, what: What::Time, median: 1.0, low: 1.0, high: 1.0 });
         let (lines, missing) = compared(&predicted, &[Measured::once(Figure { workload: "tree", what: What::Time, value: 2.0 })]);
         assert_eq!((lines.len(), lines[0].prediction.workload, lines[0].measured.figure.workload), (1, "tree", "tree"));
-        assert_eq!(missing, ["time of 'trims' was predicted, and the drive shows none"]);
+        assert_eq!(missing, ["time of 'trims' was predicted, but the drive has none"]);
     }
 
     #[test]
@@ -384,7 +380,7 @@ mod tests {
             Line { prediction, measured: Measured::once(Figure { workload: "reads", what: What::Mean, value }) }.off_in_words()
         };
         assert_eq!([said(119.0, 100.0), said(84.0, 100.0)], ["19 % above", "16 % below"]);
-        // 3,680 random writes a second predicted, 21.7 measured; 272 us for 46 ms.
+        // 3,680 random writes per second predicted, 21.7 measured; 272 µs instead of 46 ms.
         assert_eq!([said(3680.0, 21.7), said(272.0, 46_000.0)], ["170 times", "1/169"]);
     }
 

@@ -39,13 +39,13 @@ use trimtab_study::learn::{Budget, Observation, Observer};
 pub struct Request {
     /// A directory on the drive, a file on it, the device itself, or a modelled drive.
     pub target: String,
-    /// How much is probed.
+    /// Probing budget.
     pub budget: Budget,
-    /// Most bytes that the probes write.
+    /// Largest number of bytes that the probes write.
     pub write_limit: Option<WriteLimit>,
-    /// How long a real drive rests before it is read.
+    /// Rest of a real drive before it is read.
     pub rest: Nanos,
-    /// Begin no further round after this long.
+    /// Start no further round after this time.
     pub time: Nanos,
     /// File of the twin.
     pub output: Option<PathBuf>,
@@ -63,7 +63,7 @@ pub struct Request {
 
 const TAKES: &str = "drive learn takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
 
-/// Probes, fits, writes the twin and says what was found out.
+/// Probes, fits, writes the twin and prints the result.
 pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let target = TargetSpec::resolve_as(&request.target, TAKES)?;
@@ -74,18 +74,19 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
         probed_area::check_nothing_is_risked(&request.target, request.reserve, &request.destroy)?;
     }
     if request.resume && matches!(target, TargetSpec::Drive(_)) {
-        return Err(UsageError::new("--resume is for drives that are there: a modelled one is learned at once, in a minute or two").into());
+        return Err(UsageError::new("--resume needs a physical drive; a modelled one is learned in a minute or two").into());
     }
     probed_area::check_rest(request.rest)?;
     let of = match target {
-        TargetSpec::Drive(name) => Of::Modelled(Box::new(drives::load(&name)?.spec)),
-        there => {
-            Of::There(there, Box::new(Below::of_path(&Root::live().context("cannot read /sys and /proc")?, Path::new(&request.target))?))
-        }
+        TargetSpec::Drive(name) => Subject::Modelled(Box::new(drives::load(&name)?.spec)),
+        there => Subject::There(
+            there,
+            Box::new(Below::of_path(&Root::live().context("cannot read /sys and /proc")?, Path::new(&request.target))?),
+        ),
     };
     let name = match &of {
-        Of::Modelled(spec) => spec.name.clone(),
-        Of::There(_, below) => twins::name(context, below),
+        Subject::Modelled(spec) => spec.name.clone(),
+        Subject::There(_, below) => twins::name(context, below),
     };
     let output = match &request.output {
         Some(output) => output.clone(),
@@ -94,12 +95,12 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     file::check(&output, request.replace)?;
     let mut watching = Watching(Progress::new(context, "learn", Counting::Items, 0));
     let (measured, kept) = match of {
-        Of::Modelled(spec) => {
+        Subject::Modelled(spec) => {
             let limit = request.write_limit.map(|limit| limit.of(spec.capacity_bytes));
             let measured = Measured::in_virtual_time(&spec, &request.target, request.budget, limit, request.seed, &mut watching);
             (measured.map_err(wrong)?, None)
         }
-        Of::There(target, below) => {
+        Subject::There(target, below) => {
             real::measure(request, context, *below, &target, &mut watching).map(|(measured, kept)| (measured, Some(kept)))?
         }
     };
@@ -107,11 +108,11 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     drop(watching);
     if interrupt::requested() {
         if kept.is_some() {
-            context.remark("All that was measured is kept; the same command with --resume looks for drives that explain it.");
+            context.remark("All measurements are kept; run the same command with --resume to search for drives that explain them.");
         }
         return Err(Interrupted.into());
     }
-    let fitted = fitted.ok_or_else(|| UsageError::new(format!("no modelled drive explains what was measured on {}", request.target)))?;
+    let fitted = fitted.ok_or_else(|| UsageError::new(format!("no modelled drive explains the measurements on {}", request.target)))?;
     let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
     let learned = measured.twin(&name, &today, &fitted);
     let twin = learned.twin.as_ref().expect("what was learned is a twin");
@@ -121,15 +122,15 @@ pub fn run(request: &Request, context: &Context) -> anyhow::Result<ExitCode> {
     say(twin, &measured, &fitted, &written, context)
 }
 
-/// What is learned.
-enum Of {
+/// The drive to learn.
+enum Subject {
     /// A modelled drive.
     Modelled(Box<DriveSpec>),
-    /// What the user named, and the drive below it.
+    /// The user's target, and the drive below it.
     There(TargetSpec, Box<Below>),
 }
 
-/// With the exit status that it has everywhere.
+/// Converts the error, with its usual exit status.
 fn wrong(cannot: Cannot) -> anyhow::Error {
     match cannot {
         Cannot::Asked(asked) => asked.into(),
@@ -138,7 +139,7 @@ fn wrong(cannot: Cannot) -> anyhow::Error {
     }
 }
 
-/// Candidates on all processors.
+/// Evaluates candidates on all processors.
 struct InParallel;
 
 impl Tries for InParallel {
@@ -152,12 +153,12 @@ fn figures(count: usize) -> String {
     format!("{count} figure{}", if count == 1 { "" } else { "s" })
 }
 
-/// Shows how far it is.
+/// Shows the progress.
 struct Watching(Progress);
 
 impl Observer for Watching {
     fn tried(&mut self, candidates: u32) {
-        self.0.phase("drives tried that may explain it");
+        self.0.phase("candidate drives");
         self.0.say(Vec::new);
         self.0.set(candidates.into());
     }
@@ -190,7 +191,7 @@ fn say(twin: &Twin, measured: &Measured, fitted: &Fitted, written: &Path, contex
             0..5 => String::new(),
             off => {
                 format!(
-                    " The best explains two of three of them to within {:.0} %; predictions are as much less certain.",
+                    " The best explains two of three to within {:.0} %; predictions are less certain by this amount.",
                     off as f64 / 10.0
                 )
             }
@@ -205,13 +206,13 @@ fn say(twin: &Twin, measured: &Measured, fitted: &Fitted, written: &Path, contex
             fitted.tried,
             if explains { fitted.explained } else { 0 }
         );
-        let head = if explains { head } else { format!("{head} What follows is of the nearest, and its intervals mean little.") };
+        let head = if explains { head } else { format!("{head} The following is about the nearest drives; its intervals mean little.") };
         let notes: String = twin.origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
         let path = output::plain(&written.display().to_string()).into_owned();
         let end = if explains {
             format!("Written to {path}. Use it as drive:{path}")
         } else {
-            format!("Written to {path}. It explains little of the drive, and what is predicted on it means little")
+            format!("Written to {path}. It explains little of the drive, so predictions on it mean little")
         };
         [prose(&head), on_screen(&parameters(&twin.parameters)), prose(LEGEND), notes, prose(&end)].concat()
     })?;

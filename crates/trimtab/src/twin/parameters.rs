@@ -1,16 +1,16 @@
-//! The parameters of a twin as people read them.
+//! The parameters of a twin in readable form.
 
 use serde_json::Value;
 use trimtab_drive::spec::twin::Parameter;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_study::document::{Narrow, Table};
 
-/// What the words of [`parameters`] mean.
+/// Legend for [`parameters`].
 pub const LEGEND: &str = "\
-The estimate is of the drive that explains the figures best. Measured: told by the probes named, and the drives that fit differ little in it. Bounded: the probes leave a range. \
-Typical: no probe told it, and the interval is that of drives of the class. Spare space is what is left when an SLC cache has been taken off.";
+The estimate is the best-fitting drive's. Measured: identified by the probes; the fitting drives hardly differ. Bounded: the probes leave a range. \
+Typical: no probe identifies it; the interval is that of the class. Spare space excludes the SLC cache.";
 
-/// What is known of each figure of a twin.
+/// A table of the twin's parameters.
 pub fn parameters(parameters: &[Parameter]) -> Table {
     let mut table = Table::new("", &["field", "estimate", "90 % interval", "known", "from"]).when_narrow(Narrow::Records);
     for one in parameters {
@@ -21,7 +21,7 @@ pub fn parameters(parameters: &[Parameter]) -> Table {
     table
 }
 
-/// A value as people read it: sizes and durations also in larger units.
+/// A value in readable form: sizes and durations also in larger units.
 pub fn shown(field: &str, value: &Value) -> String {
     if let Some(number) = value.as_u64().filter(|number| *number >= 1000) {
         let name = field.rsplit('.').next().unwrap_or(field);

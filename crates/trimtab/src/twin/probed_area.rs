@@ -1,4 +1,5 @@
-//! The part of a real drive that is probed: a new file, a file or device that is only read, or a device whose content may go.
+//! The probed part of a real drive: a new file, a file or device that is only read, or a
+//! device that may be overwritten.
 
 use crate::drives::below::Below;
 use crate::drives::probed::{PIECE, ProbedDrive};
@@ -22,42 +23,42 @@ use trimtab_sim::workload;
 use trimtab_study::learn::lab::Lab;
 use trimtab_study::learn::probes::{AREA_MIN, DEPTH_MAX};
 
-/// Bytes of operations in flight at once, at most.
+/// Largest number of bytes in flight.
 const IN_FLIGHT: u64 = 64 << 20;
-/// More than the area is made of a file, so that enough of it is aligned on the drive.
+/// Extra bytes of the file, so that enough of it is aligned on the drive.
 const SLACK_MIN: u64 = 4 * PIECE;
-/// Bytes read to see whether there is anything.
+/// Bytes read to check for data.
 const LOOKED_AT: Bytes = Bytes(8 << 20);
-/// What compresses to less holds nothing.
+/// Data that compresses to less is regarded as empty.
 const EMPTY: f64 = 0.01;
-/// The name of the file.
+/// File name.
 const FILE: &str = "data";
 
-/// For longer no drive is left alone: whatever it does by itself it has done then.
+/// Longest rest: by then, a drive has finished its background work.
 const REST_MAX: Nanos = Nanos::from_secs(3600);
 
-/// Refuses a rest that nobody would wait for.
+/// Refuses a rest that is too long.
 pub fn check_rest(rest: Nanos) -> anyhow::Result<()> {
     if rest <= REST_MAX {
         return Ok(());
     }
-    Err(UsageError::new(format!("a rest of {rest} is too long: it is taken several times")).hint("--rest is an hour at most").into())
+    Err(UsageError::new(format!("a rest of {rest} is too long, because it is repeated")).hint("--rest is at most one hour").into())
 }
 
-/// Refuses what is said to keep a real drive safe, or to let it be written over, where there is none.
+/// Refuses options about safety or destruction for a modelled drive.
 pub fn check_nothing_is_risked(target: &str, reserve: Option<Bytes>, destroy: &Destroy) -> anyhow::Result<()> {
     if destroy.is_given() || reserve.is_some() {
-        return Err(UsageError::new(format!("{target} is a modelled drive: nothing on it is kept or destroyed"))
+        return Err(UsageError::new(format!("{target} is a modelled drive, which has nothing to keep or destroy"))
             .hint("leave out --destroy, --overwrite and --reserve")
             .into());
     }
     Ok(())
 }
 
-/// Refuses what lets a device be written over, where something else was named.
+/// Refuses --destroy and --overwrite for a target that is not a device.
 pub fn check_only_devices_are_destroyed(target: &str, spec: &TargetSpec, destroy: &Destroy) -> anyhow::Result<()> {
     if destroy.is_given() && !matches!(spec, TargetSpec::Device(_)) {
-        let what = format!("{target} is not a device, and nothing in it is destroyed");
+        let what = format!("{target} is not a device, so nothing can be destroyed on it");
         return Err(UsageError::new(what).hint("leave out --destroy and --overwrite").into());
     }
     Ok(())
@@ -73,7 +74,7 @@ pub struct ProbedArea {
 }
 
 impl ProbedArea {
-    /// Bytes of the area that there is: less than was asked for of a file that is small or in pieces.
+    /// Size of the area in bytes; less than requested for a small or fragmented file.
     pub fn area(&self) -> u64 {
         1 << self.drive.info().size.0.ilog2()
     }
@@ -84,43 +85,43 @@ impl ProbedArea {
     }
 }
 
-/// Bytes of the file in which an area is looked for.
+/// Size of the file for an area, in bytes.
 pub fn file_size(area: u64) -> u64 {
     area + SLACK_MIN.max(area / 16).next_multiple_of(PIECE)
 }
 
-/// How the drive is accessed.
+/// Request for access to a drive.
 pub struct AreaRequest<'a> {
-    /// Which command asks.
+    /// Name of the command.
     pub what: &'a str,
     /// The drive.
     pub below: &'a Below,
-    /// Seed of what is written.
+    /// Seed of the data.
     pub seed: u64,
     /// Free space to leave alone, if not the default.
     pub reserve: Option<Bytes>,
-    /// What may be destroyed.
+    /// Content that may be destroyed.
     pub destroy: Destroy,
     /// Bytes of the area.
     pub area: u64,
-    /// Most bytes that are written in all; `None` if nothing is.
+    /// Largest number of bytes to write in total; `None` to write nothing.
     pub most: Option<u64>,
 }
 
 impl AreaRequest<'_> {
-    /// Opens what `spec` names, after everything that has to be in order before something is written there.
+    /// Checks everything first, then opens the target of `spec`.
     pub fn open(&self, context: &Context, spec: &TargetSpec) -> anyhow::Result<ProbedArea> {
         match (spec, self.most) {
             (TargetSpec::Directory(path), Some(most)) => self.in_directory(context, path, most),
             (TargetSpec::File(path), None) => self.on_file(path),
             (TargetSpec::Device(path), _) => self.on_device(context, path),
             (other, Some(_)) => Err(not_written(other)),
-            (other, None) => Err(other.refused(format!("{other} is neither a file nor a device, so there is nothing to read")).into()),
+            (other, None) => Err(other.refused(format!("{other} is neither a file nor a device, so it cannot be read")).into()),
         }
     }
 
-    /// The same for whoever writes all of the area, from one end to the other, and no part of it before. Pieces are taken as they come: of so many nearly all lie
-    /// as they should.
+    /// The same for a caller that writes the whole area in order before any other access. Pieces
+    /// are used as they come; nearly all of them are aligned.
     pub fn open_unwritten(&self, context: &Context, spec: &TargetSpec) -> anyhow::Result<ProbedArea> {
         let most = self.most.unwrap_or_default();
         let pieces = (0..self.area / PIECE).map(|nth| nth * PIECE).collect();
@@ -149,7 +150,7 @@ impl AreaRequest<'_> {
         BlockOptions { queue_depth_max: DEPTH_MAX, bytes_in_flight_max: IN_FLIGHT, seed: self.seed, ..BlockOptions::default() }
     }
 
-    /// A file of our own, written once, so that its places are known and are its own.
+    /// Creates a file and writes it once, so that its blocks are allocated and known.
     fn in_directory(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<ProbedArea> {
         let size = file_size(self.area);
         let amount = workload::Plan { written: Bytes(most), space: Bytes(size), ops: None };
@@ -159,51 +160,53 @@ impl AreaRequest<'_> {
         let file = BlockFile::create(dir, &dir_path, FILE, Bytes(size), &self.options())?;
         let mut drive = ProbedDrive::new(file, (0..size / PIECE).map(|nth| nth * PIECE).collect()).guarded(workspace.guard()?);
         write_all(&mut drive, size)?;
-        let extents =
-            drive.file().extents().with_context(|| format!("cannot find out where on the drive a file in {} lies", path.display()))?;
+        let extents = drive.file().extents().with_context(|| format!("cannot map a file in {} to the drive", path.display()))?;
         let pieces = self.largest(&extents, size).ok_or_else(|| {
             let (size, area) = (Bytes(size), Bytes(AREA_MIN));
-            let what =
-                format!("{} is so fragmented that a file of {size} has no {area} in whole pieces of 1 MiB on the drive", path.display());
-            UsageError::missing(what).hint("free some space that lies together, or name a directory on another filesystem of the drive")
+            let what = format!(
+                "{} is so fragmented that a file of {size} does not contain {area} in whole pieces of 1 MiB on the drive",
+                path.display()
+            );
+            UsageError::missing(what).hint("free contiguous space, or name a directory on another filesystem of the drive")
         })?;
         drive.set_pieces(pieces);
         Ok(ProbedArea { drive, workspace: Some(workspace), written: size })
     }
 
-    /// A directory of our own, on the drive that was looked at.
+    /// Creates a directory on the drive that was examined.
     fn workspace(&self, context: &Context, path: &Path, amount: &workload::Plan) -> anyhow::Result<Workspace> {
         let workspace = safety::prepare(context, self.reserve, path, self.what, amount)?;
         workspace.require_on(self.below.mount.as_ref())?;
         Ok(workspace)
     }
 
-    /// As a drive sees it; checksums and copies would be measured instead.
+    /// Disables copy-on-write and checksums, which would otherwise be measured.
     fn write_in_place(&self, dir: &impl AsFd) {
         if self.below.fs_type.as_deref() == Some("btrfs") {
             let _ = rustix::fs::ioctl_setflags(dir, IFlags::NOCOW);
         }
     }
 
-    /// The pieces of the whole area or, where not so much of a file lies in whole ones, of a half of it, a quarter …
+    /// The pieces of the whole area, or of half, a quarter, … if the file has too few whole
+    /// pieces.
     fn largest(&self, extents: &[fiemap::Extent], size: u64) -> Option<Vec<u64>> {
         let mut areas = std::iter::successors(Some(self.area), |area| Some(area / 2)).take_while(|area| *area >= AREA_MIN);
         areas.find_map(|area| ProbedDrive::pieces(extents, self.below.start, size, area))
     }
 
-    /// A file of the user's, which is read.
+    /// Opens a file of the user for reading.
     fn on_file(&self, path: &Path) -> anyhow::Result<ProbedArea> {
         let file = BlockFile::open_file(path, false, &self.options())?;
         let size = file.info().size.0;
-        let extents = file.extents().with_context(|| format!("cannot find out where on the drive {} lies", path.display()))?;
+        let extents = file.extents().with_context(|| format!("cannot map {} to the drive", path.display()))?;
         let pieces = self.largest(&extents, size).ok_or_else(|| {
-            let what = format!("{} has no {} that lie on the drive in whole pieces of 1 MiB", path.display(), Bytes(AREA_MIN));
+            let what = format!("{} does not have {} in whole pieces of 1 MiB on the drive", path.display(), Bytes(AREA_MIN));
             UsageError::missing(what).hint("name a larger file, or one that is neither compressed nor shared nor sparse")
         })?;
         holding(ProbedDrive::new(file, pieces), size, path)
     }
 
-    /// A device: read, or written to where the user has named it twice.
+    /// Opens a device for reading, or for writing with --destroy.
     fn on_device(&self, context: &Context, path: &Path) -> anyhow::Result<ProbedArea> {
         let writes = self.most.is_some();
         let own = device::OwnData { seed: self.seed, class: DataClass::Random };
@@ -221,7 +224,7 @@ impl AreaRequest<'_> {
         if !writes {
             return holding(drive, size, path);
         }
-        // As a drive in use, it holds something everywhere.
+        // Fills the area, so that the drive holds data everywhere as in use.
         write_all(&mut drive, self.area)?;
         Ok(ProbedArea { drive, workspace: None, written: self.area })
     }
@@ -232,24 +235,25 @@ impl AreaRequest<'_> {
 }
 
 fn not_written(other: &TargetSpec) -> anyhow::Error {
-    other.refused(format!("{other} is neither a directory nor a device, so nothing is written to it")).into()
+    other.refused(format!("{other} is neither a directory nor a device, so it is not written to")).into()
 }
 
 fn write_all(drive: &mut ProbedDrive, size: u64) -> anyhow::Result<()> {
     let commands = (0..size / PIECE).map(|nth| Command::Write(Extent { offset: nth * PIECE, len: PIECE }, DataClass::Random));
     let mut lab = Lab::new(drive);
     let written = lab.stream(4, commands.take_while(|_| !interrupt::requested())).and_then(|_| lab.one(Command::Flush));
-    // What is refused because somebody lost patience is no fault of the drive.
+    // A refusal due to an interrupt is not the drive's fault.
     interrupt::check()?;
     written?;
     Ok(())
 }
 
-/// What is read; an error if there is nothing, which many drives answer without looking.
+/// The area for reading. Fails without data, because many drives answer reads of empty blocks
+/// without flash access.
 fn holding(mut drive: ProbedDrive, size: u64, path: &Path) -> anyhow::Result<ProbedArea> {
     let share = drive.file().compressed_share(Bytes(size), LOOKED_AT)?;
     if share < EMPTY {
-        let what = format!("{} holds zeros, and a drive may give these without reading any", path.display());
+        let what = format!("{} holds zeros, which a drive may return without reading", path.display());
         return Err(UsageError::missing(what).hint("name a file or device that holds data").into());
     }
     Ok(ProbedArea { drive, workspace: None, written: 0 })

@@ -241,7 +241,7 @@ fn the_power_of_any_attached_drive_can_be_cut() {
         || Command::new("dd").args(["if=/dev/zero", "bs=4k", "count=4", "oflag=direct"]).arg(format!("of={node}")).output().unwrap();
     assert!(write().status.success());
     let said = drive.run(&["drive", "power", &node, "cut"]);
-    assert!(said.contains("is off") && said.contains("keeps all that was written until now"), "{said}");
+    assert!(said.contains("is off") && said.contains("nothing written until now is lost"), "{said}");
     assert!(!write().status.success(), "without power nothing is written");
     drive.power("on");
     assert!(write().status.success());

@@ -31,7 +31,7 @@ fn it_measures_before_after_and_after_a_trim_and_leaves_nothing() {
 fn what_cannot_be_trimmed_says_so() {
     let Some(mount) = LoopMount::tmpfs(128) else { return skip("root") };
     let small = "bench age --total 20MB --rounds 2 --test-size 4MiB --test-time 100ms --idle 0s --reserve 0";
-    trimtab().args(small.split(' ')).arg(mount.path()).assert().success().stdout(contains("what a trim brings back was not measured"));
+    trimtab().args(small.split(' ')).arg(mount.path()).assert().success().stdout(contains("recovery by a trim was not measured"));
 }
 
 #[test]

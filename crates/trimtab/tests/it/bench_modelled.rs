@@ -45,7 +45,7 @@ fn postmark_does_the_same_operations_as_anywhere() {
 #[test]
 fn options_without_effect_are_refused() {
     let refused = |args: &[&str], why: &'static str| trimtab().arg("bench").args(args).assert().code(2).stderr(contains(why));
-    refused(&["tree", "--trim", "online", "null:"], "--trim is for modelled drives, and null: is none");
+    refused(&["tree", "--trim", "online", "null:"], "--trim is for modelled drives, but null: is not one");
     refused(&["postmark", "--fill", "60", "."], "--fill is for modelled drives");
     refused(&["postmark", "--threads", "2", DRIVE], "has one stream");
     refused(&["tree", "--trim", "onlin", DRIVE], "onlin");
@@ -67,6 +67,6 @@ fn ageing_takes_its_parts_on_a_modelled_drive_too() {
     let tries = |args: &str, why: &'static str| {
         trimtab().args(args.split(' ')).arg(DRIVE).assert().code(2).stderr(contains(why));
     };
-    tries("bench age --total 300GB --rounds 2", "more --rounds make smaller ones");
+    tries("bench age --total 300GB --rounds 2", "increase --rounds to make each smaller");
     tries("bench age --total 1GB --trim onlin", "onlin");
 }

@@ -188,7 +188,7 @@ fn a_stopped_pass_goes_on_after_a_restart() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let lines = daemon.end();
-    assert!(lines.iter().any(|l| l.contains("pass stopped (told to stop), continues later")), "{lines:#?}");
+    assert!(lines.iter().any(|l| l.contains("pass stopped (asked to stop), continues later")), "{lines:#?}");
     let first = sent(&meter);
     assert!(first > 0 && first < 1500 << 20, "{first}");
     assert_eq!(set.history()[0]["complete"], false);
@@ -231,9 +231,9 @@ fn discard_limit_is_restored_after_pass_and_crash() {
     daemon.signal(Signal::USR1);
     assert!(lowered() < own);
     // In the middle of a pass, beside the daemon.
-    set.command(&["trim"]).arg(mount.path()).assert().success().stdout(predicate::str::contains("put back").not());
+    set.command(&["trim"]).arg(mount.path()).assert().success().stdout(predicate::str::contains("restored").not());
     daemon.seen.extend(daemon.lines.try_iter());
-    assert!(!daemon.seen.iter().any(|l| l.contains("put back")), "{:#?}", daemon.seen);
+    assert!(!daemon.seen.iter().any(|l| l.contains("restored")), "{:#?}", daemon.seen);
     // The daemon's pass may have ended while that trim waited for its own discards.
     daemon.signal(Signal::USR1);
     assert!(lowered() < own);
@@ -454,7 +454,7 @@ fn a_drive_that_fails_every_trim_is_noticed_and_left_alone() {
     assert!(first > 0 && first < 200, "one window was asked for once, not again and again: {first}");
     // Whoever asks again gets an answer at once, but not for ever.
     let mut asked = 0;
-    while !daemon.seen.iter().any(|l| l.contains("left alone for")) {
+    while !daemon.seen.iter().any(|l| l.contains("paused for")) {
         daemon.signal(Signal::USR1);
         asked += 1;
         assert!(asked < 150, "{:#?}", daemon.seen);

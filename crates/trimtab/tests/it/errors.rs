@@ -420,7 +420,7 @@ fn what_a_drive_cannot_do_is_said_at_once() {
         command.args(["drive", "simulate", "--workload", "random", "--trims", "10", "--capacity", "1GiB", "--drive", drive]);
         command
     };
-    let said = predicate::str::contains("laptop-7200rpm takes no TRIM").and(predicate::str::contains("leave --trims out"));
+    let said = predicate::str::contains("laptop-7200rpm does not support TRIM").and(predicate::str::contains("leave --trims out"));
     simulate("laptop-7200rpm").assert().code(2).stdout("").stderr(said);
     // An engine of a byte a second would take years for a page.
     let dir = tempfile::tempdir().unwrap();

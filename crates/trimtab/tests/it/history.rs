@@ -21,7 +21,7 @@ fn manual_trim_is_in_history_with_drive_counts() {
         command.env("TRIMTAB_STATE_DIR", state.path()).args(args);
         command
     };
-    command(&["history"]).assert().success().stdout("").stderr(contains("nothing has been applied or trimmed"));
+    command(&["history"]).assert().success().stdout("").stderr(contains("the history has no trim"));
     let (Some(one), Some(other)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard")) else {
         return skip("root, loop devices and mkfs");
     };
@@ -153,5 +153,5 @@ fn history_that_cannot_be_read_is_to_be_moved_away() {
     };
     fs::write(&file, "something else, and long enough for a header of a database, which has a hundred bytes: so it is read as one\n")
         .unwrap();
-    said("is not a history of trimtab; move it away and a new history begins");
+    said("is not a history of trimtab; move it away to start a new one");
 }

@@ -35,7 +35,7 @@ fn a_twin_is_a_drive_like_any_other_and_says_how_it_is_known() {
     assert_eq!((twin.members.len(), twin.parameters.len()), (64, parameters.len()));
     assert!(twin.members.iter().all(|member| member.capacity_bytes == 4_294_967_296 && *member != drive.spec));
     let show = ["drive", "show", "./twin.toml"];
-    trimtab().current_dir(directory.path()).args(show).assert().success().stdout(predicate::str::contains("64 drives explain"));
+    trimtab().current_dir(directory.path()).args(show).assert().success().stdout(predicate::str::contains("64 drives match"));
     let work = ["drive", "simulate", "--drive", "./twin.toml", "--until-written", "64MiB", "--store", "runs.db"];
     trimtab().current_dir(directory.path()).args(work).assert().success();
     // Nothing is written over, and the same seed gives the same drives.
@@ -90,22 +90,22 @@ fn what_cannot_be_learned_is_refused_in_one_line() {
     for (args, said) in [
         (&["drive:laptop-7200rpm"][..], "is a disk"),
         (&[".", "--budget", "reads"], "a directory has nothing to read"),
-        (&["Cargo.toml"], "is a file, and is not written to"),
-        (&[".", "--destroy", "."], ". is not a device, and nothing in it is destroyed"),
-        (&["/proc"], "there is no drive below /proc: proc is not on a block device"),
+        (&["Cargo.toml"], "is a file, which is never written to"),
+        (&[".", "--destroy", "."], ". is not a device, so nothing can be destroyed on it"),
+        (&["/proc"], "no drive is below /proc: proc is not on a block device"),
         (&["."], "a write limit of 1.00 kB is too small to learn"),
-        (&["drive:nowhere"], "no drive called"),
+        (&["drive:nowhere"], "unknown drive"),
         (&["null:"], "null: is not a drive that can be learned"),
-        (&["drive:sata-tlc-500gb", "--reserve", "1GiB"], "is a modelled drive: nothing on it is kept or destroyed"),
+        (&["drive:sata-tlc-500gb", "--reserve", "1GiB"], "is a modelled drive, which has nothing to keep or destroy"),
         (&["drive:sata-tlc-500gb", "--write-limit", "0.0001%"], "a write limit of 500 kB is too small to learn"),
         (&[".", "--write-limit", "300%"], "'300%' is not more than 0% and at most 100%"),
         (&[".", "--write-limit", "nan%"], "'nan%' is not more than 0% and at most 100%"),
         (&[".", "--budget", "all"], "expected reads, small or full"),
-        (&[".", "--rest", "400d"], "--rest is an hour at most"),
-        (&["drive:sata-tlc-500gb", "--resume"], "--resume is for drives that are there"),
-        (&[".", "--write-limit", "48MiB", "--resume"], "there is nothing to resume"),
-        (&[".", "--write-limit", "96MiB", "--budget", "full"], "are too little for --budget full"),
-        (&["Cargo.toml", "--budget", "full"], "is a file, and is not written to"),
+        (&[".", "--rest", "400d"], "--rest is at most one hour"),
+        (&["drive:sata-tlc-500gb", "--resume"], "--resume needs a physical drive"),
+        (&[".", "--write-limit", "48MiB", "--resume"], "nothing to resume"),
+        (&[".", "--write-limit", "96MiB", "--budget", "full"], "is too little for --budget full"),
+        (&["Cargo.toml", "--budget", "full"], "is a file, which is never written to"),
         (&[".", "--write-limit", "1TB", "--budget", "full"], "--budget full"),
         (&["drive:laptop-7200rpm", "--budget", "full"], "is a disk"),
         (&["drive:sata-tlc-500gb", "--write-limit", "1MiB"], "use --write-limit 24MiB or more"),
@@ -201,7 +201,7 @@ fn real_drive_is_learned_and_nothing_is_left() {
         assert!(over > -sooner && over < ON_THE_WAY_NS + 0.15 * expected_ns, "{name}: {}, {expected_ns} by arithmetic", found(name));
     }
     let notes = document["origin"]["notes"].to_string();
-    assert!(notes.contains("is a loop device") && notes.contains("one round of probes only"), "{notes}");
+    assert!(notes.contains("is a loop device") && notes.contains("only one round of probes"), "{notes}");
     // In a directory it is a file of its own, which is gone also where somebody loses patience.
     ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&drive.device));
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
@@ -276,7 +276,7 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
         fs::read_dir(directory.path()).unwrap().any(|entry| entry.unwrap().file_name().to_string_lossy().ends_with("-predictions.json"))
     );
     // A study that cannot begin says first which twin there is.
-    let said = predicate::str::contains("There is a twin of this drive").and(predicate::str::contains(file));
+    let said = predicate::str::contains("This drive has a twin").and(predicate::str::contains(file));
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
     // One that can goes on with months on it, in the same report.
     let report = directory.path().join("both.html");
@@ -304,19 +304,19 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
     let text = fs::read_to_string(file).unwrap();
     let which = text.lines().find(|line| line.starts_with("which = ")).unwrap();
     fs::write(file, text.replace(which, "which = \"another one\"")).unwrap();
-    let said = predicate::str::contains("'trimtab drive learn").and(predicate::str::contains("is not known"));
+    let said = predicate::str::contains("'trimtab drive learn").and(predicate::str::contains("is unknown"));
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
     let noticed = document(&check)["notes"].to_string();
     assert!(noticed.contains("learned from another drive that is called loop device over drive"), "{noticed}");
     fs::remove_file(file).unwrap();
-    let said = predicate::str::contains("'trimtab drive learn").and(predicate::str::contains("is not known"));
+    let said = predicate::str::contains("'trimtab drive learn").and(predicate::str::contains("is unknown"));
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
 }
 
 #[test]
 fn memory_is_no_drive() {
     let Some(mount) = LoopMount::tmpfs(64) else { return skip("root, to mount") };
-    let said = predicate::str::contains("there is no drive below").and(predicate::str::contains("tmpfs is not on a block device"));
+    let said = predicate::str::contains("no drive is below").and(predicate::str::contains("tmpfs is not on a block device"));
     trimtab().args(["drive", "learn"]).arg(mount.path()).assert().failure().stderr(said);
     let Some(mount) = LoopMount::new("ext4", 64, "") else { return skip("loop devices") };
     trimtab()
@@ -377,5 +377,5 @@ fn unusable_file_beside_twins_is_reported() {
     let notes: Vec<&str> = list["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
     let has = |file: &str, what: &str| notes.iter().any(|note| note.contains(file) && note.contains(what));
     assert!(notes.len() == 3 && has("d.toml", "line 1"), "{notes:?}");
-    assert!(has("b.toml: drive:one is ", "a.toml") && has("c.toml: drive:sata-tlc-500gb", "that is shipped"), "{notes:?}");
+    assert!(has("b.toml: drive:one is ", "a.toml") && has("c.toml: drive:sata-tlc-500gb", "the shipped drive"), "{notes:?}");
 }

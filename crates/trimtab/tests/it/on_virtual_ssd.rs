@@ -266,5 +266,5 @@ fn a_stall_beside_a_trim_is_in_the_figures_and_in_the_picture() {
     // A quarter of the tree is some 3,000 units, which this drive takes 0.261 ms each for: a second, in a few commands.
     assert!(longest[1] > 0.2 && longest[1] > longest[0], "{longest:?}");
     let html = std::fs::read_to_string(report).unwrap();
-    assert!(html.contains("Beside a trim") && html.contains("50 appends a second"));
+    assert!(html.contains("During a trim") && html.contains("50 appends a second"));
 }

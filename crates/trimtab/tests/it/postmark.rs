@@ -276,7 +276,7 @@ fn large_amounts_are_not_written_without_consent() {
     let location = format!("set location {}", work.join("pm").display());
     let input = session(&[&location, "set size 1000000 1000001", "set number 100", "set transactions 60000", "run"]);
     let assert = trimtab().args(["-q", "postmark"]).write_stdin(input).assert().code(1);
-    assert.stderr(predicate::str::contains("that is more than 10.0 GB; say --yes to allow it"));
+    assert.stderr(predicate::str::contains("that is more than 10.0 GB; use --yes to allow it"));
     assert!(entries(&work.join("pm")).is_empty());
 }
 
@@ -347,7 +347,7 @@ fn leftovers(number: &str, in_the_way: bool, due: impl Fn(&Path) -> bool) {
         command.args(["-q", "postmark"]).arg(&config).current_dir(&work);
         command
     };
-    second().assert().code(1).stderr(predicate::str::contains("another run of PostMark is going on in pm"));
+    second().assert().code(1).stderr(predicate::str::contains("another PostMark run is using pm"));
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!entries(&work.join("pm/s1")).is_empty());
@@ -419,7 +419,7 @@ fn a_full_filesystem_is_an_error_and_leaves_nothing() {
         let setting = format!("set buffering {buffering}");
         let lines = ["set location pm", "set number 100", "set transactions 200", &setting, "run", "run"];
         let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);
-        assert.stderr(predicate::str::contains("at a time, and 262 kB are free"));
+        assert.stderr(predicate::str::contains("at a time, but only 262 kB is free"));
         // It fits by its sizes and fails by whole pages, in the middle.
         let lines = ["set location pm", "set size 1000 1500", "set number 100", "set transactions 200", &setting, "run"];
         let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);

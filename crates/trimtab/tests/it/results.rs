@@ -141,7 +141,7 @@ fn nothing_is_written_over_unless_told() {
             run.arg("--store").arg(scratch.file("r.db")).args(command).arg("--output").args(more).assert()
         };
         let out = out.to_str().unwrap();
-        run(&[out]).code(2).stdout("").stderr(contains("is there already").and(contains("--force")));
+        run(&[out]).code(2).stdout("").stderr(contains("already exists").and(contains("--force")));
         assert_eq!(fs::read_to_string(out).unwrap(), "precious");
         run(&[out, "--force"]).success();
         let new = fs::read(out).unwrap();

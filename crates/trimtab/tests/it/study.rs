@@ -123,15 +123,15 @@ fn interrupted_study_resumes_and_states_what_and_when() {
     let (shown, runs, said) = studies.study(&["--repeats", "3", "--resume"], &path);
     let taken: Vec<&String> = runs.iter().filter_map(|(_, taken)| taken.as_ref()).collect();
     assert_eq!(taken.len(), there, "{said}");
-    assert!(taken[0].contains(" repeat") && taken[0].contains("begun 20"), "{taken:?}");
-    assert!(said.contains(&format!("Taken from an interrupted study: tree as-mounted, {}", taken[0])), "{said}");
+    assert!(taken[0].contains(" repeat") && taken[0].contains("started 20"), "{taken:?}");
+    assert!(said.contains(&format!("Reused from an interrupted study: tree as-mounted, {}", taken[0])), "{said}");
     assert!(runs.iter().all(|(repeats, _)| repeats == "3"), "{runs:?}");
     // Three repeats take the place of those that they go on from.
     assert_eq!(studies.listed(), shown);
     let show = |args: &[&str]| {
         trimtab().args(["results", "show", "study:last"]).args(args).arg("--store").arg(studies.0.path().join("r.db")).assert()
     };
-    show(&["--details"]).success().stdout(contains("Taken from an interrupted study").and(contains(taken[0].as_str())));
+    show(&["--details"]).success().stdout(contains("Reused from an interrupted study").and(contains(taken[0].as_str())));
     // That study came to its end: what is asked for again is measured again.
     let (again, runs, said) = studies.study(&["--repeats", "3", "--resume"], &path);
     assert!(runs.iter().all(|(_, taken)| taken.is_none()) && again.iter().all(|id| !shown.contains(id)), "{said}");
@@ -172,7 +172,7 @@ fn study_reuses_only_runs_of_same_mount_fill_and_options() {
         change();
         let (_, runs, said) = studies.study(&resume, &path);
         let taken = runs.iter().filter(|(_, taken)| taken.is_some()).count();
-        assert_eq!((taken > 0, said.contains("all is measured")), (what == "nothing", what != "nothing"), "{what}: {said}");
+        assert_eq!((taken > 0, said.contains("everything is measured")), (what == "nothing", what != "nothing"), "{what}: {said}");
     }
 }
 

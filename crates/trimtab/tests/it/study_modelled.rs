@@ -102,7 +102,7 @@ fn ageing_study_is_reproducible_and_reuses_cells() {
     // Taken again, not run again: the very same runs, with the time at which they began.
     let (code, resumed, said) = study("first.db", &["--resume"]);
     assert_eq!((code, &resumed["ageing"]), (Some(0), &first["ageing"]), "{said}");
-    assert!(said.contains("may be taken: 2"), "{said}");
+    assert!(said.contains("may be reused: 2"), "{said}");
     assert_ne!(study("first.db", &[]).1["ageing"][0]["id"], first["ageing"][0]["id"], "without --resume they are run");
 
     let value = |at: usize, name: &str| {
@@ -110,7 +110,7 @@ fn ageing_study_is_reproducible_and_reuses_cells() {
         metrics.iter().find(|metric| metric["name"] == name).unwrap()["samples"][0].as_f64().unwrap()
     };
     assert!(value(0, "waf") > value(1, "waf") * 1.03, "without trimming more is moved");
-    assert!(value(0, "mapped.steady") > 90.0 && value(1, "mapped.steady") < 62.0, "what the drive takes for data");
+    assert!(value(0, "mapped.steady") > 90.0 && value(1, "mapped.steady") < 62.0, "blocks that the drive regards as data");
     let html = std::fs::read_to_string(&report).unwrap();
     assert!(html.contains("Write amplification, 60 % full") && html.contains("State of the drive under"));
 }
@@ -212,7 +212,10 @@ fn a_report_that_cannot_be_written_does_not_cost_the_runs() {
     std::fs::remove_dir_all(&place).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(1) && said.contains("there is no report") && said.contains("runs are kept"), "{said}");
+    assert!(
+        output.status.code() == Some(1) && said.contains("the report could not be written") && said.contains("runs are kept"),
+        "{said}"
+    );
     trimtab().args(["results", "list", "--store"]).arg(&store).assert().success().stdout(predicate::str::contains("postmark"));
 }
 

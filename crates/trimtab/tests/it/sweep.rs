@@ -97,7 +97,7 @@ fn what_a_plan_does_not_keep_cannot_be_exported() {
     let out = at(&scratch, "out");
     sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
     let said = sweep(&["export", &out, "--table", "series"]).code(2);
-    assert!(text(&said.get_output().stderr).contains("keeps no series; keep = [\"series\"] in a plan does"), "{said}");
+    assert!(text(&said.get_output().stderr).contains("keeps no series; add keep = [\"series\"] to the plan"), "{said}");
     // Kept from now on: what is there without it is not taken for it.
     fs::write(&plan, format!("keep = [\"series\"]\n{}", fs::read_to_string(&plan).unwrap())).unwrap();
     sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
@@ -165,7 +165,7 @@ fn what_was_finished_before_a_kill_is_found_again() {
     }
     let said = sweep(&["run", plan, "--output", &killed]).success();
     let said = text(&said.get_output().stderr);
-    assert!(before == 44 || said.contains(&format!("{before} of 44 cells were finished before")), "{before}: {said}");
+    assert!(before == 44 || said.contains(&format!("{before} of 44 cells were already finished")), "{before}: {said}");
     sweep(&["run", plan, "--output", &whole]).success();
     assert!(results(&killed) == results(&whole) && csv(&killed) == csv(&whole));
 }
@@ -186,7 +186,7 @@ fn an_interrupt_keeps_what_is_finished_and_says_so() {
     let ended = child.wait_with_output().unwrap();
     let count = finished(&out);
     assert!(count < 44 && ended.status.code() == Some(130), "{count}: {ended:?}");
-    assert!(text(&ended.stderr).contains(&format!("{count} cells are finished; the same command continues")), "{ended:?}");
+    assert!(text(&ended.stderr).contains(&format!("{count} cells are finished; run the same command to continue")), "{ended:?}");
     assert!(!Path::new(&out).join("results.parquet").exists());
     let said = sweep(&["status", &out]).success();
     assert!(text(&said.get_output().stdout).contains(&format!("{count} of 44 cells are finished, {} are missing", 44 - count)), "{said}");
@@ -234,7 +234,7 @@ fn a_plan_that_grows_keeps_what_is_finished() {
     sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
     fs::write(&plan, format!("{BASE}[axes]\nworkload.queue_depth = [32, 8, 1]\n")).unwrap();
     let said = sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
-    assert!(text(&said.get_output().stderr).contains("2 of 3 cells were finished before"), "{said}");
+    assert!(text(&said.get_output().stderr).contains("2 of 3 cells were already finished"), "{said}");
     let depths: Vec<String> = csv(&out).lines().skip(1).map(|line| line.split(',').nth(7).unwrap().to_owned()).collect();
     assert_eq!(depths, ["32", "8", "1"]);
     let again = at(&scratch, "again");
@@ -293,7 +293,7 @@ fn unlike_shards_are_not_put_together() {
     let (a, b, all) = (at(&scratch, "a"), at(&scratch, "b"), at(&scratch, "all"));
     sweep(&["run", plan, "--output", &a, "--shard", "1/2"]).success();
     let said = text(&sweep(&["merge", &a, "--output", &all]).code(1).get_output().stderr);
-    assert!(said.contains("1 of 2 cells are in none of them, the first is cell 1"), "{said}");
+    assert!(said.contains("1 of 2 cells are missing, the first is cell 1"), "{said}");
     sweep(&["run", plan, "--output", &b, "--shard", "2/2"]).success();
     let about = Path::new(&b).join("sweep.json");
     let honest = fs::read_to_string(&about).unwrap();
@@ -328,7 +328,7 @@ fn a_full_disk_costs_what_was_not_finished() {
     let before = finished(out.to_str().unwrap());
     fs::remove_file(full.path().join("ballast")).unwrap();
     let said = text(&sweep(&["run", plan, "--output", out.to_str().unwrap()]).success().get_output().stderr);
-    assert!(before > 0 && said.contains(&format!("{before} of 12 cells were finished before")), "{before}: {said}");
+    assert!(before > 0 && said.contains(&format!("{before} of 12 cells were already finished")), "{before}: {said}");
     let whole = at(&scratch, "whole");
     sweep(&["run", plan, "--output", &whole]).success();
     assert!(results(out.to_str().unwrap()) == results(&whole));
@@ -344,8 +344,8 @@ fn sweep_json_that_does_not_fit_its_plan_is_refused() {
     for (field, value, expected) in [
         ("plan", serde_json::json!("x"), "'plan' is not a hash"),
         ("plan", serde_json::json!("ééééééé"), "'plan' is not a hash"),
-        ("plan", serde_json::json!(other), "are not of the same sweep"),
-        ("cells", serde_json::json!(u64::MAX), "are not of the same sweep"),
+        ("plan", serde_json::json!(other), "belong to different sweeps"),
+        ("cells", serde_json::json!(u64::MAX), "belong to different sweeps"),
     ] {
         let mut changed = about.clone();
         changed[field] = value;

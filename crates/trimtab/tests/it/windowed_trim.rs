@@ -115,7 +115,7 @@ fn what_the_idle_policy_sends_twice_is_said() {
     assert!(bytes("sent_twice_bytes") > 0, "this test tries nothing: {idle}");
     assert_eq!(bytes("sent_bytes") - bytes("sent_twice_bytes"), now.1, "{idle}");
     let remarks = idle["remarks"].to_string();
-    assert!(remarks.contains("were sent first, to learn what a command costs"), "{remarks}");
+    assert!(remarks.contains("sent first to measure the cost of a command"), "{remarks}");
     assert_eq!(trim(&mount.path(), &["--restart"])["sent_twice_bytes"], 0);
 }
 
@@ -304,7 +304,7 @@ fn an_interrupted_trim_goes_on_where_it_left_off() {
     // What has been freed since where it had been is not gone over again, and that is said.
     let again = ["--policy", "idle:met-per-mille=0:quiet=0s"];
     let rest = trim(&path, &again);
-    assert!(rest["remarks"].to_string().contains("what has been freed since"), "{rest}");
+    assert!(rest["remarks"].to_string().contains("blocks freed since then"), "{rest}");
     assert_eq!((rest["resumed"].as_bool(), rest["complete"].as_bool()), (Some(true), Some(true)), "{rest}");
     assert!(rest["asked_bytes"].as_u64().unwrap() < (2 << 30) - 350_000_000, "{rest}");
     assert_eq!(trim(&path, &again)["resumed"], false);
@@ -555,10 +555,10 @@ fn a_file_is_refused_and_a_directory_stands_for_its_filesystem() {
     for more in [&["--dry-run"][..], &[]] {
         let run = trimtab().arg("trim").arg(path.join("directory")).args(more).assert().success();
         let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
-        let first = format!("is on the filesystem mounted at {}: all of that is trimmed", path.display());
+        let first = format!("is on the filesystem mounted at {}: the whole filesystem is trimmed", path.display());
         assert!(text.lines().next().unwrap().contains(&first), "{text}");
         let plain = trimtab().arg("trim").arg(&path).args(more).assert().success();
-        assert!(!String::from_utf8_lossy(&plain.get_output().stdout).contains("all of that"));
+        assert!(!String::from_utf8_lossy(&plain.get_output().stdout).contains("the whole filesystem"));
     }
 }
 

@@ -1,4 +1,5 @@
-//! A series of rounds until an amount is written: what it has measured so far, kept in a file so that it can go on later.
+//! A series of rounds until an amount is written. Its results are saved to a file, so that it
+//! can continue later.
 
 use super::Earlier;
 use crate::store;
@@ -22,28 +23,28 @@ use trimtab_sim::workload::crystal::figures::{self, Pass};
 
 const SCHEMA: &str = "trimtab.crystal-rounds";
 const VERSION: u32 = 1;
-/// No series is longer.
+/// Largest saved file, in bytes.
 const SAVED_BYTES_MAX: u64 = 256 << 20;
 
-/// A series of rounds, and where it is kept.
+/// A series of rounds and its file.
 #[derive(Debug)]
 pub struct Rounds {
     file: PathBuf,
     header: Header,
-    /// Where this process began.
+    /// Position where this process started.
     resumed: Position,
-    /// Written, with what was before, preparations and all.
+    /// Bytes written, including earlier processes and preparations.
     written: Bytes,
-    /// Those before this process included.
+    /// Passes, including those of earlier processes.
     passes: Passes,
-    /// What processes before this one measured.
+    /// Phases measured by earlier processes.
     earlier: Vec<Phase>,
     earlier_series: Vec<Series>,
-    /// Time series of a process before this one end here, in nanoseconds.
+    /// End of the earlier processes' time series, in nanoseconds.
     time_before: u64,
 }
 
-/// The file, in its one version.
+/// The file's content, in its only version.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Saved {
@@ -57,7 +58,7 @@ struct Saved {
 }
 
 impl Rounds {
-    /// A new series, or with `--resume` the one that was stopped.
+    /// Starts a new series, or with `--resume` continues the interrupted one.
     pub fn begin(context: &Context, earlier: Earlier, target: &str, seed: u64, settings: &[Field]) -> anyhow::Result<Self> {
         let target_path = std::fs::canonicalize(target).unwrap_or_else(|_| PathBuf::from(target));
         let store = store::path(context)?;
@@ -75,7 +76,7 @@ impl Rounds {
         };
         let saved = new.load()?;
         match (saved, earlier) {
-            (None, Earlier::Resume) => Err(UsageError::new(format!("there is nothing to resume on {target} with these settings")).into()),
+            (None, Earlier::Resume) => Err(UsageError::new(format!("nothing to resume on {target} with these settings")).into()),
             (None, _) => Ok(new),
             (Some(saved), Earlier::Resume) => new.resume(saved),
             (Some(_), Earlier::Discard) => {
@@ -102,24 +103,25 @@ impl Rounds {
         })
     }
 
-    /// Where it stands.
+    /// The present position.
     pub fn position(&self) -> Position {
         self.resumed
     }
 
-    /// Notes how much this process has written; gives how much has been written in all.
+    /// Records the bytes written by this process; returns the total.
     pub fn note_written(&mut self, now: Bytes) -> Bytes {
         self.written = self.resumed.written.saturating_add(now);
         self.written
     }
 
-    /// A phase may have ended: notes its rate over the bytes written, and keeps what it measured with the others of its name.
+    /// Called when a phase may have ended: records its rate over the bytes written, and merges it
+    /// with earlier ones of its name.
     pub fn phase_ended(&mut self, recorder: &mut Recorder) {
         let written = self.note_written(recorder.written());
         self.passes.phase_ended(recorder, written);
     }
 
-    /// A round has ended: keeps everything, so that not more than a round can be lost.
+    /// Called when a round has ended: saves everything, so that at most one round can be lost.
     pub fn round_ended(&mut self, recorder: &Recorder) -> TargetResult {
         self.passes.rounds += 1;
         let written = self.note_written(recorder.written());
@@ -131,7 +133,8 @@ impl Rounds {
         })
     }
 
-    /// Adds what earlier processes measured to what this one did. A pass that was cut short is left out.
+    /// Adds the results of earlier processes to those of this one. An interrupted pass is left
+    /// out.
     pub fn complete(&self, outcome: &mut Outcome) {
         outcome.recorded.phases.truncate(self.passes.seen());
         outcome.recorded.phases = self.merged(std::mem::take(&mut outcome.recorded.phases));
@@ -151,7 +154,8 @@ impl Rounds {
         all
     }
 
-    /// Adds maximum, steady level and knees to the run. A series that is complete is no longer kept apart; one that was stopped is.
+    /// Adds maximum, steady level and knees to the run. The file of a complete series is removed,
+    /// that of an interrupted one stays.
     pub fn describe(self, context: &Context, run: &mut Run, end: &End, steady_size: Bytes) -> anyhow::Result<()> {
         let written = self.written;
         if *end == End::Complete {
@@ -159,7 +163,7 @@ impl Rounds {
         } else {
             self.save(written, run.phases.clone(), run.series.clone())?;
             context.remark(&format!(
-                "stopped after {} rounds and {written} written; the same command with --resume continues",
+                "interrupted after {} rounds and {written} written; run the same command with --resume to continue",
                 self.passes.rounds
             ));
         }
@@ -189,8 +193,7 @@ impl Rounds {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", self.file.display())),
         };
-        let unusable =
-            || format!("{} does not hold a series of rounds that this trimtab knows; move it away to start again", self.file.display());
+        let unusable = || format!("{} is not a valid series of rounds; move it away to start over", self.file.display());
         let saved: Saved = serde_json::from_slice(&text).with_context(unusable)?;
         anyhow::ensure!(saved.schema == SCHEMA && saved.version == VERSION, unusable());
         Ok(Some(saved))
@@ -230,7 +233,8 @@ impl Rounds {
     }
 }
 
-/// One file for each target and settings. The amount to write is none of them: it may be raised.
+/// One file per target and settings. The amount to write is not among them, because it may be
+/// raised.
 fn file_name(target: &Path, seed: u64, settings: &[Field]) -> String {
     let mut text = format!("{}\0{seed}", target.display());
     settings.iter().for_each(|field| text.push_str(&format!("\0{}={}", field.key, field.value)));

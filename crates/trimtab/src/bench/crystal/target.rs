@@ -1,4 +1,4 @@
-//! What the tests run on: opened, described, and closed again.
+//! The target of the tests: opened, described and closed.
 
 use super::{Request, Watch};
 use crate::drives;
@@ -22,22 +22,22 @@ use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::workload::BlockWorkload as _;
 use trimtab_sim::workload::crystal::{ASSUMED_RATE, Crystal, Settings};
 
-/// Bytes read back to see how far what was written compresses.
+/// Bytes read back to measure the compressibility of the data.
 const SAMPLE: Bytes = Bytes(32 << 20);
 /// Name of the test file.
 const FILE: &str = "data";
 
-/// A target with what belongs to it.
+/// A target with its resources.
 pub enum Target {
     /// A file or a device.
     Real {
-        /// It. First, so that it is closed before its directory is removed.
+        /// Comes first, so that it is closed before its directory is removed.
         target: Box<BlockFile>,
-        /// Its directory, if we made it.
+        /// Its directory, if this program created it.
         workspace: Option<Workspace>,
-        /// Who watches the machine meanwhile.
+        /// Observes the machine during the run.
         observer: Box<Observer>,
-        /// What was found out meanwhile that may distort figures.
+        /// Warnings found so far about distorted figures.
         found: Vec<Warning>,
     },
     /// A modelled drive.
@@ -47,7 +47,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Opens what `spec` names, after everything that has to be in order before something is written there.
+    /// Checks everything first, then opens the target of `spec`.
     pub fn open(request: &Request, context: &Context, spec: &TargetSpec, settings: &Settings, workload: &Crystal) -> anyhow::Result<Self> {
         let (queue_depth_max, bytes_in_flight_max) = workload.in_flight_max();
         let options = BlockOptions {
@@ -73,7 +73,7 @@ impl Target {
         Ok(target)
     }
 
-    /// An error if the tests do not fit.
+    /// Fails if the tests do not fit on the target.
     fn check(&self, request: &Request, settings: &Settings) -> anyhow::Result<()> {
         let info = match self {
             Self::Real { target, .. } => target.info(),
@@ -81,19 +81,19 @@ impl Target {
             Self::Null(target) => target.info(),
         };
         if settings.size > info.size {
-            return Err(UsageError::new(format!("{} has {}, less than the {} of the tests", request.target, info.size, settings.size))
-                .hint("say --size")
+            return Err(UsageError::new(format!("{} has {}, but the tests need {}", request.target, info.size, settings.size))
+                .hint("set --size")
                 .into());
         }
         let smallest = settings.profile.tests().iter().map(|test| test.block).min().unwrap_or(0);
         if !smallest.is_multiple_of(info.block_size) {
-            let problem = format!("{} has blocks of {} bytes, and the tests use {smallest}", request.target, info.block_size);
+            let problem = format!("{} has blocks of {} bytes, but the tests use {smallest}", request.target, info.block_size);
             return Err(UsageError::new(problem).into());
         }
         Ok(())
     }
 
-    /// Runs the workload on it.
+    /// Runs the workload on the target.
     pub fn run(&mut self, mut workload: Crystal, watch: &mut Watch<'_>) -> Outcome {
         match self {
             Self::Real { target, .. } => blocks::run(&mut workload, target.as_mut(), watch),
@@ -102,7 +102,7 @@ impl Target {
         }
     }
 
-    /// What it is.
+    /// The kind of the target.
     pub fn kind(&self) -> TargetKind {
         match self {
             Self::Real { target, .. } => target.kind(),
@@ -111,12 +111,12 @@ impl Target {
         }
     }
 
-    /// Whether something is measured here.
+    /// True if the target is a real drive.
     pub fn is_real(&self) -> bool {
         matches!(self, Self::Real { .. })
     }
 
-    /// How operations reach the kernel.
+    /// How operations are submitted.
     pub fn engine(&self) -> Option<&'static str> {
         match self {
             Self::Real { target, .. } => Some(target.engine()),
@@ -124,7 +124,7 @@ impl Target {
         }
     }
 
-    /// Watches the reserve of free space, where there is one.
+    /// A guard for the reserve of free space, if there is one.
     pub fn guard(&self) -> anyhow::Result<Option<Guard>> {
         match self {
             Self::Real { workspace: Some(workspace), .. } => workspace.guard().map(Some),
@@ -132,7 +132,7 @@ impl Target {
         }
     }
 
-    /// How far what was written compresses, read back from it.
+    /// The compressibility of the written data, read back from the target.
     pub fn compressed_share(&mut self, settings: &Settings) -> anyhow::Result<Option<f64>> {
         match self {
             Self::Real { target, .. } => target.compressed_share(settings.size, SAMPLE).map(Some),
@@ -140,7 +140,7 @@ impl Target {
         }
     }
 
-    /// Bytes that were read and found right, if that was asked for.
+    /// Bytes that were verified, if requested.
     pub fn verified(&self) -> Option<Bytes> {
         match self {
             Self::Real { target, .. } => target.verified(),
@@ -148,7 +148,7 @@ impl Target {
         }
     }
 
-    /// What may distort figures taken here.
+    /// Warnings about figures from this target.
     pub fn warnings(&self) -> Vec<Warning> {
         match self {
             Self::Real { target, found, .. } => target.warnings().iter().chain(found).cloned().collect(),
@@ -156,7 +156,8 @@ impl Target {
         }
     }
 
-    /// Counts from now on what reaches the drives below; `None` where nothing is measured, or nothing can be seen.
+    /// Starts counting what reaches the drives below; `None` if nothing is measured or the
+    /// counters are not visible.
     pub fn direct_watch(&self) -> Option<DirectWatch> {
         match self {
             Self::Real { observer, .. } => DirectWatch::start(observer).ok(),
@@ -164,7 +165,7 @@ impl Target {
         }
     }
 
-    /// Adds what may distort the figures, if anything.
+    /// Adds a warning, if any.
     pub fn add_warning(&mut self, warning: Option<Warning>) {
         if let Self::Real { found, .. } = self {
             found.extend(warning);
@@ -179,7 +180,7 @@ impl Target {
         }
     }
 
-    /// What has to be written before a level can count as steady: the whole drive, where its size is known.
+    /// Bytes to write before a level can count as steady: the whole drive, if its size is known.
     pub fn steady_size(&self, settings: &Settings) -> Bytes {
         match self {
             Self::Real { observer, .. } => {
@@ -191,7 +192,8 @@ impl Target {
         }
     }
 
-    /// Closes it; gives the observer of the machine and the directory that was made, which is removed after the run was kept.
+    /// Closes the target; returns the observer, and the directory, which is removed after the run
+    /// is stored.
     pub fn close(self) -> (Option<Observer>, Option<Workspace>) {
         match self {
             Self::Real { workspace, observer, .. } => (Some(*observer), workspace),
@@ -200,16 +202,16 @@ impl Target {
     }
 }
 
-/// "bench crystal", and the assumption behind the amount that it announces.
+/// "bench crystal", with the assumption behind its announced amount.
 fn what(workload: &Crystal) -> String {
     if workload.is_timed() { format!("bench crystal, on a drive of {ASSUMED_RATE}/s,") } else { "bench crystal".to_owned() }
 }
 
 fn observe(path: &Path) -> anyhow::Result<Box<Observer>> {
-    Observer::start(path).map(Box::new).with_context(|| format!("cannot look at {}", path.display()))
+    Observer::start(path).map(Box::new).with_context(|| format!("cannot access {}", path.display()))
 }
 
-/// How a real target is opened.
+/// Options for opening a real target.
 struct Opening<'a> {
     request: &'a Request,
     context: &'a Context,
@@ -239,7 +241,7 @@ impl Opening<'_> {
         self.claimed(path, Some(claim))
     }
 
-    /// A file or device of the user, after consent to what is written over it. Without a claim it is only read.
+    /// A user's file or device, after consent to overwrite it. Without a claim, it is only read.
     fn claimed(&self, path: &Path, claim: Option<device::Claim>) -> anyhow::Result<Target> {
         let observer = observe(path)?;
         if self.settings.writes {

@@ -1,4 +1,5 @@
-//! Reading an archive into memory, so that unpacking it measures the drive and not the decompressor.
+//! Reads an archive into memory, so that unpacking it measures the drive, not the
+//! decompressor.
 
 use anyhow::{Context as _, anyhow, bail};
 use std::cell::Cell;
@@ -11,21 +12,22 @@ use trimtab_linux::host::processes::available_memory;
 use trimtab_linux::sys::beneath::named::{self, Streams};
 use trimtab_sim::workload::tree::{TreeBuilder, TreeList};
 
-/// Blocks of contents that are compressed to find out what they are like.
+/// Blocks that are compressed to find the class of the data.
 const SAMPLES: usize = 1024;
-/// Size of such a block: what a drive's controller compresses at a time.
+/// Size of such a block: the unit in which drive controllers compress.
 const SAMPLE_BYTES: usize = 4096;
 
-/// The longest header of an entry, with its long names and attributes.
+/// Largest header of an entry, including long names and attributes.
 const HEADER_BYTES_MAX: u64 = 1 << 20;
-/// Memory that a decompressor may want: `xz -9` takes 65 MiB, `zstd -19` a window of 8 MiB.
+/// Memory limit of a decompressor: `xz -9` needs 65 MiB, `zstd -19` a window of 8 MiB.
 const DECODER_BYTES_MAX: u64 = 512 << 20;
-/// The same for zstd, which counts its window in bits: 128 MiB, what every decoder has to bear.
+/// The same for zstd as window bits: 128 MiB, which every decoder must support.
 const ZSTD_WINDOW_BITS_MAX: u32 = 27;
 
-/// Contents that any archive may have, however small it is.
+/// Content allowed for any archive, however small.
 const CONTENT_BYTES_MIN: u64 = 256 << 20;
-/// Bytes of contents for each byte of the archive beyond that. Source trees have 3 to 12, logs up to 50; a bomb has 1,000 and more.
+/// Further content allowed per byte of the archive. Source trees have 3 to 12, logs up to 50,
+/// a bomb 1,000 or more.
 const CONTENT_PER_BYTE_MAX: u64 = 100;
 
 /// A tree from an archive.
@@ -33,21 +35,22 @@ const CONTENT_PER_BYTE_MAX: u64 = 100;
 pub struct Archive {
     /// Directories and files with their contents.
     pub list: TreeList,
-    /// Entries that are neither: links, devices, pipes.
+    /// Other entries: links, devices, pipes.
     pub skipped: u64,
 }
 
-/// Reads the archive `path`, plain or compressed; which, is told from its first bytes.
+/// Reads the archive `path`, plain or compressed; the first bytes identify the format.
 pub fn read(path: &Path) -> anyhow::Result<Archive> {
     let shown = path.display();
     let file = named::open_to_read(path, Streams::Pipes).with_context(|| format!("cannot open {shown}"))?;
     unpack(file, memory_for_contents()).with_context(|| format!("cannot unpack {shown}"))
 }
 
-/// Reads an archive from a stream. Names and contents take at most `most`.
+/// Reads an archive from a stream. Names and contents may take at most `most`.
 ///
 /// # Errors
-/// It is no archive, is damaged, leads out of its tree, or unpacks to more than that or than its own length explains.
+/// The archive is invalid or damaged, leads out of its tree, or unpacks to more than `most`
+/// or than its own length allows.
 pub fn unpack(archive: impl Read + 'static, most: Bytes) -> anyhow::Result<Archive> {
     let read = Rc::new(Cell::new(0));
     let counted = Counted { inner: archive, read: Rc::clone(&read) };
@@ -69,7 +72,8 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Gives no more than an archive of the length that was `read` so far can hold: neither a bomb nor an endless entry is unpacked to its end.
+/// Limits the output to what an archive of the length `read` so far may hold, so that neither
+/// a bomb nor an endless entry is unpacked to its end.
 struct Proportionate<R> {
     inner: R,
     given: u64,
@@ -89,7 +93,7 @@ impl<R: Read> Read for Proportionate<R> {
     }
 }
 
-/// Half of what memory is available: contents are kept until the end.
+/// Half of the available memory, because contents are kept until the end.
 fn memory_for_contents() -> Bytes {
     available_memory().map_or(Bytes(4 << 30), |available| Bytes(available.0 / 2))
 }
@@ -137,21 +141,22 @@ fn parse(stream: impl Read, most: Bytes) -> anyhow::Result<Archive> {
             _ => skipped += 1,
         }
         if builder.memory_bytes() + content.len() as u64 > most.0 {
-            bail!("its names and contents take more than {most}, half of the memory that is available");
+            bail!("its names and contents need more than {most}, half of the available memory");
         }
-        // What is left of the entry, so that the next thing that is read is a header.
+        // Skips the rest of the entry, so that the next read starts at a header.
         io::copy(&mut entry, &mut io::sink())?;
         content.clear();
         meter.set(HEADER_BYTES_MAX);
     }
     if builder.is_empty() {
-        bail!("it holds no file; is it a tar archive?");
+        bail!("it contains no files; is it a tar archive?");
     }
     let class = class_of(builder.content());
     Ok(Archive { list: builder.finish(class), skipped })
 }
 
-/// Reads no more than what is left, which the other holder of it resets: the tar library keeps headers in memory, however long they are.
+/// Reads at most the remaining allowance, which its other owner resets: the tar library keeps
+/// headers in memory, whatever their length.
 struct Metered<R> {
     inner: R,
     left: Rc<Cell<u64>>,
@@ -169,7 +174,7 @@ impl<R: Read> Read for Metered<R> {
         if len == 0 && !buffer.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a header of more than {}", Bytes(HEADER_BYTES_MAX))));
         }
-        // Of kind `Other` are the tar library's own complaints.
+        // The tar library's own errors have kind `Other`.
         let read = self.inner.read(&mut buffer[..len]).map_err(|error| match error.kind() {
             io::ErrorKind::Other => io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
             _ => error,
@@ -179,7 +184,8 @@ impl<R: Read> Read for Metered<R> {
     }
 }
 
-/// What is wrong with entry `at`. The tar library's own complaints quote the header, which may be anything.
+/// Error for entry `at`. The tar library's own messages are not used, because they quote the
+/// header, which may be anything.
 fn bad_header(error: std::io::Error, at: usize) -> anyhow::Error {
     match (error.kind(), at) {
         (std::io::ErrorKind::Other, 0) => anyhow!("it is not a tar archive, neither plain nor compressed with gzip, xz or zstd"),
@@ -188,7 +194,7 @@ fn bad_header(error: std::io::Error, at: usize) -> anyhow::Error {
     }
 }
 
-/// How far blocks of `content`, evenly spread over it, compress (deflate, level 1).
+/// Compressibility of `content` (deflate, level 1), from blocks spread evenly over it.
 fn class_of(content: &[u8]) -> DataClass {
     let blocks = content.len().div_ceil(SAMPLE_BYTES);
     let step = blocks.div_ceil(SAMPLES).max(1);
@@ -213,7 +219,7 @@ mod tests {
         let mut builder = tar::Builder::new(Vec::new());
         for (path, content) in entries {
             let mut header = tar::Header::new_gnu();
-            // Names that the tar crate would refuse to write are what is tested here.
+            // The test needs names that the tar crate refuses to write.
             let name = header.as_gnu_mut().unwrap();
             name.name[..path.len()].copy_from_slice(path.as_bytes());
             header.set_size(content.len() as u64);
@@ -231,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_compression_gives_the_same_tree() {
+    fn unpack_gives_same_tree_for_every_compression() {
         let plain = tar_of(&[("linux/a.c", b"int main;"), ("linux/b/c.h", b"#define x"), ("linux/empty", b"")]);
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gz.write_all(&plain).unwrap();
@@ -245,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_lead_out_are_refused() {
+    fn unpack_refuses_entries_that_leave_the_tree() {
         for path in ["../evil", "/etc/evil", "a/../../evil"] {
             let error = parse(&tar_of(&[(path, b"x")])[..], Bytes::MAX).unwrap_err();
             assert!(error.to_string().contains("is outside the tree"), "{error}");
@@ -253,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_and_empty_archives_are_errors() {
+    fn unpack_of_damaged_or_empty_archive_fails() {
         let plain = tar_of(&[("a", &[7; 5000]), ("b", b"x")]);
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gz.write_all(&plain).unwrap();
@@ -270,12 +276,12 @@ mod tests {
     }
 
     #[test]
-    fn contents_that_do_not_fit_in_memory_are_refused() {
+    fn unpack_of_contents_above_memory_limit_is_refused() {
         let error = parse(&tar_of(&[("a", &[7; 5000])])[..], Bytes(4999)).unwrap_err();
         assert!(error.to_string().contains("memory"), "{error}");
     }
 
-    /// A tar entry of this kind that says it has `len` bytes, without them.
+    /// A tar entry of this kind that claims `len` bytes without having them.
     fn header_of(kind: u8, len: u64) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_path("x").unwrap();
@@ -286,8 +292,9 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_bounded_whatever_they_say() {
-        // Long names and links of GNU, attributes of PAX, first or after other entries. (Global ones are passed over like a file.)
+    fn unpack_bounds_headers_of_any_claimed_size() {
+        // Long names and links of GNU, attributes of PAX, first or after other entries. Global
+        // attributes are skipped like a file.
         for kind in [b'L', b'K', b'x'] {
             for before in [&b""[..], &tar_of(&[("a", b"x")])[..1024]] {
                 let taken = Rc::new(Cell::new(0));
@@ -297,7 +304,7 @@ mod tests {
                 assert!(taken.get() < 2 * HEADER_BYTES_MAX, "{} bytes were read", taken.get());
             }
         }
-        // Data of something that is skipped are no header.
+        // Data of a skipped entry does not count as header.
         let mut skipped = header_of(b'9', 8 << 20);
         skipped.extend(vec![1; 8 << 20]);
         skipped.extend(tar_of(&[("a", b"x")]));
@@ -305,8 +312,8 @@ mod tests {
     }
 
     #[test]
-    fn archive_that_unpacks_out_of_proportion_is_refused() {
-        // 1 GiB of zeros in an entry, compressed by a factor of a thousand and more.
+    fn unpack_of_bomb_is_refused() {
+        // 1 GiB of zeros in an entry, compressed more than a thousandfold.
         let bomb = |encoder: &mut dyn io::Write| {
             encoder.write_all(&header_of(b'0', 1 << 30)).unwrap();
             (0..1 << 10).for_each(|_| encoder.write_all(&[0; 1 << 20]).unwrap());
@@ -322,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn names_count_as_memory() {
+    fn unpack_counts_names_as_memory() {
         let names: Vec<String> = (0..1000).map(|n| format!("{n}")).collect();
         let entries: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
         assert!(parse(&tar_of(&entries)[..], Bytes(100_000)).unwrap_err().to_string().contains("memory"));
@@ -330,8 +337,9 @@ mod tests {
     }
 
     #[test]
-    fn decoders_that_want_too_much_memory_are_refused() {
-        // Dictionaries of 1 GiB: LZMA2's is the last byte of the filter's flags, zstd's the byte after the frame's descriptor.
+    fn unpack_refuses_decoder_above_memory_limit() {
+        // Dictionaries of 1 GiB: for LZMA2 the last byte of the filter's flags, for zstd the byte
+        // after the frame descriptor.
         let mut header = vec![0xfd, b'7', b'z', b'X', b'Z', 0, 0, 0];
         header.extend(trimtab_vssd::trace::checksum::crc32(&header[6..8]).to_le_bytes());
         let mut block = vec![2, 0, 0x21, 1, 36, 0, 0, 0];
@@ -346,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_classed_by_how_far_they_compress() {
+    fn class_of_measures_compressibility() {
         assert_eq!(class_of(&[0; 100_000]), DataClass::Compressible(99));
         let mut random = vec![0; 100_000];
         DataClass::Random.fill(&mut trimtab_drive::rng::Stream::new(1, "test"), &mut random);

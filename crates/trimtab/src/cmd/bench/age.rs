@@ -5,37 +5,39 @@ use crate::bench::age::Request;
 use crate::cmd::options::SafetyArgs;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Fill with mixed files and delete them, round after round; 4 KiB random writes before, after, and after a trim.
+/// Fill with mixed files and delete them, round after round; measure 4 KiB random writes
+/// before, after, and after a trim.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Each round writes its share of --total as operating system files, games, music and videos, and deletes them all. A drive \
-is used up when it has been written over several times: --total should be a few times its size, and then this takes hours \
-and a share of the drive's life.
+is worn in after several full writes, so make --total a few times its size. This takes hours and uses \
+up a share of the drive's life.
 
 Examples:
   trimtab bench age --total 1TB /mnt/ssd     ten rounds of 100 GB, as published
   trimtab bench age --total 2GB --rounds 4 .
-  trimtab bench age --total 300GB --trim online drive:ocz-vertex-le-100gb    in virtual time, at no drive's cost")]
+  trimtab bench age --total 300GB --trim online drive:ocz-vertex-le-100gb    in virtual time, without wear")]
 pub struct Args {
-    /// A directory on the filesystem of the drive, drive:NAME for a modelled one, or null: for the tool's own cost.
+    /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the tool's own
+    /// cost.
     #[arg(default_value = ".")]
     pub(super) target: String,
-    /// Bytes to write in all rounds together.
+    /// Write this many bytes, in all rounds together.
     #[arg(long, value_name = "SIZE")]
     total: Bytes,
-    /// Rounds of filling and deleting.
+    /// Fill and delete this many times.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rounds: u32,
-    /// Size of the file that random writes go to.
+    /// Size of the file for the random writes.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     test_size: Bytes,
-    /// How long each of the three tests with random writes lasts, unless they have written the file's size before.
+    /// Run each of the three random-write tests this long, or until the file's size is written.
     #[arg(long, value_name = "TIME", default_value = "10s")]
     test_time: Nanos,
-    /// Random writes in flight.
+    /// Keep this many random writes in flight.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
     queue_depth: u32,
-    /// Idle time before each test with random writes.
+    /// Stay idle this long before each random-write test.
     #[arg(long, value_name = "TIME", default_value = "5s")]
     idle: Nanos,
     /// Seed of sizes, order and data.
@@ -50,7 +52,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The benchmark that these arguments ask for.
+    /// The benchmark that these arguments describe.
     pub fn request(self) -> Request {
         Request {
             target: self.target,

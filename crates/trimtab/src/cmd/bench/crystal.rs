@@ -10,7 +10,7 @@ use trimtab_linux::target::block::EngineChoice;
 use trimtab_sim::workload::Limit;
 use trimtab_sim::workload::crystal::Profile;
 
-/// CrystalDiskMark's tests: sequential and random reads and writes of a test file.
+/// Run CrystalDiskMark's tests: sequential and random reads and writes of a test file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Profiles, all with direct I/O through io_uring:
@@ -18,65 +18,68 @@ Profiles, all with direct I/O through io_uring:
   cdm3   Seq 1MiB, Rnd 512KiB, Rnd 4KiB, Rnd 4KiB Q32; each read, then written
   nvme   Seq 1MiB Q8, Seq 128KiB Q32, Rnd 4KiB Q32T16, Rnd 4KiB Q1
 
-What the tests read and wrote is compared with the counters of the drives below: figures of the page cache (tmpfs, a loop device without direct I/O) are said to be that, as a serious warning.
+The I/O of the tests is compared with the counters of the drives below. Figures of the page cache (tmpfs, a loop device without direct I/O) get a serious warning.
 
-Written data is fresh for every write, so 'random' is incompressible and cannot be deduplicated.
+Every write has fresh data, so 'random' is incompressible and cannot be deduplicated.
 
 Examples:
   trimtab bench crystal /mnt/ssd                                   on a test file of 1 GiB
   trimtab bench crystal --profile cdm3 --compressible 46 /mnt/ssd
-  trimtab bench crystal --cdm-text - --passes 3 --time 2s .        in CrystalDiskMark's own format
-  trimtab bench crystal --only read /dev/sdb                       reads a device, and writes nothing
+  trimtab bench crystal --cdm-text - --passes 3 --time 2s .        print CrystalDiskMark's own format
+  trimtab bench crystal --only read /dev/sdb                       read a device, write nothing
   trimtab bench crystal /dev/sdb --destroy /dev/sdb --loop-until-written 1.8TB
   trimtab bench crystal /dev/sdb --destroy /dev/sdb --loop-until-written 1.8TB --resume
   trimtab bench crystal drive:ocz-vertex-le-100gb                  on a modelled drive")]
 pub struct Args {
-    /// A directory, or with --destroy a file or a block device; drive:NAME for a modelled drive, null: for the tool's own cost.
+    /// Measure on a directory, on a file or block device (with --destroy), on a modelled drive
+    /// (drive:NAME), or on null: for the tool's own cost.
     #[arg(default_value = ".")]
     pub(super) target: String,
-    /// The tests.
+    /// Run the tests of this profile.
     #[arg(long, default_value = "cdm8", value_parser = parse_profile, value_name = "cdm8|cdm3|nvme")]
     profile: Profile,
-    /// Size of the test file, or of the part of a device that is used.
+    /// Size of the test file, or of the used part of a device.
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     size: Bytes,
-    /// Passes of each test.
+    /// Run each test N times.
     #[arg(long, value_name = "N", default_value_t = 5)]
     passes: u32,
-    /// How long each pass takes. One that writes ends earlier when a drive of 1 GB/s would have written as much.
+    /// Run each pass this long. A pass that writes ends earlier, after the bytes that a drive of
+    /// 1 GB/s would write.
     #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "bytes")]
     time: Nanos,
     /// End each pass after this many bytes instead.
     #[arg(long, value_name = "SIZE")]
     bytes: Option<Bytes>,
-    /// Idle time before each test.
+    /// Stay idle this long before each test.
     #[arg(long, value_name = "TIME", default_value = "5s")]
     interval: Nanos,
-    /// Only the tests that read, or only those that write.
+    /// Run only the tests that read, or only those that write.
     #[arg(long, value_name = "read|write")]
     only: Option<Direction>,
-    /// What written data is like: random, zero, text or a share that compresses, such as 40%.
+    /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, value_name = "CLASS", default_value = "random")]
     data: DataClass,
     /// Short for --data PERCENT%.
     #[arg(long, value_name = "PERCENT", conflicts_with = "data", value_parser = clap::value_parser!(u8).range(0..=100))]
     compressible: Option<u8>,
-    /// Check on every read that it finds what was written. Costs some rate.
+    /// Check the data of every read. Slows the tests down a little.
     #[arg(long)]
     verify: bool,
-    /// How operations reach the kernel.
+    /// Submit operations this way.
     #[arg(long, value_enum, default_value = "auto", value_name = "auto|uring|threads", hide_possible_values = true)]
     engine: Choice<EngineChoice>,
-    /// Through the page cache, which measures memory as much as the drive.
+    /// Use the page cache, which measures memory as much as the drive.
     #[arg(long)]
     buffered: bool,
-    /// Seed of places and data.
+    /// Seed of addresses and data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Also write the figures to FILE in CrystalDiskMark's text format; - prints them in place of the report.
+    /// Also write the figures to FILE in CrystalDiskMark's text format; - prints them instead of
+    /// the report.
     #[arg(long, value_name = "FILE", conflicts_with = "against")]
     cdm_text: Option<PathBuf>,
-    /// Also draw the figures as reviews print them, a pair of bars for each test, as SVG.
+    /// Also draw the figures as SVG, a pair of bars for each test.
     #[arg(long, value_name = "FILE.svg")]
     picture: Option<PathBuf>,
     /// Replace the files of --cdm-text and --picture if they exist.
@@ -98,17 +101,17 @@ enum Direction {
     Write,
 }
 
-/// Options of repeating it all.
+/// Options for repeating all tests.
 #[derive(Debug, Clone, Copy, clap::Args)]
 #[command(next_help_heading = "Until a drive is steady")]
 pub struct RoundsArgs {
-    /// Repeat all tests until this much has been written, and report where the rates fall and where they settle.
+    /// Repeat all tests until this much is written, and report where the rates fall and settle.
     #[arg(long, value_name = "SIZE")]
     loop_until_written: Option<Bytes>,
-    /// Continue where an earlier run of the same command was stopped.
+    /// Continue an interrupted run of the same command.
     #[arg(long, requires = "loop_until_written", conflicts_with = "restart")]
     resume: bool,
-    /// Forget where an earlier run of the same command was stopped.
+    /// Discard an interrupted run of the same command.
     #[arg(long, requires = "loop_until_written")]
     restart: bool,
 }
@@ -118,7 +121,7 @@ fn parse_profile(text: &str) -> Result<Profile, String> {
 }
 
 impl Args {
-    /// The benchmark that these arguments ask for.
+    /// The benchmark that these arguments describe.
     pub fn request(self) -> Request {
         Request {
             target: self.target,

@@ -6,47 +6,49 @@ use crate::cmd::options::SafetyArgs;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 
-/// The NFSv3 operation mix of SPECsfs2008 at ten loads: an emulation, not SPEC's benchmark.
+/// Run the NFSv3 operation mix of SPECsfs2008 at ten loads: an emulation, not SPEC's
+/// benchmark.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Every operation is what an NFS server would do with it: look the name up, do it, make it
-durable, answer. Response times are given at equally spaced loads up to the peak, and as
-the overall response time (ORT). docs/method/nfs.md says what is emulated. The figures compare
-drives, filesystems and trim policies with each other, and with no published SPECsfs result.
+Every operation does the work of an NFS server: look up the name, act, make it durable, reply.
+The report gives response times at equally spaced loads up to the peak, and the overall
+response time (ORT). docs/method/nfs.md describes the emulation. The figures compare drives,
+filesystems and trim policies with each other, not with published SPECsfs results.
 
 Examples:
   trimtab bench nfs /mnt/ssd
   trimtab bench nfs --peak 2000 --seconds 30 --repeats 3 /mnt/ssd
   trimtab bench nfs --files 2000 --points 5 --seconds 2 --warm-up 1 .")]
 pub struct Args {
-    /// A directory on the filesystem to measure, or null: for the tool's own cost.
+    /// Measure on this directory, or on null: for the tool's own cost.
     #[arg(default_value = ".")]
     pub(super) target: String,
-    /// Highest load, operations a second of all streams together [default: what a trial at full speed achieves].
+    /// Highest load, in operations a second over all streams [default: the rate of a trial at
+    /// full speed].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     peak: Option<f64>,
-    /// Loads, equally spaced up to the highest.
+    /// Measure at N loads, equally spaced up to the highest.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     points: u32,
-    /// Measured seconds at each load.
+    /// Measure for N seconds at each load.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// Seconds before that which are not measured.
+    /// Warm up for N seconds before each measurement.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     warm_up: u32,
-    /// Repeat all loads this often.
+    /// Repeat all loads N times.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
-    /// Streams at once, each with files of its own.
+    /// Run N streams at once, each with its own files.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     streams: u32,
-    /// File names of all streams; 60 % of them exist at a time, 27 kB each on average.
+    /// Use N file names over all streams; 60 % of them exist at a time, 27 kB each on average.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     files: u32,
-    /// Write no more than this; a run that would is refused, or ended.
+    /// Write at most this much; a run that would write more is refused or ended.
     #[arg(long, value_name = "SIZE", default_value = "2GB")]
     written: Bytes,
-    /// What written data is like: random, zero, text or a share that compresses, such as 40%.
+    /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, value_name = "CLASS", default_value = "random")]
     data: DataClass,
     /// Seed of files, operations and arrivals.
@@ -66,7 +68,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// The benchmark that these arguments ask for.
+    /// The benchmark that these arguments describe.
     pub fn request(self) -> Request {
         Request {
             target: self.target,

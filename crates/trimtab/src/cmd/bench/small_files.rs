@@ -8,7 +8,8 @@ use trimtab_drive::units::Bytes;
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::workload::postmark::Settings;
 
-/// PostMark's operations with ordinary options: many small files, created, read, appended to and deleted.
+/// Run PostMark's operations with ordinary options: create, read, append to and delete many
+/// small files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Without options this is the configuration of the published results: 10,000 files of 500 to 100,000 bytes, 20,000 transactions,
@@ -20,18 +21,19 @@ Examples:
   trimtab bench postmark --rate 2000 --tries 1 /mnt/ssd      latency at 2000 transactions a second
   trimtab bench postmark null:                               what the tool itself costs")]
 pub struct Args {
-    /// A directory on the filesystem to measure, drive:NAME for a modelled drive, or null: for the tool's own cost.
+    /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the tool's own
+    /// cost.
     #[arg(default_value = ".")]
     pub(super) target: String,
-    /// Repeat this often; every try does the same.
+    /// Repeat N times; every repeat does the same.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     tries: u32,
     #[command(flatten)]
     workload: WorkloadArgs,
-    /// Make written files durable: never, or before each is closed.
+    /// Make written files durable: never, or before closing each one.
     #[arg(long, value_enum, default_value_t = Choice(Fsync::Never))]
     fsync: Choice<Fsync>,
-    /// Bypass the page cache; what is not a whole aligned block still goes through it.
+    /// Bypass the page cache, except for parts that are not whole aligned blocks.
     #[arg(long, conflicts_with = "buffered")]
     direct: bool,
     #[command(flatten)]
@@ -42,26 +44,26 @@ pub struct Args {
     safety: SafetyArgs,
 }
 
-/// What is done.
+/// Workload options.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadArgs {
-    /// New files are at least LOW and less than HIGH bytes, and files grow up to HIGH.
+    /// Create files of at least LOW and less than HIGH bytes, which grow up to HIGH.
     #[arg(long, value_name = "LOW:HIGH", default_value = "500:100000", value_parser = sizes)]
     size: (u32, u32),
-    /// Files at the start.
+    /// Create N files at the start.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     number: u32,
-    /// Transactions: each reads or appends, then creates or deletes.
+    /// Run N transactions: each reads or appends, then creates or deletes.
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     transactions: u32,
-    /// Seed.
+    /// Seed of sizes and operations.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u32,
-    /// Spread the files over this many subdirectories.
+    /// Spread the files over N subdirectories.
     #[arg(long, value_name = "N", default_value_t = 0)]
     subdirectories: u32,
-    /// Spread the files over as many locations as there are weights, such as 5:2:1.
+    /// Spread the files over one location per weight, such as 5:2:1.
     #[arg(long, value_name = "W:W…", value_delimiter = ':')]
     weights: Vec<u32>,
     /// Bytes per read call.
@@ -70,19 +72,21 @@ pub struct WorkloadArgs {
     /// Bytes per write call.
     #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = block)]
     write_block: u32,
-    /// Gather calls in a 4096-byte buffer, as C's buffered streams do.
+    /// Collect calls in a 4096-byte buffer, as C's buffered streams do.
     #[arg(long)]
     buffered: bool,
-    /// Tenths of transactions that read rather than append; -1 for neither.
+    /// Let B of 10 transactions read rather than append; -1 for neither.
     #[arg(long, value_name = "B", default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-1..=10))]
     bias_read: i8,
-    /// Tenths of transactions that create rather than delete; -1 for neither.
+    /// Let B of 10 transactions create rather than delete; -1 for neither.
     #[arg(long, value_name = "B", default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-1..=10))]
     bias_create: i8,
-    /// Start at most N transactions a second in each stream; latency then counts from when a transaction was due.
+    /// Start at most N transactions a second in each stream. Latency then counts from the due
+    /// time of a transaction.
     #[arg(long, value_name = "N", value_parser = rate_option)]
     rate: Option<f64>,
-    /// Independent streams that run at once, each with all these files and transactions and a seed of its own.
+    /// Run N independent streams at once, each with all these files and transactions and its own
+    /// seed.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
     threads: u32,
 }
@@ -118,7 +122,7 @@ fn block(text: &str) -> Result<u32, String> {
 }
 
 impl Args {
-    /// The benchmark that these arguments ask for.
+    /// The benchmark that these arguments describe.
     pub fn request(self) -> Request {
         Request {
             target: self.target,

@@ -9,7 +9,7 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::workload::tree::DEFAULT_FILES;
 
-/// Unpack a source tree, sync, delete it, sync; each timed apart.
+/// Unpack a source tree, sync, delete it, sync; time each step.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The default tree has 36,706 files and 493 MB (10^6 bytes) in the shape of a kernel source tree; see docs/method/tree.md.
@@ -20,13 +20,15 @@ Examples:
   trimtab bench tree --files 3670 --size 49MB .
   mount -o remount,discard /mnt/ssd && trimtab bench tree --baseline last /mnt/ssd")]
 pub struct Args {
-    /// A directory on the filesystem to measure, drive:NAME for a modelled drive, or null: for the tool's own cost.
+    /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the tool's own
+    /// cost.
     #[arg(default_value = ".")]
     pub(super) target: String,
-    /// Repeat this often.
+    /// Repeat N times.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     tries: u32,
-    /// Give the ratio of deleting and syncing to that of this earlier run: first digits of its id, last, last~1.
+    /// Print the time of delete and sync relative to this earlier run: first digits of its id,
+    /// last, last~1.
     #[arg(long, value_name = "RUN")]
     baseline: Option<Reference>,
     #[command(flatten)]
@@ -39,22 +41,23 @@ pub struct Args {
     safety: SafetyArgs,
 }
 
-/// Which tree.
+/// Options for the source tree.
 #[derive(Debug, Clone, clap::Args)]
 pub struct SourceArgs {
-    /// Unpack this archive (tar; plain or compressed by gzip, xz or zstd). It is read into memory first.
+    /// Unpack this archive (tar; plain or compressed by gzip, xz or zstd). It is read into memory
+    /// first.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "size", "data"])]
     tar: Option<PathBuf>,
-    /// Files of the synthetic tree.
+    /// Number of files in the synthetic tree.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_FILES)]
     files: u64,
-    /// Bytes of the synthetic tree, in all [default: 493MB, or in proportion to --files].
+    /// Total bytes in the synthetic tree [default: 493MB, or in proportion to --files].
     #[arg(long, value_name = "SIZE")]
     size: Option<Bytes>,
-    /// What its data is like: random, zero, text or a share that compresses, such as 40%.
+    /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, value_name = "CLASS", default_value = "68%")]
     data: DataClass,
-    /// Seed of its shape and data.
+    /// Seed of the tree's shape and data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -67,7 +70,7 @@ impl SourceArgs {
 }
 
 impl Args {
-    /// The benchmark that these arguments ask for.
+    /// The benchmark that these arguments describe.
     pub fn request(self) -> Request {
         Request {
             target: self.target,

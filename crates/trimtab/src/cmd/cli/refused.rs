@@ -1,16 +1,18 @@
-//! A value that an option does not take, in one line: what, where, what would be right.
+//! One-line errors for values that an option refuses: the value, the option, and what it
+//! accepts.
 //!
-//! What the standard library says of numbers ("invalid digit found in string") tells nobody what is wanted. The parser of an option knows its range and
-//! says it of a number outside, so it is asked with one.
+//! The standard library's messages for numbers ("invalid digit found in string") do not name
+//! the accepted range. An option's parser names it for a number outside its range, so this
+//! module parses such a number to obtain the message.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::error::Error as _;
 use std::num::{ParseFloatError, ParseIntError};
 
-/// Below every range.
+/// A number below every option's range.
 const TOO_SMALL: &str = "-9223372036854775808";
 
-/// What was refused, and where more is said; `None` for errors that are not about a value.
+/// The error message and the hint; `None` for errors that are not about a value.
 pub fn value(error: &clap::Error, words: &[String], command: &clap::Command) -> Option<(String, String)> {
     if !matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue) {
         return None;
@@ -20,7 +22,7 @@ pub fn value(error: &clap::Error, words: &[String], command: &clap::Command) -> 
         _ => None,
     };
     let (option, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
-    // An option that was given none is told so.
+    // clap's own message covers an option without a value.
     if error.kind() == ErrorKind::InvalidValue && value.is_empty() {
         return None;
     }
@@ -52,7 +54,8 @@ fn listed(all: &[String]) -> String {
     }
 }
 
-/// The same of a word that begins like a negative number and is none, which the parser takes for an option: `--wait -1s`. Behind an option it is its value.
+/// The same for a word that begins like a negative number but is not one, which the parser
+/// takes for an option: `--wait -1s`. After an option it is that option's value.
 pub fn joined(error: &clap::Error, words: &[String], command: &clap::Command) -> Option<(String, String)> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
@@ -66,13 +69,13 @@ pub fn joined(error: &clap::Error, words: &[String], command: &clap::Command) ->
     again.splice(at - 1..=at, [value_of.clone()]);
     match command.clone().try_get_matches_from(&again) {
         Err(error) if error.kind() == ErrorKind::ValueValidation => value(&error, &again, command),
-        // An option that is not there, or that takes no value.
+        // An unknown option, or one that takes no value.
         Err(error) if matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::TooManyValues | ErrorKind::InvalidValue) => None,
         _ => Some((format!("'{}' is taken for an option", words[at]), format!("write {value_of} if it is a value of {option}"))),
     }
 }
 
-/// The command of a line, with its subcommands.
+/// The command path of a command line, with its subcommands.
 fn path(words: &[String], command: &clap::Command) -> Vec<String> {
     let (mut at, mut path) = (command, vec![command.get_name().to_owned()]);
     for word in words.iter().skip(1).take_while(|word| *word != "--") {
@@ -84,13 +87,14 @@ fn path(words: &[String], command: &clap::Command) -> Vec<String> {
     path
 }
 
-/// What its parser says of a number that is too small: " from 1 to 1000".
+/// The range that the option's parser reports for a number that is too small: " from 1 to
+/// 1000".
 fn asked(path: &[String], option: &str, command: &clap::Command) -> Option<String> {
     let name = option.split(' ').next()?;
     let words = path.iter().cloned().chain([format!("{name}={TOO_SMALL}")]);
     let refused = command.clone().try_get_matches_from(words).err()?;
     let source = refused.source()?;
-    // Types without a sign say no more than that there is a digit which is none.
+    // Parsers of unsigned types report only an invalid digit.
     if source.is::<ParseIntError>() { Some(", 0 or more".to_owned()) } else { range(&source.to_string()) }
 }
 

@@ -1,16 +1,17 @@
-//! Text below the options: paragraphs are joined and wrapped to the width of the terminal, examples and tables stay as they are.
+//! Text below the options: joins paragraphs and wraps them to the terminal width. Examples
+//! and tables keep their lines.
 
 use trimtab_linux::output::lines::paragraph;
 
 /// Wider lines are hard to read.
 pub(super) const WIDTH_MAX: usize = 100;
-/// A line longer than this was broken for the width of the source text, not for the reader.
+/// A longer source line was broken for the source width and continues on the next line.
 pub(super) const PROSE_MIN: usize = 72;
-/// Lines further in go on in a column of the line above.
+/// Lines indented further continue the right-hand column of the line above.
 const COLUMN_MIN: usize = 24;
-/// What an example means, where it has to stand below it, stands this much further in.
+/// Indentation of an example's meaning when it moves to the next line.
 const BELOW: &str = "    ";
-/// What is wrapped stands this much further in.
+/// Indentation of continuation lines.
 const HANGING: &str = "  ";
 
 /// `text` with its paragraphs joined and wrapped to `width`.
@@ -22,7 +23,7 @@ pub(super) fn wrapped(text: &str, width: usize) -> String {
         let fits = line.chars().count() <= width;
         match (line.trim(), line.trim().split_once("   ").filter(|_| !fits)) {
             ("", _) => out.push('\n'),
-            // What it means stands below, or nobody could tell where an example ends.
+            // The meaning goes below, so that the end of the example stays visible.
             (_, Some((row, meaning))) => {
                 let below = format!("{lead}{BELOW}");
                 out.push_str(&paragraph(row, Some(width), lead, &hanging));
@@ -35,14 +36,14 @@ pub(super) fn wrapped(text: &str, width: usize) -> String {
     out
 }
 
-/// The lines of `text`, those put together that were one sentence after another.
+/// The lines of `text`, with each paragraph joined into one line.
 fn joined(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    // Whether the source line before ended only because it was full.
+    // True while the previous source line ended only because it was full.
     let mut open = false;
     for line in text.lines() {
         let same_indent = lines.last().is_some_and(|last| indent(last) == indent(line));
-        // So far in stands only what goes on in a column beside an example.
+        // Only continuations of a right-hand column are indented this far.
         let column = indent(line) > COLUMN_MIN && lines.last().is_some_and(|last| !last.is_empty());
         let goes_on = (column || (open && same_indent)) && !line.trim().is_empty() && !is_command(line) && !is_row(line);
         match lines.last_mut() {
@@ -62,7 +63,7 @@ fn is_command(line: &str) -> bool {
     ["trimtab ", "sudo ", "echo ", "fio "].iter().any(|program| first.starts_with(program))
 }
 
-/// A row of a table: something, a gap, and what it means.
+/// A row of a table: an entry, a gap, and its meaning.
 fn is_row(line: &str) -> bool {
     line.trim().contains("   ")
 }
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paragraphs_are_joined_and_examples_are_not() {
+    fn wrapped_joins_paragraphs_but_not_examples() {
         let text = "Everything happens in virtual time: the same drive, workload and seed give the same figures on every machine; only\nthe time and the id differ.\n\nExamples:\n  trimtab a --option one                             what that does\n  trimtab b";
         let shown = wrapped(text, 60);
         assert_eq!(

@@ -24,55 +24,58 @@ use trimtab_vssd::ublk;
 
 const EXAMPLES: &str = "\
 Examples:
-  trimtab drive attach ocz-vertex-le-100gb             prints the block device
-  trimtab drive attach intel-520-120gb --speed off     as fast as possible; model time is only counted
+  trimtab drive attach ocz-vertex-le-100gb             attach it and print the block device
+  trimtab drive attach intel-520-120gb --speed off     as fast as possible, without the modelled latency
   trimtab drive attach ./mine.toml --size 8GiB --data disk.img
   mkfs.ext4 $(trimtab drive attach crucial-m4-128gb --size 4GiB)
 
-The drive is served in the background until 'trimtab drive detach'. Data are kept in memory unless --data names a file;
-with it, the data and the state of the drive are kept between attachments. While answers are kept back until they are due,
-processors are kept from sleeping deeply (/dev/cpu_dma_latency).";
+The drive is served in the background until 'trimtab drive detach'. Data is kept in memory unless --data
+names a file; the file then keeps the data and the state of the drive between attachments. While a
+reply waits for its modelled latency, processors are kept out of deep sleep (/dev/cpu_dma_latency).";
 
 /// Arguments of `trimtab drive attach`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\nFaults:\n{GRAMMAR}"))]
 pub struct Args {
-    /// A shipped drive, or the path of a specification file.
+    /// Attach this drive: a shipped drive, or the path of a specification file.
     drive: String,
-    /// Another capacity, with the same over-provisioning.
+    /// Use another capacity with the same over-provisioning.
     #[arg(long)]
     size: Option<Bytes>,
-    /// Keep the data in this file and the drive's state beside it.
+    /// Keep the data in this file and the drive's state next to it.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
-    /// The file given with --data is the raw image of some other disk: make it the first content of a new drive.
+    /// Take over the --data file, a raw image of another disk, as the content of a new drive.
     #[arg(long, requires = "data")]
     adopt: bool,
-    /// Serve the block device again whose server with this --data has crashed: its users go on where they had to wait. Other arguments as before.
+    /// Resume serving the block device after the server with this --data crashed. Its users then
+    /// continue. Give the other arguments as before.
     #[arg(long, requires = "data", conflicts_with_all = ["adopt", "id", "no_block"])]
     recover: bool,
-    /// How to name it [default: the drive's name].
+    /// Name of the attached drive [default: the drive's name].
     #[arg(long)]
     id: Option<String>,
-    /// Pace of the drive: realtime, a factor such as 10x, or off.
+    /// Speed of the drive: realtime, a factor such as 10x, or off.
     #[arg(long, default_value = "realtime")]
     speed: Speed,
-    /// How requests come from the block device.
+    /// Provide the block device this way.
     #[arg(long, value_enum, default_value = "auto", value_name = "auto|ublk|device")]
     transport: Choice<Wanted>,
-    /// Also serve NBD clients on this Unix socket, such as `qemu -drive file=nbd+unix:///?socket=SOCKET`.
+    /// Also serve NBD clients on this Unix socket, such as `qemu -drive
+    /// file=nbd+unix:///?socket=SOCKET`.
     #[arg(long, value_name = "SOCKET")]
     nbd: Option<PathBuf>,
-    /// No block device, only NBD: needs neither root nor FUSE nor a loop device.
+    /// Serve only NBD, without a block device: needs neither root nor FUSE nor a loop device.
     #[arg(long, requires = "nbd")]
     no_block: bool,
-    /// Record every request to this new file, for 'trimtab drive replay' and 'trimtab drive trace'.
+    /// Record every request to this new file, for 'trimtab drive replay' and 'trimtab drive
+    /// trace'.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// A fault of the drive; may be given several times, see below.
+    /// Add a fault to the drive, see below. Repeat for more.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
-    /// Seed of everything random in the drive and its faults.
+    /// Seed of the random behaviour of the drive and its faults.
     #[arg(long, default_value_t = 42)]
     seed: u64,
     /// Detach once the process PID has ended, even if the drive is in use.
@@ -81,12 +84,12 @@ pub struct Args {
     /// Stay in the foreground; an interrupt detaches.
     #[arg(long)]
     foreground: bool,
-    /// Set by the command that started this one in the background: report on standard output, then become silent.
+    /// Set by the parent that started this process in the background: report on standard output,
+    /// then stay silent.
     #[arg(long, hide = true)]
     background_child: bool,
 }
 
-/// Attaches.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if !args.foreground && !args.background_child {
         return start_in_background(context);
@@ -96,7 +99,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot handle signals")?;
     interrupt::must_finish();
     if args.background_child {
-        // A session of its own, so that the end of the terminal does not end the drive.
+        // A session of its own keeps the drive when the terminal closes.
         let _ = rustix::process::setsid();
     }
     let (server, remarks) = Server::start(options)?;
@@ -116,7 +119,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     let without_root = !args.no_block && !rustix::process::geteuid().is_root();
     if without_root && !(matches!(args.transport.0, Wanted::Best | Wanted::Only(Transport::Ublk)) && ublk::is_open_to_users()) {
         return Err(UsageError::new("a block device can only be attached by root")
-            .hint("without root, '--nbd SOCKET --no-block' serves NBD clients; over ublk it takes the right to open /dev/ublk-control")
+            .hint("without root, '--nbd SOCKET --no-block' serves NBD clients; ublk needs permission to open /dev/ublk-control")
             .into());
     }
     if let Some(id) = &args.id {
@@ -139,28 +142,31 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     })
 }
 
-/// What of root's rights the server needs. Whoever has it do what it should not has no more than that.
+/// Capabilities that the server keeps. They bound the damage if it is taken over.
 fn kept(options: &Options) -> CapabilitySet {
-    // To read and write the data file and what lies beside it in a directory of another user's, and to see that nobody else has it open.
+    // Read and write the data file and its state in another user's directory, and check that no
+    // other process has it open.
     let data = if options.data.is_some() || options.record.is_some() {
         CapabilitySet::DAC_OVERRIDE | CapabilitySet::LEASE | CapabilitySet::SYS_PTRACE
     } else {
         CapabilitySet::empty()
     };
-    // To mount and unmount, to set up a loop device, not to wait for our own writes, to keep memory, and to say who uses the device.
+    // Mount and unmount, set up a loop device, not be throttled on own writes, lock memory, and
+    // name the users of the device.
     let block = if options.block.is_some() {
         CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_RESOURCE | CapabilitySet::IPC_LOCK | CapabilitySet::SYS_PTRACE
     } else {
         CapabilitySet::empty()
     };
-    // Where the NBD socket goes may belong to anybody.
+    // The directory of the NBD socket may belong to another user.
     let socket = if options.nbd.is_some() { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
     data | block | socket
 }
 
-/// Starts this program again with the same arguments as a server of its own, and waits until it serves.
+/// Starts this program again with the same arguments as a server of its own, and waits until
+/// it serves.
 fn start_in_background(context: &Context) -> anyhow::Result<ExitCode> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = std::env::current_exe().context("cannot find this program's executable")?;
     let mut child = Command::new(program)
         .args(std::env::args_os().skip(1))
         .arg("--background-child")
@@ -170,11 +176,11 @@ fn start_in_background(context: &Context) -> anyhow::Result<ExitCode> {
         .context("cannot start the server")?;
     let pipe = child.stdout.take().expect("it was asked for above");
     let (mut pipe, mut line) = (BufReader::new(pipe), String::new());
-    pipe.read_line(&mut line).context("cannot hear from the server")?;
-    // A drive that is there is one line; a document of an error has several.
+    pipe.read_line(&mut line).context("cannot read the server's reply")?;
+    // An attached drive is one line of JSON; an error document has several.
     if !line.trim_end().ends_with('}') {
-        // It has said why on standard error, and with --json in that document.
-        pipe.read_to_string(&mut line).context("cannot hear from the server")?;
+        // The reason is on standard error, and with --json in that document.
+        pipe.read_to_string(&mut line).context("cannot read the server's reply")?;
         if !line.is_empty() {
             output::print(&line)?;
         }
@@ -186,20 +192,20 @@ fn start_in_background(context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells the waiting parent that the drive is there, and lets go of its terminal.
+/// Reports to the waiting parent that the drive is attached, and releases the terminal.
 fn hand_over(server: &Server) -> anyhow::Result<()> {
     let mut line = serde_json::to_vec(server.record())?;
     line.push(b'\n');
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).context("cannot open /dev/null")?;
     let log = server.log()?;
     std::env::set_current_dir("/").context("cannot leave the current directory")?;
-    // The drive is served even if nobody waits for the message any more.
+    // The drive is served even if the parent is gone.
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(&line).and_then(|()| out.flush());
     for result in
         [rustix::stdio::dup2_stdin(null.as_fd()), rustix::stdio::dup2_stdout(null.as_fd()), rustix::stdio::dup2_stderr(log.as_fd())]
     {
-        result.context("cannot let go of the terminal")?;
+        result.context("cannot release the terminal")?;
     }
     Ok(())
 }

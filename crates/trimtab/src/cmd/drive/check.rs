@@ -10,34 +10,37 @@ use trimtab_linux::output::Context;
 /// Arguments of `trimtab drive check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The workloads: reads and writes of 4 KiB, mixed 7 to 3, with 1, 4 and 32 in flight; random writes until they stay as fast as they are; TRIMs of many sizes \
-with a read beside them; a tree that is unpacked and deleted, and PostMark, on ext4. No probe runs any of them. The predictions are written to a file before \
-anything is measured, and its SHA-256 is printed, as sha256sum shows it. Both drives are tried at 1 GiB of the same proportions, in virtual time.
+The workloads: 4 KiB reads and writes, mixed 7 to 3, with 1, 4 and 32 in flight; random writes until their rate is steady; TRIMs of many sizes \
+with concurrent reads; unpacking and deleting a tree, and PostMark, on ext4. No probe runs any of them. The predictions are written to a file \
+before any measurement, and their SHA-256 is printed, as sha256sum shows it. Both drives are modelled at 1 GiB with the same proportions, in virtual time.
 On a real drive: reads of 4 and 32 KiB, and with a directory or --destroy mixed reads and writes, on 32 MiB, three times.
-The exit status is 0 whether intervals hold or not; with --json, 'held' and 'figures' say how many do.
+The exit status is 0 whether or not the predictions hold; with --json, 'held' and 'figures' count them.
 
 Examples:
   trimtab drive learn drive:sata-tlc-500gb --output twin.toml
   trimtab drive check ./twin.toml drive:sata-tlc-500gb
   trimtab drive check ./twin.toml /mnt/ssd")]
 pub struct Args {
-    /// The file of a twin, as 'drive learn' writes it.
+    /// The file of a twin, as written by 'drive learn'.
     twin: String,
-    /// The drive that it is a twin of: a directory on it, a large file on it that is only read, or the device itself; drive:NAME or drive:FILE.toml.
+    /// The drive of the twin: a directory or a large file on it (only read), the device itself,
+    /// or a model (drive:NAME, drive:FILE.toml).
     pub(super) target: String,
-    /// Where to store the predictions; a number is added if the file exists [default: NAME-predictions.json].
+    /// Write the predictions to this file; a number is added if it exists [default:
+    /// NAME-predictions.json].
     #[arg(long, value_name = "FILE")]
     predictions: Option<PathBuf>,
-    /// How many drives of the ensemble are tried, the first of them; fewer are quicker and give a rougher interval.
+    /// Use the first N drives of the ensemble; fewer are quicker and give a rougher interval.
     #[arg(long, default_value_t = MEMBERS, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096))]
     members: u32,
-    /// Of a modelled drive, months of file churn too: at 60 % and 90 % full, under five policies. Takes minutes; --members 8 makes it shorter.
+    /// For a modelled drive, also predict months of file churn: 60 % and 90 % full, five
+    /// policies. Takes minutes; --members 8 is quicker.
     #[arg(long)]
     churn: bool,
     /// Seed of the workloads.
     #[arg(long, default_value_t = 5, value_name = "N")]
     seed: u64,
-    /// How long to leave a real drive alone before each workload.
+    /// Leave a real drive idle this long before each workload.
     #[arg(long, value_name = "TIME", default_value = "2s")]
     rest: Nanos,
     #[command(flatten)]
@@ -46,7 +49,6 @@ pub struct Args {
     destroy: DestroyArgs,
 }
 
-/// Checks the twin.
 pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
     let request = Request {
         twin: args.twin,

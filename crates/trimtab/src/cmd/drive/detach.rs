@@ -8,27 +8,26 @@ use trimtab_vssd::runtime::{self, Entry, Record, Runtime, State};
 
 const EXAMPLES: &str = "\
 Examples:
-  trimtab drive detach                     the only one that is attached
+  trimtab drive detach                     the only attached drive
   trimtab drive detach ocz-vertex-le-100gb
   trimtab drive detach /dev/loop0
-  trimtab drive detach --all --force       whatever still uses them will get I/O errors";
+  trimtab drive detach --all --force       their remaining users get I/O errors";
 
 /// Arguments of `trimtab drive detach`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Id or block device of the drive; may be left out if there is only one.
+    /// Detach this drive, by id or block device. Optional if only one is attached.
     #[arg(value_name = "DRIVE", conflicts_with = "all")]
     drive: Option<String>,
-    /// All drives.
+    /// Detach all drives.
     #[arg(long)]
     all: bool,
-    /// Even if it is in use: its users get I/O errors from then on.
+    /// Detach even if the drive is in use; its users then get I/O errors.
     #[arg(long)]
     force: bool,
 }
 
-/// Detaches.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let runtime = Runtime::open()?;
     let entries = if args.all { runtime.entries()? } else { vec![runtime.find(args.drive.as_deref())?] };
@@ -38,14 +37,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         let result = match &entry.state {
             State::Running(record) => ask_server(&entry, record, args.force),
             State::Dead(_) => runtime::remove_remains(&entry, args.force).map(|()| None),
-            State::Starting => Err(anyhow::anyhow!("its server is just being started")),
+            State::Starting => Err(anyhow::anyhow!("its server is still starting")),
         };
         match result {
             Ok(problem) => {
                 failed = problem.map(|problem| anyhow::anyhow!("{} is detached, but {problem}", entry.id)).or(failed);
                 detached.push(entry.id);
             }
-            // The others are detached all the same.
+            // One failure does not stop the others.
             Err(error) => failed = Some(error.context(format!("cannot detach {}", entry.id))),
         }
     }
@@ -56,13 +55,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// Has the server take everything away, and waits until it has ended: its data file can then be used again. Gives what could not be kept.
+/// Asks the server to detach, and waits until it has ended, so that its data file can be used
+/// again. Returns data that could not be kept.
 fn ask_server(entry: &Entry, record: &Record, force: bool) -> anyhow::Result<Option<String>> {
     let asked = Client::connect(&entry.home.control()).and_then(|mut client| client.ask::<serde_json::Value>(&Ask::Detach { force }));
     let answer = match asked {
         Ok(answer) => answer,
         Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => return Err(error),
-        // It has died since it was listed.
+        // It died since the listing.
         Err(_) => return runtime::remove_remains(entry, force).map(|()| None),
     };
     let _ = runtime::is_running_after(record, Duration::from_secs(60));

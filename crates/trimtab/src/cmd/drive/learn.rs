@@ -13,44 +13,46 @@ use trimtab_study::learn::Budget;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  trimtab drive learn /mnt/ssd                                 through a file of its own there, which is removed
-  trimtab drive learn --budget reads /dev/nvme0n1              reads only; as root, or whoever may read the device
+  trimtab drive learn /mnt/ssd                                 probe a temporary file there
+  trimtab drive learn --budget reads /dev/nvme0n1              read only; as root, or with read permission
   trimtab drive learn --budget reads ~/large-file
-  trimtab drive learn /dev/sdb --destroy /dev/sdb              also what TRIMs cost; everything on the device is destroyed
-  trimtab drive learn --budget full --yes /mnt/ssd             also its SLC cache and spare space: writes all that is free, again and again
+  trimtab drive learn /dev/sdb --destroy /dev/sdb              also probe the cost of TRIM; destroys all data on the device
+  trimtab drive learn --budget full --yes /mnt/ssd             also probe SLC cache and spare space; fills the free space repeatedly
   trimtab drive learn drive:sata-tlc-500gb --output twin.toml
   trimtab drive show ./twin.toml
   trimtab study drive:./twin.toml
 
-A real drive is probed in three rounds, to see how much figures scatter; what others did meanwhile is said, and such rounds are made again. Through a \
-filesystem no TRIM is probed. With --budget full the free space below the reserve, or with --destroy the whole device, is written over two and a half \
-times, once, in hours. A modelled drive is probed in virtual time, and nothing that its specification says is used but what any drive says of \
-itself (its capacity, its queue, the limits of its TRIM); for --budget full it is made smaller, with all its shares as they are.")]
+A real drive is probed in three rounds to measure the scatter. Rounds disturbed by other I/O are reported and repeated. TRIM is not probed through a \
+filesystem. --budget full writes two and a half times the free space outside the reserve (with --destroy, the whole device). It does so once, over \
+hours. A modelled drive is probed in virtual time. The probes use only what any drive reports (its capacity, queue and TRIM limits), not its \
+specification. For --budget full, the model is scaled down with the same proportions.")]
 pub struct Args {
-    /// A directory on the drive, a large file on it or the device itself; drive:NAME or drive:FILE.toml for a modelled drive.
+    /// Probe this drive: a directory or a large file on it, the device itself, or a model
+    /// (drive:NAME, drive:FILE.toml).
     pub(super) target: String,
-    /// How much is probed.
+    /// Probe to this extent.
     #[arg(long, value_enum, default_value_t = BudgetArg::Small)]
     budget: BudgetArg,
-    /// Most bytes that the probes write [default: 1 % of the drive, 4 GB at most; with the budget 'full' besides two and a half times what is free].
-    /// A size, or a share of the drive such as 1%.
+    /// Write at most this much: a size, or a share of the drive such as 1% [default: 1 % of the
+    /// drive, at most 4 GB; with --budget full also two and a half times the free space].
     #[arg(long, value_name = "SIZE|SHARE")]
     write_limit: Option<WriteLimit>,
-    /// For how long a real drive is left alone before it is read.
+    /// Leave a real drive idle this long before it is read.
     #[arg(long, value_name = "TIME", default_value = "8s")]
     rest: Nanos,
-    /// Begin no further round on a real drive after this long. The search for drives that explain what was found comes after the rounds, and takes a minute
-    /// or two.
+    /// Start no further round on a real drive after this time. The search for matching drives
+    /// follows, and takes a minute or two.
     #[arg(long, value_name = "TIME", default_value = "10min")]
     time: Nanos,
-    /// Where the twin is written [default: NAME.toml in the directory 'twins' beside the store of results, where 'drive list' and 'study' find it].
+    /// Write the twin to this file [default: NAME.toml in the directory 'twins' next to the store
+    /// of results, where 'drive list' and 'study' find it].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write over an older file.
+    /// Replace an existing file.
     #[arg(long)]
     force: bool,
-    /// Go on where the same command was interrupted or killed: rounds that were finished are not measured again, nor, with the budget 'full', what writing
-    /// over the drive found, if that was finished.
+    /// Continue an interrupted run of the same command. Finished rounds are not repeated, nor,
+    /// with --budget full, finished overwrites of the drive.
     #[arg(long)]
     resume: bool,
     /// Seed of addresses and of the ensemble.
@@ -64,16 +66,15 @@ pub struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum BudgetArg {
-    /// Nothing is written: reads of data that are there.
+    /// Write nothing: read existing data.
     Reads,
-    /// Little is written; what is trimmed was written by the probes.
+    /// Write little, and trim only blocks that the probes wrote.
     Small,
-    /// The same, and then all that is free is written over: how large an SLC cache is, how fast the drive is behind it and how it recovers, when it begins to
-    /// collect, and what that costs.
+    /// Do the same, then overwrite all free space: measures the SLC cache, the rate behind it,
+    /// recovery, and start and cost of garbage collection.
     Full,
 }
 
-/// Learns the twin.
 pub fn run(args: Args, context: &Context) -> anyhow::Result<ExitCode> {
     let request = Request {
         target: args.target,

@@ -17,7 +17,7 @@ struct Entry<'a> {
     description: &'a str,
     capacity_bytes: u64,
     medium: &'static str,
-    /// How many sources say so of their figures.
+    /// Number of sources that are published.
     published: usize,
     fitted: usize,
     assumed: usize,
@@ -34,14 +34,14 @@ struct Twin {
     learned: String,
     budget: String,
     capacity_bytes: u64,
-    /// How many drives explain what was measured.
+    /// Number of drives in the ensemble.
     members: usize,
     misfit_permille: u64,
 }
 
-/// Those that can be used, and why others cannot.
+/// Usable twins, and the reasons why other files are not.
 fn twins(context: &Context) -> (Vec<Twin>, Vec<String>) {
-    let of = |kept: twins::Kept| {
+    let of = |kept: twins::StoredTwin| {
         let twin = kept.drive.twin?;
         let origin = twin.origin;
         Some(Twin {
@@ -56,20 +56,20 @@ fn twins(context: &Context) -> (Vec<Twin>, Vec<String>) {
             misfit_permille: origin.misfit_permille,
         })
     };
-    let twins::Found { twins, mut odd } = twins::found(context);
+    let twins::TwinDirectory { twins, mut odd } = twins::found(context);
     let twins: Vec<Twin> = twins.into_iter().filter_map(of).collect();
     odd.extend(twins.iter().enumerate().filter_map(|(nth, twin)| hidden(twin, &twins[..nth])));
     (twins, odd)
 }
 
-/// Why `drive:NAME` is another drive than `twin`, if it is.
+/// The reason why `drive:NAME` means another drive than `twin`, if it does.
 fn hidden(twin: &Twin, before: &[Twin]) -> Option<String> {
     let other = if drives::known().any(|drive| drive.spec.name == twin.name) {
-        "the drive of that name that is shipped".to_owned()
+        "the shipped drive of that name".to_owned()
     } else {
         before.iter().find(|other| other.name == twin.name)?.file.display().to_string()
     };
-    Some(format!("{}: drive:{} is {other}; name this one by its path", twin.file.display(), twin.name))
+    Some(format!("{}: drive:{} is {other}; use the path for this one", twin.file.display(), twin.name))
 }
 
 fn entries(drives: &[Drive]) -> Vec<Entry<'_>> {
@@ -90,18 +90,18 @@ fn entries(drives: &[Drive]) -> Vec<Entry<'_>> {
     drives.iter().map(entry).collect()
 }
 
-/// The drives that show published rates: what they are stands in their names.
+/// Drives of published rates; their names describe them.
 fn of_rates(entries: &[Entry<'_>]) -> String {
     let mut table = Table::new("", &["drive", "capacity"]).when_narrow(Narrow::Records);
     for entry in entries {
         table.row([entry.name.to_owned(), Bytes(entry.capacity_bytes).to_string()]);
     }
-    let what = "Real models of which owners published six rates (reads and writes, in order and at random), and drives that show these; \
-                SLC cache, spare space and costs of TRIM of these were not measured, and are typical of the class:";
+    let what = "Real models with six rates published by their owners (reads and writes, sequential and random), and modelled drives that match these; \
+                their SLC cache, spare space and TRIM costs were not measured, and are typical of the class:";
     [prose(what), on_screen(&table)].concat()
 }
 
-/// Prints the shipped drives, those of published rates, and twins that were learned here.
+/// Prints the shipped drives, those of published rates, and the twins learned here.
 pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
     let entries = self::entries(drives::shipped());
     let measured = self::entries(drives::measured());
@@ -112,24 +112,24 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
             let sources = format!("{}/{}/{}", entry.published, entry.fitted, entry.assumed);
             table.row([entry.name.to_owned(), Bytes(entry.capacity_bytes).to_string(), sources, entry.description.to_owned()]);
         }
-        let hint = "The third column counts the figures' sources by kind; 'trimtab drive show NAME' has them all.\n\
-                    Use one as drive:NAME, or your own file as drive:FILE.toml ('trimtab drive show NAME --toml' prints one to start from).";
+        let hint = "The third column counts the figures' sources by kind; 'trimtab drive show NAME' lists them.\n\
+                    Use a drive as drive:NAME, or your own file as drive:FILE.toml ('trimtab drive show NAME --toml' prints a template).";
         [on_screen(&table), prose(hint), of_rates(&measured), learned(&twins), noticed(&odd)].concat()
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// So many are named.
+/// Remarks that are printed in full.
 const NAMED: usize = 5;
 
-/// What stands where twins are and cannot be used as one, or not by its name.
+/// Remarks about files that cannot be used as twins, or not by name.
 fn noticed(odd: &[String]) -> String {
     let more = odd.len().saturating_sub(NAMED);
     let lines = odd.iter().take(NAMED).map(|one| prose(&format!("Noticed: {}.", output::plain(one))));
     lines.chain((more > 0).then(|| prose(&format!("Noticed: {more} more like these.")))).collect()
 }
 
-/// The table of twins; nothing where there are none.
+/// The table of twins; empty if there are none.
 fn learned(twins: &[Twin]) -> String {
     if twins.is_empty() {
         return String::new();
@@ -142,9 +142,6 @@ fn learned(twins: &[Twin]) -> String {
         table.row([twin.name.clone(), twin.model.clone(), firmware, twin.learned.clone(), twin.budget.clone(), capacity]);
     }
     let directory = twins.first().and_then(|twin| twin.file.parent()).map(|path| path.display().to_string()).unwrap_or_default();
-    let head = format!(
-        "Twins, learned by 'trimtab drive learn', used as drive:NAME like the others; their files are in {}:",
-        output::plain(&directory)
-    );
+    let head = format!("Twins, learned by 'trimtab drive learn', used as drive:NAME; files in {}:", output::plain(&directory));
     [prose(&head), on_screen(&table)].concat()
 }

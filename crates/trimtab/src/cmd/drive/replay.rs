@@ -26,36 +26,38 @@ Examples:
 
 A trace without times, such as an fio iolog of version 2, needs --rate or --closed-loop.
 
-What the trace trims is what its host had freed: 'none' never tells the drive, 'batched', 'adaptive' and 'idle' tell it in their own time.
+The TRIMs of the trace are the host's deletes: 'none' never sends them, 'batched', 'adaptive' and 'idle' send them at their own times.
 Each policy's replay is kept as a run: trimtab results compare last~1 last, trimtab results rerun last.";
 
 /// Arguments of `trimtab drive replay`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A recording of 'trimtab drive attach --record', or a text trace (see --format).
+    /// Replay this recording of 'trimtab drive attach --record', or text trace (see --format).
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// A shipped drive, or the path of a specification file.
+    /// Replay on this drive: a shipped drive, or the path of a specification file.
     #[arg(long, value_name = "NAME|FILE")]
     drive: String,
-    /// Another capacity, with the same over-provisioning.
+    /// Use another capacity with the same over-provisioning.
     #[arg(long)]
     size: Option<Bytes>,
-    /// recorded, or a trim policy: none, online, batched, adaptive, idle, with settings as in 'batched:every=1h'. May be given several times.
+    /// Replay under this policy: recorded, none, online, batched, adaptive or idle, with settings
+    /// as in 'batched:every=1h'. Repeat for more.
     #[arg(long = "trim", value_name = "POLICY", default_value = "recorded")]
     policies: Vec<Trim>,
-    /// Share of the drive that is written once, in order, beforehand, in per cent.
+    /// Write this percentage of the drive once, in order, before the replay.
     #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100))]
     fill: u64,
-    /// Let the drive rest for this long afterwards (such as 8d), so that a policy can still act. That time is not counted.
+    /// Let the drive rest this long afterwards (such as 8d), so that a policy can still act. This
+    /// time is not counted.
     #[arg(long, value_name = "TIME")]
     rest: Option<Nanos>,
     #[command(flatten)]
     reading: ReadingArgs,
     #[command(flatten)]
     timing: TimingArgs,
-    /// Seed of everything random in the drive.
+    /// Seed of the drive's random behaviour.
     #[arg(long, default_value_t = 42)]
     seed: u64,
 }
@@ -76,7 +78,6 @@ impl Args {
     }
 }
 
-/// Replays.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot handle signals")?;
     store::check(context)?;
@@ -91,7 +92,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let document = json!({ "drive": spec.name, "size": spec.capacity_bytes, "replays": replays });
     context.report("drive-replay", 1, &document, || in_words(&outcomes))?;
     for id in kept {
-        let id = id.context("the result above could not be kept")?;
+        let id = id.context("the result above could not be stored")?;
         context.remark(&format!("kept as {id}: trimtab results show {}", id.short()));
     }
     Ok(ExitCode::SUCCESS)
@@ -110,7 +111,7 @@ fn as_json(trim: &str, outcome: &Outcome) -> serde_json::Value {
 }
 
 fn in_words(outcomes: &[(String, Outcome)]) -> String {
-    let mut table = Table::new("", &["trim", "took", "WAF", "write p99", "read p99", "trims", "trimmed", "effective", "never told"]);
+    let mut table = Table::new("", &["trim", "took", "WAF", "write p99", "read p99", "trims", "trimmed", "effective", "never sent"]);
     for (trim, outcome) in outcomes {
         let p99 =
             |done: &trimtab_vssd::engine::Done| if done.count == 0 { "-".to_owned() } else { done.latency.percentile(99.0).to_string() };

@@ -18,17 +18,16 @@ use trimtab_study::document::{Narrow, Table};
     after_help = "Examples:\n  trimtab drive show ocz-vertex-le-100gb\n  trimtab drive show ocz-vertex-le-100gb --toml > mine.toml\n  trimtab drive show ./mine.toml --json"
 )]
 pub struct Args {
-    /// A shipped drive, a twin by its name, or the path of a specification file.
+    /// Show this drive: a shipped drive, a twin by its name, or the path of a specification file.
     drive: String,
-    /// Print the file itself, as a start for your own specification.
+    /// Print the file itself, as a template for your own specification.
     #[arg(long, conflicts_with = "json")]
     toml: bool,
 }
 
-/// Prints the specification.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if args.toml {
-        // What is no specification is not shown: a name may lead to any file.
+        // Only valid specifications are printed: a name may lead to any file.
         drives::load(&args.drive)?;
         output::print(&drives::text(&args.drive)?)?;
         return Ok(ExitCode::SUCCESS);
@@ -52,12 +51,12 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a twin says besides.
+/// The text about the twin: its origin, its parameters, and remarks.
 fn learned(drive: &Drive) -> String {
     let Some(twin) = &drive.twin else { return String::new() };
     let origin = &twin.origin;
     let head = format!(
-        "Learned from {} on {} ({} budget, seed {}, {} written); {} drives explain what was measured.",
+        "Learned from {} on {} ({} budget, seed {}, {} written); {} drives match the measurements.",
         origin.model,
         origin.learned,
         origin.budget,

@@ -37,10 +37,10 @@ Workloads:
   sequential, random, hot-cold[:SPACE/OPERATIONS], zipf[:EXPONENT]
       hot-cold:0.2/0.8 puts 80 % of the operations on 20 % of the space
   crystal[:KEY=VALUE]…
-      rounds of CrystalDiskMark's tests, each on a new test file; by default on an empty drive that is never told of the old files. 9.2 GB a round:
+      rounds of CrystalDiskMark's tests, each on a new test file; by default on an empty drive without TRIM for the old files. 9.2 GB a round:
       profile=cdm3|cdm8|nvme, size=1000MB of the file, passes=5 of each test, pass=745MB, small-pass=74.5MB with operations below 64 KiB,
       interval=5s before each test, tests=write|both, place=next|same|scattered,
-      space=SIZE: the part of the drive in which the files are placed
+      space=SIZE: the part of the drive for the files
   trace:FILE
       a recording of 'trimtab drive attach --record', or a text trace in one of the formats of --format, at its own times
 
@@ -53,30 +53,32 @@ Examples:
   trimtab drive simulate --drive ocz-vertex-le-100gb --drive mine.toml --workload random --trims 10 --json
   trimtab drive simulate --drive nvme-tlc-500gb --capacity 8GiB --workload random --trims 30 --trims-of in-use
 
-Everything happens in virtual time: the same drive, workload and seed give the same figures to the byte on every machine; only\nthe time and the id of the run differ.")]
+Everything happens in virtual time: the same drive, workload and seed give the same figures on every machine, to the byte. Only\nthe time and the id of the run differ.")]
 pub struct Args {
-    /// A shipped drive or a specification file; several are simulated side by side.
+    /// Simulate this drive: a shipped drive or a specification file. Repeat to compare several.
     #[arg(long = "drive", required = true, value_name = "NAME|FILE")]
     drives: Vec<String>,
-    /// The workload.
+    /// Run this workload.
     #[arg(long, default_value = "random", value_name = "SPEC")]
     workload: WorkloadSpec,
-    /// What written data is like: random, zero, text or a share that compresses, such as 40%.
+    /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, default_value = "random", value_name = "CLASS")]
     data: DataClass,
-    /// How much to write: 1.8TB, or 3x the drive's capacity [default: 3x; a trace once].
+    /// Write this much: 1.8TB, or 3x the drive's capacity [default: 3x; a trace once].
     #[arg(long, value_name = "AMOUNT")]
     until_written: Option<Amount>,
-    /// When the drive is told what is free: none, online, batched, adaptive, idle, with settings as in 'batched:every=1h' [default: online; with crystal none].
+    /// Use this trim policy: none, online, batched, adaptive or idle, with settings as in
+    /// 'batched:every=1h' [default: online; with crystal none].
     #[arg(long, value_name = "POLICY")]
     trim: Option<PolicySpec>,
-    /// Share of the drive that is written once in order before the workload, in per cent [default: 100; with crystal and traces 0].
+    /// Write this percentage of the drive once, in order, before the workload [default: 100; with
+    /// crystal and traces 0].
     #[arg(long, value_name = "PERCENT", value_parser = percent_or_none)]
     fill: Option<f64>,
-    /// Simulate a drive of this size with the same proportions.
+    /// Scale the drive to this size with the same proportions.
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Bytes>,
-    /// Seed of addresses, sizes and kinds.
+    /// Seed of addresses, sizes and operations.
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
     #[command(flatten)]
@@ -88,24 +90,26 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "With sequential, random, hot-cold and zipf")]
 struct AddressArgs {
-    /// Size of an operation, or several with weights: 4KiB:70,64KiB:30 [default: 4KiB].
+    /// Use operations of this size, or of several sizes with weights: 4KiB:70,64KiB:30 [default:
+    /// 4KiB].
     #[arg(long, value_name = "SIZE[:WEIGHT],…")]
     size: Option<Sizes>,
-    /// Share of reads, in per cent [default: 0].
+    /// Percentage of reads [default: 0].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=99))]
     reads: Option<u8>,
-    /// Share of trims, in per cent [default: 0].
+    /// Percentage of trims [default: 0].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=99))]
     trims: Option<u8>,
-    /// What trims are drawn from: 'all' addresses by the workload's own pattern, in use or not (with uniform writes of one size, a share 1 - q stays in use,
-    /// q being trims by trims and writes); or those 'in-use', each equally often, as in Frankie et al. 2012 ((1 - 2q) / (1 - q) stays in use)
-    /// [default: all].
+    /// Draw the addresses of trims from this set: 'all' by the workload's own pattern, in use or
+    /// not (with uniform writes of one size, a share 1 - q stays in use, where q is trims divided
+    /// by trims plus writes); or 'in-use', each equally often, as in Frankie et al. 2012 ((1 -
+    /// 2q) / (1 - q) stays in use) [default: all].
     #[arg(long, value_name = "SET", value_enum, requires = "trims")]
     trims_of: Option<TrimSet>,
     /// Operations in flight [default: 32].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     queue_depth: Option<u32>,
-    /// Share of the drive that the workload uses, in per cent [default: 100].
+    /// Use this percentage of the drive [default: 100].
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     span: Option<f64>,
 }
@@ -161,7 +165,7 @@ impl FromStr for WorkloadSpec {
             ("trace", path) => return Ok(Self { text: text.to_owned(), kind: WorkloadKind::Trace(path.into()) }),
             _ => {
                 let known = "sequential, random, hot-cold, zipf, crystal and trace:FILE";
-                return Err(format!("there is no workload '{text}'; there are {known}"));
+                return Err(format!("unknown workload '{text}'; use {known}"));
             }
         };
         Ok(Self { text: text.to_owned(), kind: WorkloadKind::Addresses(pattern) })
@@ -179,7 +183,7 @@ impl FromStr for Sizes {
             let (size, weight) = part.split_once(':').unwrap_or((part, "1"));
             let size: Bytes = size.parse().map_err(|error: trimtab_drive::units::ParseQuantityError| error.to_string())?;
             let size =
-                u32::try_from(size.0).ok().filter(|size| *size > 0).ok_or_else(|| format!("{size} is not a size of an operation"))?;
+                u32::try_from(size.0).ok().filter(|size| *size > 0).ok_or_else(|| format!("{size} is not a valid operation size"))?;
             let weight: u32 = weight.parse().map_err(|_| format!("'{weight}' is not a weight"))?;
             Ok((size, weight))
         };
@@ -188,15 +192,15 @@ impl FromStr for Sizes {
 }
 
 fn percent_or_none(text: &str) -> Result<f64, String> {
-    let value: f64 = text.trim_end_matches('%').parse().map_err(|_| format!("'{text}' is not a share in per cent"))?;
-    if (0.0..=100.0).contains(&value) { Ok(value) } else { Err(format!("{text} does not lie between 0 and 100 per cent")) }
+    let value: f64 = text.trim_end_matches('%').parse().map_err(|_| format!("'{text}' is not a percentage"))?;
+    if (0.0..=100.0).contains(&value) { Ok(value) } else { Err(format!("{text} is not between 0 and 100 percent")) }
 }
 
 fn percent(text: &str) -> Result<f64, String> {
     percent_or_none(text).and_then(|value| if value > 0.0 { Ok(value) } else { Err("the share must be above 0".to_owned()) })
 }
 
-/// Simulates, keeps and reports.
+/// Simulates each drive, keeps the runs and prints the report.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let plan = plan(args)?;
@@ -213,8 +217,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             let block = spec.logical_block_bytes;
             let takes_trims = spec.flash().is_some_and(|flash| flash.trim.supported);
             if addresses.mix.trim_percent > 0 && !takes_trims {
-                let what = format!("--trims {}: {name} takes no TRIM", addresses.mix.trim_percent);
-                return Err(UsageError::new(what).hint("leave --trims out, or name a drive that takes them").into());
+                let what = format!("--trims {}: {name} does not support TRIM", addresses.mix.trim_percent);
+                return Err(UsageError::new(what).hint("leave --trims out, or choose a drive with TRIM").into());
             }
             if let Some((size, _)) = addresses.sizes.iter().find(|(size, _)| size % block != 0) {
                 return Err(
@@ -252,12 +256,12 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
     let shares = given.reads.is_some() || given.trims.is_some() || given.span.is_some();
     let others = shares || given.size.is_some() || given.queue_depth.is_some();
     if others && !matches!(args.workload.kind, WorkloadKind::Addresses(_)) {
-        let text = "--size, --reads, --trims, --queue-depth and --span go with sequential, random, hot-cold and zipf only";
-        return Err(UsageError::new(text).hint("settings of crystal are written behind it: 'crystal:size=1GB:tests=both'").into());
+        let text = "--size, --reads, --trims, --queue-depth and --span only apply to sequential, random, hot-cold and zipf";
+        return Err(UsageError::new(text).hint("write settings of crystal after its name: 'crystal:size=1GB:tests=both'").into());
     }
     let of_trace = args.trace.reading != ReadingArgs::default() || args.trace.timing.timing() != Timing::Recorded;
     if of_trace && !matches!(args.workload.kind, WorkloadKind::Trace(_)) {
-        return Err(UsageError::new("--format, --volume, --events, --rate and --closed-loop go with --workload trace:FILE").into());
+        return Err(UsageError::new("--format, --volume, --events, --rate and --closed-loop only apply to --workload trace:FILE").into());
     }
     let load = match &args.workload.kind {
         WorkloadKind::Addresses(pattern) => Load::Synthetic(Addresses {
@@ -304,7 +308,7 @@ impl Watcher for Reporter<'_> {
     }
 
     fn written(&mut self, bytes: Bytes) {
-        /// Threads meet at the bar once per so much.
+        /// Threads update the progress bar once per this many bytes.
         const STEP: u64 = 1 << 26;
         if bytes.0 < self.last + STEP {
             return;
@@ -318,7 +322,7 @@ impl Watcher for Reporter<'_> {
     }
 }
 
-/// Keeps all runs, then prints them: what was simulated is never lost to a failing store.
+/// Keeps all runs, then prints them: a failing store never loses a result.
 fn report_runs(context: &Context, runs: &[Run]) -> anyhow::Result<()> {
     let kept: Vec<_> = runs.iter().map(|run| store::save(context, run)).collect();
     let shapes: Vec<_> = runs.iter().zip(&kept).map(|(run, kept)| RunV1::new(run, kept.as_ref().ok().copied())).collect();
@@ -331,7 +335,7 @@ fn report_runs(context: &Context, runs: &[Run]) -> anyhow::Result<()> {
         all => context.report_styled("runs", VERSION, &serde_json::json!({ "runs": all }), text)?,
     }
     for id in kept {
-        let id = id.context("the result above could not be kept")?;
+        let id = id.context("the result above could not be stored")?;
         context.remark(&format!("kept as {id}: trimtab results show {}", id.short()));
     }
     Ok(())
@@ -348,7 +352,7 @@ mod tests {
         assert_eq!(kind("zipf:1.2"), Ok(WorkloadKind::Addresses(Pattern::Zipf { theta: 1.2 })));
         assert_eq!(kind("crystal"), Ok(WorkloadKind::Crystal(Loops::default())));
         assert_eq!(kind("trace:a:b"), Ok(WorkloadKind::Trace("a:b".into())));
-        assert!(kind("rondom").unwrap_err().contains("there are sequential"));
+        assert!(kind("rondom").unwrap_err().contains("use sequential"));
         assert!(kind("crystal:sise=1").unwrap_err().contains("no setting 'sise'"));
         assert_eq!("4KiB:70,64KiB:30".parse::<Sizes>().unwrap().0, [(4096, 70), (65_536, 30)]);
         for wrong in ["", "0", "4KiB:x", "8TB"] {

@@ -10,10 +10,10 @@ use trimtab_vssd::status::Status;
 
 const EXAMPLES: &str = "\
 Examples:
-  trimtab drive status                     every attached drive
-  trimtab drive status --json              every counter by its name, in bytes and nanoseconds
+  trimtab drive status                     show every attached drive
+  trimtab drive status --json              print every counter, in bytes and nanoseconds
   trimtab drive status /dev/loop0
-  trimtab drive watch /dev/loop0           the same, redrawn each second until Ctrl-C
+  trimtab drive watch /dev/loop0           redraw each second until Ctrl-C
 
 Without a terminal, 'drive watch' prints the status once.";
 
@@ -21,12 +21,12 @@ Without a terminal, 'drive watch' prints the status once.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Id or block device of the drive [default: all].
+    /// Show this drive, by id or block device [default: all].
     #[arg(value_name = "DRIVE")]
     drive: Option<String>,
 }
 
-/// What the servers of drives report, and remarks about servers that report nothing.
+/// Status of the attached drives, and remarks about those whose server does not answer.
 struct Report {
     drives: Vec<Status>,
     remarks: Vec<String>,
@@ -38,7 +38,6 @@ impl Report {
     }
 }
 
-/// Prints the status of attached drives.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let report = ask(args)?;
     report.remarks.iter().for_each(|remark| context.remark(remark));
@@ -69,11 +68,11 @@ fn ask(args: &Args) -> anyhow::Result<Report> {
         match &entry.state {
             State::Running(record) => match status_of(entry) {
                 Ok(status) => report.drives.push(status),
-                // It may be dying, which takes a moment.
+                // A server that is ending takes a moment.
                 Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => return Err(error),
                 Err(_) => report.remarks.push(crashed(entry)),
             },
-            State::Starting => report.remarks.push(format!("trimtab: {}: its server is just being started", entry.id)),
+            State::Starting => report.remarks.push(format!("trimtab: {}: its server is still starting", entry.id)),
             State::Dead(_) => report.remarks.push(crashed(entry)),
         }
     }
@@ -81,10 +80,9 @@ fn ask(args: &Args) -> anyhow::Result<Report> {
 }
 
 fn crashed(entry: &Entry) -> String {
-    format!("trimtab: {0}: its server has crashed; 'trimtab drive detach {0}' removes what it left", entry.id)
+    format!("trimtab: {0}: its server has crashed; run 'trimtab drive detach {0}' to clean up", entry.id)
 }
 
-/// Asks the server of `entry`.
 fn status_of(entry: &Entry) -> anyhow::Result<Status> {
     Client::connect(&entry.home.control())?.ask(&Ask::Status)
 }

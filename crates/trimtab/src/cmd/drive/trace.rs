@@ -14,7 +14,7 @@ use trimtab_vssd::trace::{ExportFormat, Kind, Source, export};
 
 const EXAMPLES: &str = "\
 Examples:
-  trimtab drive trace recording                       what is in it
+  trimtab drive trace recording                       summarise it
   trimtab drive trace recording --to fio > iolog      for fio --read_iolog=iolog --replay_redirect=/dev/...
   trimtab drive trace recording --to blkparse | less";
 
@@ -22,10 +22,10 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A recording of 'trimtab drive attach --record', or a text trace (see --format).
+    /// Read this recording of 'trimtab drive attach --record', or text trace (see --format).
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Print it in the format of another tool: fio (iolog version 3) or blkparse.
+    /// Print the trace in another tool's format: fio (iolog version 3) or blkparse.
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     to: Option<ExportFormat>,
     /// Write to this file, which must not exist, instead of standard output.
@@ -59,7 +59,7 @@ struct Summary {
     warnings: Vec<String>,
 }
 
-/// Says what is in a trace, or prints it in other words.
+/// Summarises a trace, or prints it in another format.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mut source = Source::open(&args.file, &args.reading.reading())?;
     if let Some(format) = args.to {

@@ -23,9 +23,10 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
     interrupt::install().context("cannot install signal handlers")?;
     let target = args.target.as_deref().unwrap_or(name);
     let mut asked = asked(args);
-    // What is refused makes no store.
+    // An unknown drive must not create a store.
     let drive = drives::load(name)?;
-    // A quick study has no time for assumptions, but what is said of a twin is of several drives.
+    // A quick study skips the assumptions, except that a twin is always predicted with several
+    // drives.
     if drive.twin.is_some() && args.questions.is_empty() {
         asked.assumptions = asked.assumptions.or(Some(Breadth::Drives));
     }
@@ -35,7 +36,8 @@ pub fn run(args: &Args, context: &Context, name: &str) -> anyhow::Result<ExitCod
     conclude(args, context, &made, None, began)
 }
 
-/// Months of use on a twin, on a filesystem that is `percent` full, under all policies: no deleting, which was measured.
+/// Studies months of use on a twin under all policies, on a filesystem that is `percent`
+/// full. Deleting is left out, because it was measured.
 pub fn months(args: &Args, context: &Context, reference: &str, percent: u8) -> anyhow::Result<Study> {
     let mut asked = asked(args);
     asked.deleting = false;
@@ -71,7 +73,7 @@ fn asked(args: &Args) -> StudyRequest {
     asked
 }
 
-/// How a filesystem lies about after months of use, which is the same on every drive.
+/// The filesystem's layout after months of use, which is the same on every drive.
 pub fn used(args: &Args) -> anyhow::Result<Used> {
     Ok(Used::by_churn(&modelled::volume_named(filesystem(args)), fill(args), args.seed)?)
 }
@@ -84,7 +86,7 @@ fn fill(args: &Args) -> f64 {
     f64::from(args.fill.unwrap_or(60)) / 100.0
 }
 
-/// The study of the drive called `name`, whose runs name `target`, before it is made.
+/// The prepared study of the drive `name`; its runs carry `target` as their name.
 pub fn study<'a>(
     args: &Args,
     name: &str,

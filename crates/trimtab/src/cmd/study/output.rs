@@ -1,4 +1,4 @@
-//! A study onto the screen, and as JSON.
+//! A study's output, as text and as JSON.
 
 use crate::report;
 use crate::report::study::Surroundings;
@@ -12,14 +12,14 @@ use trimtab_study::study::untried::Untried;
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::verdict::finding::{Finding, Reason};
 
-/// What `--json` prints; its shape is in docs/method/stored-results.md.
+/// The `--json` document; docs/method/stored-results.md defines its shape.
 #[derive(Debug, Serialize)]
 struct StudyV3<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<RunId>,
     target: &'a str,
     complete: bool,
-    /// The policy that is recommended; null where no single one is.
+    /// The recommended policy; null if no single one is recommended.
     #[serde(rename = "use")]
     recommended: Option<&'static str>,
     verdict: &'a Verdict<'a>,
@@ -32,9 +32,9 @@ struct StudyV3<'a> {
     tuning: Vec<RunV1<'a>>,
     /// Deleting with another generation of the filesystem.
     kernels: Vec<RunV1<'a>>,
-    /// Which assumptions decide, if that was looked at.
+    /// The assumptions that change the answer, if they were tested.
     sensitivity: Option<&'a Sensitivity>,
-    /// Months of use on the twin of the drive that was measured.
+    /// Months of use on the twin of the measured drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     predicted: Option<Box<Self>>,
 }
@@ -62,10 +62,11 @@ fn shape<'a>(id: Option<RunId>, verdict: &'a Verdict<'a>, months: Option<&'a Ver
     }
 }
 
-/// Prints studies that were made together, with their id if they are kept: the answer, or with `details` everything.
+/// Prints studies that ran together, with their id if they are kept: the answer, or
+/// everything with `details`.
 ///
 /// # Errors
-/// Standard output that cannot be written.
+/// Standard output cannot be written.
 pub fn print(context: &Context, id: Option<RunId>, verdicts: &[Verdict<'_>], around: &Surroundings, details: bool) -> anyhow::Result<()> {
     let shown = || match details {
         true => report::text::render(&report::study::document(verdicts, around)),

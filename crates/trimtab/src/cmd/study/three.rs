@@ -1,4 +1,5 @@
-//! `trimtab study` without a target: three modelled drives beside each other, so that one sees where TRIM policy matters and where it does not.
+//! `trimtab study` without a target: compares three modelled drives, to show where the trim
+//! policy matters and where it does not.
 
 use super::modelled;
 use super::{Args, Question, checkpoints, conclude};
@@ -15,16 +16,16 @@ use trimtab_study::study::request::StudyRequest;
 use trimtab_study::study::scale::{FULL, QUICK, Scale};
 use trimtab_study::study::trials::Breadth;
 
-/// The SandForce drive of the articles, and two of today.
+/// The SandForce drive of the articles, and two current drives.
 const DRIVES: [&str; 3] = ["ocz-vertex-le-100gb", "sata-tlc-500gb", "nvme-tlc-500gb"];
 
-/// Runs all three, keeps them as one study, and prints what is different.
+/// Studies all three drives, keeps the runs as one study, and prints the comparison.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     interrupt::install().context("cannot install signal handlers")?;
     if args.questions.contains(&Question::Tuning) {
         let hint = format!("trimtab study drive:{} --questions tuning", DRIVES[0]);
-        return Err(UsageError::new("what data and tuning change is asked of one drive").hint(hint).into());
+        return Err(UsageError::new("--questions tuning needs one drive").hint(hint).into());
     }
     let asked = asked(args);
     let targets = DRIVES.map(|name| format!("drive:{name}"));
@@ -37,7 +38,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     conclude(args, context, &studies, None, began)
 }
 
-/// What half a minute is enough for; or what was asked for.
+/// The requested study, scaled to about half a minute by default.
 fn asked(args: &Args) -> StudyRequest {
     let (drive_writes, fills) = match (args.quick, args.full) {
         (true, _) => (1.0, vec![0.6]),

@@ -1,4 +1,4 @@
-//! Reads the tables of the configuration key by key, so that everything that is wrong can be said at once.
+//! Reads the tables of the configuration key by key, so that all errors are reported at once.
 
 use super::{Config, ConfigError, CounterChoice, FILESYSTEMS_MAX, Rule};
 use std::ops::Range;
@@ -10,14 +10,14 @@ use trimtab_sim::policy::PolicySpec;
 
 type Value<'a, 'i> = &'a Spanned<DeValue<'i>>;
 
-/// The configuration in `text`, or all that is wrong with it in order of lines.
+/// The configuration in `text`, or all errors in order of lines.
 pub(super) fn read(path: &Path, text: &str) -> Result<Config, Vec<ConfigError>> {
     let (root, malformed) = DeTable::parse_recoverable(text);
     let mut reader = Reader { path, text, errors: Vec::new() };
     for error in &malformed {
         reader.error(error.span().unwrap_or(0..0), error.message().to_owned());
     }
-    // What could be read of a file that is no TOML would be blamed for what the rest of it says.
+    // Keys of a file that is not valid TOML would cause misleading errors.
     let config = malformed.is_empty().then(|| reader.config(&root));
     let mut errors = reader.errors;
     errors.sort_by_key(|error| error.line);
@@ -33,7 +33,7 @@ struct Reader<'a> {
     errors: Vec<ConfigError>,
 }
 
-/// What a section about filesystems says.
+/// Content of a `[default]` or `[[filesystem]]` section.
 #[derive(Default)]
 struct Section {
     path: Option<(PathBuf, Range<usize>)>,
@@ -91,7 +91,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A `[default]` or, `with_path`, a `[[filesystem]]`.
+    /// Reads a `[default]` section, or with `with_path` a `[[filesystem]]` section.
     fn section(&mut self, value: Value<'_, '_>, with_path: bool) -> Option<Section> {
         let DeValue::Table(table) = value.get_ref() else {
             self.expected("section", value, "a table");
@@ -179,7 +179,7 @@ impl Reader<'_> {
         let path = Path::new(self.text(key, value)?);
         let plain = path.is_absolute() && path.components().all(|c| !matches!(c, std::path::Component::ParentDir));
         if plain && !path.as_os_str().as_encoded_bytes().contains(&0) {
-            // Without a slash at the end and doubled ones, as the mount table has it.
+            // Normalised as in the mount table: no trailing or doubled slashes.
             return Some(path.components().collect());
         }
         self.error(value.span(), format!("{key}: '{}' is not an absolute path without '..'", path.display()));
@@ -196,7 +196,7 @@ impl Reader<'_> {
         CounterChoice::NAMES.iter().find(|(name, _)| *name == text).map_or_else(
             || {
                 let names: Vec<&str> = CounterChoice::NAMES.iter().map(|(name, _)| *name).collect();
-                self.error(value.span(), format!("counter: '{}' is none of {}", text.escape_debug(), names.join(", ")));
+                self.error(value.span(), format!("counter: '{}' is not one of {}", text.escape_debug(), names.join(", ")));
                 CounterChoice::default()
             },
             |(_, choice)| *choice,

@@ -1,4 +1,4 @@
-//! A block trace on a modelled drive, at its own times.
+//! A block trace on a modelled drive, with the trace's timing.
 
 use std::path::PathBuf;
 use trimtab_sim::simulate::Trace;
@@ -6,14 +6,14 @@ use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::Reading;
 use trimtab_vssd::trace::Source;
 
-/// A trace.
+/// A trace and how to replay it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traced {
-    /// Its file.
+    /// The trace's file.
     pub path: PathBuf,
-    /// How its text is read.
+    /// Options for reading the file.
     pub reading: Reading,
-    /// When its requests are made.
+    /// Timing of its requests.
     pub timing: Timing,
 }
 

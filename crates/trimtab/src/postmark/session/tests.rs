@@ -1,4 +1,4 @@
-//! Sessions recorded with the original, played again on a target that does nothing, with the same clock.
+//! Sessions recorded with the original, replayed on a null target with the same clock.
 
 use super::super::announce::{Announced, Announcer};
 use super::*;
@@ -27,7 +27,8 @@ impl Transcript {
         Self { input: section("INPUT (stdin)"), output: output.replace("[no newline at end]\n", ""), clock }
     }
 
-    /// Standard output, without what may have other words: help, and complaints, which go to standard error.
+    /// Standard output without text that may differ: help, and complaints, which go to standard
+    /// error.
     fn wanted(&self, work: &str) -> String {
         without_free_words(&self.output).replace("WORK", work)
     }
@@ -69,7 +70,7 @@ impl Runner for Scripted {
     }
 }
 
-/// What a session prints, and what it complains of.
+/// The output of a session, and its complaints.
 fn play(input: &str, clock: &[i64], file: &Path) -> (String, Vec<String>) {
     let mut out = Vec::new();
     let mut complaints = Vec::new();
@@ -99,7 +100,7 @@ fn recorded_sessions_come_out_byte_for_byte() {
         ("19d", include_str!("../../../tests/fixtures/postmark/19d_line_over_254.txt")),
     ] {
         let transcript = Transcript::parse(text);
-        // Locations are where the original ran; the working directory is where this runs.
+        // Locations are those of the original's run; the working directory is that of this run.
         let wanted = transcript.wanted("WORK").replace("Working directory: WORK\n", &format!("Working directory: {}\n", here.display()));
         let input = transcript.input.replace("run log.txt", &format!("run {}", dir.path().join("log.txt").display()));
         let (output, _) = play(&input, &transcript.clock, &nothing());
@@ -111,13 +112,13 @@ fn recorded_sessions_come_out_byte_for_byte() {
 fn every_error_of_the_original_is_a_complaint() {
     let transcript = Transcript::parse(include_str!("../../../tests/fixtures/postmark/08_bad_input.txt"));
     let (_, complaints) = play(&transcript.input, &transcript.clock, &nothing());
-    // One more: the configuration file is not there.
+    // One more, because the configuration file does not exist.
     assert_eq!(complaints.len(), transcript.output.matches("Error: ").count() + 1, "{complaints:#?}");
     assert!(complaints.iter().all(|text| !text.contains('\n')));
 }
 
 #[test]
-fn quit_ends_only_the_file_that_says_it_except_at_the_start() {
+fn quit_ends_only_its_file_except_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("conf");
     std::fs::write(&file, "set number 12\nquit\nset number 13\n").unwrap();
@@ -130,7 +131,7 @@ fn quit_ends_only_the_file_that_says_it_except_at_the_start() {
 }
 
 #[test]
-fn a_file_that_loads_itself_ends() {
+fn load_of_a_recursive_file_ends() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("conf");
     std::fs::write(&file, format!("load {}\n", file.display())).unwrap();
@@ -140,7 +141,7 @@ fn a_file_that_loads_itself_ends() {
 }
 
 #[test]
-fn a_last_line_without_newline_is_explained() {
+fn last_line_without_newline_is_explained() {
     let (output, complaints) = play("quit", &[0], &nothing());
     assert!(output.ends_with("pm>Eh?\npm>"));
     assert!(complaints.iter().any(|text| text.contains("no newline")), "{complaints:?}");
@@ -162,5 +163,5 @@ fn reports_and_settings_are_appended_to_files() {
     assert!(file.ends_with("Report format is terse.\n"), "no report of a run that ran out of files");
     let empty = dir.path().join("empty").display().to_string();
     play(&format!("set bias create 0\nset transactions 2000\nrun {empty}\n"), &[0], &nothing());
-    assert_eq!(std::fs::read(&empty).unwrap(), b"", "but the file is made");
+    assert_eq!(std::fs::read(&empty).unwrap(), b"", "but the file is created");
 }

@@ -1,4 +1,5 @@
-//! How far a recommendation depends on assumptions, and on which of the drives that fit a twin is: words and tables.
+//! How a recommendation depends on assumptions, and on the choice among drives that fit a
+//! twin: text and tables.
 
 use super::words::{NOT_TESTED, listed, name, percent, spaced};
 use crate::drives::fields;
@@ -13,7 +14,7 @@ use trimtab_study::study::recommendation::Recommendation;
 use trimtab_study::study::sensitivity::{Assumption, Sensitivity};
 use trimtab_study::study::verdict::{Confidence, Verdict};
 
-/// An assumption, and what there can be several of: `TRIM costs`.
+/// The name of an assumption, and its plural for several values: `TRIM costs`.
 const fn assumption(assumption: Assumption) -> (&'static str, &'static str) {
     match assumption {
         Assumption::FreeSuperblocks => ("superblocks kept free in idle time", "superblocks kept free in idle time"),
@@ -24,23 +25,23 @@ const fn assumption(assumption: Assumption) -> (&'static str, &'static str) {
         Assumption::FileSize => ("median size of files", "file sizes"),
         Assumption::DailyWrites => ("bytes written a day", "bytes written a day"),
         Assumption::Filesystem => ("filesystem", "filesystems"),
-        Assumption::Fill => ("how full it is", "fills"),
+        Assumption::Fill => ("fill", "fills"),
     }
 }
 
-/// How sure a modelled recommendation is, in a line.
+/// The confidence in a modelled recommendation, in one line.
 pub(super) fn short(verdict: &Verdict<'_>) -> String {
     let Confidence::Assumptions { varied, decisive, otherwise } = &verdict.confidence else {
         return super::words::confidence(&verdict.confidence);
     };
     let (varied, recommendation) = (*varied, verdict.recommendation);
     let held = varied - decisive.len();
-    let close = otherwise.map(|otherwise| format!("close: smaller studies come to {}", name(otherwise)));
+    let close = otherwise.map(|otherwise| format!("close: smaller studies recommend {}", name(otherwise)));
     let ensemble = verdict.study().sensitivity.as_ref().and_then(|sensitivity| sensitivity.ensemble.as_ref());
     if let Some(ensemble) = ensemble {
         let gains = ranges(ensemble, recommendation).map(|gains| format!(": {gains}")).unwrap_or_default();
         let drives = format!("{}{gains}", drives(ensemble, recommendation));
-        // Which assumptions decide stands with all details.
+        // The details list the deciding assumptions.
         return match close {
             _ if varied == 0 => drives,
             Some(close) => format!("{drives}; {close}"),
@@ -50,11 +51,11 @@ pub(super) fn short(verdict: &Verdict<'_>) -> String {
     close.unwrap_or_else(|| format!("holds under {held} of {varied} assumptions, changed one at a time"))
 }
 
-/// Figures of docs/published.md that the model predicts, and how many of them it meets.
+/// Figures of docs/published.md that the model predicts, and the number within the limit.
 const PUBLISHED: (usize, usize) = (60, 28);
 
-/// How sure the recommendations are: on what the values of the drives stand, how well the model predicts, what was varied. `None` without an
-/// answer, or where something was measured.
+/// The "How sure" note: sources of the model's inputs, error of the model, assumptions
+/// varied. `None` without an answer, or if something was measured.
 pub(super) fn how_sure(verdicts: &[(String, &Verdict<'_>)]) -> Option<String> {
     let modelled = |verdict: &Verdict<'_>| verdict.study().runs.iter().any(|run| run.provenance == Provenance::Modelled);
     let answers: Vec<_> = verdicts.iter().filter(|(_, verdict)| verdict.recommendation.is_answer() && modelled(verdict)).collect();
@@ -62,7 +63,7 @@ pub(super) fn how_sure(verdicts: &[(String, &Verdict<'_>)]) -> Option<String> {
     let varied = answers.iter().filter_map(|(_, verdict)| verdict.study().sensitivity.as_ref()).flat_map(|all| &all.rows);
     let varied = distinct(varied.map(|row| assumption(row.assumption).1));
     let tried = match varied.len() {
-        // Beside the recommendation of one drive stands how far it holds.
+        // For one drive, this stands next to its recommendation.
         _ if verdicts.len() == 1 => String::new(),
         0 => NOT_TESTED.to_owned(),
         1..=2 => format!("tried with other {}", listed(&varied)),
@@ -74,13 +75,14 @@ pub(super) fn how_sure(verdicts: &[(String, &Verdict<'_>)]) -> Option<String> {
     Some([values, model, tried].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; "))
 }
 
-/// Where the answer changes: `OCZ at 30 % full: no trimming`. One drive needs no name.
+/// Conditions that change the answer: `OCZ at 30 % full: no trimming`. One drive needs no
+/// name.
 pub(super) fn exceptions(verdicts: &[(String, &Verdict<'_>)]) -> String {
     let answers = verdicts.iter().filter(|(_, verdict)| verdict.recommendation.is_answer());
     answers.flat_map(|(short, verdict)| flips(short, verdict)).collect::<Vec<_>>().join("; ")
 }
 
-/// Under which other assumptions, and at which other fills, something else is recommended.
+/// Other assumptions and fills that change the recommendation.
 fn flips(short: &str, verdict: &Verdict<'_>) -> Vec<String> {
     let named = |recommended: Recommendation, when: &str| format!("{short} {when}: {}", name(recommended)).trim_start().to_owned();
     let mut all = Vec::new();
@@ -100,7 +102,7 @@ fn flips(short: &str, verdict: &Verdict<'_>) -> Vec<String> {
     distinct(all)
 }
 
-/// On what the values of the drives of these runs stand: `values: 3 published, 62 assumed`.
+/// Sources of the values of these runs' drives: `values: 3 published, 62 assumed`.
 fn values<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
     let counts: Vec<_> = runs.filter_map(|run| fields::counts(Field::find(&run.specification, recipe::DRIVE)?)).collect();
     let sum = |at: usize| counts.iter().map(|counts| counts[at].0).sum::<usize>();
@@ -110,7 +112,7 @@ fn values<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
     if shown.is_empty() { String::new() } else { format!("inputs of the model: {}", shown.join(", ")) }
 }
 
-/// Sentences for the verdict on `recommended`, what the study itself came to.
+/// Sentences about the assumptions behind `recommended`, the study's own recommendation.
 pub(super) fn sentences(sensitivity: &Sensitivity, recommended: Recommendation) -> String {
     let assumptions = about_assumptions(sensitivity, recommended);
     let ensemble = sensitivity.ensemble.as_ref().map(|ensemble| of_ensemble(ensemble, recommended));
@@ -124,9 +126,9 @@ fn about_assumptions(sensitivity: &Sensitivity, recommended: Recommendation) -> 
     }
     let otherwise = sensitivity.recommended.filter(|other| *other != recommended);
     let aside =
-        otherwise.map(|other| format!(" (The smaller studies come to {} where nothing is changed.)", name(other))).unwrap_or_default();
+        otherwise.map(|other| format!(" (The smaller studies recommend {} with nothing changed.)", name(other))).unwrap_or_default();
     if decisive.is_empty() {
-        return Some(format!("None of {all} assumptions, each changed within what is plausible, changes that.{aside}"));
+        return Some(format!("It holds under all {all} assumptions, each varied within its plausible range.{aside}"));
     }
     let each = decisive.iter().map(|row| {
         let values: Vec<String> =
@@ -140,7 +142,7 @@ fn about_assumptions(sensitivity: &Sensitivity, recommended: Recommendation) -> 
 /// The table of assumptions.
 pub(super) fn section(sensitivity: &Sensitivity) -> Option<Section> {
     let unchanged = sensitivity.recommended.map_or("nothing", name);
-    let title = format!("One assumption changed at a time, each time a small study of its own. Nothing changed: {unchanged}.");
+    let title = format!("One assumption varied at a time, in a small study each. Nothing varied: {unchanged}.");
     let mut table = Table::new(title, &["assumption", "assumed", "tried", "recommended then"]);
     for row in &sensitivity.rows {
         for (at, tried) in row.tried.iter().enumerate() {
@@ -153,7 +155,7 @@ pub(super) fn section(sensitivity: &Sensitivity) -> Option<Section> {
     (!table.rows.is_empty()).then(|| Section::new("Assumptions", vec![Block::Table(table)]))
 }
 
-/// On how many drives that fit a recommendation is best: "best on 15 of 16 drives that fit".
+/// The share of fitting drives that agree: "best on 15 of 16 drives that fit".
 pub(super) fn drives(ensemble: &Ensemble, recommended: Recommendation) -> String {
     let all = ensemble.drives.len();
     if ensemble.decides(recommended) {
@@ -163,15 +165,12 @@ pub(super) fn drives(ensemble: &Ensemble, recommended: Recommendation) -> String
     if ensemble.unexplained {
         return format!("cannot be decided: no drive explains the measurements, and of the {all} nearest {}", counted(ensemble));
     }
-    let itself = if ensemble.agrees_on_another(recommended) {
-        format!("the twin itself comes to {}, and ", name(recommended))
-    } else {
-        String::new()
-    };
+    let itself =
+        if ensemble.agrees_on_another(recommended) { format!("the twin itself gives {}, and ", name(recommended)) } else { String::new() };
     format!("cannot be decided: {itself}of {all} drives that fit {}", counted(ensemble))
 }
 
-/// How many drives come to what: "idle on 5, batched on 2".
+/// Counts of drives by recommendation: "idle on 5, batched on 2".
 fn counted(ensemble: &Ensemble) -> String {
     ensemble.counts().iter().map(|(what, count)| format!("{} on {count}", name(*what))).collect::<Vec<_>>().join(", ")
 }
@@ -189,7 +188,7 @@ fn ranges(ensemble: &Ensemble, recommended: Recommendation) -> Option<String> {
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-/// A sentence or two for the verdict.
+/// One or two sentences for the verdict.
 pub(super) fn of_ensemble(ensemble: &Ensemble, recommended: Recommendation) -> String {
     let all = ensemble.drives.len();
     if ensemble.unexplained {
@@ -200,28 +199,25 @@ pub(super) fn of_ensemble(ensemble: &Ensemble, recommended: Recommendation) -> S
     }
     let mut text = format!("Of {all} drives (the first of {}) that explain the measurements: {}.", ensemble.of, counted(ensemble));
     if ensemble.agrees_on_another(recommended) {
-        text += &format!(" The twin itself comes to {}.", name(recommended));
+        text += &format!(" The twin itself gives {}.", name(recommended));
     }
     if !ensemble.decides(recommended) {
-        text += " The measurements do not decide it.";
+        text += " The measurements do not decide between them.";
     }
     if let Some(on) = &ensemble.depends_on {
         text += &format!(" They differ most in {}, known from {}.", on.field, on.source);
     }
-    text += &format!(
-        " Of other drives that fit as well, {:.0} in 100 lie outside the least and the greatest of these.",
-        200.0 / (all + 1) as f64
-    );
+    text += &format!(" Of other drives that fit equally well, {:.0} in 100 lie outside this range.", 200.0 / (all + 1) as f64);
     if !ensemble.of_the_class.is_empty() {
         text += &format!(
-            " No probe identified {}: these values are typical of the class, and a drive that differs from its class may differ from all of these.",
+            " No probe identified {}: these values are typical of the class, and a drive unlike its class may lie outside all results.",
             ensemble.of_the_class.join(", ")
         );
     }
     text
 }
 
-/// The median of a figure of a policy on these drives, and where nine of ten lie.
+/// The median of a figure over these drives, with its 90 % range.
 pub(super) fn range(ensemble: &Ensemble, policy: &str, what: fn(&Shown) -> Option<f64>) -> String {
     ensemble.range(policy, what).map_or_else(
         || "–".to_owned(),
@@ -229,21 +225,15 @@ pub(super) fn range(ensemble: &Ensemble, policy: &str, what: fn(&Shown) -> Optio
     )
 }
 
-/// What each policy comes to on these drives.
+/// Results of each policy on these drives.
 pub(super) fn drives_section(ensemble: &Ensemble) -> Section {
     let count = ensemble.drives.len();
     let which =
-        if ensemble.unexplained { "are the nearest to the measurements, and do not explain them" } else { "explain the measurements" };
-    let ends = if count < 20 { "the least and the greatest" } else { "the range of nine in ten" };
+        if ensemble.unexplained { "are the nearest to the measurements, but do not explain them" } else { "explain the measurements" };
+    let ends = if count < 20 { "minimum and maximum" } else { "the 90 % range" };
     let title = format!("The same months on each of {count} drives that {which}, and deleting a smaller tree: the median, and {ends}.");
-    let columns = [
-        "policy",
-        "recommended on",
-        "random writes/s in the end",
-        "write amplification",
-        "erase cycles/TB",
-        "worst foreground latency (ms)",
-    ];
+    let columns =
+        ["policy", "recommended on", "final random writes/s", "write amplification", "erase cycles/TB", "worst foreground latency (ms)"];
     let mut table = Table::new(title, &columns);
     let mut names: Vec<&str> = ensemble.drives.iter().flat_map(|fit| &fit.policies).map(|shown| shown.policy.as_str()).collect();
     names.sort_unstable();
@@ -262,7 +252,7 @@ pub(super) fn drives_section(ensemble: &Ensemble) -> Section {
     Section::new("Drives that fit", vec![Block::Table(table)])
 }
 
-/// Random writes on the drives that fit, with the recommended policy and without: for a line.
+/// Random writes on the fitting drives with and without the recommended policy, in one line.
 pub(super) fn rates(ensemble: &Ensemble, recommended: Recommendation) -> String {
     let rate = |policy: &str| range(ensemble, policy, |shown| shown.rate);
     match recommended.trimming_policy() {
@@ -296,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn drives_that_fit_are_counted() {
+    fn drives_counts_those_that_fit() {
         let most = ensemble(&[IDLE, IDLE, IDLE]);
         assert_eq!(drives(&most, IDLE), "best on 3 of 3 drives that fit");
         assert_eq!(ranges(&most, IDLE).as_deref(), Some("random writes +50 to +150 %"));
@@ -304,14 +294,14 @@ mod tests {
             drives(&ensemble(&[Recommendation::NoDifference; 2]), Recommendation::NoDifference),
             "the same on 2 of 2 drives that fit"
         );
-        assert_eq!(drives(&most, BATCHED), "cannot be decided: the twin itself comes to batched, and of 3 drives that fit idle on 3");
+        assert_eq!(drives(&most, BATCHED), "cannot be decided: the twin itself gives batched, and of 3 drives that fit idle on 3");
         let split = ensemble(&[IDLE, BATCHED, IDLE, BATCHED, IDLE, BATCHED, IDLE]);
         assert_eq!(drives(&split, IDLE), "cannot be decided: of 7 drives that fit idle on 4, batched on 3");
         let said = of_ensemble(&split, IDLE);
-        // A further one of as many is as likely at any place among 8: at either end in 2 of them.
+        // An eighth drive is equally likely at each of 8 ranks; 2 of them are the ends.
         for part in [
             "Of 7 drives (the first of 64)",
-            "do not decide it",
+            "do not decide",
             "flash.trim.command_ns, known from the class",
             "25 in 100",
             "No probe identified flash.nand.erase_ns",

@@ -1,5 +1,5 @@
-//! The answer of a study on one screen: which drive, which policy, the figures that decide, the policies side by side, what
-//! to check first, how to apply it and where the rest is.
+//! A study's answer on one screen: drive, policy, deciding figures, comparison of policies,
+//! first check, command to apply, and where to find the rest.
 
 use super::surroundings::Surroundings;
 use super::words::{self, NOT_STEADY_LEGEND, mark, percent, seconds, spaced};
@@ -18,14 +18,14 @@ use trimtab_study::study::untried::Reason;
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, policy};
 
-/// What restores everything that was applied.
+/// Command that undoes everything that was applied.
 pub(super) const UNDO: &str = "trimtab apply --undo";
-/// Where the environment of a run says what answered in place of a drive.
+/// Environment key for the device that answered in place of a drive.
 const DRIVE_NOTICE: &str = "drive.notice";
-/// Where it says that no drive answered at all.
+/// Environment key that says that no drive answered.
 const DRIVE_ABSENT: &str = "drive.absent";
 
-/// The answer.
+/// The first screen of a study.
 pub fn answer(verdict: &Verdict<'_>, around: &Surroundings) -> Answer {
     let study = verdict.study();
     let (choice, mut meaning) = words::choice(verdict);
@@ -71,10 +71,10 @@ pub(super) fn subject(study: &Study) -> String {
     let parts = match (run.provenance, drive) {
         (Provenance::Modelled, Some(drive)) => vec![Some(drive.to_owned()), filesystem.map(str::to_owned)],
         (_, drive) => {
-            // "." means nothing to a later reader.
+            // A relative path such as "." is useless later.
             let place = Some(study.target.as_str()).filter(|target| target.starts_with('/')).or_else(|| value("mount.point"));
             let fill = value("fs.fill").map(|fill| format!("{} full", spaced(fill)));
-            // Where the drive does not tell its name, the device has one.
+            // A drive without a name is shown by its device.
             let device = drive.or_else(|| value("device"));
             vec![Some(place.unwrap_or(&study.target).to_owned()), filesystem.map(str::to_owned), device.map(str::to_owned), fill]
         }
@@ -82,7 +82,7 @@ pub(super) fn subject(study: &Study) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Measured or modelled, by which version, in what time.
+/// Measured or modelled, version, and duration.
 pub(super) fn origin(study: &Study, around: &Surroundings) -> String {
     let Some(run) = study.all().next() else { return String::new() };
     let whence = match run.provenance {
@@ -96,8 +96,8 @@ pub(super) fn origin(study: &Study, around: &Surroundings) -> String {
     [Some(whence.to_owned()), Some(version), took, interrupted].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// A table of policies under way: one row a policy; its longest wait, and at each fill its random writes a second, and these and the wear
-/// against those under the baseline.
+/// The comparison of policies, one row each: worst latency, and at each fill random writes
+/// per second, their ratio to the baseline, and the change in wear.
 pub(super) struct MonthsTable {
     table: Table,
     latency: bool,
@@ -107,7 +107,8 @@ pub(super) struct MonthsTable {
 /// Headings of the figures at one fill.
 const MONTHS: [&str; 3] = ["writes/s", "times", "wear"];
 
-/// What other policies are compared with: batched trims, which most systems have, or what comes nearest.
+/// The policy that others are compared with: batched trims, which most systems have, or the
+/// nearest to it.
 pub(super) fn baseline(metrics: &Metrics<'_>) -> &'static str {
     let aged = |policy: &str| metrics.ageing.iter().any(|figures| figures.policy == policy);
     if aged(policy::BATCHED) { policy::BATCHED } else { policy::NONE }
@@ -134,7 +135,7 @@ impl MonthsTable {
         Self { table: Table { groups, columns, ..Table::new("", &header) }, latency, steady: true }
     }
 
-    /// A row of `policy`, the `drive`th of several.
+    /// Adds a row for `policy` on the drive with index `drive`.
     pub(super) fn row(&mut self, verdict: &Verdict<'_>, drive: usize, name: String, policy: &str, fills: &[&str]) {
         let metrics = &verdict.comparison.metrics;
         let latency = metrics.worst_latency(policy).map_or_else(|| "-".to_owned(), |worst| seconds(worst.seconds));
@@ -156,7 +157,7 @@ impl MonthsTable {
     }
 }
 
-/// What stands in a row at one fill.
+/// The cells of a row at one fill.
 fn months_cells(metrics: &Metrics<'_>, policy: &str, fill: &str) -> [String; 3] {
     let baseline = baseline(metrics);
     let (mine, base) = (metrics.aged(policy, fill), metrics.aged(baseline, fill));
@@ -169,15 +170,15 @@ fn months_cells(metrics: &Metrics<'_>, policy: &str, fill: &str) -> [String; 3] 
     [rate, speed, pair(|figures| figures.cycles).map(percent)].map(|cell| cell.unwrap_or_else(|| "-".to_owned()))
 }
 
-/// How many times as much: `1.67×`.
+/// A ratio: `1.67×`.
 pub(super) fn times(ratio: f64) -> String {
     format!("{}×", three_digits(ratio))
 }
 
-/// Heading of the longest that a foreground append took.
-const WORST: &str = "longest wait of";
+/// Heading of the worst latency of a foreground append.
+const WORST: &str = "worst latency of";
 
-/// What stands above it: another load has another latency.
+/// The second line of this heading: the load.
 const fn load(load: AppendLoad) -> &'static str {
     match load {
         AppendLoad::EveryFiveSeconds => "append every 5 s",
@@ -185,7 +186,7 @@ const fn load(load: AppendLoad) -> &'static str {
     }
 }
 
-/// The policies by their longest wait, and by what months of use come to at each fill.
+/// The policies with their worst latency and the results of months at each fill.
 fn months_table(verdict: &Verdict<'_>) -> Table {
     let metrics = &verdict.comparison.metrics;
     let mut table = MonthsTable::new(metrics);
@@ -195,7 +196,7 @@ fn months_table(verdict: &Verdict<'_>) -> Table {
     table.finish()
 }
 
-/// A policy as it stands in a table where few words have to do.
+/// A policy's short name for tables.
 fn short_title(run: &Run) -> String {
     match (run.policy.as_str(), effective_policy(run)) {
         (policy::AS_MOUNTED, policy::AS_MOUNTED) => "as mounted".to_owned(),
@@ -204,24 +205,24 @@ fn short_title(run: &Run) -> String {
     }
 }
 
-/// A figure of the runs of one policy.
+/// Computes a figure from the runs of one policy.
 type Figure<'a> = Box<dyn Fn(&[&Run]) -> Option<String> + 'a>;
 
-/// What was measured of each policy: what is waited for, the worst foreground latency, what trimming takes, what reached the
-/// drive.
+/// The measured figures of each policy: foreground time, worst foreground latency, trim time,
+/// and discards at the drive.
 fn measured(verdict: &Verdict<'_>) -> Option<Table> {
     let metrics = &verdict.comparison.metrics;
     let runs = &metrics.study.runs;
     let mut columns: Vec<(&str, &str, Figure<'_>)> = Vec::new();
     for job in &metrics.jobs {
         let figure = move |runs: &[&Run]| runs.iter().find(|run| run.workload == *job).and_then(|run| mean(run, FOREGROUND)).map(seconds);
-        columns.push(("users wait", job, Box::new(figure)));
+        columns.push(("foreground time", job, Box::new(figure)));
     }
     let worst = move |runs: &[&Run]| {
         let policy = effective_policy(runs.first()?);
         metrics.worst_latency(policy).map(|worst| seconds(worst.seconds))
     };
-    columns.push((load(metrics.load()), "longest wait", Box::new(worst)));
+    columns.push((load(metrics.load()), "worst latency", Box::new(worst)));
     let longest = |runs: &[&Run]| {
         let all = runs.iter().filter_map(|run| samples(run, metrics::TRIM_SECONDS)).flatten();
         all.copied().reduce(f64::max).map(seconds)
@@ -230,7 +231,7 @@ fn measured(verdict: &Verdict<'_>) -> Option<Table> {
     let sum_of = |metric: &'static str, unit: Unit| -> Figure<'_> {
         Box::new(move |runs: &[&Run]| runs.iter().filter_map(|run| mean(run, metric)).reduce(|a, b| a + b).map(|sum| quantity(sum, unit)))
     };
-    // A mean of several repeats; of one that is what was counted.
+    // A mean over several repeats; for one repeat, the count itself.
     let once = runs.iter().filter_map(|run| samples(run, metrics::DISCARD_COMMANDS)).all(|counts| counts.len() == 1);
     columns.push(("discards", if once { "counted" } else { "mean count" }, sum_of(metrics::DISCARD_COMMANDS, Unit::Count)));
     columns.push(("", "bytes", sum_of(metrics::DISCARD_BYTES, Unit::Bytes)));
@@ -257,11 +258,11 @@ fn measured(verdict: &Verdict<'_>) -> Option<Table> {
     Some(table)
 }
 
-/// What deleting costs, what to check first, what to be careful about.
+/// Notes: cost of deleting, first check, cautions.
 fn notes(verdict: &Verdict<'_>) -> Vec<Note> {
     let study = verdict.study();
     let mut notes = Vec::new();
-    // Without months it is among the reasons already.
+    // Without months, the reasons already include it.
     if let Some((what, text)) =
         verdict.deleting().filter(|_| !study.ageing.is_empty()).map(|deleting| words::deleting_reason(&deleting, false))
     {
@@ -270,19 +271,19 @@ fn notes(verdict: &Verdict<'_>) -> Vec<Note> {
     notes.extend(conditions(study));
     notes.extend(assumptions::how_sure(&[(String::new(), verdict)]).map(|text| note(NoteKind::Other, "How sure", text)));
     let place = place(study).unwrap_or_else(|| "PATH".to_owned());
-    // A path with quotes of its own stands without others.
+    // A path with quotes of its own gets no further quotes.
     let doctor = if place.contains('\'') { format!("trimtab doctor {place}") } else { format!("'trimtab doctor {place}'") };
     let check = match verdict.comparison.misaligned() {
-        _ if environment(study, DRIVE_ABSENT).is_some() => "no drive answered here: these figures hold for none".to_owned(),
+        _ if environment(study, DRIVE_ABSENT).is_some() => "no drive answered here: these figures apply to no drive".to_owned(),
         Some(times) => format!("alignment: a partition at sector 63 makes writes {}× slower", three_digits(times)),
-        None if verdict.is_without_trim() => "the drive takes no TRIM: no policy does anything for it".to_owned(),
-        None => format!("{doctor} says whether TRIM reaches the drive"),
+        None if verdict.is_without_trim() => "the drive has no TRIM: no policy has any effect".to_owned(),
+        None => format!("{doctor} tests whether TRIM reaches the drive"),
     };
     notes.push(note(NoteKind::CheckFirst, "Check first", check));
     if verdict.recommendation == Recommendation::NoDifference {
-        // Where months were not looked at, that nothing trims at all is no finding.
+        // Without months of use, it is no finding that nothing trims at all.
         let what = if study.ageing.is_empty() {
-            format!("nothing, where something trims it already: {doctor} says")
+            format!("nothing, if it is already trimmed: run {doctor} to see")
         } else {
             "nothing; leave it as it is".to_owned()
         };
@@ -293,7 +294,7 @@ fn notes(verdict: &Verdict<'_>) -> Vec<Note> {
     notes
 }
 
-/// Under what the figures of months hold.
+/// Conditions of the months' figures.
 pub(super) fn conditions(study: &Study) -> Option<Note> {
     let run = study.ageing.first()?;
     let number = |key: &str| setting(run, key)?.parse::<f64>().ok();
@@ -305,7 +306,7 @@ pub(super) fn conditions(study: &Study) -> Option<Note> {
     Some(note(NoteKind::Condition, "Figures", text))
 }
 
-/// Which policies were not tried; why, of the first that could have been.
+/// Untried policies, with the reason for the first that was possible.
 fn untried(study: &Study) -> Option<String> {
     let possible = study.untried.iter().find(|untried| untried.reason != Reason::ModelledOnly);
     let reason = possible.map(|untried| format!("{} ({})", words::part_name(&untried.part), words::untried_reason(&untried.reason)));
@@ -316,8 +317,8 @@ fn untried(study: &Study) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// A policy that never finishes, or else the most serious warning, of the recommended policy before those of others; and how
-/// many of other kinds there are.
+/// A policy that never finishes, or else the most serious warning, the recommended policy's
+/// first; and the number of other kinds of warnings.
 fn caution(verdict: &Verdict<'_>) -> Option<String> {
     if let Some(behind) = verdict.comparison.behind.first() {
         return Some(format!("'{}' never finishes at {} full, so it is not recommended", behind.policy, spaced(behind.fill)));
@@ -327,27 +328,27 @@ fn caution(verdict: &Verdict<'_>) -> Option<String> {
     let worst: Vec<(&str, &Warning)> = warnings.filter(|(_, warning)| warning.severity >= Severity::Caution).collect();
     let (policy, warning) = worst.iter().copied().max_by_key(|(policy, warning)| (warning.severity, Some(*policy) == chosen))?;
     let whose = if Some(policy) == chosen || policy.is_empty() { String::new() } else { format!("'{policy}': ") };
-    // What is about something else is not hidden behind it.
+    // Warnings of other kinds are counted.
     let others = distinct(worst.iter().map(|(_, other)| other.code.as_str()).filter(|code| *code != warning.code)).len();
     let others = if others == 0 { String::new() } else { format!("; and {others} more (--details)") };
     Some(format!("{whose}{}{others}", warning.text))
 }
 
-/// Where the filesystem is mounted, as one word of a shell; `None` of a modelled drive.
+/// The mount point, quoted for a shell; `None` for a modelled drive.
 fn place(study: &Study) -> Option<String> {
     let run = study.runs.first().filter(|run| run.target == TargetKind::Directory)?;
     Some(quoted(Field::find(&run.environment, "mount.point").unwrap_or(&study.target)))
 }
 
-/// What to type to follow the verdict.
+/// The command that follows the verdict.
 fn command(verdict: &Verdict<'_>) -> Option<String> {
-    // Where it is mounted is an absolute path, whatever was named.
+    // The mount point is an absolute path, however the target was named.
     let place = place(verdict.study()).unwrap_or_else(|| "MOUNTPOINT".to_owned());
     if verdict.recommendation == Recommendation::Blocked {
         return Some(format!("trimtab doctor {place}"));
     }
     let policy = verdict.policy()?;
-    // With the settings that were tried, where they are not the defaults.
+    // With the tested settings, unless they are the defaults.
     let tried = verdict.study().all().find(|run| run.policy == policy).map_or_else(|| policy.to_owned(), with_settings);
     Some(format!("trimtab apply {tried} {place} --dry-run"))
 }
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn drive_that_did_not_answer_is_named_first() {
+    fn silent_drive_is_the_first_note() {
         let with = |fields: &[(&str, &str)]| {
             let mut study = whole();
             for run in study.runs.iter_mut().chain(&mut study.ageing) {
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_are_not_steady_are_marked() {
+    fn unsteady_rates_are_marked() {
         let text = |answer: &Answer| format!("{:?} {:?}", answer.why, answer.tables);
         assert!(!text(&shown(&whole())).contains('~'));
         let mut study = whole();
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn worst_latency_is_one_figure_wherever_it_stands() {
+    fn worst_latency_is_the_same_everywhere() {
         let mut study = whole();
         let mut postmark = study.runs.clone();
         for run in &mut postmark {
@@ -427,16 +428,17 @@ mod tests {
         }
         study.runs.extend(postmark);
         let answer = shown(&study);
-        // 153 ms × 1.05 is 160.65 ms, three digits of it 161 ms; the batched trim's 680 ms are beside the tree.
+        // 153 ms × 1.05 is 160.65 ms, rounded to 161 ms; the batched trim's 680 ms belong to the
+        // tree.
         let row = answer.tables[0].rows.iter().find(|row| row[0] == policy::IDLE).unwrap();
         assert_eq!(row[1], "161 ms");
         assert!(answer.why[0].contains("no wait over 321 ms"), "twice as long: {:?}", answer.why);
         let headline = words::headline(&Verdict::of(&study));
-        assert!(headline.contains("680 ms beside a batched trim, 161 ms beside an idle one"), "{headline}");
+        assert!(headline.contains("680 ms during a batched trim, 161 ms during an idle one"), "{headline}");
     }
 
     #[test]
-    fn policies_that_were_not_tried_are_not_called_as_good() {
+    fn untried_policies_are_not_called_equally_good() {
         let named = |left_out: &[&str]| {
             let mut study = whole();
             study.ageing.clear();
@@ -447,7 +449,7 @@ mod tests {
         };
         assert_eq!(named(&[]), "online or batched");
         assert_eq!((named(&[policy::BATCHED]), named(&[policy::ONLINE])), (policy::ONLINE, policy::BATCHED));
-        assert_eq!(named(&[policy::ONLINE, policy::BATCHED]), "what is set now");
+        assert_eq!(named(&[policy::ONLINE, policy::BATCHED]), "current setting");
     }
 
     #[test]
@@ -460,9 +462,8 @@ mod tests {
         assert!(words::headline(&Verdict::of(&study)).contains("was not studied"));
     }
 
-    /// 301,536 s are 6.98 % of 50 days; half a day is 1 %, and no more.
     #[test]
-    fn policy_that_trims_much_of_the_time_says_so() {
+    fn policy_that_trims_over_one_percent_says_so() {
         let with = |seconds: f64| {
             let mut study = whole();
             let metric = trimtab_sim::run::Metric {

@@ -11,7 +11,7 @@ use trimtab_study::study::metrics::{FOREGROUND, distinct, jobs, mean, setting};
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, ageing, light_work};
 
-/// The report: the answer, the pictures that carry it, and folded away all else.
+/// The report: the answer, the main pictures, and folded sections with everything else.
 pub(super) fn document(verdict: &Verdict<'_>, around: &Surroundings) -> Document {
     let study = verdict.study();
     Document {
@@ -43,7 +43,7 @@ pub(super) fn sections(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Sect
     sections
 }
 
-/// Every table, for those who want to know.
+/// All tables.
 fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
     let study = verdict.study();
     let mut sections = Vec::new();
@@ -56,19 +56,19 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
         if predicted {
             return None;
         }
-        not_measured("Ageing", "months of use write a drive several times over. 'trimtab bench age' ages it by an amount that you choose; 'trimtab study drive:NAME' ages a modelled drive of its class.")
+        not_measured("Ageing", "months of use write a drive several times over. 'trimtab bench age' writes an amount that you choose; 'trimtab study drive:NAME' ages a modelled drive of its class.")
     }));
     if !study.runs.is_empty() {
         sections.extend(charts(study));
         sections.push(Section::new("Latency by operation", vec![Block::Table(phases::latencies(study))]));
     }
     sections.extend(months::states(study, verdict.policy()).or_else(|| {
-        not_measured("State of the drive's blocks", "a real drive does not say which of its blocks are mapped, stale or free.")
+        not_measured("State of the drive's blocks", "a real drive does not report which of its blocks are mapped, stale or free.")
     }));
     sections.extend(months::tuning(study).or_else(|| {
         not_measured(
             "Data and tuning",
-            "'trimtab bench crystal --compressible PERCENT' shows what data change; 'trimtab doctor' looks at alignment and access times.",
+            "'trimtab bench crystal --compressible PERCENT' shows the effect of the data; 'trimtab doctor' checks alignment and access times.",
         )
     }));
     sections.extend(months::generations(study));
@@ -85,7 +85,7 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
     sections
 }
 
-/// Foreground times and latencies beside the trims, as bars.
+/// Foreground times, and latencies during trims, as bars.
 fn charts(study: &Study) -> Option<Section> {
     let jobs = jobs(&study.runs);
     let policies = distinct(study.runs.iter().map(|run| run.policy.as_str()));
@@ -109,8 +109,8 @@ fn charts(study: &Study) -> Option<Section> {
     };
     let blocks: Vec<Block> = [
         bars("Foreground time by policy, mean of the repeats", FOREGROUND),
-        bars("Worst latency of one append beside the trims, one every 5 s, by policy", light_work::SPARSE_WAIT),
-        bars("Longest backlog of 50 appends a second beside the trims, by policy", light_work::BUSY_BACKLOG),
+        bars("Worst latency of one append during the trims, one every 5 s, by policy", light_work::SPARSE_WAIT),
+        bars("Longest backlog of 50 appends a second during the trims, by policy", light_work::BUSY_BACKLOG),
         bars("Time spent trimming after the work, by policy, mean of the repeats", metrics::TRIM_SECONDS),
     ]
     .into_iter()
@@ -119,7 +119,7 @@ fn charts(study: &Study) -> Option<Section> {
     (!blocks.is_empty()).then(|| Section::new("Pictures", blocks))
 }
 
-/// What it was made on, in a line. The rest is in the answer.
+/// The machine, in one line. The answer has the rest.
 fn subtitle(study: &Study) -> Vec<String> {
     let Some(run) = study.all().next() else { return Vec::new() };
     let value = |key: &str| Field::find(&run.environment, key);
@@ -141,24 +141,24 @@ fn workloads(study: &Study) -> Block {
     Block::Table(table)
 }
 
-/// Runs that were taken from an interrupted study.
+/// Runs reused from an interrupted study.
 fn taken(study: &Study) -> Option<Section> {
-    let mut table = Table::new("Measured earlier, on this filesystem at this fill.", &["workload", "policy", "taken"]);
+    let mut table = Table::new("Measured earlier, on this filesystem at this fill.", &["workload", "policy", "measured"]);
     let found = |run: &Run| Field::find(&run.environment, STUDY_TAKEN).map(String::from);
     for (run, taken) in study.all().filter_map(|run| Some((run, found(run)?))) {
         table.row([run.workload.clone(), run.policy.clone(), taken]);
     }
-    (!table.rows.is_empty()).then(|| Section::new("Taken from an interrupted study", vec![Block::Table(table)]))
+    (!table.rows.is_empty()).then(|| Section::new("Reused from an interrupted study", vec![Block::Table(table)]))
 }
 
-/// What the runs were made on; what they do not share is left out.
+/// The environment that all runs share.
 fn environment(study: &Study) -> Option<Section> {
     let first = study.all().next()?;
     let shared = |field: &&Field| {
         ![STUDY_CELL, STUDY_TAKEN].contains(&field.key.as_str())
             && study.all().all(|run| run.environment.iter().all(|other| other.key != field.key || other.value == field.value))
     };
-    let mut table = Table::new("The same for all runs.", &["what", "value"]);
+    let mut table = Table::new("The same for all runs.", &["item", "value"]);
     first.environment.iter().filter(shared).for_each(|field| table.row([field.key.clone(), readable_place(&field.key, &field.value)]));
     let mut blocks = vec![Block::Table(table)];
     let mut policies = Table::new("Parameters of the policies.", &["policy", "parameters"]);
@@ -181,7 +181,7 @@ fn environment(study: &Study) -> Option<Section> {
     Some(Section::new("Environment", blocks))
 }
 
-/// The warnings of all runs, those with the same code and text once.
+/// The warnings of all runs; those with the same code and text once.
 fn warnings<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<Warning> {
     let mut all: Vec<Warning> = Vec::new();
     for run in runs {

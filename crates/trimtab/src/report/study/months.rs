@@ -1,4 +1,5 @@
-//! Tables and charts of months of use, of data and tuning, and of the generations of the filesystem.
+//! Tables and charts of months of use, of data and tuning, and of generations of the
+//! filesystem.
 
 use super::words::{erase_cycles, percent, spaced, time_of_use};
 use trimtab_drive::units::three_digits;
@@ -28,7 +29,7 @@ fn shown(run: &Run, metric: &str, unit: Unit) -> String {
     mean(run, metric).map_or_else(String::new, |value| quantity(value, unit))
 }
 
-/// The months as lines over bytes written, with the knees.
+/// Charts of the months over bytes written, with the knees.
 pub(super) fn lines(verdict: &Verdict<'_>) -> Option<Section> {
     let study = verdict.study();
     let mut blocks = Vec::new();
@@ -42,7 +43,7 @@ pub(super) fn lines(verdict: &Verdict<'_>) -> Option<Section> {
     (!blocks.is_empty()).then(|| Section::new(format!("Over {}", time_of_use(verdict.comparison.metrics.days)), blocks))
 }
 
-/// The section on ageing: everything in figures.
+/// The section on ageing: all figures.
 pub(super) fn ageing(verdict: &Verdict<'_>) -> Option<Section> {
     let runs = &verdict.study().ageing;
     if runs.is_empty() {
@@ -56,22 +57,22 @@ pub(super) fn ageing(verdict: &Verdict<'_>) -> Option<Section> {
     Some(Section::new("Ageing", blocks))
 }
 
-/// What was done.
+/// Description of the method.
 fn explanation(runs: &[Run]) -> String {
     let Some(run) = runs.first() else { return String::new() };
     let value = |key: &str| setting(run, key).unwrap_or("?");
     let aged = Field::find(&run.environment, "drive.aged-size");
     if run.provenance == Provenance::Measured {
-        return "Files come, grow and go on the filesystem, the same under each policy. Months of use would take months, and a \
-                drive's write amplification cannot be seen from outside: study a modelled drive ('trimtab study drive:NAME')."
+        return "Files are created, grow and are deleted, the same under each policy. On a real drive this takes months, and its \
+                write amplification is not visible from outside: study a modelled drive ('trimtab study drive:NAME')."
             .to_owned();
     }
     let burst = mean(run, BURST_BYTES).map_or_else(|| "?".to_owned(), |bytes| quantity(bytes, Unit::Bytes));
     format!(
-        "Files come, grow and go at the stated fill until {} times the drive's capacity has been written, {} of it a day, the same under each policy. Contents are {}. \
-         4 KiB random writes go to a file of a twentieth of the drive, with as many in flight as the drive takes, on a copy of it: a burst of {burst} after hours of idle time, five times in each drive-write; and \
-         under load, three times near the end: after at least a twentieth of the drive has been written without a pause, rounds of churn and random writes follow each other until five rounds are steady (SNIA PTS: range within 20 %, slope within 10 %). \
-         Run on the same drive at a capacity of {}, {} times faster, everything in proportion; bytes, discards and times are those of the full size.{}",
+        "Files are created, grow and are deleted at the stated fill until {} times the drive's capacity has been written, {} of it a day, the same under each policy. Contents are {}. \
+         4 KiB random writes go to a file of a twentieth of the drive at the drive's queue depth, on a copy of the drive. Burst: {burst} after hours of idle time, five times per drive-write. \
+         Under load: three times near the end, after at least a twentieth of the drive was written without a pause, rounds of churn and random writes alternate until five rounds are steady (SNIA PTS: range within 20 %, slope within 10 %). \
+         Run on the same drive scaled to a capacity of {}, {} times faster; bytes, discards and times are converted to the full size.{}",
         value("drive-writes"),
         value("drive-writes-a-day"),
         value("data"),
@@ -81,38 +82,39 @@ fn explanation(runs: &[Run]) -> String {
     )
 }
 
-/// What the figures then lack. Those of the full drives, and how they were taken, are in docs/method/study-modelled.md.
+/// Errors due to smaller superblocks. docs/method/study-modelled.md has those of full drives
+/// and the method.
 fn smaller_superblocks(run: &Run) -> Option<String> {
     let share: f64 = Field::find(&run.environment, SUPERBLOCK_SHARE)?.parse().ok()?;
     Some(format!(
-        " Superblocks are made smaller there too, to {} % of their size. On four drives that were modelled large, with whole ones, as well, erase cycles were then between 15 % too few and 4 % too many, and random writes under load between 5 % too slow and 22 % too fast; \
-         the order of the policies was the same. '--aged-size' models another capacity, up to the full one, in as much more time.",
+        " Superblocks are scaled down too, to {} % of their size. On four drives that were also modelled large with whole superblocks, this changed erase cycles by -15 % to +4 %, and random writes under load by -5 % to +22 %; \
+         the order of the policies was the same. '--aged-size' sets another capacity, up to the full one; the time grows with it.",
         three_digits(share * 100.0)
     ))
 }
 
-/// Policies down, figures across.
+/// Policies as rows, figures as columns.
 fn table(after: &str, fill: &str, runs: &[&Run]) -> Table {
     let mut table = Table::new(
         format!(
-            "After {after} of churn, {} full; means of the last quarter. Under load: 4 KiB random writes when they are steady by SNIA's rule, or, where that is said, of the later rounds, with the write amplification there; that of the churn is another, and wear is the churn's. Burst: the same after hours of idle time. Life: erase cycles per TB without trimming over those under the policy.",
+            "After {after} of churn, {} full; means of the last quarter. Under load: 4 KiB random writes once steady by SNIA's rule, or of the later rounds if marked; WAF under load is measured with them. WAF of the churn and wear are the churn's. Burst: random writes after hours of idle time. Life: erase cycles per TB without trimming divided by those under the policy.",
             spaced(fill)
         ),
         &[
             "policy",
             "under load",
-            "WAF there",
-            "TRIM's part of that time",
+            "WAF under load",
+            "TRIM's share of that time",
             "burst after idling",
             "burst when filled",
             "WAF of the churn",
             "erase cycles per TB",
             "life",
-            "believed in use",
+            "mapped",
             "trims",
             "discards",
             "time trimming",
-            "not done in time",
+            "unfinished trims",
         ],
     );
     let none = runs.iter().find(|run| run.policy == policy::NONE).and_then(|run| mean(run, CYCLES_PER_TB));
@@ -140,7 +142,7 @@ fn table(after: &str, fill: &str, runs: &[&Run]) -> Table {
     table
 }
 
-/// Random writes under load, and whether they were not steady.
+/// Random writes under load, marked if they were not steady.
 fn under_load(run: &Run) -> String {
     format!("{}{}", shown(run, RATE_STEADY, Unit::OpsPerSecond), if is_steady(run) { "" } else { " (not steady)" })
 }
@@ -154,7 +156,8 @@ fn line(name: &str, series: &Series, y_scale: f64) -> Line {
     Line { name: name.to_owned(), points: points.collect() }
 }
 
-/// A series of a run as a line called `name`, over GB written; `None` if it has none.
+/// A series of a run as a line called `name`, over GB written; `None` if the run has no such
+/// series.
 pub(super) fn line_of(name: &str, run: &Run, of: &str) -> Option<Line> {
     Some(line(name, series(run, of)?, 1.0))
 }
@@ -176,10 +179,10 @@ fn over_written(title: &str, unit: &str, name: &str, runs: &[&Run], marked: bool
     })
 }
 
-/// Lines that nobody could tell from one that does not move: less than this apart, as a share of the highest.
+/// A chart whose lines vary less than this share of the maximum is replaced by text.
 const FLAT: f64 = 0.03;
 
-/// A sentence in place of a picture in which there is nothing to see.
+/// Replaces a flat chart by a sentence.
 fn text_if_flat(title: &str, block: Block) -> Block {
     let Block::Chart(Chart { kind: ChartKind::Lines { lines, marks }, y_label, .. }) = &block else { return block };
     let values = || lines.iter().flat_map(|line| line.points.iter().map(|point| point.1)).filter(|value| value.is_finite());
@@ -188,10 +191,10 @@ fn text_if_flat(title: &str, block: Block) -> Block {
         return block;
     }
     let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
-    Block::Text(format!("{title}: {} to {} {y_label} all the time, under {}.", three_digits(low), three_digits(high), names.join(", ")))
+    Block::Text(format!("{title}: {} to {} {y_label} throughout, under {}.", three_digits(low), three_digits(high), names.join(", ")))
 }
 
-/// Where a rate falls most.
+/// The steepest fall of a rate.
 fn knee(run: &Run, name: &str) -> Option<Mark> {
     let series = series(run, name)?;
     let found = knees(&series.y, &Options::default());
@@ -200,7 +203,7 @@ fn knee(run: &Run, name: &str) -> Option<Mark> {
     Some(Mark { x, label: format!("{}: {} → {}", run.policy, three_digits(deepest.before), three_digits(deepest.after)) })
 }
 
-/// Two figures of each policy at each fill, beside each other.
+/// Two figures of each policy at each fill, next to each other.
 fn bars(runs: &[Run], title: &str, unit: &str, metrics: [&str; 2]) -> Option<Block> {
     let categories: Vec<String> = runs.iter().map(|run| format!("{} {}", run.policy, setting(run, "fill").unwrap_or_default())).collect();
     let values = |metric: &str| runs.iter().map(|run| mean(run, metric)).collect::<Vec<_>>();
@@ -216,7 +219,8 @@ fn bars(runs: &[Run], title: &str, unit: &str, metrics: [&str; 2]) -> Option<Blo
     })
 }
 
-/// What the drive's blocks hold, over bytes written: of the first policy and of the recommended one.
+/// State of the drive's blocks over bytes written, for the first policy and the recommended
+/// one.
 pub(super) fn states(study: &Study, recommended: Option<&str>) -> Option<Section> {
     let fill = fills(&study.ageing).first().copied()?.to_owned();
     let runs = at(&study.ageing, &fill);
@@ -239,11 +243,14 @@ pub(super) fn states(study: &Study, recommended: Option<&str>) -> Option<Section
     if blocks.is_empty() {
         return None;
     }
-    blocks.insert(0, Block::Text(
-        "Mapped: what the drive takes for data, whether the filesystem still needs it or not. Stale: overwritten copies that are not erased yet. \
-         Free: erased flash. Trimmed: addresses that were trimmed and not written since; mapped and trimmed add up to what was ever written."
-            .to_owned(),
-    ));
+    blocks.insert(
+        0,
+        Block::Text(
+            "Mapped: blocks that the drive regards as data, needed by the filesystem or not. Stale: overwritten copies, not yet erased. \
+         Free: erased flash. Trimmed: addresses trimmed and not written since; mapped plus trimmed is all that was ever written."
+                .to_owned(),
+        ),
+    );
     Some(Section::new("State of the drive's blocks", blocks))
 }
 
@@ -261,8 +268,8 @@ pub(super) fn tuning(study: &Study) -> Option<Section> {
             "4 KiB random writes under load",
             "WAF of the churn",
             "erase cycles per TB",
-            "written to the drive per byte of files",
-            "users wait",
+            "bytes to the drive per byte of files",
+            "foreground time",
             "verdict",
         ],
     );
@@ -282,14 +289,14 @@ pub(super) fn tuning(study: &Study) -> Option<Section> {
     Some(Section::new("Data and tuning", vec![Block::Table(table)]))
 }
 
-/// A choice differs from the first of its question if one of these does by more than this.
+/// Smallest relative difference between choices that is reported.
 const DIFFERENCE: f64 = 0.05;
 
-/// What a choice changes against the first of its question.
+/// Changes of a choice relative to the first of its question.
 fn judged(study: &Study, question: &str, run: &Run) -> String {
     let Some(first) = study.tuning.iter().find(|other| setting(other, QUESTION) == Some(question)) else { return String::new() };
     if core::ptr::eq(first, run) {
-        return "compared with".to_owned();
+        return "baseline".to_owned();
     }
     let figures = [(RATE_STEADY, "random writes"), (WAF_STEADY, "WAF"), (HOST_AMPLIFICATION, "writes"), (FOREGROUND, "time")];
     let changes: Vec<String> = figures
@@ -302,10 +309,10 @@ fn judged(study: &Study, question: &str, run: &Run) -> String {
     if changes.is_empty() { "no difference above 5 %".to_owned() } else { changes.join(", ") }
 }
 
-/// Both generations side by side.
+/// Both generations of the filesystem.
 pub(super) fn generations(study: &Study) -> Option<Section> {
     let mut table = Table::new(
-        "Deleting with online discard, against none, by the generation of the filesystem. Today's sends the free space around what was freed again, after the commit; that of 2011 sent what was freed, inside the commit.",
+        "Deleting with online discard relative to none, by generation of the filesystem. The current one sends the freed blocks with the free space around them, after the commit; that of 2011 sent the freed blocks inside the commit.",
         &["work", "filesystem", "without", "with", "ratio", "discards"],
     );
     for job in jobs(&study.kernels) {
@@ -341,18 +348,18 @@ mod tests {
     }
 
     #[test]
-    fn flat_line_is_text_and_not_a_chart() {
+    fn flat_chart_is_replaced_by_text() {
         let told = |block: Block| if let Block::Text(text) = block { Some(text) } else { None };
         let text = told(drawn(&[36_000.0, 36_200.0, f64::NAN, 35_990.0], 0));
-        assert_eq!(text.as_deref(), Some("Burst: 36,000 to 36,200 writes/s all the time, under none, idle."));
-        // 4 % is seen, and so is a knee.
+        assert_eq!(text.as_deref(), Some("Burst: 36,000 to 36,200 writes/s throughout, under none, idle."));
+        // A change of 4 % is drawn, and so is a knee.
         for block in [drawn(&[36_000.0, 34_500.0], 0), drawn(&[36_000.0; 3], 1), drawn(&[0.0; 3], 0), drawn(&[], 0)] {
             assert_eq!(told(block), None);
         }
     }
 
     #[test]
-    fn smaller_superblocks_are_said_where_they_are() {
+    fn smaller_superblocks_are_reported_with_their_size() {
         let mut run = crate::store::shape::any_run::example();
         assert_eq!(smaller_superblocks(&run), None);
         run.environment.push(Field::new(SUPERBLOCK_SHARE, "0.199"));

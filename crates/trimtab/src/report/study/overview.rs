@@ -1,4 +1,4 @@
-//! Several modelled drives side by side: where TRIM policy matters, and where it does not.
+//! Several modelled drives compared: where the trim policy matters and where it does not.
 
 use super::first_screen::{self, MonthsTable, UNDO, drive, environment, note, origin};
 use super::surroundings::Surroundings;
@@ -8,7 +8,7 @@ use trimtab_study::document::{Answer, Document, More, NoteKind, Section, Table, 
 use trimtab_study::study::policy;
 use trimtab_study::study::verdict::Verdict;
 
-/// The answer for all of them.
+/// The first screen for all drives.
 pub(super) fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer {
     let shown = verdicts.iter().find(|verdict| !verdict.study().complete).or(verdicts.first());
     let runs: usize = verdicts.iter().map(|verdict| verdict.study().all().count()).sum();
@@ -37,7 +37,7 @@ pub(super) fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer 
     }
 }
 
-/// What to use on which drives; drives with the same answer share a line.
+/// Recommendations by drive; drives with the same answer share a line.
 fn uses(verdicts: &[Verdict<'_>]) -> Vec<Use> {
     let mut uses: Vec<(&str, String, Vec<String>)> = Vec::new();
     for verdict in verdicts {
@@ -56,7 +56,7 @@ fn uses(verdicts: &[Verdict<'_>]) -> Vec<Use> {
     uses.into_iter().map(one).collect()
 }
 
-/// `SATA SSD of today` and `NVMe SSD of today` as `SATA and NVMe SSD of today`.
+/// Joins names that end alike: `SATA and NVMe SSD of today`.
 fn together(names: &[String]) -> String {
     let parts: Vec<(&str, &str)> = names.iter().map(|name| name.split_once(' ').unwrap_or((name.as_str(), ""))).collect();
     match parts.first() {
@@ -75,7 +75,7 @@ pub(super) fn document(verdicts: &[Verdict<'_>], around: &Surroundings) -> Docum
         let named = |section: Section| Section { title: format!("{}: {}", short_name(verdict), lower_first(&section.title)), ..section };
         sections.extend(of_drive.into_iter().map(named));
     }
-    // What is folded away comes last, of all drives.
+    // Folded sections of all drives come last.
     sections.sort_by_key(|section| section.folded);
     let title = format!("Trim policies on {} drives", count(verdicts.len()).to_lowercase());
     Document { title, answer: Some(answer(verdicts, around)), sections, ..Document::default() }
@@ -95,12 +95,12 @@ fn name(verdict: &Verdict<'_>) -> String {
     drive(verdict.study()).unwrap_or(&verdict.study().target).to_owned()
 }
 
-/// The first word of it, which tells them apart in the table.
+/// The first word of the name, which identifies the drive in the table.
 fn short_name(verdict: &Verdict<'_>) -> String {
     name(verdict).split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// The rule, once for drives with the same.
+/// The reason, once for drives that share it.
 fn why(verdicts: &[Verdict<'_>]) -> Vec<String> {
     let mut rules: Vec<(String, Vec<String>)> = Vec::new();
     for verdict in verdicts {
@@ -115,7 +115,7 @@ fn why(verdicts: &[Verdict<'_>]) -> Vec<String> {
     rules.into_iter().map(|(line, names)| if named { format!("{}: {line}", names.join(", ")) } else { line }).collect()
 }
 
-/// What it costs to trim nothing at all, against batched trims.
+/// Cost of not trimming at all, relative to batched trims.
 fn without_trimming(verdicts: &[Verdict<'_>]) -> Option<String> {
     let of = |verdict: &Verdict<'_>| {
         let metrics = &verdict.comparison.metrics;
@@ -134,7 +134,7 @@ fn without_trimming(verdicts: &[Verdict<'_>]) -> Option<String> {
     Some(format!("4K writes {speed}, wear {wear}, against weekly fstrim"))
 }
 
-/// The policies of a drive that are shown: the baseline, and the recommended one.
+/// The policies shown for a drive: the baseline and the recommended one.
 fn shown<'a>(verdict: &Verdict<'a>) -> Vec<&'a str> {
     let metrics = &verdict.comparison.metrics;
     let baseline = first_screen::baseline(metrics);
@@ -161,7 +161,7 @@ mod tests {
     use trimtab_study::study::Study;
 
     #[test]
-    fn drives_with_the_same_answer_share_a_line() {
+    fn together_joins_names_with_the_same_ending() {
         let together = |names: &[&str]| together(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
         assert_eq!(together(&["SATA SSD of today", "NVMe SSD of today"]), "SATA and NVMe SSD of today");
         assert_eq!(together(&["OCZ Vertex", "SATA SSD", "disk"]), "OCZ Vertex, SATA SSD and disk");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn policy_that_was_not_tried_is_not_said_to_gain_nothing() {
+    fn untried_policy_is_not_said_to_gain_nothing() {
         let mut studies = three();
         let without = |studies: &mut Vec<Study>, left: &str| {
             studies[0].runs.retain(|run| run.policy != left);
@@ -180,8 +180,8 @@ mod tests {
         without(&mut studies, "idle");
         assert_eq!(Verdict::of(&studies[0]).policy(), Some("adaptive"));
         without(&mut studies, "adaptive");
-        // Nothing but online discard is left, which costs too much: batches would be next.
+        // Only online discard remains, which costs too much; batches come next.
         let verdict = Verdict::of(&studies[0]);
-        assert_eq!((verdict.policy(), words::short_meaning(&verdict)), (Some("batched"), "now and then, not as files go".to_owned()));
+        assert_eq!((verdict.policy(), words::short_meaning(&verdict)), (Some("batched"), "periodically, not on every delete".to_owned()));
     }
 }

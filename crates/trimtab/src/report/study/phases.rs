@@ -1,4 +1,5 @@
-//! The tables of all phases and of all latencies: policies across, with ratios to the first policy.
+//! Tables of all phases and latencies: one column per policy, with ratios to the first
+//! policy.
 
 use super::words::title;
 use trimtab_drive::histogram::Histogram;
@@ -11,15 +12,15 @@ use trimtab_study::study::metrics::{FOREGROUND, distinct, jobs, mean};
 use trimtab_study::study::policy_events::TRIM_BEFORE;
 use trimtab_study::study::{Study, policy};
 
-/// Operations from which percentiles mean something.
+/// Fewest operations for percentiles.
 const MANY: u64 = 100;
 
-/// A policy with the discard option where the name does not say it.
+/// A policy with its discard option, if the name lacks it.
 pub(super) fn policy_title(run: &Run) -> String {
     title(&run.policy, Field::find(&run.policy_settings, policy::DISCARD).filter(|_| run.policy == policy::AS_MOUNTED))
 }
 
-/// Titles of the policies: the columns.
+/// Titles of the columns: the policies.
 fn titles(study: &Study) -> Vec<String> {
     distinct(study.runs.iter().map(policy_title))
 }
@@ -35,7 +36,7 @@ fn empty(caption: &str, first: &str, titles: &[String]) -> Table {
     Table::new(caption, &header)
 }
 
-/// Latencies of the operations of which a phase has many: median, 99.9 % and the longest, repeats together.
+/// Latencies of frequent operations over all repeats: median, 99.9 % and maximum.
 pub(super) fn latencies(study: &Study) -> Table {
     let titles = titles(study);
     let mut table = empty("Median / 99.9 % / longest, from issue to completion.", "phase and operation", &titles);
@@ -61,11 +62,9 @@ pub(super) fn latencies(study: &Study) -> Table {
     table
 }
 
-/// The table.
 pub(super) fn by_phase(study: &Study) -> Table {
     let titles = titles(study);
-    let mut table =
-        empty("Means: the time of each phase, and how often that of the first column; what the device counted.", "phase", &titles);
+    let mut table = empty("Means: time of each phase and its ratio to the first column; discards counted by the device.", "phase", &titles);
     for job in jobs(&study.runs) {
         let runs = columns(study, job, &titles);
         for name in row_names(&runs) {
@@ -76,7 +75,7 @@ pub(super) fn by_phase(study: &Study) -> Table {
     table
 }
 
-/// Metrics that become rows: those of all runs of a job, in the order of phases, and what sums up at the end.
+/// Row names: the metrics of all runs of a job, by phase, totals at the end.
 fn row_names(runs: &[Option<&Run>]) -> Vec<String> {
     let skipped = [SETTLE, TRIM_BEFORE].map(|phase| format!("{phase}.seconds"));
     let mut names: Vec<String> = Vec::new();
@@ -92,7 +91,7 @@ fn row_names(runs: &[Option<&Run>]) -> Vec<String> {
 
 fn row_title(metric: &str) -> String {
     match metric {
-        FOREGROUND => "total wait".to_owned(),
+        FOREGROUND => "foreground time".to_owned(),
         metrics::TRIM_SECONDS => "trim, afterwards".to_owned(),
         "load.seconds" => "50 foreground appends a second".to_owned(),
         "load.wait.median.seconds" => "… latency of one, median".to_owned(),

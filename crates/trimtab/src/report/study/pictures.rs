@@ -1,4 +1,5 @@
-//! The pictures of a study: costs against gains of each policy, the drive itself over months, latencies beside a trim.
+//! Pictures of a study: cost against gain of each policy, the drive over months, latencies
+//! during a trim.
 
 use super::words::{seconds, spaced};
 use trimtab_sim::run::pictures::LatencyMap;
@@ -10,7 +11,7 @@ use trimtab_study::study::metrics::AppendLoad;
 use trimtab_study::study::policy;
 use trimtab_study::study::verdict::Verdict;
 
-/// One mark a policy: the worst foreground latency against what is gained over months.
+/// One mark per policy: worst foreground latency against the gain over months.
 pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
     let metrics = &verdict.comparison.metrics;
     let fill = metrics.fills.first().copied()?;
@@ -31,7 +32,7 @@ pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
     }
     let mut axes = vec!["life gained, %".to_owned(), "random writes gained, %".to_owned()];
     if dots.iter().any(|dot| dot.x[0].is_none()) {
-        // A medium that does not wear.
+        // A medium without wear.
         axes.remove(0);
         for dot in &mut dots {
             dot.x.remove(0);
@@ -43,13 +44,13 @@ pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
         y_label: "worst foreground latency, s".to_owned(),
         kind: ChartKind::Dots { axes, dots },
     };
-    let text = "The worst latency of one durable foreground append beside the policy's trims, against the gain over no trimming.";
+    let text = "The worst latency of one durable foreground append during the policy's trims, against the gain over no trimming.";
     let caption = "Lower and further to the right is better. The recommended policy has a ring.";
     let blocks = vec![Block::Chart(chart), Block::Text(text.to_owned()), Block::Caption(caption.to_owned())];
     Some(Section::new("What it costs and what it gains", blocks))
 }
 
-/// Which two policies to look at beside each other: none, and the recommended one or else the last.
+/// The two policies to compare: none, and the recommended one or else the last.
 fn two(names: &[&str], first: &str, second: Option<&str>) -> [usize; 2] {
     let at = |name: &str| names.iter().position(|other| *other == name);
     let left = at(first).unwrap_or(0);
@@ -58,7 +59,7 @@ fn two(names: &[&str], first: &str, second: Option<&str>) -> [usize; 2] {
     [left, right]
 }
 
-/// The superblocks of the drive under each policy.
+/// The drive's superblocks under each policy.
 pub(super) fn drive(verdict: &Verdict<'_>) -> Option<Section> {
     let metrics = &verdict.comparison.metrics;
     let fill = metrics.fills.first().copied()?;
@@ -70,22 +71,22 @@ pub(super) fn drive(verdict: &Verdict<'_>) -> Option<Section> {
     }
     let aged = runs.first().and_then(|run| Field::find(&run.environment, "drive.aged-size")).map(str::to_owned);
     let film = Film {
-        title: format!("Content of the drive's superblocks in the end, {} full", spaced(fill)),
+        title: format!("Final content of the drive's superblocks, {} full", spaced(fill)),
         x_label: "GB written since filled".to_owned(),
         x_scale: 1e-9,
         shown: two(&names, policy::NONE, verdict.recommendation.trimming_policy()),
         drives,
     };
     let text = format!(
-        "Without trimming the drive keeps data that the filesystem deleted long ago: it cannot know. It copies these data whenever \
-         it collects garbage, which causes write amplification and wear. The drive is modelled at {}.",
-        aged.unwrap_or_else(|| "its size".to_owned())
+        "Without TRIM, the drive keeps data that the filesystem deleted long ago. It copies this data whenever it collects \
+         garbage, which causes write amplification and wear. The drive is modelled at {}.",
+        aged.unwrap_or_else(|| "its own size".to_owned())
     );
     let caption = Block::Caption("Each square is a superblock, filled from below.".to_owned());
     Some(Section::new("The drive itself", vec![Block::Film(film), caption, Block::Text(text)]))
 }
 
-/// How long 50 appends a second take while a trim is under way.
+/// Latencies of 50 appends per second during a trim.
 pub(super) fn beside_a_trim(verdict: &Verdict<'_>) -> Option<Section> {
     let (study, metrics) = (verdict.study(), &verdict.comparison.metrics);
     let job = study.runs.first()?.workload.as_str();
@@ -96,32 +97,31 @@ pub(super) fn beside_a_trim(verdict: &Verdict<'_>) -> Option<Section> {
     let chosen = verdict.policy();
     let worst = maps.iter().filter(|(name, _)| Some(name.as_str()) != chosen).max_by_key(|(_, map)| longest(map))?.0.clone();
     let heat = Heat {
-        title: format!("50 appends a second beside a trim after '{job}': how long each took from when it was due"),
+        title: format!("50 appends a second during a trim after '{job}': latency of each from its due time"),
         y_label: "from due to done".to_owned(),
         shown: two(&names, &worst, chosen),
         maps,
     };
-    let text = "Each column is a moment, each row a latency, darker where there were more. A stall is a wall: every request that \
-                arrives during it waits until it ends, and so do those behind it.";
+    let text = "Each column is a moment, each row a latency, darker where there were more. A stall is a wall: every request \
+                during it waits for its end, and so do the requests behind it.";
     let mut blocks = vec![Block::Heat(heat), Block::Caption(text.to_owned())];
     let repeats = study.runs.iter().filter(|run| run.workload == job).map(repeats).max().unwrap_or(1);
     if repeats > 1 {
-        blocks
-            .push(Block::Text(format!("Shown is the first of {repeats} repeats; the first screen has the worst latency of all of them.")));
+        blocks.push(Block::Text(format!("This is the first of {repeats} repeats; the first screen shows the worst latency of all.")));
     }
     let worst =
         metrics.policies.iter().filter_map(|policy| metrics.worst_latency(policy)).filter(|worst| worst.load == AppendLoad::FiftyPerSecond);
     if let Some(worst) = worst.reduce(|a, b| if b.seconds > a.seconds { b } else { a }) {
         blocks.push(Block::Text(format!(
-            "The first screen has the latency of one append from when it began: the longest is {}. Here each counts from when it was \
-             due: appends that queue behind a slow one are late, too.",
+            "The first screen counts the latency of an append from its start: the longest is {}. Here it counts from the due \
+             time, so appends that queue behind a slow one are late, too.",
             seconds(worst.seconds)
         )));
     }
     if metrics.worst_latency(policy::NONE).is_some_and(|worst| worst.load == AppendLoad::EveryFiveSeconds) {
-        let other = "This is another load than that of the first screen, where one append comes every 5 s and finds the one before \
-                     done: here 50 a second queue up behind a stall, and their latencies are counted from when they were due.";
+        let other = "This load differs from that of the first screen, where one append comes every 5 s and never queues: here, 50 a \
+                     second queue up behind a stall, and their latencies count from their due times.";
         blocks.push(Block::Text(other.to_owned()));
     }
-    Some(Section::new("Beside a trim", blocks))
+    Some(Section::new("During a trim", blocks))
 }

@@ -1,4 +1,4 @@
-//! Studies against each other: what each recommends, each run with its like, and pictures with all of them in one.
+//! Compares studies: recommendations, matching runs, and pictures that combine them.
 
 use super::surroundings::Surroundings;
 use super::words::spaced;
@@ -26,7 +26,7 @@ pub struct Named<'a> {
     pub verdict: &'a Verdict<'a>,
 }
 
-/// What tells a run apart from the others of its study.
+/// Identifies a run within its study.
 #[must_use]
 pub fn cell(run: &Run) -> String {
     const SET: [&str; 3] = ["fill", "tuning.question", "tuning.choice"];
@@ -35,10 +35,11 @@ pub fn cell(run: &Run) -> String {
     parts.join(", ")
 }
 
-/// The figures on which verdicts stand.
+/// Metrics that decide verdicts.
 const DECIDING: [&str; 6] = [FOREGROUND, SPARSE_WAIT, BUSY_WAIT, RATE_STEADY, WAF_STEADY, CYCLES_PER_TB];
 
-/// All runs that both have, each with the figures that decide, or with the one that matters of its workload.
+/// Runs that both studies have, with the deciding metrics, or the headline metric of the
+/// workload.
 #[must_use]
 pub fn deciding(base: &Study, other: &Study, options: &Options) -> Vec<(String, Row)> {
     pairs(base, other, options, |run, row| {
@@ -47,7 +48,7 @@ pub fn deciding(base: &Study, other: &Study, options: &Options) -> Vec<(String, 
     })
 }
 
-/// All runs that both have, each with the figure that matters.
+/// Runs that both studies have, each with its headline metric.
 #[must_use]
 pub fn headlines(base: &Study, other: &Study, options: &Options) -> Vec<(String, Row)> {
     pairs(base, other, options, is_headline)
@@ -68,14 +69,15 @@ fn pairs(base: &Study, other: &Study, options: &Options, shown: impl Fn(&Run, &R
     pairs
 }
 
-/// The runs that only one of them has.
+/// Runs that only one of the studies has.
 #[must_use]
 pub fn only_in_one(base: &Study, other: &Study) -> Vec<String> {
     let lacks = |of: &Study, run: &Run| !of.all().any(|other| cell(other) == cell(run));
     base.all().filter(|run| lacks(other, run)).chain(other.all().filter(|run| lacks(base, run))).map(cell).collect()
 }
 
-/// The pairs of two studies as a table, with the interval if that is wanted, and the runs that only one of them has.
+/// A table of matching runs of two studies, optionally with intervals, and the unmatched
+/// runs.
 #[must_use]
 pub fn blocks(labels: [&str; 2], title: &str, rows: &[(String, Row)], only: &[String], interval: Option<&Options>) -> Vec<Block> {
     let mut blocks = vec![match rows {
@@ -110,7 +112,8 @@ fn table([base, other]: [&str; 2], title: &str, rows: &[(String, Row)], interval
     table
 }
 
-/// The report: what each recommends, the pictures with all in one, the others against the first, and folded away what is known of each.
+/// The report: recommendations, combined pictures, each study against the first, and folded
+/// details of each.
 #[must_use]
 pub fn document(studies: &[Named<'_>], options: &Options) -> Document {
     let mut sections = vec![Section::new("Recommendations", answers(studies))];
@@ -130,7 +133,7 @@ pub fn document(studies: &[Named<'_>], options: &Options) -> Document {
     sections.extend(film(studies));
     sections.extend(heat(studies));
     for named in studies {
-        // Their pictures are above.
+        // The pictures are already above.
         let folded = full_report::sections(named.verdict, &Surroundings::default()).into_iter().filter(|section| section.folded);
         sections.extend(folded.map(|section| Section { title: format!("{} = {}: {}", named.label, named.id, section.title), ..section }));
     }
@@ -140,7 +143,7 @@ pub fn document(studies: &[Named<'_>], options: &Options) -> Document {
     Document { title: format!("Comparison of the studies {}", labels.join(", ")), subtitle, sections, ..Document::default() }
 }
 
-/// Use what, and why, of each.
+/// The recommendation of each study, with its reason.
 fn answers(studies: &[Named<'_>]) -> Vec<Block> {
     let one = |named: &Named<'_>| {
         let answer = first_screen::answer(named.verdict, &Surroundings::default());
@@ -151,12 +154,12 @@ fn answers(studies: &[Named<'_>]) -> Vec<Block> {
     studies.iter().map(one).collect()
 }
 
-/// `idle B`: the policy comes first, by which a mark has its look.
+/// `idle B`: the policy comes first, because it sets the mark's style.
 fn labelled(policy: &str, label: &str) -> String {
     format!("{policy} {label}")
 }
 
-/// All marks in one chart, on the axes that all of them have.
+/// All marks in one chart, on shared axes.
 fn cost_and_gain(studies: &[Named<'_>]) -> Option<Section> {
     let mut together: Option<Chart> = None;
     for named in studies {
@@ -167,23 +170,23 @@ fn cost_and_gain(studies: &[Named<'_>]) -> Option<Section> {
         match &mut together {
             None => together = Some(Chart { kind: ChartKind::Dots { axes, dots }, ..chart }),
             Some(Chart { kind: ChartKind::Dots { axes: known, dots: all }, .. }) if *known == axes => all.extend(dots),
-            // One of them is about a medium that does not wear.
+            // One of them is about a medium without wear.
             Some(_) => return None,
         }
     }
-    let text = "Lower and further to the right is better: the worst foreground latency beside the policy's trims, against the gain \
+    let text = "Lower and further to the right is better: the worst foreground latency during the policy's trims, against the gain \
                 over months of use. Recommended policies have a ring.";
     Some(Section::new("What it costs and what it gains", vec![Block::Chart(together?), Block::Caption(text.to_owned())]))
 }
 
-/// Which policies are looked at over time: none, and those that any of them recommends.
+/// The policies shown over time: none, and every recommended one.
 fn looked_at<'a>(studies: &[Named<'a>]) -> Vec<&'a str> {
     let mut wanted = vec![policy::NONE];
     wanted.extend(studies.iter().filter_map(|named| named.verdict.policy()));
     distinct(wanted)
 }
 
-/// What is waited for in each workload under each policy.
+/// Foreground time in each workload under each policy.
 fn deleting(studies: &[Named<'_>]) -> Option<Block> {
     let cells = |study: &Study| study.runs.iter().filter(|run| mean(run, FOREGROUND).is_some()).map(cell).collect::<Vec<_>>();
     let (base, others) = studies.split_first()?;
@@ -201,13 +204,13 @@ fn deleting(studies: &[Named<'_>]) -> Option<Block> {
             title: "Foreground time".to_owned(),
             x_label: String::new(),
             y_label: "seconds".to_owned(),
-            // A word a line below the bars.
+            // One word per line below the bars.
             kind: ChartKind::Bars { categories: shared.iter().map(|cell| cell.replace(", ", " ")).collect(), series },
         })
     })
 }
 
-/// Rates and amplification over bytes written, at fills that they share.
+/// Rates and amplification over bytes written, at shared fills.
 fn lines(studies: &[Named<'_>]) -> Vec<Block> {
     let Some((base, others)) = studies.split_first() else { return Vec::new() };
     let shared = fills(&base.verdict.study().ageing)
@@ -239,7 +242,7 @@ fn lines(studies: &[Named<'_>]) -> Vec<Block> {
     blocks
 }
 
-/// The drives under what each of them recommends, or under no trimming.
+/// The drives under their recommended policies, or without trimming.
 fn film(studies: &[Named<'_>]) -> Option<Section> {
     let mut together: Option<Film> = None;
     for named in studies {
@@ -249,7 +252,7 @@ fn film(studies: &[Named<'_>]) -> Option<Section> {
         let drives = film.drives.iter().enumerate().filter(|(at, _)| film.shown.contains(at));
         let drives: Vec<_> = drives.map(|(_, (name, map))| (labelled(name, named.label), map.clone())).collect();
         match &mut together {
-            // The second of the two is the recommended one.
+            // The second one is the recommended policy.
             None => together = Some(Film { drives, shown: [usize::from(right > left), 0], ..film }),
             Some(all) => all.drives.extend(drives),
         }
@@ -259,14 +262,14 @@ fn film(studies: &[Named<'_>]) -> Option<Section> {
     Some(Section::new("The drives themselves", vec![Block::Film(film)]))
 }
 
-/// Latencies beside a trim, of what each of them recommends and of the worst.
+/// Latencies during a trim, for each recommended policy and the worst.
 fn heat(studies: &[Named<'_>]) -> Option<Section> {
     let mut together: Option<Heat> = None;
     for named in studies {
         let section = pictures::beside_a_trim(named.verdict)?;
         let heat = section.blocks.into_iter().find_map(|block| if let Block::Heat(heat) = block { Some(heat) } else { None })?;
         let maps: Vec<_> = heat.maps.iter().map(|(name, map)| (labelled(name, named.label), map.clone())).collect();
-        // The second of the two is the one that is recommended, if one is.
+        // The second one is the recommended policy, if any.
         let chosen = heat.shown[1];
         match &mut together {
             None => together = Some(Heat { maps, shown: [chosen, chosen], ..heat }),
@@ -276,5 +279,5 @@ fn heat(studies: &[Named<'_>]) -> Option<Section> {
             }
         }
     }
-    Some(Section::new("Beside a trim", vec![Block::Heat(together?)]))
+    Some(Section::new("During a trim", vec![Block::Heat(together?)]))
 }

@@ -1,17 +1,17 @@
-//! What is known of a study besides its runs.
+//! Facts that a study's report shows besides the runs.
 
 use std::time::Duration;
 use trimtab_study::study::twin_months::TwinMonths;
 
-/// What is known of a study besides its runs.
+/// Facts about a study besides its runs.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
-    /// How long it took.
+    /// Duration of the study.
     pub took: Option<Duration>,
-    /// Where the report is.
+    /// Path of the report.
     pub report: Option<String>,
-    /// The id under which it is kept.
+    /// Id of the stored study.
     pub kept: Option<String>,
-    /// Months of use on the twin of the drive that was measured.
+    /// Months of use on the twin of the measured drive.
     pub months: Option<Box<TwinMonths>>,
 }

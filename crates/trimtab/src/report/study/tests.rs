@@ -24,7 +24,8 @@ fn around() -> Surroundings {
     Surroundings { took: Some(Duration::from_secs(29)), report: Some(report.into()), kept: Some("5b48c05a".into()), months: None }
 }
 
-/// What is measured on a filesystem: others wait for online discard more often than by chance, for a batched trim once.
+/// A measured study on a filesystem: online discard delays foreground I/O more often than
+/// chance, a batched trim once.
 fn filesystem() -> Study {
     let waits = [
         ("as-mounted", "nodiscard", [(50, 1), (2, 8)]),
@@ -76,7 +77,7 @@ fn the_first_screen_of_a_filesystem_at_three_widths() {
         insta::assert_snapshot!(format!("filesystem-{width}"), shown);
     }
     let shown = screen(&filesystem(), 80);
-    // One of 63 may be chance, 50 of 150 are not.
+    // One of 63 may be chance; 50 of 150 are not.
     let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("410 ms (may be chance); online 1.90 s"), "{shown}");
 }
@@ -95,7 +96,7 @@ fn the_first_screen_at_three_widths() {
     }
 }
 
-/// Marks of rates that are not steady take their room within the 24 lines.
+/// Marks of unsteady rates must fit within the 24 lines.
 #[test]
 fn marks_fit_on_the_first_screen() {
     let unsteady = |mut study: Study| {
@@ -121,7 +122,7 @@ fn marks_fit_on_the_first_screen() {
 }
 
 #[test]
-fn the_figures_on_the_screen_follow_from_the_runs() {
+fn screen_figures_follow_from_runs() {
     let shown = screen(&whole(), 80);
     let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     // Twice 153 ms are 306 ms; 5 drive-writes of a tenth a day are 50 days.
@@ -134,7 +135,8 @@ fn the_figures_on_the_screen_follow_from_the_runs() {
         shown.contains("9.11× slower") && shown.contains("Deleting 36,706 files: 53.0 ms; online 3.41 s (64.3×; 532× on Linux 2.6.39)"),
         "{shown}"
     );
-    // 36,240 of 34,600 are 4.7 % more, 32,400 of 30,600 5.9 %; 7.35 cycles of 7.8 are 5.8 % less, 9.1 of 10.3 11.7 %.
+    // 36,240 is 4.7 % above 34,600, 32,400 is 5.9 % above 30,600; 7.35 cycles are 5.8 % below
+    // 7.8, 9.1 are 11.7 % below 10.3.
     let idle = shown.lines().find(|line| line.starts_with("idle <-")).unwrap();
     assert_eq!(
         idle.split_whitespace().collect::<Vec<_>>()[2..],
@@ -142,7 +144,7 @@ fn the_figures_on_the_screen_follow_from_the_runs() {
     );
 }
 
-/// The words of the answer of a report, without its markup.
+/// The text of a report's answer, without its markup.
 fn answer_of(html: &str) -> String {
     let answer = html.split("<section class=\"answer\"").nth(1).and_then(|rest| rest.split("</section>").next()).unwrap();
     let mut bare = String::new();
@@ -158,7 +160,8 @@ fn answer_of(html: &str) -> String {
     bare.replace("&lt;", "<").replace("&#39;", "'").replace("&gt;", ">")
 }
 
-/// The ten rows of a section of docs/first-reader.md are answered on the screen and in the answer of the report.
+/// Checks the ten rows of a section of docs/first-reader.md on the screen and in the report's
+/// answer.
 fn answers_ten_questions(section: &str, answer: &Answer, document: &Document) {
     let page = include_str!("../../../../../docs/first-reader.md");
     let section = page.split("\n## ").find(|text| text.starts_with(section)).unwrap();
@@ -172,7 +175,7 @@ fn answers_ten_questions(section: &str, answer: &Answer, document: &Document) {
         assert!(!pieces.is_empty(), "{row}");
         for piece in pieces {
             assert!(shown.contains(piece), "'{piece}' is not on the first screen:\n{shown}");
-            // In the report colons after labels, brackets around asides, and the arrow, are drawn otherwise.
+            // The report draws colons after labels, brackets and the arrow differently.
             for word in piece.split_whitespace().map(|word| word.trim_end_matches(':')).filter(|word| *word != "<-") {
                 assert!(bare.contains(word), "'{word}' of '{piece}' is not in the answer of the report: {bare}");
             }
@@ -180,7 +183,7 @@ fn answers_ten_questions(section: &str, answer: &Answer, document: &Document) {
     }
 }
 
-/// What docs/first-reader.md says of the first screens is on them, and on the first screenful of the reports.
+/// First screens and reports contain all that docs/first-reader.md says of them.
 #[test]
 fn first_reader() {
     let one = whole();
@@ -192,7 +195,7 @@ fn first_reader() {
 }
 
 #[test]
-fn whatever_was_tried_there_is_an_answer() {
+fn screen_always_has_an_answer() {
     let empty = Study { target: "/mnt/x".into(), ..Study::default() };
     assert!(screen(&empty, 80).contains("USE  no policy yet"), "{}", screen(&empty, 80));
     let mut only = whole();
@@ -201,14 +204,14 @@ fn whatever_was_tried_there_is_an_answer() {
     (only.kernels, only.sensitivity) = (Vec::new(), None);
     only.untried = vec![Untried { part: Part::policy("online"), reason: Reason::Obstacle("no root".into()) }];
     let shown = screen(&only, 80);
-    assert!(shown.contains("users wait") && shown.contains("USE  ") && shown.lines().count() <= 23, "{shown}");
+    assert!(shown.contains("foreground time") && shown.contains("USE  ") && shown.lines().count() <= 23, "{shown}");
     for run in &mut only.runs {
         run.provenance = Provenance::Measured;
         run.environment = vec![Field::new("fs.type", "xfs"), Field::new("drive.model", "Samsung SSD 860")];
     }
     let shown = screen(&only, 80);
     assert!(
-        shown.contains("MEASURED") && shown.contains("xfs, Samsung SSD 860") && shown.contains("one repeat cannot tell more"),
+        shown.contains("MEASURED") && shown.contains("xfs, Samsung SSD 860") && shown.contains("one repeat cannot show more"),
         "{shown}"
     );
 }
@@ -224,7 +227,7 @@ fn one_sees_where_it_matters_and_where_it_does_not() {
     }
     let shown = shown(80);
     assert!(shown.contains("USE  idle on OCZ Vertex LE 100 GB"), "{shown}");
-    assert!(shown.contains("what is set now on SATA and NVMe SSD of today: trimming makes no difference\n"), "{shown}");
+    assert!(shown.contains("current setting on SATA and NVMe SSD of today: trimming makes no difference\n"), "{shown}");
     let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("SATA, NVMe: no policy has 5 % more 4K writes/s or 5 % less wear than no trimming"), "{shown}");
     assert!(flat.contains("BUT OCZ with other TRIM costs: online; OCZ at b full: no trimming WHY"), "{shown}");
@@ -232,9 +235,9 @@ fn one_sees_where_it_matters_and_where_it_does_not() {
 }
 
 #[test]
-fn ratios_are_those_of_the_runs_and_pictures_have_both() {
+fn comparison_has_ratios_and_pictures_of_both() {
     let (first, mut second) = (whole(), whole());
-    // On the second drive everything takes twice as long, and rates are half.
+    // On the second drive, everything takes twice as long.
     for run in second.runs.iter_mut().chain(&mut second.ageing) {
         run.environment[0].value = "Another Drive".to_owned();
         for metric in &mut run.metrics {
@@ -271,7 +274,7 @@ fn ratios_are_those_of_the_runs_and_pictures_have_both() {
 }
 
 #[test]
-fn the_report_has_each_of_them_and_is_small() {
+fn report_of_three_drives_has_each_and_is_small() {
     let page = html::render(&document(&Verdict::all(&three()), &around()));
     for title in ["OCZ: what it costs and what it gains", "SATA: what it costs and what it gains", "NVMe: why, in full"] {
         assert!(page.contains(title), "{title}");

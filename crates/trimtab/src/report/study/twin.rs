@@ -1,4 +1,5 @@
-//! Months of use on the twin of a drive that was measured: a line on the first screen, sections of the report.
+//! Months of use on the twin of a measured drive: a line on the first screen, sections of the
+//! report.
 
 use super::{assumptions, months, words};
 use trimtab_study::document::{Block, Section};
@@ -9,7 +10,7 @@ fn learned(origin: &TwinOrigin) -> String {
     format!("{}, learned on {}", origin.model, origin.learned)
 }
 
-/// A line of the first screen; and how it goes with what was `measured`.
+/// The line on the first screen, which also compares the prediction with `measured`.
 pub(super) fn note(months: &TwinMonths, measured: &Verdict<'_>) -> String {
     let verdict = Verdict::of(&months.study);
     let origin = learned(&months.origin);
@@ -21,7 +22,7 @@ pub(super) fn note(months: &TwinMonths, measured: &Verdict<'_>) -> String {
     let doubts: String = months.origin.doubts.iter().map(|doubt| format!("; but {doubt}")).collect();
     let (drives, rates) = (assumptions::drives(ensemble, recommended), assumptions::rates(ensemble, recommended));
     let typical = if months.origin.typical_trims { "; the cost of TRIMs on the twin is typical of its class, not measured" } else { "" };
-    // Where months say another policy than the measurements, what to make of both.
+    // If prediction and measurement disagree, says which to follow.
     let apart = measured.policy().filter(|here| Some(*here) != verdict.policy()).map_or_else(String::new, |here| {
         let with = match ensemble.range(here, |shown| shown.rate) {
             None => String::new(),
@@ -38,13 +39,14 @@ pub(super) fn note(months: &TwinMonths, measured: &Verdict<'_>) -> String {
     format!("predicted on its twin ({origin}), not measured: {decided}{drives}; {rates}{typical}{apart}{doubts}")
 }
 
-/// What the report has of it: its origin, ranges over the drives that fit, and the twin's own months.
+/// The sections of the report: origin, ranges over the fitting drives, and the twin's own
+/// months.
 pub(super) fn sections(twin: &TwinMonths) -> Vec<Section> {
     let verdict = Verdict::of(&twin.study);
     let ensemble = twin.study.sensitivity.as_ref().and_then(|sensitivity| sensitivity.ensemble.as_ref());
-    let origin = format!("Predicted, not measured: a study of the twin that was learned from this drive ({}).", learned(&twin.origin));
+    let origin = format!("Predicted, not measured: a study of the twin learned from this drive ({}).", learned(&twin.origin));
     let drives = ensemble.map_or_else(
-        || "Other drives that fit were not tried.".to_owned(),
+        || "Other fitting drives were not tried.".to_owned(),
         |ensemble| assumptions::of_ensemble(ensemble, verdict.recommendation),
     );
     let doubts = twin.origin.doubts.iter().map(|doubt| format!("But {doubt}."));
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn months_on_a_twin_are_ranges_and_are_called_predicted() {
+    fn twin_months_are_ranges_and_marked_predicted() {
         let (study, months) = (whole(), months());
         let verdicts = [Verdict::of(&study)];
         let text = note(&months, &verdicts[0]);
@@ -112,7 +114,7 @@ mod tests {
         let section = predicted(&document(&verdicts, &around)).unwrap();
         let table = section.blocks.iter().find_map(|block| if let Block::Table(table) = block { Some(table) } else { None }).unwrap();
         let idle = table.rows.iter().find(|row| row[0] == "idle").unwrap();
-        assert_eq!((idle[1].as_str(), idle[5].as_str()), ("2", "–"), "a figure that no drive showed is none");
+        assert_eq!((idle[1].as_str(), idle[5].as_str()), ("2", "–"), "a figure that no drive has is a dash");
         assert_eq!(predicted(&document(&verdicts, &Surroundings::default())), None);
     }
 }

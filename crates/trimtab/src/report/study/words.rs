@@ -1,4 +1,5 @@
-//! Every sentence about the findings of a study. A new policy needs a row in [`POLICIES`], and nothing else here.
+//! All sentences about the findings of a study. A new policy needs a row in [`POLICIES`]
+//! only.
 
 use crate::report::layout::NOT_STEADY;
 use trimtab_drive::units::{grouped, three_digits};
@@ -15,14 +16,14 @@ use trimtab_study::study::untried::{self, Untried};
 use trimtab_study::study::verdict::finding::{DeletingReason, Finding, LatencyAside, LatencyReason, Reason, Untested};
 use trimtab_study::study::verdict::{Confidence, Rule, Verdict};
 
-/// The words for a policy.
+/// The texts for a policy.
 struct PolicyWords {
     name: &'static str,
-    /// What to do, on the first screen.
+    /// The action, for the first screen.
     meaning: &'static str,
-    /// The same where several drives share the screen.
+    /// The action, for a screen with several drives.
     short: &'static str,
-    /// What to do, as a sentence.
+    /// The action, as a sentence.
     advice: &'static str,
 }
 
@@ -41,15 +42,15 @@ const POLICIES: [PolicyWords; 5] = [
     },
     PolicyWords {
         name: policy::BATCHED,
-        meaning: "trim everything now and then, not as files go",
-        short: "now and then, not as files go",
-        advice: "Trim in batches, not as files go.",
+        meaning: "trim periodically, not on every delete",
+        short: "periodically, not on every delete",
+        advice: "Trim in batches, not on every delete.",
     },
     PolicyWords {
         name: policy::ADAPTIVE,
-        meaning: "trim when three quarters of the free space have been written",
-        short: "when enough has been written",
-        advice: "Trim when three quarters of the free space have been written, not as files go and not by the calendar.",
+        meaning: "trim after writing three quarters of the free space",
+        short: "after enough writes",
+        advice: "Trim after writing three quarters of the free space, not on every delete and not on a schedule.",
     },
     PolicyWords {
         name: policy::IDLE,
@@ -73,7 +74,7 @@ pub(super) fn percent(ratio: f64) -> String {
     format!("{:+.0} %", (ratio - 1.0) * 100.0)
 }
 
-/// `60%` and `61.3 %` as people write them.
+/// `60%` and `61.3 %` with a space before the sign.
 pub(super) fn spaced(fill: &str) -> String {
     fill.strip_suffix('%').map_or_else(|| fill.to_owned(), |number| format!("{} %", number.trim_end()))
 }
@@ -87,17 +88,17 @@ pub(super) fn listed(words: &[&str]) -> String {
     }
 }
 
-/// What stands where no assumption was changed.
+/// Shown if no assumption was varied.
 pub(super) const NOT_TESTED: &str = "sensitivity to assumptions not tested";
-/// What [`NOT_STEADY`] says.
+/// Legend for [`NOT_STEADY`].
 pub(super) const NOT_STEADY_LEGEND: &str = "~ not steady";
 
-/// [`NOT_STEADY`] behind a rate that is not.
+/// [`NOT_STEADY`] after an unsteady rate.
 pub(super) const fn mark(steady: bool) -> &'static str {
     if steady { "" } else { NOT_STEADY }
 }
 
-/// How long the drive was used: `50 days`; `months` where that is not known.
+/// Duration of use: `50 days`; `months` if unknown.
 pub(super) fn time_of_use(days: Option<f64>) -> String {
     match days {
         Some(days) if days >= 90.0 => format!("{:.0} months", days / 30.4),
@@ -107,7 +108,7 @@ pub(super) fn time_of_use(days: Option<f64>) -> String {
     }
 }
 
-/// Erase cycles per TB; where nothing was erased so far that is no sign that nothing wears.
+/// Erase cycles per TB; zero so far is not a sign of no wear.
 pub(super) fn erase_cycles(per_tb: f64) -> String {
     if per_tb == 0.0 { "none erased yet".to_owned() } else { three_digits(per_tb) }
 }
@@ -128,30 +129,28 @@ pub(super) fn name(recommendation: Recommendation) -> &'static str {
     }
 }
 
-/// What to use, and what that does.
+/// The recommended policy and its meaning.
 pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
     let (choice, meaning) = match verdict.recommendation {
-        Recommendation::Use(policy) if verdict.rule == Rule::TooFewRepeats => (policy, "trim everything now and then: the safe choice"),
+        Recommendation::Use(policy) if verdict.rule == Rule::TooFewRepeats => (policy, "trim periodically: the safe choice"),
         Recommendation::Use(policy) => (policy, words(policy).map_or("", |words| words.meaning)),
         Recommendation::NoDifference if verdict.comparison.metrics.ageing.is_empty() => alike(verdict),
-        Recommendation::NoDifference => ("what is set now", "trimming makes no measurable difference here"),
+        Recommendation::NoDifference => ("current setting", "trimming makes no measurable difference here"),
         Recommendation::NeverDone => {
             ("no policy", "TRIM is so expensive here that not even a batched trim finishes before the next is due")
         }
         Recommendation::Blocked => ("no policy yet", "TRIM does not reach the drive; repair that first"),
         Recommendation::NotTested => return ("no policy yet", untested(verdict.untested())),
-        Recommendation::Unknown if verdict.is_without_trim() => {
-            ("no policy", "the drive does not know TRIM, so there is nothing to choose")
-        }
+        Recommendation::Unknown if verdict.is_without_trim() => ("no policy", "the drive has no TRIM, so there is nothing to choose"),
         Recommendation::Unknown if verdict.rule == Rule::NothingDeleted && !verdict.comparison.metrics.ageing.is_empty() => {
             ("no policy yet", "the cost of trimming was not studied (--questions deleting)")
         }
-        Recommendation::Unknown => ("no policy yet", "too little could be tried to compare anything"),
+        Recommendation::Unknown => ("no policy yet", "too few policies could be tried to compare"),
     };
     (choice, meaning.to_owned())
 }
 
-/// The meaning of a recommendation where several drives share the screen.
+/// The meaning of a recommendation on a screen with several drives.
 pub(super) fn short_meaning(verdict: &Verdict<'_>) -> String {
     let policy = verdict.policy().and_then(words);
     match (policy, verdict.time_trimming) {
@@ -162,23 +161,23 @@ pub(super) fn short_meaning(verdict: &Verdict<'_>) -> String {
     }
 }
 
-/// Where nothing takes measurably longer, of the policies that were tried.
+/// The policies that take no measurably longer, of those that were tried.
 fn alike(verdict: &Verdict<'_>) -> (&'static str, &'static str) {
     let tried = |policy| verdict.comparison.metrics.has(policy);
     match (tried(policy::ONLINE), tried(policy::BATCHED)) {
-        (true, true) => ("online or batched", "nothing takes measurably longer with online discard"),
-        (true, false) => (policy::ONLINE, "nothing takes measurably longer with it; 'batched' was not tried"),
-        (false, true) => (policy::BATCHED, "nothing takes measurably longer with it; 'online' was not tried"),
-        (false, false) => ("what is set now", "nothing takes measurably longer with any policy that was tried"),
+        (true, true) => ("online or batched", "online discard takes no measurable time"),
+        (true, false) => (policy::ONLINE, "it takes no measurable time; 'batched' was not tried"),
+        (false, true) => (policy::BATCHED, "it takes no measurable time; 'online' was not tried"),
+        (false, false) => ("current setting", "no tried policy takes measurable time"),
     }
 }
 
-/// How sure that is.
+/// The confidence in words.
 pub(super) fn confidence(confidence: &Confidence) -> String {
     match confidence {
         Confidence::None => String::new(),
         Confidence::NotTried { policy } => format!("{policy} was not tried"),
-        Confidence::Repeats { repeats: count, enough: false } => format!("{} cannot tell more", repeats(*count)),
+        Confidence::Repeats { repeats: count, enough: false } => format!("{} cannot show more", repeats(*count)),
         Confidence::Repeats { repeats: count, .. } => format!("{count} repeat{} each", if *count == 1 { "" } else { "s" }),
         Confidence::NotVaried => NOT_TESTED.to_owned(),
         Confidence::Assumptions { .. } => String::new(),
@@ -189,11 +188,11 @@ pub(super) fn confidence(confidence: &Confidence) -> String {
 pub(super) fn headline(verdict: &Verdict<'_>) -> String {
     let study = verdict.study();
     if study.is_empty() {
-        return "No run was finished, so there is nothing to say.".to_owned();
+        return "No run finished, so there is no result.".to_owned();
     }
     let advice = match (verdict.recommendation, verdict.rule) {
-        (Recommendation::Use(_), Rule::TooFewRepeats) => "Trim in batches: that is safe whatever the cost of a TRIM here.",
-        (Recommendation::Use(policy::BATCHED), Rule::OnlineUntried) => "Trim in batches: deleting then costs nothing more.",
+        (Recommendation::Use(_), Rule::TooFewRepeats) => "Trim in batches: that is safe at any cost of a TRIM.",
+        (Recommendation::Use(policy::BATCHED), Rule::OnlineUntried) => "Trim in batches: deletes then cost nothing extra.",
         (Recommendation::Use(policy), _) => words(policy).map_or("", |words| words.advice),
         (Recommendation::Blocked, _) => "TRIM does not reach the device.",
         (Recommendation::NoDifference, Rule::GainsNothing) => {
@@ -215,13 +214,13 @@ pub(super) fn headline(verdict: &Verdict<'_>) -> String {
     let blocked = verdict
         .comparison
         .blocked
-        .map(|policy| format!("{} 'trimtab doctor' says where it is blocked.", capital(&nothing_arrived(policy))));
+        .map(|policy| format!("{} Run 'trimtab doctor' to see where it is blocked.", capital(&nothing_arrived(policy))));
     let sentences = verdict.findings.iter().map(|finding| capital(&sentence(finding)));
     let all = [advice.to_owned(), online.to_owned()].into_iter().chain(blocked).chain(sentences);
     all.filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// A sentence: with a capital and a full stop.
+/// Makes a sentence: capital letter and full stop.
 fn capital(clause: &str) -> String {
     let mut chars = clause.chars();
     let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
@@ -230,14 +229,14 @@ fn capital(clause: &str) -> String {
 }
 
 fn nothing_arrived(policy: &str) -> String {
-    format!("under '{policy}' files were deleted, and not one discard was counted")
+    format!("under '{policy}', files were deleted but no discard was counted")
 }
 
 fn untested(Untested { policy, discards }: Untested) -> String {
     let what = if policy == policy::ONLINE { "online discard" } else { "batched trimming" };
     let why = match discards {
-        DiscardCount::Queued => "the filesystem sends its discards minutes later, and none was counted until then",
-        DiscardCount::Zero => "not one discard was counted",
+        DiscardCount::Queued => "the filesystem sends its discards minutes later, and none was counted in time",
+        DiscardCount::Zero => "no discard was counted",
         DiscardCount::Counted | DiscardCount::Unknown => "nothing here counts discards",
     };
     format!("{what} was not tested here: {why}")
@@ -248,7 +247,7 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
     match finding {
         Finding::Months { days, gains, .. } => months(*days, gains),
         Finding::Stall(stall) => format!(
-            "worst latency of one durable append every 5 s: {} beside a batched trim, {} beside an idle one",
+            "worst latency of one durable append every 5 s: {} during a batched trim, {} during an idle one",
             seconds(stall.batched_seconds),
             seconds(stall.idle_seconds)
         ),
@@ -262,7 +261,7 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
                 _ => format!("{} to {}", seconds(*least_seconds), seconds(*most_seconds)),
             };
             let append = append_seconds.map(|(with, without)| {
-                format!("; the longest foreground append beside it takes {} instead of {}", seconds(with), seconds(without))
+                format!("; the longest foreground append during it takes {} instead of {}", seconds(with), seconds(without))
             });
             format!("a batched trim takes {took}{}", append.unwrap_or_default())
         }
@@ -271,7 +270,7 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
             format!("{} cannot show whether online discard costs anything{seen}: run with --repeats {needed}", repeats(*count))
         }
         Finding::Untested(what) => untested(*what),
-        Finding::NoBaseline => "the filesystem was mounted with online discard, and no run without it could be made to compare".to_owned(),
+        Finding::NoBaseline => "the filesystem was mounted with online discard, and no run without it was possible for comparison".to_owned(),
         Finding::OnlyPolicy { policy, discard } => {
             format!("only '{}' could be tried, so there is nothing to compare it with", title(policy, *discard))
         }
@@ -291,27 +290,27 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
                 TestResult::TooFew if *long == 0 => "too few to say".to_owned(),
                 TestResult::TooFew => format!("too few to say ({chance})"),
             };
-            format!("under '{policy}' {long} of {of} foreground appends took longer than {limit}, without trimming {none_long} of {none_of}: {result}")
+            format!("under '{policy}', {long} of {of} foreground appends took longer than {limit}; without trimming, {none_long} of {none_of}: {result}")
         }
         Finding::NeverDone(behind) => format!(
-            "'{}' never finishes at {} full: in {:.0} of 100 sessions its trimming was still running when the next began, hours later, so it is not recommended",
+            "'{}' never finishes at {} full: in {:.0} of 100 sessions its trim was still running hours later, when the next began, so it is not recommended",
             behind.policy,
             spaced(behind.fill),
             behind.percent
         ),
         Finding::BatchedWouldDo { seconds: worst, limit_seconds, gains_as_much } => format!(
-            "'batched' is enough where a latency of {} now and then is acceptable (limit here: {}){}; a drive with cheaper or queued TRIM has lower latencies",
+            "'batched' is enough if an occasional latency of {} is acceptable (limit here: {}){}; a drive with cheaper or queued TRIM has lower latencies",
             seconds(*worst),
             seconds(*limit_seconds),
-            if *gains_as_much { "; over months it gains as much" } else { "" }
+            if *gains_as_much { "; over months it gains the same" } else { "" }
         ),
         Finding::GainsNothing(gain) => format!(
-            "at {} full trimming makes no measurable difference to the drive (random writes {}×)",
+            "at {} full, trimming makes no measurable difference to the drive (random writes {}×)",
             spaced(gain.fill),
             three_digits(gain.rate)
         ),
         Finding::Untried(one) => format!("{} {}", untried_part(one), untried_reason(&one.reason)),
-        Finding::Interrupted => "the study was interrupted: these are the runs that were finished".to_owned(),
+        Finding::Interrupted => "the study was interrupted: these are the finished runs".to_owned(),
         Finding::DiscardsQueued { job } => {
             format!("{job}: the filesystem queues its discards and sends them minutes later; they are not in these figures")
         }
@@ -319,12 +318,12 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
             format!("{job}'s files were deleted before they were written out, so online discard had nothing to discard")
         }
         Finding::Noise { job, percent } => format!(
-            "{job} did the same work under 'batched' and without trimming, yet the times differ by {percent:.0} %: that much is noise or order here"
+            "{job} did the same work under 'batched' and without trimming, but the times differ by {percent:.0} %: differences of this size are noise or an effect of the order"
         ),
         Finding::Modelled => {
-            "modelled: 'trimtab drive show' says whether a figure of the drive is published, fitted or assumed; adaptive and idle trims were started with the foreground load and come less often by themselves".to_owned()
+            "modelled: 'trimtab drive show' marks each figure of the drive as published, fitted or assumed; adaptive and idle trims were forced to coincide with the foreground load, which rarely happens in use".to_owned()
         }
-        Finding::NoMonths => "this shows what trimming costs, not what a drive gains by it over months of use".to_owned(),
+        Finding::NoMonths => "this shows the cost of trimming, not its gain over months of use".to_owned(),
     }
 }
 
@@ -368,12 +367,12 @@ fn online_cost(cost: &OnlineCost<'_>, generation: &str, other: Option<&OtherGene
     format!("with online discard {} takes {} ({times}×{})", subject(cost), instead(cost), other.unwrap_or_default())
 }
 
-/// A policy as it stands in tables: with the discard option of a filesystem as it was mounted.
+/// A policy as named in tables: with the discard option of a filesystem as mounted.
 pub(super) fn title(policy: &str, discard: Option<&str>) -> String {
     discard.map_or_else(|| policy.to_owned(), |discard| format!("{policy} ({discard})"))
 }
 
-/// The part that was not tried, in a word or two.
+/// The untried part, in a word or two.
 pub(super) fn part_name(part: &untried::Part) -> String {
     match part {
         untried::Part::Policy { policy } => policy.clone(),
@@ -387,37 +386,38 @@ pub(super) fn part_name(part: &untried::Part) -> String {
 
 fn untried_part(untried: &Untried) -> String {
     match &untried.part {
-        untried::Part::Assumptions => "other assumptions were not tried:".to_owned(),
+        untried::Part::Assumptions => "sensitivity not tested:".to_owned(),
         untried::Part::Generation => "the other generation of the filesystem was not tried:".to_owned(),
         part => format!("'{}' was not tried:", part_name(part)),
     }
 }
 
-/// Why a part was not tried.
+/// The reason why a part was not tried.
 pub fn untried_reason(reason: &untried::Reason) -> &str {
     match reason {
-        untried::Reason::NoTrim => "the drive does not know TRIM",
-        untried::Reason::NoTime => "there was no time left in a quick study",
+        untried::Reason::NoTrim => "the drive has no TRIM",
+        untried::Reason::NoTime => "the quick study ran out of time",
         untried::Reason::ModelledOnly => {
-            "it trims by need and in idle time, for which this does not wait ('trimtab trim --policy idle' does it now)"
+            "it trims in idle time, which this study does not wait for ('trimtab trim --policy idle' trims now)"
         }
         untried::Reason::Obstacle(obstacle) => obstacle,
     }
 }
 
-/// Why a latency does not stand for what discards cost.
+/// The reason why a latency may not be caused by discards.
 fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
     match doubt {
         None => "",
         Some(LatencyDoubt::NoDiscardCounted) => " (no discard counted)",
-        Some(LatencyDoubt::TooFew) => " (too few to say)",
+        Some(LatencyDoubt::TooFew) => " (too few to tell)",
         Some(LatencyDoubt::MayBeChance) => " (may be chance)",
-        Some(LatencyDoubt::LongNoMoreOften) => " (long no more often)",
-        Some(LatencyDoubt::LongMoreOften) => " (long more often)",
+        Some(LatencyDoubt::LongNoMoreOften) => " (long ones no more often)",
+        Some(LatencyDoubt::LongMoreOften) => " (long ones more often)",
     }
 }
 
-/// Why, in a few lines: the rule where months of use were looked at, or else the costs of the recommended policy.
+/// The reasons in a few lines: the rule if months of use were studied, else the costs of the
+/// recommended policy.
 pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
     let fill = verdict.comparison.metrics.fills.first().map(|fill| spaced(fill)).unwrap_or_default();
     let line = match verdict.rule {
@@ -430,7 +430,7 @@ pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
     vec![line]
 }
 
-/// The reasons, each in a line, about the recommended policy.
+/// The reasons, one line each, about the recommended policy.
 fn reasons(verdict: &Verdict<'_>) -> Vec<String> {
     let policy = verdict.recommendation.trimming_policy();
     let subject = policy.map(|policy| format!("{policy}: ")).unwrap_or_default();
@@ -449,7 +449,7 @@ fn reason(reason: &Reason<'_>, online_chosen: bool) -> String {
     }
 }
 
-/// The same with a small first letter.
+/// The text with a small first letter.
 pub(super) fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
@@ -473,7 +473,7 @@ fn latency_reason(reason: &LatencyReason<'_>) -> String {
     format!("worst foreground write latency: {}{aside}", all.join("; "))
 }
 
-/// What is deleted, and what that takes: of the recommended policy first.
+/// The deleted files and the time to delete them, for the recommended policy first.
 pub(super) fn deleting_reason(reason: &DeletingReason<'_>, online_chosen: bool) -> (String, String) {
     let files = |digits: &str| digits.parse().map_or_else(|_| digits.to_owned(), grouped);
     let what = reason.files.map_or_else(|| "Deleting".to_owned(), |digits| format!("Deleting {} files", files(digits)));
@@ -495,7 +495,7 @@ pub(super) fn deleting_reason(reason: &DeletingReason<'_>, online_chosen: bool) 
     };
     let other = reason.other.as_ref().map(|other| (three_digits(other.times), other.kernel.as_str()));
     if reason.alike {
-        // Against what the ratio is has to be said where no other time stands beside it.
+        // A ratio without another time next to it needs its reference.
         let other = other.map(|(times, linux)| format!(" (on {linux} {times}×)")).unwrap_or_default();
         let than = if online_chosen { "without trimming" } else { policy::ONLINE };
         return (what, format!("{}; {than} as long{other}", seconds(none)));
@@ -512,7 +512,7 @@ fn deleting_doubt(doubt: DeletingDoubt) -> String {
     match doubt {
         DeletingDoubt::NoDiscardCounted => "no discard counted".to_owned(),
         DeletingDoubt::FewRepeats(count) => repeats(count),
-        DeletingDoubt::CannotTell(count) => format!("{}: cannot tell", repeats(count)),
+        DeletingDoubt::CannotTell(count) => format!("{}: inconclusive", repeats(count)),
         DeletingDoubt::TooShort => "too short to notice".to_owned(),
         DeletingDoubt::TooLittle => "too little to count".to_owned(),
         DeletingDoubt::Scatter => "within their scatter".to_owned(),
@@ -524,7 +524,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_people_write_them() {
+    fn numbers_are_written_with_units() {
         assert_eq!([1.3, 1.474, 0.9, 1.0].map(percent), ["+30 %", "+47 %", "-10 %", "+0 %"]);
         assert_eq!(["60%", "61.3 %", "?"].map(spaced), ["60 %", "61.3 %", "?"]);
         assert_eq!([Some(365.0), Some(50.0), Some(0.1), None].map(time_of_use), ["12 months", "50 days", "2 hours", "months"]);

@@ -1,20 +1,20 @@
-//! The figures of CrystalDiskMark's tests as reviewers print them: a pair of bars a test, in a file of its own.
+//! Figures of CrystalDiskMark's tests as a picture: two bars per test, in a file of its own.
 
 use super::super::escape::escape;
 use super::super::palette;
 use std::fmt::Write as _;
 
-/// Width of the picture, room for names, for the longest bar, and height of a bar.
+/// Width of the picture, margins for names and for the longest bar, and height of a bar.
 const WIDTH: f64 = 720.0;
 const NAMES: f64 = 150.0;
 const LONGEST: f64 = 440.0;
 const BAR: f64 = 18.0;
 const ABOVE: f64 = 64.0;
 
-/// A test: its name, and rates of reading and writing in 10^6 bytes a second.
+/// A test: its name, and read and write rates in 10^6 bytes per second.
 pub type Row = (String, [Option<f64>; 2]);
 
-/// The picture, with `title` and below it what it was measured on.
+/// The picture, with `title` and a line `below` it about the machine.
 pub fn crystal(title: &str, below: &str, rows: &[Row]) -> String {
     let most = rows.iter().flat_map(|(_, rates)| rates.iter().flatten()).copied().fold(0.0_f64, f64::max).max(1e-9);
     let height = ABOVE + rows.len() as f64 * (2.0 * BAR + 14.0) + 34.0;
@@ -32,7 +32,7 @@ pub fn crystal(title: &str, below: &str, rows: &[Row]) -> String {
         for (bar, rate) in rates.iter().enumerate() {
             let Some(rate) = rate else { continue };
             let (y, wide) = (top + bar as f64 * (BAR + 1.0), rate / most * LONGEST);
-            // Reading is full, writing hatched: known without colour, too.
+            // Reads are solid, writes hatched, so that they differ without colour.
             let fill = palette::LIGHT[if bar == 0 { 2 } else { 5 }];
             let _ = writeln!(svg, "<rect x=\"{NAMES}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{BAR}\" fill=\"{fill}\"/>");
             if bar == 1 {

@@ -1,4 +1,5 @@
-//! The superblocks of two drives at one moment, as a picture that stands still: what is printed, and what is shown without scripts.
+//! The superblocks of two drives at one moment, as a static picture for print and for pages
+//! without scripts.
 
 use super::super::escape::escape;
 use super::super::palette;
@@ -6,12 +7,12 @@ use std::fmt::Write as _;
 use trimtab_sim::run::pictures::{SHARE_MAX, SuperblockMap};
 use trimtab_study::document::Film;
 
-/// Side of a superblock, and what is between two.
+/// Side of a superblock, and the gap between two.
 const CELL: usize = 14;
 const GAP: usize = 2;
 /// Superblocks in a row.
 const COLUMNS: usize = 22;
-/// Between the two drives, and above them.
+/// Gap between the two drives.
 const BETWEEN: usize = 32;
 const ABOVE: usize = 24;
 
@@ -41,7 +42,7 @@ pub fn film(film: &Film) -> Option<String> {
     Some(svg)
 }
 
-/// One path for each thing that superblocks hold: bars that stand on each other.
+/// One path per kind of content: bars stacked on each other.
 fn draw(svg: &mut String, map: &SuperblockMap, moment: usize, left: usize) {
     let each = map.superblocks as usize;
     let layer = |values: &[u8], at: usize| f64::from(values.get(moment * each + at).copied().unwrap_or(0)) / f64::from(SHARE_MAX);
@@ -57,7 +58,7 @@ fn draw(svg: &mut String, map: &SuperblockMap, moment: usize, left: usize) {
                 bottom -= high;
                 let _ = write!(paths[nth], "M{x} {bottom:.1}h{CELL}v{high:.1}h-{CELL}z");
                 if nth == 1 && high > 3.0 {
-                    // A line across: what nobody needs is known without colour, too.
+                    // Deleted data is crossed out, so that it differs without colour.
                     let _ = write!(paths[3], "M{x} {:.1}L{} {bottom:.1}", bottom + high, x + CELL);
                 }
             }

@@ -1,4 +1,4 @@
-//! Latencies over time as a picture that stands still.
+//! Latencies over time as a static picture.
 
 use super::super::escape::escape;
 use std::fmt::Write as _;
@@ -6,18 +6,19 @@ use trimtab_drive::units::Nanos;
 use trimtab_sim::run::pictures::LatencyMap;
 use trimtab_study::document::Heat;
 
-/// Size of one of the two pictures, and what is around it.
+/// Size of one of the two pictures, and its margins.
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 46.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 34.0;
-/// Shades from few to many operations, light to dark; the style sheet turns them round on dark screens.
+/// Shades from few to many operations, light to dark; the style sheet reverses them on dark
+/// screens.
 pub const SHADES: [&str; 5] = ["#CFE0F5", "#93BBE8", "#5590D8", "#2463B8", "#0B2F6B"];
-/// Where a trim was under way.
+/// Colour of times with a trim in progress.
 pub const TRIMMING: &str = "#F67600";
 
-/// Which shade so many of at most `most` operations in a cell have: by decades.
+/// Index of the shade for `count` of at most `most` operations in a cell, by decades.
 pub fn shade(count: u64, most: u64) -> usize {
     let (count, most) = ((count as f64).ln_1p(), (most.max(1) as f64).ln_1p());
     ((count / most * SHADES.len() as f64) as usize).min(SHADES.len() - 1)
@@ -48,13 +49,13 @@ pub fn heat(heat: &Heat) -> Option<String> {
             power += 1.0;
         }
         draw(&mut svg, map, left, &|bucket| y(seconds(bucket)));
-        label(&mut svg, left + WIDTH / 2.0, TOP + HEIGHT + 28.0, "middle", &format!("{:.0} s, asked for over time", last(map)));
+        label(&mut svg, left + WIDTH / 2.0, TOP + HEIGHT + 28.0, "middle", &format!("{:.0} s, by time of the request", last(map)));
     }
     svg.push_str("</svg>");
     Some(svg)
 }
 
-/// When the last of what is in `map` was asked for, seconds.
+/// Time of the last request in `map`, in seconds.
 fn last(map: &LatencyMap) -> f64 {
     let column = map.cells.last().map_or(0, |cell| cell.0) + 1;
     f64::from(column) * map.every.as_secs_f64()

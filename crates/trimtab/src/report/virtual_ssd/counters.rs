@@ -1,4 +1,4 @@
-//! The counters of a modelled drive in an order, with words and units.
+//! The counters of a modelled drive in reading order, with labels and units.
 
 use crate::report::layout::on_screen;
 use std::collections::BTreeMap;
@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_study::document::Table;
 
-/// What a counter counts.
+/// Kind of quantity that a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Count,
     Bytes,
     Time,
-    /// Slots of the flash: a mapping unit, or less of one where the drive compresses.
+    /// Slots of the flash: a mapping unit, or less if the drive compresses.
     Slots,
     /// 0 or 1.
     Flag,
@@ -22,12 +22,12 @@ use Kind::{Bytes as B, Count as N, Flag, Slots, Time as T};
 
 type Group = (&'static str, &'static [(&'static str, &'static str, Kind)]);
 
-/// Groups in the order of reading, each with its counters: name, words, kind.
+/// Groups in reading order, each with its counters: name, label, kind.
 const GROUPS: &[Group] = &[
     (
         "now",
         &[
-            ("now_mapped_bytes", "mapped: taken for data", B),
+            ("now_mapped_bytes", "mapped: regarded as data", B),
             ("now_trimmed_bytes", "trimmed and not written since", B),
             ("now_unwritten_bytes", "never written", B),
             ("now_stale_bytes", "stale: overwritten or trimmed, not erased yet", B),
@@ -40,7 +40,7 @@ const GROUPS: &[Group] = &[
         ],
     ),
     (
-        "asked by the host",
+        "requested by the host",
         &[
             ("host_read_bytes", "read", B),
             ("host_written_bytes", "written", B),
@@ -84,10 +84,10 @@ const GROUPS: &[Group] = &[
     (
         "written to the medium",
         &[
-            ("nand_written_bytes", "in all", B),
-            ("media_write_bytes", "in all", B),
+            ("nand_written_bytes", "total", B),
+            ("media_write_bytes", "total", B),
             ("nand_written_host_slots", "for the host", Slots),
-            ("nand_written_gc_slots", "by collection", Slots),
+            ("nand_written_gc_slots", "by garbage collection", Slots),
             ("nand_written_fold_slots", "out of the one-bit cache", Slots),
             ("nand_written_wear_slots", "to level wear", Slots),
             ("nand_written_padding_slots", "to fill pages", Slots),
@@ -110,19 +110,19 @@ const GROUPS: &[Group] = &[
             ("gc_superblocks", "superblocks collected", N),
             ("folded_superblocks", "superblocks moved out of the one-bit cache", N),
             ("levelled_superblocks", "superblocks moved to level wear", N),
-            ("gc_die_ns", "time of all that, summed over dies", T),
+            ("gc_die_ns", "time of these, summed over dies", T),
             ("erases", "superblocks erased", N),
-            ("erases_of_a_superblock_min", "erase cycles of a superblock, fewest", N),
-            ("erases_of_a_superblock_p10", "10 % have at most", N),
-            ("erases_of_a_superblock_median", "half have at most", N),
-            ("erases_of_a_superblock_p90", "90 % have at most", N),
+            ("erases_of_a_superblock_min", "erase cycles of a superblock, minimum", N),
+            ("erases_of_a_superblock_p10", "10th percentile", N),
+            ("erases_of_a_superblock_median", "median", N),
+            ("erases_of_a_superblock_p90", "90th percentile", N),
             ("erases_of_a_superblock_max", "most", N),
             ("first_retired_written_bytes", "written by the host when the first superblock was retired", B),
         ],
     ),
 ];
 
-/// All of `model`: a table for each group, and one for what belongs to none.
+/// All of `model`: a table per group, and one for counters without a group.
 pub(super) fn in_words(model: &BTreeMap<String, u64>) -> String {
     let mut text = String::new();
     for (title, counters) in GROUPS {
@@ -138,7 +138,7 @@ pub(super) fn in_words(model: &BTreeMap<String, u64>) -> String {
         push(&mut text, &table);
     }
     let known = |name: &str| GROUPS.iter().any(|(_, counters)| counters.iter().any(|(known, ..)| *known == name));
-    let mut others = Table::new("", &["others", "since new"]);
+    let mut others = Table::new("", &["other counters", "since new"]);
     model.iter().filter(|(name, _)| !known(name)).for_each(|(name, value)| others.row([name.clone(), grouped(*value)]));
     push(&mut text, &others);
     text
@@ -167,7 +167,7 @@ mod tests {
     use trimtab_drive::model;
 
     #[test]
-    fn every_model_counter_has_words_and_a_unit() {
+    fn every_model_counter_has_label_and_unit() {
         let names: Vec<&str> = GROUPS.iter().flat_map(|(_, counters)| counters.iter().map(|(name, ..)| *name)).collect();
         let mut once = names.clone();
         once.sort_unstable();

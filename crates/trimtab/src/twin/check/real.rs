@@ -1,4 +1,4 @@
-//! Checking a twin on the drive that is there.
+//! Checks a twin on a real drive.
 
 use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed};
 use super::{Measured, Request};
@@ -18,12 +18,12 @@ use trimtab_linux::sys::interrupt;
 use trimtab_study::learn::lab::Lab;
 use trimtab_study::learn::predict::{Area, Figure};
 
-/// Bytes of the area.
+/// Size of the area, in bytes.
 const AREA: u64 = 32 << 20;
-/// Times that everything is measured.
+/// Repeats of the measurement.
 const ROUNDS: u64 = 3;
 
-/// A drive that is there, opened: what cannot begin is known before anything is predicted.
+/// An opened real drive: obstacles are found before anything is predicted.
 pub struct Checked {
     path: PathBuf,
     below: Below,
@@ -32,7 +32,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Opens what `target` names; a file is only read, and so is a device whose content may not go.
+    /// Opens the target. A file is only read, and so is a device without --destroy.
     pub fn open(request: &Request, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
         check_only_devices_are_destroyed(&request.target, target, &request.destroy)?;
         let (path, writes) = match target {
@@ -57,7 +57,7 @@ impl Checked {
         Ok(Self { path, below, area, probed })
     }
 
-    /// What is used of it.
+    /// The area in use.
     pub fn area(&self) -> &Area {
         &self.area
     }
@@ -67,10 +67,10 @@ impl Checked {
         &self.below
     }
 
-    /// What it shows, several times; and what was noticed.
+    /// The measured figures over all repeats, and notes.
     pub fn measured(self, request: &Request, context: &Context) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
         let Self { path, below, area, mut probed } = self;
-        let observer = Observer::start(&path).with_context(|| format!("cannot look at {}", path.display()))?;
+        let observer = Observer::start(&path).with_context(|| format!("cannot access {}", path.display()))?;
         probed.require_on(observer.place().mount.as_ref())?;
         let direct = DirectWatch::start(&observer).ok();
         let mut bar = Progress::new(context, "check", Counting::Items, ROUNDS);
@@ -104,7 +104,7 @@ impl Checked {
     }
 }
 
-/// The median of each figure, and its range.
+/// The median and the range of each figure.
 fn together(rounds: &[Vec<Figure>]) -> Vec<Measured> {
     let Some(first) = rounds.first() else { return Vec::new() };
     let one = |(nth, figure): (usize, &Figure)| {
@@ -122,7 +122,7 @@ mod tests {
     use trimtab_study::learn::predict::What;
 
     #[test]
-    fn what_was_measured_several_times_is_its_median_and_its_range() {
+    fn together_gives_median_and_range() {
         let round = |value: f64| vec![Figure { workload: "x", what: What::Rate, value }];
         let all = together(&[round(3.0), round(1.0), round(2.0)]);
         assert_eq!((all.len(), all[0].figure.value, all[0].low, all[0].high), (1, 2.0, 1.0, 3.0));

@@ -1,19 +1,19 @@
-//! How much may be written: so many bytes, or a share of the drive.
+//! Write limit of the probes: bytes, or a share of the drive.
 
 use std::str::FromStr;
 use trimtab_drive::units::Bytes;
 
-/// What `--write-limit` takes.
+/// Value of `--write-limit`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WriteLimit {
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(u64),
-    /// Per cent of the drive, more than none and at most all of it.
+    /// Percent of the drive, above 0 and at most 100.
     Percent(f64),
 }
 
 impl WriteLimit {
-    /// In bytes, on a drive of `capacity_bytes`.
+    /// The limit in bytes, for a drive of `capacity_bytes`.
     pub fn of(self, capacity_bytes: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_a_size_or_a_share_of_the_drive() {
+    fn limit_parses_size_or_share() {
         let of = |text: &str| text.parse().map(|limit: WriteLimit| limit.of(120_000_000_000));
         assert_eq!(of("500MB"), Ok(500_000_000));
         assert_eq!(of("1%"), Ok(1_200_000_000));

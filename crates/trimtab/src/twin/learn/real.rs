@@ -1,4 +1,4 @@
-//! Probing a drive that is there: where, how often, and what else was going on.
+//! Probes a real drive: place, repeats, and disturbances.
 
 use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed, file_size};
 use super::round::{Round, sentence};
@@ -23,29 +23,30 @@ use trimtab_study::learn::probes::{AREA_MIN, AREA_WRITES, Findings, Plan, Reach}
 use trimtab_study::learn::rounds::{Together, together};
 use trimtab_study::learn::{self, Budget};
 
-use super::saved_rounds::{Before, Kept};
+use super::saved_rounds::{SavedResults, SavedRounds};
 
-/// Rounds of all probes, where as much may be written.
+/// Rounds of all probes, if the write limit allows.
 const ROUNDS: u64 = 3;
-/// An area that is not too small for most write caches.
+/// Area that is large enough for most write caches.
 const AREA_ENOUGH: u64 = 32 << 20;
-/// What has to be written at least: the area once, and one round.
+/// Least write limit: the area once, and one round.
 const LIMIT_LEAST: u64 = 2 * AREA_MIN * AREA_WRITES;
-/// Disturbed rounds that are made again.
+/// Disturbed rounds that are repeated.
 const AGAIN: u64 = 2;
-/// A median of all figures that is off by more between the first and the last round is said.
+/// Larger changes of the median of all figures between the first and the last round are
+/// reported.
 const DRIFT: f64 = 0.1;
-/// Figures that are named at most.
+/// Largest number of figures in a message.
 const NAMED: usize = 4;
 
-/// Probes what `spec` names, so often that it can be seen how much figures scatter.
+/// Probes the target of `spec` often enough to measure the scatter.
 pub fn measure(
     request: &Request,
     context: &Context,
     below: Below,
     spec: &TargetSpec,
     watching: &mut Watching,
-) -> anyhow::Result<(Measured, Kept)> {
+) -> anyhow::Result<(Measured, SavedRounds)> {
     let path = probed_path(request, spec)?;
     let budget = request.budget;
     let root = Root::live().context("cannot read /sys and /proc")?;
@@ -53,8 +54,8 @@ pub fn measure(
     if budget == Budget::Full {
         plan.whole = Some(super::whole::allowed_part(request, context, spec, &below)?);
     }
-    let kept = Kept::new(context, &twins::which(&below), asked(&plan, most, &below))?;
-    let Before { area, rounds: before, whole: whole_before } = if request.resume { kept.load()? } else { Before::default() };
+    let kept = SavedRounds::new(context, &twins::which(&below), asked(&plan, most, &below))?;
+    let SavedResults { area, rounds: before, whole: whole_before } = if request.resume { kept.load()? } else { SavedResults::default() };
     let plan = Plan { area: area.unwrap_or(plan.area), ..plan };
     let access = AreaRequest {
         what: "drive learn",
@@ -68,23 +69,25 @@ pub fn measure(
     let mut probed = access.open(context, spec)?;
     let wanted = plan.area;
     let plan = on_what_there_is(plan, &probed, area)?;
-    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     probed.require_on(observer.place().mount.as_ref())?;
     let direct = DirectWatch::start(&observer).ok();
     let until = Instant::now() + Duration::from_nanos(request.time.0);
     let rounds = Rounds { root: &root, below: &below, plan: &plan, most, until, kept: &kept };
-    // What was done before an interruption is on none of this run's counters.
+    // Earlier rounds are not in this run's counters.
     let (earlier, carried) = (before.len(), rounds.written_before(&before));
     let made = rounds.make(before, &mut probed, watching);
     let mut notes = below.notes.clone();
-    notes.extend((plan.area < wanted).then(|| {
-        format!("only {} of the file lay in whole pieces of 1 MiB on the drive, where {} were wanted", Bytes(plan.area), Bytes(wanted))
-    }));
+    notes.extend(
+        (plan.area < wanted).then(|| {
+            format!("only {} of the file is in whole pieces of 1 MiB on the drive, of {} wanted", Bytes(plan.area), Bytes(wanted))
+        }),
+    );
     notes.extend(probed.drive.file().warnings().iter().map(|warning| sentence(&warning.text)));
     let written = probed.written;
     drop(probed);
     if interrupt::requested() {
-        context.remark("Rounds of probes that were finished are kept; the same command with --resume goes on from there.");
+        context.remark("Finished rounds of probes are kept; run the same command with --resume to continue.");
     }
     let made = made?;
     let read = made.iter().skip(earlier).map(|round| round.found.read).sum();
@@ -110,19 +113,20 @@ pub fn measure(
     Ok((Measured { plan, found, whole, model: below.model, firmware: below.firmware, which, is_of_a_drive, notes }, kept))
 }
 
-/// What is only read may be smaller than what was asked for, and so may what lies in whole pieces; but `before` it was so much, if it is gone on with.
+/// Adapts the plan to the available area, which may be smaller for a file that is only read.
+/// A resumed run needs the area that was used `before`.
 fn on_what_there_is(plan: Plan, probed: &ProbedArea, before: Option<u64>) -> anyhow::Result<Plan> {
     let area = plan.area.min(probed.area());
     match before {
         Some(before) if before != area => {
-            let what = format!("what was kept was found on {}, and there is only {} now in whole pieces", Bytes(before), Bytes(area));
+            let what = format!("the saved rounds used {}, but only {} is available now in whole pieces", Bytes(before), Bytes(area));
             Err(UsageError::new(what).hint("leave out --resume").into())
         }
         _ => Ok(Plan { area, ..plan }),
     }
 }
 
-/// All that what is found depends on.
+/// The settings that the figures depend on.
 fn asked(plan: &Plan, most: u64, below: &Below) -> serde_json::Value {
     let Below { model, firmware, reported, start, fs_type, .. } = below;
     serde_json::json!({
@@ -137,7 +141,7 @@ fn asked(plan: &Plan, most: u64, below: &Below) -> serde_json::Value {
     })
 }
 
-/// What is probed; an error where the budget does not go with it.
+/// The path to probe; fails if the budget does not suit it.
 fn probed_path<'a>(request: &Request, spec: &'a TargetSpec) -> anyhow::Result<&'a Path> {
     let path = match spec {
         TargetSpec::Directory(path) | TargetSpec::File(path) | TargetSpec::Device(path) => path,
@@ -146,12 +150,12 @@ fn probed_path<'a>(request: &Request, spec: &'a TargetSpec) -> anyhow::Result<&'
     check_only_devices_are_destroyed(&request.target, spec, &request.destroy)?;
     match (spec, request.budget) {
         (TargetSpec::Directory(_), Budget::Reads) => {
-            let what = format!("with --budget reads nothing is written to {}, and a directory has nothing to read", request.target);
-            Err(UsageError::new(what).hint("name a large file that you may read, or the device").into())
+            let what = format!("--budget reads writes nothing to {}, and a directory has nothing to read", request.target);
+            Err(UsageError::new(what).hint("name a large readable file, or the device").into())
         }
         (TargetSpec::File(_), Budget::Small | Budget::Full) => {
-            let what = format!("{} is a file, and is not written to", request.target);
-            Err(UsageError::new(what).hint("--budget reads reads it; or name a directory beside it").into())
+            let what = format!("{} is a file, which is never written to", request.target);
+            Err(UsageError::new(what).hint("use --budget reads, or name its directory").into())
         }
         _ => Ok(path),
     }
@@ -160,14 +164,14 @@ fn probed_path<'a>(request: &Request, spec: &'a TargetSpec) -> anyhow::Result<&'
 fn no_trims(below: &Below) -> String {
     match (&below.fs_type, below.reported.trim) {
         (_, None) => "the kernel sends this drive no TRIM, so none was probed".to_owned(),
-        (Some(fs_type), _) => format!(
-            "{fs_type} stands between: no TRIM was probed, and what one costs is typical of the class; name the device to have it measured"
-        ),
+        (Some(fs_type), _) => {
+            format!("no TRIM was probed through {fs_type}, so its cost is typical of the class; name the device to measure it")
+        }
         (None, _) => "no TRIM was probed".to_owned(),
     }
 }
 
-/// What is run in each round, and how much may be written in all.
+/// The probes of each round, and the total write limit.
 fn plan(request: &Request, below: &Below, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(Plan, u64)> {
     let of = below.capacity().0;
     let default = Plan::usual_limit(budget, of);
@@ -183,20 +187,22 @@ fn plan(request: &Request, below: &Below, budget: Budget, spec: &TargetSpec) -> 
         sends_flushes: below.volatile_cache,
     };
     let plan = sized(budget, below, limit, request.seed).ok_or_else(|| too_little(&request.target, limit, LIMIT_LEAST))?;
-    // Nobody is asked for more than can come of it.
+    // Ask for consent only to what can be written.
     let each = AREA_WRITES * plan.area;
     Ok((Plan { reach, ..plan }, limit.min((ROUNDS + AGAIN) * each + AREA_WRITES * plan.area)))
 }
 
 /// The plan for a write limit in bytes; `None` if the limit is too small.
 fn sized(budget: Budget, below: &Below, limit: u64, seed: u64) -> Option<Plan> {
-    // A small area tells less than another round would; but one round alone does not tell how much it scatters.
+    // A second round is worth more than a larger area: one round alone does not show the
+    // scatter.
     let of = |rounds: u64| Plan::new(budget, below.reported, limit / (rounds + 1), seed);
     let large = [ROUNDS, 2].into_iter().filter_map(of).find(|plan| plan.area >= AREA_ENOUGH);
     large.or_else(|| of(2)).or_else(|| of(1))
 }
 
-/// The command that learns a twin of the drive `below` through the directory `path`, or why none does.
+/// The command that learns a twin of the drive `below` through the directory `path`, or the
+/// reason why none can.
 pub fn command(below: &Below, path: &Path) -> Result<String, String> {
     let usual = sized(Budget::Small, below, Plan::usual_limit(Budget::Small, below.capacity().0), 1);
     let option = if usual.is_some() { String::new() } else { format!(" --write-limit {}MiB", LIMIT_LEAST >> 20) };
@@ -204,23 +210,23 @@ pub fn command(below: &Below, path: &Path) -> Result<String, String> {
     let plan = plan.ok_or_else(|| format!("a drive of {} is too small for the probes", below.capacity()))?;
     let (needs, usable) = (Bytes(file_size(plan.area)), space::usable(path, None).map_err(|error| format!("{error:#}"))?);
     if usable < needs {
-        return Err(format!("the probes need {needs}, and {usable} are free there beside the reserve"));
+        return Err(format!("the probes need {needs}, but only {usable} is free there besides the reserve"));
     }
     Ok(format!("trimtab drive learn {}{option}", path.display()))
 }
 
-/// How often probes are run, and until when.
+/// Schedule of the rounds.
 struct Rounds<'a> {
     root: &'a Root,
     below: &'a Below,
     plan: &'a Plan,
     most: u64,
     until: Instant,
-    kept: &'a Kept,
+    kept: &'a SavedRounds,
 }
 
 impl Rounds<'_> {
-    /// What the command wrote before it was interrupted, after it had made `rounds`, and the area each time.
+    /// Bytes written before the interruption: the area each time, and `rounds`.
     fn written_before(&self, rounds: &[Round]) -> u64 {
         if rounds.is_empty() || self.plan.budget == Budget::Reads {
             return 0;
@@ -228,7 +234,7 @@ impl Rounds<'_> {
         self.plan.area + rounds.iter().map(|round| round.found.written).sum::<u64>()
     }
 
-    /// As many as there have to be, and others in place of those that were disturbed, while that may be written and there is time.
+    /// Runs the required rounds, and repeats disturbed ones within the limits of bytes and time.
     fn make(&self, mut made: Vec<Round>, probed: &mut ProbedArea, watching: &mut Watching) -> anyhow::Result<Vec<Round>> {
         let each = if self.plan.budget == Budget::Reads { 0 } else { AREA_WRITES * self.plan.area };
         probed.written += self.written_before(&made);
@@ -258,18 +264,18 @@ impl Rounds<'_> {
     }
 }
 
-/// Whether a round has to be made again.
+/// True if this warning makes a round invalid.
 fn disturbs(code: &str) -> bool {
     matches!(code, "interference.other-io" | "interference.drive-hot" | "interference.throttled")
 }
 
-/// All rounds as one, and what is to be said of them. Disturbed ones only count where there are not two others.
+/// Combines all rounds, and adds notes about them. Disturbed rounds count only without two
+/// undisturbed ones.
 fn together_of(made: &[Round], notes: &mut Vec<String>) -> Together {
     let (clean, disturbed): (Vec<&Round>, Vec<&Round>) = made.iter().partition(|round| round.disturbed.is_none());
     let counted = if clean.len() >= 2 { clean } else { made.iter().collect() };
     if let Some(why) = disturbed.first().and_then(|round| round.disturbed.as_ref()) {
-        let what =
-            if counted.len() < made.len() { "left out" } else { "counted all the same, and the intervals are as wide as they differ" };
+        let what = if counted.len() < made.len() { "left out" } else { "counted anyway, with intervals as wide as their difference" };
         let rounds = if made.len() == 1 {
             "the only round of probes was".to_owned()
         } else {
@@ -280,7 +286,9 @@ fn together_of(made: &[Round], notes: &mut Vec<String>) -> Together {
     let findings: Vec<Findings> = counted.iter().map(|round| round.found.clone()).collect();
     let all = together(&findings);
     if counted.len() == 1 {
-        notes.push("there was one round of probes only, so it is not known how much their figures scatter; a larger --write-limit or --time allows more".to_owned());
+        notes.push(
+            "only one round of probes was possible, so the scatter is unknown; a larger --write-limit or --time allows more".to_owned(),
+        );
     }
     if !all.unsteady.is_empty() {
         let mut named: Vec<String> = all
@@ -298,7 +306,7 @@ fn together_of(made: &[Round], notes: &mut Vec<String>) -> Together {
         let how = if all.drift > 0.0 {
             "slower than the first: heat, a cache that fills, or work in the background"
         } else {
-            "faster than the first: work that has ended, of others or of the drive itself"
+            "faster than the first: other I/O or the drive's own background work has ended"
         };
         notes.push(format!("the last round was {} % {how}", three_digits(100.0 * all.drift.abs())));
     }
@@ -332,7 +340,7 @@ mod tests {
         let all = together_of(&[round(100.0, None), round(400.0, Some("rsync"))], &mut notes);
         assert!(all.found.observations[0].sigma > 0.69, "half of the range, ln 4 / 2");
         assert!(
-            notes[0].contains("counted all the same") && notes[1].contains("read: 100.00 ns to 400.00 ns") && notes[2].contains("slower"),
+            notes[0].contains("counted anyway") && notes[1].contains("read: 100.00 ns to 400.00 ns") && notes[2].contains("slower"),
             "{notes:?}"
         );
         notes.clear();

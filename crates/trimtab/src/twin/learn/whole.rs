@@ -1,4 +1,5 @@
-//! The part of the budget `full` that writes over all there is: what is free of a drive, or the whole of it.
+//! The part of the budget `full` that overwrites the free space of a drive, or the whole
+//! device.
 
 use super::super::probed_area::AreaRequest;
 use super::round::{WholeDrive, sentence};
@@ -21,10 +22,10 @@ use trimtab_study::learn::probes::Plan;
 use trimtab_study::learn::probes::whole::{SHARE_MIN, WRITES_EIGHTHS, Whole};
 use trimtab_study::learn::{self, Budget};
 
-/// What one TRIM is asked for.
+/// Size of one TRIM request.
 const TRIM_BYTES: u64 = 1 << 30;
 
-/// Writes over what is free, or over the whole device, as often as the probes need it.
+/// Overwrites the free space, or the whole device, as often as the probes need.
 pub fn on_a_drive(
     request: &Request,
     context: &Context,
@@ -33,7 +34,7 @@ pub fn on_a_drive(
     plan: &Plan,
     watching: &mut Watching,
 ) -> anyhow::Result<WholeDrive> {
-    let Some(part) = plan.whole else { return Err(UsageError::new("nothing is said of the whole drive").into()) };
+    let Some(part) = plan.whole else { return Err(UsageError::new("the plan has no probes of the whole drive").into()) };
     let access = AreaRequest {
         what: "drive learn --budget full",
         below,
@@ -48,7 +49,7 @@ pub fn on_a_drive(
         TargetSpec::Directory(path) | TargetSpec::Device(path) => path,
         other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
     };
-    let observer = Observer::start(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let observer = Observer::start(path).with_context(|| format!("cannot access {}", path.display()))?;
     probed.require_on(observer.place().mount.as_ref())?;
     let mut notes = Vec::new();
     let found =
@@ -59,22 +60,23 @@ pub fn on_a_drive(
     drop(probed);
     if interrupt::requested() {
         context.remark(
-            "The rounds of probes are kept; the same command with --resume begins with writing over the drive, which cannot be gone on with in the middle.",
+            "The rounds of probes are kept; run the same command with --resume to continue. It restarts the overwriting of the drive, which cannot be resumed midway.",
         );
     }
     interrupt::check()?;
-    notes.extend(warnings.into_iter().map(|warning| format!("while the whole drive was probed: {}", sentence(&warning.text))));
+    notes.extend(warnings.into_iter().map(|warning| format!("during the probes of the whole drive: {}", sentence(&warning.text))));
     Ok(WholeDrive { found: found?, notes })
 }
 
-/// How much of the drive is used. Found out before anything is written, as is that nobody could allow it later.
+/// The share of the drive to use. Determined before anything is written, and refused if
+/// consent is impossible later.
 pub fn allowed_part(request: &Request, context: &Context, spec: &TargetSpec, below: &Below) -> anyhow::Result<Whole> {
     let part = part(request, spec, below)?;
     let most = Bytes(part.written_max());
     match consent::reason(most, Some(below.capacity())) {
         Some(reason) if !consent::can_be_given(context) => {
             let what = format!("drive learn --budget full writes up to {most} to {}; {reason}", request.target);
-            Err(UsageError::new(what).hint("say --yes to allow it").into())
+            Err(UsageError::new(what).hint("use --yes to allow it").into())
         }
         _ => Ok(part),
     }
@@ -89,7 +91,7 @@ fn part(request: &Request, spec: &TargetSpec, below: &Below) -> anyhow::Result<W
     let allowed = request
         .write_limit
         .map_or(u64::MAX, |limit| (limit.of(of).saturating_sub(Plan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8));
-    // A filesystem needs some of what is free for itself.
+    // A filesystem needs some free space for itself.
     let free = if matches!(spec, TargetSpec::Directory(_)) { free - free / 50 } else { free };
     let bytes = free.min(allowed) / PIECE * PIECE;
     let part = Whole {
@@ -102,7 +104,7 @@ fn part(request: &Request, spec: &TargetSpec, below: &Below) -> anyhow::Result<W
         return Ok(part);
     }
     let what = format!(
-        "{} of {} that may be used are too little for --budget full, which needs {:.0} % of the drive to see it collect",
+        "{} of {} usable is too little for --budget full, which needs {:.0} % of the drive to observe garbage collection",
         Bytes(bytes),
         Bytes(of),
         100.0 * SHARE_MIN
@@ -110,17 +112,17 @@ fn part(request: &Request, spec: &TargetSpec, below: &Below) -> anyhow::Result<W
     Err(UsageError::missing(what).hint("free some space, raise --write-limit, or use --budget small").into())
 }
 
-/// What is free holds nothing, as far as the drive knows.
+/// Trims the free space, so that the drive regards it as empty.
 fn emptied(drive: &mut ProbedDrive, spec: &TargetSpec, below: &Below, notes: &mut Vec<String>) -> anyhow::Result<()> {
     if matches!(spec, TargetSpec::Directory(_)) {
         notes.push(
-            "what was free was taken for trimmed: where it was not, the SLC cache and the spare space seem smaller than they are ('trimtab trim' before it makes sure)"
+            "free space was assumed to be trimmed; if it was not, the SLC cache and the spare space appear too small (run 'trimtab trim' first to be sure)"
                 .to_owned(),
         );
         return Ok(());
     }
     if below.reported.trim.is_none() {
-        notes.push("the drive takes no TRIM, so that it could not be emptied before its SLC cache and spare space were probed".to_owned());
+        notes.push("the drive has no TRIM, so it could not be emptied before its SLC cache and spare space were probed".to_owned());
         return Ok(());
     }
     let size = drive.info().size.0;

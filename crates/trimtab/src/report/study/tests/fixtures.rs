@@ -52,7 +52,7 @@ pub fn run(workload: &str, policy: &str, settings: &[(&str, &str)], metrics: &[(
     run
 }
 
-/// A study of five policies at two fills, its figures as in the articles' order of magnitude.
+/// A study of five policies at two fills, with figures of the articles' order of magnitude.
 pub fn whole() -> Study {
     let waits =
         [("none", 0.0027, 0.053), ("online", 3.1, 3.41), ("batched", 0.68, 0.053), ("adaptive", 0.68, 0.053), ("idle", 0.153, 0.053)];
@@ -98,7 +98,7 @@ pub fn whole() -> Study {
             run("churn", policy, &settings, &figures)
         })
     };
-    // On the other generation 21.3 s instead of 40 ms.
+    // 21.3 s instead of 40 ms on the other generation.
     let older = |policy: &str, seconds: f64| {
         let mut run = run("tree", policy, &[("files", "36706")], &[(metrics::DELETE_SECONDS, Unit::Seconds, seconds)]);
         run.environment.push(Field::new(GENERATION, "ext4 of Linux 2.6.39"));
@@ -120,7 +120,7 @@ pub fn whole() -> Study {
     }
 }
 
-/// The same study on a drive of that name, on which everything is the same under each policy.
+/// The same study on a drive of that name with equal figures under each policy.
 fn indifferent(drive: &str) -> Study {
     let mut study = whole();
     let base: Vec<_> = study.runs.iter().chain(&study.ageing).take(1).map(|run| run.metrics.clone()).collect();
@@ -138,7 +138,7 @@ fn indifferent(drive: &str) -> Study {
     study
 }
 
-/// Small studies that come to `recommended`, and to these where an assumption is another.
+/// Small studies that recommend `recommended`, and other policies under other assumptions.
 pub fn sensitivity(recommended: Recommendation, then: &[(Assumption, Recommendation)]) -> Sensitivity {
     let row = |(assumption, recommended): &(Assumption, Recommendation)| Row {
         assumption: *assumption,

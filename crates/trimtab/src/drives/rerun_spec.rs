@@ -1,4 +1,4 @@
-//! The drives of a run that is made again: as the run says, whatever their names mean today.
+//! The drives of a rerun: specifications from the run, whatever their names mean today.
 
 use crate::store::recipe::{DRIVE, hash, of};
 use anyhow::Context as _;
@@ -9,10 +9,10 @@ use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
 use trimtab_linux::sys::confinement;
 use trimtab_sim::run::Run;
 
-/// The specification that is taken for what `reference` names while a run is made again.
+/// The specification that replaces `reference` during a rerun.
 ///
 /// # Errors
-/// A file that is there and cannot be read.
+/// The file exists but cannot be read.
 pub fn drive_instead_of(reference: &str) -> anyhow::Result<Option<Drive>> {
     let Some(directory) = std::env::var_os(confinement::VARIABLE) else { return Ok(None) };
     let path = Path::new(&directory).join(file_name(reference));
@@ -26,17 +26,19 @@ pub fn drive_instead_of(reference: &str) -> anyhow::Result<Option<Drive>> {
 /// Commands that make modelled runs.
 const MODELLING: [&[&str]; 4] = [&["study"], &["bench"], &["drive", "simulate"], &["drive", "replay"]];
 
-/// Whether a command may be executed again: what a run says may be anybody's words, since runs are imported. Such a process is told by
-/// [`confinement::directory`], too, that it has no target but modelled drives and writes nothing anywhere but in the directory that it was given.
+/// True if a command may be executed again. Runs can be imported, so their commands are
+/// untrusted. [`confinement::directory`] additionally restricts the process to modelled
+/// drives and to writes in its own directory.
 #[must_use]
 pub fn only_models(command: &[String]) -> bool {
     MODELLING.iter().any(|words| command.len() >= words.len() && words.iter().zip(command).all(|(word, said)| word == said))
 }
 
-/// Puts the specification of a run's drive where [`drive_instead_of`] finds it; gives what the environment has to say.
+/// Writes the specification of a run's drive for [`drive_instead_of`]; returns the
+/// environment variable to set.
 ///
 /// # Errors
-/// A directory that cannot be written.
+/// The directory cannot be written.
 pub fn put_drive(run: &Run, reference: &str, directory: &Path) -> anyhow::Result<(&'static str, std::path::PathBuf)> {
     if let Some(text) = of(run, DRIVE) {
         Dir::open(directory)
