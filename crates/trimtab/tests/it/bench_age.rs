@@ -38,7 +38,7 @@ fn what_cannot_be_trimmed_says_so() {
 fn absurd_amounts_are_wrong_usage() {
     let dir = tempfile::tempdir().unwrap();
     for (args, why) in [
-        ("bench age --total 1MB", "less than 1.00 MB a round"),
+        ("bench age --total 1MB", "less than 1.00 MB per round"),
         ("bench age --total 1GB --test-size 5", "--test-size"),
         ("bench age --total much", "much"),
         ("bench age", "--total"),

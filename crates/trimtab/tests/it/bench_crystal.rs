@@ -266,7 +266,7 @@ fn bad_input_is_one_clear_line() {
         (vec!["--profile", "cdm4", place], 2, "cdm8, cdm3 and nvme"),
         (vec!["--only", "read", "--loop-until-written", "1GB", place], 2, "needs writes"),
         (vec!["--resume", place], 2, "--loop-until-written"),
-        (vec!["null:1MB"], 2, "less than"),
+        (vec!["null:1MB"], 2, "tests need 1.07 GB"),
         (vec!["drive:no-such-drive"], 1, "no-such-drive"),
     ] {
         let store = store.path().join("store.db");

@@ -18,7 +18,7 @@ pub(super) fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer 
     };
     let named: Vec<(String, &Verdict<'_>)> = verdicts.iter().map(|verdict| (short_name(verdict), verdict)).collect();
     let filesystem = verdicts.first().and_then(|verdict| environment(verdict.study(), "volume.name")).unwrap_or_default();
-    let check = "'trimtab doctor PATH' says whether TRIM reaches your drive at all".to_owned();
+    let check = "'trimtab doctor PATH' tests whether TRIM reaches your drive".to_owned();
     let sure = assumptions::how_sure(&named).map(|text| note(NoteKind::Other, "How sure", text));
     let untrimmed = without_trimming(verdicts).map(|text| note(NoteKind::Condition, "No TRIM", text));
     let conditions = verdicts.first().and_then(|verdict| first_screen::conditions(verdict.study()));

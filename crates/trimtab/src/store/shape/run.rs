@@ -158,11 +158,11 @@ mod tests {
         for (was, is, said) in [
             ("0_A0", "0_A", "are 4 values, not 3"),
             ("0_A0", "0_!0", "not a share"),
-            ("\"0001\",\"one", "\"0100\",\"one", "more than itself"),
+            ("\"0001\",\"one", "\"0100\",\"one", "exceed the whole"),
             ("[0,5]", "[5,0]", "do not increase"),
-            ("[0,10,2]", "[0,8,2]", "in no order"),
-            ("[0,10,2]", "[0,10,0]", "in no order"),
-            ("[0,10,2]", "[0,256,1]", "in no order"),
+            ("[0,10,2]", "[0,8,2]", "unsorted or invalid"),
+            ("[0,10,2]", "[0,10,0]", "unsorted or invalid"),
+            ("[0,10,2]", "[0,256,1]", "unsorted or invalid"),
         ] {
             assert!(good.contains(was), "{was}");
             let refused = read(&good.replacen(was, is, 1)).unwrap_err().to_string();
