@@ -688,7 +688,7 @@ const plane = (figure, data) => {
     const values = body.flatMap((row) => row.values).filter((value) => value !== null);
     const [low, high] = [Math.min(...values), Math.max(...values)];
     const shade = (value) => (value === null || high <= low ? 0 : Math.round(((value - low) / (high - low)) * 8));
-    const title = `Mean of ${data.figures[Number(of.value)]} over ${cells} cells; darker is more`;
+    const title = `Mean of ${data.figures[Number(of.value)]} over ${cells} cells; darker is higher`;
     place.replaceChildren(make("table", {}, make("caption", {}, title),
       make("thead", {}, make("tr", {}, ...[corner, ...head.map(({ label }) => label)].map((text) => make("th", { scope: "col" }, text)))),
       make("tbody", {}, ...body.map((row) => make("tr", {}, make("th", { scope: "row" }, row.label), ...row.values.map((value) => make("td", { class: `shade${shade(value)}` }, value === null ? "" : three(value))))))));

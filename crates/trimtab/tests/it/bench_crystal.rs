@@ -204,7 +204,7 @@ fn rounds_go_on_where_they_were_stopped() {
     let series = whole["series"].as_array().unwrap().iter().find(|s| s["name"] == "seq1m-q1.write.rate").unwrap();
     assert_eq!(series["x"].as_array().unwrap().len(), 8, "a point a pass, over bytes written");
     let stopped = stopped_run(store.path(), &args("1TB"));
-    assert!(stopped.contains("--resume continues"), "{stopped}");
+    assert!(stopped.contains("with --resume to continue"), "{stopped}");
     rounds(&[], "1TB").code(2).stderr(contains("--resume continues it, --restart discards it"));
     let resumed = json(rounds(&["--resume"], "1MB"));
     assert!(resumed["counters"]["rounds"].as_u64().unwrap() >= 2, "the rounds of both processes");

@@ -370,7 +370,7 @@ fn cells_of_a_sweep_are_filtered_in_the_page() {
     let rows = |table: &str| format!("JSON.stringify([...{table}.rows].map((row) => [...row.cells].map((cell) => cell.textContent)))");
     let shown = rows("document.querySelector('.plane table')");
     let printed = rows(
-        "[...document.querySelectorAll('table')].find((t) => t.caption?.firstChild.textContent.trim() === 'Mean of waf_last_quarter_ratio; darker is more')",
+        "[...document.querySelectorAll('table')].find((t) => t.caption?.firstChild.textContent.trim() === 'Mean of waf_last_quarter_ratio; darker is higher')",
     );
     let mut browser = open(&at("all.html"), 1200);
     browser.value("(() => { const s = document.querySelector('.plane select[aria-label=columns]'); s.value = '3'; s.dispatchEvent(new Event('change')); })()");
