@@ -16,7 +16,7 @@ pub const RECOVERY: u64 = 1 << 3;
 /// not answered.
 pub const RECOVERY_REISSUE: u64 = 1 << 4;
 /// `UBLK_F_UNPRIVILEGED_DEV`: any process that may open the control device may create the
-/// device. The kernel rejects this flag for root.
+/// device. The kernel clears this flag for root.
 pub const UNPRIVILEGED: u64 = 1 << 5;
 /// `UBLK_F_CMD_IOCTL_ENCODE`: command numbers are encoded like ioctl numbers (Linux 6.4).
 pub const ENCODED: u64 = 1 << 6;
