@@ -8,7 +8,7 @@
 //! its change is settled.
 //!
 //! ```text
-//!     /run/trimtab/notes/NAME.note         one change, as JSON; locked as long as its process stands by it
+//!     /run/trimtab/notes/NAME.note         one change, as JSON; locked while its process lives
 //! ```
 //!
 //! Other users cannot open the directory or a note: they could hold a lock, and the change of
@@ -56,7 +56,7 @@ struct Room(Dir, PathBuf);
 pub struct Note {
     notes: Notes,
     name: String,
-    /// Locked.
+    /// The note's file, locked.
     file: File,
     change: Change,
     len: usize,

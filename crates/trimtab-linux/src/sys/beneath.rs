@@ -28,9 +28,9 @@ pub const PRIVATE_FILE: u32 = 0o600;
 pub const PRIVATE_DIR: u32 = 0o700;
 /// Mode of a new file that is opened for appending.
 const APPENDED_FILE: u32 = 0o644;
-/// Write permission of group and others.
+/// Write permission for group and other users.
 const OTHERS_WRITE: u32 = 0o022;
-/// Any permission of group and others.
+/// Any permission for group and other users.
 const OTHERS_ANY: u32 = 0o077;
 /// Sticky bit: users cannot remove other users' entries from the directory.
 const STICKY: u32 = 0o1000;

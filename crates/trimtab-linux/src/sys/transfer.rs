@@ -177,7 +177,7 @@ impl Transfers {
     /// negative error number.
     ///
     /// # Panics
-    /// As [`Self::push`].
+    /// If the tag is in flight or has too little memory.
     #[inline]
     pub fn call(&mut self, what: &Transfer) -> i32 {
         threads::execute(&self.file, &self.request(what))

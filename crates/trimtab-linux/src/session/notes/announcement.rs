@@ -2,7 +2,7 @@
 //! new option, and the process. Other users cannot read the note itself.
 //!
 //! ```text
-//!     /run/trimtab/changed/NAME.json       for all to read; gone with the note
+//!     /run/trimtab/changed/NAME.json       readable by all users; removed with the note
 //! ```
 //!
 //! The announcement contains no path: each reader's own mount table shows where the
@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Mode of the directory: readable by all users …
+/// Mode of the directory: all users may list it.
 const DIRECTORY: u32 = 0o755;
-/// … as are its files.
+/// Mode of the announcements: all users may read them.
 const FILE: u32 = 0o644;
 /// Mode bits added to `/run/trimtab`: all users may enter it, as usual below /run. Its
 /// entries have modes of their own.

@@ -25,7 +25,7 @@ pub enum Change {
         /// Values set by this program, the latest last.
         set: Vec<String>,
     },
-    /// The discard option of a mounted filesystem.
+    /// The discard option of a filesystem.
     MountOption(MountOption),
 }
 

@@ -64,8 +64,8 @@ pub fn can_be_given(context: &Context) -> bool {
     context.yes || (std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
 }
 
-/// Asks on the terminal. `--yes` answers yes without asking; without a terminal the answer is
-/// no.
+/// Asks on the terminal. `--yes` answers yes without asking; without a terminal, the answer
+/// is no.
 pub fn ask(context: &Context, question: &str) -> anyhow::Result<bool> {
     if context.yes {
         context.remark(&format!("{question} Yes (--yes)."));

@@ -1,7 +1,7 @@
 //! Resolves user-named paths one component at a time. A link on the way is followed only if
 //! no user but root and this user can have placed or replaced it. Linux does the same in
 //! `/tmp` (`fs.protected_symlinks`). This module does it always, in every directory that
-//! other users may write to, whoever owns the link. A link such as `/home -> /usr/home` works
+//! other users may write to, for links of any owner. A link such as `/home -> /usr/home` works
 //! as usual.
 
 use rustix::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
