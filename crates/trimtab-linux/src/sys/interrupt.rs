@@ -63,7 +63,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Disables the grace period: after a signal, the process ends only when the command returns.
+/// Disables the grace period: after one signal, the process ends only when the command returns.
 /// For servers, and for work that must not stop half done.
 pub fn must_finish() {
     MUST_FINISH.store(true, Ordering::Relaxed);

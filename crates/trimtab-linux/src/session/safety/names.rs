@@ -2,12 +2,12 @@
 //! to someone else.
 //!
 //! ```text
-//!     marker                           identifies the owner of the workspace
+//!     marker                            identifies the owner of the workspace
 //!     run  run-3  test  rounds  verify  one directory for each run
-//!     stream2                          one directory for each stream
-//!     beside-3-tree  beside-3-others   directories of workloads that run next to a run
-//!     run-3/tree/fs/abc12.c            created by a workload, named by its own rules
-//!     archive                          content of a user's archive: any names
+//!     stream2                           one directory for each stream
+//!     beside-3-tree  beside-3-others    directories of workloads that run next to a run
+//!     run-3/tree/fs/abc12.c             created by a workload, named by its own rules
+//!     archive                           content of a user's archive: any names
 //! ```
 
 use crate::sys::beneath::remove::is_renamed_open_file;
