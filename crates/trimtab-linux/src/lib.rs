@@ -1,8 +1,10 @@
-//! Everything of Trimtab that talks to Linux.
+//! The part of Trimtab that talks to Linux.
 //!
-//! [`sys`] holds all unsafe code. [`host`] reads the machine through one root, which may be a recorded tree. [`doctor`]
-//! judges whether TRIM reaches the drive, [`mod@trim`] sends it, [`target`] executes workloads on real directories and
-//! devices, [`session`] guards what a measurement may touch, [`output`] is the one writer to terminals.
+//! [`sys`] holds all unsafe code. [`host`] reads the machine through one root directory,
+//! which may be a recorded tree. [`doctor`] judges whether TRIM reaches the drive, and
+//! [`mod@trim`] sends TRIMs. [`target`] executes workloads on real directories and devices.
+//! [`session`] limits what a measurement may touch. [`output`] is the only writer to
+//! terminals.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![deny(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! What every measuring command does around its run: progress, the reserve, environment and warnings.
+//! Support for measuring commands: progress, the free-space reserve, environment and
+//! warnings.
 
 pub mod directories;
 pub mod discard_change;
@@ -27,14 +28,15 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Progress of `what` over `plan`: by operations where their number is known, else by bytes written.
+    /// Shows the progress of `what` over `plan`: by operations if their number is known,
+    /// otherwise by bytes written.
     pub fn new(context: &Context, what: &str, plan: &Plan, guard: Option<Guard>) -> Self {
         let (counting, total) = amount(plan);
         let bar = Bar::new(context, what, counting, total);
         Self { bar: bar.with_discards(|| guard.as_ref().and_then(Guard::meter)), counting, guard }
     }
 
-    /// The same for a part of something larger.
+    /// Like [`Self::new`], for one part of a larger command.
     pub fn part(context: &Context, part: &Part, plan: &Plan, guard: Option<Guard>) -> Self {
         let (counting, total) = amount(plan);
         let bar = Bar::part(context, part, counting, total);
@@ -68,7 +70,7 @@ impl<T: ?Sized> Events<T> for Watch {
     }
 }
 
-/// The run with its figures, environment and warnings, and how it ended.
+/// Returns the run with its metrics, environment and warnings, and the reason why it ended.
 pub fn assemble(header: Header, observer: Option<Observer>, outcome: Outcome, metrics: impl Fn(&[Phase]) -> Vec<Metric>) -> (Run, End) {
     let mut run = header.into_run(outcome.recorded, outcome.end == End::Complete);
     run.metrics = metrics(&run.phases);

@@ -1,4 +1,4 @@
-//! What is closest to the kernel.
+//! System calls and kernel interfaces, with all unsafe code of the crate.
 
 pub mod beneath;
 pub mod clock;

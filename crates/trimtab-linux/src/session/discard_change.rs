@@ -1,4 +1,4 @@
-//! The discard option of a mounted filesystem, changed until its guard is dropped.
+//! A temporary change of a filesystem's discard option, restored when its guard is dropped.
 
 use super::discard_option::{Discard, set};
 use super::notes::{Change, Note, Notes, Undone};
@@ -6,7 +6,7 @@ use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use anyhow::{Context as _, bail};
 
-/// A changed mount option, restored on drop.
+/// Guard of a changed mount option; restores it on drop.
 #[derive(Debug)]
 pub struct DiscardChange {
     before: Mount,
@@ -15,18 +15,19 @@ pub struct DiscardChange {
 }
 
 impl DiscardChange {
-    /// Notes what it is, and sets `wanted` on the filesystem that is mounted at `mount`.
+    /// Writes an undo note with the current option, then sets `wanted` on the filesystem mounted
+    /// at `mount`.
     pub fn set(mount: &Mount, wanted: &Discard) -> anyhow::Result<Self> {
         let (name, point) = (format!("mount-{}", mount.dev), mount.mount_point.display());
         let note = Change::of_mount(mount, wanted).and_then(|change| Notes::here().leave(&name, change));
         let note = note.with_context(|| format!("cannot note how {point} is mounted, so its options are not changed"))?;
-        // Restores the option also if setting it half succeeds.
+        // Restores the option even if setting it succeeds only partly.
         let changed = Self { before: mount.clone(), note: Some(note) };
         set(&changed.before, wanted)?;
         Ok(changed)
     }
 
-    /// Puts it back, and sees that all options are what they were.
+    /// Restores the option and verifies that all options have their earlier values.
     pub fn restore(mut self) -> anyhow::Result<()> {
         self.put_back()
     }
@@ -41,7 +42,8 @@ impl DiscardChange {
             ),
             Undone::PutBack | Undone::Nothing | Undone::Left | Undone::Failed => {}
         }
-        // Through another mount of it, where this one is not there any more.
+        // If this mount is gone, the option was restored through another mount, and nothing can be
+        // compared.
         let mounts = mountinfo::read(&Root::live()?).context("cannot read the mount table")?;
         let Some(now) = mounts.iter().find(|mount| (mount.id, mount.dev) == (before.id, before.dev)) else { return Ok(()) };
         if (&now.options, &now.fs_options) != (&before.options, &before.fs_options) {

@@ -1,7 +1,7 @@
-//! The `discard` mount option: read from a mount, and set on its filesystem.
+//! The `discard` mount option: reads it from a mount and sets it on the filesystem.
 //!
-//! Only that option of the filesystem is touched: `fspick` and `fsconfig` change what they are told, where a remount by
-//! `mount` states all options anew.
+//! Only this option changes: `fspick` and `fsconfig` set single options. A remount by `mount`
+//! would set all options again.
 
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
@@ -16,7 +16,7 @@ use std::io;
 use std::path::Path;
 use std::str::FromStr;
 
-/// Whether a filesystem discards what it frees, as it frees it.
+/// Online discard setting of a filesystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Discard {
     /// `nodiscard`.
@@ -28,7 +28,7 @@ pub enum Discard {
 }
 
 impl Discard {
-    /// As it is set on `mount`.
+    /// Returns the setting of `mount`.
     pub fn of(mount: &Mount) -> Self {
         let value = mount.all_options().find_map(|option| match option.split_once('=') {
             None if option == "discard" => Some(Self::On),
@@ -43,7 +43,7 @@ impl Discard {
         *self != Self::Off
     }
 
-    /// What this filesystem calls online discard.
+    /// Returns the setting that enables online discard on this filesystem type.
     pub fn online(fs_type: &str) -> Self {
         if fs_type == "btrfs" { Self::Mode("async".to_owned()) } else { Self::On }
     }
@@ -74,7 +74,7 @@ impl FromStr for Discard {
     }
 }
 
-/// The mount that `path` is on, now.
+/// Returns the current mount of `path`.
 pub fn mount_of(path: &Path) -> anyhow::Result<Mount> {
     let root = Root::live()?;
     let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
@@ -82,14 +82,17 @@ pub fn mount_of(path: &Path) -> anyhow::Result<Mount> {
     mount.cloned().with_context(|| format!("the mount of {} is not in the mount table", path.display()))
 }
 
-/// How the filesystem of `path` discards; `None` where that cannot be found out.
+/// Returns the discard setting of the filesystem of `path`; `None` if it cannot be
+/// determined.
 pub fn of_path(path: &Path) -> Option<Discard> {
     mount_of(path).ok().map(|mount| Discard::of(&mount))
 }
 
-/// The mount point, if what stands there is still this mount: who owns a directory on the way could have put another in its place.
+/// Opens the mount point with `O_PATH` and verifies that it is still this mount: the owner of
+/// a directory on the way could have replaced it.
 pub fn open(mount: &Mount) -> io::Result<OwnedFd> {
-    // An interrupt does not shorten this: the option may have to be restored because of it.
+    // An interrupt does not shorten this wait, because it may be the reason for restoring the
+    // option.
     if MountCheck::start(&mount.mount_point).is_ok_and(|mut check| !check.answers_within(PATIENCE)) {
         return Err(io::Error::new(io::ErrorKind::TimedOut, DoesNotAnswer(mount.mount_point.clone()).to_string()));
     }
@@ -101,7 +104,7 @@ pub fn open(mount: &Mount) -> io::Result<OwnedFd> {
     Ok(found)
 }
 
-/// Sets the option on the filesystem that is mounted as `mount`, and sees that it took effect.
+/// Sets the option on the filesystem of `mount` and verifies that it took effect.
 pub fn set(mount: &Mount, wanted: &Discard) -> anyhow::Result<()> {
     let shown = mount.mount_point.display();
     let found = open(mount).with_context(|| format!("cannot set {wanted} on {shown}"))?;

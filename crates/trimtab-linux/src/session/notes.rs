@@ -1,15 +1,20 @@
-//! Whatever is changed outside our own files, and only for a while, leaves a note first: what it was, and what it was made. A note is
-//! locked by who left it. One that nobody holds was left by a process that was killed, and the next command puts back what
-//! it says, unless somebody else has changed that since: any command what concerns a drive's switches, one that works on the filesystem how
-//! that is mounted, wherever the same superblock is mounted. A note goes only once what it says is settled.
+//! Undo notes for temporary changes outside this program's own files. Before such a change,
+//! the process writes a note with the old and the new value, and locks it. An unlocked note
+//! was left by a killed process.
+//!
+//! The next command restores the old value, unless another process has changed it since. Any
+//! command restores switches of drives. Only a command that works on the filesystem restores
+//! its mount options, through any mount of the same superblock. A note is removed only once
+//! its change is settled.
 //!
 //! ```text
-//!     /run/trimtab/notes/NAME.note         one change, as JSON; locked as long as its process stands by it
+//!     /run/trimtab/notes/NAME.note         one change, as JSON; locked while its process lives
 //! ```
 //!
-//! Nobody else can open the directory or a note: who could might hold a lock, and what a killed process left would never be put back.
-//! What is left and taken away is one step for all processes: the directory is locked meanwhile. Files that `apply` replaces must outlive
-//! the machine's next start; they have their note beside their copies ([`crate::apply`]).
+//! Other users cannot open the directory or a note: they could hold a lock, and the change of
+//! a killed process would never be restored. Creating and removing notes is atomic across
+//! processes, under a lock on the directory. Files that `apply` replaces must survive a
+//! reboot; their notes are stored next to their copies ([`crate::apply`]).
 
 mod announcement;
 mod change;
@@ -33,47 +38,49 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Names of notes end with this.
+/// Suffix of note names.
 const SUFFIX: &str = ".note";
-/// No note is longer.
+/// Maximum size of a note.
 const NOTE_BYTES_MAX: u64 = 64 << 10;
 
-/// The place for notes.
+/// The directory of notes.
 #[derive(Clone, Debug)]
 pub struct Notes(PathBuf);
 
-/// The directory, locked; and the one that it is in.
+/// The locked directory, and the path of its parent.
 struct Room(Dir, PathBuf);
 
-/// A change of this process. What it says is not put back when it is dropped: see [`Note::put_back`].
+/// The note of a change of this process. Dropping it does not restore the old value: see
+/// [`Note::put_back`].
 #[derive(Debug)]
 pub struct Note {
     notes: Notes,
     name: String,
-    /// Locked.
+    /// The note's file, locked.
     file: File,
     change: Change,
     len: usize,
     _unfinished: Unfinished,
 }
 
-/// What became of something that a killed process had left.
+/// Result of settling a change that a killed process left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// Put back, or not.
+    /// Result of the undo.
     pub undone: Undone,
-    /// In words.
+    /// Description for the user.
     pub text: String,
 }
 
 impl Notes {
-    /// Those of this machine.
+    /// The notes of this machine.
     #[must_use]
     pub fn here() -> Self {
         Self::beside(run_directory())
     }
 
-    /// Those in a run-time directory. Links that are in its name now are the user's; later ones are not followed.
+    /// The notes in a run-time directory. Links in its path are resolved now; later links are not
+    /// followed.
     #[must_use]
     pub fn beside(run_directory: PathBuf) -> Self {
         let real = run_directory.canonicalize().or_else(|_| std::path::absolute(&run_directory));
@@ -86,14 +93,15 @@ impl Notes {
 
     fn open(&self, make: bool) -> io::Result<Room> {
         let dir = Dir::guarded(&self.0, make)?;
-        // Others could see it once.
+        // Earlier versions let other users read the directory.
         rustix::fs::fchmod(&dir, Mode::from_raw_mode(PRIVATE_DIR))?;
         dir.require_private()?;
         flock(&dir, FlockOperation::LockExclusive)?;
         Ok(Room(dir, self.run_directory().to_owned()))
     }
 
-    /// Notes what is going to be changed. An error if a living process has changed the same, or if what a killed one has left is not settled.
+    /// Writes the note of a change that is about to be made. Fails if a living process has made
+    /// the same change, or if such a change of a killed process cannot be settled.
     pub fn leave(&self, name: &str, change: Change) -> io::Result<Note> {
         let room = self.open(true)?;
         let name = format!("{}{SUFFIX}", sysfs_name(name));
@@ -114,13 +122,15 @@ impl Notes {
         Ok(note)
     }
 
-    /// The announced changes of mounts within `reach`: for users who may not see the notes.
+    /// Returns the announced changes of mounts within `reach`, for users who may not read the
+    /// notes.
     pub fn announced(&self, reach: &Reach) -> io::Result<Vec<AnnouncedChange>> {
         announcement::read(self.run_directory(), reach)
     }
 
-    /// Puts back what the note `name` says, whoever left it, and takes it away. For who has made sure that the other one does not go
-    /// on with it, by a lock of their own. Gives what became of it, and whether its process is gone.
+    /// Undoes the change of the note `name`, whichever process wrote it, and removes the note.
+    /// The caller must hold a lock that keeps the other process from continuing. Returns the
+    /// result, and true if the other process is gone.
     pub fn take_over(&self, name: &str) -> io::Result<Option<(Left, bool)>> {
         let room = match self.open(false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -132,7 +142,7 @@ impl Notes {
         Ok(left.map(|left| (left, !found.alive)))
     }
 
-    /// What living processes have changed for a while, within `reach`.
+    /// Returns the temporary changes of living processes within `reach`.
     pub fn changed_meanwhile(&self, reach: &Reach) -> io::Result<Vec<Change>> {
         let mut all = Vec::new();
         self.each(|_, _, found| {
@@ -142,7 +152,8 @@ impl Notes {
         Ok(all)
     }
 
-    /// Puts back what killed processes have left, within `reach`. What was not put back stays noted.
+    /// Undoes the changes that killed processes left within `reach`. Changes that cannot be
+    /// undone stay noted.
     pub fn put_back_left(&self, reach: &Reach) -> io::Result<Vec<Left>> {
         let (mut all, mut names) = (Vec::new(), Vec::new());
         self.each(|room, name, found| {
@@ -156,7 +167,7 @@ impl Notes {
         Ok(all)
     }
 
-    /// Looks at every note there is.
+    /// Calls `look` with every note.
     fn each(&self, mut look: impl FnMut(&Room, &str, Found) -> io::Result<()>) -> io::Result<()> {
         let room = match self.open(false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -172,19 +183,20 @@ impl Notes {
     }
 }
 
-/// A note that is there.
+/// A note that was read.
 struct Found {
     file: File,
     alive: bool,
     says: Says,
 }
 
-/// What a note says.
+/// Content of a note.
 enum Says {
-    /// Nothing yet: its process was killed before it had written it, and so before it changed anything.
+    /// Empty: its process was killed before it wrote the note, and therefore before it changed
+    /// anything.
     Nothing,
     This(Change),
-    /// Something that this version does not understand.
+    /// Content that this version does not understand.
     Unknown,
 }
 
@@ -224,7 +236,7 @@ impl Room {
         Ok(Some(Found { alive, says, file }))
     }
 
-    /// Puts back and takes the note away, unless it could not be put back.
+    /// Undoes the change and removes the note. The note stays if the undo fails.
     fn settle(&self, name: &str, found: &Found, reach: &Reach) -> io::Result<Option<Left>> {
         let left = match &found.says {
             Says::Nothing => None,
@@ -245,13 +257,13 @@ impl Room {
 }
 
 impl Note {
-    /// Says something else, of the same thing; before that is done.
+    /// Replaces the change in the note. Call before making that change.
     pub fn say(&mut self, change: Change) -> io::Result<()> {
         self.change = change;
         self.write()
     }
 
-    /// Whether it is still there: somebody may have taken it over.
+    /// True if the note still exists; another process may have taken it over.
     #[must_use]
     pub fn is_there(&self) -> bool {
         let there = || {
@@ -262,7 +274,8 @@ impl Note {
         there().unwrap_or(false)
     }
 
-    /// Puts back what it says, if it is still there, and takes it away. If that fails it stays for others.
+    /// Undoes the change and removes the note, if the note still exists. If the undo fails, the
+    /// note stays for later commands.
     pub fn put_back(self) -> io::Result<Undone> {
         let room = self.notes.open(false)?;
         if !self.is_there() {
@@ -277,7 +290,7 @@ impl Note {
         Ok(left.undone)
     }
 
-    /// In one system call, over what was there: a reader finds the old text or the new one.
+    /// Overwrites the note in one system call: a reader sees either the old text or the new one.
     fn write(&mut self) -> io::Result<()> {
         let mut text = serde_json::to_vec(&self.change).map_err(io::Error::other)?;
         text.push(b'\n');
@@ -287,15 +300,17 @@ impl Note {
     }
 }
 
-/// What was found at the start of this process, for who wants to say it again.
+/// Changes settled at the start of this process, for commands that report them again.
 static AT_START: Mutex<Vec<Left>> = Mutex::new(Vec::new());
 
-/// At the start of every command: puts back what killed ones have left, within `reach`, and says so unless the command does itself.
+/// Undoes the changes that killed commands left within `reach`, at the start of every
+/// command. Reports them unless `says_itself`, where the command does so.
 pub fn at_start(context: &Context, reach: &Reach, says_itself: bool) {
     let notes = Notes::here();
     let found = match notes.put_back_left(reach) {
         Ok(found) => found,
-        // A user who may not open the notes may restore nothing either, and gets the announcements instead.
+        // A user who may not open the notes cannot restore anything either, and gets the
+        // announcements instead.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
             let announced = notes.announced(reach).unwrap_or_default().into_iter().filter(|change| !change.alive);
             announced.map(|change| Left { undone: Undone::Left, text: change.text }).collect()
@@ -311,7 +326,7 @@ pub fn at_start(context: &Context, reach: &Reach, says_itself: bool) {
     *AT_START.lock().unwrap_or_else(PoisonError::into_inner) = found;
 }
 
-/// Mount options within `reach` that living processes have changed for a while, in words.
+/// Describes the mount options within `reach` that living processes have changed temporarily.
 pub fn changed_now(reach: &Reach) -> io::Result<Vec<String>> {
     let notes = Notes::here();
     match notes.changed_meanwhile(reach) {
@@ -323,18 +338,18 @@ pub fn changed_now(reach: &Reach) -> io::Result<Vec<String>> {
     }
 }
 
-/// Something else was.
+/// Adds another result to those found at the start.
 pub fn found(left: Left) {
     AT_START.lock().unwrap_or_else(PoisonError::into_inner).push(left);
 }
 
-/// Whether an error means that this user may not look.
+/// True if the error means that this user has no access.
 #[must_use]
 pub fn is_denied(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|cause| cause.raw_os_error() == Some(libc::EACCES)))
 }
 
-/// What was found at the start.
+/// Returns the changes found at the start, without those that needed no undo.
 #[must_use]
 pub fn found_at_start() -> Vec<Left> {
     AT_START.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|left| left.undone != Undone::Nothing).cloned().collect()

@@ -1,11 +1,12 @@
-//! Runs that start now, and what runs with threads. The runners themselves are in the core ([`trimtab_sim::runner`]).
+//! Real-time runs and multi-threaded runs. The runners themselves are in the core
+//! ([`trimtab_sim::runner`]).
 
 pub mod nfs;
 pub mod together;
 
 use trimtab_sim::runner::Events;
 
-/// Nobody wants to know how far a run is; signals end it.
+/// Event handler that reports no progress. Signals stop the run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quiet;
 

@@ -1,7 +1,8 @@
-//! Real drives are precious: what every command that writes goes through first.
+//! Safety checks of every command that writes to a real drive.
 //!
-//! Writes stay inside a directory that this program made, which is gone afterwards. Free space keeps a reserve. How much
-//! will be written is said first, and much of it needs consent. What a crashed run left behind is found on the next start.
+//! Writes stay inside a directory that this program makes and removes afterwards. A reserve
+//! of free space remains. The amount to write is announced first, and large amounts need
+//! consent. The next start finds what a crashed run left behind.
 
 pub mod consent;
 pub mod names;
@@ -23,19 +24,21 @@ use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_sim::workload::Plan;
 
-/// A directory that a command is about to write into; looked at, nothing made yet.
+/// A directory that a command will write to. It has been inspected; nothing has been created
+/// yet.
 #[derive(Debug)]
 pub struct Ground {
     /// The directory.
     pub dir: OwnedFd,
-    /// Its path without links.
+    /// Its path with all links resolved.
     pub path: PathBuf,
-    /// Size of the smallest drive below it; `None` if what is written does not wear a drive (memory), or none can be found.
+    /// Size of the smallest drive below it; `None` if it is in memory, which does not wear, or if
+    /// no drive can be found.
     pub drive: Option<Bytes>,
 }
 
 impl Ground {
-    /// Looks at `path`.
+    /// Opens and inspects `path`.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let dir =
             OwnedFd::from(beneath::Dir::open(path).with_context(|| format!("cannot use {} as a directory to write in", path.display()))?);
@@ -47,14 +50,15 @@ impl Ground {
         Ok(Self { dir, path, drive })
     }
 
-    /// The directory to make things in.
+    /// Returns a second descriptor of the directory, to create entries in it.
     fn directory(&self) -> anyhow::Result<beneath::Dir> {
         let fd = self.dir.try_clone().context("cannot keep the directory open")?;
         Ok(beneath::Dir::from_fd(fd, &self.path))
     }
 }
 
-/// An error if what `dir` is on is mounted read-only: found out before anything is looked at, remarked or asked.
+/// Fails if the filesystem of `dir` is mounted read-only. Call before any other check, remark
+/// or question.
 pub fn require_writable(dir: impl AsFd, path: &Path) -> anyhow::Result<()> {
     let stat = rustix::fs::fstatvfs(dir).with_context(|| format!("cannot look at {}", path.display()))?;
     if !stat.f_flag.contains(StatVfsMountFlags::RDONLY) {
@@ -65,7 +69,8 @@ pub fn require_writable(dir: impl AsFd, path: &Path) -> anyhow::Result<()> {
         .into())
 }
 
-/// The smallest drive; without one, the smallest device of the filesystem, unless all of it is in memory.
+/// Returns the size of the smallest drive. Without drives, returns that of the smallest
+/// device of the filesystem, or `None` if the filesystem is in memory.
 fn drive_size(stack: &block::Stack) -> Option<Bytes> {
     let in_memory =
         |layer: &block::Layer| matches!(&layer.kind, block::Kind::File { fs_type, .. } if fs_type == "tmpfs" || fs_type == "ramfs");
@@ -76,8 +81,9 @@ fn drive_size(stack: &block::Stack) -> Option<Bytes> {
     stack.top_layers().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min()
 }
 
-/// Everything that has to be in order before a command writes `plan` below `path`, and the directory to write in.
-/// `reserve` is free space to leave alone, if not the default; `what` completes the sentence "TRIMTAB: `what` writes up to …".
+/// Runs all checks before a command writes `plan` below `path`, and creates the workspace.
+/// `reserve` overrides the free space to keep. `what` completes the sentence "TRIMTAB: `what`
+/// writes up to …".
 pub fn prepare(context: &Context, reserve: Option<Bytes>, path: &Path, what: &str, plan: &Plan) -> anyhow::Result<Workspace> {
     let ground = Ground::open(path)?;
     workspace::deal_with_leftovers(context, &ground)?;

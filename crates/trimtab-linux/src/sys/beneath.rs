@@ -1,8 +1,10 @@
-//! The one way to make, change and remove files: below an open directory, through no link, and never what somebody else put there.
+//! The only code that creates, changes and removes files. It works below an open directory,
+//! follows no link, and never touches an object that another process put there.
 //!
-//! A [`Dir`] is a descriptor. Its path is for messages only; nothing is looked up by it again. A *name* is one component; what has `/`
-//! in it, is empty, `.` or `..` is refused. Modes are exact, whatever the umask. What is removed is compared with what the
-//! caller holds open, in a place that nobody else can reach.
+//! A [`Dir`] is a descriptor. Its path serves messages only; no lookup uses it again. A
+//! *name* is a single component: an empty name, `.`, `..` and names with `/` are rejected.
+//! Modes are exact, whatever the umask. Before an object is removed, it is moved to a place
+//! that other users cannot reach, and compared with the object that the caller holds open.
 
 pub mod named;
 pub mod remove;
@@ -20,29 +22,30 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Mode of every file that nobody else needs to read.
+/// Mode of files that other users need not read.
 pub const PRIVATE_FILE: u32 = 0o600;
-/// Mode of every directory of ours.
+/// Mode of directories that this program makes.
 pub const PRIVATE_DIR: u32 = 0o700;
-/// Mode of a file that is made to be appended to.
+/// Mode of a new file that is opened for appending.
 const APPENDED_FILE: u32 = 0o644;
-/// Write permission of group and others.
+/// Write permission for group and other users.
 const OTHERS_WRITE: u32 = 0o022;
-/// Any permission of group and others.
+/// Any permission for group and other users.
 const OTHERS_ANY: u32 = 0o077;
-/// Nobody may take away from a directory what is another's.
+/// Sticky bit: users cannot remove other users' entries from the directory.
 const STICKY: u32 = 0o1000;
-/// How often another name is tried where one is taken.
+/// Maximum number of attempts to find a free name.
 const ATTEMPTS: u32 = 64;
 
-/// What this process's umask takes away from the modes of new files, if the kernel says it: asked otherwise it would be changed.
+/// Returns this process's umask, or `None` if /proc does not report it. Reading it with
+/// umask(2) would change it.
 #[must_use]
 pub fn umask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok())
 }
 
-/// What object this is, whatever its name: device and inode.
+/// Identity of a filesystem object, independent of its name: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
     /// Device of the filesystem.
@@ -52,7 +55,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of an open file or directory.
+    /// Identity of an open file or directory.
     pub fn of(object: impl AsFd) -> io::Result<Self> {
         Ok(Self::from(&rustix::fs::fstat(object)?))
     }
@@ -64,15 +67,15 @@ impl From<&Stat> for Identity {
     }
 }
 
-/// What became of something that was to be removed.
+/// Result of a removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Removal {
-    /// It is gone.
+    /// The object was removed.
     Done,
-    /// Nothing of that name was there any more.
+    /// The name no longer exists.
     Absent,
-    /// Something else stands there. It was left alone and is now at this path.
+    /// Another object has this name. It was not removed and is now at this path.
     Foreign(PathBuf),
 }
 
@@ -85,17 +88,19 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// A directory that the user named, through no link that others can have put there ([`named`]). Promises nothing about who may write to it.
+    /// Opens a directory that the user named. Follows only links that other users cannot have
+    /// placed ([`named`]). Does not check who may write to the directory.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::of_named(&Named::look_up(path)?, path)
     }
 
-    /// A directory for what is kept for this user; what is missing on the way is made, with mode 0700.
+    /// Opens a directory for this user's data. Creates missing directories with mode 0700.
     pub fn open_or_make(path: &Path) -> io::Result<Self> {
         Self::of_named(&Named::make_directory(path)?, path)
     }
 
-    /// The same, where others can neither change what the path leads to nor take away what is made; else nothing is made.
+    /// Like [`Dir::open_or_make`], but only if other users can neither redirect the path nor
+    /// remove the new directory. Otherwise creates nothing.
     pub fn make_sheltered(path: &Path) -> io::Result<Self> {
         for above in path.ancestors() {
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
@@ -112,8 +117,9 @@ impl Dir {
         Ok(Self { fd, path: path.to_owned() })
     }
 
-    /// The path without links of the file that a user named, there or not, for who has to open it by name: an error unless nobody but root and this
-    /// user can put anything where it is, or change what its path leads to.
+    /// Returns the path of a user-named file with all links resolved, for code that must open it
+    /// by name. The file need not exist. Fails unless only root and this user can place files in
+    /// its directory or redirect its path.
     pub fn sheltered_file(path: &Path) -> io::Result<PathBuf> {
         let real = match Named::look_up(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -134,8 +140,9 @@ impl Dir {
         Ok(real)
     }
 
-    /// A directory that a user named, for who has to reach what it makes there by name: an error unless others can neither change what the path
-    /// leads to nor take away what is made.
+    /// Returns the path of a user-named directory with all links resolved, for code that must
+    /// access its files by name. Fails if other users can redirect the path or remove files that
+    /// this program makes there.
     pub fn sheltered_directory(path: &Path) -> io::Result<PathBuf> {
         let real = Named::look_up(path)?.real_path()?;
         Self::sheltered(&real)?.require_sheltered(true)?;
@@ -151,7 +158,8 @@ impl Dir {
         Ok(dir)
     }
 
-    /// An error if others than root and this user may write to it; `may_be_sticky`: it is fine if they cannot take away what is another's.
+    /// Fails if users other than root and this user may write to the directory. With
+    /// `may_be_sticky`, a sticky directory is accepted if its owner is trusted.
     fn require_sheltered(&self, may_be_sticky: bool) -> io::Result<()> {
         let stat = rustix::fs::fstat(&self.fd)?;
         if !named::is_shared(&self.fd, &stat) || may_be_sticky && named::is_trusted(stat.st_uid) && stat.st_mode & STICKY != 0 {
@@ -161,28 +169,32 @@ impl Dir {
         Err(self.refused(why))
     }
 
-    /// The directory of a file that the user named, and the file's name in it.
+    /// Opens the directory of a user-named file, and returns the file's name in it.
     pub fn of_file(path: &Path) -> io::Result<(Self, OsString)> {
         let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok((Self::open(parent)?, name.to_owned()))
     }
 
-    /// A directory that is open already.
+    /// Wraps an open directory.
     pub fn from_fd(fd: OwnedFd, path: &Path) -> Self {
         Self { fd, path: path.to_owned() }
     }
 
-    /// A directory of ours at an absolute path. What is missing on the way is made, with mode 0700; no link is followed; each directory on the way
-    /// belongs to root or to this user, and nobody else may write to it (or to take away what others have put there: the sticky bit). The
-    /// last one belongs to this user and is open to nobody else.
+    /// Opens a private directory at an absolute path. Creates missing directories with mode 0700
+    /// and follows no link.
+    ///
+    /// Each directory on the way must belong to root or this user. Other users must not be able
+    /// to write to it, unless the sticky bit protects the entries. The last directory must belong
+    /// to this user and be closed to all other users.
     pub fn private(path: &Path) -> io::Result<Self> {
         let dir = Self::guarded(path, true)?;
         dir.require_private()?;
         Ok(dir)
     }
 
-    /// As [`Dir::private`], but the last directory may be read by others; the missing ones are only made if `make`.
+    /// Like [`Dir::private`], but other users may read the last directory. Creates missing
+    /// directories only if `make`.
     pub fn guarded(path: &Path, make: bool) -> io::Result<Self> {
         if !path.is_absolute() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an absolute path"));
@@ -192,7 +204,7 @@ impl Dir {
             let name = component.as_os_str();
             dir = match dir.open_dir(name) {
                 Err(error) if make && error.kind() == io::ErrorKind::NotFound => match dir.mkdir(name) {
-                    // Somebody was faster; what they made is looked at like any other.
+                    // Another process was faster. Its directory is checked like any other.
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => dir.open_dir(name)?,
                     made => made?,
                 },
@@ -204,30 +216,32 @@ impl Dir {
         Ok(dir)
     }
 
-    /// Another descriptor of the same directory.
+    /// Duplicates the descriptor.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { fd: self.fd.try_clone()?, path: self.path.clone() })
     }
 
-    /// Where it was when it was opened; for messages.
+    /// Path of the directory when it was opened; for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A path to `name` in it, whatever has its own name by now, for system calls that take no directory. Only for as long as it is open.
+    /// Returns a path to `name` in this directory, for system calls that take no directory
+    /// descriptor. The path stays correct if the directory is renamed. It is valid only while
+    /// this `Dir` is open.
     #[must_use]
     pub fn reach(&self, name: impl AsRef<OsStr>) -> PathBuf {
         Path::new("/proc/self/fd").join(self.fd.as_raw_fd().to_string()).join(name.as_ref())
     }
 
-    /// What object it is.
+    /// Identity of the directory.
     pub fn identity(&self) -> io::Result<Identity> {
         Identity::of(&self.fd)
     }
 
-    /// An error unless it belongs to this user (or root) and nobody else may write to it: what it holds was put there by
-    /// one of the two.
+    /// Fails unless the directory belongs to this user or root and other users cannot write to
+    /// it. If it succeeds, only these two can have placed its entries.
     pub fn require_unshared(&self) -> io::Result<()> {
         let stat = rustix::fs::fstat(&self.fd)?;
         self.require_owner(&stat)?;
@@ -237,7 +251,7 @@ impl Dir {
         Ok(())
     }
 
-    /// An error unless it belongs to this user and is open to nobody else.
+    /// Fails unless the directory belongs to this user and is closed to all other users.
     pub fn require_private(&self) -> io::Result<()> {
         let stat = rustix::fs::fstat(&self.fd)?;
         if stat.st_uid != rustix::process::geteuid().as_raw() {
@@ -249,7 +263,8 @@ impl Dir {
         Ok(())
     }
 
-    /// As [`Dir::require_unshared`], for a directory on the way: one where all may write is fine if nobody can take away what is another's.
+    /// Like [`Dir::require_unshared`], for a directory on the way to another. A world-writable
+    /// directory is accepted if the sticky bit protects other users' entries.
     fn require_passage(&self) -> io::Result<()> {
         let stat = rustix::fs::fstat(&self.fd)?;
         self.require_owner(&stat)?;
@@ -270,7 +285,7 @@ impl Dir {
         io::Error::new(io::ErrorKind::PermissionDenied, format!("{} cannot be trusted: {why}", self.path.display()))
     }
 
-    /// Makes a directory that was not there, with mode 0700.
+    /// Creates a directory with mode 0700. Fails if the name exists.
     pub fn mkdir(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
         let name = component(name.as_ref())?;
         rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(PRIVATE_DIR))?;
@@ -279,19 +294,22 @@ impl Dir {
         Ok(dir)
     }
 
-    /// Takes what was opened for what was just made, if it can be that. The two are no one call, and whoever may write beside it can put another directory of
-    /// ours in its place: that would be emptied in the end. Seen: a root's directory with all that was in it.
+    /// Checks that this directory is the one that was just created. Creating and opening are two
+    /// calls. In between, a user who may write to the parent can move another directory of ours
+    /// to this name, and cleanup would later empty it. This has happened: a directory of root's
+    /// lost all its content.
     fn take_as_new(&self) -> io::Result<()> {
         let swapped = || self.refused("it was swapped while it was made");
         if !self.names()?.is_empty() || !self.is_owned_by_makers()? {
             return Err(swapped());
         }
         set_mode(self.fd.as_fd(), PRIVATE_DIR)?;
-        // From here on nobody else can put anything there.
+        // From now on other users cannot add entries.
         if self.names()?.is_empty() { Ok(()) } else { Err(swapped()) }
     }
 
-    /// Whether it belongs to who makes files in it now: this user, or who that is taken for where owners are mapped (NFS, FAT, FUSE ...).
+    /// True if the directory has the owner that new files get: this user, or the user that the
+    /// filesystem maps this user to (NFS, FAT, FUSE and so on).
     fn is_owned_by_makers(&self) -> io::Result<bool> {
         let owner = rustix::fs::fstat(&self.fd)?.st_uid;
         if owner == rustix::process::geteuid().as_raw() {
@@ -303,7 +321,7 @@ impl Dir {
         Ok(maker == owner)
     }
 
-    /// Makes a directory with a name that nothing has yet: the first free one of what `name` gives for 1, 2, 3 …
+    /// Creates a directory under the first free name that `name` returns for 1, 2, 3 …
     pub fn mkdir_unique(&self, name: impl Fn(u32) -> String) -> io::Result<(String, Self)> {
         for n in 1.. {
             let name = name(n);
@@ -315,7 +333,8 @@ impl Dir {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Opens the directory at `path` below it, through no link; what is missing is made, with mode 0700.
+    /// Opens the directory at `path` below this one, following no link. Creates missing
+    /// directories with mode 0700.
     pub fn make_below(&self, path: &Path) -> io::Result<Self> {
         let mut dir = self.try_clone()?;
         for step in path.components().filter(|step| !matches!(step, Component::RootDir | Component::CurDir)) {
@@ -328,38 +347,40 @@ impl Dir {
         Ok(dir)
     }
 
-    /// Makes a link that says `target`, where nothing was.
+    /// Creates a symbolic link to `target`. Fails if the name exists.
     pub fn symlink(&self, target: &Path, name: impl AsRef<OsStr>) -> io::Result<()> {
         Ok(rustix::fs::symlinkat(target, &self.fd, component(name.as_ref())?)?)
     }
 
-    /// Opens a directory in it: through no link.
+    /// Opens a subdirectory, following no link.
     pub fn open_dir(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
         let fd = self.open_at(name.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(Self { fd, path: self.path.join(name.as_ref()) })
     }
 
-    /// Makes a regular file that was not there, open for reading and writing, with exactly this mode.
+    /// Creates a regular file with exactly this mode, open for reading and writing. Fails if the
+    /// name exists.
     pub fn create_new(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<File> {
         let name = component(name.as_ref())?;
-        // O_EXCL follows no link, not even one that leads nowhere.
+        // O_EXCL follows no link, not even a dangling one.
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(PRIVATE_FILE))?;
         set_mode(fd.as_fd(), mode)?;
         Ok(File::from(fd))
     }
 
-    /// Opens a regular file that is there, for reading.
+    /// Opens an existing regular file for reading.
     pub fn open_read(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         self.regular(name.as_ref(), OFlags::RDONLY)
     }
 
-    /// Opens a regular file that is there, for reading and writing.
+    /// Opens an existing regular file for reading and writing.
     pub fn open_write(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         self.regular(name.as_ref(), OFlags::RDWR)
     }
 
-    /// Opens a regular file for reading and writing, or makes it with exactly this mode; true if it was made.
+    /// Opens a regular file for reading and writing, or creates it with exactly this mode.
+    /// Returns true if it was created.
     pub fn open_or_create(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<(File, bool)> {
         let name = name.as_ref();
         for _ in 0..ATTEMPTS {
@@ -375,7 +396,8 @@ impl Dir {
         Err(io::Error::other("it comes and goes"))
     }
 
-    /// Whether a file of ours is what it seems: regular, of this user (or root), writable for nobody else, without a second name.
+    /// True if only this user or root can have written the file: it is regular, belongs to one of
+    /// them, is not writable for other users, and has a single name.
     pub fn is_trusted_file(file: &File) -> io::Result<bool> {
         let stat = rustix::fs::fstat(file)?;
         let owner = stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw();
@@ -383,7 +405,8 @@ impl Dir {
         Ok(owner && regular && stat.st_mode & OTHERS_WRITE == 0 && stat.st_nlink == 1)
     }
 
-    /// An error unless [`Dir::is_trusted_file`] says so: what stands where others may put files may be theirs to read and to change.
+    /// Fails unless [`Dir::is_trusted_file`]. In a directory that other users may write to, they
+    /// may own the file and read or change it.
     pub fn require_trusted_file(file: &File) -> io::Result<()> {
         if Self::is_trusted_file(file)? {
             return Ok(());
@@ -393,8 +416,10 @@ impl Dir {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
-    /// Puts a file of this mode with what `write` writes in the place of `name`, durably; other processes see the old file or the whole new one. A
-    /// link of that name is replaced, not followed. A crash while it is written leaves nothing (where the filesystem has files without names).
+    /// Atomically and durably replaces `name` with a file of this mode and the content that
+    /// `write` produces. Other processes see either the old file or the complete new one. A link
+    /// of that name is replaced, not followed. A crash during the write leaves nothing behind if
+    /// the filesystem supports unnamed files.
     pub fn write_atomically(&self, name: impl AsRef<OsStr>, mode: u32, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
         let name = component(name.as_ref())?;
         let (mut file, mut temporary) = match self.unnamed() {
@@ -416,29 +441,29 @@ impl Dir {
         };
         let result: io::Result<()> = put();
         if let Some(new) = temporary {
-            // The first error is the one that counts.
+            // The first error is the one to report.
             let _ = self.remove_file(&new, &file);
         }
         result?;
         self.sync()
     }
 
-    /// Makes what was created, renamed and removed in it durable.
+    /// Makes all creations, renames and removals in the directory durable.
     pub fn sync(&self) -> io::Result<()> {
         match rustix::fs::fsync(&self.fd) {
-            // A filesystem without that has nothing to write.
+            // The filesystem does not support this and has nothing to write.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
             result => Ok(result?),
         }
     }
 
-    /// A file without a name; `None` where the filesystem has none.
+    /// Creates an unnamed file; `None` if the filesystem does not support it.
     fn unnamed(&self) -> Option<File> {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         rustix::fs::openat(&self.fd, c".", flags, Mode::from_raw_mode(PRIVATE_FILE)).ok().map(File::from)
     }
 
-    /// An error if no file can be made here; leaves nothing behind.
+    /// Fails if no file can be created here. Leaves nothing behind.
     pub fn try_to_make(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         let name = component(name.as_ref())?;
         if self.unnamed().is_some() {
@@ -448,7 +473,8 @@ impl Dir {
         self.remove_file(&new, &file).map(drop)
     }
 
-    /// Whether `found` is named like a file that was about to take the place of `name`.
+    /// True if `found` is a name that [`Dir::write_atomically`] uses for its temporary file for
+    /// `name`.
     #[must_use]
     pub fn is_temporary_name(found: &OsStr, name: &OsStr) -> bool {
         let random = |found: &[u8]| {
@@ -479,13 +505,13 @@ impl Dir {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Gives what is called `name` here the name `to` in another directory (or this one), unless something has that already.
+    /// Moves `name` to the name `to` in `directory`, which may be this one. Fails if `to` exists.
     pub fn rename(&self, name: impl AsRef<OsStr>, directory: &Self, to: impl AsRef<OsStr>) -> io::Result<()> {
         let (name, to) = (component(name.as_ref())?, component(to.as_ref())?);
         Ok(rustix::fs::renameat_with(&self.fd, name, &directory.fd, to, RenameFlags::NOREPLACE)?)
     }
 
-    /// What `name` stands for, links not followed; `None` if there is nothing.
+    /// Returns the status of `name` without following links; `None` if it does not exist.
     pub fn look(&self, name: impl AsRef<OsStr>) -> io::Result<Option<Stat>> {
         match rustix::fs::statat(&self.fd, component(name.as_ref())?, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -494,7 +520,7 @@ impl Dir {
         }
     }
 
-    /// The names in it, sorted.
+    /// Returns the names of all entries, sorted.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.fd)? {
@@ -507,13 +533,14 @@ impl Dir {
         Ok(names)
     }
 
-    /// Removes `name` if it is the file (socket, pipe ...) that the caller holds open.
+    /// Removes `name` if it is the file, socket or pipe that the caller holds open.
     pub fn remove_file(&self, name: impl AsRef<OsStr>, held: impl AsFd) -> io::Result<Removal> {
         let held = Identity::of(held)?;
         self.remove_identified(name.as_ref(), held, AtFlags::empty())
     }
 
-    /// Removes the regular file `name`, whichever it is by now; fine if there is none. Only for names in a directory of ours.
+    /// Removes the file `name`, whatever its identity. A missing file is not an error. Only for
+    /// names in directories of this program.
     pub fn remove_ours(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         match self.look(name.as_ref())? {
             Some(stat) => self.remove_file_of(name, Identity::from(&stat)).map(drop),
@@ -521,31 +548,35 @@ impl Dir {
         }
     }
 
-    /// Removes `name` if it is this object, and no directory; for what cannot be held open, such as a socket.
+    /// Removes `name` if it has this identity and is not a directory. For objects that cannot be
+    /// held open, such as sockets.
     pub fn remove_file_of(&self, name: impl AsRef<OsStr>, identity: Identity) -> io::Result<Removal> {
         self.remove_identified(name.as_ref(), identity, AtFlags::empty())
     }
 
-    /// Removes `name` if it is the directory that the caller holds open and nothing is in it.
+    /// Removes `name` if it is the directory that the caller holds open and it is empty.
     pub fn remove_dir(&self, name: impl AsRef<OsStr>, held: &Self) -> io::Result<Removal> {
         self.remove_identified(name.as_ref(), held.identity()?, AtFlags::REMOVEDIR)
     }
 
-    /// Removes all that is in the directory that the caller holds open, which is taken to be all ours, and then `name` if that is
-    /// what it stands for. No link is followed and no mount entered.
+    /// Removes the whole content of the directory that the caller holds open, and then `name` if
+    /// it is that directory. The content must belong to this program. Follows no link and enters
+    /// no mount.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>, held: &Self) -> io::Result<Removal> {
         remove::require_same_mount(self.fd.as_fd(), held.fd.as_fd())?;
         remove::contents(&held.fd)?;
         self.remove_dir(name, held)
     }
 
-    /// Removes of what is in it only what `is_ours` knows by name and depth (0 for what is directly in it). No link is followed and no mount
-    /// entered. Gives what stays, by paths from here.
+    /// Removes only the entries that `is_ours` accepts by name and depth (0 for direct entries).
+    /// Follows no link and enters no mount. Returns the paths that remain, relative to this
+    /// directory.
     pub fn remove_known(&self, is_ours: impl Fn(&OsStr, u32) -> bool) -> io::Result<Vec<PathBuf>> {
         Ok(remove::known(&self.fd, 0, &is_ours)?)
     }
 
-    /// Looks, moves it to where nobody else can reach it, looks again, and only then removes.
+    /// Compares the identity, moves the object to a place that other users cannot reach, compares
+    /// again, and only then removes it.
     fn remove_identified(&self, name: &OsStr, held: Identity, flags: AtFlags) -> io::Result<Removal> {
         let name = component(name)?;
         match self.look(name)? {
@@ -554,13 +585,14 @@ impl Dir {
             Some(_) => {}
         }
         if self.require_private().is_ok() {
-            // Nobody else can have swapped it.
+            // Other users cannot have swapped it.
             rustix::fs::unlinkat(&self.fd, name, flags)?;
             return Ok(Removal::Done);
         }
         let (place_name, place) = self.mkdir_unique(|_| temporary_name(OsStr::new("removed")).to_string_lossy().into_owned())?;
         let removal = self.remove_in(name, held, flags, &place);
-        // It is empty now, or it keeps what is not ours; one that was swapped is not touched.
+        // The private directory is now empty, or it holds a foreign object and stays. If it was
+        // swapped, it is not touched.
         if let Ok(Some(stat)) = self.look(&place_name)
             && place.identity().is_ok_and(|identity| identity == Identity::from(&stat))
         {
@@ -579,7 +611,8 @@ impl Dir {
             rustix::fs::unlinkat(&place.fd, name, flags)?;
             return Ok(Removal::Done);
         }
-        // It came there between the two looks. Back with it; if something has its name by now it stays where it is safe.
+        // The object was swapped between the two comparisons. Restore it. If its name is taken by
+        // now, it stays in the private directory.
         match place.rename(name, self, name) {
             Ok(()) => Ok(Removal::Foreign(self.path.join(name))),
             Err(_) => Ok(Removal::Foreign(place.path.join(name))),
@@ -587,7 +620,7 @@ impl Dir {
     }
 
     fn regular(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
-        // Without NONBLOCK a pipe of that name would wait for its other end.
+        // Without NONBLOCK, opening a pipe would wait for its other end.
         let fd = self.open_at(name, flags | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
         if kind != FileType::RegularFile {
@@ -614,8 +647,8 @@ impl From<Dir> for OwnedFd {
     }
 }
 
-/// Gives a file that cannot be used another name beside it, `NAME.set-aside-N`, and the files that belong to it (`NAME` with one of `endings`)
-/// likewise. Gives the new path of the first.
+/// Renames an unusable file to `NAME.set-aside-N`, and likewise the files that belong to it
+/// (`NAME` followed by one of `endings`). Returns the new path of the first file.
 pub fn set_aside(path: &Path, endings: &[&str]) -> io::Result<PathBuf> {
     let (dir, name) = Dir::of_file(path)?;
     let with = |ending: &str| {
@@ -643,8 +676,8 @@ pub fn set_aside(path: &Path, endings: &[&str]) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Opens a file that the user named, to write at its end; made if it is not there. Where others may write, a file that is there has to be this
-/// user's alone.
+/// Opens a user-named file for appending; creates it if it does not exist. If other users may
+/// write to the directory, an existing file must belong to this user alone.
 pub fn open_to_append(path: &Path) -> io::Result<File> {
     if let Some(stream) = named::open_stream_to_write(path)? {
         return Ok(stream);
@@ -664,18 +697,19 @@ pub fn open_to_append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens what is there at `path`, one or more components, below `dir` and through no link.
+/// Opens an existing object at `path`, which has one or more components, below `dir`. Follows
+/// no link.
 pub fn open_below(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve) {
-        // Before Linux 5.6, or where a sandbox does not know the call.
+        // Before Linux 5.6, or in a sandbox that does not know the call.
         Err(Errno::NOSYS | Errno::PERM) => walk(dir, path, flags),
         result => result,
     }
 }
 
-/// The same, one component after the other.
+/// Does the work of [`open_below`] one component at a time.
 fn walk(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut names = Vec::new();
     for component in path.components() {
@@ -695,7 +729,8 @@ fn walk(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errn
     rustix::fs::openat(above.as_ref().map_or(dir, AsFd::as_fd), last, flags, Mode::empty())
 }
 
-/// Gives something that was just made its mode. The umask may have taken something from it; a filesystem without modes has none to set.
+/// Sets the mode of a new object, because the umask may have reduced it. A filesystem without
+/// modes is not an error.
 fn set_mode(object: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     if rustix::fs::fstat(object)?.st_mode & 0o777 == mode {
         return Ok(());
@@ -706,7 +741,7 @@ fn set_mode(object: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     }
 }
 
-/// `name` if it is one component of a path.
+/// Returns `name` if it is a single path component.
 fn component(name: &OsStr) -> io::Result<&OsStr> {
     let bytes = name.as_bytes();
     if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.contains(&b'/') || bytes.contains(&0) {
@@ -715,7 +750,7 @@ fn component(name: &OsStr) -> io::Result<&OsStr> {
     Ok(name)
 }
 
-/// A name beside `name` that nobody can have foreseen.
+/// Returns an unpredictable name derived from `name`.
 fn temporary_name(name: &OsStr) -> OsString {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let random = {
@@ -731,7 +766,7 @@ fn temporary_name(name: &OsStr) -> OsString {
     new
 }
 
-/// Sets a switch of the kernel (below `/sys` or `/proc`), which must be there: nothing is made.
+/// Writes a kernel attribute (below `/sys` or `/proc`). The file must exist.
 pub fn set_attribute(path: &Path, value: &str) -> io::Result<()> {
     let fd = rustix::fs::open(path, OFlags::WRONLY | OFlags::TRUNC | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
     io::Write::write_all(&mut File::from(fd), value.as_bytes())

@@ -1,24 +1,27 @@
-//! A process that makes a run again does as the run says, which may be anybody's words: it is told that it is one, where it may write, and which
-//! files it may read.
+//! Confinement of a process that repeats a recorded run. The run may come from an untrusted
+//! source, so environment variables limit where the process may write and which files it may
+//! read.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The directory, which also holds the specifications of drives that are taken instead of what their names mean today.
+/// Names the output directory. It also holds the drive specifications to use instead of the
+/// current ones of the same name.
 pub const VARIABLE: &str = "TRIMTAB_RERUN_DRIVES";
-/// Files that the user named again, as the shell writes lists of paths.
+/// Input files that the user allows explicitly, separated like the entries of `PATH`.
 pub const INPUTS: &str = "TRIMTAB_RERUN_INPUTS";
 
-/// The only place where this process may write, if it makes a run again.
+/// The only directory where this process may write; `None` if it does not repeat a run.
 #[must_use]
 pub fn directory() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).map(Into::into)
 }
 
-/// Refuses to read `path` if only a run names it that is made again: the run may come from somebody who wants to know what is in it.
+/// Checks that this process may read `path`. A repeated run must not read a file that only
+/// the run itself names: its author might want to learn the content.
 ///
 /// # Errors
-/// That.
+/// `PermissionDenied` if reading is not allowed.
 pub fn check_read(path: &Path) -> io::Result<()> {
     let Some(directory) = directory() else { return Ok(()) };
     let inputs = std::env::var_os(INPUTS).unwrap_or_default();

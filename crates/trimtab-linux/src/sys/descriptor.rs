@@ -1,4 +1,4 @@
-//! Calls on open files that the libraries leave out.
+//! System calls on open files that the libraries do not provide.
 
 use rustix::fd::{AsFd, AsRawFd as _, IntoRawFd as _, OwnedFd};
 use rustix::io::Errno;
@@ -8,10 +8,10 @@ use std::io;
 const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
 const BLKDISCARD: libc::c_ulong = 0x1277;
 
-/// Bytes of a block device.
+/// Returns the size of a block device in bytes.
 ///
 /// # Errors
-/// `ENOTTY` from all else.
+/// `ENOTTY` if the file is not a block device.
 pub fn device_bytes(device: impl AsFd) -> io::Result<u64> {
     let mut bytes = 0_u64;
     // SAFETY: BLKGETSIZE64 writes one 64-bit number.
@@ -19,10 +19,10 @@ pub fn device_bytes(device: impl AsFd) -> io::Result<u64> {
     if result == 0 { Ok(bytes) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Discards a range of a block device, and waits for that.
+/// Discards a byte range of a block device and waits for completion.
 ///
 /// # Errors
-/// What the device says.
+/// The device's error.
 pub fn discard(device: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     let range = [offset, len];
     // SAFETY: BLKDISCARD reads two 64-bit numbers.
@@ -30,10 +30,11 @@ pub fn discard(device: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether anybody but this descriptor has the file open, which the kernel says when it is asked for a lease. False if it does not say.
+/// True if the file is open through another descriptor. The kernel then refuses a lease on
+/// it. Returns false if the kernel cannot tell.
 pub fn somebody_has_it_open(file: impl AsFd) -> bool {
     let file = file.as_fd().as_raw_fd();
-    // SAFETY: no pointer is passed; the lease is given back at once.
+    // SAFETY: no pointer is passed; the lease is released at once.
     unsafe {
         if libc::fcntl(file, libc::F_SETLEASE, libc::F_WRLCK) == 0 {
             libc::fcntl(file, libc::F_SETLEASE, libc::F_UNLCK);
@@ -43,10 +44,11 @@ pub fn somebody_has_it_open(file: impl AsFd) -> bool {
     matches!(io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN | libc::EBUSY))
 }
 
-/// Closes and says how that went: network filesystems and quotas report late errors here.
+/// Closes the file and returns the result: network filesystems and quotas report late errors
+/// here.
 ///
 /// # Errors
-/// Those; the descriptor is closed even then.
+/// The late error; the descriptor is closed even then.
 pub fn close(file: OwnedFd) -> Result<(), Errno> {
     // SAFETY: `file` gives up the descriptor, so it is closed exactly once.
     let result = unsafe { libc::close(file.into_raw_fd()) };
@@ -59,23 +61,23 @@ pub fn close(file: OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// What a write into a pipe whose other end is closed does to the program.
+/// Reaction of the program to a write into a pipe whose reader is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosedPipe {
-    /// It ends quietly, as every other filter does.
+    /// The program ends silently, as filters usually do.
     Ends,
-    /// It sees an error, as Rust arranges it at the start of every program.
+    /// The write returns an error, which is Rust's default.
     Errs,
 }
 
 impl ClosedPipe {
-    /// From now on.
+    /// Applies this reaction from now on.
     pub fn set(self) {
         let action = match self {
             Self::Ends => libc::SIG_DFL,
             Self::Errs => libc::SIG_IGN,
         };
-        // SAFETY: neither action runs code of ours.
+        // SAFETY: neither action runs user code.
         unsafe { libc::signal(libc::SIGPIPE, action) };
     }
 }

@@ -1,17 +1,17 @@
-//! `FS_IOC_FIEMAP`: where a file lies in the address space of its filesystem.
+//! `FS_IOC_FIEMAP`: maps a file to the address space of its filesystem.
 
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
-/// Extents asked for in one call.
+/// Extents per call.
 const EXTENTS: usize = 256;
 /// `FIEMAP_FLAG_SYNC`.
 const FLAG_SYNC: u32 = 1;
 /// `FIEMAP_EXTENT_LAST`.
 const EXTENT_LAST: u32 = 1;
-/// What makes an extent's place unknown or not its own: UNKNOWN, DELALLOC, ENCODED, DATA_ENCRYPTED, DATA_INLINE, DATA_TAIL,
-/// UNWRITTEN, SHARED.
+/// Flags of an extent whose location is unknown or shared: UNKNOWN, DELALLOC, ENCODED,
+/// DATA_ENCRYPTED, DATA_INLINE, DATA_TAIL, UNWRITTEN, SHARED.
 const UNUSABLE: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x200 | 0x400 | 0x800 | 0x2000;
 
 /// `struct fiemap` of `linux/fiemap.h`, without the extents that follow it.
@@ -48,39 +48,39 @@ const _: () = assert!(size_of::<Head>() == 32 && size_of::<RawExtent>() == 56);
 /// `_IOWR('f', 11, struct fiemap)`, whose size is without the extents.
 const FIEMAP: Opcode = opcode::read_write::<Head>(b'f', 11);
 
-/// A piece of a file.
+/// A contiguous range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Byte in the file.
+    /// Byte offset in the file.
     pub logical: u64,
-    /// Byte in the address space of the filesystem.
+    /// Byte offset in the address space of the filesystem.
     pub physical: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// What the kernel says of it.
+    /// `FIEMAP_EXTENT_*` flags.
     pub flags: u32,
 }
 
 impl Extent {
-    /// Whether the data lie at this place, whole, and belong to this file alone.
+    /// True if the data are stored at this location, in full, and belong to this file alone.
     #[must_use]
     pub const fn is_plain(&self) -> bool {
         self.flags & UNUSABLE == 0
     }
 }
 
-/// All extents of a file, which is written out first.
+/// Returns all extents of a file, after writing its dirty data to the device.
 ///
 /// # Errors
-/// What the filesystem says, `ENOTTY` or `EOPNOTSUPP` where it has no such call.
+/// The filesystem's error; `ENOTTY` or `EOPNOTSUPP` if it does not support the call.
 pub fn of_file(file: impl AsFd) -> Result<Vec<Extent>, Errno> {
     let mut extents = Vec::new();
     let mut start = 0;
     loop {
         let head = Head { start, length: u64::MAX - start, flags: FLAG_SYNC, mapped: 0, count: EXTENTS as u32, reserved: 0 };
         let mut map = Map { head, extents: [RawExtent::default(); EXTENTS] };
-        // SAFETY: the opcode takes a pointer to a `struct fiemap` with as many extents behind it as its count says, which `Map` is, and writes
-        // inside it.
+        // SAFETY: the opcode takes a pointer to a `struct fiemap` followed by `count` extents,
+        // which matches `Map`, and writes inside it.
         unsafe { ioctl(&file, Updater::<FIEMAP, Map>::new(&mut map)) }?;
         let found = map.extents.get(..map.head.mapped as usize).unwrap_or(&map.extents);
         extents.extend(found.iter().map(|e| Extent { logical: e.logical, physical: e.physical, len: e.length, flags: e.flags }));

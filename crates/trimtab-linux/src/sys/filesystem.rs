@@ -1,4 +1,4 @@
-//! What filesystems can be asked by `ioctl` alone.
+//! Filesystem requests that exist only as `ioctl`.
 
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -15,13 +15,15 @@ struct TrimRange {
 /// `FITRIM` of `linux/fs.h`: `_IOWR('X', 121, struct fstrim_range)`.
 const FITRIM: Opcode = opcode::read_write::<TrimRange>(b'X', 121);
 
-/// Discards the free extents of at least `min_len` bytes in `len` bytes from `start` on. Gives the bytes that the filesystem returned.
+/// Discards the free extents of at least `min_len` bytes within `len` bytes from `start`.
+/// Returns the byte count that the filesystem reports.
 ///
 /// # Errors
-/// What the filesystem says.
+/// The filesystem's error.
 pub fn trim(file: impl AsFd, start: u64, len: u64, min_len: u64) -> Result<u64, Errno> {
     let mut range = TrimRange { start, len, min_len };
-    // SAFETY: the opcode takes a pointer to a `struct fstrim_range`, which `TrimRange` is, and writes to nothing else.
+    // SAFETY: the opcode takes a pointer to a `struct fstrim_range`, which matches `TrimRange`,
+    // and writes nothing else.
     unsafe { ioctl(file, Updater::<FITRIM, TrimRange>::new(&mut range)) }?;
     Ok(range.len)
 }
@@ -36,9 +38,9 @@ struct Uuid {
 /// `FS_IOC_GETFSUUID`: `_IOR(0x15, 0, struct fsuuid2)`, since Linux 6.9.
 const GET_FS_UUID: Opcode = opcode::read::<Uuid>(0x15, 0);
 
-/// The filesystem's UUID, where it and the kernel say one.
+/// The filesystem's UUID; `None` if the filesystem or the kernel does not report one.
 pub fn uuid(file: impl AsFd) -> Option<[u8; 16]> {
-    // SAFETY: the opcode writes one `struct fsuuid2`, which `Uuid` is, to the pointer that it is given.
+    // SAFETY: the opcode writes one `struct fsuuid2`, which matches `Uuid`, to its pointer.
     let found = unsafe { ioctl(file, Getter::<GET_FS_UUID, Uuid>::new()) }.ok()?;
     (found.len == 16).then_some(found.uuid)
 }
@@ -77,7 +79,8 @@ const XFS_GEOMETRY: Opcode = opcode::read::<XfsGeometry>(b'X', 100);
 /// # Errors
 /// `ENOTTY` from any other filesystem.
 pub fn xfs_geometry(file: impl AsFd) -> Result<XfsGeometry, Errno> {
-    // SAFETY: the opcode writes one `struct xfs_fsop_geom_v1`, which `XfsGeometry` is, to the pointer that it is given.
+    // SAFETY: the opcode writes one `struct xfs_fsop_geom_v1`, which matches `XfsGeometry`, to
+    // its pointer.
     unsafe { ioctl(file, Getter::<XFS_GEOMETRY, XfsGeometry>::new()) }
 }
 
@@ -94,25 +97,28 @@ struct EofBlocks {
     more: [u64; 12],
 }
 
-/// `XFS_IOC_FREE_EOFBLOCKS`: `_IOR('X', 58, struct xfs_fs_eofblocks)`; it writes nothing back.
+/// `XFS_IOC_FREE_EOFBLOCKS`: `_IOR('X', 58, struct xfs_fs_eofblocks)`. Despite `_IOR`, the
+/// kernel writes nothing to the structure.
 const FREE_EOFBLOCKS: Opcode = opcode::read::<EofBlocks>(b'X', 58);
 /// `XFS_EOFBLOCKS_VERSION`, `XFS_EOF_FLAGS_SYNC` and `XFS_EOF_FLAGS_MINFILESIZE`.
 const VERSION: u32 = 1;
 const SYNC: u32 = 1 << 0;
 const MIN_FILE_SIZE: u32 = 1 << 4;
 
-/// Has XFS free what files of at least `min_file_size` bytes hold behind their ends, and waits for that.
+/// Makes XFS free the blocks preallocated beyond the end of files of at least `min_file_size`
+/// bytes, and waits for completion.
 ///
 /// # Errors
-/// For all but root, and where nothing can be written.
+/// Permission denied unless root; fails on a read-only filesystem.
 pub fn xfs_free_behind_ends(file: impl AsFd, min_file_size: u64) -> Result<(), Errno> {
     let (version, flags) = (VERSION, SYNC | MIN_FILE_SIZE);
     let wanted = EofBlocks { version, flags, uid: 0, gid: 0, prid: 0, pad: 0, min_file_size, more: [0; 12] };
-    // SAFETY: the opcode takes a pointer to one `struct xfs_fs_eofblocks`, which `EofBlocks` is, and only reads it.
+    // SAFETY: the opcode takes a pointer to one `struct xfs_fs_eofblocks`, which matches
+    // `EofBlocks`, and only reads it.
     unsafe { ioctl(file, Setter::<FREE_EOFBLOCKS, EofBlocks>::new(wanted)) }
 }
 
-/// Which items of a tree of btrfs are looked for: those whose keys lie from the first to the last.
+/// Selects the items of a btrfs tree whose keys lie in these inclusive ranges.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the kernel's own names")]
 pub struct BtrfsSearch {
@@ -122,7 +128,8 @@ pub struct BtrfsSearch {
     pub offsets: (u64, u64),
 }
 
-/// `struct btrfs_ioctl_search_args` (include/uapi/linux/btrfs.h): a key, and a buffer that fills the page.
+/// `struct btrfs_ioctl_search_args` (include/uapi/linux/btrfs.h): a key, and a buffer that
+/// fills the page.
 #[repr(C)]
 struct SearchArgs {
     tree: u64,
@@ -161,10 +168,11 @@ const TREE_SEARCH: Opcode = opcode::read_write::<SearchArgs>(0x94, 17);
 /// `BTRFS_IOC_DEV_INFO`: `_IOWR(0x94, 30, …)`.
 const DEV_INFO: Opcode = opcode::read_write::<DeviceInfo>(0x94, 30);
 
-/// The first items found, as many as fit: their number, and a buffer with a header before each.
+/// Returns the number of items found, and a buffer with a header before each item. Items that
+/// do not fit are omitted.
 ///
 /// # Errors
-/// `EPERM` for all but root.
+/// `EPERM` unless root.
 pub fn btrfs_search(file: impl AsFd, search: &BtrfsSearch) -> Result<(u32, [u8; BUFFER]), Errno> {
     let mut args = SearchArgs {
         tree: search.tree,
@@ -181,18 +189,20 @@ pub fn btrfs_search(file: impl AsFd, search: &BtrfsSearch) -> Result<(u32, [u8; 
         unused_wide: [0; 4],
         buffer: [0; BUFFER],
     };
-    // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_search_args`, which `SearchArgs` is, and writes inside it.
+    // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_search_args`, which matches
+    // `SearchArgs`, and writes inside it.
     unsafe { ioctl(file, Updater::<TREE_SEARCH, SearchArgs>::new(&mut args)) }?;
     Ok((args.items, args.buffer))
 }
 
-/// The path of the device with this id, of the btrfs that `file` is on.
+/// Path of the device with this id, in the btrfs that contains `file`.
 ///
 /// # Errors
-/// `ENODEV` if there is none.
+/// `ENODEV` if there is no such device.
 pub fn btrfs_device_path(file: impl AsFd, id: u64) -> Result<Vec<u8>, Errno> {
     let mut info = DeviceInfo { id, uuid: [0; 16], bytes_used: 0, total_bytes: 0, fsid: [0; 16], unused: [0; 377], path: [0; 1024] };
-    // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_dev_info_args`, which `DeviceInfo` is, and writes inside it.
+    // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_dev_info_args`, which matches
+    // `DeviceInfo`, and writes inside it.
     unsafe { ioctl(file, Updater::<DEV_INFO, DeviceInfo>::new(&mut info)) }?;
     Ok(info.path.split(|byte| *byte == 0).next().unwrap_or_default().to_vec())
 }

@@ -1,4 +1,4 @@
-//! `FS_IOC_GETFSMAP`: how a mounted filesystem (ext4, XFS) uses its device.
+//! `FS_IOC_GETFSMAP`: the space map of a mounted filesystem (ext4, XFS).
 
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -44,37 +44,38 @@ const SPECIAL_OWNER: u32 = 0x10;
 const LAST: u32 = 0x20;
 const OWN_FREE: u64 = 1;
 
-/// A piece of a device, in bytes.
+/// A range of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Where it begins.
+    /// First byte.
     pub start: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub len: u64,
-    /// Whether the filesystem has it as free space.
+    /// True if the range is free space.
     pub free: bool,
 }
 
 impl Extent {
-    /// Where it ends.
+    /// First byte after the range.
     #[must_use]
     pub const fn end(self) -> u64 {
         self.start.saturating_add(self.len)
     }
 }
 
-/// The first extents, `N` at most, from byte `from` of the device (major, minor) to `end`, and where to ask on, if there may be more.
+/// Returns up to `N` extents between the bytes `from` and `end` of the device (major, minor).
+/// Also returns the byte at which to continue, if there may be more.
 ///
 /// # Errors
-/// What the filesystem says, `ENOTTY` or `EOPNOTSUPP` where it has no such call.
+/// The filesystem's error; `ENOTTY` or `EOPNOTSUPP` if it does not support the call.
 pub fn extents<const N: usize>(file: impl AsFd, device: (u32, u32), from: u64, end: u64) -> Result<(Vec<Extent>, Option<u64>), Errno> {
     let device = encoded(device);
     let low = Record { device, physical: from, ..Record::default() };
     let high = Record { device, flags: u32::MAX, physical: end.saturating_sub(1), owner: u64::MAX, offset: u64::MAX, ..low };
     let head = Head { count: N as u32, keys: [low, high], ..Head::default() };
     let mut map = Box::new(Map { head, records: [Record::default(); N] });
-    // SAFETY: the opcode takes a pointer to a `struct fsmap_head` with as many `struct fsmap` behind it as its count says, which `Map` is,
-    // and writes inside it.
+    // SAFETY: the opcode takes a pointer to a `struct fsmap_head` followed by `count` structures
+    // `fsmap`, which matches `Map`, and writes inside it.
     unsafe { ioctl(file, Updater::<GETFSMAP, Map<N>>::new(&mut map)) }?;
     let records = map.records.get(..map.head.entries as usize).unwrap_or(&map.records);
     let of_device = records.iter().filter(|r| r.device == device);

@@ -1,7 +1,9 @@
-//! SIGINT, SIGTERM and SIGHUP as a flag that loops look at, so that everything they made is removed on the way out. A computation that does not
-//! look ends with the process soon after the signal, unless something has to be undone first ([`Unfinished`]).
-//! A second signal while that goes on ends the program at once, as a shell user expects; one that comes with the first does not: `timeout` signals its child,
-//! and then its group, in which the child is.
+//! Handling of SIGINT, SIGTERM and SIGHUP. The first signal sets a flag that loops check, so
+//! that they clean up before they return. A computation that does not check the flag ends
+//! with the process shortly after the signal, unless a change must be undone first
+//! ([`Unfinished`]). A second signal during this time ends the program at once, as a shell
+//! user expects. A second signal within 0.5 s of the first is ignored: `timeout` signals its
+//! child and then the process group that contains the child.
 
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM};
 use std::fmt;
@@ -9,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The user stopped it (SIGINT, SIGTERM); everything has been cleaned up.
+/// The user stopped the command with a signal, and it has cleaned up.
 #[derive(Debug)]
 pub struct Interrupted;
 
@@ -22,30 +24,32 @@ impl fmt::Display for Interrupted {
 impl std::error::Error for Interrupted {}
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-/// When the first signal came, in nanoseconds since boot; 0 before.
+/// Time of the first signal, in nanoseconds since boot; 0 before that.
 static FIRST: AtomicU64 = AtomicU64::new(0);
 
-/// What comes so soon after the first signal is the same wish.
+/// A second signal within this time after the first counts as the same request.
 const SAME_WISH_NS: u64 = 500_000_000;
 
-/// A build for development computes more slowly.
+/// Development builds compute more slowly.
 const SLOWNESS: u64 = if cfg!(debug_assertions) { 4 } else { 1 };
-/// Time to end in after a signal, with nothing to undo.
+/// Grace period after a signal, if nothing must be undone.
 const PATIENCE_NS: u64 = SLOWNESS * 800_000_000;
-/// Between two looks at whether that is over.
+/// Interval between checks of the grace period.
 const LOOK_EVERY_US: libc::suseconds_t = 100_000;
 
-/// What has to be undone before the process ends: a number of [`Unfinished`] that live.
+/// Number of live [`Unfinished`] values, each of which is a change to undo before the process
+/// ends.
 static UNFINISHED: AtomicUsize = AtomicUsize::new(0);
-/// Set where the process must not end before it has undone what it has done, however long that takes.
+/// Set if the process must not end before it has undone its changes, regardless of the time
+/// this takes.
 static MUST_FINISH: AtomicBool = AtomicBool::new(false);
 
-/// Lives as long as something outside this process is not as it was.
+/// Guard that lives while a temporary change outside this process is in effect.
 #[derive(Debug)]
 pub struct Unfinished(());
 
 impl Unfinished {
-    /// Something is about to be changed.
+    /// Registers a change; call before making it.
     #[must_use]
     pub fn begin() -> Self {
         UNFINISHED.fetch_add(1, Ordering::Relaxed);
@@ -59,18 +63,19 @@ impl Drop for Unfinished {
     }
 }
 
-/// A signal ends the process only when the command has ended by itself: for servers, and for what must not stay half done.
+/// Disables the grace period: after one signal, the process ends only when the command returns.
+/// For servers, and for work that must not stop half done.
 pub fn must_finish() {
     MUST_FINISH.store(true, Ordering::Relaxed);
 }
 
-/// Time since boot; to be asked for in signal handlers, too.
+/// Nanoseconds since boot. Async-signal-safe.
 fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Installs the handlers, once; call before making anything that has to be removed.
+/// Installs the handlers once. Call before making anything that must be removed later.
 pub fn install() -> std::io::Result<()> {
     if STOP.get().is_some() {
         return Ok(());
@@ -89,24 +94,26 @@ pub fn install() -> std::io::Result<()> {
                 signal_hook::low_level::exit(128 + signal);
             }
         };
-        // SAFETY: what is called is async-signal-safe: atomics, clock_gettime(2), setitimer(2) and _exit(2); nothing is allocated, locked or dropped.
+        // SAFETY: the handler is async-signal-safe: it uses atomics, clock_gettime(2), setitimer(2)
+        // and _exit(2), and it does not allocate, lock or drop.
         unsafe { signal_hook::low_level::register(signal, asked) }?;
     }
-    // SAFETY: likewise, with write(2).
+    // SAFETY: likewise; the handler also uses write(2).
     unsafe { signal_hook::low_level::register(SIGALRM, end_if_late) }?;
     let _ = STOP.set(stop);
     Ok(())
 }
 
-/// Has SIGALRM come at intervals from now on. Called in a signal handler.
+/// Starts a periodic SIGALRM. Called in a signal handler.
 fn look_again() {
     let every = libc::timeval { tv_sec: 0, tv_usec: LOOK_EVERY_US };
     let timer = libc::itimerval { it_interval: every, it_value: every };
-    // SAFETY: the pointer is valid, and no old value is asked for.
+    // SAFETY: the pointer is valid, and no old value is requested.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
 }
 
-/// Ends the process if it has had its time since the first signal and has nothing to undo. The handler of SIGALRM.
+/// Handler of SIGALRM. Ends the process if its grace period is over and nothing must be
+/// undone.
 fn end_if_late() {
     let since = now_ns().saturating_sub(FIRST.load(Ordering::Relaxed));
     if since < PATIENCE_NS || UNFINISHED.load(Ordering::Relaxed) > 0 {
@@ -118,19 +125,19 @@ fn end_if_late() {
     signal_hook::low_level::exit(128 + SIGINT);
 }
 
-/// True once the user wants it to stop.
+/// True once a signal has arrived.
 #[inline]
 pub fn requested() -> bool {
     STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed))
 }
 
-/// Time since the first signal; `None` before.
+/// Time since the first signal; `None` before that.
 pub fn requested_for() -> Option<Duration> {
     let first = FIRST.load(Ordering::Relaxed);
     (first > 0).then(|| Duration::from_nanos(now_ns().saturating_sub(first)))
 }
 
-/// An error once the user wants it to stop.
+/// Returns an error once a signal has arrived.
 #[inline]
 pub fn check() -> Result<(), Interrupted> {
     if requested() { Err(Interrupted) } else { Ok(()) }

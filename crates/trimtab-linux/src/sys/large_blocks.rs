@@ -1,26 +1,30 @@
-//! Memory of large tables: on huge pages where the kernel has them, and kept for the next table of its size.
+//! Allocator for large tables: uses huge pages if available, and caches freed blocks for the
+//! next table of the same size.
 //!
-//! Studies and sweeps make and drop drives whose tables have a gigabyte. Random writes touch them all over, and with small pages most of the time goes
-//! into address translation; and a kernel that clears a gigabyte for each new drive takes longer than the drive is used.
+//! Studies and sweeps create and drop drives with tables of a gigabyte. Random writes touch
+//! the whole table, and with small pages address translation takes most of the time. Without
+//! the cache, clearing a gigabyte for each new drive takes the kernel longer than the
+//! simulation itself.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::{Mutex, PoisonError};
 
-/// What is smaller is the system's matter.
+/// Minimum size in bytes; the system allocator handles smaller blocks.
 const LARGE: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
-/// So much is kept at most. The kernel may take it whenever it is short of memory.
+/// Maximum size of the cache, in bytes. The kernel may reclaim cached memory when memory is
+/// short.
 const KEPT_BYTES_MAX: usize = 4 << 30;
 const KEPT_MAX: usize = 32;
 
-/// The allocator of the program.
+/// The global allocator of the program.
 #[derive(Debug)]
 pub struct LargeBlocks {
     kept: Mutex<Kept>,
 }
 
-/// Blocks that nobody uses, as address and length; none has length 0.
+/// Cached free blocks, as address and length. Length 0 marks an empty slot.
 #[derive(Debug)]
 struct Kept {
     blocks: [(usize, usize); KEPT_MAX],
@@ -28,7 +32,7 @@ struct Kept {
 }
 
 impl LargeBlocks {
-    /// One that keeps nothing yet.
+    /// An allocator with an empty cache.
     #[must_use]
     pub const fn new() -> Self {
         Self { kept: Mutex::new(Kept { blocks: [(0, 0); KEPT_MAX], bytes: 0 }) }
@@ -38,7 +42,8 @@ impl LargeBlocks {
         what(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A block for `layout`, and whether it is all zero; null if there is no memory.
+    /// Returns a block for `layout`, and true if it is all zero. The block is null if no memory
+    /// is available.
     fn take(&self, layout: Layout) -> (*mut u8, bool) {
         let len = whole(layout);
         match self.with_kept(|kept| kept.take(len)) {
@@ -51,11 +56,12 @@ impl LargeBlocks {
         }
     }
 
-    /// Gives what is kept back to the kernel, where it does not let anybody have more than it has; says how much that was.
+    /// Returns the cached blocks to the kernel, for when an allocation fails because of a memory
+    /// limit. Returns the number of bytes freed.
     fn give_back(&self) -> usize {
         self.with_kept(|kept| {
             for (address, len) in &mut kept.blocks {
-                // SAFETY: a mapping of this length, which nobody uses.
+                // SAFETY: a mapping of this length, or an empty slot; either way no code uses it.
                 let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(*address), *len) };
                 *len = 0;
             }
@@ -77,7 +83,7 @@ impl Kept {
         Some(std::mem::take(block).0)
     }
 
-    /// False if there is no place for it.
+    /// Caches a free block. Returns false if the cache is full.
     fn put(&mut self, address: usize, len: usize) -> bool {
         let place = self.blocks.iter_mut().find(|block| block.1 == 0).filter(|_| len <= KEPT_BYTES_MAX - self.bytes);
         place.is_some_and(|place| {
@@ -88,21 +94,23 @@ impl Kept {
     }
 }
 
-/// Whether a block of that layout comes from here.
+/// True if this allocator serves the layout, and not the system allocator.
 const fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= HUGE_PAGE
 }
 
-/// Its length in whole huge pages.
+/// The layout's size, rounded up to whole huge pages.
 const fn whole(layout: Layout) -> usize {
     layout.size().next_multiple_of(HUGE_PAGE)
 }
 
-/// A new block of `len` bytes, all zero, at the beginning of a huge page; null if there is no memory.
+/// Maps a new block of `len` zero bytes, aligned to a huge page. Returns null if no memory is
+/// available.
 fn map(len: usize) -> *mut u8 {
     let Some(room) = len.checked_add(HUGE_PAGE) else { return std::ptr::null_mut() };
-    // SAFETY: a fresh anonymous mapping at an address that the kernel chooses aliases nothing; what is cut off of it again is nobody's yet; and this
-    // advice changes no content: that it may be refused is fine.
+    // SAFETY: a fresh anonymous mapping at an address chosen by the kernel aliases nothing. The
+    // parts that are trimmed off are not in use yet. The advice changes no content, and the
+    // kernel may ignore it.
     unsafe {
         let Ok(start) = mmap_anonymous(std::ptr::null_mut(), room, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) else {
             return std::ptr::null_mut();
@@ -118,25 +126,26 @@ fn map(len: usize) -> *mut u8 {
     }
 }
 
-// SAFETY: small blocks are the system's. A large one is a mapping of its own, or was one and has been given back before; it begins at a huge page, so that
-// it has every alignment that is let in, and has at least the size that was asked for. Nothing here allocates or panics.
+// SAFETY: the system allocator handles small blocks. A large block is a mapping of its own,
+// new or freed before. It is aligned to a huge page, the largest alignment accepted, and has
+// at least the requested size. Nothing here allocates or panics.
 unsafe impl GlobalAlloc for LargeBlocks {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout) {
             return self.take(layout).0;
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if !is_large(layout) {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller upholds the contract of `GlobalAlloc`.
             return unsafe { System.alloc_zeroed(layout) };
         }
         let (block, clean) = self.take(layout);
         if !clean {
-            // SAFETY: the block has this size and is nobody's yet.
+            // SAFETY: the block has this size and is not in use yet.
             unsafe { block.write_bytes(0, layout.size()) };
         }
         block
@@ -144,11 +153,13 @@ unsafe impl GlobalAlloc for LargeBlocks {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if !is_large(layout) {
-            // SAFETY: as the caller promised; it came from there.
+            // SAFETY: the caller upholds the contract, and the block came from the system
+            // allocator.
             return unsafe { System.dealloc(block, layout) };
         }
         let len = whole(layout);
-        // SAFETY: a mapping of this length, which nobody uses any more; the kernel may forget what it holds, and does if it has to.
+        // SAFETY: a mapping of this length, no longer in use. Its content is not needed, so the
+        // kernel may discard it.
         unsafe {
             let _ = madvise(block.cast(), len, Advice::LinuxFree);
             if !self.with_kept(|kept| kept.put(block.expose_provenance(), len)) {
@@ -158,13 +169,14 @@ unsafe impl GlobalAlloc for LargeBlocks {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller promised that the new size fits this alignment.
+        // SAFETY: the caller guarantees that the new size fits this alignment.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         match (is_large(layout), is_large(new)) {
-            // SAFETY: as the caller promised; it came from there.
+            // SAFETY: the caller upholds the contract, and the block came from the system
+            // allocator.
             (false, false) => unsafe { System.realloc(block, layout, size) },
             (true, true) if whole(layout) == whole(new) => block,
-            // SAFETY: both are blocks of at least the bytes that are copied, and not the same.
+            // SAFETY: both blocks hold at least the copied bytes, and they do not overlap.
             _ => unsafe {
                 let moved = self.alloc(new);
                 if !moved.is_null() {
@@ -189,7 +201,7 @@ mod tests {
     fn freed_block_is_reused_and_zeroed_for_alloc_zeroed() {
         let blocks = LargeBlocks::new();
         let size = LARGE + 12_345;
-        // SAFETY: each block is used within its size, and given back once.
+        // SAFETY: each block is used within its size and freed once.
         unsafe {
             let first = blocks.alloc_zeroed(layout(size));
             assert!(first.is_aligned_to_huge() && std::slice::from_raw_parts(first, size).iter().all(|byte| *byte == 0));
@@ -210,7 +222,7 @@ mod tests {
     #[test]
     fn a_block_that_grows_or_shrinks_keeps_what_it_holds() {
         let blocks = LargeBlocks::new();
-        // SAFETY: each block is used within its size, and given back once.
+        // SAFETY: each block is used within its size and freed once.
         unsafe {
             let mut block = blocks.alloc(layout(1000));
             block.write_bytes(9, 1000);

@@ -1,4 +1,4 @@
-//! The loop driver's own interface, `linux/loop.h`.
+//! The loop driver's ioctl interface, `linux/loop.h`.
 
 use super::beneath::Identity;
 use std::fs::File;
@@ -66,18 +66,19 @@ impl Info {
     };
 }
 
-/// What a loop device stands on, as the kernel itself says: true in whichever namespace it was attached, whatever the file is called.
+/// The backing file of a loop device, as the kernel reports it: independent of the mount
+/// namespace and of the file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backing {
-    /// The file.
+    /// The backing file.
     pub file: Identity,
-    /// The device number, if the file is a device.
+    /// The device number, if the backing file is a device.
     pub rdevice: u64,
-    /// It goes once nobody has it open any more.
+    /// The device detaches on last close.
     pub autoclear: bool,
 }
 
-/// What the open loop device stands on; `None` if it is free.
+/// Returns the backing file of the open loop device; `None` if the device is free.
 pub fn backing(device: &File) -> io::Result<Option<Backing>> {
     match status(device) {
         Ok(info) => Ok(Some(Backing {
@@ -90,7 +91,8 @@ pub fn backing(device: &File) -> io::Result<Option<Backing>> {
     }
 }
 
-/// Puts the free loop device on `file`, unbuffered, scanning for partitions. `name` is what the kernel will call the file.
+/// Attaches `file` to a free loop device, with direct I/O and partition scanning. The kernel
+/// reports the backing file as `name`.
 pub fn configure(device: &File, file: &File, name: &Path, logical_block: u32) -> io::Result<()> {
     let name = name.as_os_str().as_encoded_bytes();
     let mut info = Info { flags: LO_FLAGS_PARTSCAN | LO_FLAGS_DIRECT_IO, ..Info::EMPTY };
@@ -100,29 +102,29 @@ pub fn configure(device: &File, file: &File, name: &Path, logical_block: u32) ->
     ioctl(device, LOOP_CONFIGURE, std::ptr::from_ref(&config) as libc::c_ulong).map(|_| ())
 }
 
-/// Detaches the device; if others have it open, once they have closed it.
+/// Detaches the device. If other processes have it open, it detaches on last close.
 pub fn clear(device: &File) -> io::Result<()> {
     ioctl(device, LOOP_CLR_FD, 0).map(|_| ())
 }
 
-/// Takes back what [`clear`] has arranged for a device that others have open.
+/// Cancels a pending detach of [`clear`] for a device that other processes still have open.
 pub fn keep(device: &File) -> io::Result<()> {
     let mut info = status(device)?;
     info.flags &= !LO_FLAGS_AUTOCLEAR;
     ioctl(device, LOOP_SET_STATUS64, std::ptr::from_ref(&info) as libc::c_ulong).map(|_| ())
 }
 
-/// Makes the device of this number.
+/// Creates the loop device with this number.
 pub fn add(control: &File, number: u32) -> io::Result<()> {
     ioctl(control, LOOP_CTL_ADD, number.into()).map(|_| ())
 }
 
-/// Takes away the free device of this number.
+/// Deletes the free loop device with this number.
 pub fn remove(control: &File, number: u32) -> io::Result<()> {
     ioctl(control, LOOP_CTL_REMOVE, number.into()).map(|_| ())
 }
 
-/// The number of a free device, which is made if there is none.
+/// Returns the number of a free loop device. Creates one if there is none.
 pub fn free(control: &File) -> io::Result<u32> {
     ioctl(control, LOOP_CTL_GET_FREE, 0).map(|number| number as u32)
 }
@@ -133,7 +135,8 @@ fn status(device: &File) -> io::Result<Info> {
 }
 
 fn ioctl(file: &File, request: libc::c_ulong, argument: libc::c_ulong) -> io::Result<i32> {
-    // SAFETY: the requests used here take a number, or a pointer to an `Info` or `Config` that outlives the call.
+    // SAFETY: each request used here takes a number, or a pointer to an `Info` or `Config` that
+    // outlives the call.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), request as _, argument) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -1,12 +1,12 @@
-//! Makes the data of writes with the widest vectors that the processor has.
+//! Generates write data with the widest vector instructions of the processor.
 
 use trimtab_drive::data::DataClass;
 use trimtab_drive::data::content::{Content, Found};
 
-/// Vectors to use.
+/// Vector width to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Width {
-    /// What every processor of the architecture has.
+    /// Available on every processor of the architecture.
     Baseline,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -14,7 +14,7 @@ enum Width {
     Avx512,
 }
 
-/// Makes and checks content under one seed.
+/// Generates and checks content for one seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
     content: Content,
@@ -22,17 +22,17 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// For `seed`.
+    /// Creates a generator for `seed`.
     pub fn new(seed: u64) -> Self {
         Self { content: Content::new(seed), width: Width::detect() }
     }
 
-    /// The nonce of the unit that write number `sequence` puts at `offset`.
+    /// Returns the nonce of the unit that write number `sequence` stores at `offset`.
     pub fn nonce(&self, class: DataClass, offset: u64, sequence: u64) -> u64 {
         self.content.nonce(class, offset, sequence)
     }
 
-    /// As [`Content::fill`].
+    /// Like [`Content::fill`].
     #[inline]
     pub fn fill(&self, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
         match self.width {
@@ -46,7 +46,7 @@ impl Maker {
         }
     }
 
-    /// As [`Content::check`].
+    /// Like [`Content::check`].
     pub fn check(&self, class: DataClass, offset: u64, unit: &[u8]) -> Found {
         match self.width {
             Width::Baseline => self.content.check(class, offset, unit),

@@ -1,5 +1,7 @@
-//! Whether a path answers. A filesystem whose server hangs keeps a process that looks at it in the kernel, where no signal reaches it. A child
-//! process looks instead: it holds no file, lock or terminal of this process, so leaving it behind holds up nothing.
+//! Detects filesystems that do not respond. If the server hangs, a process that accesses the
+//! filesystem blocks in the kernel, where no signal reaches it. Therefore a child process
+//! makes the access. The child holds no file, lock or terminal of this process, so abandoning
+//! it blocks nothing.
 
 use super::interrupt;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -10,29 +12,31 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-/// How long a path has to answer. A healthy one takes microseconds, over a slow network milliseconds.
+/// Time limit for a response. A healthy path takes microseconds, or milliseconds over a slow
+/// network.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Children at the same time.
+/// Maximum number of concurrent child processes.
 const AT_ONCE: usize = 512;
-/// How long a look at mounts and devices may take that asks files for what it needs, beside mounts that hang.
+/// Time limit of a scan of mounts and devices. The scan reads files, and some may be on a
+/// mount that hangs.
 const SCAN_PATIENCE: Duration = Duration::from_secs(10);
-/// Of a scan that is under way when an interrupt comes.
+/// Time limit of a running scan after an interrupt.
 const INTERRUPTED_SCAN: Duration = Duration::from_millis(500);
-/// Between two looks at the children.
+/// Polling interval for the children.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A look at a path that is under way.
+/// A check of a path in progress.
 #[derive(Debug)]
 pub struct MountCheck {
-    /// `None` once it has ended.
+    /// `None` once the child has ended.
     child: Option<Pid>,
 }
 
 impl MountCheck {
-    /// Starts to look at `path`.
+    /// Starts a check of `path`.
     ///
     /// # Errors
-    /// No process can be started.
+    /// The child process cannot be started.
     pub fn start(path: &Path) -> io::Result<Self> {
         let path = CString::new(std::path::absolute(path)?.as_os_str().as_bytes())?;
         // SAFETY: the child calls async-signal-safe functions only and does not return.
@@ -43,7 +47,7 @@ impl MountCheck {
         }
     }
 
-    /// Whether the path has answered by now; an error is an answer, too.
+    /// True if the path has responded; an error also counts as a response.
     pub fn has_answered(&mut self) -> bool {
         if let Some(child) = self.child
             && !matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(None))
@@ -53,7 +57,8 @@ impl MountCheck {
         self.child.is_none()
     }
 
-    /// The same, within `patience`. A signal does not shorten it: a mount option may have to be restored on the way out.
+    /// Waits up to `patience` for a response. A signal does not shorten the wait, because a mount
+    /// option may have to be restored before the process ends.
     pub fn answers_within(&mut self, patience: Duration) -> bool {
         self.answers_until(Instant::now() + patience, || false)
     }
@@ -72,16 +77,18 @@ impl MountCheck {
 impl Drop for MountCheck {
     fn drop(&mut self) {
         if let Some(child) = self.child {
-            // The kernel keeps it until the filesystem answers or is gone.
+            // The kernel keeps the child until the filesystem responds or is unmounted.
             let _ = kill_process(child, Signal::KILL);
             self.has_answered();
         }
     }
 }
 
-/// The child: lets go of all that is the parent's, asks the filesystem of `path` for two things that no cache answers, and ends.
+/// Body of the child: closes everything inherited from the parent, makes two requests to the
+/// filesystem of `path` that no cache can answer, and exits.
 fn look(path: &CStr) -> ! {
-    // SAFETY: async-signal-safe functions with valid pointers; the process ends here, so nothing is dropped twice.
+    // SAFETY: only async-signal-safe functions, with valid pointers; the process exits here, so
+    // nothing is dropped twice.
     unsafe {
         libc::chdir(c"/".as_ptr());
         if libc::syscall(libc::SYS_close_range, 0_u32, u32::MAX, 0_u32) != 0 {
@@ -99,7 +106,8 @@ fn look(path: &CStr) -> ! {
     }
 }
 
-/// Those of `paths` that do not answer within [`PATIENCE`], all asked at the same time; after an interrupt all that have not answered yet.
+/// Returns the paths that do not respond within [`PATIENCE`], all checked concurrently. After
+/// an interrupt, also returns the paths that have not responded yet.
 #[must_use]
 pub fn silent<'a>(paths: &[&'a Path]) -> Vec<&'a Path> {
     let mut silent = Vec::new();
@@ -109,7 +117,7 @@ pub fn silent<'a>(paths: &[&'a Path]) -> Vec<&'a Path> {
             continue;
         }
         let until = Instant::now() + PATIENCE;
-        // What cannot be checked counts as answering: nothing speaks against it.
+        // A path that cannot be checked counts as responding: there is no evidence of a hang.
         let checks: Vec<(&Path, MountCheck)> = some.iter().filter_map(|path| Some((*path, MountCheck::start(path).ok()?))).collect();
         for (path, mut check) in checks {
             if !check.answers_until(until, interrupt::requested) {
@@ -120,7 +128,7 @@ pub fn silent<'a>(paths: &[&'a Path]) -> Vec<&'a Path> {
     silent
 }
 
-/// A path that does not answer.
+/// Error for a path that does not respond.
 #[derive(Debug)]
 pub struct DoesNotAnswer(pub PathBuf);
 
@@ -132,10 +140,10 @@ impl std::fmt::Display for DoesNotAnswer {
 
 impl std::error::Error for DoesNotAnswer {}
 
-/// An error if one of `paths` does not answer.
+/// Checks that all `paths` respond.
 ///
 /// # Errors
-/// That, or an interrupt.
+/// [`DoesNotAnswer`] if a path does not respond; an interrupt.
 pub fn require_answers(paths: &[&Path]) -> anyhow::Result<()> {
     let silent = silent(paths);
     interrupt::check()?;
@@ -145,10 +153,12 @@ pub fn require_answers(paths: &[&Path]) -> anyhow::Result<()> {
     }
 }
 
-/// The result of `scan`, which runs in a thread of its own: a file that it asks for may be on a mount that hangs.
+/// Runs `scan` in a separate thread and returns its result. A thread is needed because the
+/// scan may read a file on a mount that hangs.
 ///
 /// # Errors
-/// It takes too long, or an interrupt came. The thread ends with the process.
+/// The scan takes too long or fails, or an interrupt arrived. An abandoned thread ends with
+/// the process.
 pub fn in_time<T: Send + 'static>(scan: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let (send, receive) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("scan".into()).spawn(move || send.send(scan()))?;

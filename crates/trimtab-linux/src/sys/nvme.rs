@@ -1,4 +1,4 @@
-//! The NVMe driver's own interface, `linux/nvme_ioctl.h`: only what reads.
+//! The NVMe driver's ioctl interface, `linux/nvme_ioctl.h`; read commands only.
 
 use rustix::fs::{self, FileType, Mode, OFlags, fstat, major, minor};
 use std::io;
@@ -11,7 +11,7 @@ const GET_LOG_PAGE: u8 = 0x02;
 const SMART: u32 = 0x02;
 const ALL_NAMESPACES: u32 = 0xFFFF_FFFF;
 const SMART_BYTES: usize = 512;
-/// No drive needs so long for its log.
+/// Generous timeout: drives return their log much sooner.
 const TIMEOUT_MS: u32 = 2000;
 
 /// `struct nvme_passthru_cmd`.
@@ -40,10 +40,12 @@ struct Command {
 
 const _: () = assert!(size_of::<Command>() == 72);
 
-/// The SMART log of the drive whose block device the kernel calls `name`, with this device number.
+/// Reads the SMART log of the drive whose block device has this kernel name and device
+/// number.
 ///
 /// # Errors
-/// `PermissionDenied` for all but root; a node that is another device; a drive that refuses.
+/// `PermissionDenied` unless root; `NotFound` if the node is another device; an error if the
+/// drive rejects the command.
 pub fn smart_log(name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; SMART_BYTES]> {
     let node = Path::new("/dev").join(name);
     let device = fs::open(&node, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
@@ -58,15 +60,15 @@ pub fn smart_log(name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; SM
         namespace: ALL_NAMESPACES,
         address: page.as_mut_ptr() as u64,
         data_bytes: SMART_BYTES as u32,
-        // Dwords less one, and which log.
+        // Number of dwords minus one, and the log identifier.
         cdw10: ((SMART_BYTES as u32 / 4 - 1) << 16) | SMART,
         timeout_ms: TIMEOUT_MS,
         ..Command::default()
     };
-    // SAFETY: the command says where the page is and how large, and both outlive the call.
+    // SAFETY: the command holds the address and size of the page, and both outlive the call.
     match unsafe { libc::ioctl(device.as_raw_fd(), NVME_IOCTL_ADMIN_CMD, &raw mut command) } {
         0 => Ok(page),
-        // A positive number is the drive's own refusal.
+        // A positive result is the NVMe status with which the drive rejected the command.
         status if status > 0 => Err(io::Error::other(format!("the drive refuses its SMART log, status {status:#x}"))),
         _ => Err(io::Error::last_os_error()),
     }

@@ -1,9 +1,10 @@
-//! Memory that block operations read into and write from, and that requests are served in: page-aligned, from the kernel.
+//! Page-aligned memory from the kernel, for the data of block operations and of served
+//! requests.
 
 use std::io;
 use std::ptr::NonNull;
 
-/// A private mapping.
+/// A private anonymous mapping.
 #[derive(Debug)]
 pub struct Pool {
     base: NonNull<u8>,
@@ -14,7 +15,7 @@ pub struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// At least `len` bytes, all zero, in huge pages where the kernel has them.
+    /// Maps at least `len` zero bytes, in huge pages if available.
     pub fn new(len: usize) -> io::Result<Self> {
         const HUGE_PAGE: usize = 2 << 20;
         if len < HUGE_PAGE {
@@ -25,10 +26,10 @@ impl Pool {
         Ok(pool)
     }
 
-    /// `len` bytes, all zero, which take memory only where something was written.
+    /// Maps `len` zero bytes. Only pages that are written take memory.
     pub fn sparse(len: usize) -> io::Result<Self> {
         let pool = Self::map(len, libc::MAP_NORESERVE)?;
-        // Huge pages would take memory for what is never used.
+        // Huge pages would allocate memory that is never used.
         pool.advise(libc::MADV_NOHUGEPAGE);
         Ok(pool)
     }
@@ -44,13 +45,14 @@ impl Pool {
         Ok(Self { base, len })
     }
 
-    /// Only hints: whatever the kernel makes of them, everything works.
+    /// Gives the kernel a hint. Ignores failure: correctness does not depend on it.
     fn advise(&self, advice: i32) {
-        // SAFETY: the range is the mapping made in `map`; no advice that is given here while somebody uses its bytes changes them.
+        // SAFETY: the range is the mapping made in `map`. Advice that changes content is given only
+        // by `give_back`, which borrows the pool exclusively.
         unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, advice) };
     }
 
-    /// Gives all memory back to the kernel; every byte is zero then.
+    /// Returns all memory to the kernel. Every byte is zero afterwards.
     pub fn give_back(&mut self) {
         self.advise(libc::MADV_DONTNEED);
     }
@@ -65,27 +67,28 @@ impl Pool {
         self.base.as_ptr()
     }
 
-    /// Address of the byte at `at`, which lies inside.
+    /// Address of the byte at offset `at`. Panics if `at` is outside the pool.
     #[inline]
     pub(super) fn address(&self, at: usize) -> *mut u8 {
         assert!(at < self.len, "the address lies inside the pool");
-        // SAFETY: `at` lies inside the mapping.
+        // SAFETY: `at` is inside the mapping.
         unsafe { self.base.as_ptr().add(at) }
     }
 
-    /// The bytes from `at`.
+    /// The `len` bytes from offset `at`. Panics if the range is outside the pool.
     #[inline]
     pub fn bytes(&mut self, at: usize, len: usize) -> &mut [u8] {
         assert!(at <= self.len && len <= self.len - at, "the range lies inside the pool");
-        // SAFETY: inside the mapping (checked), initialised (anonymous memory is zero), and borrowed from `self` alone; who in this room
-        // gives addresses to the kernel asks for no bytes of what is in flight.
+        // SAFETY: the range is inside the mapping (checked), initialised (anonymous memory is
+        // zero), and borrowed from `self` alone. Modules that give addresses to the kernel never
+        // borrow the bytes of an operation in flight.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(at), len) }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, which nothing uses any more.
+        // SAFETY: the mapping made in `map`, which is not used again.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

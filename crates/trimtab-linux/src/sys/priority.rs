@@ -1,13 +1,14 @@
-//! The share of the processors that this process has beside others.
+//! CPU priority of this process.
 
-/// As the services have it (packaging/systemd).
+/// Nice value of the services (packaging/systemd).
 const NICE: i32 = 10;
 
-/// Leaves the processors to whoever else wants them, as the services do; who has said so already stays where they are.
+/// Lowers the CPU priority to that of the services. A process with an even lower priority
+/// keeps it.
 pub fn yield_to_others() {
     let now = rustix::process::getpriority_process(None).unwrap_or(0);
     if now < NICE {
-        // Everybody may; where it cannot be done all else works as well.
+        // Needs no privilege. Failure is harmless.
         let _ = rustix::process::setpriority_process(None, NICE);
     }
 }

@@ -1,7 +1,9 @@
-//! Operations on one file in flight, and their memory: through io_uring, or through threads where there is none.
+//! Asynchronous operations on one file, and their memory. Uses io_uring, or threads if
+//! io_uring is not available.
 //!
-//! Each operation has a tag, and each tag a part of the memory, which is the caller's or, from [`Transfers::push`] until
-//! [`Transfers::take`] gives the tag back, the kernel's: then nobody gets at it.
+//! Each operation has a tag, and each tag has a part of the memory. The kernel owns this
+//! memory from [`Transfers::push`] until [`Transfers::take`] returns the tag; the caller owns
+//! it otherwise. Only the owner may access it.
 
 mod ring;
 mod threads;
@@ -13,45 +15,46 @@ use rustix::fd::OwnedFd;
 use std::io;
 use std::mem::ManuallyDrop;
 
-/// Memory of a tag, until more is asked for.
+/// Default memory per tag, in bytes.
 const STRIDE: usize = 4096;
 
-/// What is asked of the kernel.
+/// Type of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Into the memory of the tag.
+    /// Reads into the memory of the tag.
     Read,
-    /// From the memory of the tag.
+    /// Writes from the memory of the tag.
     Write,
-    /// Data out of all caches.
+    /// Makes all written data durable.
     Flush,
-    /// Trim of a file.
+    /// Punches a hole in a file, which trims the range.
     PunchHole,
-    /// Trim of a device.
+    /// Discards a range of a block device.
     Discard,
 }
 
 /// One operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
-    /// Whose memory is used.
+    /// Tag whose memory the operation uses.
     pub tag: u32,
-    /// What.
+    /// Type of the operation.
     pub action: Action,
-    /// From which byte on.
+    /// First byte in the file.
     pub offset: u64,
-    /// How many bytes; of reads and writes no more than the tag has.
+    /// Length in bytes. Reads and writes are limited to the memory of the tag.
     pub len: u64,
 }
 
-/// An operation and where its memory is.
+/// An operation and the address of its memory.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     what: Transfer,
     address: *mut u8,
 }
 
-// SAFETY: the memory behind `address` belongs to the tag until its completion has been taken; no thread uses it but the one that executes it.
+// SAFETY: the memory behind `address` belongs to the tag until its completion is taken. Only
+// the thread that executes the request uses it.
 unsafe impl Send for Request {}
 
 #[expect(clippy::large_enum_variant, reason = "there is one, and another indirection would cost every operation")]
@@ -60,34 +63,35 @@ enum Engine {
     Threads(Threads),
 }
 
-/// A file, and operations on it in flight.
+/// A file and the operations in flight on it.
 pub struct Transfers {
     engine: Engine,
-    /// Not unmapped as long as the kernel may use it.
+    /// Never unmapped while the kernel may use it.
     pool: ManuallyDrop<Pool>,
     file: OwnedFd,
-    /// Bytes of the pool for each tag.
+    /// Bytes of the pool per tag.
     stride: usize,
-    /// The tags whose memory is not the caller's.
+    /// True for each tag in flight.
     pushed: Vec<bool>,
     in_flight: usize,
 }
 
 impl Transfers {
-    /// Up to `depth` operations with `bytes` of memory in all, through io_uring.
+    /// Creates an io_uring engine for up to `depth` operations in flight, with `bytes` of memory
+    /// in total.
     ///
     /// # Errors
-    /// Where there is no io_uring.
+    /// io_uring is not available.
     pub fn ring(file: &OwnedFd, depth: u32, bytes: usize) -> io::Result<Self> {
         let (file, pool) = (file.try_clone()?, Pool::new(bytes)?);
         let ring = Ring::new(&file, depth, &pool)?;
         Ok(Self::new(Engine::Ring(ring), pool, file, depth))
     }
 
-    /// The same through threads.
+    /// Like [`Self::ring`], with an engine of threads.
     ///
     /// # Errors
-    /// Where there is no memory, or there are too many threads.
+    /// Out of memory, or the limit of threads is reached.
     pub fn threads(file: &OwnedFd, depth: u32, bytes: usize) -> io::Result<Self> {
         let (file, pool) = (file.try_clone()?, Pool::new(bytes)?);
         let threads = Threads::new(file.try_clone()?, depth)?;
@@ -98,36 +102,38 @@ impl Transfers {
         Self { engine, pool: ManuallyDrop::new(pool), file, stride: STRIDE, pushed: vec![false; depth as usize], in_flight: 0 }
     }
 
-    /// Whether it is io_uring.
+    /// True if the engine is io_uring.
     pub fn is_ring(&self) -> bool {
         matches!(self.engine, Engine::Ring(_))
     }
 
-    /// Whether the kernel pins the memory anew for every operation.
+    /// True if the kernel pins the memory for every operation, because it could not be
+    /// registered.
     pub fn pins_each_time(&self) -> bool {
         matches!(&self.engine, Engine::Ring(ring) if !ring.registered())
     }
 
-    /// The file.
+    /// The file that the operations use.
     pub fn file(&self) -> &OwnedFd {
         &self.file
     }
 
-    /// Bytes of memory in all.
+    /// Size of the memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.pool.len()
     }
 
-    /// Whether the tag has `len` bytes of memory.
+    /// True if the tag has at least `len` bytes of memory.
     #[inline]
     pub fn fits(&self, tag: u32, len: usize) -> bool {
         len <= self.stride && tag as usize * self.stride + len <= self.pool.len()
     }
 
-    /// Gives each tag `len` bytes of memory at least, as far as there are so many. Whatever was in it is anywhere.
+    /// Gives each tag at least `len` bytes of memory, as long as the pool is large enough. The
+    /// content becomes undefined.
     ///
     /// # Panics
-    /// While an operation is in flight.
+    /// If an operation is in flight.
     pub fn lay_out(&mut self, len: usize) {
         assert!(self.in_flight == 0, "memory in flight stays where it is");
         self.stride = len.next_multiple_of(STRIDE);
@@ -136,7 +142,7 @@ impl Transfers {
     /// The first `len` bytes of the tag's memory.
     ///
     /// # Panics
-    /// If it has not so many, or its operation is in flight.
+    /// If the tag has less memory, or its operation is in flight.
     #[inline]
     pub fn bytes(&mut self, tag: u32, len: usize) -> &mut [u8] {
         assert!(!self.pushed[tag as usize] && self.fits(tag, len), "the memory is there, and not in flight");
@@ -155,7 +161,7 @@ impl Transfers {
     /// Queues an operation.
     ///
     /// # Panics
-    /// If its tag is in flight, or has not so much memory.
+    /// If its tag is in flight or has too little memory.
     #[inline]
     pub fn push(&mut self, what: &Transfer) {
         let request = self.request(what);
@@ -167,19 +173,20 @@ impl Transfers {
         self.in_flight += 1;
     }
 
-    /// Makes an operation by a blocking call: what the system call gave, or the negative error number.
+    /// Executes an operation with a blocking call. Returns the system call's result, or a
+    /// negative error number.
     ///
     /// # Panics
-    /// As [`Self::push`].
+    /// If the tag is in flight or has too little memory.
     #[inline]
     pub fn call(&mut self, what: &Transfer) -> i32 {
         threads::execute(&self.file, &self.request(what))
     }
 
-    /// Hands what is queued to the kernel.
+    /// Submits the queued operations to the kernel.
     ///
     /// # Errors
-    /// Where io_uring does not work any more.
+    /// The ring has failed permanently.
     #[inline]
     pub fn submit(&mut self) -> io::Result<()> {
         match &mut self.engine {
@@ -191,7 +198,7 @@ impl Transfers {
     /// Waits until `min` completions can be taken.
     ///
     /// # Errors
-    /// Where io_uring does not work any more.
+    /// The ring has failed permanently.
     #[inline]
     pub fn wait(&mut self, min: usize) -> io::Result<()> {
         match &mut self.engine {
@@ -203,7 +210,8 @@ impl Transfers {
         }
     }
 
-    /// Takes all completions: tag, and the result of the system call or the negative error number.
+    /// Takes all completions and calls `each` with the tag and the system call's result, or a
+    /// negative error number.
     #[inline]
     pub fn take(&mut self, mut each: impl FnMut(u32, i32)) {
         let (pushed, in_flight) = (&mut self.pushed, &mut self.in_flight);
@@ -220,7 +228,8 @@ impl Transfers {
 }
 
 impl Drop for Transfers {
-    /// The kernel must not write into memory that is gone: if it cannot be waited for, the memory stays.
+    /// Waits for the operations in flight, because the kernel must not write into unmapped
+    /// memory. If waiting fails, the memory leaks.
     fn drop(&mut self) {
         while self.in_flight > 0 {
             if self.submit().and_then(|()| self.wait(1)).is_err() {
@@ -228,7 +237,7 @@ impl Drop for Transfers {
             }
             self.take(|_, _| ());
         }
-        // SAFETY: nothing is in flight, and the pool is not used again.
+        // SAFETY: no operation is in flight, and the pool is not used again.
         unsafe { ManuallyDrop::drop(&mut self.pool) };
     }
 }

@@ -1,11 +1,12 @@
-//! An announcement for all users of a mount option that is changed for a while: the filesystem, the old and the new option, and the process. The note itself
-//! is closed to other users.
+//! Public announcements of temporarily changed mount options: the filesystem, the old and the
+//! new option, and the process. Other users cannot read the note itself.
 //!
 //! ```text
-//!     /run/trimtab/changed/NAME.json       for all to read; gone with the note
+//!     /run/trimtab/changed/NAME.json       readable by all users; removed with the note
 //! ```
 //!
-//! No path is in it: where the filesystem is mounted says the reader's own mount table.
+//! The announcement contains no path: each reader's own mount table shows where the
+//! filesystem is mounted.
 
 use super::mounted::Reach;
 use super::{Change, SUFFIX};
@@ -19,34 +20,35 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-/// All may look into the directory …
+/// Mode of the directory: all users may list it.
 const DIRECTORY: u32 = 0o755;
-/// … and read what is in it.
+/// Mode of the announcements: all users may read them.
 const FILE: u32 = 0o644;
-/// All may look into the machine's own directory for such things, as into any other below /run; what is in it has modes of its own.
+/// Mode bits added to `/run/trimtab`: all users may enter it, as usual below /run. Its
+/// entries have modes of their own.
 const PASSAGE: u32 = 0o755;
 const SUFFIX_ANNOUNCED: &str = ".json";
-/// No file of ours is longer.
+/// Maximum size of an announcement.
 const BYTES_MAX: u64 = 4096;
 
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Announcement {
-    /// Major and minor number.
+    /// Major and minor device number.
     device: (u32, u32),
     before: String,
     set: String,
     pid: u32,
-    /// When that process began, in clock ticks after boot.
+    /// Start time of that process, in clock ticks since boot.
     started: u64,
 }
 
 /// An announced change of a mount option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnnouncedChange {
-    /// The process that did is at work.
+    /// True if the process that made the change is still running.
     pub alive: bool,
-    /// In words.
+    /// Description for the user.
     pub text: String,
 }
 
@@ -54,7 +56,7 @@ fn directory(run_directory: &Path) -> PathBuf {
     run_directory.join("changed")
 }
 
-/// Announces the change of the note `name`. A failure stops nothing.
+/// Announces the change of the note `name`. Ignores failure.
 pub(super) fn announce(run_directory: &Path, name: &str, change: &Change) {
     let Change::MountOption(option) = change else { return };
     let ((before, set), pid, device) = (option.values(), std::process::id(), option.device());
@@ -78,13 +80,13 @@ fn file_name(note: &str) -> String {
     format!("{}{SUFFIX_ANNOUNCED}", note.trim_end_matches(SUFFIX))
 }
 
-/// Withdraws the announcement of a note.
+/// Removes the announcement of a note.
 pub(super) fn withdraw(run_directory: &Path, name: &str) {
     let remove = || Dir::guarded(&directory(run_directory), false)?.remove_ours(file_name(name));
     let _: io::Result<()> = remove();
 }
 
-/// Withdraws announcements whose notes are gone.
+/// Removes announcements whose notes are gone.
 pub(super) fn sweep(run_directory: &Path, notes: &[String]) {
     let Ok(dir) = Dir::guarded(&directory(run_directory), false) else { return };
     for name in dir.names().unwrap_or_default() {
@@ -94,11 +96,12 @@ pub(super) fn sweep(run_directory: &Path, notes: &[String]) {
     }
 }
 
-/// The announcements of mounts within `reach`, without those of options that are as before.
+/// Returns the announcements of mounts within `reach`, except those of options that have
+/// changed since.
 pub(super) fn read(run_directory: &Path, reach: &Reach) -> io::Result<Vec<AnnouncedChange>> {
     let dir = match Dir::guarded(&directory(run_directory), false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        // A closed directory has no announcements.
+        // A directory without read access counts as empty.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => return Ok(Vec::new()),
         dir => dir?,
     };
@@ -130,7 +133,7 @@ impl Announcement {
         } else if exists(1) {
             format!("{was}a process changed it that was killed; {remedy}")
         } else {
-            // Processes of others are hidden here.
+            // /proc hides the processes of other users.
             format!("{was}process {pid} of trimtab changed it; unless that is at work, {remedy}")
         };
         Some(AnnouncedChange { alive, text })

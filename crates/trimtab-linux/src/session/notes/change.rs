@@ -1,4 +1,4 @@
-//! What can be changed for a while, and how it is put back.
+//! Temporary changes and their undo.
 
 use super::Left;
 use super::mount_option::MountOption;
@@ -12,59 +12,61 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A change.
+/// A temporary change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Change {
-    /// A switch of the kernel.
+    /// A kernel attribute.
     Attribute {
-        /// Below `/sys`.
+        /// Path of the attribute, below `/sys`.
         file: PathBuf,
-        /// What it was.
+        /// Value before the change.
         before: String,
-        /// What it was made; the last one is the latest.
+        /// Values set by this program, the latest last.
         set: Vec<String>,
     },
-    /// The discard option of a mounted filesystem.
+    /// The discard option of a filesystem.
     MountOption(MountOption),
 }
 
-/// What became of a change that was to be undone.
+/// Result of undoing a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undone {
-    /// It is as it was before.
+    /// The old value was restored.
     PutBack,
-    /// It was as before already, or is not there any more.
+    /// Nothing to undo: it already had the old value, or no longer exists.
     Nothing,
-    /// Somebody else has changed it since, or it is another one: it stays as it is.
+    /// Another process has changed or replaced it since, so it stays as it is.
     Changed,
-    /// It could be put back, by a command that works on it.
+    /// Out of reach of this command. A command that works on it can restore it.
     Left,
-    /// It could not be put back.
+    /// The old value could not be restored.
     Failed,
 }
 
 impl Undone {
-    /// Whether something remains to be put back, so that the note has to stay.
+    /// True if the undo is still to be done, so the note must stay.
     #[must_use]
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Left | Self::Failed)
     }
 }
 
-/// Attributes that are ever changed for a while; no note can have another one written to.
+/// Attributes that this program changes temporarily. A note cannot cause a write to any
+/// other.
 const ATTRIBUTES: [&str; 2] = ["discard_max_bytes", "iops_limit"];
 
 impl Change {
-    /// Of the mount option of a filesystem.
+    /// Describes a change of the discard option of a filesystem.
     ///
     /// # Errors
-    /// A mount that is not what stands at its mount point.
+    /// Another mount is now at the mount point.
     pub fn of_mount(mount: &Mount, set: &Discard) -> io::Result<Self> {
         MountOption::of(mount, set).map(Self::MountOption)
     }
 
-    /// Whether a command that reaches so far may put it back. Switches of drives concern no mount: any may.
+    /// True if a command with this reach may undo the change. Any command may undo attributes of
+    /// drives, which belong to no mount.
     pub(super) fn is_within(&self, reach: &Reach) -> bool {
         match self {
             Self::Attribute { .. } => true,
@@ -72,7 +74,8 @@ impl Change {
         }
     }
 
-    /// What is to be known of a mount option while it is changed; `None` of switches of drives, which a trim changes and puts back.
+    /// Describes a changed mount option while the change is in effect. Returns `None` for
+    /// attributes of drives, which a trim changes and restores.
     #[must_use]
     pub fn meanwhile(&self) -> Option<String> {
         let Self::MountOption(option) = self else { return None };
@@ -82,7 +85,7 @@ impl Change {
         ))
     }
 
-    /// Puts it back, if it is still what it was made, and if it is within the reach of the command.
+    /// Restores the old value, if the new one is still set and the command's reach includes it.
     #[must_use]
     pub fn undo(&self, reach: &Reach) -> Left {
         match self {
@@ -128,12 +131,13 @@ fn put_back_attribute(file: &Path, before: &str, now: &str) -> (Undone, String) 
     }
 }
 
-/// The nearest to a limit of discards that the kernel takes; `None` of anything else.
+/// Returns the value closest to a discard limit that the kernel accepts; `None` for other
+/// attributes.
 fn nearest(file: &Path, before: &str) -> Option<String> {
     Some(writable_limit(before.parse().ok()?, number_beside(file, "discard_granularity")?).to_string())
 }
 
-/// What it is; `None` if it is not there any more.
+/// Reads the attribute; `None` if it no longer exists.
 fn attribute(file: &Path) -> io::Result<Option<String>> {
     match std::fs::read_to_string(file) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
@@ -152,7 +156,8 @@ fn set_known_attribute(file: &Path, value: &str) -> io::Result<()> {
     }
 }
 
-/// A limit of discards that a drive had by itself, and that the kernel takes from nobody: see [`restoring_limit`]. `None` if it is something else.
+/// Restores a drive's initial discard limit, which the kernel rejects in a write: see
+/// [`restoring_limit`]. Returns `None` for other attributes.
 fn set_limit(file: &Path, value: &str) -> Option<io::Result<()>> {
     let bytes: u64 = value.parse().ok()?;
     let granularity = number_beside(file, "discard_granularity")?;

@@ -1,5 +1,6 @@
-//! The discard option of a mounted filesystem, changed for a while. It belongs to the superblock: each of its mounts shows it, and any can put it
-//! back. Once the filesystem is mounted nowhere any more it is gone by itself.
+//! A temporary change of a filesystem's discard option. The option belongs to the superblock:
+//! every mount of it shows the option and can restore it. The change ends when the filesystem
+//! is no longer mounted anywhere.
 
 use super::mounted::{Identity, Reach};
 use super::{Left, Undone};
@@ -11,45 +12,46 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The discard option of a mounted filesystem.
+/// The changed discard option of a mounted filesystem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MountOption {
-    /// Where it is mounted.
+    /// Mount point.
     mount_point: PathBuf,
-    /// The mount's number.
+    /// Mount id.
     mount: u32,
-    /// The filesystem's device: major and minor number.
+    /// Device of the filesystem: major and minor number.
     device: (u32, u32),
-    /// What it was.
+    /// Option before the change.
     before: String,
-    /// What it was made.
+    /// Option set by the change.
     set: String,
-    /// Which mount and superblock it is, beyond its numbers; older notes do not say it.
+    /// Identity of the mount and superblock, beyond their numbers. Older notes lack it.
     #[serde(default)]
     identity: Option<Box<Identity>>,
 }
 
-/// Where the superblock that was changed is to be found now.
+/// Current location of the changed superblock.
 enum Whereabouts {
     /// Mounted here.
     Here(Mount),
-    /// Mounted here, but its other options are not what they were.
+    /// Mounted here, but its other options have changed.
     Changed(Mount),
-    /// Mounted in the mount namespace of this process, and not here.
+    /// Mounted only in the mount namespace of this process.
     Namespace(u32, Mount),
-    /// In use, but mounted nowhere that can be seen.
+    /// In use, but not mounted in any visible place.
     Hidden,
-    /// It was noted in another mount namespace, and nothing says from here whether it is there.
+    /// The note is from another mount namespace, and this one cannot tell if it still exists.
     Unseen,
-    /// Another one is mounted in its place.
+    /// Another filesystem is mounted in its place.
     Anew(Mount),
-    /// It is mounted nowhere any more.
+    /// No longer mounted anywhere.
     Gone,
 }
 
 impl MountOption {
-    /// An error if the mount is not what stands at its mount point.
+    /// Describes the change of `mount` to `set`. Fails if another mount is now at its mount
+    /// point.
     pub fn of(mount: &Mount, set: &Discard) -> io::Result<Self> {
         Ok(Self {
             mount_point: mount.mount_point.clone(),
@@ -61,18 +63,19 @@ impl MountOption {
         })
     }
 
-    /// The filesystem's device.
+    /// Device of the filesystem.
     pub fn device(&self) -> DevNumber {
         let (major, minor) = self.device;
         DevNumber { major, minor }
     }
 
-    /// What it was, and what it was made.
+    /// Returns the option before the change and the option that was set.
     pub fn values(&self) -> (&str, &str) {
         (&self.before, &self.set)
     }
 
-    /// Puts it back wherever its superblock is mounted here, if it is still what it was made and within the reach of the command.
+    /// Restores the option through any visible mount of the superblock, if the option still has
+    /// the set value and is within the command's reach.
     pub fn undo(&self, reach: &Reach) -> Left {
         let (before, set) = self.values();
         let killed = "a process changed it that was killed";
@@ -119,7 +122,7 @@ impl MountOption {
         Left { undone, text }
     }
 
-    /// What became of it if it is not what it was made any more.
+    /// Returns the result if the option no longer has the set value; `None` otherwise.
     fn settled(&self, mount: &Mount) -> Option<(Undone, String)> {
         let (before, set) = self.values();
         let (shown, now) = (Shown(&mount.mount_point), Discard::of(mount).to_string());
@@ -137,7 +140,9 @@ impl MountOption {
         discard_option::set(mount, &before)
     }
 
-    /// It is not as the killed process left it, so it stays; what it was is said, for the note goes. Nothing is, if it is that now.
+    /// Result for a filesystem that is not in the state the killed process left: the option stays
+    /// as it is. The text contains the old option, because the note is removed. There is nothing
+    /// to report if the option has a different value by now.
     fn not_ours(&self, mount: &Mount, why: &str) -> (Undone, String) {
         let (before, set) = self.values();
         let (shown, now) = (Shown(&mount.mount_point), Discard::of(mount).to_string());
@@ -169,14 +174,15 @@ impl MountOption {
         }
     }
 
-    /// Where a superblock that lives is mounted: the very same mount first, then another one here, then elsewhere.
+    /// Locates a living superblock: first the same mount, then another visible mount, then other
+    /// namespaces.
     fn of_superblock(&self, mounts: &[Mount], identity: &Identity) -> io::Result<Whereabouts> {
         let is_of_it = |found: &&Mount| found.dev == self.device() && identity.is_of_type(found);
         let is_same = |found: &&Mount| found.id == self.mount && found.mount_point == self.mount_point;
         if let Some(same) = mounts.iter().filter(is_of_it).find(is_same) {
             return Ok(here(same, identity, true));
         }
-        // What another mount hides cannot be reached.
+        // A mount hidden below another one cannot be reached.
         let reachable = mounts.iter().filter(is_of_it).find(|mount| discard_option::open(mount).is_ok());
         if let Some(other) = reachable {
             return Ok(here(other, identity, false));
@@ -189,7 +195,8 @@ impl MountOption {
     }
 }
 
-/// A mount of the superblock; `same` if it is the one that was noted, whose own options count, too.
+/// Classifies a mount of the superblock. With `same` it is the noted mount, so its own
+/// options count too.
 fn here(mount: &Mount, identity: &Identity, same: bool) -> Whereabouts {
     if identity.has_other_options(mount, same) { Whereabouts::Changed(mount.clone()) } else { Whereabouts::Here(mount.clone()) }
 }
@@ -198,7 +205,7 @@ fn remedy(mount_point: &Path) -> String {
     format!("'trimtab doctor {}'", mount_point.display())
 }
 
-/// What was changed, in words.
+/// Displays the changed option.
 struct Shown<'a>(&'a Path);
 
 impl fmt::Display for Shown<'_> {

@@ -1,4 +1,4 @@
-//! Which mount it was whose option was changed, and which mounts a command works on.
+//! Identifies the mount whose option was changed, and the mounts that a command works on.
 
 use crate::host::mountinfo::{DevNumber, Mount, own_namespace};
 use crate::host::processes::boot_id;
@@ -10,33 +10,36 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: the mount's number is none that another mount of this boot ever had.
+/// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: a mount id that is never reused during a boot.
 const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// What tells a mount from any other, also from a later one of the same filesystem at the same place: numbers of mounts and of devices are given out anew.
+/// Distinguishes a mount from all others, including a later mount of the same filesystem at
+/// the same place. Mount ids and device numbers alone are not enough, because the kernel
+/// reuses them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// Numbers of mounts are those of a boot.
+    /// Boot id: mount ids are valid only within a boot.
     boot: String,
-    /// Those of others cannot be seen from everywhere.
+    /// Mount namespace: mounts of other namespaces may be invisible.
     namespace: String,
-    /// The number that no other mount has had, where the kernel says it.
+    /// Unique mount id, if the kernel reports it.
     unique: Option<u64>,
     fs_type: String,
-    /// The filesystem's, from `statvfs`: of ext4 and btrfs a hash of their UUID.
+    /// Filesystem id from `statvfs`: for ext4 and btrfs, a hash of their UUID.
     fsid: u64,
-    /// Where the kernel says it.
+    /// Filesystem UUID, if the kernel reports it.
     uuid: Option<[u8; 16]>,
-    /// All options but those of discards, the mount's and then the superblock's: what they were, and must be when one of those is put back.
+    /// All options except discard options: the mount's, then the superblock's. They must be
+    /// unchanged when the discard option is restored.
     other_options: String,
-    /// The kernel's own, where it shows one; older notes do not say it.
+    /// Identity of the superblock, if the kernel reports it. Older notes lack it.
     #[serde(default)]
     superblock: Option<Superblock>,
 }
 
 impl Identity {
-    /// Of a mount, if it still is what stands at its mount point.
+    /// Returns the identity of a mount. Fails if another mount is now at its mount point.
     pub fn of(mount: &Mount) -> io::Result<Self> {
         let found = discard_option::open(mount)?;
         let seen = statx(&found, c"", AtFlags::EMPTY_PATH, MNT_ID_UNIQUE)?;
@@ -54,7 +57,8 @@ impl Identity {
         })
     }
 
-    /// Whether the filesystem has been mounted all the time since, somewhere; `None` if the kernel does not say it.
+    /// True if the filesystem has been mounted somewhere ever since; `None` if the kernel does
+    /// not report it.
     pub fn superblock_lives(&self) -> Option<bool> {
         if self.boot != boot_id() {
             return Some(false);
@@ -62,22 +66,23 @@ impl Identity {
         self.superblock.as_ref()?.lives()
     }
 
-    /// Whether it was noted where the same mounts are seen as here.
+    /// True if the note was written in this mount namespace.
     pub fn is_of_this_namespace(&self) -> bool {
         self.namespace == own_namespace()
     }
 
-    /// Whether a mount is of such a filesystem.
+    /// True if the mount has the same filesystem type.
     pub fn is_of_type(&self, mount: &Mount) -> bool {
         self.fs_type == mount.fs_type
     }
 
-    /// Whether this is the very same mount, whatever its options.
+    /// True if this is the same mount, regardless of its options.
     pub fn is_same_mount(&self, now: &Self) -> bool {
         Self { other_options: self.other_options.clone(), superblock: self.superblock.clone(), ..now.clone() } == *self
     }
 
-    /// Whether options other than those of discards are not what they were: those of the superblock, and with `own` those of the mount, too.
+    /// True if options other than discard options have changed: those of the superblock and, with
+    /// `own`, those of the mount.
     pub fn has_other_options(&self, mount: &Mount, own: bool) -> bool {
         let (of_mount, of_superblock) = self.other_options.split_once(' ').unwrap_or_default();
         other_options(&mount.fs_options) != of_superblock || own && other_options(&mount.options) != of_mount
@@ -89,25 +94,25 @@ fn other_options(options: &str) -> String {
     options.split(',').filter(is_other).collect::<Vec<_>>().join(",")
 }
 
-/// The mounts that a command works on. Only theirs are ever changed by it.
+/// The mounts that a command works on. It changes no other mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// None: it reads what is stored, or models.
+    /// None: the command only reads stored data or simulates.
     Nothing,
-    /// Those of these paths.
+    /// The mounts of these paths.
     Paths(Vec<PathBuf>),
-    /// All.
+    /// All mounts.
     Everything,
 }
 
 impl Reach {
-    /// Of targets as benchmarks and studies take them.
+    /// Reach of the targets of benchmarks and studies.
     pub fn of_targets<'a>(targets: impl IntoIterator<Item = &'a str>) -> Self {
         let is_real = |target: &&str| !target.starts_with("drive:") && !target.starts_with("null:");
         Self::Paths(targets.into_iter().filter(is_real).map(PathBuf::from).collect())
     }
 
-    /// The same without some paths.
+    /// Returns the reach without some paths.
     #[must_use]
     pub fn without(self, left_out: &[&Path]) -> Self {
         match self {
@@ -116,13 +121,13 @@ impl Reach {
         }
     }
 
-    /// The paths, where it is a matter of paths.
+    /// Returns the paths of [`Reach::Paths`]; empty for other variants.
     #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
         if let Self::Paths(paths) = self { paths } else { &[] }
     }
 
-    /// Whether it works on what is mounted from a device.
+    /// True if the command works on a filesystem of this device.
     pub fn includes(&self, device: DevNumber) -> bool {
         match self {
             Self::Nothing => false,
@@ -132,7 +137,7 @@ impl Reach {
     }
 }
 
-/// Whether a path is on a device, or is that device.
+/// True if the path is on a filesystem of the device, or is the device itself.
 fn is_on(path: &Path, device: DevNumber) -> bool {
     let is_it = |named: Named| named.kind() == FileType::BlockDevice && DevNumber::from_raw(named.stat().st_rdev) == device;
     Named::look_up(path).is_ok_and(is_it) || mount_of(path).is_ok_and(|mount| mount.dev == device)

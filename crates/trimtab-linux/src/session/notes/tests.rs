@@ -1,7 +1,7 @@
 use super::*;
 use std::path::Path;
 
-/// A kernel's attribute in a file, and a place for notes.
+/// A simulated kernel attribute in a file, and a directory of notes.
 struct Machine(tempfile::TempDir);
 
 impl Machine {
@@ -81,7 +81,7 @@ fn note_of_missing_device_ends_and_of_readonly_one_stays() {
     std::fs::remove_file(machine.file()).unwrap();
     assert_eq!(notes.put_back_left(&Reach::Nothing).unwrap()[0].undone, Undone::Nothing);
     assert_eq!(machine.count(), 0);
-    // Nothing but the attributes that are ever changed is written to, whatever a note says.
+    // Only known attributes are ever written, regardless of the note.
     let other = machine.0.path().join("precious");
     std::fs::write(&other, "4").unwrap();
     drop(notes.leave("x", Change::Attribute { file: other.clone(), before: "8".into(), set: vec!["4".into()] }).unwrap());

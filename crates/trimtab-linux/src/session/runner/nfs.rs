@@ -1,4 +1,5 @@
-//! Runs the NFS mix at one load after another: every stream on a thread of its own, at its share of the load.
+//! Runs the NFS mix at a series of loads. Each stream has a thread of its own and an equal
+//! share of the load.
 
 use super::together;
 use crate::sys::interrupt;
@@ -13,23 +14,23 @@ use trimtab_sim::runner::{End, Events, Outcome, Progress};
 use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
 use trimtab_sim::workload::nfs::{self, NfsStream};
 
-/// How often progress is looked at.
+/// Interval between progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// One load.
+/// A load level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// Name of its phase.
     pub name: String,
-    /// Operations a second of all streams together; `None` for as many as possible.
+    /// Operations per second of all streams together; `None` for unlimited.
     pub rate: Option<f64>,
-    /// Time that is not recorded.
+    /// Unrecorded time at the start.
     pub warm_up: Nanos,
-    /// Time that is.
+    /// Recorded time after the warm-up.
     pub measure: Nanos,
 }
 
-/// A stream, its target, and what was recorded of it.
+/// A stream with its target and recorder.
 #[derive(Debug)]
 pub struct Lane<T> {
     stream: NfsStream,
@@ -37,7 +38,7 @@ pub struct Lane<T> {
     recorder: Recorder,
 }
 
-/// All streams.
+/// All streams of a run.
 #[derive(Debug)]
 pub struct Lanes<T> {
     lanes: Vec<Lane<T>>,
@@ -45,7 +46,7 @@ pub struct Lanes<T> {
     loads: u32,
 }
 
-/// What the threads of one phase share.
+/// State shared by the threads of a phase.
 struct Shared {
     stop: AtomicBool,
     failure: Mutex<Option<TargetError>>,
@@ -55,7 +56,7 @@ struct Shared {
 }
 
 impl<T: NfsTarget + Send> Lanes<T> {
-    /// Streams on their targets, whose clocks must have the same start.
+    /// Creates the streams on their targets. All targets' clocks must have the same start.
     pub fn new(streams: impl IntoIterator<Item = (NfsStream, T)>, seed: u64) -> Self {
         let lane = |(stream, mut target): (NfsStream, T)| {
             let recorder = Recorder::new(target.now());
@@ -64,7 +65,7 @@ impl<T: NfsTarget + Send> Lanes<T> {
         Self { lanes: streams.into_iter().map(lane).collect(), seed, loads: 0 }
     }
 
-    /// Makes the files of all streams, then syncs, in a phase `prepare`.
+    /// Creates the files of all streams and syncs them, in a phase named `prepare`.
     pub fn prepare<E: Events<T>>(&mut self, events: &mut E) -> TargetResult<End> {
         self.phase("prepare", events, |lane, shared, _| {
             let (target, recorder) = (&mut lane.target, &mut lane.recorder);
@@ -82,7 +83,7 @@ impl<T: NfsTarget + Send> Lanes<T> {
         })
     }
 
-    /// Runs one load, and says how many operations a second it came to.
+    /// Runs one load. Returns how it ended, and the throughput in operations per second.
     pub fn run<E: Events<T>>(&mut self, load: &Load, events: &mut E) -> TargetResult<(End, f64)> {
         self.loads += 1;
         let purpose = format!("nfs-arrivals-{}", self.loads);
@@ -95,7 +96,7 @@ impl<T: NfsTarget + Send> Lanes<T> {
         Ok((end, done / load.measure.as_secs_f64().max(1e-9)))
     }
 
-    /// Runs `work` on every stream at once, while this thread watches.
+    /// Runs `work` on all streams concurrently, while this thread reports progress.
     fn phase<E, W>(&mut self, name: &str, events: &mut E, work: W) -> TargetResult<End>
     where
         E: Events<T>,
@@ -133,7 +134,7 @@ impl<T: NfsTarget + Send> Lanes<T> {
         self.lanes.iter().map(|lane| of(&lane.recorder)).sum()
     }
 
-    /// What all streams recorded.
+    /// Returns the combined records of all streams.
     pub fn finish(self, end: End) -> Outcome {
         let outcomes = self.lanes.into_iter().map(|mut lane| {
             let now = lane.target.now();
@@ -145,7 +146,7 @@ impl<T: NfsTarget + Send> Lanes<T> {
     }
 }
 
-/// Counts a thread as done, also if it panics.
+/// Counts a thread as finished, even if it panics.
 struct Done<'a>(&'a AtomicU64);
 
 impl Drop for Done<'_> {
@@ -163,7 +164,7 @@ impl Shared {
         };
     }
 
-    /// An error once this phase is to end.
+    /// Returns an error once this phase must end.
     fn check(&self) -> TargetResult {
         if self.stop.load(Ordering::Relaxed) || interrupt::requested() {
             let reason = "stopped".to_owned();
@@ -172,9 +173,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Keeps the first failure, and ends the phase for all.
+    /// Stores the first failure and ends the phase for all streams.
     fn fail(&self, error: TargetError) {
-        // In this order: who sees the sign to stop must not be the first to say why.
+        // Store the error first: a stream that sees the stop flag fails too, and must not store its
+        // error first.
         self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(error);
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -198,7 +200,7 @@ impl Shared {
     }
 }
 
-/// When operations are due: exponential intervals of a mean.
+/// Arrival times of operations, with exponentially distributed intervals.
 struct Arrivals {
     rng: Stream,
     mean_ns: f64,
@@ -210,7 +212,7 @@ impl Arrivals {
         Self { rng: Stream::new(seed, purpose), mean_ns: 1e9 / rate, due_ns: 0.0 }
     }
 
-    /// After the start of the phase.
+    /// Returns the next arrival time, relative to the start of the phase.
     fn next(&mut self) -> Nanos {
         self.due_ns -= (1.0 - self.rng.unit()).ln() * self.mean_ns;
         Nanos(self.due_ns as u64)
@@ -218,8 +220,9 @@ impl Arrivals {
 }
 
 impl<T: NfsTarget> Lane<T> {
-    /// Operations until the time is over. An operation that is due earlier than the one before it ended follows at once; the response
-    /// time counts from when it is issued, as in SPEC's benchmark: what the load lacks then shows in the throughput.
+    /// Runs operations until the time is over. If an operation is due before the previous one
+    /// ends, it follows immediately. The response time counts from the actual issue, as in SPEC's
+    /// benchmark; a shortfall of the load shows in the throughput.
     fn run(&mut self, load: &Load, mut arrivals: Option<Arrivals>, shared: &Shared) -> TargetResult {
         let data = self.stream.data();
         let start = self.target.now();
@@ -273,7 +276,7 @@ mod tests {
         let mut lanes = lanes(3);
         assert_eq!(lanes.prepare(&mut ()), Ok(End::Complete));
         let (end, achieved) = lanes.run(&load("load-01", Some(2000.0)), &mut ()).unwrap();
-        // Exponential arrivals: 800 operations, give or take five standard deviations.
+        // Exponential arrivals: 800 operations, within five standard deviations.
         assert!(end == End::Complete && (achieved / 2000.0 - 1.0).abs() < 0.18, "{achieved}");
         let (_, unlimited) = lanes.run(&load("load-02", None), &mut ()).unwrap();
         assert!(unlimited > 20_000.0, "{unlimited}");

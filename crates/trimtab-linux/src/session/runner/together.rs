@@ -1,4 +1,5 @@
-//! Several independent streams at once, a thread each: phases begin together and their results are added up.
+//! Runs independent streams concurrently, each in a thread. Phases start together, and the
+//! results are combined.
 
 use super::Quiet;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -10,10 +11,12 @@ use trimtab_sim::runner::{End, Events, Outcome, Progress};
 use trimtab_sim::target::{FileTarget, TargetError, TargetResult};
 use trimtab_sim::workload::FileWorkload;
 
-/// Runs every workload on its target, the first on the calling thread with `events`, the others on threads of their own.
+/// Runs every workload on its target: the first on the calling thread with `events`, each
+/// other one on a thread of its own.
 ///
-/// A phase begins when all streams have ended the one before; `events` acts in between, while all of them wait. The targets' clocks must
-/// have the same start. When one stream fails, the others stop.
+/// A phase starts after all streams have finished the previous one. Between phases, `events`
+/// runs while all streams wait. The targets' clocks must have the same start. If one stream
+/// fails, all streams stop.
 pub fn run<W, T, E>(streams: &mut [(W, T)], events: &mut E) -> Outcome
 where
     W: FileWorkload + Send,
@@ -30,14 +33,14 @@ where
     let outcomes = std::thread::scope(|scope| {
         let threads: Vec<_> = others.iter_mut().map(|(workload, target)| scope.spawn(|| gate.run(workload, target, &mut Quiet))).collect();
         let mut outcomes = vec![gate.run(workload, target, events)];
-        // A panic of a stream goes on here, after the gate has let the others end.
+        // Propagate the panic of a stream, after the gate has let the other streams end.
         outcomes.extend(threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))));
         outcomes
     });
     merge(outcomes)
 }
 
-/// Where streams wait for each other.
+/// Barrier at which streams wait for each other.
 struct Gate {
     streams: usize,
     state: Mutex<GateState>,
@@ -47,13 +50,14 @@ struct Gate {
 #[derive(Default)]
 struct GateState {
     waiting: usize,
-    /// How often all have met.
+    /// Number of times that all streams have met.
     meetings: u64,
-    /// A stream has failed: nobody waits any more, and all end.
+    /// A stream has failed: no stream waits any more, and all streams end.
     broken: bool,
 }
 
-/// What the error of a stream says that ended because another failed. It never reaches the user.
+/// Reason in the error of a stream that ended because another stream failed. Never reaches
+/// the user.
 const ANOTHER_FAILED: &str = "another stream failed";
 
 impl Gate {
@@ -61,7 +65,7 @@ impl Gate {
         Self { streams, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Waits until all streams are here.
+    /// Waits until all streams have arrived.
     fn meet(&self) -> TargetResult {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting += 1;
@@ -87,7 +91,7 @@ impl Gate {
     }
 
     fn run<W: FileWorkload, T: FileTarget, E: Events<T> + ?Sized>(&self, workload: &mut W, target: &mut T, events: &mut E) -> Outcome {
-        /// Lets the others go, also if this stream panics.
+        /// Releases the waiting streams, even if this stream panics.
         struct Breach<'a>(&'a Gate, bool);
         impl Drop for Breach<'_> {
             fn drop(&mut self) {
@@ -133,7 +137,7 @@ impl<T: ?Sized, E: Events<T> + ?Sized> Events<T> for Gated<'_, E> {
     }
 }
 
-/// One outcome of several: the first failure that is a stream's own, or the user's wish, or success.
+/// Combines the outcomes. The result is the first genuine failure, an interrupt, or success.
 fn merge(outcomes: Vec<Outcome>) -> Outcome {
     let mut recorded = Recorded::default();
     let mut end = End::Complete;
@@ -148,7 +152,7 @@ fn merge(outcomes: Vec<Outcome>) -> Outcome {
     Outcome { recorded, end }
 }
 
-/// Adds what one stream recorded to what others did, phase by phase.
+/// Adds the record of one stream to the sum, phase by phase.
 pub(super) fn add(sum: &mut Recorded, other: Recorded) {
     for (at, phase) in other.phases.into_iter().enumerate() {
         match sum.phases.get_mut(at) {
@@ -181,7 +185,8 @@ fn add_phase(into: &mut Phase, phase: Phase) {
     into.latencies.sort_by_key(|latency| (latency.kind, latency.part));
 }
 
-/// Adds rates, each of which holds from the point before it to its own. A mean is weighted with the operations behind it.
+/// Adds two sets of series. Rates are summed; each value covers the interval since the
+/// previous point. Means are weighted by operation counts, and maxima take the larger value.
 fn add_series(a: Vec<Series>, b: Vec<Series>) -> Vec<Series> {
     let points = |all: &[Series]| all.iter().map(|series| series.x.len()).max().unwrap_or(0);
     let (long, short) = if points(&a) >= points(&b) { (a, b) } else { (b, a) };
@@ -221,7 +226,7 @@ mod tests {
     use trimtab_sim::target::Clock;
     use trimtab_sim::workload::{FileStep, Plan};
 
-    /// `phases` of `ops` deletions each.
+    /// A workload of `phases` phases with `ops` deletions each.
     struct Deletes {
         phases: u32,
         ops: u32,
@@ -243,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Does nothing, at once, until its `fails_at`th deletion.
+    /// Does nothing and succeeds, until deletion number `left` fails.
     struct Failing {
         null: NullFiles,
         left: u32,

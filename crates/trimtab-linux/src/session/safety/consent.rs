@@ -1,4 +1,4 @@
-//! Saying how much will be written, and asking where it is much.
+//! Announces the amount to write, and asks for consent if it is large.
 
 use super::Ground;
 use crate::output::Context;
@@ -11,12 +11,13 @@ use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_sim::workload::Plan;
 
-/// More than this needs consent …
+/// Larger amounts need consent …
 const FREE_BYTES: Bytes = Bytes(10_000_000_000);
-/// … and so does more than this share of the drive: one part in a hundred.
+/// … and so do amounts above this share of the drive: 1 %.
 const FREE_SHARE: u64 = 100;
 
-/// Why writing `written` bytes to a drive of this size needs consent, if it does.
+/// Returns the reason why writing `written` bytes to a drive of this size needs consent;
+/// `None` if it does not.
 #[must_use]
 pub fn reason(written: Bytes, drive: Option<Bytes>) -> Option<String> {
     if written > FREE_BYTES {
@@ -26,7 +27,8 @@ pub fn reason(written: Bytes, drive: Option<Bytes>) -> Option<String> {
     Some(format!("that is {:.1} % of the drive's {drive}", written.as_f64() / drive.as_f64() * 100.0))
 }
 
-/// Announces that the command `what` writes a plan below `ground`, and asks if that is much.
+/// Announces that the command `what` writes a plan below `ground`, and asks for consent if
+/// the amount is large.
 ///
 /// # Errors
 /// [`UsageError`] without consent.
@@ -36,7 +38,8 @@ pub fn announce_and_ask(context: &Context, ground: &Ground, what: &str, plan: &P
     require(context, &announcement, plan.written, ground.drive)
 }
 
-/// Announces that the command `what` writes over the file or device at `path`, on a drive of this size, and asks if that is much.
+/// Announces that the command `what` overwrites the file or device at `path`, on a drive of
+/// this size. Asks for consent if the amount is large.
 ///
 /// # Errors
 /// [`UsageError`] without consent.
@@ -56,12 +59,13 @@ fn require(context: &Context, announcement: &str, written: Bytes, drive: Option<
     Err(UsageError::new(format!("{announcement}; {reason}")).hint("say --yes to allow it").into())
 }
 
-/// Whether a question can be answered with yes at all.
+/// True if the user can answer yes to a question.
 pub fn can_be_given(context: &Context) -> bool {
     context.yes || (std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
 }
 
-/// Asks on the terminal. `--yes` answers yes without asking; without a terminal the answer is no.
+/// Asks on the terminal. `--yes` answers yes without asking; without a terminal, the answer
+/// is no.
 pub fn ask(context: &Context, question: &str) -> anyhow::Result<bool> {
     if context.yes {
         context.remark(&format!("{question} Yes (--yes)."));
@@ -80,7 +84,8 @@ pub fn ask(context: &Context, question: &str) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Waits until there is an answer. Reading it goes on behind a signal, and whoever interrupts a question has answered it.
+/// Waits until an answer can be read. A blocking read would continue after a signal, but an
+/// interrupt is an answer too.
 fn answered() -> anyhow::Result<()> {
     let stdin = std::io::stdin();
     let a_moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

@@ -1,10 +1,13 @@
-//! Names that runs give to what they make in a workspace: whatever has another one there is somebody else's.
+//! Names of the entries that runs create in a workspace. An entry with any other name belongs
+//! to someone else.
 //!
 //! ```text
-//!     marker                                         whose it is
-//!     run  run-3  beside-3-tree  stream2  test  rounds  verify    one directory for each run, and for others beside one
-//!     run-3/tree/fs/abc12.c                          what a workload makes, by its own rules
-//!     archive                                        what an archive of the user's holds: any names
+//!     marker                            identifies the owner of the workspace
+//!     run  run-3  test  rounds  verify  one directory for each run
+//!     stream2                           one directory for each stream
+//!     beside-3-tree  beside-3-others    directories of workloads that run next to a run
+//!     run-3/tree/fs/abc12.c             created by a workload, named by its own rules
+//!     archive                           content of a user's archive: any names
 //! ```
 
 use crate::sys::beneath::remove::is_renamed_open_file;
@@ -12,10 +15,11 @@ use std::ffi::OsStr;
 
 /// The marker of a workspace.
 pub const MARKER: &str = "marker";
-/// The directory for what comes out of an archive.
+/// Directory for the extracted content of an archive.
 pub const ARCHIVE: &str = "archive";
 
-/// Directories directly below the top of a synthetic tree, the groups of `bench age`, and what else has one fixed name.
+/// Fixed names: the top-level directories of a synthetic tree, the groups of `bench age`, and
+/// single files.
 const FIXED: [&str; 30] = [
     "tree",
     "Documentation",
@@ -49,13 +53,13 @@ const FIXED: [&str; 30] = [
     "data",
 ];
 
-/// Whether what is so deep in a workspace can have been made by a run.
+/// True if a run can have created an entry of this name at this depth in a workspace.
 pub fn is_ours(name: &OsStr, depth: u32) -> bool {
     is_renamed_open_file(name.as_encoded_bytes())
         || name.to_str().is_some_and(|name| if depth == 0 { is_of_a_run(name) } else { is_of_a_workload(name) })
 }
 
-/// Whether a run's directory has such a name.
+/// True if the name is that of a run's directory.
 fn is_of_a_run(name: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let beside = |text: &str| ["-tree", "-others"].iter().any(|what| text.strip_suffix(what).is_some_and(number));
@@ -65,7 +69,8 @@ fn is_of_a_run(name: &str) -> bool {
         || name.strip_prefix("beside-").is_some_and(beside)
 }
 
-/// Whether a workload gives such a name to a file or directory: a number, one behind a letter or a word (with the ending of a source), or a fixed one.
+/// True if a workload uses this name for a file or directory: a fixed name, or a number. A
+/// letter or word may precede the number, and a source-file extension may follow it.
 fn is_of_a_workload(name: &str) -> bool {
     if FIXED.contains(&name) {
         return true;

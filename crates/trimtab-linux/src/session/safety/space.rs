@@ -1,4 +1,4 @@
-//! The reserve of free space: checked before, watched meanwhile.
+//! The reserve of free space: checked before a run and monitored during it.
 
 use super::Ground;
 use crate::host::discards::Meter;
@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 use trimtab_drive::units::Bytes;
 use trimtab_sim::target::{TargetError, TargetResult};
 
-/// The reserve without `--reserve`: this, and at least one part in [`RESERVE_SHARE`] of the filesystem.
+/// Default reserve: this, or one part in [`RESERVE_SHARE`] of the filesystem if that is more.
 const RESERVE_MIN: Bytes = Bytes(1 << 30);
 const RESERVE_SHARE: u64 = 20;
 
-/// Time between two looks at the free space.
+/// Interval between checks of the free space.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Size of the filesystem, and what of it may be used by anyone.
+/// Returns the size of the filesystem, and the free space available to unprivileged users.
 fn sizes(dir: impl AsFd) -> rustix::io::Result<(Bytes, Bytes)> {
     let stat = rustix::fs::fstatvfs(dir)?;
     Ok((Bytes(stat.f_frsize.saturating_mul(stat.f_blocks)), Bytes(stat.f_frsize.saturating_mul(stat.f_bavail))))
 }
 
-/// Checks that `space` bytes fit beside the reserve; gives the reserve.
+/// Checks that `space` bytes fit in addition to the reserve. Returns the reserve.
 pub fn check(ground: &Ground, reserve: Option<Bytes>, space: Bytes) -> anyhow::Result<Bytes> {
     let path = ground.path.display();
     let (total, free) =
@@ -34,10 +34,11 @@ pub fn check(ground: &Ground, reserve: Option<Bytes>, space: Bytes) -> anyhow::R
     Ok(reserve)
 }
 
-/// What may be written at `path` beside the reserve: now, as long as nobody else does.
+/// Returns how much can be written at `path` without touching the reserve. Valid only until
+/// another process writes.
 ///
 /// # Errors
-/// A filesystem that does not say so.
+/// The free space cannot be determined.
 pub fn usable(path: &std::path::Path, reserve: Option<Bytes>) -> anyhow::Result<Bytes> {
     let dir = Ground::open(path)?.dir;
     let (total, free) =
@@ -46,13 +47,14 @@ pub fn usable(path: &std::path::Path, reserve: Option<Bytes>) -> anyhow::Result<
     Ok(Bytes(free.0.saturating_sub(reserve.0)))
 }
 
-/// Why there is no room beside the reserve for `space`, and what to do about it: never more than the filesystem has.
+/// Explains why `space` does not fit in addition to the reserve, and suggests a remedy. The
+/// remedy never exceeds the size of the filesystem.
 fn why_not(total: Bytes, free: Bytes, reserve: Bytes, space: Bytes) -> String {
     let wanted = space.saturating_add(reserve);
     let missing = Bytes(wanted.0.saturating_sub(free.0));
     let is = if free == Bytes::ZERO { "nothing is free: the filesystem is full".to_owned() } else { format!("only {free} are free") };
     if wanted > total {
-        // Whatever is deleted.
+        // Deleting files cannot help.
         let kept = if reserve == Bytes::ZERO { String::new() } else { format!(", and {reserve} have to stay free") };
         let step = match space < free {
             true => format!("set --reserve to {} or less", Bytes(free.0 - space.0)),
@@ -61,14 +63,14 @@ fn why_not(total: Bytes, free: Bytes, reserve: Bytes, space: Bytes) -> String {
         return format!("{is}, the whole filesystem has {total}{kept}; {step}");
     }
     if reserve == Bytes::ZERO || space > free {
-        // Without the reserve it would not fit either.
+        // It would not fit even without the reserve.
         let kept = if reserve == Bytes::ZERO { String::new() } else { format!(" ({reserve} of it stay free: --reserve)") };
         return format!("{is}; delete something, {missing} at least{kept}, or name a directory on another filesystem");
     }
     format!("{is}, and {reserve} have to stay free; delete something, {missing} at least, ask for less, or set another --reserve")
 }
 
-/// What is to be said of a filesystem on which next to nothing can be written; `None` of any other.
+/// Returns a warning if the filesystem is nearly full; `None` otherwise.
 pub fn is_full(path: &std::path::Path) -> Option<String> {
     let stat = rustix::fs::statvfs(path).ok().filter(|stat| stat.f_blocks > 0)?;
     let (total, free) = (stat.f_frsize.saturating_mul(stat.f_blocks), Bytes(stat.f_frsize.saturating_mul(stat.f_bavail)));
@@ -78,10 +80,10 @@ pub fn is_full(path: &std::path::Path) -> Option<String> {
     (writable && full).then(|| format!("{shown}: {free} of {} are free: {what_to_do} ('trimtab trim {shown}')", Bytes(total)))
 }
 
-/// A filesystem with less free than one part in so many is as good as full.
+/// A filesystem with less free space than one part in this number counts as full.
 const FULL_SHARE: u64 = 100;
 
-/// Watches that a run does not eat into the reserve, whoever else fills the filesystem meanwhile.
+/// Monitors the reserve during a run, because other processes may also fill the filesystem.
 #[derive(Debug)]
 pub struct Guard {
     dir: OwnedFd,
@@ -91,17 +93,20 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Watches the filesystem of `dir`. Half of the reserve may go before it stops a run: a filesystem's own structures take some.
+    /// Monitors the filesystem of `dir`. A run stops once less than half of the reserve is free,
+    /// because the filesystem's own structures also take space.
     pub fn new(dir: OwnedFd, path: PathBuf, reserve: Bytes) -> Self {
         Self { dir, path, least: Bytes(reserve.0 / 2), looked: Instant::now() }
     }
 
-    /// Counts the discards that reach the drives of the directory from now on, where they are counted.
+    /// Starts counting the discards that reach the drives of the directory; `None` if they are
+    /// not counted.
     pub fn meter(&self) -> Option<Meter> {
         Meter::start(&self.path).ok()
     }
 
-    /// An error once too little is free, or the directory has been removed. Cheap: looks twice a second at most.
+    /// Returns an error once too little space is free or the directory has been removed. Cheap:
+    /// checks at most twice per second.
     pub fn check(&mut self) -> TargetResult {
         if self.looked.elapsed() < LOOK_EVERY {
             return Ok(());
@@ -117,7 +122,8 @@ impl Guard {
             reason,
             errno: Some(errno),
         };
-        // A directory without a name of its own is one that somebody has removed; what is still written there goes nowhere.
+        // A link count of 0 means that another process has removed the directory. Data written
+        // there would be lost.
         let stat = rustix::fs::fstat(&self.dir).map_err(|errno| error(std::io::Error::from(errno).to_string(), errno.raw_os_error()))?;
         if stat.st_nlink == 0 {
             return Err(error("it has been removed meanwhile".to_owned(), libc::ENOENT));
@@ -156,7 +162,7 @@ mod tests {
         let gb = |n: u64| Bytes(n * 100_000_000);
         let beside = why_not(gb(100), gb(50), gb(10), gb(45));
         assert!(beside.starts_with("only 5.00 GB are free, and 1.00 GB have to stay free; delete something, 500 MB at least"), "{beside}");
-        // A filesystem smaller than the reserve: nothing that could be deleted makes room.
+        // A filesystem smaller than the reserve: deleting files makes no room.
         let small = why_not(gb(10), gb(9), gb(11), gb(1));
         assert_eq!(
             small,
@@ -169,7 +175,7 @@ mod tests {
             let said = why_not(gb(total), gb(free), gb(reserve), gb(space));
             assert!(!said.contains("delete"), "{said}");
         }
-        // Seen: "0 B are free, and 0 B have to stay free; set a smaller --reserve".
+        // Regression: "0 B are free, and 0 B have to stay free; set a smaller --reserve".
         let full = why_not(gb(20), Bytes::ZERO, Bytes::ZERO, gb(1));
         assert!(full.starts_with("nothing is free: the filesystem is full; delete something, 100 MB at least, or"), "{full}");
         let kept = why_not(gb(20), gb(2), gb(1), gb(3));

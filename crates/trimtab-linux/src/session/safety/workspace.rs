@@ -1,6 +1,8 @@
-//! The directory that a command makes for itself, and finding those that crashed runs left behind.
+//! The working directory of a command, and the detection of those that crashed runs left
+//! behind.
 //!
-//! A workspace holds `marker`, which says whose it is and is locked while that process lives, and the directories of the runs.
+//! A workspace contains `marker` and the directories of the runs. The marker names the owning
+//! process and is locked while that process lives.
 
 use super::names::{self, ARCHIVE, MARKER};
 use super::{Ground, Guard, consent};
@@ -20,14 +22,14 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
 
-/// Names of workspaces begin with this, and then with the process that made them.
+/// Prefix of workspace names; the id of the owning process follows.
 const PREFIX: &str = "trimtab-work-";
-/// First line of a marker: what it is, and its version.
+/// First line of a marker: type and version.
 const MAGIC: &str = "trimtab workspace 1";
-/// A marker is never longer.
+/// Maximum size of a marker.
 const MARKER_BYTES_MAX: u64 = 4096;
 
-/// A directory of our own. Removed when it is dropped, with all that is in it.
+/// A working directory of this process. Removed with all its content on drop.
 #[derive(Debug)]
 pub struct Workspace {
     parent: Dir,
@@ -35,15 +37,15 @@ pub struct Workspace {
     path: PathBuf,
     dir: Dir,
     reserve: Bytes,
-    /// Locked as long as this process lives; `None` once it is removed.
+    /// Locked while this process lives; `None` once the workspace is removed.
     marker: Option<File>,
     _unfinished: Unfinished,
-    /// A reader of the output that goes away does not end the process before the directory is removed.
+    /// Keeps a closed output pipe from ending the process before the directory is removed.
     _pipe: SurvivesClosedPipe,
 }
 
 impl Workspace {
-    /// Makes one in `ground`.
+    /// Creates a workspace in `ground`.
     pub fn create(ground: &Ground, reserve: Bytes) -> anyhow::Result<Self> {
         let unfinished = Unfinished::begin();
         let parent = ground.directory()?;
@@ -64,14 +66,15 @@ impl Workspace {
                 _pipe: SurvivesClosedPipe::new(),
             }),
             Err(error) => {
-                // Nothing of ours may stay; the first error is the one that counts.
+                // Leave nothing behind; the first error is the one to report.
                 let _ = parent.remove_tree(&name, &dir);
                 Err(anyhow!(error).context(format!("cannot set up {}", path.display())))
             }
         }
     }
 
-    /// An error if it is not on `mount`, which was found by name: whoever may change a directory on the way can have had the name lead elsewhere for a moment.
+    /// Fails if the workspace is not on `mount`. The mount was found by name, and a user who may
+    /// change a directory on the way can redirect that name for a moment.
     pub fn require_on(&self, mount: Option<&Mount>) -> anyhow::Result<()> {
         let here = mountinfo::mount_id_of(&self.dir);
         match mount.zip(here) {
@@ -83,19 +86,19 @@ impl Workspace {
         }
     }
 
-    /// Where it is.
+    /// Path of the workspace.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes a directory in it, for one run.
+    /// Creates a directory for one run in the workspace.
     pub fn subdirectory(&self, name: &str) -> anyhow::Result<(OwnedFd, PathBuf)> {
         let path = self.path.join(name);
         let dir = self.dir.mkdir(name).with_context(|| format!("cannot make {}", path.display()))?;
         Ok((dir.into(), path))
     }
 
-    /// Removes a directory in it, with all that a run left there.
+    /// Removes a run's directory with all its content.
     pub fn remove_subdirectory(&self, name: &str) -> anyhow::Result<()> {
         let remove = || match self.dir.open_dir(name) {
             Ok(held) => self.dir.remove_tree(name, &held).map(drop),
@@ -105,14 +108,15 @@ impl Workspace {
         remove().with_context(|| format!("cannot remove {}", self.path.join(name).display()))
     }
 
-    /// Watches the reserve during a run.
+    /// Returns a guard that monitors the reserve during a run.
     pub fn guard(&self) -> anyhow::Result<Guard> {
         let dir = self.dir.try_clone().context("cannot keep the directory open")?;
         Ok(Guard::new(dir.into(), self.path.clone(), self.reserve))
     }
 
-    /// Removes it after `outcome`, the result of what was done in it, has been kept and printed: a removal that fails must not lose a result.
-    /// An error of the outcome counts more than one of the removal, which is then only remarked.
+    /// Removes the workspace and returns `outcome`. Call after the result has been saved and
+    /// printed, so that a failed removal loses no result. If both fail, returns the error of the
+    /// outcome and only remarks that of the removal.
     pub fn close_after<T>(self, context: &Context, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
         match (self.close(), outcome) {
             (Ok(()), outcome) => outcome,
@@ -124,7 +128,7 @@ impl Workspace {
         }
     }
 
-    /// Removes it, and says if that did not work.
+    /// Removes the workspace; returns an error if that fails.
     pub fn close(mut self) -> anyhow::Result<()> {
         self.remove()
     }
@@ -145,9 +149,11 @@ impl Drop for Workspace {
     }
 }
 
-/// Removes what is in the workspace that is open as `dir`, and the workspace itself if it is still what `name` stands for.
+/// Removes the content of the workspace open as `dir`, and then the workspace itself if
+/// `name` still refers to it.
 fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path, marker: Option<File>) -> anyhow::Result<()> {
-    // The marker last: what a kill leaves says until the end whose it is. It is closed first: FUSE and NFS keep open files under another name.
+    // Remove the marker last, so that after a kill the rest still names its owner. Close it
+    // first, because FUSE and NFS keep open files under another name.
     let contents = || {
         for inner in dir.names()?.iter().filter(|inner| *inner != MARKER) {
             if let Ok(held) = dir.open_dir(inner) {
@@ -186,26 +192,28 @@ fn not_removed(error: std::io::Error, path: &Path) -> anyhow::Error {
     anyhow!(error).context(format!("cannot remove {}; {what_to_do}", path.display()))
 }
 
-/// Puts the locked marker into the new directory.
+/// Creates the locked marker in the new directory.
 fn furnish(dir: &Dir) -> std::io::Result<File> {
     let mut marker = dir.create_new(MARKER, PRIVATE_FILE)?;
-    // A filesystem without locks leaves the process id as the sign of life.
+    // Without lock support, the process id alone shows that the owner lives.
     let _ = rustix::fs::flock(&marker, FlockOperation::NonBlockingLockExclusive);
     marker.write_all(Owner::this_process(dir)?.to_string().as_bytes())?;
-    // So that a power cut leaves a directory that is known as ours.
+    // After a power cut, the marker still identifies the directory.
     marker.sync_all()?;
     Ok(marker)
 }
 
-/// Whose a workspace is.
+/// The owner of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Owner {
     pid: u32,
-    /// When the process started, in clock ticks since boot: the same pid with another start is another process.
+    /// Start time of the process, in clock ticks since boot. It distinguishes processes that
+    /// reuse the pid.
     started: u64,
     boot: String,
     host: String,
-    /// The directory's inode: a copy of a workspace is none. Older markers do not say it.
+    /// Inode of the directory, which distinguishes a workspace from its copies. Older markers
+    /// lack it.
     directory: Option<u64>,
 }
 
@@ -216,7 +224,8 @@ impl Owner {
         Ok(Self { pid, started: started(pid).unwrap_or(0), boot: boot_id(), host: host_name(), directory })
     }
 
-    /// Whether this is what stands in the marker of that directory, and in no other one's.
+    /// True if this owner matches the name and inode of the directory. A marker in a copied or
+    /// renamed directory does not match.
     fn fits(&self, name: &str, dir: &Dir) -> bool {
         let of_process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()) == Some(&*self.pid.to_string());
         of_process && self.directory.is_none_or(|inode| dir.identity().is_ok_and(|identity| identity.inode == inode))
@@ -237,7 +246,7 @@ impl Owner {
         })
     }
 
-    /// Whether that process lives, as far as its id tells on this machine and boot.
+    /// True if the process lives, judged by its id on this machine and boot.
     fn lives(&self) -> bool {
         self.boot == boot_id() && started(self.pid) == Some(self.started)
     }
@@ -255,32 +264,33 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// What stands in the directory and looks like one of ours.
+/// A directory that is named like a workspace.
 #[derive(Debug)]
 pub struct Leftover {
     name: String,
     state: State,
-    /// The directory, if it may be looked into.
+    /// The directory, if it can be opened.
     dir: Option<Dir>,
-    /// Holds the lock while it is dealt with, so that two processes do not.
+    /// Holds the lock, so that only one process handles the leftover.
     marker: Option<File>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
-    /// Its process is gone.
+    /// The owning process is gone.
     Dead,
-    /// In use, or being set up right now.
+    /// In use or being set up.
     Alive,
-    /// Made by another machine that shares the filesystem.
+    /// Created by another machine that shares the filesystem.
     Elsewhere(String),
-    /// Named like one of ours, but without a marker of ours.
+    /// Named like a workspace, but without a valid marker.
     Unknown,
-    /// Its marker is that of another directory: a copy.
+    /// A copy: the marker belongs to another directory.
     Copy,
 }
 
-/// Finds what runs that crashed left in `ground`, and offers to remove it. What lives or is not ours is left alone.
+/// Finds the leftovers of crashed runs in `ground` and offers to remove them. Leaves live and
+/// foreign directories alone.
 pub fn deal_with_leftovers(context: &Context, ground: &Ground) -> anyhow::Result<()> {
     sweep(ground);
     for leftover in find(ground).with_context(|| format!("cannot list {}", ground.path.display()))? {
@@ -301,8 +311,8 @@ pub fn deal_with_leftovers(context: &Context, ground: &Ground) -> anyhow::Result
     Ok(())
 }
 
-/// Takes away the private places in which a workspace was on its way out when its process was killed. Nothing but empty directories is removed,
-/// so nobody need be asked.
+/// Removes the private directories of interrupted workspace removals. Asks no consent,
+/// because only empty directories are removed.
 fn sweep(ground: &Ground) {
     let Ok(parent) = ground.directory() else { return };
     for name in parent.names().unwrap_or_default() {
@@ -314,7 +324,7 @@ fn sweep(ground: &Ground) {
             for inner in place.names().unwrap_or_default().iter().filter(|inner| inner.as_encoded_bytes().starts_with(PREFIX.as_bytes())) {
                 let _ = place.open_dir(inner).and_then(|held| place.remove_dir(inner, &held));
             }
-            // What holds anything else stays where it is.
+            // A directory with any other content stays.
             if is_empty(&place) {
                 let _ = parent.remove_dir(&name, &place);
             }
@@ -340,12 +350,13 @@ fn deal_with_dead(context: &Context, ground: &Ground, leftover: Leftover, path: 
     Ok(())
 }
 
-/// How many of them are named.
+/// Maximum number of foreign entries that a message names.
 const FOREIGN_SHOWN: usize = 3;
 
-/// Removes from a leftover what runs have made, but for the marker, and gives the rest.
+/// Removes the entries that runs have created from a leftover, except the marker. Returns the
+/// rest.
 fn remove_ours(dir: &Dir) -> std::io::Result<Vec<PathBuf>> {
-    // What came out of an archive has the names that are in it.
+    // Content of an archive may have any names.
     if let Ok(archive) = dir.open_dir(ARCHIVE) {
         let _ = dir.remove_tree(ARCHIVE, &archive)?;
     }
@@ -354,7 +365,7 @@ fn remove_ours(dir: &Dir) -> std::io::Result<Vec<PathBuf>> {
     Ok(stay)
 }
 
-/// Directories in `directory` that runs have left which crashed. Nothing is changed.
+/// Returns the directories that crashed runs left in `directory`. Changes nothing.
 pub fn left_in(directory: &Path) -> Vec<PathBuf> {
     let Ok(parent) = Dir::open(directory) else { return Vec::new() };
     let names = parent.names().unwrap_or_default();
@@ -363,7 +374,7 @@ pub fn left_in(directory: &Path) -> Vec<PathBuf> {
     dead.map(|leftover| directory.join(&leftover.name)).collect()
 }
 
-/// Everything in `ground` that is named like a workspace.
+/// Returns all directories in `ground` that are named like a workspace.
 pub fn find(ground: &Ground) -> std::io::Result<Vec<Leftover>> {
     let parent = Dir::from_fd(ground.dir.try_clone()?, &ground.path);
     let mut found = Vec::new();
@@ -378,12 +389,12 @@ pub fn find(ground: &Ground) -> std::io::Result<Vec<Leftover>> {
     Ok(found)
 }
 
-/// `None` if it is no directory or gone by now.
+/// Returns `None` if the entry is not a directory or no longer exists.
 fn examine(parent: &Dir, name: &str) -> Option<Leftover> {
     let name = name.to_owned();
     let dir = match parent.open_dir(&name) {
         Ok(dir) => dir,
-        // Another user's.
+        // Belongs to another user.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
             return Some(Leftover { name, state: State::Alive, dir: None, marker: None });
         }
@@ -395,13 +406,13 @@ fn examine(parent: &Dir, name: &str) -> Option<Leftover> {
 
 fn state(dir: &Dir, name: &str) -> (State, Option<File>) {
     let ours = rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
-    // Where others may write, anybody can have put a marker.
+    // If other users may write here, they can have forged the marker.
     if !ours || dir.require_unshared().is_err() {
         return (State::Unknown, None);
     }
     let marker = match dir.open_read(MARKER) {
         Ok(marker) => marker,
-        // Being set up, or removed; or a crash came in between, and it is empty.
+        // Being set up or removed; or a crash interrupted that, and the directory is empty.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return match (is_old(dir), is_empty(dir)) {
                 (true, true) => (State::Dead, None),
@@ -421,7 +432,7 @@ fn state(dir: &Dir, name: &str) -> (State, Option<File>) {
     let _ = (&marker).take(MARKER_BYTES_MAX).read_to_string(&mut text);
     let state = match Owner::parse(&text) {
         None if !is_old(dir) => State::Alive,
-        // Killed before it wrote its marker, and so before it made anything else.
+        // Killed before it wrote its marker, and therefore before it created anything else.
         None if text.is_empty() && dir.names().is_ok_and(|names| names == [MARKER]) => State::Dead,
         None => State::Unknown,
         Some(owner) if owner.lives() && owner.fits(name, dir) => State::Alive,
@@ -432,14 +443,15 @@ fn state(dir: &Dir, name: &str) -> (State, Option<File>) {
     (state, Some(marker))
 }
 
-/// Not made within the last minute.
+/// True if the directory was not modified within the last minute.
 fn is_old(dir: &Dir) -> bool {
     let modified = rustix::fs::fstat(dir).map_or(i64::MAX, |stat| stat.st_mtime);
     let now = i64::try_from(crate::sys::clock::unix_ms() / 1000).unwrap_or(0);
     now.saturating_sub(modified) > 60
 }
 
-/// Nothing is in it but what a FUSE server or NFS client has left of removed files.
+/// True if the directory is empty, apart from removed files that a FUSE server or NFS client
+/// keeps.
 fn is_empty(dir: &Dir) -> bool {
     dir.names().is_ok_and(|names| names.iter().all(|name| is_renamed_open_file(name.as_encoded_bytes())))
 }
@@ -477,7 +489,7 @@ mod tests {
         assert!(workspace.require_on(None).is_ok());
     }
 
-    /// What a process leaves that is killed.
+    /// Creates the leftover of a killed process.
     fn crashed(dir: &Path, name: &str, owner: &Owner) -> PathBuf {
         let path = dir.join(format!("{PREFIX}{}-{name}", owner.pid));
         fs::create_dir_all(path.join("run/tree")).unwrap();
@@ -627,7 +639,8 @@ mod tests {
             fs::create_dir_all(left.join(file).parent().unwrap()).unwrap();
             fs::write(left.join(file), b"precious").unwrap();
         }
-        // A copy under its own name elsewhere has its marker, and one that was renamed does not fit it.
+        // A copy elsewhere keeps the name and the marker; a renamed workspace does not match its
+        // marker.
         let copy = dir.path().join("aside").join(left.file_name().unwrap());
         for path in ["run/tree/file1", MARKER, "notes.md"] {
             fs::create_dir_all(copy.join(path).parent().unwrap()).unwrap();
@@ -643,7 +656,7 @@ mod tests {
         }
         assert!(!left.join("run/tree/file1").exists() && !left.join("archive").exists());
         assert!(copy.join("run/tree/file1").exists() && renamed.join("run/tree/file1").exists());
-        // Once that has been moved away, the rest goes.
+        // Once the foreign files are moved away, the rest is removed.
         for file in ["notes.md", "photos", "run/thesis.tex", "run/tree/Holiday.png", "run-x"] {
             fs::rename(left.join(file), dir.path().join(file.replace('/', "_"))).unwrap();
         }

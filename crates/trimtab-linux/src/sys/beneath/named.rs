@@ -1,6 +1,8 @@
-//! Looking up what a user named, one component after the other. A link on the way is followed only where nobody but root and this user can
-//! have put it, or put it there instead of another: as Linux does in `/tmp` (`fs.protected_symlinks`), but in every directory that others may
-//! write to, always, and whoever owns the link. `/home -> /usr/home` leads where it always did.
+//! Resolves user-named paths one component at a time. A link on the way is followed only if
+//! no user but root and this user can have placed or replaced it. Linux does the same in
+//! `/tmp` (`fs.protected_symlinks`). This module does it always, in every directory that
+//! other users may write to, for links of any owner. A link such as `/home -> /usr/home` works
+//! as usual.
 
 use rustix::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -12,24 +14,25 @@ use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as the kernel follows.
+/// Maximum number of links; the kernel's own limit.
 const LINKS_MAX: u32 = 40;
 
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// What a path leads to, and by what.
+/// The object that a path resolves to, and the trust in that path.
 #[derive(Debug)]
 pub struct Named {
-    /// The object, open as a place only.
+    /// The object, opened with `O_PATH`.
     object: OwnedFd,
     stat: Stat,
-    /// It is something that a process has open (`/dev/stdin`, `/dev/fd/63`), which no name leads to.
+    /// The object is an open file of a process (`/dev/stdin`, `/dev/fd/63`), reached through no
+    /// file name.
     held: bool,
-    /// Nobody but root and this user can have put it where it is.
+    /// Only root and this user can have placed the object.
     guarded: bool,
 }
 
-/// Whether what belongs to `uid` was put there by root or by who runs this: this user, or who called `sudo`.
+/// True if `uid` is root, this user, or the user who called `sudo`.
 #[must_use]
 pub fn is_trusted(uid: u32) -> bool {
     let user = rustix::process::geteuid().as_raw();
@@ -37,15 +40,18 @@ pub fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == user || user == 0 && called_sudo() == Some(uid)
 }
 
-/// Whether others than root and this user may put something into this directory, or write to this file. A group that is a user's own has the user's number;
-/// where there is an access list the bits of the group are a mask over it, and say that somebody on it may write.
+/// True if users other than root and this user may add entries to this directory or write to
+/// this file. A group with the user's own number is private to the user. With an access list,
+/// however, the group bits are a mask, and a set write bit may mean that another user may
+/// write.
 pub(super) fn is_shared(object: impl AsFd, stat: &Stat) -> bool {
     let own_group = stat.st_gid != 0 && stat.st_gid == stat.st_uid;
     let group = stat.st_mode & 0o020 != 0 && (!own_group || has_access_list(object));
     !is_trusted(stat.st_uid) || group || stat.st_mode & 0o002 != 0
 }
 
-/// Whether a POSIX access list grants more than the mode of what is open, if only as a place.
+/// True if the object has a POSIX access list, which may grant more than its mode. An
+/// `O_PATH` descriptor suffices.
 pub(super) fn has_access_list(object: impl AsFd) -> bool {
     let path = format!("/proc/self/fd/{}", object.as_fd().as_raw_fd());
     match rustix::fs::getxattr_query(path, c"system.posix_acl_access") {
@@ -54,12 +60,12 @@ pub(super) fn has_access_list(object: impl AsFd) -> bool {
     }
 }
 
-/// The steps of a path, first one first.
+/// Returns the components of a path in order.
 fn steps(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     path.components().filter(|step| *step != Component::CurDir).map(|step| step.as_os_str().to_owned())
 }
 
-/// Where a look-up is.
+/// State of a path resolution.
 struct Walk {
     at: OwnedFd,
     at_stat: Stat,
@@ -87,7 +93,7 @@ impl Walk {
         Ok(())
     }
 
-    /// To the end; `make` makes directories that are missing, open to nobody else.
+    /// Resolves the rest of the path. With `make`, creates missing directories with mode 0700.
     fn run(mut self, make: bool) -> io::Result<Named> {
         while let Some(name) = self.todo.pop_front() {
             if name == "/" || name == ".." {
@@ -95,7 +101,7 @@ impl Walk {
                 self.enter(up, &name)?;
                 continue;
             }
-            // As a directory first: that also mounts what is mounted on demand.
+            // Try a directory first: this also triggers automounts.
             match rustix::fs::openat(&self.at, &*name, LOOK | OFlags::DIRECTORY, Mode::empty()) {
                 Ok(directory) => self.enter(directory, &name)?,
                 Err(Errno::NOENT) if make => {
@@ -118,7 +124,8 @@ impl Walk {
         Ok(Named { object: self.at, stat: self.at_stat, held: false, guarded })
     }
 
-    /// A link, which is taken if it may be, or the end.
+    /// Handles a component that is not a directory: follows a trusted link, or returns the final
+    /// object.
     fn no_directory(&mut self, name: &OsStr) -> io::Result<Option<Named>> {
         let object = rustix::fs::openat(&self.at, name, LOOK, Mode::empty())?;
         let stat = rustix::fs::fstat(&object)?;
@@ -134,7 +141,7 @@ impl Walk {
         }
         self.require_trusted(name, &stat)?;
         if rustix::fs::fstatfs(&self.at)?.f_type == rustix::fs::PROC_SUPER_MAGIC {
-            // Such a link leads to what is open; what stands in it is no path.
+            // A link in /proc leads to an open object; its text is not a path.
             let object = rustix::fs::openat(&self.at, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
             let stat = rustix::fs::fstat(&object)?;
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
@@ -174,12 +181,12 @@ impl AsFd for Named {
 }
 
 impl Named {
-    /// What `path` leads to.
+    /// Resolves `path`.
     pub fn look_up(path: &Path) -> io::Result<Self> {
         Walk::new(path)?.run(false)
     }
 
-    /// The same for a directory; what is missing on the way is made, with mode 0700.
+    /// Resolves a directory path. Creates missing directories with mode 0700.
     pub fn make_directory(path: &Path) -> io::Result<Self> {
         let made = Walk::new(path)?.run(true)?;
         if made.kind() != FileType::Directory {
@@ -188,25 +195,25 @@ impl Named {
         Ok(made)
     }
 
-    /// What kind of object it is.
+    /// File type of the object.
     #[must_use]
     pub fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
     }
 
-    /// What the kernel says of it.
+    /// Status of the object.
     #[must_use]
     pub const fn stat(&self) -> &Stat {
         &self.stat
     }
 
-    /// Whether nobody but root and this user can have put it there.
+    /// True if only root and this user can have placed the object.
     #[must_use]
     pub fn is_guarded(&self) -> bool {
         self.guarded || is_trusted(self.stat.st_uid)
     }
 
-    /// Opens it, whatever has its name by now.
+    /// Opens the resolved object, even if its name now refers to another one.
     pub fn open(&self, flags: OFlags) -> io::Result<OwnedFd> {
         if self.kind() == FileType::Directory {
             return Ok(rustix::fs::openat(&self.object, c".", flags | OFlags::CLOEXEC, Mode::empty())?);
@@ -215,36 +222,38 @@ impl Named {
         Ok(rustix::fs::open(path, flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// Its path without links, as it is now.
+    /// Current path of the object, with all links resolved.
     pub fn real_path(&self) -> io::Result<PathBuf> {
         real_path(&self.object)
     }
 
-    /// The object itself, open as a place only.
+    /// Returns the object, opened with `O_PATH`.
     #[must_use]
     pub fn into_object(self) -> OwnedFd {
         self.object
     }
 }
 
-/// Where what is open is now, without links.
+/// Returns the current path of an open object, with all links resolved.
 pub fn real_path(object: &OwnedFd) -> io::Result<PathBuf> {
     let path = rustix::fs::readlink(format!("/proc/self/fd/{}", object.as_fd().as_raw_fd()), Vec::new())?;
     let path = PathBuf::from(OsStr::from_bytes(path.as_bytes()));
     if path.is_absolute() { Ok(path) } else { Err(Errno::NOENT.into()) }
 }
 
-/// What else than a regular file may be read.
+/// Readable inputs other than regular files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
-    /// Nothing: it is read in more than one place, or more than once.
+    /// None, because the input is read more than once or not sequentially.
     No,
-    /// A pipe that this process was given (`/dev/stdin`, a shell's `<(...)`), to its end. `/dev/null` is empty.
+    /// Pipes that this process inherited (`/dev/stdin`, a shell's `<(...)`), read to their end,
+    /// and `/dev/null` as empty input.
     Pipes,
 }
 
-/// Opens a file that the user named, to read it. What is no file is refused before it is opened: a pipe would be waited for, a device read
-/// without end, and opening one may do something.
+/// Opens a user-named file for reading. Rejects other objects before opening them: opening a
+/// pipe would block, a device could be read without end, and opening a device may have side
+/// effects.
 pub fn open_to_read(path: &Path, streams: Streams) -> io::Result<File> {
     crate::sys::confinement::check_read(path)?;
     let named = Named::look_up(path)?;
@@ -267,25 +276,26 @@ pub fn open_to_read(path: &Path, streams: Streams) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, where a file is wanted")))
 }
 
-/// Whether others than root and this user may write to what is open.
+/// True if users other than root and this user may write to the open file.
 #[must_use]
 pub fn is_open_to_others(file: &File) -> bool {
     rustix::fs::fstat(file).map_or(true, |stat| is_shared(file, &stat))
 }
 
-/// All of a file that the user named, if it is no longer than `bytes_max`.
+/// Reads a user-named file. Fails if it is longer than `bytes_max`.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_all(open_to_read(path, Streams::Pipes)?, bytes_max)
 }
 
-/// The same of what is open. A file that is longer is not read at all.
+/// Reads an open file to its end. Fails if it is longer than `bytes_max`; a regular file is
+/// then not read at all.
 pub fn read_all(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let too_long = || io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {bytes_max} bytes"));
     let expected = file.metadata().map(|metadata| if metadata.is_file() { metadata.len() } else { bytes_max })?;
     if expected > bytes_max {
         return Err(too_long());
     }
-    // A buffer that doubles as it grows would take a multiple.
+    // A growing buffer would double and take a multiple of the memory.
     let mut bytes = Vec::with_capacity(usize::try_from(expected + 1).map_err(|_| too_long())?);
     if file.take(bytes_max + 1).read_to_end(&mut bytes)? as u64 > bytes_max {
         return Err(too_long());
@@ -293,7 +303,7 @@ pub fn read_all(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same of a file that this program keeps: an error where another user can have written it.
+/// Like [`read`], for a file of this program. Fails if another user can have written it.
 pub fn read_own(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = open_to_read(path, Streams::No)?;
     if is_open_to_others(&file) {
@@ -302,13 +312,14 @@ pub fn read_own(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_all(file, bytes_max)
 }
 
-/// The same as text.
+/// Like [`read`], as UTF-8 text.
 pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     String::from_utf8(read(path, bytes_max)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
-/// What `path` leads to, open to be written to at its end, if it is neither a regular file under a name nor a directory: a terminal, a pipe that
-/// somebody reads, `/dev/null`, or what this process was given as `/dev/stdout`. `None` if it is a file or not there.
+/// Opens `path` for appending if it is a stream: a terminal, a pipe with a reader,
+/// `/dev/null`, or an inherited file such as `/dev/stdout`. Returns `None` for a named
+/// regular file, a directory or a missing path.
 pub fn open_stream_to_write(path: &Path) -> io::Result<Option<File>> {
     let named = match Named::look_up(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

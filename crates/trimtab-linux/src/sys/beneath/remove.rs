@@ -1,4 +1,4 @@
-//! Removing a directory and all that is in it, and nothing else: no link is followed, no mount is entered.
+//! Removes directory trees without following links or entering mounts.
 
 use crate::sys::interrupt;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,23 +10,27 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Deeper than anything that this program makes; each level keeps a descriptor open meanwhile.
+/// Maximum depth, larger than any tree that this program makes. Each level keeps a descriptor
+/// open during the removal.
 const DEPTH_MAX: u32 = 512;
-/// Names taken from a directory at a time, so that one with millions needs no memory for all.
+/// Names read from a directory at a time, to bound the memory for directories with millions
+/// of entries.
 const BATCH: usize = 4096;
 
-/// How long removal waits for entries that do not go away: a FUSE server removes a renamed open file a moment after it is closed.
+/// Maximum wait for removed entries to disappear: a FUSE server removes a renamed open file
+/// shortly after it is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Pause between two passes that removed nothing for good.
+/// Pause between two passes without progress.
 const PAUSE: Duration = Duration::from_millis(10);
-/// After a signal, removal continues until this long after it ...
+/// After a signal, removal continues for this long …
 const AFTER_SIGNAL: Duration = Duration::from_secs(1);
-/// ... and at least this long, for a removal that begins late.
+/// … but at least this long if the removal itself starts later.
 const AFTER_SIGNAL_MIN: Duration = Duration::from_millis(500);
-/// How many entries a message names.
+/// Maximum number of entries that a message names.
 const NAMED_MAX: usize = 3;
 
-/// Whether a filesystem gives this name to an open file that is removed: FUSE servers (libfuse) and NFS clients rename it until it is closed.
+/// True if a filesystem gives such names to removed open files. FUSE servers (libfuse) and
+/// NFS clients rename these files until they are closed.
 #[must_use]
 pub fn is_renamed_open_file(name: &[u8]) -> bool {
     [&b".fuse_hidden"[..], b".nfs"].iter().any(|prefix| {
@@ -35,19 +39,20 @@ pub fn is_renamed_open_file(name: &[u8]) -> bool {
     })
 }
 
-/// Removes what is in `dir`, but not `dir`. Ends with `ResourceBusy` when entries stay although they were removed (open files on FUSE and NFS),
-/// and with `Interrupted` some time after a signal.
+/// Removes the content of `dir`, but not `dir` itself. Fails with `ResourceBusy` if removed
+/// entries persist (open files on FUSE and NFS), and with `Interrupted` some time after a
+/// signal.
 pub fn contents(dir: &OwnedFd) -> io::Result<()> {
     Removing { began: Instant::now() }.contents(dir, Path::new(""), 0)
 }
 
-/// One removal of a tree.
+/// A tree removal in progress.
 struct Removing {
     began: Instant,
 }
 
 impl Removing {
-    /// `at`: where `dir` is below the first directory, for messages.
+    /// `at` is the path of `dir` relative to the first directory, for messages.
     fn contents(&self, dir: &OwnedFd, at: &Path, depth: u32) -> io::Result<()> {
         if depth > DEPTH_MAX {
             return Err(Errno::NAMETOOLONG.into());
@@ -59,7 +64,7 @@ impl Removing {
             if batch.is_empty() {
                 return Ok(());
             }
-            // A full batch may leave as many behind it.
+            // A full batch may be followed by another full one.
             let more = batch.len() == BATCH && batch.iter().any(|(name, _)| !is_renamed_open_file(name.to_bytes()));
             if more || batch.len() < least {
                 (least, progress) = (batch.len(), Instant::now());
@@ -75,11 +80,11 @@ impl Removing {
         }
     }
 
-    /// Removes one entry, or leaves it for the next pass if it is in use.
+    /// Removes an entry, or leaves it to the next pass if it is in use.
     fn entry(&self, dir: &OwnedFd, at: &Path, name: &CStr, kind: FileType, depth: u32) -> io::Result<()> {
         let is_dir = match kind {
             FileType::Directory => true,
-            // Some filesystems do not tell in the listing.
+            // Some filesystems do not report the type in the listing.
             FileType::Unknown => match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
                 Err(Errno::NOENT) => return Ok(()),
@@ -110,7 +115,7 @@ impl Removing {
     }
 }
 
-/// The error for entries that stay.
+/// Returns the error for entries that persist.
 fn busy(at: &Path, batch: &[(CString, FileType)]) -> io::Error {
     let named: Vec<String> =
         batch.iter().take(NAMED_MAX).map(|(name, _)| at.join(OsStr::from_bytes(name.to_bytes())).display().to_string()).collect();
@@ -119,8 +124,9 @@ fn busy(at: &Path, batch: &[(CString, FileType)]) -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, format!("still in use: {}{more}", named.join(", ")))
 }
 
-/// Removes of what is in `dir` the files and directories whose names `is_ours` knows by their depth: nothing else, and no directory that holds anything
-/// else. Gives the paths of what stays, from `dir` on.
+/// Removes the files and directories in `dir` that `is_ours` accepts by name and depth. Keeps
+/// all other entries, and the directories that contain them. Returns the remaining paths,
+/// relative to `dir`.
 pub fn known(dir: &OwnedFd, depth: u32, is_ours: &dyn Fn(&OsStr, u32) -> bool) -> Result<Vec<PathBuf>, Errno> {
     if depth > DEPTH_MAX {
         return Err(Errno::NAMETOOLONG);
@@ -170,23 +176,24 @@ fn names(dir: &OwnedFd) -> Result<Vec<(CString, FileType)>, Errno> {
     Ok(batch)
 }
 
-/// `EXDEV` if a directory is not on the mount that another is on: of another filesystem, or of another part of the same one, as a bind mount is.
+/// Fails with `EXDEV` unless both directories are on the same mount. A bind mount of the same
+/// filesystem counts as another mount.
 pub fn require_same_mount(parent: BorrowedFd<'_>, dir: BorrowedFd<'_>) -> Result<(), Errno> {
     let mount = |fd: BorrowedFd<'_>| {
         let seen = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
-        // Before Linux 5.8 there is only the device.
+        // Before Linux 5.8 only the device number is available.
         let known = StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID);
         Ok::<_, Errno>((known.then_some(seen.stx_mnt_id), seen.stx_dev_major, seen.stx_dev_minor))
     };
     if mount(parent)? == mount(dir)? { Ok(()) } else { Err(Errno::XDEV) }
 }
 
-/// Opens a directory, but neither through a link nor across a mount.
+/// Opens a directory without following a link or crossing a mount.
 fn open_inside<P: rustix::path::Arg + Copy>(parent: BorrowedFd<'_>, name: P) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
     match rustix::fs::openat2(parent, name, flags, Mode::empty(), resolve) {
-        // Before Linux 5.6, or where a sandbox does not know the call.
+        // Before Linux 5.6, or in a sandbox that does not know the call.
         Err(Errno::NOSYS | Errno::PERM) => {
             let dir = rustix::fs::openat(parent, name, flags, Mode::empty())?;
             require_same_mount(parent, dir.as_fd())?;
@@ -209,7 +216,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// Removes the directory `name` in `parent`. One that is not there any more counts as removed.
+    /// Removes the directory `name` in `parent`. A missing directory is not an error.
     fn tree(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
         match open_inside(parent, name) {
             Ok(dir) => contents(&dir)?,

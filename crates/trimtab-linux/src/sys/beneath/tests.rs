@@ -72,7 +72,7 @@ fn write_atomically_leaves_old_or_new_file_only() {
     dir.write_atomically("file", 0o640, |file| file.write_all(b"new")).unwrap();
     assert_eq!((read().as_str(), mode(&directory.path().join("file"))), ("new", 0o640));
     assert_eq!(dir.names().unwrap(), ["file"]);
-    // As it goes where files without names do not exist.
+    // The path taken on filesystems without unnamed files.
     let (_, name) = dir.new_temporary(OsStr::new("file")).unwrap();
     assert!(name.to_str().unwrap().starts_with(".file."));
 }
@@ -97,7 +97,7 @@ fn only_what_is_held_is_removed() {
         let work = dir.mkdir("work").unwrap();
         work.create_new("file", 0o600).unwrap();
         work.mkdir("inner").unwrap().create_new("x", 0o600).unwrap();
-        // Somebody puts something else there.
+        // Another process puts a different directory there.
         fs::rename(at("work"), at("moved")).unwrap();
         fs::create_dir(at("work")).unwrap();
         fs::write(at("work/precious"), "x").unwrap();
@@ -127,7 +127,8 @@ fn a_swap_between_the_two_looks_is_put_back() {
     assert_eq!(fs::read_to_string(&at).unwrap(), "precious");
 }
 
-/// Only an empty directory can be one that was just made: whatever else has its name is left as it is, its mode too.
+/// Only an empty directory can be the new one. Any other is left unchanged, including its
+/// mode.
 #[test]
 fn what_was_put_in_place_of_a_new_directory_is_not_taken_for_it() {
     let (directory, dir) = shared();
@@ -232,7 +233,7 @@ fn report_path_follows_own_links_only() {
     open_to_append(Path::new("/dev/stderr")).unwrap();
 }
 
-/// A tree with links of every kind; nobody else can write to it.
+/// A tree with links of every kind, which other users cannot write to.
 fn linked() -> tempfile::TempDir {
     let directory = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
@@ -258,7 +259,8 @@ fn linked() -> tempfile::TempDir {
 }
 
 proptest::proptest! {
-    /// The kernel is the oracle: where all links are one's own, a path leads where it says, and fails as it says.
+    /// The kernel is the oracle: if all links are the user's own, a path resolves or fails as it
+    /// does in the kernel.
     #[test]
     fn ones_own_links_lead_where_the_kernel_follows_them(
         steps in proptest::collection::vec(proptest::sample::select(vec![
@@ -289,7 +291,7 @@ fn link_in_shared_directory_is_never_followed() {
         for path in ["l", "l/d", "m/d"] {
             assert!(look(path).unwrap_err().contains("others may write to, and not followed"), "{path} {mode:o}");
         }
-        // Only the links in it: what needs none is reached.
+        // Only links in the shared directory are affected; paths that need none still resolve.
         assert!(look("a/b/d").is_ok() && look("c/file").is_ok());
     }
     shared("", 0o700);
@@ -306,7 +308,8 @@ fn open_or_make_follows_own_links_and_is_private() {
     assert!(Dir::open_or_make(&directory.path().join("a/f")).is_err() && Dir::open_or_make(&directory.path().join("a/f/x")).is_err());
 }
 
-/// Seen: root with another user's HOME made `.local/share` there, with root as its owner, and then refused to use it.
+/// Regression: root with another user's HOME created `.local/share` there, owned by root, and
+/// then refused to use it.
 #[test]
 fn below_what_others_may_change_nothing_is_made() {
     let directory = linked();
@@ -346,16 +349,17 @@ fn output_goes_to_files_and_streams_and_never_over_a_device() {
     assert!(open_stream_to_write(&at("pipe")).unwrap_err().to_string().contains("nothing reads"));
     assert!(open_stream_to_write(&at("a/f")).unwrap().is_none() && open_stream_to_write(&at("none")).unwrap().is_none());
     open_stream_to_write(Path::new("/dev/null")).unwrap().unwrap().write_all(b"x").unwrap();
-    // Held by this process: written to at its end, and not replaced.
+    // Open in this process: the file is appended to, not replaced.
     let file = fs::File::options().append(true).open(at("a/f")).unwrap();
     let held = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     open_stream_to_write(&held).unwrap().unwrap().write_all(b"y").unwrap();
     assert_eq!(fs::read(at("a/f")).unwrap(), b"xy");
 }
 
-/// Gives user 65534 all rights by an access list, as far as the mask lets it. False where there are no such lists.
+/// Grants user 65534 all rights through an access list, limited by the mask. Returns false if
+/// access lists are not supported.
 fn grant(path: &Path, list: &std::ffi::CStr, mask: u16) -> bool {
-    // Version 2; tag, permissions and id of: owner, user 65534, group, mask, others.
+    // Version 2; then tag, permissions and id for owner, user 65534, group, mask, other.
     let entries: [(u16, u16, u32); 5] = [(1, 7, u32::MAX), (2, 7, 65_534), (4, 5, u32::MAX), (16, mask, u32::MAX), (32, 5, u32::MAX)];
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
@@ -380,7 +384,7 @@ fn access_list_that_lets_another_user_write_is_shared() {
         assert_eq!(Dir::guarded(path, false).is_err(), shared, "mask {mask}");
         assert!(Dir::private(path).is_err(), "mask {mask}");
     }
-    // Sticky: another user can add files, and take none away.
+    // Sticky: another user can add files but cannot remove this user's.
     set_mode(fs::File::open(path).unwrap().as_fd(), 0o1777).unwrap();
     assert!(Dir::sheltered_directory(path).is_ok() && Dir::sheltered_file(&path.join("f")).is_err());
 }
@@ -403,7 +407,7 @@ fn access_list_that_files_inherit_lets_nobody_write() {
     }
 }
 
-/// The bits of the group look like those of a user's own group, and another user may write.
+/// The group bits look like those of the user's own group, yet another user may write.
 #[test]
 fn access_list_of_another_user_is_seen() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();

@@ -1,4 +1,4 @@
-//! io_uring: one ring, one file, one range of registered memory.
+//! The io_uring engine: one ring, one file, one range of registered memory.
 
 use super::{Action, Request, Transfer};
 use crate::sys::pool::Pool;
@@ -8,38 +8,42 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 
 /// The only registered file.
 const FILE: types::Fixed = types::Fixed(0);
-/// `BLOCK_URING_CMD_DISCARD` of `linux/blkdev.h`, Linux 6.12: discards without blocking the submitter.
+/// `BLOCK_URING_CMD_DISCARD` of `linux/blkdev.h`, Linux 6.12: discards without blocking the
+/// submitter.
 const BLOCK_URING_CMD_DISCARD: u32 = 0x1200;
-/// Longest range that can be registered as one buffer.
+/// Largest range that can be registered as one buffer.
 const REGISTERED_MAX: usize = 1 << 30;
 
-/// A ring with its file registered, and the pool if the limit of locked memory allows.
+/// A ring with a registered file. The pool is registered too if the limit on locked memory
+/// allows it.
 pub struct Ring {
     ring: IoUring,
     registered: bool,
 }
 
 impl Ring {
-    /// A ring for `entries` operations in flight on `file` and `pool`, which outlives it.
+    /// Creates a ring for `entries` operations in flight on `file` and `pool`. The pool must
+    /// outlive the ring.
     pub fn new(file: &OwnedFd, entries: u32, pool: &Pool) -> io::Result<Self> {
         let ring = build(entries.next_power_of_two())?;
         ring.submitter().register_files(&[file.as_raw_fd()])?;
         let memory = libc::iovec { iov_base: pool.base().cast(), iov_len: pool.len() };
-        // SAFETY: the owner of both unmaps the pool only after the last operation has ended.
+        // SAFETY: the owner of both unmaps the pool only after the last operation has completed.
         let registered = pool.len() <= REGISTERED_MAX && unsafe { ring.submitter().register_buffers(&[memory]) }.is_ok();
         Ok(Self { ring, registered })
     }
 
-    /// Whether the memory is registered: pinned once and not for every operation.
+    /// True if the memory is registered: pinned once instead of for every operation.
     pub fn registered(&self) -> bool {
         self.registered
     }
 
-    /// Queues a request. There is room: the ring has an entry for every tag.
+    /// Queues a request. The ring has an entry for every tag, so it cannot be full.
     #[inline]
     pub fn push(&mut self, request: &Request) {
         let entry = self.entry(request).user_data(u64::from(request.what.tag));
-        // SAFETY: the memory of the request belongs to its tag until its completion is taken, and lies in the pool.
+        // SAFETY: the memory of the request lies in the pool and belongs to its tag until its
+        // completion is taken.
         unsafe { self.ring.submission().push(&entry) }.expect("the ring has an entry for every tag");
     }
 
@@ -63,7 +67,7 @@ impl Ring {
         }
     }
 
-    /// Hands everything queued to the kernel.
+    /// Submits all queued requests to the kernel.
     #[inline]
     pub fn submit(&mut self) -> io::Result<()> {
         loop {
@@ -92,7 +96,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Interruptions and a shortage of request memory pass; other errors do not.
+    /// Interruptions and a shortage of request memory are transient; other errors are permanent.
     #[cold]
     fn retry(&self, error: io::Error) -> io::Result<()> {
         match error.raw_os_error() {
@@ -105,7 +109,8 @@ impl Ring {
         }
     }
 
-    /// Takes all completions: tag, and what the system call would have returned.
+    /// Takes all completions and calls `each` with the tag and the system call's result, or a
+    /// negative error number.
     #[inline]
     pub fn take(&mut self, mut each: impl FnMut(u32, i32)) {
         for completion in self.ring.completion() {
@@ -114,7 +119,9 @@ impl Ring {
     }
 }
 
-/// The leanest ring that this kernel has: completions run by the waiting thread (6.1), else without interrupting it (5.19), else any.
+/// Builds the most efficient ring that this kernel supports. The waiting thread runs
+/// completions (Linux 6.1), or at least is not interrupted by them (5.19), or the ring has no
+/// such option.
 fn build(entries: u32) -> io::Result<IoUring> {
     let deferred = IoUring::builder().setup_clamp().setup_single_issuer().setup_defer_taskrun().build(entries);
     match deferred {

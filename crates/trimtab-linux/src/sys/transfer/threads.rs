@@ -1,4 +1,5 @@
-//! Threads with blocking system calls, where there is no io_uring (old kernels, containers that forbid it).
+//! The thread engine: blocking system calls, for systems without io_uring (old kernels,
+//! containers that forbid it).
 
 use super::{Action, Request, Transfer};
 use crate::sys::descriptor;
@@ -8,10 +9,10 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// More threads than this gain nothing.
+/// More threads than this bring no benefit.
 const THREADS_MAX: u32 = 256;
 
-/// As many threads as operations may be in flight.
+/// A pool of threads, one per operation in flight up to `THREADS_MAX`.
 pub struct Threads {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
@@ -33,7 +34,7 @@ struct State {
 }
 
 impl Threads {
-    /// Up to `depth` threads on `file`.
+    /// Starts `depth` threads on `file`, at most `THREADS_MAX`.
     pub fn new(file: OwnedFd, depth: u32) -> io::Result<Self> {
         let shared = Arc::new(Shared { file, state: Mutex::default(), work: Condvar::new(), finished: Condvar::new() });
         let mut threads = Self { shared, workers: Vec::new(), taken: Vec::new() };
@@ -44,7 +45,7 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Hands a request to whichever thread is free.
+    /// Queues a request for the next idle thread.
     pub fn push(&self, request: &Request) {
         self.shared.lock().queue.push_back(*request);
         self.shared.work.notify_one();
@@ -58,7 +59,8 @@ impl Threads {
         }
     }
 
-    /// Takes all completions: tag, and the result of the system call or the negative error number.
+    /// Takes all completions and calls `each` with the tag and the system call's result, or a
+    /// negative error number.
     pub fn take(&mut self, mut each: impl FnMut(u32, i32)) {
         std::mem::swap(&mut self.taken, &mut self.shared.lock().done);
         for (tag, result) in self.taken.drain(..) {
@@ -72,7 +74,7 @@ impl Drop for Threads {
         self.shared.lock().closing = true;
         self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
-            // A worker that panicked has printed why.
+            // A worker that panicked has already printed the reason.
             let _ = worker.join();
         }
     }
@@ -80,7 +82,7 @@ impl Drop for Threads {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent between any two statements that hold the lock.
+        // The state is consistent whenever the lock is released, even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,15 +104,16 @@ impl Shared {
     }
 }
 
-/// Makes a request, and waits for it. What the system call gave, or the negative error number.
+/// Executes a request with a blocking call. Returns the system call's result, or a negative
+/// error number.
 pub fn execute(file: &OwnedFd, request: &Request) -> i32 {
     let fd = file.as_raw_fd();
     let Request { what: Transfer { action, offset, len, .. }, address } = *request;
     loop {
         let result = match action {
-            // SAFETY: the memory belongs to the tag of the request until its completion is taken.
+            // SAFETY: the memory belongs to the request's tag until its completion is taken.
             Action::Read => unsafe { libc::pread(fd, address.cast(), len as usize, offset as libc::off_t) },
-            // SAFETY: the same.
+            // SAFETY: as for reads.
             Action::Write => unsafe { libc::pwrite(fd, address.cast(), len as usize, offset as libc::off_t) },
             Action::Flush => return status(rustix::fs::fdatasync(file.as_fd())),
             Action::PunchHole => {

@@ -1,4 +1,4 @@
-//! Devices of the driver: made, described, started, stopped and taken away.
+//! Control of ublk devices: create, configure, start, stop and delete.
 
 use super::{Info, Parameters, character_node, encoded};
 use io_uring::types::Fd;
@@ -12,10 +12,10 @@ use std::os::unix::ffi::OsStrExt as _;
 const NODE: &str = "/dev/ublk-control";
 /// `struct ublksrv_ctrl_cmd`
 const COMMAND_BYTES: usize = 32;
-/// More than any answer.
+/// Larger than any answer.
 const CPU_MASK_BYTES: usize = 128;
 
-/// Numbers of commands, and whether the driver writes only.
+/// Command numbers; true if the driver both reads and writes the data.
 const GET_QUEUE_AFFINITY: (u32, bool) = (0x01, false);
 const ADD: (u32, bool) = (0x04, true);
 const DELETE: (u32, bool) = (0x05, true);
@@ -28,38 +28,41 @@ const GET_INFO_BY_PATH: (u32, bool) = (0x12, false);
 const GET_FEATURES: (u32, bool) = (0x13, false);
 const DELETE_LATER: (u32, bool) = (0x14, false);
 
-/// The driver's control device. Every command is waited for.
+/// The driver's control device. Every command blocks until it completes.
 pub struct Control {
     ring: IoUring<squeue::Entry128>,
     device: File,
 }
 
-/// What a command is about besides the device.
+/// Arguments of a command, in addition to the device number.
 #[derive(Default)]
 struct Argument<'a> {
     queue: Option<u16>,
     inline: u64,
-    /// Where the data begin with the path of the character device, as they do for who has no privilege, and where a command wants it.
+    /// The data start with the path of the character device. Unprivileged devices need this, and
+    /// so do some commands.
     with_path: bool,
     data: &'a [u8],
-    /// Bytes of the answer.
+    /// Size of the answer in bytes.
     answer: usize,
 }
 
 impl Control {
-    /// Opens it.
+    /// Opens the control device.
     ///
     /// # Errors
-    /// `ENOENT` if the driver is not there; what the kernel says of the right to open it, and of io_uring.
+    /// `ENOENT` if the driver is not loaded; the kernel's error if access is denied or io_uring
+    /// is not available.
     pub fn open() -> io::Result<Self> {
         let device = File::options().read(true).write(true).open(NODE)?;
         Ok(Self { ring: IoUring::builder().build(4)?, device })
     }
 
-    /// What the driver can do, as flags of a device; `None` if it is too old to say (before Linux 6.5).
+    /// Returns the driver's features as device flags; `None` if the driver is too old to report
+    /// them (before Linux 6.5).
     ///
     /// # Errors
-    /// All else that the kernel says.
+    /// Any other error from the kernel.
     pub fn features(&mut self) -> io::Result<Option<u64>> {
         match self.ask(u32::MAX, GET_FEATURES, &Argument { answer: 8, ..Argument::default() }) {
             Ok(answer) => Ok(answer.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))),
@@ -68,38 +71,38 @@ impl Control {
         }
     }
 
-    /// Makes a device; gives what the kernel made of `wanted`.
+    /// Creates a device. Returns the parameters that the kernel accepted in place of `wanted`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn add(&mut self, wanted: &Info) -> io::Result<Info> {
         let data = bytes_of(wanted);
         let answer = self.ask(wanted.number, ADD, &Argument { data: &data, answer: data.len(), ..Argument::default() })?;
         info_of(&answer)
     }
 
-    /// The device of this number.
+    /// Returns the parameters of the device with this number.
     ///
     /// # Errors
-    /// `ENODEV` if there is none, `EPERM` or `EACCES` if it is another's.
+    /// `ENODEV` if there is no such device, `EPERM` or `EACCES` if it belongs to another user.
     pub fn info(&mut self, number: u32) -> io::Result<Info> {
         let answer = self.ask(number, GET_INFO_BY_PATH, &Argument { with_path: true, answer: size_of::<Info>(), ..Argument::default() })?;
         info_of(&answer)
     }
 
-    /// Says what the device is like, before it is started.
+    /// Sets the parameters of the device, before it starts.
     ///
     /// # Errors
-    /// What the kernel does not take.
+    /// The kernel rejects the parameters.
     pub fn set_parameters(&mut self, device: &Info, parameters: &Parameters) -> io::Result<()> {
         let data = bytes_of(parameters);
         self.command(device, SET_PARAMETERS, &Argument { data: &data, ..Argument::default() }).map(drop)
     }
 
-    /// The processors on which requests for a queue are made.
+    /// Returns the processors that issue requests to a queue.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn processors(&mut self, device: &Info, queue: u16) -> io::Result<CpuSet> {
         let argument = Argument { queue: Some(queue), inline: queue.into(), answer: CPU_MASK_BYTES, ..Argument::default() };
         let mask = self.command(device, GET_QUEUE_AFFINITY, &argument)?;
@@ -109,28 +112,29 @@ impl Control {
         Ok(set)
     }
 
-    /// Makes the block device. All queues have to be waiting for requests in other threads of this process: the kernel reads from it at once.
+    /// Creates the block device. All queues must already wait for requests in other threads of
+    /// this process, because the kernel reads from the device immediately.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn start(&mut self, device: &Info) -> io::Result<()> {
         let inline = u64::from(std::process::id());
         self.command(device, START, &Argument { inline, ..Argument::default() }).map(drop)
     }
 
-    /// Takes the block device away, whoever uses it.
+    /// Removes the block device, even while it is in use.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn stop(&mut self, device: &Info) -> io::Result<()> {
         self.command(device, STOP, &Argument::default()).map(drop)
     }
 
-    /// Takes the device away: once nobody has its character device open any more, for which only kernels before Linux 6.9 wait, and those only where
-    /// that is to be.
+    /// Deletes the device once its character device is closed. Kernels before Linux 6.9 support
+    /// only a blocking delete, which is used if `may_wait`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn delete(&mut self, device: &Info, may_wait: bool) -> io::Result<()> {
         match self.command(device, DELETE_LATER, &Argument::default()) {
             Err(error) if may_wait && matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => {
@@ -140,18 +144,19 @@ impl Control {
         }
     }
 
-    /// Begins to serve a device whose server has ended.
+    /// Starts the recovery of a device whose server has ended.
     ///
     /// # Errors
-    /// `EBUSY` as long as that one has it open, or if it cannot be.
+    /// `EBUSY` while the old server still has the device open, or if the device does not support
+    /// recovery.
     pub fn begin_recovery(&mut self, device: &Info) -> io::Result<()> {
         self.command(device, START_RECOVERY, &Argument::default()).map(drop)
     }
 
-    /// All queues are waiting for requests again.
+    /// Completes the recovery. All queues must already wait for requests.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn end_recovery(&mut self, device: &Info) -> io::Result<()> {
         let inline = u64::from(std::process::id());
         self.command(device, END_RECOVERY, &Argument { inline, ..Argument::default() }).map(drop)
@@ -167,7 +172,7 @@ impl Control {
         if argument.with_path {
             path.extend(character_node(number).as_os_str().as_bytes());
             path.push(0);
-            // What follows is read as a structure.
+            // The kernel reads the following data as a structure, which must be aligned.
             path.resize(path.len().next_multiple_of(8), 0);
         }
         let mut data = path.clone();
@@ -180,21 +185,23 @@ impl Control {
             Ok(0..) => Ok(data.split_off(path.len())),
             Ok(errno) => Err(io::Error::from_raw_os_error(-errno)),
             Err(error) => {
-                // The kernel may still write there.
+                // The kernel may still write to this memory, so it leaks on purpose.
                 std::mem::forget(data);
                 Err(error)
             }
         }
     }
 
-    /// Gives the command to the kernel and waits for its result. After an error the kernel may still have it.
+    /// Submits the command and waits for its result. After an error the kernel may still hold the
+    /// command.
     fn carry_out(&mut self, entry: &squeue::Entry128) -> io::Result<i32> {
-        // SAFETY: what the entry points to lives in the caller until the command has completed, and is not given back if that is not known.
+        // SAFETY: the caller keeps the memory behind the entry until the command completes, and
+        // leaks it if completion is unknown.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.map_err(|_| io::Error::other("the ring is full"))?;
         loop {
             match self.ring.submit_and_wait(1) {
-                // Signals are looked at elsewhere.
+                // Signals are handled elsewhere.
                 Err(error) if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => return Err(error),
                 _ => {}
             }
@@ -205,7 +212,7 @@ impl Control {
     }
 }
 
-/// `struct ublksrv_ctrl_cmd`, and nothing in what follows it.
+/// `struct ublksrv_ctrl_cmd`, padded with zeros.
 fn header(number: u32, argument: &Argument<'_>, path: usize, address: u64, len: usize) -> [u8; 80] {
     let mut bytes = [0; 80];
     bytes[..4].copy_from_slice(&number.to_ne_bytes());
@@ -219,19 +226,19 @@ fn header(number: u32, argument: &Argument<'_>, path: usize, address: u64, len: 
     bytes
 }
 
-/// A structure of the kernel's that consists of numbers, without gaps.
+/// A kernel structure of plain numbers without padding.
 trait Plain: Copy {}
 impl Plain for Info {}
 impl Plain for Parameters {}
 
 fn bytes_of<T: Plain>(value: &T) -> Vec<u8> {
-    // SAFETY: the structures for which there is `Plain` have no gaps, so that all their bytes are initialised.
+    // SAFETY: types that implement `Plain` have no padding, so all bytes are initialised.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }.to_vec()
 }
 
 fn info_of(bytes: &[u8]) -> io::Result<Info> {
     let bytes: &[u8; size_of::<Info>()] = bytes.first_chunk().ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-    // SAFETY: as long as the structure, which is numbers of any value.
+    // SAFETY: the bytes have the size of the structure, whose numbers accept any value.
     Ok(unsafe { std::ptr::from_ref(bytes).cast::<Info>().read_unaligned() })
 }
 

@@ -1,7 +1,9 @@
-//! One queue of a device: requests, and the memory of their data.
+//! One queue of a ublk device: its requests and their data memory.
 //!
-//! A request is the server's from [`Queue::take`] until [`Queue::commit`], and the kernel's otherwise: then nobody gets at its memory. The kernel copies what is
-//! written there before it gives the request, and what was read from there when it takes the answer; both in the thread that made the queue.
+//! The server owns a request from [`Queue::take`] until [`Queue::commit`]; the kernel owns it
+//! otherwise. Owning the request means owning its memory. The kernel copies write data in
+//! before it delivers the request, and copies read data out when it receives the answer. Both
+//! copies run in the thread that created the queue.
 
 use super::super::command_ring::CommandRing;
 use super::super::pool::Pool;
@@ -16,29 +18,30 @@ use std::time::Duration;
 
 /// `struct ublksrv_io_cmd`
 const COMMAND_BYTES: usize = 16;
-/// `UBLK_U_IO_FETCH_REQ`: here is memory for one request; come back with one.
+/// `UBLK_U_IO_FETCH_REQ`: provides memory for one request; completes with a request.
 const FETCH: u32 = encoded(true, true, 0x20, COMMAND_BYTES);
-/// `UBLK_U_IO_COMMIT_AND_FETCH_REQ`: here is the answer; come back with another request.
+/// `UBLK_U_IO_COMMIT_AND_FETCH_REQ`: answers a request; completes with the next one.
 const COMMIT_AND_FETCH: u32 = encoded(true, true, 0x21, COMMAND_BYTES);
-/// `UBLK_MAX_QUEUE_DEPTH`: descriptions of each queue's requests lie so far apart.
+/// `UBLK_MAX_QUEUE_DEPTH`: stride between the request descriptors of two queues, in
+/// descriptors.
 const DEPTH_MAX: usize = 4096;
 const PAGE: usize = 4096;
 
-/// `struct ublksrv_io_desc`: what a request is.
+/// `struct ublksrv_io_desc`: the descriptor of a request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Described {
-    /// The operation in the lowest eight bits, flags above.
+    /// Operation in the lowest eight bits, flags in the upper bits.
     pub operation: u32,
     /// Length in sectors of 512 bytes.
     pub sectors: u32,
-    /// The first sector.
+    /// First sector, in units of 512 bytes.
     pub sector: u64,
     address: u64,
 }
 
 impl Described {
-    /// One that the kernel could have sent.
+    /// A descriptor like those that the kernel sends.
     #[must_use]
     pub const fn new(operation: u32, sector: u64, sectors: u32) -> Self {
         Self { operation, sectors, sector, address: 0 }
@@ -47,7 +50,7 @@ impl Described {
 
 const _: () = assert!(size_of::<Described>() == 24);
 
-/// Descriptions of a queue's requests, in memory of the kernel's.
+/// Request descriptors of a queue, in memory shared by the kernel.
 struct Descriptions {
     base: NonNull<Described>,
     bytes: usize,
@@ -59,7 +62,7 @@ impl Descriptions {
         let bytes = (depth * size_of::<Described>()).next_multiple_of(PAGE);
         let offset = usize::from(queue) * (DEPTH_MAX * size_of::<Described>()).next_multiple_of(PAGE);
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        // SAFETY: a fresh mapping at an address that the kernel chooses aliases nothing.
+        // SAFETY: a fresh mapping at an address chosen by the kernel aliases nothing.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, device.as_raw_fd(), offset as libc::off_t) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -70,26 +73,27 @@ impl Descriptions {
 
     fn of(&self, request: usize) -> Described {
         assert!(request < self.depth, "the queue has that request");
-        // SAFETY: inside the mapping; the kernel writes it before it gives the request, and not before that was answered. Were it otherwise, the numbers
-        // would be wrong and nothing else.
+        // SAFETY: the read is inside the mapping. The kernel writes a descriptor only before it
+        // delivers the request, after the previous answer. A violation would yield wrong numbers
+        // and no worse.
         unsafe { self.base.as_ptr().add(request).read_volatile() }
     }
 }
 
 impl Drop for Descriptions {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `map`, which nothing uses any more.
+        // SAFETY: the mapping made in `map`, which is not used again.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// To be used in the thread that made it.
+/// Queue of a ublk device. Only the thread that created it may use it.
 pub struct Queue {
-    // Dropped first: the kernel uses the memory until then.
+    // Dropped first: the kernel uses the memory until the ring is closed.
     ring: CommandRing,
     data: Pool,
     descriptions: Descriptions,
-    /// The requests that the server has.
+    /// True for each request that the server owns.
     here: Vec<bool>,
     device: File,
     number: u16,
@@ -97,10 +101,10 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The queue `number` of the device, which is served through `device`.
+    /// Creates the queue `number` of the device, which is served through `device`.
     ///
     /// # Errors
-    /// No memory, or a kernel that cannot.
+    /// Out of memory, or the kernel does not support it.
     pub fn new(device: File, info: &Info, number: u16) -> io::Result<Self> {
         let (depth, request_bytes) = (usize::from(info.depth), info.request_bytes_max as usize);
         let descriptions = Descriptions::map(&device, number, depth)?;
@@ -108,15 +112,15 @@ impl Queue {
         Ok(Self { ring, data, descriptions, here: vec![false; depth], device, number, request_bytes })
     }
 
-    /// Requests that it holds at once.
+    /// Maximum number of requests in flight.
     pub fn requests(&self) -> usize {
         self.here.len()
     }
 
-    /// Gives the kernel memory for all requests.
+    /// Provides the kernel with memory for all requests and starts fetching.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn fetch_all(&mut self) -> io::Result<()> {
         for request in 0..self.requests() {
             self.push(FETCH, request, 0)?;
@@ -131,11 +135,13 @@ impl Queue {
         let address = self.data.address(request * self.request_bytes) as u64;
         let entry =
             opcode::UringCmd80::new(Fd(self.device.as_raw_fd()), command).cmd(answer(self.number, request, result, address)).build();
-        // SAFETY: the memory outlives the ring, and nobody gets at it while the request is the kernel's.
+        // SAFETY: the memory outlives the ring, and no code accesses it while the kernel owns the
+        // request.
         unsafe { self.ring.push(entry, request) }
     }
 
-    /// Takes what has come from the kernel: requests, or negative error numbers in their place.
+    /// Appends the pending completions to `arrived`: each with its request, and a negative error
+    /// number on failure.
     pub fn take(&mut self, arrived: &mut Vec<(usize, i32)>) {
         for (request, result) in self.ring.completions() {
             self.here[request] = result >= 0;
@@ -143,53 +149,55 @@ impl Queue {
         }
     }
 
-    /// Whether something has come.
+    /// True if a completion is pending.
     pub fn has_come(&mut self) -> bool {
         self.ring.has_come()
     }
 
-    /// Commands that the kernel has not been given yet.
+    /// Number of commands that are not submitted yet.
     pub fn queued(&mut self) -> usize {
         self.ring.queued()
     }
 
-    /// Submits what is to be submitted, and waits for `want` completions, or so long; then it gives true.
+    /// Submits the queued commands and waits for `want` completions. Returns true if `sleep`
+    /// expires first.
     ///
     /// # Errors
-    /// What does not pass by itself.
+    /// Errors that are not transient.
     pub fn enter(&mut self, want: usize, sleep: Option<Duration>) -> io::Result<bool> {
         self.ring.enter(want, sleep)
     }
 
-    /// What a request is, and the memory of its data.
+    /// Returns the descriptor and the data memory of a request.
     ///
     /// # Panics
-    /// If the kernel has it.
+    /// If the kernel owns the request.
     pub fn request(&mut self, request: usize) -> (Described, &mut [u8]) {
         assert!(self.here[request], "the request has come");
         (self.descriptions.of(request), self.data.bytes(request * self.request_bytes, self.request_bytes))
     }
 
-    /// Answers with so many bytes or a negative error number, and asks for another request.
+    /// Answers with a byte count or a negative error number, and fetches the next request.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     ///
     /// # Panics
-    /// If the kernel has the request.
+    /// If the kernel owns the request.
     pub fn commit(&mut self, request: usize, result: i32) -> io::Result<()> {
         assert!(std::mem::take(&mut self.here[request]), "the request has come");
         self.push(COMMIT_AND_FETCH, request, result)
     }
 
-    /// Gives the memory of all requests back to the kernel, whatever is in it. To be called when nothing is here.
+    /// Releases the memory of all requests to the kernel and discards its content. Call only
+    /// while the server owns no request.
     pub fn give_back(&mut self) {
-        // The kernel writes to this memory in this thread only, in system calls.
+        // The kernel writes to this memory only in this thread, in system calls.
         self.data.give_back();
     }
 }
 
-/// `struct ublksrv_io_cmd`, and nothing in what follows it.
+/// `struct ublksrv_io_cmd`, padded with zeros.
 fn answer(queue: u16, request: usize, result: i32, address: u64) -> [u8; 80] {
     let mut bytes = [0; 80];
     bytes[..2].copy_from_slice(&queue.to_ne_bytes());
@@ -212,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_has_is_out_of_reach() {
-        // Any file will do: nothing is sent.
+        // Any file works, because nothing is sent.
         let (Ok(ring), Ok(data)) = (CommandRing::new(2), Pool::sparse(2 * 4096)) else {
             return crate::skip::skip("io_uring with deferred work");
         };
