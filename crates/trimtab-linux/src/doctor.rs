@@ -209,8 +209,8 @@ impl Diagnosis {
     }
 
     /// Findings that the program can fix itself, lowest layer first: a higher layer may have no
-    /// fault of its own. Empty where every path below is blocked, because a fix would have no
-    /// effect.
+    /// fault of its own. Skips a layer if every layer directly below it blocks: a fix there would
+    /// have no effect.
     pub fn actionable(&self) -> impl Iterator<Item = (&Finding, &Remedy)> {
         let reports = self.layers.iter().rev().chain(&self.filesystem).filter(|report| !self.is_in_vain(report));
         let worth = reports.flat_map(|l| &l.findings).chain(&self.mechanisms).filter(|f| f.severity > Severity::Note);

@@ -372,7 +372,7 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut 
 }
 
 fn xfs(root: &Root, mount: &Mount, report: &mut LayerReport) {
-    // Checks `xfs_ioc_trim` and the freeing of realtime extents.
+    // See `xfs_ioc_trim` and the freeing of realtime extents.
     let skips_realtime = kernel_version(root).is_some_and(|version| version < (6, 11));
     if report.gate == Gate::Passes && skips_realtime && mount.option_value("rtdev").is_some() {
         report.gate = Gate::Blocks;
