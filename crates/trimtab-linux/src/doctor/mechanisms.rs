@@ -189,8 +189,8 @@ fn with_fitrim(mount: &Mount, visited: impl FnOnce() -> Answer) -> Answer {
     }
 }
 
-/// Reports that the enabled fstrim.timer skips the filesystem; serious only if no other
-/// mechanism trims it.
+/// Reports that the enabled fstrim.timer skips the filesystem. `matters`: no other mechanism
+/// trims it.
 fn left_out(reason: &Reason, doctor: &Doctor<'_>, mount: &Mount, matters: bool) -> Finding {
     let text = format!("fstrim.timer skips this filesystem: {}", reason.text);
     let is_vain = reason.code == fstrim::NO_DISCARDS || !writable(doctor, mount).is_writable();
