@@ -6,7 +6,8 @@ use crate::host::block::Layer;
 use crate::host::drive::vpd;
 use crate::host::root::Root;
 
-/// The kernel's own limits per command, in blocks: `SD_MAX_WS16_BLOCKS` and `SD_MAX_WS10_BLOCKS` of drivers/scsi/sd.h.
+/// The kernel's own limits per command, in blocks: `SD_MAX_WS16_BLOCKS` and
+/// `SD_MAX_WS10_BLOCKS` of drivers/scsi/sd.h.
 const WRITE_SAME_16_BLOCKS: u64 = 0x7f_ffff;
 const WRITE_SAME_10_BLOCKS: u64 = 0xffff;
 
