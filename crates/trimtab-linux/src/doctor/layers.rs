@@ -473,8 +473,8 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
     }
 }
 
-/// Excuses layers that carry only caches and metadata: they get no discards and need not take
-/// them.
+/// Excuses layers that carry only caches, metadata or unused members: they get no discards and
+/// need not take them.
 fn apart(stack: &Stack, reports: &mut [LayerReport]) {
     let (mut on_the_way, mut todo) = (vec![false; reports.len()], stack.tops.clone());
     while let Some(index) = todo.pop() {

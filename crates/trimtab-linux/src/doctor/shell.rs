@@ -114,7 +114,7 @@ fn is_roots(path: &Path) -> bool {
 }
 
 /// The trims of commands joined by `&&`; `None` if only a shell can determine them. Commands
-/// after a failure or a pipe count as no trim.
+/// after `||`, a pipe or a redirection count as no trim.
 fn calls(words: &[&str]) -> Option<Vec<Call>> {
     let mut calls = Vec::new();
     for command in words.split(|word| *word == "&&") {

@@ -31,7 +31,7 @@ pub struct Survey {
 enum Class {
     /// Judged if no judged subject uses it.
     Drive,
-    /// The same, but judged after all users of drives: built from other devices.
+    /// The same, but built from other devices, and judged before the drives.
     Volume,
     LeftOut(&'static str),
 }

@@ -85,7 +85,7 @@ fn the_release_is_read_from_program_and_unit() {
     }
 }
 
-/// The targets that each release trims, for a given table and mount table.
+/// The targets that a release trims, for a given table and mount table.
 fn trimmed(release: Release, fstab: &str, mounts: &str, arguments: &str) -> Vec<String> {
     let tree = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(tree.path().join("etc")).unwrap();

@@ -305,7 +305,7 @@ mod tests {
         run.target_label = "a \"quoted\", label\nin two lines ü".into();
         let other = Run { settings: vec![Field::new("tries", "3")], seed: 8, systems: 4, ..example() };
         let made = vec![Field::new("command", "[\"study\"]"), Field::new("drive", "name = \"x\"\n[flash]\n")];
-        // Two runs that differ only in their specification: the first row of each begins a run.
+        // Two equal runs: the first row of each begins a run.
         let again = Run { specification: made.clone(), ..example() };
         let runs = [run, other, again.clone(), again];
         let back = read(&write(&runs)).unwrap();
