@@ -1,5 +1,6 @@
-//! Whether discards get from a filesystem (or a device) down to the drives: layer by layer, with the evidence and the command
-//! that mends it. Reads `/sys`, `/proc` and `/etc` only, of the running machine or of a recorded tree.
+//! Diagnoses whether discards pass from a filesystem or device down to the drives: layer by
+//! layer, with the evidence and the command that fixes each problem. Reads only `/sys`,
+//! `/proc` and `/etc`, of the running machine or of a recorded tree.
 
 mod accepted;
 mod answer;
@@ -55,42 +56,42 @@ use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::quoted;
 use trimtab_sim::run::json::entries;
 
-/// Whether discards get through one layer.
+/// The effect of one layer on discards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Gate {
-    /// They do.
+    /// The layer passes discards on.
     Passes,
-    /// They do not.
+    /// The layer blocks discards.
     Blocks,
-    /// The layer has no use for them (hard disk, read-only image).
+    /// The layer does not benefit from discards (hard disk, read-only image).
     NotNeeded,
-    /// It cannot be told from here.
+    /// The available information does not decide it.
     Unknown,
 }
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Good to know.
+    /// For information only.
     Note,
-    /// Costs speed or space; worth mending.
+    /// Costs speed or space; worth fixing.
     Caution,
-    /// TRIM does not work, or endangers data.
+    /// TRIM does not work, or data is at risk.
     Serious,
 }
 
-/// Something found, with what to do about it.
+/// A problem or observation, with its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Stable name, such as `crypt.no-allow-discards`.
     pub code: &'static str,
-    /// How much it matters.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// The sentence.
+    /// One-sentence description.
     pub text: String,
-    /// What mends it.
+    /// The remedy, if one is known.
     pub remedy: Option<Remedy>,
 }
 
@@ -105,7 +106,7 @@ impl Finding {
     }
 }
 
-/// Where a statement comes from: attribute and value, in the order in which they were looked at.
+/// Sources of a statement: attribute and value, in the order in which they were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Evidence(#[serde(serialize_with = "entries::serialize")] pub Vec<(String, String)>);
@@ -122,60 +123,61 @@ impl Evidence {
     }
 }
 
-/// What was found about one layer.
+/// Report on one layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerReport {
-    /// Kernel name and given name, mount point or file.
+    /// Kernel name and user-assigned name, mount point or file.
     pub name: String,
-    /// What it is, in a word.
+    /// Type of layer, in one word.
     pub kind: String,
-    /// Whether discards get through.
+    /// The layer's effect on discards.
     pub gate: Gate,
-    /// Why, in a sentence.
+    /// Reason for `gate`, in one sentence.
     pub why: String,
-    /// What that is based on.
+    /// Evidence for `gate`.
     pub evidence: Evidence,
-    /// What else is worth knowing.
+    /// Additional findings.
     pub findings: Vec<Finding>,
-    /// The layers below, as indices into [`Diagnosis::layers`].
+    /// The layers directly below, as indices into [`Diagnosis::layers`].
     pub below: Vec<usize>,
 }
 
-/// Everything about one filesystem or device.
+/// Diagnosis of one filesystem or device.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis {
-    /// What was asked about: mount point or device.
+    /// The diagnosed mount point or device.
     pub subject: String,
-    /// Whether discards reach the drives.
+    /// Verdict on whether discards reach the drives.
     pub verdict: Verdict,
     /// The filesystem, if the subject is one.
     pub filesystem: Option<LayerReport>,
     /// The devices below it, top first.
     pub layers: Vec<LayerReport>,
-    /// Which mechanisms trim the filesystem now; empty if none does.
+    /// Mechanisms that currently trim the filesystem; empty if none does.
     pub trimmed_by: Vec<String>,
-    /// What was found about them.
+    /// Findings about these mechanisms.
     pub mechanisms: Vec<Finding>,
-    /// Which counters tell how much was written, with unit and step.
+    /// Counters that report the amount written, with unit and step.
     pub write_counters: Vec<String>,
-    /// What to do, most important first; the steps of one remedy stand together.
+    /// Steps to take, most important first; the steps of one remedy are adjacent.
     pub to_do: Vec<Step>,
-    /// The command that does of it what can be done without a person, if anything can.
+    /// The command that carries out all steps that need no manual work; `None` if there are none.
     pub fix: Option<String>,
-    /// What could not be seen with the rights at hand.
+    /// Information that is unreadable without root.
     pub root_would_add: Vec<String>,
-    /// Codes of findings that the configuration accepts.
+    /// Codes of the findings that the configuration accepts.
     pub accepted: Vec<String>,
-    /// The verdict rests on accepted findings alone.
+    /// The verdict rests only on accepted findings.
     pub is_verdict_accepted: bool,
 }
 
 impl Diagnosis {
-    /// The layers of `stack`, of which this is the diagnosis, that have no use for discards: hard disks, and what is on nothing else.
+    /// Layers that do not benefit from discards: hard disks, and layers that stand only on such
+    /// layers. `stack` must be the diagnosed stack.
     #[must_use]
     pub fn without_use(&self, stack: &Stack) -> Vec<usize> {
         let mut without: Vec<usize> = Vec::new();
-        // The lowest layers stand last.
+        // The lowest layers come last.
         for (index, layer) in stack.layers.iter().enumerate().rev() {
             let own = self.layers.get(index).is_some_and(|report| report.gate == Gate::NotNeeded);
             let below = !layer.below.is_empty() && layer.below.iter().all(|below| without.contains(below));
@@ -186,13 +188,13 @@ impl Diagnosis {
         without
     }
 
-    /// Whether it is of a mounted filesystem that does not answer.
+    /// True if the subject is a mounted filesystem that does not respond.
     #[must_use]
     pub fn is_silent(&self) -> bool {
         self.filesystem.iter().flat_map(|filesystem| &filesystem.findings).any(|finding| finding.code == filesystem::SILENT)
     }
 
-    /// What is worth mending, most important first.
+    /// Findings worth fixing, most important first.
     fn worth_mending(&self) -> Vec<&Finding> {
         let in_layers = self.layers.iter().chain(&self.filesystem).flat_map(|l| &l.findings);
         let mut findings: Vec<&Finding> = in_layers.chain(&self.mechanisms).filter(|f| f.severity > Severity::Note).collect();
@@ -206,8 +208,9 @@ impl Diagnosis {
         self.worth_mending().into_iter().find_map(|finding| finding.remedy.as_ref()).map(Remedy::line)
     }
 
-    /// What the program can mend itself, in the order in which that makes sense: what is below first, since what stands above may have no fault of
-    /// its own. Nothing where all below is blocked: there it would be in vain.
+    /// Findings that the program can fix itself, lowest layer first: a higher layer may have no
+    /// fault of its own. Skips a layer if every layer directly below it blocks: a fix there would
+    /// have no effect.
     pub fn actionable(&self) -> impl Iterator<Item = (&Finding, &Remedy)> {
         let reports = self.layers.iter().rev().chain(&self.filesystem).filter(|report| !self.is_in_vain(report));
         let worth = reports.flat_map(|l| &l.findings).chain(&self.mechanisms).filter(|f| f.severity > Severity::Note);
@@ -220,7 +223,7 @@ impl Diagnosis {
     }
 }
 
-/// Everything that a diagnosis reads once.
+/// Data that all diagnoses share, read once.
 pub struct Doctor<'a> {
     root: &'a Root,
     mounts: Vec<Mount>,
@@ -237,7 +240,7 @@ impl<'a> Doctor<'a> {
         Ok(Self { root, mounts, visited, tables: Tables::read(root), mechanisms: mechanisms::Configured::read(root) })
     }
 
-    /// Whether its mount point leads to a later mount.
+    /// True if a later mount hides this one.
     fn is_covered(&self, mount: &Mount) -> bool {
         self.visited.reached(&self.mounts, &mount.mount_point).is_some_and(|found| found.id != mount.id)
     }
@@ -247,18 +250,18 @@ impl<'a> Doctor<'a> {
         fstrim::Machine { root: self.root, mounts: &self.mounts, visited: &self.visited, release: fstrim::Release::V2_39 }
     }
 
-    /// The filesystem that `path` is on, or the device that it is.
+    /// Diagnoses the filesystem that contains `path`, or `path` itself if it is a device.
     pub fn examine_path(&self, path: &Path) -> std::io::Result<Diagnosis> {
         if self.root.is_live() && !mount_check::silent(&[path]).is_empty() {
             let absolute = std::path::absolute(path)?;
             let silent = mountinfo::silent(self.root, &self.mounts);
             let by_name = mountinfo::containing(&self.mounts, &absolute).filter(|mount| silent.contains(&mount.dev));
-            // Through a link, perhaps.
+            // The path may be a link.
             let mount = by_name.or_else(|| self.mounts.iter().find(|mount| silent.contains(&mount.dev)));
             return Ok(self.examine_silent(mount.ok_or(std::io::ErrorKind::TimedOut)?));
         }
         let place = Place::of_path(self.root, path)?;
-        // The kernel's own name of a device is no path.
+        // The kernel's name of a device is not a path.
         let is_kernel_name = !path.is_absolute() || path.as_os_str().as_encoded_bytes().contains(&b'!');
         let node = || place.stack.top_layers().next().filter(|_| is_kernel_name).map(Layer::node);
         let subject = match &place.mount {
@@ -268,13 +271,14 @@ impl<'a> Doctor<'a> {
         Ok(self.examine(subject, &place))
     }
 
-    /// A mounted filesystem, of which the stack is known.
+    /// Diagnoses a mounted filesystem whose stack is known.
     #[must_use]
     pub fn examine_mount(&self, mount: &Mount, stack: &Stack) -> Diagnosis {
         self.examine(shown(&mount.mount_point), &Place { mount: Some(mount.clone()), stack: stack.clone() })
     }
 
-    /// A mount that does not answer: only what the kernel says of its devices is known.
+    /// Diagnoses a mount that does not respond, from the kernel's information about its devices
+    /// alone.
     fn examine_silent(&self, mount: &Mount) -> Diagnosis {
         let place = Place { mount: Some(mount.clone()), stack: Stack::of_mount(self.root, &self.mounts, mount) };
         self.diagnose(shown(&mount.mount_point), &place, Some(filesystem::silent(mount, &place.stack)))
@@ -364,9 +368,10 @@ impl<'a> Doctor<'a> {
     }
 }
 
-/// A layer that takes no discards because nothing below has a use for them does not block.
+/// Changes a layer that takes no discards to [`Gate::NotNeeded`] if no layer below benefits
+/// from them.
 fn excuse(layers: &mut [LayerReport]) {
-    // Layers stand above what they stand on, so going backwards sees what is below first.
+    // Each layer precedes the layers below it, so reverse order visits lower layers first.
     for i in (0..layers.len()).rev() {
         let below = &layers[i].below;
         let idle = !below.is_empty() && below.iter().all(|&b| layers.get(b).is_some_and(|l| l.gate == Gate::NotNeeded));
@@ -378,26 +383,27 @@ fn excuse(layers: &mut [LayerReport]) {
     }
 }
 
-/// Whether this program's own service and `fstrim.timer` are enabled, from files alone.
+/// Returns whether trimtab's own service and `fstrim.timer` are enabled, from files alone.
 #[must_use]
 pub fn trim_units(root: &Root) -> (bool, bool) {
     mechanisms::Configured::read(root).enabled()
 }
 
-/// Whether the filesystem can discard in any way, as far as is known.
+/// Returns false only for filesystem types known to be unable to discard.
 #[must_use]
 pub fn can_discard(fs_type: &str) -> bool {
     filesystem::can_discard(fs_type)
 }
 
-/// Whether a filesystem discards what it frees of its own accord, by the options in force. mountinfo does not show a default that
-/// is kept in the filesystem (`tune2fs -o discard`); this takes it into account.
+/// Returns whether a filesystem discards freed space by itself with the options in force.
+/// mountinfo omits a default stored in the filesystem (`tune2fs -o discard`); this function
+/// includes it.
 #[must_use]
 pub fn discards_online(root: &Root, mount: &Mount, stack: &Stack) -> bool {
     filesystem::online(root, mount, stack) != filesystem::Online::Off
 }
 
-/// `lifetime_write_kbytes` of ext4 and f2fs, by the name of the device.
+/// Path of `lifetime_write_kbytes` of ext4 and f2fs, by device name.
 #[must_use]
 pub fn lifetime_counter(fs_type: &str, device: &str) -> PathBuf {
     Path::new("/sys/fs").join(fs_type).join(device).join("lifetime_write_kbytes")
@@ -407,7 +413,7 @@ fn shown(path: &Path) -> String {
     printable(path.as_os_str().as_encoded_bytes())
 }
 
-/// The remedies: of the layers that block first, then by severity.
+/// Collects the remedies: those of blocking layers first, then by severity.
 fn to_do(diagnosis: &Diagnosis) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut remedies: Vec<&Remedy> = Vec::new();
@@ -420,7 +426,7 @@ fn to_do(diagnosis: &Diagnosis) -> Vec<Step> {
     steps
 }
 
-/// A layer's report before anything is known.
+/// An empty report for a layer.
 fn blank(layer: &Layer) -> LayerReport {
     LayerReport {
         name: layer.title(),
@@ -440,7 +446,7 @@ fn kernel_version(root: &Root) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// The model of a drive, or its kernel name.
+/// The drive's model, or its kernel name if it has none.
 fn drive_name(root: &Root, layer: &Layer) -> String {
     match drive::identity(root, layer).model {
         Some(model) => format!("{} ({model})", layer.shown_name()),

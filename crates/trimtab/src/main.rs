@@ -1,4 +1,4 @@
-//! `trimtab`: parse, do, exit. Errors are printed here and nowhere else.
+//! `trimtab`: parses the command line, runs the command, exits. Prints all errors here.
 
 use clap::FromArgMatches as _;
 use std::process::ExitCode;

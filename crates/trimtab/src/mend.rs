@@ -1,8 +1,9 @@
-//! What the doctor found, mended: one change at a time, each noted durably before it is made ([`record`]), and undone in reverse order only where
-//! the thing still is what it was set to.
+//! Applies remedies of doctor findings, one change at a time. Each change is recorded durably
+//! before it is made ([`record`]). Undo runs in reverse order and reverts a change only if
+//! the setting still has the value it was given.
 //!
-//! [`commands`] says which programs are run with which words, [`words`] what people are told; [`look`] asks the machine. A step counts only
-//! once the machine shows it.
+//! [`commands`] builds the program command lines, [`words`] the texts for users; [`look`]
+//! reads the state of the machine. A step counts as done only once the machine shows it.
 
 mod commands;
 pub(crate) mod guided;
@@ -28,10 +29,12 @@ use trimtab_linux::doctor::{self, Action};
 use trimtab_linux::host::root::Root;
 use trimtab_linux::sys::beneath::set_attribute;
 
-/// Attributes that are ever changed; no record can have another one written to.
+/// The only attributes that are ever changed; a record cannot cause a write to another one.
 const ATTRIBUTES: [&str; 2] = ["discard_max_bytes", "provisioning_mode"];
 
-/// Does it, and sees that it took effect. Gives what the machine shows of it: a limit may have been rounded. `say` is told what programs say.
+/// Performs the action and verifies that it took effect. Returns the action with the value
+/// read afterwards: the kernel may have rounded a limit. `say` receives the programs'
+/// messages.
 fn perform(action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<Action> {
     let machine = Machine::read()?;
     let_alone_if_suspended(&machine, action)?;
@@ -53,13 +56,15 @@ fn perform(action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<Action> {
     }
 }
 
-/// A volume that somebody holds still (a snapshot that is being made, `cryptsetup luksSuspend`) is theirs until they let it go.
+/// Refuses to act on a suspended volume (snapshot creation, `cryptsetup luksSuspend`):
+/// another process holds it.
 fn let_alone_if_suspended(machine: &Machine, action: &Action) -> anyhow::Result<()> {
     ensure!(!machine.is_suspended(action), "it is suspended at this moment, by something else: let that end first");
     Ok(())
 }
 
-/// Takes it back. The caller has seen that it is what it was set to.
+/// Reverts the action. The caller has checked that the setting still has the value it was
+/// given.
 fn revert(action: &Action, files: Option<u32>, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let machine = Machine::read()?;
     let_alone_if_suspended(&machine, action)?;
@@ -77,13 +82,14 @@ fn revert(action: &Action, files: Option<u32>, say: &dyn Fn(&str)) -> anyhow::Re
         Action::AllowDiscards { .. } | Action::Passdown { .. } | Action::Timer => {
             commands::back(action, &machine.tables).iter().try_for_each(|line| program::run(line, None, say))?;
         }
-        // There is nothing that somebody could want back.
+        // Only limits were recomputed, so there is nothing to restore.
         Action::RefreshCrypt { .. } | Action::ReloadTable { .. } => {}
     }
     Ok(())
 }
 
-/// Gives a SCSI disk a mode, and at once the limit of the device: the kernel's own is longer than what the device takes.
+/// Sets the provisioning mode of a SCSI disk, then immediately the device's limit: the
+/// kernel's default limit is longer than the device accepts.
 fn provision(root: &Root, file: &Path, (from, to): (&str, &str), limit_file: &Path, limit: u64) -> anyhow::Result<()> {
     set(root, file, from, to)?;
     let limited = || {
@@ -93,11 +99,12 @@ fn provision(root: &Root, file: &Path, (from, to): (&str, &str), limit_file: &Pa
             _ => set(root, limit_file, &own, &limit.to_string()).map(drop),
         }
     };
-    // Without the limit long discards would fail with I/O errors.
+    // Without the limit, long discards would fail with I/O errors.
     limited().inspect_err(|_| drop(set(root, file, to, from)))
 }
 
-/// Writes a switch of the kernel that is `from` now, and gives what it became.
+/// Writes a kernel attribute whose current value must be `from`; returns the action with the
+/// resulting value.
 fn set(root: &Root, file: &Path, from: &str, to: &str) -> anyhow::Result<Action> {
     let shown = file.display();
     let known = file.starts_with(look::SWITCHES) && file.file_name().is_some_and(|name| ATTRIBUTES.iter().any(|known| name == *known));
@@ -111,13 +118,13 @@ fn set(root: &Root, file: &Path, from: &str, to: &str) -> anyhow::Result<Action>
     Ok(Action::Attribute { file: file.to_owned(), from: from.to_owned(), to: now })
 }
 
-/// The table as it is, where all of it is of targets that can be loaded once more while they are in use.
+/// Returns the unchanged table if all its targets can be reloaded while in use.
 fn the_same(table: &str) -> Option<String> {
     let plain = |line: &str| line.split_ascii_whitespace().nth(2).is_some_and(|kind| matches!(kind, "linear" | "striped" | "thin-pool"));
     (!table.is_empty() && table.lines().all(plain)).then(|| table.to_owned())
 }
 
-/// The table of dm-integrity with `allow_discards` or without.
+/// The table of dm-integrity with or without `allow_discards`.
 fn with_word(table: &str, allowed: bool) -> Option<String> {
     let mut words = table.trim_end().splitn(4, ' ');
     let (start, length, kind, arguments) = (words.next()?, words.next()?, words.next()?, words.next()?);
@@ -125,29 +132,30 @@ fn with_word(table: &str, allowed: bool) -> Option<String> {
     Some(format!("{start} {length} {kind} {arguments}\n"))
 }
 
-/// Gives a volume its table once more, changed by `change`, so that its limits are worked out again. With a new table, resuming is one call of the kernel,
-/// which suspends, swaps and resumes; whoever is killed before it leaves a table that nobody uses.
+/// Reloads a volume's table, modified by `change`, so that the kernel recomputes its limits.
+/// With a new table, resume is one kernel call that suspends, swaps and resumes. A process
+/// killed before that call leaves an inactive table.
 fn reload(root: &Root, name: &str, say: &dyn Fn(&str), change: impl Fn(&str) -> Option<String>) -> anyhow::Result<()> {
     let lines = commands::reload(name, look::is_read_only(root, name));
     let table = program::output(&lines.table)?;
     let changed = change(&table).with_context(|| format!("the table of {name} is not the one that it was: {}", table.trim()))?;
-    // Somebody else's, who is about to swap it in.
+    // An inactive table belongs to another process that is about to activate it.
     let loaded = program::output(&lines.inactive)?;
     ensure!(loaded.trim().is_empty(), "{name} has another table loaded that is not in force yet: let that end first");
     program::run(&lines.load, Some(&changed), say)?;
     let swap_in = || {
-        // LVM may have moved or grown it meanwhile.
+        // LVM may have moved or grown the volume since the table was read.
         let now = program::output(&lines.table)?;
         ensure!(now == table, "the table of {name} was changed at this moment: say it again");
         program::run(&lines.resume, None, say)
     };
     swap_in().inspect_err(|_| {
-        // What was loaded is in nobody's way, but somebody may resume it later without knowing.
+        // The inactive table is harmless, but a later resume would activate it unintentionally.
         let _ = program::run(&lines.clear, None, say);
     })
 }
 
-/// The file of the system with the option, the old one put aside.
+/// Edits the system file and keeps a copy of the old one.
 fn edit(action: &Action) -> anyhow::Result<()> {
     let system = System::mended()?;
     let plan = match action {
@@ -162,7 +170,7 @@ fn edit(action: &Action) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the error says that there is nothing of that name.
+/// True for a "not found" error.
 fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }

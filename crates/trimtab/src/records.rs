@@ -1,22 +1,23 @@
-//! Records of changes, so that they can be undone: a directory each, with a number for a name. The last one is undone first.
+//! Undo records of changes: one directory each, named by a number. The last one is undone
+//! first.
 
 use anyhow::{Context as _, ensure};
 use serde::de::DeserializeOwned;
 use std::io::{self, Read as _};
 use trimtab_linux::sys::beneath::Dir;
 
-/// Name of the file in each directory that says what was changed.
+/// Name of the file in each directory that describes the changes.
 pub const RECORD: &str = "record.json";
 /// Version of the records.
 pub const VERSION: u32 = 1;
-/// No record, and no file beside one, is longer.
+/// Maximum size of a record, and of each file stored with it, in bytes.
 const BYTES_MAX: u64 = 8 << 20;
 
-/// The directory that all of them are in.
+/// The directory that contains all records.
 pub struct Records(pub Dir);
 
 impl Records {
-    /// The numbers there are, the least first.
+    /// Existing record numbers, in ascending order.
     pub fn numbers(&self) -> anyhow::Result<Vec<u32>> {
         let names = self.0.names().with_context(|| format!("cannot list {}", self.0.path().display()))?;
         let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
@@ -29,8 +30,8 @@ impl Records {
         Ok(self.numbers()?.last().copied().unwrap_or(0))
     }
 
-    /// The record in a directory; `None` if either is missing, because a process was killed before it had changed anything, or after it had removed the
-    /// record.
+    /// Reads the record in a directory. `None` if either is missing: the process was killed
+    /// before it changed anything, or after it removed the record.
     pub fn read<T: DeserializeOwned>(&self, name: &str, version: impl Fn(&T) -> u32) -> anyhow::Result<Option<T>> {
         let shown = || format!("{} cannot be used", self.0.path().join(name).join(RECORD).display());
         let text = absent(self.0.open_dir(name).and_then(|dir| read(&dir, RECORD))).with_context(shown)?;
@@ -41,7 +42,7 @@ impl Records {
         Ok(Some(record))
     }
 
-    /// Removes a directory, the record first: without it the rest means nothing.
+    /// Removes a directory, the record first: the remaining files are meaningless without it.
     pub fn remove(&self, name: &str) -> anyhow::Result<()> {
         let remove = || {
             let Some(dir) = absent(self.0.open_dir(name))? else { return Ok(()) };
@@ -52,19 +53,19 @@ impl Records {
     }
 }
 
-/// The directory of a number.
+/// Directory name of a number.
 pub fn numbered(number: u32) -> String {
     format!("{number:04}")
 }
 
-/// A text, as far as it can be one of ours.
+/// Reads a text file of limited size.
 pub fn read(directory: &Dir, name: &str) -> io::Result<String> {
     let mut text = String::new();
     directory.open_read(name)?.take(BYTES_MAX).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// `None` where there is nothing of that name.
+/// Maps a "not found" error to `None`.
 pub fn absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -1,4 +1,4 @@
-//! A stored modelled run, repeated from the specification, settings and seed stored in it.
+//! Repeats a stored modelled run from its stored specification, settings and seed.
 
 use crate::drives::rerun_spec;
 use crate::store::recipe;
@@ -16,10 +16,10 @@ use trimtab_linux::output::Context;
 use trimtab_linux::sys::{confinement, interrupt};
 use trimtab_sim::run::{Provenance, Run};
 
-/// Repeats the run and compares every byte. A file that the run names is read only if it is one of `inputs`.
+/// Repeats the run and compares every byte. A file that the run names is read only if it is
+/// one of `inputs`.
 ///
-/// # Errors
-/// The run was measured, was interrupted, or fails now.
+/// # Errors The run was measured, was interrupted, or fails when repeated.
 pub fn run(store: &Store, reference: &Reference, inputs: &[PathBuf], context: &Context) -> anyhow::Result<ExitCode> {
     let id = store.find(reference)?;
     let run = store.load(id)?;
@@ -27,7 +27,7 @@ pub fn run(store: &Store, reference: &Reference, inputs: &[PathBuf], context: &C
     interrupt::install().context("cannot catch signals")?;
     let scratch = tempfile::Builder::new().prefix("trimtab-rerun-").tempdir().context("cannot make a directory for the run")?;
     let mut again = made_again(&run, &command, inputs, scratch.path())?;
-    // When it began, and beside which others it was made.
+    // The start time and the command, which may name further drives, differ legitimately.
     again.started_unix_ms = run.started_unix_ms;
     for field in again.specification.iter_mut().filter(|field| field.key == recipe::COMMAND) {
         recipe::of(&run, recipe::COMMAND).unwrap_or_default().clone_into(&mut field.value);
@@ -50,7 +50,7 @@ pub fn run(store: &Store, reference: &Reference, inputs: &[PathBuf], context: &C
     Ok(ExitCode::FAILURE)
 }
 
-/// The arguments that made `run`, or why it cannot be made again.
+/// The arguments that produced `run`; the error explains why it cannot be repeated.
 fn command_of(id: RunId, run: &Run) -> anyhow::Result<Vec<String>> {
     let command = recipe::of(run, recipe::COMMAND).map(serde_json::from_str::<Vec<String>>).transpose();
     let command = command.with_context(|| format!("the command that {id} holds is none"))?;
@@ -68,7 +68,7 @@ fn command_of(id: RunId, run: &Run) -> anyhow::Result<Vec<String>> {
     })
 }
 
-/// Runs the process to its end, or ends it if the user wants this one to stop.
+/// Waits for the process to end; kills it if the user interrupts this one.
 fn status_of(process: &mut Command) -> anyhow::Result<ExitStatus> {
     let mut child = process.spawn().context("cannot start this program again")?;
     loop {
@@ -83,7 +83,8 @@ fn status_of(process: &mut Command) -> anyhow::Result<ExitStatus> {
     }
 }
 
-/// Runs the command in a process of its own, with the drive that the run holds and a store of its own, and takes the same run out of that.
+/// Runs the command in a child process, with the stored drive and a temporary store, and
+/// loads the same run from that store.
 fn made_again(run: &Run, command: &[String], inputs: &[PathBuf], scratch: &Path) -> anyhow::Result<Run> {
     let reference = run.target_label.strip_prefix("drive:").unwrap_or(&run.target_label);
     let (variable, directory) = rerun_spec::put_drive(run, reference, scratch)?;
@@ -96,12 +97,12 @@ fn made_again(run: &Run, command: &[String], inputs: &[PathBuf], scratch: &Path)
     if let Some(cell) = checkpoint::cell_of(run) {
         process.args(["--cell", cell]).arg("--report").arg(scratch.join("report.html"));
     }
-    // To a file: a pipe that nobody reads would fill up.
+    // Use a file: an unread pipe would fill up and block the child.
     let mut errors = tempfile::tempfile().context("cannot make a file for the run")?;
     let written = errors.try_clone().context("cannot make a file for the run")?;
     let status = status_of(process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(written))?;
     if !status.success() {
-        // What is wrong with a file would quote it, and the run says where.
+        // An error message may quote the contents of an input file, and the run chooses the file.
         anyhow::ensure!(inputs.is_empty(), "'trimtab {}' failed; run it yourself to see why", command.join(" "));
         let mut said = Vec::new();
         errors.rewind().and_then(|()| errors.read_to_end(&mut said)).context("cannot read what the run said")?;
@@ -120,13 +121,13 @@ fn made_again(run: &Run, command: &[String], inputs: &[PathBuf], scratch: &Path)
             found.push(other);
         }
     }
-    // One policy with several settings makes several.
+    // One policy with several settings yields several runs.
     let same = found.iter().position(|other| other.policy_settings == run.policy_settings).unwrap_or(0);
     anyhow::ensure!(!found.is_empty(), "'trimtab {}' makes no such run any more", command.join(" "));
     Ok(found.swap_remove(same))
 }
 
-/// The command without the other drives of several.
+/// The command, reduced to one of its drives.
 fn only_drive(command: &[String], reference: &str) -> Vec<String> {
     let mut kept = Vec::new();
     let mut arguments = command.iter();
@@ -145,7 +146,7 @@ fn only_drive(command: &[String], reference: &str) -> Vec<String> {
     kept
 }
 
-/// The places in which the two differ, as dotted names in their JSON; empty if every byte is the same.
+/// The fields that differ, as dotted JSON names; empty if every byte is the same.
 fn differences(run: &Run, again: &Run) -> Vec<String> {
     const MOST: usize = 8;
     let value = |run: &Run| serde_json::to_value(run).unwrap_or(Value::Null);

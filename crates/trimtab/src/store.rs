@@ -1,7 +1,8 @@
-//! Where results are kept: one SQLite file.
+//! The result store: one SQLite file.
 //!
-//! It holds at any moment: a rollback journal (no side files at rest, and right on any filesystem with working locks),
-//! one transaction a change, everything synced before a save returns.
+//! Crash-safe at any moment: a rollback journal (no side files at rest, and safe on any
+//! filesystem with working locks), one transaction per change, and a full sync before a save
+//! returns.
 
 mod body;
 pub mod id;
@@ -26,22 +27,22 @@ use trimtab_sim::run::Run;
 
 /// The tables of a store.
 const SCHEMA: &str = include_str!("store/schema.sql");
-/// Their version. A file of another version is refused.
+/// Schema version. A file of another version is rejected.
 const VERSION: i64 = 2;
 
-/// "TRMT": marks the file as ours.
+/// "TRMT": identifies the file as a trimtab store.
 const APPLICATION_ID: i32 = 0x5452_4d54;
 
-/// What has to be free where results are kept: a run with its pictures, and the journal beside it.
+/// Free space required for a result: a run with its pictures, plus the journal.
 const ROOM: Bytes = Bytes(4 << 20);
 
-/// How long to wait for another process that writes.
+/// Time limit for waiting on another writing process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why the store could not do what it should.
+/// Error of a store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Made by another trimtab.
+    /// Created by a different version of trimtab.
     #[error(
         "store {path} has version {found}, and this trimtab reads version {known}; use the trimtab that made it, or move it away and a new one is made"
     )]
@@ -53,100 +54,100 @@ pub enum StoreError {
         /// The version that this program reads.
         known: i64,
     },
-    /// Something else than a store.
+    /// The file is not a store.
     #[error("{0} is not a store of trimtab; name another file with --store")]
     Foreign(PathBuf),
-    /// The file cannot be read as what it should be.
+    /// The file is corrupt.
     #[error("store {path} is damaged ({detail}); restore it from a copy, or move it away and a new one is made")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the damage.
         detail: String,
     },
-    /// There is none.
+    /// The store does not exist.
     #[error("store {0} does not exist")]
     Missing(PathBuf),
-    /// The file or its directory cannot be opened or made.
+    /// The file or its directory cannot be opened or created.
     #[error("cannot {action} {path}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// On what.
+        /// Its object.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// No directory is known for it.
+    /// No default directory is known.
     #[error("there is no place for the store: neither XDG_DATA_HOME nor HOME is set; name a file with --store")]
     NoPlace,
-    /// Anything else that SQLite says.
+    /// Any other SQLite error.
     #[error("cannot {action} store {path}: {detail}")]
     Sqlite {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not. No source: SQLite's chain says the same twice.
+        /// The cause. Has no source error: SQLite's chain would repeat the text.
         detail: String,
     },
-    /// No run is meant.
+    /// The reference matches no run.
     #[error(
         "store {path} has no run '{reference}'; a run is named by the first digits of its id, last, or last~1: see trimtab results list"
     )]
     NoSuchRun {
         /// The file.
         path: PathBuf,
-        /// What was said.
+        /// The reference as given.
         reference: String,
     },
-    /// A study is meant, and this is for a single run.
+    /// The reference names a study, but the command needs a single run.
     #[error(
         "'{reference}' is a study, and this command takes one of its runs ({runs}): choose one from 'trimtab results list --study {id}'"
     )]
     Study {
-        /// What was said.
+        /// The reference as given.
         reference: String,
         /// The study.
         id: String,
-        /// How many runs it has.
+        /// Number of its runs.
         runs: usize,
     },
-    /// No study is meant.
+    /// The reference matches no study.
     #[error("store {path} has no study '{reference}'; see trimtab results list --studies")]
     NoSuchStudy {
         /// The file.
         path: PathBuf,
-        /// What was said.
+        /// The reference as given.
         reference: String,
     },
-    /// More than one run is meant.
+    /// The reference matches several runs.
     #[error("'{reference}' could be any of {ids}; say more digits")]
     Ambiguous {
-        /// What was said.
+        /// The reference as given.
         reference: String,
-        /// What it fits.
+        /// The matching ids.
         ids: String,
     },
-    /// A run that is not what was saved.
+    /// A run's content does not match its id.
     #[error("run {id} in store {path} was altered: what is there now would have the id {found}; trimtab results delete {id} removes it")]
     Altered {
         /// The file.
         path: PathBuf,
-        /// Under which it is kept.
+        /// The stored id.
         id: RunId,
-        /// That of its content.
+        /// The id computed from its content.
         found: RunId,
     },
-    /// No room for a result.
+    /// Too little free space for a result.
     #[error("store {path} could not keep a result: {free} free there, and a run takes up to {ROOM}; name a file elsewhere with --store")]
     Full {
         /// The file.
         path: PathBuf,
-        /// What is free on its filesystem.
+        /// Free space on its filesystem.
         free: Bytes,
     },
-    /// Two runs of one id.
+    /// Two different runs have the same id.
     #[error("store {path} has another run with the id {id}")]
     Conflict {
         /// The file.
@@ -159,12 +160,12 @@ pub enum StoreError {
 /// Result of an operation on the store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// What saving did.
+/// Outcome of a save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved {
     /// The run's id.
     pub id: RunId,
-    /// False if the same run was there already.
+    /// False if the same run was already stored.
     pub new: bool,
 }
 
@@ -176,7 +177,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store at `path`, and makes it if there is none.
+    /// Opens the store at `path`; creates it if it does not exist.
     pub fn create_or_open(path: &Path) -> Result<Self> {
         Self::connect(path, OpenFlags::SQLITE_OPEN_CREATE)
     }
@@ -192,10 +193,11 @@ impl Store {
 
     fn connect(path: &Path, create: OpenFlags) -> Result<Self> {
         let problem = |action| move |source| StoreError::Io { action, path: path.to_owned(), source };
-        // SQLite opens by name, and obeys a journal that it finds, which may name files to remove.
+        // SQLite opens by name and replays any journal it finds, which may name files to delete.
         let real = Dir::sheltered_file(path).map_err(problem("use store"))?;
         if !create.is_empty() {
-            // SQLite would make it with what the umask leaves; its journal has the mode of the store.
+            // SQLite would create the file with the umask's mode; the journal inherits the mode of
+            // the store.
             make_private(&real).map_err(problem("make store"))?;
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW | create;
@@ -206,17 +208,18 @@ impl Store {
         Ok(store)
     }
 
-    /// Sets the connection up, and makes the tables in an empty file.
+    /// Configures the connection, and creates the tables in an empty file.
     fn prepare(&mut self) -> rusqlite::Result<Result<()>> {
         self.connection.busy_timeout(BUSY_TIMEOUT)?;
         self.connection.pragma_update(None, "foreign_keys", true)?;
-        // EXTRA also syncs the directory once the journal is gone: what a save returned from survives a power cut.
+        // EXTRA also syncs the directory after removing the journal: a completed save survives a
+        // power cut.
         self.connection.pragma_update(None, "synchronous", "EXTRA")?;
         if version(&self.connection)? == VERSION && application_id(&self.connection)? == APPLICATION_ID {
             return Ok(Ok(()));
         }
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Read again under the lock: another process may have made the tables.
+        // Read again under the lock: another process may have created the tables.
         let (found, application) = (version(&transaction)?, application_id(&transaction)?);
         let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if application == APPLICATION_ID {
@@ -241,7 +244,7 @@ impl Store {
         StoreError::Damaged { path: self.path.clone(), detail: detail.into() }
     }
 
-    /// An error of SQLite in words that say what to do.
+    /// Converts a SQLite error to one that says what to do.
     fn explain(action: &'static str, path: &Path, source: rusqlite::Error, create: bool) -> StoreError {
         use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
         let path = path.to_owned();
@@ -255,7 +258,7 @@ impl Store {
         match source.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, detail },
             Some(ErrorCode::NotADatabase) => StoreError::Foreign(path),
-            // SQLite does not say why; the system does.
+            // SQLite does not report the cause; the operating system does.
             Some(ErrorCode::CannotOpen) => {
                 let tried = Dir::of_file(&path).and_then(|(dir, name)| {
                     if create { dir.open_or_create(name, PRIVATE_FILE).map(drop) } else { dir.open_write(name).map(drop) }
@@ -270,7 +273,7 @@ impl Store {
     }
 }
 
-/// Makes an empty file that is open to nobody else, unless something of that name is there.
+/// Creates an empty file that only its owner can access, unless the path already exists.
 fn make_private(path: &Path) -> std::io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -291,7 +294,7 @@ fn application_id(connection: &Connection) -> rusqlite::Result<i32> {
     connection.pragma_query_value(None, "application_id", |row| row.get(0))
 }
 
-/// The file that `context` means: `--store`, or `trimtab/results.db` in the XDG data directory.
+/// Path of the store: `--store`, or `trimtab/results.db` in the XDG data directory.
 pub fn path(context: &Context) -> Result<PathBuf> {
     match &context.store {
         Some(path) => Ok(path.clone()),
@@ -300,13 +303,13 @@ pub fn path(context: &Context) -> Result<PathBuf> {
 }
 
 fn default_path(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Result<PathBuf> {
-    // The XDG base directory specification: relative paths are to be ignored.
+    // The XDG base directory specification says to ignore relative paths.
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
     data.map(|data| data.join("trimtab/results.db")).ok_or(StoreError::NoPlace)
 }
 
-/// Opens the store that `context` means, and makes it if there is none.
+/// Opens the store that `context` selects; creates it if it does not exist.
 pub fn open_to_write(context: &Context) -> Result<Store> {
     let path = path(context)?;
     if context.store.is_none()
@@ -317,7 +320,8 @@ pub fn open_to_write(context: &Context) -> Result<Store> {
     Store::create_or_open(&path)
 }
 
-/// Opens the store that `context` means, to read; `None` if it is the default one and nothing has been stored yet.
+/// Opens the store that `context` selects for reading; `None` if it is the default store and
+/// does not exist yet.
 pub fn open_to_read(context: &Context) -> Result<Option<Store>> {
     match Store::open(&path(context)?) {
         Err(StoreError::Missing(_)) if context.store.is_none() => Ok(None),
@@ -325,21 +329,23 @@ pub fn open_to_read(context: &Context) -> Result<Option<Store>> {
     }
 }
 
-/// An error if results could not be kept: asked before a benchmark takes hours. Makes nothing, because the benchmark may be refused yet.
+/// Returns an error if results cannot be stored; called before a benchmark that takes hours.
+/// Creates nothing, because the benchmark may still be refused.
 pub fn check(context: &Context) -> Result<()> {
     let path = path(context)?;
     if path.symlink_metadata().is_ok() {
         open_to_write(context)?;
         return has_room(&path, path.parent().unwrap_or(&path));
     }
-    // Of the default place directories are made; of one that was named the directory has to be there.
+    // Parent directories of the default path are created later; the directory of an explicit
+    // path must exist.
     let parents = path.ancestors().skip(1).map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
     let found = parents.take(if context.store.is_some() { 1 } else { usize::MAX }).find(|parent| parent.is_dir());
     let usable = |directory: &Path| rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(std::io::Error::from);
     match found {
         Some(directory) => {
             usable(directory).map_err(|source| StoreError::Io { action: "use", path: path.clone(), source })?;
-            // Directories that are made below it are nobody else's, if it is not.
+            // Directories created below it are safe from other users if it is.
             let safe = match &context.store {
                 Some(_) => Dir::sheltered_file(&path),
                 None => Dir::sheltered_directory(directory),
@@ -347,12 +353,13 @@ pub fn check(context: &Context) -> Result<()> {
             safe.map_err(|source| StoreError::Io { action: "use store", path: path.clone(), source })?;
             has_room(&path, directory)
         }
-        // Says why, and makes nothing.
+        // Returns the error without creating anything.
         None => open_to_write(context).map(drop),
     }
 }
 
-/// An error if the filesystem of `directory` is too full to keep a run in `path`. One that does not say how full it is is tried.
+/// Returns an error if the filesystem of `directory` has too little space to store a run in
+/// `path`. Accepts a filesystem that does not report its free space.
 fn has_room(path: &Path, directory: &Path) -> Result<()> {
     let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     let Ok(stat) = rustix::fs::statvfs(directory) else { return Ok(()) };
@@ -362,7 +369,7 @@ fn has_room(path: &Path, directory: &Path) -> Result<()> {
     if unlimited || free >= ROOM { Ok(()) } else { Err(StoreError::Full { path: path.to_owned(), free }) }
 }
 
-/// Keeps `run` in the store that `context` means, under the label that was given.
+/// Saves `run` in the store that `context` selects, with the label from `context`.
 pub fn save(context: &Context, run: &Run) -> Result<RunId> {
     let mut store = open_to_write(context)?;
     let id = store.save(run)?.id;

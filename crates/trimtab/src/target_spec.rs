@@ -1,4 +1,4 @@
-//! The TARGET of a command line.
+//! The TARGET argument of a command line.
 
 use crate::drives;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 
-/// What TARGET on a command line names.
+/// A parsed TARGET argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetSpec {
     /// A directory on a mounted filesystem.
@@ -16,22 +16,24 @@ pub enum TargetSpec {
     File(PathBuf),
     /// A block device.
     Device(PathBuf),
-    /// `drive:NAME` or `drive:FILE.toml`: a modelled drive; what stands after the colon.
+    /// `drive:NAME` or `drive:FILE.toml`: a modelled drive; holds the text after the colon.
     Drive(String),
-    /// `null:` or `null:SIZE`: nothing happens, at once; measures the tool itself.
+    /// `null:` or `null:SIZE`: completes every operation immediately; measures trimtab's own
+    /// overhead.
     Null(Bytes),
 }
 
-/// The size that `null:` pretends to have.
+/// Default size reported by `null:`.
 const NULL_SIZE_DEFAULT: Bytes = Bytes(1 << 30);
 
 impl TargetSpec {
-    /// Reads `text` as the user wrote it, and looks at what it names.
+    /// Parses `text` as given by the user, and checks the file type of a path.
     pub fn resolve(text: &str) -> anyhow::Result<Self> {
         Self::resolve_as(text, "TARGET is a directory, a file, a block device, drive:NAME or null:")
     }
 
-    /// The same for a command that takes less: `takes` says what, for whoever names nothing.
+    /// The same for a command that accepts fewer kinds of target; `takes` lists them for the
+    /// error message.
     pub fn resolve_as(text: &str, takes: &str) -> anyhow::Result<Self> {
         if let Some(name) = text.strip_prefix("drive:") {
             if name.is_empty() {
@@ -70,7 +72,8 @@ impl TargetSpec {
         }
     }
 
-    /// The error of a command that does not take this. A path of the wrong kind cannot be used; other words are wrong usage.
+    /// The error for a target that the command does not accept. A path of the wrong kind is an
+    /// unusable file; any other text is a usage error.
     #[must_use]
     pub fn refused(&self, message: String) -> UsageError {
         match self {

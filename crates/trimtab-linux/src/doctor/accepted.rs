@@ -1,9 +1,11 @@
-//! Findings that an administrator accepts: they are left out, and no exit status comes from them.
+//! Findings that an administrator accepts: they are omitted and do not affect the exit
+//! status.
 
 use super::{Diagnosis, Finding, Severity, VerdictKind, to_do};
 use std::path::PathBuf;
 
-/// One accepted finding: `CODE` everywhere, or `CODE:PATH` for one filesystem or device. `blocked` and `unknown` stand for the verdicts.
+/// One accepted finding: `CODE` everywhere, or `CODE:PATH` for one filesystem or device. The
+/// codes `blocked` and `unknown` accept the verdicts of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
     code: String,
@@ -30,7 +32,7 @@ impl Accepted {
 }
 
 impl Diagnosis {
-    /// Takes out the findings that are accepted, and what was to be done about them.
+    /// Removes accepted findings and their steps.
     pub fn accept(&mut self, accepted: &[Accepted]) {
         let subject = self.subject.clone();
         let is_accepted = |code: &str| accepted.iter().any(|one| one.covers(code, &subject));
@@ -69,7 +71,7 @@ impl Diagnosis {
         reports.flat_map(|report| &report.findings).chain(&self.mechanisms).any(|finding| finding.severity == Severity::Serious)
     }
 
-    /// As `trimtab doctor` ends with it: an accepted verdict is no fault.
+    /// Exit status of `trimtab doctor`: an accepted verdict counts as success.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         if self.is_verdict_accepted { 0 } else { self.verdict.kind.exit_status() }

@@ -1,15 +1,15 @@
-//! A statement that is true, false or open.
+//! Three-valued answers: yes, no or unknown.
 
 use std::path::PathBuf;
 
-/// The reason for a no.
+/// The reason for an answer other than yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
     /// Code of the finding that reports it.
     pub code: &'static str,
-    /// A clause.
+    /// The reason as a clause.
     pub text: String,
-    /// The file that it comes from, where one line of a file is the reason.
+    /// The file that causes it, if the reason is a line of a file.
     pub file: Option<PathBuf>,
 }
 
@@ -19,7 +19,7 @@ impl Reason {
     }
 }
 
-/// Yes, no, or open; anything but a yes has a reason.
+/// Yes, no, or unknown; every answer but yes has a reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Yes,
@@ -32,7 +32,7 @@ impl Answer {
         Self::No(Reason::new(code, text))
     }
 
-    /// The same, with the file that a no comes from.
+    /// Attaches the file that causes a no.
     #[must_use]
     pub fn said_in(self, file: Option<PathBuf>) -> Self {
         match self {
@@ -45,7 +45,7 @@ impl Answer {
         Self::Maybe(text.into())
     }
 
-    /// Yes if both are; the first no, else the first doubt.
+    /// Yes if both are; otherwise the first no, otherwise the first unknown.
     #[must_use]
     pub fn and(self, other: impl FnOnce() -> Self) -> Self {
         match self {
@@ -58,7 +58,7 @@ impl Answer {
         }
     }
 
-    /// Yes if either is; else the first doubt, else the first no.
+    /// Yes if either is; otherwise the first unknown, otherwise the first no.
     #[must_use]
     pub fn or(self, other: impl FnOnce() -> Self) -> Self {
         match self {

@@ -1,17 +1,17 @@
-//! Command lines of systemd's services (`ExecStart=`).
+//! Command lines of systemd services (`ExecStart=`).
 
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     pub program: String,
     pub arguments: Vec<String>,
-    /// `-`: a failure does not stop the service.
+    /// Prefix `-`: a failure does not stop the service.
     pub may_fail: bool,
     /// A word that only systemd can expand.
     pub open: Option<String>,
 }
 
-/// The commands of one value: a lone `;` separates them.
+/// Parses the commands of one value; a standalone `;` separates them.
 pub fn parse(value: &str) -> Vec<Command> {
     words(value).split(|word| word == ";").filter(|words| !words.is_empty()).map(command).collect()
 }
@@ -43,7 +43,7 @@ fn command(words: &[String]) -> Command {
     Command { program: program.to_owned(), arguments, may_fail: marks.contains('-'), open }
 }
 
-/// Splits at white space outside of quotes; a backslash takes the next character as it is.
+/// Splits at white space outside quotes; a backslash escapes the next character.
 fn words(value: &str) -> Vec<String> {
     let (mut words, mut word, mut quote, mut begun) = (Vec::new(), String::new(), None, false);
     let mut characters = value.chars();

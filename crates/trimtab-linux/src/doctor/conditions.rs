@@ -1,16 +1,18 @@
-//! `Condition…=` and `Assert…=` of systemd's units.
+//! `Condition…=` and `Assert…=` of systemd units.
 
 use super::answer::Answer;
 use super::systemd::{Unit, is_true};
 use crate::host::root::Root;
 use std::path::Path;
 
-/// Code of the finding about a unit that is enabled and does not run.
+/// Code of the finding about a unit that is enabled but does not run.
 pub const DOES_NOT_RUN: &str = "fstrim.does-not-run";
-/// Directories that a recorded tree covers: a file missing below them is missing.
+/// Directories that a recorded tree covers completely: a file absent below them does not
+/// exist.
 const RECORDED: [&str; 5] = ["/etc", "/proc", "/sys", "/run", "/usr/lib/systemd"];
 
-/// Whether the unit starts: all conditions and assertions hold, and of those marked `|` at least one.
+/// Returns whether the unit starts: all conditions and assertions hold, and at least one of
+/// those marked `|`.
 pub fn hold(root: &Root, unit: &Unit) -> Answer {
     let mut answer = Answer::Yes;
     for prefix in ["Condition", "Assert"] {
@@ -37,7 +39,7 @@ pub fn hold(root: &Root, unit: &Unit) -> Answer {
     answer
 }
 
-/// Takes a mark off the front.
+/// Strips a leading mark; returns whether it was present.
 fn after(value: &str, mark: char) -> (bool, &str) {
     match value.trim_start().strip_prefix(mark) {
         Some(rest) => (true, rest.trim_start()),
@@ -45,7 +47,7 @@ fn after(value: &str, mark: char) -> (bool, &str) {
     }
 }
 
-/// One condition without its marks; `None` if it cannot be judged from files.
+/// Evaluates one condition without its marks; `None` if files alone do not decide it.
 fn test(root: &Root, kind: &str, value: &str) -> Option<bool> {
     if value.contains('%') {
         return None;
@@ -65,14 +67,14 @@ fn test(root: &Root, kind: &str, value: &str) -> Option<bool> {
         "ACPower" => {
             let supplies = root.list("/sys/class/power_supply");
             let is_battery = |name: &String| root.read(format!("/sys/class/power_supply/{name}/type")).is_none_or(|kind| kind == "Battery");
-            // With a battery it depends on the moment.
+            // With a battery, the result varies over time.
             (root.exists("/sys/class/power_supply") && !supplies.iter().any(is_battery)).then(|| is_true(value))
         }
         _ => None,
     }
 }
 
-/// Whether a path exists; `None` where a recorded tree does not say.
+/// Returns whether a path exists; `None` if a recorded tree does not cover it.
 fn exists(root: &Root, path: &str) -> Option<bool> {
     if root.exists(path) {
         return Some(true);
@@ -84,7 +86,7 @@ fn exists_itself(root: &Root, path: &str) -> Option<bool> {
     if root.link(path).is_some() { Some(true) } else { exists(root, path) }
 }
 
-/// A word of the kernel command line, with its value or with any.
+/// Looks for a word on the kernel command line: `KEY=VALUE` exactly, or `KEY` with any value.
 fn kernel_command_line(root: &Root, wanted: &str) -> Option<bool> {
     let line = root.read("/proc/cmdline")?;
     let matches = |word: &str| match wanted.contains('=') {
@@ -94,7 +96,8 @@ fn kernel_command_line(root: &Root, wanted: &str) -> Option<bool> {
     Some(line.split_ascii_whitespace().any(matches))
 }
 
-/// Containers by what their managers leave; virtual machines by the processor's flag and the firmware's names.
+/// Detects containers by the files that their managers leave, and virtual machines by the CPU
+/// flag and the firmware's names.
 fn virtualization(root: &Root, wanted: &str) -> Option<bool> {
     let container = container(root);
     let machine = virtual_machine(root);
@@ -122,7 +125,7 @@ fn virtualization(root: &Root, wanted: &str) -> Option<bool> {
                 machine.map(|m| !m)
             }
         }
-        // The name of one technique.
+        // The name of a specific technology.
         name => match (container, machine) {
             (Some(known), _) if known == name => Some(true),
             (_, Some(false)) => Some(false),

@@ -1,4 +1,4 @@
-//! Cron: the filesystems that its scripts and the commands of its tables trim.
+//! Cron: the filesystems that its scripts and table commands trim.
 
 use super::answer::Answer;
 use super::fstrim::Machine;
@@ -9,7 +9,7 @@ use crate::host::root::{Root, TABLE_BYTES_MAX};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Scripts that run-parts runs: of most distributions, and of Alpine.
+/// Directories of scripts that run-parts runs, on most distributions and on Alpine.
 const SCRIPTS: [&str; 9] = [
     "/etc/cron.hourly",
     "/etc/cron.daily",
@@ -21,7 +21,7 @@ const SCRIPTS: [&str; 9] = [
     "/etc/periodic/weekly",
     "/etc/periodic/monthly",
 ];
-/// Tables, or directories of them.
+/// Tables, or directories of tables.
 const TABLES: [(&str, Format); 7] = [
     ("/etc/crontab", Format::System),
     ("/etc/cron.d", Format::System),
@@ -32,7 +32,7 @@ const TABLES: [(&str, Format); 7] = [
     ("/etc/crontabs", Format::User),
 ];
 
-/// Programs of packages that run tables and scripts.
+/// Programs that run tables and scripts.
 const PROGRAMS: [&str; 9] = [
     "/usr/sbin/cron",
     "/usr/sbin/crond",
@@ -41,13 +41,14 @@ const PROGRAMS: [&str; 9] = [
     "/usr/sbin/bcron-start",
     "/usr/lib/systemd/system-generators/systemd-crontab-generator",
     "/run/current-system/sw/bin/cron",
-    // These two run scripts and their own table alone.
+    // The next two run only scripts and their own table.
     "/usr/sbin/anacron",
     "/usr/bin/anacron",
 ];
-/// Runs scripts and the tables of users alone, where one of these is a link to it.
+/// Runs only scripts and user tables, if one of the programs is a link to it.
 const BUSYBOX: &str = "busybox";
-/// What only packages of such programs bring, in a recorded tree without programs.
+/// Files that only packages of such programs install; used for a recorded tree without
+/// programs.
 const BROUGHT: [&str; 8] = [
     "/etc/crontab",
     "/etc/anacrontab",
@@ -58,26 +59,27 @@ const BROUGHT: [&str; 8] = [
     "/usr/lib/systemd/system/crond.service",
     "/usr/lib/systemd/system/cronie.service",
 ];
-/// Ends of names that cronie leaves out of `/etc/cron.d`.
+/// File name suffixes that cronie ignores in `/etc/cron.d`.
 const LEFT: [&str; 6] = ["~", ".rpmsave", ".rpmnew", ".rpmorig", ".dpkg-old", ".dpkg-dist"];
-/// Distributions whose own script runs `/etc/cron.*`, and the ends of names that it leaves out.
+/// Distributions that run `/etc/cron.*` with their own script, and the file name suffixes
+/// that it ignores.
 const OWN_SCRIPTS: [(&[&str], &[&str]); 2] = [
     (&["fedora", "rhel", "centos"], &["~", ",", ".cfsaved", ".rpmsave", ".rpmorig", ".rpmnew", ".swp", ",v"]),
     (&["suse", "opensuse"], &["~", ".rpmsave", ".rpmorig", ".rpmnew", ".swap", ".bak", ".orig"]),
 ];
 
-/// What runs tables and scripts on this machine.
+/// The program that runs tables and scripts on this machine.
 #[derive(Clone, Debug)]
 struct Runner {
-    /// The one program found; `None` where a recorded tree does not say.
+    /// The program found; `None` if a recorded tree does not show it.
     program: Option<&'static str>,
     distribution: Vec<String>,
-    /// Nothing in the tree shows that any is installed.
+    /// No file in the tree shows that such a program is installed.
     is_doubtful: bool,
 }
 
 impl Runner {
-    /// `None` where no program is installed.
+    /// Finds the program; `None` if none is installed.
     fn find(root: &Root) -> Option<Self> {
         let runner = |program, is_doubtful| Self { program, distribution: distribution(root), is_doubtful };
         let is_busybox = |program: &str| root.canonical(program).is_some_and(|real| real.ends_with(BUSYBOX));
@@ -102,25 +104,26 @@ impl Runner {
         }
     }
 
-    /// Whether a script of this name is run.
+    /// Returns whether a script of this name runs.
     fn runs_script(&self, directory: &str, name: &str) -> bool {
         let own = OWN_SCRIPTS.iter().find(|(names, _)| directory.starts_with("/etc/cron.") && self.is_of(names));
         own.map_or_else(|| is_run(name), |(_, left)| !name.starts_with(['.', '#']) && !left.iter().any(|end| name.ends_with(end)))
     }
 
-    /// Whether a table of this name in a directory is read: Debian's cron takes the names of run-parts.
+    /// Returns whether a table of this name in a directory is read: Debian's cron accepts the
+    /// same names as run-parts.
     fn reads_table(&self, name: &str) -> bool {
         let is_debian = self.program.is_none_or(|program| program == PROGRAMS[0]) && self.is_of(&["debian", "ubuntu"]);
         if is_debian { is_run(name) } else { !name.starts_with(['.', '#']) && !LEFT.iter().any(|end| name.ends_with(end)) }
     }
 }
 
-/// The fields in front of a command.
+/// The fields before a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// When, and as which user.
+    /// Schedule and user.
     System,
-    /// When; the user is the name of the table.
+    /// Schedule; the name of the table is the user.
     User,
     /// Period, delay, name.
     Anacron,
@@ -131,12 +134,12 @@ enum Format {
 pub struct Job {
     pub path: PathBuf,
     lines: Lines,
-    /// It is not known whether anything runs it.
+    /// Unknown whether any program runs it.
     is_doubtful: bool,
 }
 
 impl Job {
-    /// Those of this machine.
+    /// All trim jobs of this machine.
     pub fn all(root: &Root) -> Vec<Self> {
         let Some(runner) = Runner::find(root) else { return Vec::new() };
         let is_doubtful = runner.is_doubtful;
@@ -153,7 +156,8 @@ impl Job {
         scripts.chain(tables).collect()
     }
 
-    /// Of a table. A recorded tree gets the lines that name a trim, and no other.
+    /// Reads the trim jobs of a table. For a recorded tree, copies only the lines that name a
+    /// trim.
     fn of_table(root: &Root, path: PathBuf, format: Format) -> Option<Self> {
         let bytes = root.unrecorded(|| root.read_bytes(&path, TABLE_BYTES_MAX)).ok()?;
         let text = String::from_utf8_lossy(&bytes);
@@ -162,7 +166,7 @@ impl Job {
         for line in text.lines() {
             let Some((user, command)) = command(line.trim(), format, owner) else { continue };
             let (is_root, trims) = (user == "root", names_trim(command));
-            // fstrim is for root, and no file is opened because another user names it.
+            // fstrim needs root, and no file is opened because an unprivileged user names it.
             let calls = match (is_root, trims) {
                 (true, true) => Some(Lines::of(command)),
                 (true, false) => script_of(root, command),
@@ -185,14 +189,14 @@ impl Job {
         Some(Self { path, lines, is_doubtful: false })
     }
 
-    /// Whether it trims the filesystem whose mounts `is_same` recognises.
+    /// Returns whether the job trims the filesystem whose mounts `is_same` recognises.
     pub fn trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
         let doubt = || Answer::maybe("nothing in the recorded tree shows whether a cron is installed");
         self.lines.trims(machine, is_same).and(|| if self.is_doubtful { doubt() } else { Answer::Yes })
     }
 }
 
-/// User and command of a table's line; `None` for a setting or a comment.
+/// User and command of a table line; `None` for a setting or a comment.
 fn command<'a>(line: &'a str, format: Format, owner: &'a str) -> Option<(&'a str, &'a str)> {
     if !line.starts_with(|c: char| c.is_ascii_digit() || "*@-".contains(c)) {
         return None;
@@ -209,18 +213,18 @@ fn command<'a>(line: &'a str, format: Format, owner: &'a str) -> Option<(&'a str
         let (field, behind) = rest.trim_start().split_once(char::is_whitespace)?;
         (last, rest) = (field, behind.trim_start());
     }
-    // Behind a per cent sign stands the input of the command.
+    // The text after a percent sign is the command's standard input.
     let end = rest.match_indices('%').map(|(at, _)| at).find(|at| !rest[..*at].ends_with('\\')).unwrap_or(rest.len());
     Some((if format == Format::System { last } else { owner }, rest.get(..end)?))
 }
 
-/// The trims of the script that a command runs.
+/// The trims in the script that a command runs.
 fn script_of(root: &Root, command: &str) -> Option<Lines> {
     let is_program = |word: &&str| word.starts_with('/') && !word.ends_with('/');
     command.split_whitespace().find(is_program).and_then(|word| Lines::of_script(root, Path::new(word)))
 }
 
-/// A file, or the files in a directory.
+/// The file itself, or the files in a directory.
 fn files(root: &Root, path: &str) -> Vec<PathBuf> {
     match root.is_directory(path) {
         Some(true) => {
@@ -236,12 +240,12 @@ fn name(path: &Path) -> Option<&str> {
     path.file_name()?.to_str()
 }
 
-/// Names that run-parts(8) takes.
+/// True for names that run-parts(8) accepts.
 fn is_run(name: &str) -> bool {
     name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
-/// Recorded trees keep no permissions.
+/// Recorded trees do not store permissions.
 fn is_executable(root: &Root, path: &Path) -> bool {
     let is_marked = || root.open(path).and_then(|file| file.metadata()).is_ok_and(|file| file.permissions().mode() & 0o111 != 0);
     !root.is_live() || is_marked()
@@ -258,7 +262,7 @@ mod tests {
         answers_with(&[files, &[("usr/sbin/crond", "")]].concat())
     }
 
-    /// The same without a cron of its own.
+    /// The same, without adding a cron program.
     fn answers_with(files: &[(&str, &str)]) -> [Option<Answer>; 2] {
         let tree = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(tree.path().join("m/b")).unwrap();

@@ -1,4 +1,5 @@
-//! dm-crypt: whether it passes discards on, and where its options come from.
+//! dm-crypt: determines whether a mapping passes discards on, and which file or parameter
+//! sets its options.
 
 use super::initramfs;
 use super::mapper::{Tables, Target};
@@ -37,7 +38,7 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, report: &mut Lay
         return;
     }
     if allowed == Some(true) {
-        // The reason is below, or was when the mapping was opened.
+        // The reason is in a layer below, or was when the mapping was opened.
         report.why = "allow_discards is set, and what is below takes none, or took none when it was opened".to_owned();
         return;
     }
@@ -54,7 +55,8 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, report: &mut Lay
     wrong_parameter(doctor.root, stands.is_some(), report);
 }
 
-/// Whether the mapping keeps checksums: by its table, else by the dm-integrity device that cryptsetup puts below.
+/// Returns whether the mapping stores checksums, by its table or by the dm-integrity device
+/// that cryptsetup creates below it.
 fn has_integrity(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, name: &str) -> bool {
     let is_its_own = |&below: &usize| {
         let below = &stack.layers[below];
@@ -68,7 +70,7 @@ fn keeps_checksums(target: &Target) -> bool {
     target.arguments.contains(" integrity:")
 }
 
-/// What remains to be done where checksums keep discards away.
+/// The only remaining remedy where checksums prevent discards.
 pub fn without_integrity() -> Remedy {
     Remedy::by_hand(
         "no option changes that: leave 10 % to 20 % of the drive unused, or format the drive again without --integrity (dm-integrity by itself, \
@@ -76,7 +78,7 @@ pub fn without_integrity() -> Remedy {
     )
 }
 
-/// dracut documents `rd.luks.allow-discards`, which systemd's generator does not know.
+/// Reports `rd.luks.allow-discards`: dracut documents it, but systemd's generator ignores it.
 fn wrong_parameter(root: &Root, is_given: bool, report: &mut LayerReport) {
     let cmdline = root.read("/proc/cmdline").unwrap_or_default();
     let has = |parameter: &str| cmdline.split_ascii_whitespace().any(|word| word.split('=').next() == Some(parameter));
@@ -87,7 +89,7 @@ fn wrong_parameter(root: &Root, is_given: bool, report: &mut LayerReport) {
     }
 }
 
-/// What the table says; `None` if there is no table.
+/// Returns whether the table allows discards; `None` if there is no table.
 fn allowed_by_table(tables: &Tables, name: &str, report: &mut LayerReport) -> Option<bool> {
     let mut targets = tables.table(name).peekable();
     targets.peek()?;
@@ -96,7 +98,7 @@ fn allowed_by_table(tables: &Tables, name: &str, report: &mut LayerReport) -> Op
     Some(allowed)
 }
 
-/// How dm-crypt is told to pass discards on, now and whenever it is opened.
+/// The remedy that makes dm-crypt pass discards on, now and at every later opening.
 fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Opening>) -> Remedy {
     let word = quoted(name);
     if !uuid.starts_with("CRYPT-") {
@@ -121,7 +123,7 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
     };
     let mut actions = vec![Action::AllowDiscards { name: name.to_owned(), persistent, keep }];
     let remedy = match opening {
-        // The header remembers it, whatever opens the mapping.
+        // The LUKS2 header stores the flag for every later opening.
         _ if persistent => now,
         Some(opening) if opening.discards => stale(doctor, &word, opening, now),
         Some(opening) => {
@@ -134,8 +136,9 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
     remedy.done_by(actions.into_iter().filter(|_| can))
 }
 
-/// Mappings without a LUKS header: cryptsetup refreshes no BitLocker, TrueCrypt and FileVault, and plain ones only with all that they were opened with, which
-/// may be a random key.
+/// The remedy for mappings without a LUKS header. cryptsetup cannot refresh BitLocker,
+/// TrueCrypt and FileVault mappings. It refreshes a plain mapping only with all its original
+/// parameters, and the key may be random.
 fn reopened(doctor: &Doctor<'_>, word: &str, uuid: &str, opening: Option<&Opening>) -> Remedy {
     let again = format!("unmount what is on {word} (or swapoff), and close it");
     let Some(opening) = opening else {
@@ -148,7 +151,7 @@ fn reopened(doctor: &Doctor<'_>, word: &str, uuid: &str, opening: Option<&Openin
     rebuilt(doctor, opening, remedy.then(start))
 }
 
-/// The initramfs has a copy of crypttab.
+/// Adds the initramfs rebuild, since the initramfs contains a copy of crypttab.
 fn rebuilt(doctor: &Doctor<'_>, opening: &Opening, remedy: Remedy) -> Remedy {
     match (&opening.place, opening.early) {
         (Place::Parameter { .. }, _) => remedy,
@@ -157,7 +160,8 @@ fn rebuilt(doctor: &Doctor<'_>, opening: &Opening, remedy: Remedy) -> Remedy {
     }
 }
 
-/// The option stands there and the mapping lacks it: the copy in the initramfs is older, or the mapping was opened before the file was changed.
+/// The remedy if the file has the option but the mapping does not: the copy in the initramfs
+/// is older, or the mapping was opened before the file changed.
 fn stale(doctor: &Doctor<'_>, word: &str, opening: &Opening, now: Remedy) -> Remedy {
     let place = opening.shown();
     let why = match &opening.place {
@@ -172,14 +176,14 @@ fn stale(doctor: &Doctor<'_>, word: &str, opening: &Opening, now: Remedy) -> Rem
     initramfs::rebuilt(doctor.root, now, &why)
 }
 
-/// Whether the root filesystem, or `/usr`, is on the layer.
+/// Returns whether the root filesystem or `/usr` is on the layer.
 pub fn carries_root(doctor: &Doctor<'_>, layer: &Layer) -> bool {
     let early = |point: &Path| point == Path::new("/") || point == Path::new("/usr");
     let carries = |mount: &_| Stack::of_mount(doctor.root, &doctor.mounts, mount).layers.iter().any(|below| below.sys == layer.sys);
     doctor.mounts.iter().filter(|mount| early(&mount.mount_point)).any(carries)
 }
 
-/// The UUID of a LUKS header, of `CRYPT-LUKS2-0123…-name`, with its hyphens.
+/// The UUID of a LUKS header, with hyphens, from `CRYPT-LUKS2-0123…-name`.
 fn luks_uuid(dm_uuid: &str) -> String {
     let digits = dm_uuid.split('-').nth(2).unwrap_or_default();
     match (digits.get(..8), digits.get(8..12), digits.get(12..16), digits.get(16..20), digits.get(20..)) {
@@ -188,7 +192,8 @@ fn luks_uuid(dm_uuid: &str) -> String {
     }
 }
 
-/// One target of dm-crypt, as far as the tables are known, and without checksums, below which discards make no sense.
+/// True if the known tables show a single dm-crypt target without checksums; with checksums,
+/// discards below would be pointless.
 pub fn plain_crypt(tables: &Tables, name: &str) -> bool {
     let mut targets = tables.table(name);
     let first = targets.next().is_some_and(|target| target.kind == "crypt" && !keeps_checksums(target));

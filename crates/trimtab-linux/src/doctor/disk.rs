@@ -1,4 +1,4 @@
-//! What several kinds of drives have in common.
+//! Checks shared by several kinds of drives.
 
 use super::{Gate, LayerReport};
 use crate::host::block::Layer;
@@ -10,7 +10,8 @@ pub fn hard_disk(report: &mut LayerReport) {
     report.why = "a hard disk: it has no use for TRIM".to_owned();
 }
 
-/// By the drive's own word, else by the kernel's, which is yes where it does not know.
+/// Returns whether the drive rotates, by its own report or else by the kernel's flag. The
+/// kernel's default is true.
 pub fn is_rotational(root: &Root, layer: &Layer) -> bool {
     drive::says_rotates(root, layer).unwrap_or_else(|| root.read_u64(layer.queue().join("rotational")) == Some(1))
 }

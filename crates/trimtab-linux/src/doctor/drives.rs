@@ -1,4 +1,4 @@
-//! What drives say about TRIM, bus by bus.
+//! TRIM support as drives report it, by bus.
 
 use super::disk::{hard_disk, is_rotational, note_identify};
 use super::limits::Limits;
@@ -22,7 +22,7 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
     report.evidence.add_some("rotational", root.read(queue.join("rotational")));
     report.evidence.add_some("scheduler", root.read(queue.join("scheduler")).map(|s| chosen(&s).to_owned()));
     report.evidence.add_some("write_cache", root.read(queue.join("write_cache")));
-    // The drive itself is judged as if nobody had switched discards off.
+    // Judges the drive as if discards were not switched off.
     let switched_off = limits.switched_off().then(|| std::mem::replace(&mut report.gate, Gate::Passes)).zip(Some(report.why.clone()));
     match bus {
         Bus::Ata => ata(root, layer, limits, report),
@@ -49,7 +49,8 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
     }
 }
 
-/// A disk that something else presents and that takes no discards.
+/// Judges a disk that takes no discards and is presented by a hypervisor, controller or
+/// array.
 fn by_provider(root: &Root, layer: &Layer, bus: Bus, report: &mut LayerReport) {
     if let (Gate::Blocks, Some(provider)) = (report.gate, Provider::of(root, layer, bus)) {
         provider.judge_without_discards(layer, bus, is_rotational(root, layer), report);
@@ -85,7 +86,7 @@ fn ata(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
             }
             mode.iter().for_each(|mode| scsi::contradictions(root, layer, limits, mode, report));
         }
-        // What is disabled was offered once.
+        // A mode that is now disabled was once available.
         (_, Gate::Blocks) if supported.is_none() && mode.as_ref().is_none_or(|mode| mode.word != "disabled") => trim_unknown(layer, report),
         (_, Gate::Blocks) => {
             report.why = "the drive supports TRIM, but the kernel sends none".to_owned();
@@ -95,7 +96,8 @@ fn ata(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
     }
 }
 
-/// A solid-state drive that is sent no TRIM by a kernel that does not show whether the drive supports it: one before 4.2 has no attribute `trim`.
+/// Reports an SSD that gets no TRIM, under a kernel that does not show whether the drive
+/// supports it: kernels before 4.2 lack the attribute `trim`.
 fn trim_unknown(layer: &Layer, report: &mut LayerReport) {
     report.why = "the kernel sends no TRIM, and does not show whether the drive supports it".to_owned();
     let remedy = Remedy::run(format!("hdparm -I {}", quoted(&layer.node())))
@@ -104,7 +106,8 @@ fn trim_unknown(layer: &Layer, report: &mut LayerReport) {
     report.findings.push(Finding::new("ata.trim-unknown", Severity::Serious, report.why.clone()).remedy(remedy));
 }
 
-/// A drive without TRIM: a hard disk has no use for it, a solid-state drive would; of a virtual disk `rotational` says neither.
+/// Reports a drive without TRIM. A hard disk does not benefit from TRIM, an SSD would; for a
+/// virtual disk `rotational` decides neither.
 fn no_trim(root: &Root, layer: &Layer, report: &mut LayerReport) {
     if let Some(provider) = Provider::of(root, layer, Bus::Ata) {
         provider.judge_without_discards(layer, Bus::Ata, is_rotational(root, layer), report);
@@ -119,9 +122,11 @@ fn no_trim(root: &Root, layer: &Layer, report: &mut LayerReport) {
     }
 }
 
-/// `trim` of the drive's `ata_device`: the only place where the kernel says how it sends TRIM.
+/// `trim` of the drive's `ata_device`: the only attribute that shows how the kernel sends
+/// TRIM.
 fn ata_trim(root: &Root, layer: &Layer) -> Option<String> {
-    // …/ata3/host2/target2:0:0/2:0:0:0/block/sda is …/ata3/link3/dev3.0 in the class, dev3.<port>.0 behind a multiplier.
+    // …/ata3/host2/target2:0:0/2:0:0:0/block/sda corresponds to …/ata3/link3/dev3.0 in the
+    // class, or to dev3.<port>.0 behind a port multiplier.
     let parts: Vec<&str> = layer.sys.iter().filter_map(|c| c.to_str()).collect();
     let port = parts.iter().find_map(|p| p.strip_prefix("ata").filter(|n| n.parse::<u32>().is_ok()))?;
     let mut address = parts.iter().find_map(|p| p.strip_prefix("target"))?.split(':').skip(1);
@@ -193,7 +198,7 @@ fn virtio(root: &Root, layer: &Layer, report: &mut LayerReport) {
     }
 }
 
-/// A guest sees no further than its virtual disk, an initiator no further than its LUN.
+/// Notes that a guest sees only its virtual disk, and an initiator only its LUN.
 fn beyond_the_guest(root: &Root, layer: &Layer, bus: Bus, report: &mut LayerReport) {
     if report.gate == Gate::Passes && matches!(Provider::of(root, layer, bus), Some(Provider::Hypervisor(_) | Provider::Array)) {
         let text = "what the host or the array makes of it cannot be seen from here; run trimtab doctor there too";

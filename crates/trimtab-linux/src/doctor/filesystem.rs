@@ -1,4 +1,4 @@
-//! What a filesystem does with the space that it frees.
+//! Discard behaviour of filesystems.
 
 use super::keeper::Keeper;
 use super::{Action, Evidence, Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, shown};
@@ -11,28 +11,28 @@ use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::quoted;
 
-/// How a filesystem discards what it frees, as it frees it.
+/// The way a filesystem discards space as it frees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Online {
-    /// It does not.
+    /// No online discard.
     Off,
-    /// With each commit, or at once.
+    /// With each commit, or immediately.
     Sync,
-    /// Later, in its own time (btrfs `discard=async`).
+    /// Later, in the background (btrfs `discard=async`).
     Async,
     /// By a thread that waits for idle time (f2fs).
     Thread,
 }
 
-/// What a type of filesystem can do.
+/// Discard features of a filesystem type.
 struct Support {
-    /// FITRIM, which fstrim and this program use.
+    /// FITRIM, which fstrim and trimtab use.
     fitrim: bool,
-    /// The `discard` mount option, or the like.
+    /// The `discard` mount option or an equivalent.
     online: bool,
 }
 
-/// By type, as of Linux 6.12. Types not in the list are not known.
+/// Support by type, as of Linux 6.12; `None` for types not listed.
 fn support(fs_type: &str) -> Option<Support> {
     let (fitrim, online) = match fs_type {
         "ext4" | "ext3" | "ext2" | "xfs" | "btrfs" | "f2fs" | "exfat" | "vfat" | "ntfs3" | "jfs" | "nilfs2" | "ocfs2" | "gfs2" => {
@@ -45,31 +45,31 @@ fn support(fs_type: &str) -> Option<Support> {
     Some(Support { fitrim, online })
 }
 
-/// Whether the filesystem can discard in any way, as far as is known.
+/// Returns false only for filesystem types known to be unable to discard.
 pub fn can_discard(fs_type: &str) -> bool {
     support(fs_type).is_some_and(|s| s.fitrim || s.online)
 }
 
-/// Whether the filesystem takes FITRIM; `None` for a type that is not known.
+/// Returns whether the filesystem takes FITRIM; `None` for an unknown type.
 pub fn takes_fitrim(fs_type: &str) -> Option<bool> {
     support(fs_type).map(|s| s.fitrim)
 }
 
-/// What holds the files of a filesystem that is on no block device.
+/// The storage behind a filesystem that is on no block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
     Memory,
     /// A server on another machine.
     Machine,
     Overlay,
-    /// Other filesystems of this machine, through which it passes everything.
+    /// Other filesystems of this machine, to which it passes every operation.
     Filesystems,
-    /// A file that is only read.
+    /// A read-only file.
     Image,
 }
 
 impl Home {
-    /// By type; `None` if that is not known.
+    /// Derives it from the type; `None` if unknown.
     pub fn of(fs_type: &str, source: &Path) -> Option<Self> {
         Some(match fs_type {
             "tmpfs" | "ramfs" | "devtmpfs" | "proc" | "sysfs" | "cgroup" | "cgroup2" | "hugetlbfs" | "fuse.lxcfs" | "fuse.portal"
@@ -80,7 +80,7 @@ impl Home {
             "overlay" | "fuse.fuse-overlayfs" => Self::Overlay,
             "ecryptfs" | "fuse.bindfs" | "fuse.mergerfs" | "fuse.mhddfs" | "fuse.unionfs" | "fuse.unionfs-fuse" | "fuse.encfs"
             | "fuse.gocryptfs" | "fuse.cryfs" | "fuse.securefs" | "fuse.rofiles-fuse" | "fuse.snapraid" => Self::Filesystems,
-            // bindfs says no type, and the directory that it shows is its source.
+            // bindfs reports no subtype; its source is the directory that it mirrors.
             "fuse" if source.is_absolute() && !source.starts_with("/dev") => Self::Filesystems,
             "fuse.squashfuse" | "fuse.squashfuse_ll" | "fuse.snapfuse" | "fuse.archivemount" | "fuse.fuseiso" | "fuse.erofsfuse" => {
                 Self::Image
@@ -90,7 +90,7 @@ impl Home {
     }
 }
 
-/// Why a type of filesystem has no use for discards.
+/// The reason why a filesystem type does not benefit from discards.
 fn without_use(fs_type: &str) -> Option<&'static str> {
     match fs_type {
         "squashfs" | "erofs" | "iso9660" | "cramfs" | "romfs" => Some(READ_ONLY_IMAGE),
@@ -99,10 +99,10 @@ fn without_use(fs_type: &str) -> Option<&'static str> {
     }
 }
 
-/// Of an image nothing becomes free.
+/// A read-only image never frees space.
 const READ_ONLY_IMAGE: &str = "a read-only image: nothing becomes free";
 
-/// A report of which only the mount table is known.
+/// A report with only the information of the mount table.
 fn blank(mount: &Mount, stack: &Stack) -> LayerReport {
     let mut report = LayerReport {
         name: shown(&mount.mount_point),
@@ -118,12 +118,12 @@ fn blank(mount: &Mount, stack: &Stack) -> LayerReport {
     report
 }
 
-/// Name of the finding of a filesystem that only a trim tells about.
+/// Code of the finding about a filesystem whose support only a trial trim can show.
 pub const UNTRIED: &str = "fs.fuse-untried";
-/// Name of the finding of a filesystem that does not answer.
+/// Code of the finding about a filesystem that does not respond.
 pub const SILENT: &str = "fs.does-not-answer";
 
-/// A filesystem that does not answer.
+/// Reports a filesystem that does not respond.
 pub fn silent(mount: &Mount, stack: &Stack) -> LayerReport {
     let mut report = blank(mount, stack);
     report.why = format!("it does not answer within {} s", mount_check::PATIENCE.as_secs());
@@ -213,8 +213,9 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
     report
 }
 
-/// Types of filesystems, and the options that mount them without their journal or log: the kernel then refuses FITRIM with EROFS, since the map of free
-/// blocks may be older than the files (`ext4_ioctl`, `xfs_ioc_trim`, `btrfs_ioctl_fitrim`, `gfs2_fitrim`).
+/// Filesystem types, and the options that mount them without their journal or log. The kernel
+/// then refuses FITRIM with EROFS, since the free-block map may be older than the files
+/// (`ext4_ioctl`, `xfs_ioc_trim`, `btrfs_ioctl_fitrim`, `gfs2_fitrim`).
 const UNRECOVERED: [(&str, &[&str]); 5] = [
     ("ext4", &["noload", "norecovery"]),
     ("ext3", &["noload", "norecovery"]),
@@ -222,10 +223,10 @@ const UNRECOVERED: [(&str, &[&str]); 5] = [
     ("btrfs", &["nologreplay", "norecovery", "rescue=nologreplay", "rescue=all"]),
     ("gfs2", &["norecovery", "spectator"]),
 ];
-/// The first kernel in which all of them refuse.
+/// The first kernel in which all these filesystems refuse.
 const REFUSES_UNRECOVERED: (u32, u32) = (5, 1);
 
-/// The option that keeps the filesystem from FITRIM. btrfs lists all that it rescues in one value.
+/// The mount option that blocks FITRIM. btrfs lists all its rescue options in one value.
 fn unrecovered(mount: &Mount) -> Option<&str> {
     let (_, names) = UNRECOVERED.iter().find(|(fs_type, _)| *fs_type == mount.fs_type)?;
     let is_one = |option: &&str| {
@@ -235,7 +236,8 @@ fn unrecovered(mount: &Mount) -> Option<&str> {
     mount.all_options().find(is_one)
 }
 
-/// Mounted without its journal or log. Online discard goes on where the filesystem can be written.
+/// Reports a mount without journal or log. Online discard continues if the filesystem is
+/// writable.
 fn not_recovered(root: &Root, mount: &Mount, option: &str, online: Online, report: &mut LayerReport) {
     report.gate = match kernel_version(root) {
         _ if online != Online::Off && mount.is_writable() => Gate::Passes,
@@ -253,7 +255,7 @@ fn not_recovered(root: &Root, mount: &Mount, option: &str, online: Online, repor
     report.findings.push(Finding::new("fs.no-recovery", severity, report.why.clone()).remedy(remedy));
 }
 
-/// ntfs3 with the option, now and whenever it is mounted by fstab.
+/// Mounts ntfs3 with `discard` now, and at every later mount by fstab.
 fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
     let can = mount.mount_point.to_str().is_some();
     let mut actions = vec![Action::MountDiscard { mount_point: mount.mount_point.clone() }];
@@ -264,7 +266,7 @@ fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
     remedy.done_by(actions.into_iter().filter(|_| can))
 }
 
-/// Mounted with an option, now and from the next mount on.
+/// Remounts with an option now, and sets it for later mounts.
 fn remounted(root: &Root, mount: &Mount, option: &str) -> Remedy {
     let point = quoted(&shown(&mount.mount_point));
     let kept = Keeper::of(root, mount).keeping(mount, option);
@@ -306,12 +308,13 @@ fn on_no_device(mount: &Mount, report: &mut LayerReport) {
     report.why = why.to_owned();
 }
 
-/// How the filesystem discards online, from the options in force.
+/// The online discard mode, from the options in force.
 #[must_use]
 pub fn online(root: &Root, mount: &Mount, stack: &Stack) -> Online {
     match mount.fs_type.as_str() {
         "ext4" | "ext3" | "ext2" => {
-            // mountinfo leaves out what is the default of this filesystem (tune2fs -o discard); this file does not.
+            // mountinfo omits the filesystem's stored default (tune2fs -o discard); this file
+            // includes it.
             let device = stack.top_layers().next().map(|l| l.name.clone()).unwrap_or_default();
             match root.read(Path::new("/proc/fs/ext4").join(device).join("options")) {
                 Some(options) if options.lines().any(|l| l.trim() == "discard") => Online::Sync,
@@ -321,7 +324,7 @@ pub fn online(root: &Root, mount: &Mount, stack: &Stack) -> Online {
         }
         "btrfs" if mount.option_value("discard") == Some("async") => Online::Async,
         "f2fs" if mount.has_option("discard") => Online::Thread,
-        // On by default; each device's own switch is in its superblock.
+        // On by default; the per-device switch is in the superblock.
         "bcachefs" if mount.has_option("nodiscard") => Online::Off,
         "bcachefs" if mount.has_option("discard") => Online::Sync,
         "bcachefs" if block::bcachefs_switches(root, &mount.source).iter().any(|on| !on) => Online::Off,
@@ -369,7 +372,7 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut 
 }
 
 fn xfs(root: &Root, mount: &Mount, report: &mut LayerReport) {
-    // `xfs_ioc_trim` and the freeing of realtime extents.
+    // See `xfs_ioc_trim` and the freeing of realtime extents.
     let skips_realtime = kernel_version(root).is_some_and(|version| version < (6, 11));
     if report.gate == Gate::Passes && skips_realtime && mount.option_value("rtdev").is_some() {
         report.gate = Gate::Blocks;

@@ -1,4 +1,5 @@
-//! Which mounts `fstrim` trims, by its arguments: `sys-utils/fstrim.c` of util-linux, from release 2.33 on.
+//! Selects the mounts that `fstrim` trims for given arguments, as `sys-utils/fstrim.c` of
+//! util-linux does from release 2.33 on.
 
 mod tags;
 mod types;
@@ -17,41 +18,43 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 use types::{is_network, is_pseudo, matches_type};
 
-/// Code of the finding about a filesystem that a table names and fstrim skips.
+/// Code of the finding about a filesystem that a table lists and fstrim skips.
 const SKIPPED: &str = "fstrim.skipped";
-/// Code of the finding about a filesystem that is not the one whose directory fstrim is given.
+/// Code of the finding about a filesystem other than the one at the directory passed to
+/// fstrim.
 pub const OTHER_PATH: &str = "fstrim.other-path";
-/// Code of the finding about a line of fstab whose tag no device has.
+/// Code of the finding about an fstab line whose tag matches no device.
 const NO_DEVICE: &str = "fstrim.no-device";
-/// Code of the finding about a filesystem that fstrim skips because of its device alone.
+/// Code of the finding about a filesystem that fstrim skips only because of its device.
 pub const NO_DISCARDS: &str = "fstrim.no-discards";
-/// Where a recorded tree keeps the output of `fstrim --version`.
+/// File of a recorded tree that holds the output of `fstrim --version`.
 const RECORDED_VERSION: &str = "/fstrim-version";
-/// Where fstrim is looked for: never along a PATH that another user may have set.
+/// Fixed paths of fstrim: never searched in a PATH that another user may have set.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/fstrim", "/sbin/fstrim"];
 const FSTAB: &str = "/etc/fstab";
-/// Tables that say the same as `/proc/self/mountinfo`.
+/// Tables equivalent to `/proc/self/mountinfo`.
 const MOUNT_TABLES: [&str; 4] = ["/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts", "/etc/mtab"];
 
-/// Releases of util-linux, by the first that behaves so.
+/// Releases of util-linux, each the first with the behaviour described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Release {
-    /// Duplicates go first; the root filesystem is not added.
+    /// Removes duplicates first; does not add the root filesystem.
     V2_33,
-    /// Adds the root filesystem; skips what cannot be written.
+    /// Adds the root filesystem; skips read-only filesystems.
     V2_34,
-    /// `--listed-in`.
+    /// Supports `--listed-in`.
     V2_36,
-    /// `ro` and `X-fstrim.notrim`.
+    /// Honours `ro` and `X-fstrim.notrim`.
     V2_38,
-    /// Duplicates go last.
+    /// Removes duplicates last.
     V2_38_1,
-    /// `--types`.
+    /// Supports `--types`.
     V2_39,
 }
 
 impl Release {
-    /// As the program says; in a tree without that, as the package's own service calls it; else the newest.
+    /// Asks the program for its release. In a tree without that output, infers it from the
+    /// service of the package, or assumes the newest.
     pub fn read(root: &Root, vendor_command: Option<&str>) -> Self {
         let output = if root.is_this_machine() { version_output(root) } else { root.read(RECORDED_VERSION) };
         output.as_deref().and_then(Self::parse).unwrap_or(match vendor_command {
@@ -61,7 +64,7 @@ impl Release {
         })
     }
 
-    /// `fstrim from util-linux 2.38.1`
+    /// Parses `fstrim from util-linux 2.38.1`.
     fn parse(output: &str) -> Option<Self> {
         let mut parts = output.split_ascii_whitespace().last()?.split(|c: char| !c.is_ascii_digit());
         let version: (u32, u32) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -79,7 +82,7 @@ impl Release {
 
 fn version_output(root: &Root) -> Option<String> {
     let program = PROGRAMS.iter().find(|program| Path::new(program).exists())?;
-    // However many timers there are, the program is started once.
+    // Runs the program once, regardless of the number of timers.
     static OUTPUT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     let start = || Command::new(program).arg("--version").env_clear().env("LC_ALL", "C").output().ok().map(|output| output.stdout);
     let output = OUTPUT.get_or_init(start).as_ref()?;
@@ -87,10 +90,9 @@ fn version_output(root: &Root) -> Option<String> {
     Some(String::from_utf8_lossy(output).into_owned())
 }
 
-/// The mount points in fstab, each with the reason why `fstrim --fstab` skips it, if it does.
+/// The mount points in fstab, each with the reason why `fstrim --fstab` skips it, if any.
 ///
-/// # Errors
-/// The mount table cannot be read.
+/// # Errors The mount table cannot be read.
 pub fn of_fstab(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<String>)>> {
     let mounts = mountinfo::read(root)?;
     let visited = Visited::new(&mounts);
@@ -106,19 +108,19 @@ pub fn of_fstab(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<String>)>> 
 pub struct Call {
     subject: Subject,
     types: Option<String>,
-    /// `--offset` or `--length`.
+    /// `--offset` or `--length` is given.
     in_part: bool,
-    /// Failures for lack of support are no failures.
+    /// Missing discard support does not count as a failure.
     pub is_quiet: bool,
 }
 
 impl Call {
-    /// Of what is mounted at a directory.
+    /// Trims the filesystem mounted at a directory.
     pub fn of_directory(directory: &str) -> Self {
         Self { subject: Subject::Directory(PathBuf::from(directory)), ..Self::default() }
     }
 
-    /// Of what fstab lists.
+    /// Trims the filesystems that fstab lists.
     pub fn of_fstab() -> Self {
         Self { subject: Subject::Tables(vec![FSTAB.to_owned()]), ..Self::default() }
     }
@@ -134,7 +136,7 @@ impl Call {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Subject {
-    /// The first of these tables with a line.
+    /// The first of these tables that has a line.
     Tables(Vec<String>),
     /// One directory.
     Directory(PathBuf),
@@ -146,17 +148,17 @@ impl Default for Subject {
     }
 }
 
-/// What a list of arguments comes to.
+/// The result of parsing an argument list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     Call(Call),
     /// Succeeds without trimming (`--dry-run`, `--help`).
     Idle(String),
-    /// Refused.
+    /// Rejected arguments.
     Fails(String),
 }
 
-/// Options: long name, letter, whether it takes a value, the first release that has it.
+/// Options: long name, letter, whether it takes a value, the first release that supports it.
 const OPTIONS: [(&str, char, bool, Release); 12] = [
     ("all", 'a', false, Release::V2_33),
     ("fstab", 'A', false, Release::V2_33),
@@ -167,7 +169,7 @@ const OPTIONS: [(&str, char, bool, Release); 12] = [
     ("minimum", 'm', true, Release::V2_33),
     ("verbose", 'v', false, Release::V2_33),
     ("dry-run", 'n', false, Release::V2_33),
-    // Until 2.35 it is --quiet; the newer name may be cut to that.
+    // Called --quiet until 2.35; the newer name may be abbreviated to that.
     ("quiet-unsupported", 'q', false, Release::V2_34),
     ("listed-in", 'I', true, Release::V2_36),
     ("types", 't', true, Release::V2_39),
@@ -217,7 +219,7 @@ fn read(arguments: &[String], release: Release) -> Result<Parsed, String> {
     Ok(idle.map_or(Parsed::Call(call), Parsed::Idle))
 }
 
-/// The options in one word, with their values; other words are plain.
+/// Parses the options in one word, with their values; other words are positional.
 fn options<'a>(
     word: &str,
     words: &mut impl Iterator<Item = &'a String>,
@@ -265,7 +267,7 @@ pub struct Machine<'a> {
     pub release: Release,
 }
 
-/// What calls visit, worked out once for each call, whichever filesystem is asked about.
+/// Cache of the mounts that each call visits, independent of the filesystem in question.
 #[derive(Debug)]
 pub struct Visited {
     index: MountIndex,
@@ -277,16 +279,16 @@ impl Visited {
         Self { index: MountIndex::new(mounts), calls: RefCell::default() }
     }
 
-    /// The mount that a path leads to now.
+    /// The mount that a path currently leads to.
     pub fn reached<'m>(&self, mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
         self.index.reached(mounts, path).map(|at| &mounts[at])
     }
 }
 
-/// Places in the mount table, each with the reason why it is skipped.
+/// Indices into the mount table, each with the reason for skipping it.
 type Places = Vec<(usize, Option<Reason>)>;
 
-/// What one call visits.
+/// The mounts that one call visits.
 #[derive(Debug)]
 enum Visits {
     Directory(Option<usize>),
@@ -296,21 +298,21 @@ enum Visits {
     },
     /// No table has a line.
     Nothing,
-    /// A table that is not known.
+    /// An unknown table.
     Unknown(String),
 }
 
-/// A line of a table and what becomes of it.
+/// A table line and its outcome.
 struct Visit {
     entry: Entry,
-    /// Place in the mount table of where its target leads.
+    /// Index of the target's mount in the mount table.
     mount: Option<usize>,
-    /// Why it is skipped.
+    /// The reason for skipping it.
     skipped: Option<Reason>,
 }
 
 impl<'a> Machine<'a> {
-    /// Whether a call trims the filesystem whose mounts `is_same` recognises.
+    /// Returns whether a call trims the filesystem whose mounts `is_same` recognises.
     pub fn trims(&self, call: &Call, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
         let is_ours = |at: &usize| is_same(&self.mounts[*at]);
         let answer = match (&*self.visits(call), &call.subject) {
@@ -353,7 +355,7 @@ impl<'a> Machine<'a> {
         self.visited.index.reached(self.mounts, path)
     }
 
-    /// Whether a call fails as a whole, as far as that is known.
+    /// Returns whether the call as a whole is known to fail.
     pub fn fails(&self, call: &Call) -> bool {
         match &call.subject {
             Subject::Directory(directory) => {
@@ -364,7 +366,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The first table with a line; `Err` with the name of one that is not known.
+    /// The first table with a line; `Err` with the name of an unknown table.
     fn table<'f>(&self, files: &'f [String]) -> Result<Option<(&'f str, Vec<Entry>)>, &'f str> {
         for file in files {
             let entries = match self.root.read_bytes(Path::new(file), fstab::BYTES_MAX) {
@@ -391,8 +393,8 @@ impl<'a> Machine<'a> {
         mounts.iter().map(entry).collect()
     }
 
-    /// What becomes of each line: one line for each target, the root filesystem added to fstab, then the tests and one line for each source in
-    /// the release's order.
+    /// Determines the outcome of each line: keeps one line per target, adds the root filesystem
+    /// to fstab, then applies the filters and keeps one line per source, in the release's order.
     fn fates(&self, file: &str, entries: Vec<Entry>, types: Option<&str>) -> Vec<Visit> {
         let mut targets = HashSet::new();
         let mut unique: Vec<Entry> = entries.into_iter().rev().filter(|entry| targets.insert(entry.target.clone())).collect();
@@ -424,7 +426,7 @@ impl<'a> Machine<'a> {
         visits
     }
 
-    /// `root=` of the kernel command line as a line of its own, where it names a device.
+    /// Turns `root=` of the kernel command line into a table line, if it names a device.
     fn root_of_command_line(&self) -> Option<Entry> {
         let line = self.root.read("/proc/cmdline")?;
         let line = line.split(" -- ").next().unwrap_or_default();
@@ -440,7 +442,7 @@ impl<'a> Machine<'a> {
         (named && leads() || number(spec) || hexadecimal).then(entry)
     }
 
-    /// Filters by the line alone, and by what the target is.
+    /// Filters by the line alone, and by the type of the target.
     fn unwanted(&self, visit: &Visit, types: Option<&str>) -> Option<Reason> {
         let entry = &visit.entry;
         let skipped = |text: String| Some(Reason::new(SKIPPED, text));
@@ -466,7 +468,7 @@ impl<'a> Machine<'a> {
             .then(|| Reason::new(NO_DEVICE, format!("no device has {}, as its line for {target} says", shown(&entry.source))))
     }
 
-    /// Filters by what the target and the device are now.
+    /// Filters by the current state of the target and the device.
     fn unreachable(&self, visit: &Visit) -> Option<Reason> {
         let skipped = |text: String| Some(Reason::new(SKIPPED, text));
         let target = shown(&visit.entry.target);
@@ -484,13 +486,14 @@ impl<'a> Machine<'a> {
         (!self.discards(device)).then(|| Reason::new(NO_DISCARDS, format!("{} takes no discards, or is read-only", shown(device))))
     }
 
-    /// The mount at a line's target.
+    /// Index of the mount at a line's target.
     fn landing(&self, entry: &Entry) -> Option<usize> {
         let path = self.canonical(&entry.target);
         self.reached(&path).filter(|at| self.mounts[*at].mount_point == path)
     }
 
-    /// Links resolved. A recorded tree lacks most directories: there a target that no mount has is taken for a link to the mount whose path ends so.
+    /// Resolves links. A recorded tree lacks most directories, so a target without a mount is
+    /// taken as a link to the mount whose path ends the same way.
     fn canonical(&self, path: &Path) -> PathBuf {
         if let Some(canonical) = self.root.canonical(path) {
             return canonical;
@@ -503,13 +506,13 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// As libmount finds out: the device number of the directory above is another one.
+    /// Uses libmount's test: the parent directory has a different device number.
     fn is_mount_point(&self, target: &Path) -> bool {
         let number = |path: &Path| self.reached(&self.canonical(path)).map(|at| device_number(&self.mounts[at]));
         target == Path::new("/") || target.parent().is_some_and(|above| number(above) != number(target))
     }
 
-    /// What is no device is taken for one that discards.
+    /// Assumes that a source that is not a device supports discards.
     fn discards(&self, source: &Path) -> bool {
         let Some(sys) = device_of_source(self.root, source) else { return true };
         let whole = if self.root.exists(sys.join("partition")) { sys.parent().unwrap_or(&sys) } else { &sys };
@@ -517,7 +520,7 @@ impl<'a> Machine<'a> {
         granularity.is_none_or(|bytes| bytes > 0) && self.root.read_u64(sys.join("ro")).unwrap_or(0) == 0
     }
 
-    /// Of the lines that are left, the first for each source stays.
+    /// Keeps the first remaining line for each source.
     fn one_for_each_source(&self, visits: &mut [Visit]) {
         let mut known: HashSet<PathBuf> = HashSet::new();
         for visit in visits.iter_mut().filter(|visit| visit.skipped.is_none()) {
@@ -536,7 +539,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// Whether a table's line for the filesystem is left.
+/// Returns whether a line for the filesystem remains.
 fn listed(file: &str, places: &Places, is_ours: impl Fn(&usize) -> bool) -> Answer {
     let mut ours = places.iter().filter(|(at, _)| is_ours(at)).peekable();
     if ours.peek().is_none() {
@@ -556,13 +559,15 @@ fn each(visits: &mut [Visit], why: impl Fn(&Visit) -> Option<Reason>) {
     }
 }
 
-/// What tells the directories of two mounts apart: each subvolume of btrfs has a device number of its own.
+/// A key that distinguishes the directories of two mounts: each btrfs subvolume has its own
+/// device number.
 fn device_number(mount: &Mount) -> (mountinfo::DevNumber, Option<String>) {
     let subvolume = (mount.fs_type == "btrfs").then(|| mount.option_value("subvolid").or(mount.option_value("subvol"))).flatten();
     (mount.dev, subvolume.map(str::to_owned))
 }
 
-/// `id parent …` in the first line: libmount tells mountinfo from fstab by that.
+/// True if the first line begins with `id parent …`, which is libmount's test for mountinfo
+/// as opposed to fstab.
 fn is_mountinfo(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]);
     let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! How the initramfs of a machine is rebuilt: by the tool that its distribution uses.
+//! Commands that rebuild the initramfs, by the tool that the distribution uses.
 
 use super::Remedy;
 use crate::host::root::Root;
 
-/// A place that a tool brings, the distributions that use it, and the command.
+/// A path that a tool installs, the distributions that use the tool, and its command.
 const TOOLS: [(&str, &[&str], &str); 5] = [
     ("/etc/initramfs-tools", &["debian", "ubuntu"], "update-initramfs -u -k all"),
     ("/etc/mkinitcpio.conf", &["arch"], "mkinitcpio -P"),
@@ -12,7 +12,8 @@ const TOOLS: [(&str, &[&str], &str); 5] = [
     ("/etc/dracut.conf", &["gentoo", "void"], "dracut --force --regenerate-all"),
 ];
 
-/// The command that rebuilds the initramfs: of the tool that is installed, else of the distribution.
+/// The command that rebuilds the initramfs, of the installed tool or else of the
+/// distribution.
 fn tool(root: &Root) -> Option<&'static str> {
     let installed = TOOLS.iter().find(|(place, ..)| root.exists(place));
     let names = distribution(root);
@@ -20,7 +21,7 @@ fn tool(root: &Root) -> Option<&'static str> {
     installed.or_else(by_name).map(|(.., command)| *command)
 }
 
-/// A remedy after which the initramfs is rebuilt for the reason given.
+/// Extends a remedy by rebuilding the initramfs for the given reason.
 pub fn rebuilt(root: &Root, remedy: Remedy, why: &str) -> Remedy {
     match tool(root) {
         Some(command) => remedy.then(why).then_run(command),
@@ -30,12 +31,12 @@ pub fn rebuilt(root: &Root, remedy: Remedy, why: &str) -> Remedy {
     }
 }
 
-/// Whether Debian's scripts make the initramfs, which do not run systemd.
+/// True if Debian's scripts build the initramfs; it then does not run systemd.
 pub fn is_debian(root: &Root) -> bool {
     tool(root) == Some(TOOLS[0].2)
 }
 
-/// The hooks of mkinitcpio; `None` where another tool makes the initramfs.
+/// The hooks of mkinitcpio; `None` if another tool builds the initramfs.
 pub fn hooks(root: &Root) -> Option<Vec<String>> {
     const MAIN: &str = "/etc/mkinitcpio.conf";
     const MORE: &str = "/etc/mkinitcpio.conf.d";
@@ -46,13 +47,13 @@ pub fn hooks(root: &Root) -> Option<Vec<String>> {
     more.sort();
     let files = std::iter::once(MAIN.to_owned()).chain(more.into_iter().map(|name| format!("{MORE}/{name}")));
     let text: String = files.filter_map(|file| root.read(file)).map(|text| text + "\n").collect();
-    // An assignment of bash, over several lines perhaps; the last one counts.
+    // A bash assignment that may span several lines; the last one counts.
     let value = text.rsplit_once("\nHOOKS=").map(|(_, value)| value).or_else(|| text.strip_prefix("HOOKS="))?;
     let list = value.trim_start_matches(['(', '"', '\'']).split([')', '"', '\'']).next().unwrap_or_default();
     Some(list.split_ascii_whitespace().map(str::to_owned).collect())
 }
 
-/// The kernel command line, with the file that it comes from where that is known.
+/// Describes the kernel command line, with the file that defines it if known.
 pub fn command_line(root: &Root) -> String {
     let files = [
         ("/etc/kernel/cmdline", "/etc/kernel/cmdline; rebuild the boot entry or image from it"),

@@ -1,4 +1,5 @@
-//! What mounts a filesystem, and so keeps the options that hold from the next mount on: fstab, Kubernetes, or udisks.
+//! The component that mounts a filesystem and therefore stores the options for later mounts:
+//! fstab, Kubernetes, or udisks.
 
 use super::{Remedy, shown};
 use crate::host::fstab;
@@ -7,14 +8,15 @@ use crate::host::root::Root;
 use std::path::Path;
 use trimtab_drive::usage::quoted;
 
-/// Where libmount notes what called it for a mount.
+/// File in which libmount records the program that requested a mount.
 const UTAB: &str = "/run/mount/utab";
-/// Parts of mount points that the kubelet and its storage drivers make, wherever its directory is.
+/// Path components of mount points that the kubelet and its storage drivers create, in any
+/// root directory.
 const OF_KUBELET: [&str; 2] = ["/kubelet/pods/", "/kubelet/plugins/"];
-/// Where udisks mounts; below the second, administrators do too.
+/// Directories in which udisks mounts; administrators also mount below the second.
 const OF_UDISKS: [&str; 2] = ["/run/media", "/media"];
 
-/// What mounts a filesystem.
+/// The component that mounts a filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeper {
     Fstab,
@@ -37,7 +39,7 @@ impl Keeper {
         }
     }
 
-    /// How an option is kept.
+    /// The remedy that makes an option permanent.
     pub fn keeping(self, mount: &Mount, option: &str) -> Remedy {
         let point = quoted(&shown(&mount.mount_point));
         match self {
@@ -57,7 +59,7 @@ impl Keeper {
     }
 }
 
-/// Whether libmount's notes name udisks for the mount.
+/// True if libmount's records name udisks for the mount.
 fn of_udisks(root: &Root, point: &Path) -> bool {
     let target = format!("TARGET={}", shown(point).replace(' ', "\\040"));
     let is_ours = |line: &str| line.split(' ').any(|field| field == target) && line.contains("uhelper=udisks2");

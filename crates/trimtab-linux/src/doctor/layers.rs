@@ -1,4 +1,4 @@
-//! What one layer between filesystem and drive does with discards.
+//! Effect on discards of each layer between filesystem and drive.
 
 use super::crypt::{self, plain_crypt};
 use super::filesystem::Home;
@@ -29,7 +29,7 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
     lowered(&limits, layer, &mut report);
     match &layer.kind {
         Kind::Partition => partition(doctor.root, layer, &limits, &mut report),
-        // That somebody switched it off has been said.
+        // The switched-off limit has already been reported.
         Kind::Loop if limits.switched_off() => {}
         Kind::Loop => on_loop(stack, layer, &limits, &mut report),
         Kind::Crypt => crypt::judge(doctor, stack, layer, &mut report),
@@ -57,15 +57,16 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
     report
 }
 
-/// What to do about a loop device on a block device.
+/// Remedy for a loop device on a block device.
 const WITHOUT_LOOP: &str = "use the block device itself instead of a loop device on it";
 
-/// The kernel refuses every discard of a read-only device, whatever its limits say.
+/// Reports a read-only device: the kernel refuses every discard on it, whatever its limits
+/// are.
 fn read_only(root: &Root, layer: &Layer, report: &mut LayerReport) {
     report.gate = Gate::Blocks;
     report.why = "the device is read-only".to_owned();
     report.evidence.add("ro", "1");
-    // A partition is read-only with its disk.
+    // A partition is read-only if its disk is.
     let disk = layer.sys.parent().filter(|disk| layer.kind == Kind::Partition && root.read_u64(disk.join("ro")) == Some(1));
     let name = disk.and_then(|disk| disk.file_name()?.to_str()).unwrap_or(&layer.name);
     let node = quoted(&node_of(name));
@@ -82,12 +83,13 @@ fn read_only(root: &Root, layer: &Layer, report: &mut LayerReport) {
         )
         .then_run(format!("blockdev --setrw {node}")),
     };
-    // What else is in the way shows once this is not.
+    // Other obstacles become visible once this one is fixed.
     report.findings.retain(|finding| finding.severity < Severity::Serious);
     report.findings.push(Finding::new("device.read-only", Severity::Serious, report.why.clone()).remedy(remedy));
 }
 
-/// Below a loop device on a block device its discards come as writes of zeroes: what a layer makes of discards does not matter.
+/// A loop device on a block device passes discards down as zero writes, so the discard
+/// support of the layers below does not matter.
 fn zeroed(limits: &Limits, report: &mut LayerReport) {
     if report.gate == Gate::NotNeeded || limits.write_zeroes == Some(0) {
         return;
@@ -98,14 +100,14 @@ fn zeroed(limits: &Limits, report: &mut LayerReport) {
     report.findings.retain(|finding| finding.severity != Severity::Serious);
 }
 
-/// Somebody lowered what the hardware takes, perhaps to nothing.
+/// Reports a discard limit set below the hardware maximum, possibly to 0.
 fn lowered(limits: &Limits, layer: &Layer, report: &mut LayerReport) {
     let (Some(max), Some(highest)) = (limits.max, limits.highest()) else { return };
     if limits.switched_off() {
         let text = "discards were switched off by writing 0 to discard_max_bytes";
         report.why = text.to_owned();
         let remedy = match limits.granularity {
-            // Linux 6.11 and later take no other value then.
+            // Linux 6.11 and later then reject every other value.
             Some(0) => from_scratch(layer),
             _ => limits.set(layer, highest),
         };
@@ -117,7 +119,7 @@ fn lowered(limits: &Limits, layer: &Layer, report: &mut LayerReport) {
     }
 }
 
-/// How a device gets its limits from scratch, once nothing on it is in use.
+/// Recreates a device so that it gets its original limits, once it is unused.
 fn from_scratch(layer: &Layer) -> Remedy {
     let disk = match layer.kind {
         Kind::Partition => layer.sys.parent().unwrap_or(&layer.sys),
@@ -135,7 +137,7 @@ fn from_scratch(layer: &Layer) -> Remedy {
         Bus::Nvme => first
             .then_run(format!("echo 1 > {}", quoted(&format!("/sys/block/{name}/device/device/remove"))))
             .then_run("echo 1 > /sys/bus/pci/rescan"),
-        // Detaching keeps the limit, and --find gives the same number again.
+        // Detaching keeps the limit, and --find returns the same number.
         _ if layer.kind == Kind::Loop => first.then_run(format!("losetup --detach {node}")).then(
             "attach the file to a loop device whose number ls /sys/block does not show (losetup /dev/loopN FILE): a number in use \
              before may keep its limit",
@@ -159,14 +161,14 @@ fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mu
     }
     if fs_type == block::VIRTUAL_SSD {
         report.why = "a modelled drive that 'trimtab drive attach' serves; it takes discards".to_owned();
-        // As the server makes them: drives/ID/mnt/drive.
+        // The server creates this path: drives/ID/mnt/drive.
         if let Some(id) = std::path::Path::new(&layer.name).ancestors().nth(2).and_then(std::path::Path::file_name) {
             report.name = id.to_string_lossy().into_owned();
         }
         return;
     }
     let text = match Home::of(fs_type, std::path::Path::new("")) {
-        // There is no drive.
+        // No drive is involved.
         Some(Home::Memory) => {
             report.why = "discards punch holes into the file, which frees memory".to_owned();
             return;
@@ -180,7 +182,7 @@ fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mu
     report.findings.push(Finding::new("file.second-filesystem", Severity::Note, text));
 }
 
-/// A partition passes what its disk passes, but where it starts matters.
+/// Judges a partition: it passes the same discards as its disk, but its start offset matters.
 fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
     report.why = match report.gate {
         Gate::Passes => "passes what its disk takes".to_owned(),
@@ -216,7 +218,7 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
     }
 }
 
-/// Where a partition should start: on a multiple of 1 MiB and of the discard unit.
+/// Required alignment of a partition start: a multiple of 1 MiB and of the discard unit.
 fn aligned_unit(granularity: u64) -> u64 {
     const MIB: u64 = 1 << 20;
     let gcd = |a: u64, b: u64| {
@@ -255,7 +257,7 @@ fn on_loop(stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerRepo
     }
 }
 
-/// Targets that take discards and pass them on to what is below, as far as that takes them.
+/// Targets that pass discards on, as far as the layers below take them.
 const PASSING: [&str; 17] = [
     "linear",
     "striped",
@@ -276,10 +278,10 @@ const PASSING: [&str; 17] = [
     "log-writes",
 ];
 
-/// Code of the finding about a volume of VDO, which a trim gives its space back.
+/// Code of the finding about a VDO volume, to which a trim returns free space.
 pub const VDO_KEEPS: &str = "vdo.keeps";
 
-/// What becomes of discards that a target takes.
+/// Describes the fate of discards that a target takes.
 fn passing(doctor: &Doctor<'_>, layer: &Layer, name: &str, kinds: &[&str], report: &mut LayerReport) {
     let keeps = |target: &&Target| matches!(target.kind.as_str(), "cache" | "clone") && target.says("no_discard_passdown");
     if let Some(target) = doctor.tables.table(name).chain(doctor.tables.status(name)).find(keeps) {
@@ -303,7 +305,7 @@ fn passing(doctor: &Doctor<'_>, layer: &Layer, name: &str, kinds: &[&str], repor
     }
 }
 
-/// Device-mapper targets that need more than their limits.
+/// Judges device-mapper targets for which the limits alone are not enough.
 fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     let name = layer.label.clone().unwrap_or_default();
     let kinds: Vec<&str> = doctor.tables.table(&name).map(|t| t.kind.as_str()).collect();
@@ -382,13 +384,14 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     report.findings.push(Finding::new(code, Severity::Serious, text).remedy(remedy));
 }
 
-/// Whether dm-crypt brings the checksums: the kernel then refuses `allow_discards`.
+/// True if dm-crypt creates the checksums: the kernel then refuses `allow_discards`.
 fn is_of_crypt<'a>(mut targets: impl Iterator<Item = &'a Target>, name: &str) -> bool {
     targets.next().map_or_else(|| name.ends_with("_dif"), |target| !target.arguments.contains("internal_hash:"))
 }
 
-/// How dm-integrity is told to pass discards on: the kernel takes this of a table that is loaded once more, and integritysetup has no word for it. By
-/// itself only where the table holds no key and nothing is being worked out.
+/// The remedy that makes dm-integrity pass discards on. The kernel accepts the option in a
+/// reloaded table; integritysetup has no flag for it. Automatic only if the table contains no
+/// key and no recalculation is running.
 fn integrity<'a>(mut targets: impl Iterator<Item = &'a Target>, name: &str) -> Remedy {
     let from_now_on = "open it with integritysetup open --allow-discards, and its other options as before, from now on";
     let target = targets.next().filter(|_| is_plain(name));
@@ -405,8 +408,9 @@ fn integrity<'a>(mut targets: impl Iterator<Item = &'a Target>, name: &str) -> R
     }
 }
 
-/// The arguments of a dm-integrity target with `allow_discards` or without: device, first sector, size of a tag, mode, number of options, options.
-/// Nothing for a table that is not all that there is to know: keys, another device, a recalculation under way.
+/// The arguments of a dm-integrity target with or without `allow_discards`: device, first
+/// sector, tag size, mode, number of options, options. `None` if the table does not define
+/// the target completely: keys, another device, a recalculation in progress.
 #[must_use]
 pub fn with_allow_discards(arguments: &str, allowed: bool) -> Option<String> {
     const ELSEWHERE: [&str; 4] = ["journal_crypt:", "journal_mac:", "meta_device:", "recalculate"];
@@ -424,21 +428,22 @@ pub fn with_allow_discards(arguments: &str, allowed: bool) -> Option<String> {
     Some(format!("{device} {start} {tag} {mode} {} {}", kept.len(), kept.join(" ")))
 }
 
-/// Whether a dm-raid target keeps parity.
+/// True if a dm-raid target stores parity.
 fn is_parity<'a>(targets: impl Iterator<Item = &'a Target>) -> bool {
     let mut levels = targets.filter(|t| t.kind == "raid").filter_map(|t| t.arguments.split_ascii_whitespace().next());
     levels.any(|level| ["raid4", "raid5", "raid6"].iter().any(|parity| level.starts_with(parity)))
 }
 
-/// What can only be said of a layer once those below are judged: device-mapper volumes that take nothing.
+/// Judges device-mapper volumes that take no discards, which requires the reports of the
+/// layers below.
 pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [LayerReport]) {
     apart(stack, reports);
-    // Those below first.
+    // Lower layers first.
     let zeroes = stack.written_as_zeroes();
     for i in (0..reports.len()).rev() {
         let layer = &stack.layers[i];
         if stack.is_aside(i) || zeroes.contains(&i) {
-            // No discards go there.
+            // These layers get no discards.
             continue;
         }
         if layer.kind == Kind::ThinPool {
@@ -452,7 +457,7 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
         }
         let legs: Vec<usize> = stack.legs_of(i).collect();
         let of = |gate: Gate| legs.iter().copied().filter(|&l| reports[l].gate == gate).collect::<Vec<_>>();
-        // An array takes what any of its members takes.
+        // An array takes discards if any member does.
         let enough = if matches!(layer.kind, Kind::Md(_)) { 1 } else { legs.len().max(1) };
         if of(Gate::Passes).len() >= enough {
             stale(doctor, layer, &mut reports[i]);
@@ -468,7 +473,8 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
     }
 }
 
-/// What only caches and metadata stand on need not take discards, since none go there.
+/// Excuses layers that carry only caches, metadata or unused members: they get no discards and
+/// need not take them.
 fn apart(stack: &Stack, reports: &mut [LayerReport]) {
     let (mut on_the_way, mut todo) = (vec![false; reports.len()], stack.tops.clone());
     while let Some(index) = todo.pop() {
@@ -488,7 +494,8 @@ fn apart(stack: &Stack, reports: &mut [LayerReport]) {
     }
 }
 
-/// The limits of a device-mapper volume are those of the day when its table was loaded.
+/// Reports outdated limits: a device-mapper volume keeps the limits computed when its table
+/// was loaded.
 fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     let text = "takes no discards although what is below takes them: it has kept the limits of when it was activated";
     report.why = text.to_owned();
@@ -502,7 +509,7 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         let remedy = Remedy::run(format!("cryptsetup --allow-discards{options} refresh {word}"));
         remedy.done_by(can.then(|| Action::RefreshCrypt { name: name.clone(), keep }))
     } else if plain {
-        // With a new table, resuming is one step in the kernel: it suspends, swaps and resumes.
+        // With a new table, resume is one step in the kernel: it suspends, swaps and resumes.
         let remedy = Remedy::run(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
         remedy.done_by(is_plain(&name).then(|| Action::ReloadTable { name: name.clone() }))
     } else if matches!(layer.kind, Kind::Md(_)) {

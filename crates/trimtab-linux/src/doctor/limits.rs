@@ -1,4 +1,4 @@
-//! The discard limits that the block layer keeps for every queue.
+//! Discard limits that the block layer reports for each queue.
 
 use super::remedy::limit_path;
 use super::{Action, Evidence, Gate, Remedy, provisioning};
@@ -7,18 +7,19 @@ use crate::host::root::Root;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::quoted;
 
-/// Limits of one queue; `None` where the kernel does not say.
+/// Limits of one queue, in bytes; `None` where the kernel does not report one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// Discards smaller than this, or not on its multiples, are cut or dropped; 0: none are taken.
+    /// Discard granularity: smaller or unaligned discards are trimmed or dropped. 0: no discard
+    /// support.
     pub granularity: Option<u64>,
-    /// The longest discard that is sent; 0: none is. Can be lowered by the administrator.
+    /// Longest discard sent; 0: discards are off. The administrator can lower it.
     pub max: Option<u64>,
-    /// The longest that the driver takes.
+    /// Longest discard that the driver accepts.
     pub max_hw: Option<u64>,
-    /// The longest that the device takes by its own pages.
+    /// Longest discard that the device accepts by its own pages.
     pub device: Option<u64>,
-    /// The longest write-zeroes.
+    /// Longest write-zeroes command.
     pub write_zeroes: Option<u64>,
     /// Physical block size.
     pub physical: Option<u64>,
@@ -38,17 +39,18 @@ impl Limits {
         }
     }
 
-    /// The hardware takes discards, and somebody said that it shall get none.
+    /// True if the hardware takes discards and the limit was set to 0.
     pub fn switched_off(&self) -> bool {
         self.max == Some(0) && self.max_hw.is_some_and(|hw| hw > 0)
     }
 
-    /// The longest that driver and device take.
+    /// Longest discard that both driver and device accept.
     pub fn highest(&self) -> Option<u64> {
         self.max_hw.map(|hw| hw.min(self.device.unwrap_or(hw)))
     }
 
-    /// The limit of a queue set to this, or to as near as the kernel lets it be written.
+    /// The remedy that sets the queue's limit to this value, or to the nearest value that the
+    /// kernel accepts.
     pub fn set(&self, layer: &Layer, bytes: u64) -> Remedy {
         let to = writable_limit(bytes, self.granularity.unwrap_or(1)).to_string();
         let from = self.max.unwrap_or(0).to_string();
@@ -56,7 +58,7 @@ impl Limits {
         Remedy::run(step).done_by([Action::Attribute { file: layer.queue().join("discard_max_bytes"), from, to }])
     }
 
-    /// What the limits alone say.
+    /// The gate by the limits alone.
     pub fn gate(&self) -> Gate {
         match (self.granularity, self.max) {
             (Some(0), _) | (_, Some(0)) => Gate::Blocks,
@@ -71,7 +73,7 @@ impl Limits {
         evidence.add_some("discard_max_hw_bytes", self.max_hw);
     }
 
-    /// `up to 2.15 GB each, in steps of 512 B`
+    /// Formats the limits: `up to 2.15 GB each, in steps of 512 B`.
     pub fn words(&self) -> String {
         match (self.granularity, self.max) {
             (Some(0), _) | (_, Some(0)) => "takes no discards".to_owned(),

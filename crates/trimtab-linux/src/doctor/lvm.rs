@@ -1,7 +1,8 @@
-//! Names of LVM.
+//! LVM names.
 
-/// `vg-lv` of device-mapper as `vg/lv` of LVM: hyphens inside the names are doubled. Of a part of a volume, such as the leg of a mirror, it is the volume:
-/// LVM takes commands for that alone.
+/// Converts `vg-lv` of device-mapper to `vg/lv` of LVM; hyphens inside names are doubled. For
+/// a part of a volume, such as a mirror leg, returns the whole volume: LVM commands accept
+/// only that.
 pub fn lvm_name(mapped: &str) -> String {
     let marked = mapped.replace("--", "\0");
     let (group, volume) = marked.split_once('-').unwrap_or((&marked, ""));
@@ -10,13 +11,13 @@ pub fn lvm_name(mapped: &str) -> String {
     format!("{}/{}", group.replace('\0', "-"), volume.replace('\0', "-")).trim_end_matches('/').to_owned()
 }
 
-/// What LVM appends to the name of a volume for its parts, with a number or without.
+/// Suffixes that LVM appends to a volume name for its parts, with or without a number.
 const PARTS: [&str; 14] = [
     "_mimage", "_mlog", "_rimage", "_rmeta", "_tdata", "_tmeta", "_cdata", "_cmeta", "_corig", "_wcorig", "_cvol", "_vdata", "_imeta",
     "_iorig",
 ];
 
-/// The volume that a part belongs to, itself part of another perhaps.
+/// The volume that a part belongs to; that volume may itself be a part.
 fn whole_volume(name: &str) -> &str {
     let numbered = name.rsplit_once('_').filter(|(_, digits)| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
     let of = |name: &'_ str| PARTS.iter().find_map(|part| name.strip_suffix(part).map(str::len)).filter(|length| *length > 0);

@@ -1,15 +1,17 @@
-//! Device-mapper tables and states, and what they say about discards. sysfs shows only the resulting limits; the tables say why.
+//! Tables and states of device-mapper, and their effect on discards. sysfs shows only the
+//! resulting limits; the tables show the cause.
 
 use crate::host::root::Root;
 use std::path::Path;
 use std::process::Command;
 
-/// Where a recorded tree keeps the output of `dmsetup table` and `dmsetup status`.
+/// File of a recorded tree that holds the output of `dmsetup table`; `dmsetup status` has its
+/// own file.
 const RECORDED_TABLE: &str = "/dmsetup-table";
 const RECORDED_STATUS: &str = "/dmsetup-status";
-/// Where dmsetup is looked for: never along a PATH that somebody else may have set.
+/// Fixed paths of dmsetup: never searched in a PATH that another user may have set.
 const DMSETUP: [&str; 2] = ["/usr/sbin/dmsetup", "/sbin/dmsetup"];
-/// The most text taken.
+/// Maximum output read, in bytes.
 const BYTES_MAX: usize = 4 << 20;
 
 /// One target (segment) of a device.
@@ -19,18 +21,18 @@ pub struct Target {
     pub device: String,
     /// `crypt`, `thin-pool`, `linear` …
     pub kind: String,
-    /// What follows.
+    /// The rest of the line.
     pub arguments: String,
 }
 
 impl Target {
-    /// Whether a word stands among the arguments.
+    /// True if the arguments contain the word.
     pub fn says(&self, word: &str) -> bool {
         self.arguments.split_ascii_whitespace().any(|w| w == word)
     }
 }
 
-/// All tables and states; `None` if they could not be read.
+/// All tables and states; `None` if they are unreadable.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     table: Option<Vec<Target>>,
@@ -38,7 +40,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Reads them: recorded output, or on the running machine as root through dmsetup, which hides the keys of dm-crypt.
+    /// Reads them from recorded output, or as root on the running machine through dmsetup, which
+    /// hides the keys of dm-crypt.
     #[must_use]
     pub fn read(root: &Root) -> Self {
         if !root.is_this_machine() {
@@ -56,13 +59,13 @@ impl Tables {
         Self { table: read("table", RECORDED_TABLE), status: read("status", RECORDED_STATUS) }
     }
 
-    /// From the output of `dmsetup table`.
+    /// Parses the output of `dmsetup table`.
     #[must_use]
     pub fn of_text(table: &str) -> Self {
         Self { table: Some(parse(table)), status: None }
     }
 
-    /// Whether the tables were read.
+    /// True if the tables were read.
     #[must_use]
     pub fn known(&self) -> bool {
         self.table.is_some()
@@ -85,7 +88,8 @@ fn dmsetup(what: &str) -> Option<Vec<u8>> {
     output.status.success().then(|| output.stdout[..output.stdout.len().min(BYTES_MAX)].to_vec())
 }
 
-/// `home: 0 976740352 crypt aes-xts-plain64 … 0 8:2 32768 1 allow_discards`, a line for each target.
+/// Parses one line per target, such as `home: 0 976740352 crypt aes-xts-plain64 … 0 8:2 32768
+/// 1 allow_discards`.
 pub fn parse(output: &str) -> Vec<Target> {
     let line = |line: &str| {
         let (device, rest) = line.split_once(": ")?;

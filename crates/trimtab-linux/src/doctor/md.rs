@@ -1,4 +1,4 @@
-//! Arrays of md: which members get discards, and what keeps an array from taking any.
+//! md arrays: the members that get discards, and the reasons why an array takes none.
 
 use super::{Finding, Gate, LayerReport, Remedy, Severity};
 use crate::host::block::Layer;
@@ -12,7 +12,7 @@ pub fn judge(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) 
     report.evidence.add_some("chunk_size", root.read_u64(layer.sys.join("md/chunk_size")).filter(|c| *c > 0));
     let parity = matches!(level, "raid4" | "raid5" | "raid6");
     mismatches(root, layer, parity, report);
-    // Red Hat's kernels alone have this switch; with N the limits say nothing.
+    // Only Red Hat's kernels have this switch; with N the limits are meaningless.
     let switch = root.read(format!("/sys/module/{level}/parameters/devices_discard_performance"));
     report.evidence.add_some("devices_discard_performance", switch.clone());
     if switch.as_deref() == Some("N") {
@@ -35,7 +35,8 @@ pub fn judge(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) 
     with_parity(root, layer, level, report);
 }
 
-/// Parity is right after a discard only if the members read zeroes there.
+/// Judges an array with parity: after a discard, parity is correct only if all members read
+/// as zeroes there.
 fn with_parity(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
     let safe = root.read("/sys/module/raid456/parameters/devices_handle_discard_safely");
     report.evidence.add_some("devices_handle_discard_safely", safe.clone());
@@ -76,7 +77,8 @@ fn with_parity(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport
     }
 }
 
-/// What the last check of an array found: with parity, trimming hides from which member the wrong data came.
+/// Reports mismatches of the last array check. With parity, trimming destroys the evidence of
+/// the faulty member.
 fn mismatches(root: &Root, layer: &Layer, parity: bool, report: &mut LayerReport) {
     let Some(count) = root.read_u64(layer.sys.join("md/mismatch_cnt")) else { return };
     report.evidence.add("mismatch_cnt", count.to_string());

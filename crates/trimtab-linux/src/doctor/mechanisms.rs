@@ -1,4 +1,5 @@
-//! What trims the filesystem now: online discard, fstrim.timer, cron, this program's own daemon. And what they leave out.
+//! Mechanisms that currently trim the filesystem: online discard, fstrim.timer, cron,
+//! trimtab's own daemon; and the filesystems that they skip.
 
 use super::answer::{Answer, Reason};
 use super::conditions;
@@ -16,10 +17,11 @@ use crate::host::root::{Root, TABLE_BYTES_MAX};
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::quoted;
 
-/// fstrim has nothing to ask this type of filesystem for.
+/// Code of the finding about a filesystem type without FITRIM, which fstrim therefore cannot
+/// trim.
 const NO_FITRIM: &str = "fstrim.no-fitrim";
 
-/// What is configured on this machine.
+/// The mechanisms configured on this machine.
 #[derive(Clone, Debug)]
 pub struct Configured {
     timer: Timer,
@@ -34,7 +36,7 @@ impl Configured {
         Self::with(root, systemd::runs(root))
     }
 
-    /// Where no systemd runs, its units do nothing, whatever files say.
+    /// Ignores all units if systemd does not run.
     fn with(root: &Root, systemd: bool) -> Self {
         let wants = Wants::read(root);
         Self {
@@ -46,13 +48,13 @@ impl Configured {
         }
     }
 
-    /// Whether this program's own service and `fstrim.timer` are enabled.
+    /// Returns whether trimtab's own service and `fstrim.timer` are enabled.
     pub fn enabled(&self) -> (bool, bool) {
         (self.own == UnitState::Enabled, self.timer.state == UnitState::Enabled)
     }
 }
 
-/// The devices in use as swap, not the files, and not memory.
+/// The block devices in use as swap; excludes swap files and memory.
 pub fn swap_devices(root: &Root) -> Vec<PathBuf> {
     let table = root.read_bytes(Path::new(mountinfo::SWAPS), TABLE_BYTES_MAX).unwrap_or_default();
     let devices = mountinfo::swap_sources(&table).filter(|source| source.starts_with("/dev"));
@@ -60,7 +62,8 @@ pub fn swap_devices(root: &Root) -> Vec<PathBuf> {
     found.filter(|sys| bus(sys) != Bus::Zram).collect()
 }
 
-/// A swap area discards by an option of its own. The kernel does not show it; fstab says what it is set to at the next boot.
+/// Judges a swap area, which has its own discard option. The kernel does not show the option
+/// in force; fstab shows the one for the next boot.
 pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<String>, Vec<Finding>) {
     let nothing = (Vec::new(), Vec::new());
     let Some(top) = stack.top_layers().next() else { return nothing };
@@ -71,7 +74,8 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<Strin
     let device_of = |e: &Entry| device_of_source(doctor.root, &fstab::tag_link(&e.source).unwrap_or_else(|| e.source.clone()));
     let listed: Vec<&Entry> = doctor.mechanisms.fstab.iter().filter(|entry| entry.is_swap()).collect();
     let own = listed.iter().copied().find(|e| device_of(e).is_some_and(|sys| sys == top.sys));
-    // The only line is most likely that of the only area; but nobody's line is changed on that.
+    // A single line most likely belongs to the single area, but is never changed on that
+    // assumption.
     let likely = own.or_else(|| listed.first().copied().filter(|e| listed.len() == 1 && device_of(e).is_none()));
     if likely.is_some_and(Entry::swap_discards) {
         return (vec!["swap: its discard option in /etc/fstab".to_owned()], Vec::new());
@@ -84,18 +88,18 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<Strin
     (Vec::new(), vec![finding])
 }
 
-/// Swap with the option, now and whenever fstab says so.
+/// Enables discards of a swap area now, and at boot through fstab.
 fn swap_remedy(device: &str, entry: Option<&Entry>) -> Remedy {
     let word = quoted(device);
     let remedy =
         Remedy::run(format!("swapoff {word} && swapon --discard {word}")).then(format!("add the option discard to {word} in /etc/fstab"));
     let mut actions = vec![Action::SwapDiscard { device: PathBuf::from(device) }];
     actions.extend(entry.filter(|e| e.source.to_str().is_some()).map(|e| Action::SwapFstab { source: e.source.clone() }));
-    // Without that line nobody could tell afterwards that it discards.
+    // Without that line, a later run could not determine that it discards.
     remedy.done_by(actions.into_iter().filter(|_| entry.is_some()))
 }
 
-/// Which mechanisms trim `mount`, and what is wrong with them.
+/// Lists the mechanisms that trim `mount`, and the problems found in them.
 pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdict) -> (Vec<String>, Vec<Finding>) {
     if verdict.kind == VerdictKind::NotNeeded {
         return (Vec::new(), Vec::new());
@@ -131,7 +135,7 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
     let in_vain = verdict.is_in_vain;
     if configured.timer.state == UnitState::Enabled {
         match &timer {
-            // Once a layer that blocks is mended, the timer trims.
+            // The timer trims as soon as the blocking layer is fixed.
             Answer::No(reason) if reason.code == fstrim::NO_DISCARDS && in_vain => by.push(configured.timer.shown()),
             Answer::Yes => by.push(configured.timer.shown()),
             Answer::No(reason) if reason.code == NO_FITRIM => {}
@@ -146,7 +150,7 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
     if by.is_empty() && !open && filesystem::can_discard(&mount.fs_type) {
         let is_advised = findings.iter().any(|finding| finding.remedy.is_some());
         let finding = nothing_trims(doctor, &timer, writable(doctor, mount), verdict);
-        // What keeps the timer away has its own remedy.
+        // The cause that keeps the timer from running has its own remedy.
         findings.push(if is_advised { Finding { remedy: None, ..finding } } else { finding });
     } else {
         stacked(online, configured, &by, &mut findings);
@@ -161,22 +165,22 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
     (by, findings)
 }
 
-/// Whether two mounts are of one filesystem.
+/// True if both mounts are of the same filesystem.
 fn is_same(mount: &Mount, other: &Mount) -> bool {
     other.dev == mount.dev || (other.fs_type == mount.fs_type && other.source == mount.source)
 }
 
-/// Whether a timer trims a filesystem, once it is enabled: any mount of it will do.
+/// Returns whether a timer, once enabled, trims a filesystem through any of its mounts.
 fn timer_trims(doctor: &Doctor<'_>, timer: &Timer, mount: &Mount) -> Answer {
     with_fitrim(mount, || timer.trims(doctor.machine(), &|other| is_same(mount, other)))
 }
 
-/// The same of cron.
+/// The same for a cron job.
 fn job_trims(doctor: &Doctor<'_>, job: &Job, mount: &Mount) -> Answer {
     with_fitrim(mount, || job.trims(doctor.machine(), &|other| is_same(mount, other)))
 }
 
-/// Whether a visit trims, by what the filesystem takes.
+/// Returns whether a visit trims: no for a filesystem type without FITRIM.
 fn with_fitrim(mount: &Mount, visited: impl FnOnce() -> Answer) -> Answer {
     match filesystem::takes_fitrim(&mount.fs_type) {
         Some(true) => visited(),
@@ -185,7 +189,8 @@ fn with_fitrim(mount: &Mount, visited: impl FnOnce() -> Answer) -> Answer {
     }
 }
 
-/// fstrim.timer is enabled and leaves the filesystem out, which matters where nothing else trims it.
+/// Reports that the enabled fstrim.timer skips the filesystem. `matters`: no other mechanism
+/// trims it.
 fn left_out(reason: &Reason, doctor: &Doctor<'_>, mount: &Mount, matters: bool) -> Finding {
     let text = format!("fstrim.timer skips this filesystem: {}", reason.text);
     let is_vain = reason.code == fstrim::NO_DISCARDS || !writable(doctor, mount).is_writable();
@@ -204,7 +209,7 @@ fn left_out(reason: &Reason, doctor: &Doctor<'_>, mount: &Mount, matters: bool) 
     Finding::new(reason.code, Severity::Caution, text).remedy(remedy)
 }
 
-/// A command of fstrim.service names one directory.
+/// The remedy for a command of fstrim.service that names a single directory.
 fn one_path_only(file: &Path, point: &str) -> Remedy {
     let line = format!("ExecStart=/sbin/fstrim --verbose {point}");
     let remedy = match systemd::is_vendor(file) {
@@ -216,7 +221,7 @@ fn one_path_only(file: &Path, point: &str) -> Remedy {
     remedy.then_run("systemctl daemon-reload")
 }
 
-/// A condition of fstrim.timer or its service is not met.
+/// The remedy for an unmet condition of fstrim.timer or its service.
 fn unmet_condition(file: &Path, reason: &str) -> Remedy {
     let (unit, condition) = reason.split_once(" does not start: ").unwrap_or(("fstrim.timer", reason));
     let condition = condition.trim_end_matches(" is not met");
@@ -235,17 +240,18 @@ fn unmet_condition(file: &Path, reason: &str) -> Remedy {
     remedy.then_run("systemctl daemon-reload").then_run("systemctl restart fstrim.timer")
 }
 
-/// Of a filesystem that a container sees: its host can trim it, and the container usually may not.
+/// The remedy for a filesystem in a container: its host can trim it, and the container
+/// usually may not.
 fn on_the_host() -> Remedy {
     Remedy::by_hand("trim on the host of the container, where the filesystem is mounted, too")
 }
 
-/// WSL is a machine of its own as far as drives go.
+/// True in a container, except WSL, which controls its drives like a separate machine.
 fn is_in_container(root: &Root) -> bool {
     conditions::container(root).is_some_and(|name| name != "wsl")
 }
 
-/// The daemon trims the filesystem from now on, or a person does now and then.
+/// The remedy that lets the daemon trim the filesystem from now on, or a person occasionally.
 fn watched(doctor: &Doctor<'_>, mount: &Mount) -> Remedy {
     let point = quoted(&shown(&mount.mount_point));
     if !filesystem::can_discard(&mount.fs_type) {
@@ -268,7 +274,7 @@ fn watched(doctor: &Doctor<'_>, mount: &Mount) -> Remedy {
     remedy.then(format!("or trim it now and then: trimtab trim {point}"))
 }
 
-/// A mount of the same filesystem that can be written, if there is one.
+/// A writable mount of the same filesystem, if there is one.
 fn writable<'a>(doctor: &'a Doctor<'_>, mount: &'a Mount) -> &'a Mount {
     let others = || doctor.mounts.iter().find(|other| other.dev == mount.dev && other.is_writable());
     if mount.is_writable() { mount } else { others().unwrap_or(mount) }
@@ -279,7 +285,7 @@ fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &V
     if !mount.is_writable() {
         return Finding::new("nothing-trims", Severity::Note, format!("{text}, which is mounted read-only"));
     }
-    // Whatever is enabled now would be in vain, or might do damage.
+    // Enabling a mechanism now would have no effect or might do damage.
     if verdict.kind == VerdictKind::Unknown || verdict.is_in_vain {
         return Finding::new("nothing-trims", Severity::Note, text);
     }
@@ -293,7 +299,7 @@ fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &V
     Finding::new("nothing-trims", Severity::Caution, text).remedy(remedy)
 }
 
-/// Several mechanisms do the same work over and over.
+/// Reports several mechanisms that repeat the same work.
 fn stacked(online: Online, configured: &Configured, by: &[String], findings: &mut Vec<Finding>) {
     if by.len() < 2 {
         return;
@@ -328,7 +334,7 @@ mod tests {
         assert_eq!((without.enabled(), without.timer.state), ((false, false), UnitState::Missing));
     }
 
-    /// Names looked up and listed to read the timers of a machine with so many.
+    /// Number of names looked up and listed to read the timers of a machine with `timers` timers.
     fn work(timers: usize) -> usize {
         use crate::host::root::WORK;
         let tree = tempfile::tempdir().unwrap();

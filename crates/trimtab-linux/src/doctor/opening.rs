@@ -1,37 +1,39 @@
-//! What opens a dm-crypt mapping while the machine starts, and where its options stand: crypttab, its copy for the initramfs, or a parameter of the
-//! kernel command line (systemd-cryptsetup-generator(8), the hook `encrypt` of mkinitcpio, Debian's cryptsetup-initramfs).
+//! The component that opens a dm-crypt mapping at boot, and the place of its options:
+//! crypttab, its copy in the initramfs, or a kernel parameter
+//! (systemd-cryptsetup-generator(8), mkinitcpio's hook `encrypt`, Debian's
+//! cryptsetup-initramfs).
 
 use super::initramfs;
 use crate::host::root::Root;
 use trimtab_drive::usage::quoted;
 
 const CRYPTTAB: &str = "/etc/crypttab";
-/// The crypttab that mkinitcpio puts into the initramfs.
+/// The crypttab that mkinitcpio copies into the initramfs.
 const CRYPTTAB_INITRAMFS: &str = "/etc/crypttab.initramfs";
-/// Options of crypttab by which a mapping is opened in the initramfs: of systemd, and of Debian.
+/// Options of crypttab that open a mapping in the initramfs: systemd's and Debian's.
 const IN_INITRAMFS: [&str; 2] = ["x-initrd.attach", "initramfs"];
 
-/// The mapping that Debian's `cryptopts=` is for where it names none.
+/// The mapping to which Debian's `cryptopts=` applies if it names none.
 const CRYPTOPTS_TARGET: &str = "cryptroot";
 
-/// The place of the options.
+/// The place where the options are set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The line of a crypttab.
+    /// A line of a crypttab.
     Line { file: &'static str, options: Vec<String> },
-    /// A parameter of the kernel command line: as it stands there, and with discards.
+    /// A kernel parameter: its current form, and the form that enables discards.
     Parameter { now: Option<String>, wanted: String },
 }
 
-/// How a mapping is opened.
+/// The settings by which a mapping is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     pub place: Place,
-    /// Its line in crypttab, where it has one.
+    /// Its line in crypttab, if any.
     line: Option<Line>,
-    /// Its options pass discards on.
+    /// The options pass discards on.
     pub discards: bool,
-    /// The initramfs opens it.
+    /// The initramfs opens the mapping.
     pub early: bool,
 }
 
@@ -42,31 +44,31 @@ struct Line {
     options: Vec<String>,
 }
 
-/// What cryptsetup needs besides the device.
+/// Parameters that cryptsetup needs in addition to the device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// As options of cryptsetup.
+    /// As cryptsetup options.
     pub options: Vec<String>,
-    /// To do first.
+    /// Manual step before cryptsetup runs.
     pub by_hand: Option<String>,
 }
 
-/// Options of crypttab, and those of cryptsetup that mean the same.
+/// Options of crypttab, and the equivalent cryptsetup options.
 const ELSEWHERE: [(&str, &str); 4] =
     [("header=", "--header"), ("keyfile-offset=", "--keyfile-offset"), ("keyfile-size=", "--keyfile-size"), ("key-slot=", "--key-slot")];
 
-/// What reads the options.
+/// The program that reads the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
-    /// The hook `encrypt` of mkinitcpio.
+    /// mkinitcpio's hook `encrypt`.
     Hook,
-    /// Debian's scripts in the initramfs.
+    /// Debian's initramfs scripts.
     Scripts,
     Systemd,
 }
 
 impl Reader {
-    /// The options that it takes for the one that passes discards on.
+    /// The options that this reader accepts for passing discards on.
     const fn words(self) -> &'static [&'static str] {
         match self {
             Self::Scripts => &["discard"],
@@ -80,7 +82,8 @@ impl Reader {
 }
 
 impl Opening {
-    /// Of the mapping `name`; `carries_root` if the root filesystem is on it. `uuid` is that of its LUKS header.
+    /// Finds the settings of the mapping `name`. `carries_root`: the root filesystem is on it.
+    /// `uuid`: UUID of its LUKS header.
     pub fn find(root: &Root, name: &str, uuid: &str, carries_root: bool) -> Option<Self> {
         let cmdline = root.read("/proc/cmdline").unwrap_or_default();
         let words: Vec<&str> = cmdline.split_ascii_whitespace().map(|word| word.trim_matches('"')).collect();
@@ -111,7 +114,8 @@ impl Opening {
                 match all.iter().find(|options| target(options).as_deref().unwrap_or(CRYPTOPTS_TARGET) == name) {
                     Some(options) => (Place::parameter_with("cryptopts=", Some(options)), reader.discards(options.split(','))),
                     None if all.is_empty() => Place::line(CRYPTTAB, line?, reader),
-                    // The parameter takes the place of the whole crypttab in the initramfs: this mapping is opened later.
+                    // The parameter replaces the whole crypttab in the initramfs, so this mapping
+                    // is opened later.
                     None => Place::line(CRYPTTAB, line?, Reader::Systemd),
                 }
             }
@@ -127,7 +131,7 @@ impl Opening {
         Some(Self { place, line: early_main.filter(|_| early).or(main), discards, early })
     }
 
-    /// A header and a key that are not on the device, as its line in crypttab names them.
+    /// A detached header and key file, as the mapping's line in crypttab names them.
     pub fn elsewhere(&self) -> Elsewhere {
         let Some(line) = &self.line else { return Elsewhere::default() };
         let mut elsewhere = Elsewhere::default();
@@ -151,7 +155,7 @@ impl Opening {
         elsewhere
     }
 
-    /// The option added, as an instruction.
+    /// The instruction for adding the option.
     pub fn instruction(&self, root: &Root, name: &str) -> String {
         match &self.place {
             Place::Line { file, options } if options.iter().any(|option| option == "allow-discards") => {
@@ -163,7 +167,7 @@ impl Opening {
         }
     }
 
-    /// The file or the parameter, for messages.
+    /// The file or parameter, for messages.
     pub fn shown(&self) -> String {
         match &self.place {
             Place::Line { file, .. } => (*file).to_owned(),
@@ -171,7 +175,7 @@ impl Opening {
         }
     }
 
-    /// The file that the option is written to by `--fix`.
+    /// True if the option is in the file that `--fix` edits.
     pub fn is_crypttab(&self) -> bool {
         matches!(self.place, Place::Line { file: CRYPTTAB, .. })
     }
@@ -182,7 +186,7 @@ impl Place {
         Self::Parameter { now, wanted }
     }
 
-    /// A parameter that holds a list of options, with one more.
+    /// A parameter that holds a list of options, with the discard option added.
     fn parameter_with(key: &str, options: Option<&str>) -> Self {
         match options {
             Some(options) => Self::parameter(Some(format!("{key}{options}")), format!("{key}{options},discard")),
@@ -196,15 +200,15 @@ impl Place {
     }
 }
 
-/// What the parameters of systemd say of one mapping.
+/// systemd's parameters for one mapping.
 struct Luks<'a> {
-    /// `luks.options=UUID=LIST`, with the key: in place of what crypttab says.
+    /// `luks.options=UUID=LIST`, with its key; overrides crypttab.
     own: Option<(String, &'a str)>,
-    /// `luks.options=LIST`: for mappings that crypttab does not name.
+    /// `luks.options=LIST`, for mappings that are not in crypttab.
     default: Option<(String, &'a str)>,
-    /// `luks.name=` or `luks.uuid=` names it.
+    /// `luks.name=` or `luks.uuid=` names the mapping.
     named: bool,
-    /// One that only the initramfs reads does.
+    /// A parameter that only the initramfs reads names the mapping.
     named_early: bool,
     uuid: String,
 }
@@ -237,7 +241,7 @@ impl<'a> Luks<'a> {
         luks
     }
 
-    /// Where the options stand that count.
+    /// The place of the options in force, and whether they enable discards.
     fn place(self, early: bool, file: &'static str, line: Option<Vec<String>>) -> Option<(Place, bool)> {
         let prefix = if early { "rd.luks." } else { "luks." };
         let of =
@@ -252,12 +256,12 @@ impl<'a> Luks<'a> {
     }
 }
 
-/// The value of the last word with a prefix.
+/// The value of the last word with the given prefix.
 fn last<'a>(words: &[&'a str], prefix: &str) -> Option<&'a str> {
     words.iter().filter_map(|word| word.strip_prefix(prefix)).next_back()
 }
 
-/// A line `name device key options`; `None` without one.
+/// Finds the line `name device key options`; `None` if there is none.
 fn line_in(root: &Root, file: &str, name: &str) -> Option<Line> {
     let text = root.read(file)?;
     let mut lines = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
@@ -274,7 +278,7 @@ mod tests {
     const ARCH: (&str, &str) = ("etc/mkinitcpio.conf", "HOOKS=(base systemd sd-encrypt)\n");
     const BUSYBOX: (&str, &str) = ("etc/mkinitcpio.conf", "HOOKS=(base udev encrypt)\n");
 
-    /// Place, whether it discards, and the instruction; of the mapping `c` with the UUID `ab-1`.
+    /// Place, discard state and instruction for the mapping `c` with the UUID `ab-1`.
     fn found(cmdline: &str, files: &[(&str, &str)], carries_root: bool) -> Option<(String, bool, String)> {
         let tree = tempfile::tempdir().unwrap();
         for (file, text) in files.iter().chain([&("proc/cmdline", cmdline)]) {
@@ -296,7 +300,7 @@ mod tests {
             ("cryptdevice=/dev/sda2:c:no-read-workqueue,allow-discards", &[], true, "cryptdevice=/dev/sda2:c:no-read", true),
             ("cryptdevice=UUID=ab-1:c:discard", &[BUSYBOX], true, "cryptdevice=UUID=ab-1:c:discard on the", true),
             ("cryptdevice=UUID=ab-1:c:discards", &[BUSYBOX], true, "cryptdevice=UUID=ab-1:c:discards on the", false),
-            // sd-encrypt does not read that parameter.
+            // sd-encrypt ignores that parameter.
             ("cryptdevice=UUID=ab-1:c:allow-discards rd.luks.name=ab-1=c", &[ARCH], true, "rd.luks.options=ab-1=discard on the", false),
             ("rd.luks.name=ab-1=c rd.luks.options=discard", &[ARCH], true, "rd.luks.options=discard on the", true),
             (
@@ -309,10 +313,11 @@ mod tests {
             ("rd.luks.name=ab-1=c luks.options=allow-discards", &[], true, "luks.options=allow-discards on the", true),
             ("rd.luks.name=ab-1=c rd.luks.options=cd-2=discard", &[], true, "rd.luks.options=ab-1=discard on the", false),
             ("rd.luks.name=ab-1=c rd.luks.options=no-discard-here", &[], true, "rd.luks.options=no-discard-here on", false),
-            // A list without a UUID is not for what crypttab names, a list with one is.
+            // A list without a UUID does not apply to mappings in crypttab; a list with a UUID
+            // does.
             ("rd.luks.options=discard", &[line], true, "/etc/crypttab", false),
             ("rd.luks.options=ab-1=discard", &[line], true, "rd.luks.options=ab-1=discard on the", true),
-            // After the initramfs nobody reads rd.luks.
+            // After the initramfs, rd.luks is ignored.
             ("rd.luks.options=ab-1=discard", &[line], false, "/etc/crypttab", false),
             ("luks.options=ab-1=discard", &[line], false, "luks.options=ab-1=discard on the", true),
             ("quiet", &[ARCH, line, copy], true, "/etc/crypttab.initramfs", true),

@@ -1,9 +1,9 @@
-//! Block devices that are neither drives on a known bus nor made of other block devices.
+//! Block devices that are neither drives on a known bus nor built from other block devices.
 
 use super::{Finding, Gate, LayerReport, Remedy, Severity};
 use crate::host::block::{Bus, Kind, Layer};
 
-/// Kinds by the beginning of the kernel's name: what discards come to, and whether that is known.
+/// Kinds by the prefix of the kernel name: gate and reason.
 const KINDS: [(&str, Gate, &str); 8] = [
     ("xvd", Gate::Passes, "a virtual disk of Xen: the host decides what becomes of discards"),
     ("cciss!", Gate::Passes, "a logical volume of a RAID controller, which takes discards"),
@@ -15,7 +15,7 @@ const KINDS: [(&str, Gate, &str); 8] = [
     ("rssd", Gate::Passes, "a PCIe drive with a driver of its own, which takes discards"),
 ];
 
-/// Kinds that have no use for discards, and take none.
+/// Kinds that take no discards and do not benefit from them.
 const WITHOUT_USE: [(&str, &str); 2] = [
     ("pmem", "persistent memory: nothing in it has to be erased before it is written, so it has no use for discards"),
     ("ram", "a disk in memory: it has no use for discards"),
@@ -48,7 +48,7 @@ pub fn judge(layer: &Layer, report: &mut LayerReport) {
     }
 }
 
-/// A device that takes none, and of which nothing else is known.
+/// Judges a device that takes no discards and about which nothing else is known.
 fn without_discards(layer: &Layer, report: &mut LayerReport) {
     if !report.findings.is_empty() {
         return;
@@ -62,7 +62,7 @@ fn without_discards(layer: &Layer, report: &mut LayerReport) {
     report.findings.push(Finding::new("device.no-discards", Severity::Serious, report.why.clone()).remedy(Remedy::by_hand(step)));
 }
 
-/// `pmem0`, and `pmem0s` with a block translation table.
+/// True for `pmem0`, and for `pmem0s` with a block translation table.
 fn is_numbered(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }

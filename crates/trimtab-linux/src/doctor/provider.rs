@@ -1,5 +1,6 @@
-//! What presents a disk that is none: a hypervisor, a RAID controller, a storage array, a cloud service. Of such a disk `rotational` proves
-//! nothing, and where it takes no discards the switch is elsewhere.
+//! Providers of disks that are not physical drives: hypervisors, RAID controllers, storage
+//! arrays, cloud services. For such a disk `rotational` proves nothing, and discards are
+//! enabled at the provider.
 
 use super::quirks::matches;
 use super::{Finding, Gate, LayerReport, Remedy, Severity};
@@ -9,14 +10,14 @@ use crate::host::root::Root;
 use std::path::Path;
 use trimtab_drive::usage::quoted;
 
-/// What presents a disk.
+/// The system that presents a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     Hypervisor(Hypervisor),
     RaidController(Controller),
     /// A LUN of a storage array or an iSCSI target.
     Array,
-    /// A volume of this service.
+    /// A volume of the named cloud service.
     Cloud(&'static str),
 }
 
@@ -29,11 +30,11 @@ pub enum Hypervisor {
     Xen,
     Parallels,
     Bhyve,
-    /// A virtio disk of something that does not say its name: QEMU, Firecracker, Cloud Hypervisor …
+    /// A virtio disk of an unidentified hypervisor: QEMU, Firecracker, Cloud Hypervisor …
     Unnamed,
 }
 
-/// A family of RAID controllers with one way to hand a drive through.
+/// A family of RAID controllers that share one way to pass a drive through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controller {
     Perc,
@@ -47,7 +48,8 @@ use Controller::{Adaptec, MegaRaid, Other, Perc, SmartArray};
 use Hypervisor::{Bhyve, HyperV, Parallels, Qemu, Unnamed, VirtualBox, VmWare, Xen};
 use Provider::{Array, Cloud, RaidController};
 
-/// Vendor and model of INQUIRY (or the model of ATA and NVMe alone) in small letters, and what presents it.
+/// Vendor and model of INQUIRY (for ATA and NVMe only the model) in lower case, and the
+/// provider.
 const NAMES: &[(&str, Provider)] = &[
     ("vbox harddisk*", Provider::Hypervisor(VirtualBox)),
     ("orcl-vbox-nvme*", Provider::Hypervisor(VirtualBox)),
@@ -137,7 +139,7 @@ const NAMES: &[(&str, Provider)] = &[
     ("sun comstar*", Array),
 ];
 
-/// Drivers of controllers whose volumes carry names that users choose.
+/// Drivers of controllers whose volumes have user-chosen names.
 const DRIVERS: &[(&str, Controller)] = &[
     ("hpsa", SmartArray),
     ("smartpqi", SmartArray),
@@ -149,7 +151,7 @@ const DRIVERS: &[(&str, Controller)] = &[
     ("3w-sas", Other),
 ];
 
-/// A file of the machine, what stands in it, and the service that its disks are of.
+/// A file of the machine, its content, and the cloud service that it identifies.
 const CLOUDS: &[(&str, &str, &str)] = &[
     ("sys_vendor", "Amazon EC2*", "Amazon EC2"),
     ("bios_version", "*amazon*", "Amazon EC2"),
@@ -170,9 +172,9 @@ const CLOUDS: &[(&str, &str, &str)] = &[
 ];
 
 impl Provider {
-    /// What presents the disk; `None` for a drive of its own, as far as can be seen.
+    /// The provider of the disk; `None` for what appears to be a physical drive.
     pub fn of(root: &Root, layer: &Layer, bus: Bus) -> Option<Self> {
-        // A bridge passes the names of its drive on.
+        // A USB bridge reports the names of its drive.
         if bus == Bus::Usb {
             return None;
         }
@@ -186,7 +188,7 @@ impl Provider {
         }
     }
 
-    /// Judges a disk of it that takes no discards. `rotational` is what it calls itself.
+    /// Judges a provider's disk that takes no discards. `rotational` is the disk's own report.
     pub fn judge_without_discards(self, layer: &Layer, bus: Bus, rotational: bool, report: &mut LayerReport) {
         let (gate, severity, code, why, remedy) = match self {
             Self::Hypervisor(host) => {
@@ -288,7 +290,7 @@ fn by_name(root: &Root, layer: &Layer) -> Option<Provider> {
     NAMES.iter().find(|(pattern, _)| matches(pattern, &name)).map(|(_, provider)| *provider)
 }
 
-/// By the driver, and by what it says of the volume.
+/// Identifies the controller by its driver and by the driver's data about the volume.
 fn by_controller(root: &Root, layer: &Layer) -> Option<Controller> {
     if layer.name.starts_with("cciss!") {
         return Some(SmartArray);
@@ -297,7 +299,8 @@ fn by_controller(root: &Root, layer: &Layer) -> Option<Controller> {
     let name = host.file_name()?;
     let driver = root.read(host.join("scsi_host").join(name).join("proc_name"))?;
     let (_, family) = DRIVERS.iter().find(|(known, _)| *known == driver)?;
-    // hpsa and smartpqi say so; megaraid_sas numbers the channels of physical drives 0 and 1.
+    // hpsa and smartpqi report this directly; megaraid_sas uses channels 0 and 1 for physical
+    // drives.
     let level = root.read(device_directory(layer).join("raid_level")).map(|level| level != "N/A");
     let channel = || layer.sys.iter().find_map(|part| part.to_str()?.strip_prefix("target")?.split(':').nth(1)?.parse::<u32>().ok());
     let is_volume = match driver.as_str() {
@@ -308,7 +311,7 @@ fn by_controller(root: &Root, layer: &Layer) -> Option<Controller> {
     is_volume.then_some(*family)
 }
 
-/// iSCSI sessions, ports of Fibre Channel, and NVMe over a network.
+/// Detects iSCSI sessions, Fibre Channel ports, and NVMe over fabrics.
 fn by_transport(root: &Root, layer: &Layer, bus: Bus) -> Option<Provider> {
     let through = |prefix: &str| layer.sys.ancestors().any(|dir| is_numbered(dir, prefix));
     let fabric = || root.read(device_directory(layer).join("transport")).is_some_and(|transport| transport != "pcie");
@@ -320,7 +323,7 @@ fn by_transport(root: &Root, layer: &Layer, bus: Bus) -> Option<Provider> {
 }
 
 fn by_bus(root: &Root, layer: &Layer, bus: Bus) -> Option<Provider> {
-    // Only the firmware's tables name what serves a virtio disk.
+    // Only the firmware's tables name the hypervisor behind a virtio disk.
     let names_qemu = || firmware(root, "sys_vendor").is_some_and(|vendor| matches("*QEMU*", &vendor));
     match bus {
         Bus::Virtio | Bus::VirtioScsi => Some(Provider::Hypervisor(if names_qemu() { Qemu } else { Unnamed })),
@@ -329,12 +332,13 @@ fn by_bus(root: &Root, layer: &Layer, bus: Bus) -> Option<Provider> {
     }
 }
 
-/// A name in the firmware's tables.
+/// Reads a name from the firmware's tables.
 fn firmware(root: &Root, file: &str) -> Option<String> {
     root.read(Path::new("/sys/class/dmi/id").join(file))
 }
 
-/// The machine type of QEMU where that switches discards off for virtio-blk: all up to 3.1 (`pc-i440fx-3.1`), and those of RHEL that stand for them.
+/// The QEMU machine type if it disables discards for virtio-blk: all types up to 3.1
+/// (`pc-i440fx-3.1`), and the equivalent RHEL types.
 pub fn machine_without_discards(root: &Root) -> Option<String> {
     let machine = firmware(root, "product_version")?;
     let is_type = ["pc-", "virt-", "s390-ccw-virtio-", "pseries-"].iter().any(|family| machine.starts_with(family));
@@ -344,13 +348,13 @@ pub fn machine_without_discards(root: &Root) -> Option<String> {
     (is_type && (numbers.next()?, numbers.next().unwrap_or(0)) < first).then_some(machine)
 }
 
-/// The service that the machine is of.
+/// The cloud service that runs the machine.
 fn cloud(root: &Root) -> Option<&'static str> {
     let says = |file: &str, pattern: &str| firmware(root, file).is_some_and(|text| matches(pattern, &text));
     CLOUDS.iter().find(|(file, pattern, _)| says(file, pattern)).map(|(.., service)| *service)
 }
 
-/// `host4`, `session1`, `rport-2:0-1`.
+/// True for names such as `host4`, `session1`, `rport-2:0-1`.
 fn is_numbered(directory: &Path, prefix: &str) -> bool {
     let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

@@ -1,4 +1,5 @@
-//! The command by which the kernel discards on a SCSI disk (`provisioning_mode`), and how long it may be.
+//! The command with which the kernel discards on a SCSI disk (`provisioning_mode`), and its
+//! maximum length.
 
 use super::scsi_pages::{Method, ScsiPages};
 use crate::host::block::Layer;
@@ -7,7 +8,7 @@ use crate::host::root::Root;
 use std::path::PathBuf;
 use trimtab_drive::usage::quoted;
 
-/// Block size where the kernel shows none.
+/// Default block size if the kernel reports none.
 const BLOCK_BYTES: u64 = 512;
 
 /// The `provisioning_mode` file of a SCSI disk, and its content.
@@ -36,7 +37,8 @@ impl Mode {
     }
 }
 
-/// The longest discard that the device takes by the command in force, as far as its pages say.
+/// Longest discard that the device takes with the current command, as far as its pages state
+/// it.
 pub fn longest_command(root: &Root, layer: &Layer) -> Option<u64> {
     let method = Method::of_mode(&Mode::read(root, layer)?.word)?;
     ScsiPages::read(root, layer).below(method, u64::MAX, block_bytes(root, layer))

@@ -1,6 +1,7 @@
-//! Drives that the kernel is known to treat apart (drivers/ata/libata-core.c, Linux 6.12), by model and firmware.
+//! Drives that the kernel is known to treat specially (drivers/ata/libata-core.c, Linux
+//! 6.12), by model and firmware.
 
-/// What is known about a drive.
+/// A known quirk of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quirk {
     /// Queued TRIM corrupts data or hangs; the kernel does not use it.
@@ -9,13 +10,13 @@ pub enum Quirk {
     NoQueueOnAti,
     /// TRIM does harm; the kernel does not use it.
     NoTrim,
-    /// Large TRIMs lock up; the kernel limits them to 128 MiB.
+    /// Large TRIMs hang the drive; the kernel limits them to 128 MiB.
     TrimLimited,
-    /// Reads after TRIM are trusted to be zeroes.
+    /// The kernel relies on zeroes when reading trimmed blocks.
     ZeroAfterTrim,
 }
 
-/// Model pattern, firmware pattern, quirks; the first that matches counts.
+/// Model pattern, firmware pattern, quirks; the first match applies.
 const TABLE: &[(&str, &str, &[Quirk])] = {
     use Quirk::{NoQueueOnAti, NoQueuedTrim, NoTrim, TrimLimited, ZeroAfterTrim};
     &[
@@ -35,7 +36,7 @@ const TABLE: &[(&str, &str, &[Quirk])] = {
         ("SanDisk SD[789]*", "*", &[TrimLimited]),
         ("SuperSSpeed S238*", "*", &[NoTrim]),
         ("M88V29*", "*", &[NoTrim]),
-        // Claims zeroes and does not give them; the rule for Intel below must not catch it.
+        // Claims to return zeroes but does not; the rule for Intel below must not match it.
         ("INTEL*SSDSC2MH*", "*", &[]),
         ("Micron*", "*", &[ZeroAfterTrim]),
         ("Crucial*", "*", &[ZeroAfterTrim]),
@@ -48,7 +49,7 @@ const TABLE: &[(&str, &str, &[Quirk])] = {
     ]
 };
 
-/// The quirks of a drive: those of the first entry that matches, as the kernel looks them up.
+/// The quirks of a drive, from the first matching entry, as in the kernel.
 pub fn of(model: &str, firmware: &str) -> &'static [Quirk] {
     TABLE.iter().find(|(m, f, _)| matches(m, model) && matches(f, firmware)).map_or(&[], |(.., quirks)| *quirks)
 }
@@ -72,7 +73,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
             }
             _ => {}
         }
-        // Let the last star take one more byte.
+        // Extend the last star by one byte.
         let Some((after_star, from)) = retry else { return false };
         p = after_star;
         t = from + 1;
@@ -83,7 +84,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 
 enum Piece<'a> {
     Star,
-    /// One byte of the set (an empty set: any byte), and how long the piece is in the pattern.
+    /// One byte of the set (an empty set: any byte), and the length of this piece of the pattern.
     Bytes(&'a [u8], usize),
 }
 

@@ -1,4 +1,4 @@
-//! From the layers to one verdict.
+//! Combines the layers into one verdict.
 
 use super::layers::VDO_KEEPS;
 use super::{Gate, LayerReport, Severity};
@@ -7,22 +7,22 @@ use crate::host::block::Kind;
 use crate::output::error::{BLOCKED, NOT_PROVED};
 use serde::Serialize;
 
-/// Whether discards reach the drives.
+/// Outcome for discards sent to the filesystem or device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictKind {
-    /// They reach every drive that has a use for them.
+    /// Discards reach every drive that benefits from them.
     Reaches,
-    /// Some layer keeps them from at least one drive.
+    /// A layer blocks discards to at least one drive.
     Blocked,
-    /// Nothing below has a use for them.
+    /// No drive below benefits from discards.
     NotNeeded,
-    /// It cannot be told.
+    /// The available information does not decide it.
     Unknown,
 }
 
 impl VerdictKind {
-    /// As `trimtab doctor` ends with it.
+    /// Exit status of `trimtab doctor`.
     #[must_use]
     pub const fn exit_status(self) -> u8 {
         match self {
@@ -33,18 +33,19 @@ impl VerdictKind {
     }
 }
 
-/// The verdict.
+/// The verdict, with its reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// Which one.
+    /// Kind of verdict.
     pub kind: VerdictKind,
-    /// The layers that block, or of which it cannot be told.
+    /// The layers that block or are unknown.
     pub at: Vec<String>,
-    /// The drives, or files below loop devices, that are reached.
+    /// The drives, or files below loop devices, that discards reach.
     pub reaches: Vec<String>,
-    /// The sentence.
+    /// The verdict as a sentence.
     pub text: String,
-    /// A trim comes to nothing: no drive gets discards, and neither a thin pool nor VDO gets space back.
+    /// A trim has no effect: no drive gets discards, and neither a thin pool nor VDO regains
+    /// space.
     #[serde(skip)]
     pub is_in_vain: bool,
 }
@@ -55,7 +56,8 @@ impl Verdict {
     }
 }
 
-/// What becomes of discards below some layer. Sets of layer indices; the parts are not exclusive with arrays.
+/// Fate of discards below some layer, as sets of layer indices. With arrays, the sets may
+/// overlap.
 #[derive(Clone, Debug, Default)]
 struct Reach {
     reached: Vec<usize>,
@@ -83,7 +85,7 @@ impl Reach {
     }
 }
 
-/// The verdict over filesystem and layers.
+/// The verdict on a filesystem and its layers.
 pub fn verdict(place: &Place, filesystem: Option<&LayerReport>, layers: &[LayerReport]) -> Verdict {
     if let Some(fs) = filesystem {
         let name = format!("{} [{}]", fs.name, fs.kind);
@@ -105,7 +107,7 @@ pub fn verdict(place: &Place, filesystem: Option<&LayerReport>, layers: &[LayerR
     of_layers(place, layers)
 }
 
-/// The verdict over the layers alone.
+/// The verdict on the layers alone.
 fn of_layers(place: &Place, layers: &[LayerReport]) -> Verdict {
     let mut memo = vec![None; layers.len()];
     let mut whole = Reach::default();
@@ -140,7 +142,8 @@ fn of_layers(place: &Place, layers: &[LayerReport]) -> Verdict {
     Verdict { reaches, is_in_vain, text, ..verdict }
 }
 
-/// What a trim gives space back to, whatever that passes down: the pool of a thin volume, or VDO.
+/// The layer that regains space from a trim even if it passes nothing down: the pool of a
+/// thin volume, or VDO.
 fn frees(place: &Place, layers: &[LayerReport], index: usize, depth: usize) -> Option<&'static str> {
     let report = &layers[index];
     if depth == 0 || report.findings.iter().any(|finding| finding.code == VDO_KEEPS) {
@@ -153,8 +156,8 @@ fn frees(place: &Place, layers: &[LayerReport], index: usize, depth: usize) -> O
     (report.gate == Gate::Passes).then(below).flatten()
 }
 
-/// What becomes of discards at layer `index` and below. `memo` holds what is known; a layer on its own way down (a recorded tree
-/// that lies) is unknown.
+/// Fate of discards at layer `index` and below. `memo` caches results. A layer that occurs
+/// below itself (an inconsistent recorded tree) counts as unknown.
 fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Option<Reach>>) -> Reach {
     if let Some(known) = &memo[index] {
         return known.clone();
@@ -170,14 +173,15 @@ fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Opt
         Gate::Passes if is_end => Reach::only(|r| &mut r.reached, index),
         Gate::NotNeeded => Reach::only(|r| &mut r.not_needed, index),
         Gate::Passes => under,
-        // Limits of 0 come up from below: the cause is the lowest layer with them.
+        // Limits of 0 propagate upwards: the cause is the lowest layer with them.
         Gate::Blocks if !is_end && under.reached.is_empty() && under.unknown.is_empty() && !under.blocked.is_empty() => under,
         Gate::Blocks if !is_end && under.reached.is_empty() && under.unknown.is_empty() && !under.not_needed.is_empty() => under,
-        // A volume that takes none because one of its members takes none: the member is what has to be mended. Nothing gets to the others.
+        // A volume takes none because one of its members takes none: that member needs the fix. The
+        // other members get nothing.
         Gate::Blocks if !is_end && !own_reason(&layers[index]) && !under.blocked.is_empty() => {
             Reach { blocked: under.blocked, ..Reach::default() }
         }
-        // Limits of 0 that come up from a drive of which it cannot be told whether it has a use for discards.
+        // Limits of 0 propagate from a drive that may or may not benefit from discards.
         Gate::Blocks if !is_end && !own_reason(&layers[index]) && under.reached.is_empty() && !under.unknown.is_empty() => under,
         Gate::Blocks => Reach::only(|r| &mut r.blocked, index),
         Gate::Unknown if !under.blocked.is_empty() => under,
@@ -187,7 +191,7 @@ fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Opt
     reach
 }
 
-/// Whether a layer has a reason of its own to take no discards.
+/// True if a layer has its own reason to take no discards.
 fn own_reason(report: &LayerReport) -> bool {
     report.findings.iter().any(|f| f.severity == Severity::Serious)
 }

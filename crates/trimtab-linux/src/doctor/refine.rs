@@ -1,17 +1,17 @@
-//! What the tables of device-mapper and the states of md's members add to a stack: the kind of a volume whose UUID says nothing, and the layers
-//! that get no discards.
+//! Refines a stack with device-mapper tables and the states of md members: the kind of a
+//! volume whose UUID does not show it, and the layers that get no discards.
 
 use super::Doctor;
 use super::mapper::Target;
 use crate::host::block::{Kind, Layer, Stack};
 use crate::host::root::Root;
 
-/// Why a part of a device-mapper volume gets no discards.
+/// The reason why a part of a device-mapper volume gets no discards.
 const BESIDE: &str = "gets no discards: it holds metadata or a cache";
-/// Why a member of an array gets none.
+/// The reason why an array member gets no discards.
 const UNUSED: &str = "gets no discards: the array does not use this member (faulty, or a spare)";
 
-/// The stack with what only tables and states say.
+/// Returns the stack with the information from tables and states.
 pub fn refine(doctor: &Doctor<'_>, stack: &Stack) -> Stack {
     let mut refined = stack.clone();
     for (index, layer) in stack.layers.iter().enumerate() {
@@ -19,7 +19,8 @@ pub fn refine(doctor: &Doctor<'_>, stack: &Stack) -> Stack {
         let targets: Vec<&Target> = doctor.tables.table(name).collect();
         let kind = match (&layer.kind, kind_of(&targets)) {
             (Kind::Mapper(_), Some(kind)) => Some(kind),
-            // cryptsetup made it, and another target does the work: hardware encryption (linear), or the checksums below dm-crypt.
+            // cryptsetup created it, but another target does the work: hardware encryption
+            // (linear), or the checksums below dm-crypt.
             (Kind::Crypt, None) => targets.first().map(|target| Kind::Mapper(target.kind.to_uppercase())),
             _ => None,
         };
@@ -35,7 +36,7 @@ pub fn refine(doctor: &Doctor<'_>, stack: &Stack) -> Stack {
     refined
 }
 
-/// The kind of a volume of one sort of target.
+/// The kind of a volume whose targets are all of one type.
 fn kind_of(targets: &[&Target]) -> Option<Kind> {
     let first = targets.first()?;
     targets.iter().all(|target| target.kind == first.kind).then_some(())?;
@@ -47,7 +48,8 @@ fn kind_of(targets: &[&Target]) -> Option<Kind> {
     }
 }
 
-/// Whether a target uses a layer for metadata or as a cache, by the place of the device among its arguments.
+/// True if a target uses a layer for metadata or as a cache, by the device's position among
+/// its arguments.
 fn is_beside(target: &Target, layer: &Layer) -> bool {
     let words: Vec<&str> = target.arguments.split_ascii_whitespace().collect();
     let is_layer = |word: &str| {
@@ -61,7 +63,8 @@ fn is_beside(target: &Target, layer: &Layer) -> bool {
         "clone" => stands_at(&[0, 2]),
         "era" | "thin-pool" => stands_at(&[0]),
         "integrity" => words.iter().any(|word| word.strip_prefix("meta_device:").is_some_and(is_layer)),
-        // Level, number of parameters, these; number of members; metadata and data of each.
+        // Level, parameter count, parameters; member count; metadata and data device of each
+        // member.
         "raid" => {
             let members = words.get(1).and_then(|count| count.parse::<usize>().ok()).and_then(|count| words.get(count.checked_add(3)?..));
             members.unwrap_or_default().chunks(2).any(|member| is_layer(member[0]))
@@ -70,7 +73,7 @@ fn is_beside(target: &Target, layer: &Layer) -> bool {
     }
 }
 
-/// Whether an array sends a member nothing: faulty, the journal, or a spare in no place.
+/// True if an array sends nothing to a member: faulty, the journal, or an unused spare.
 fn is_unused(root: &Root, array: &Layer, member: &Layer) -> bool {
     let directory = array.sys.join("md").join(format!("dev-{}", member.name));
     let state = root.read(directory.join("state")).unwrap_or_default();

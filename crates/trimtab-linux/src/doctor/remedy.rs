@@ -1,5 +1,5 @@
-//! What mends a finding: steps as people carry them out, and what of them the program can do itself and take back. Only data: who does it is
-//! [`crate::mend`].
+//! Remedies of findings: steps for people, and the actions that the program can perform and
+//! undo itself. Data only; the `mend` module of `trimtab` performs them.
 
 use super::{Finding, Tables};
 use crate::host::block::Layer;
@@ -10,9 +10,9 @@ use std::path::PathBuf;
 /// One step of a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A command line for a shell, and nothing else.
+    /// A complete shell command line.
     Run(String),
-    /// An instruction in words.
+    /// An instruction in prose.
     ByHand(String),
 }
 
@@ -24,7 +24,7 @@ impl Step {
         text
     }
 
-    /// Leads the step in a list of things to do.
+    /// Prefix of the step in a list of steps.
     #[must_use]
     pub const fn lead(&self) -> &'static str {
         match self {
@@ -40,53 +40,53 @@ impl Serialize for Step {
     }
 }
 
-/// What mends a finding.
+/// The fix for a finding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remedy {
-    /// In their order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// What `--fix` does for it, in this order; empty where it is for people alone.
+    /// Actions of `--fix`, in order; empty if only a person can apply the remedy.
     pub actions: Vec<Action>,
 }
 
 impl Remedy {
-    /// A command.
+    /// A remedy of one command.
     pub fn run(command: impl Into<String>) -> Self {
         Self::default().then_run(command)
     }
 
-    /// An instruction.
+    /// A remedy of one instruction.
     pub fn by_hand(text: impl Into<String>) -> Self {
         Self::default().then(text)
     }
 
-    /// And then this command.
+    /// Appends a command.
     #[must_use]
     pub fn then_run(mut self, command: impl Into<String>) -> Self {
         self.steps.push(Step::Run(command.into()));
         self
     }
 
-    /// And then this instruction.
+    /// Appends an instruction.
     #[must_use]
     pub fn then(mut self, text: impl Into<String>) -> Self {
         self.steps.push(Step::ByHand(text.into()));
         self
     }
 
-    /// The steps of another remedy, and then these.
+    /// Prepends the steps of another remedy.
     #[must_use]
     pub fn after(self, first: Self) -> Self {
         Self { steps: [first.steps, self.steps].concat(), actions: [first.actions, self.actions].concat() }
     }
 
-    /// The same, which these do.
+    /// Sets the actions that perform the remedy.
     #[must_use]
     pub fn done_by(self, actions: impl IntoIterator<Item = Action>) -> Self {
         Self { actions: actions.into_iter().collect(), ..self }
     }
 
-    /// All steps in one line.
+    /// All steps on one line.
     #[must_use]
     pub fn line(&self) -> String {
         self.steps.iter().map(Step::text).collect::<Vec<_>>().join("; ")
@@ -98,7 +98,7 @@ impl Remedy {
     }
 }
 
-/// The remedy is a line, and its steps stand beside it.
+/// Serializes the remedy as one line, with its steps in a separate field.
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let remedy = self.remedy.clone().unwrap_or_default();
@@ -114,109 +114,111 @@ impl Serialize for Finding {
     }
 }
 
-/// The limit that an administrator sets, as people reach it.
+/// User-facing path of the limit that an administrator can set.
 pub fn limit_path(layer: &Layer) -> String {
     let disk = layer.queue().parent().and_then(|disk| disk.file_name()?.to_str().map(str::to_owned));
     format!("/sys/block/{}/queue/discard_max_bytes", disk.as_deref().unwrap_or(&layer.name))
 }
 
-/// One change of the machine.
+/// One change to the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Action {
-    /// A switch of the kernel.
+    /// Sets a kernel attribute.
     Attribute {
-        /// Below `/sys`, without links.
+        /// Path below `/sys`, without links.
         file: PathBuf,
-        /// What it is.
+        /// Old value.
         from: String,
-        /// What it shall be.
+        /// New value.
         to: String,
     },
-    /// A SCSI disk is sent another command for discards, none longer than it takes.
+    /// Sets the command that discards on a SCSI disk, with the disk's maximum length.
     Provisioning {
-        /// `provisioning_mode`, below `/sys`, without links.
+        /// Path of `provisioning_mode` below `/sys`, without links.
         file: PathBuf,
-        /// The mode that it has.
+        /// Old mode.
         from: String,
-        /// The mode that it gets.
+        /// New mode.
         to: String,
         /// `discard_max_bytes` of the disk, which a new mode resets.
         limit_file: PathBuf,
-        /// The longest command that the disk takes, in bytes.
+        /// Longest command that the disk takes, in bytes.
         limit: u64,
     },
-    /// dm-crypt passes discards on from now on.
+    /// Makes dm-crypt pass discards on from now on.
     AllowDiscards {
         /// Name of the mapping.
         name: String,
-        /// The header remembers it (LUKS2).
+        /// Stored in the header (LUKS2).
         persistent: bool,
-        /// Options in force that a refresh forgets unless they are given again.
+        /// Current options that a refresh drops unless they are repeated.
         keep: Vec<String>,
     },
-    /// A line of `/etc/crypttab` gets the option `discard`.
+    /// Adds the option `discard` to a line of `/etc/crypttab`.
     Crypttab {
         /// Name of the mapping.
         name: String,
     },
-    /// A crypt mapping takes over the limits of what is below it.
+    /// Makes a crypt mapping adopt the limits of the layer below.
     RefreshCrypt {
         /// Name of the mapping.
         name: String,
-        /// Options in force that a refresh forgets unless they are given again.
+        /// Current options that a refresh drops unless they are repeated.
         keep: Vec<String>,
     },
-    /// A volume of plain targets takes over the limits of what is below it.
+    /// Makes a volume of simple targets adopt the limits of the layers below.
     ReloadTable {
         /// Name of the volume.
         name: String,
     },
-    /// A thin pool passes discards down.
+    /// Makes a thin pool pass discards down.
     Passdown {
-        /// Name of the pool for device-mapper.
+        /// device-mapper name of the pool.
         name: String,
-        /// The same for LVM.
+        /// LVM name of the pool.
         pool: String,
     },
-    /// dm-integrity passes discards on.
+    /// Makes dm-integrity pass discards on.
     AllowIntegrity {
         /// Name of the mapping.
         name: String,
     },
-    /// A filesystem is mounted with `discard` from now on, all its other options as they are.
+    /// Remounts a filesystem with `discard` and with all its other options unchanged.
     MountDiscard {
-        /// Where it is mounted.
+        /// Mount point.
         mount_point: PathBuf,
     },
-    /// A line of `/etc/fstab` gets the option `discard`.
+    /// Adds the option `discard` to a line of `/etc/fstab`.
     Fstab {
-        /// Where it mounts.
+        /// Mount point of the line.
         mount_point: PathBuf,
     },
-    /// A swap area discards what it frees.
+    /// Makes a swap area discard what it frees.
     SwapDiscard {
-        /// Its device node.
+        /// Device node of the area.
         device: PathBuf,
     },
-    /// The line of `/etc/fstab` for a swap area gets the option `discard`.
+    /// Adds the option `discard` to the line of a swap area in `/etc/fstab`.
     SwapFstab {
-        /// As that line names it.
+        /// Source as given in that line.
         source: PathBuf,
     },
-    /// `fstrim.timer` of systemd.
+    /// Enables `fstrim.timer` of systemd.
     Timer,
 }
 
-/// Whether a name can be handed to the tools of device-mapper and LVM as it is: none of the characters that they write otherwise than the kernel, and
-/// nothing that could be an option.
+/// True if a name is safe to pass unchanged to the tools of device-mapper and LVM: no
+/// character that they escape differently from the kernel, and no leading hyphen that would
+/// make it an option.
 #[must_use]
 pub fn is_plain(name: &str) -> bool {
     let known = |c: char| c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c);
     !name.is_empty() && !name.starts_with('-') && name.chars().all(known)
 }
 
-/// What a refresh of dm-crypt forgets: the option of cryptsetup for each flag in the table.
+/// Flags in a dm-crypt table that a refresh drops, with the cryptsetup option that keeps
+/// each.
 const KEPT_BY_OPTION: [(&str, &str); 5] = [
     ("same_cpu_crypt", "--perf-same_cpu_crypt"),
     ("submit_from_crypt_cpus", "--perf-submit_from_crypt_cpus"),
@@ -225,7 +227,7 @@ const KEPT_BY_OPTION: [(&str, &str); 5] = [
     ("high_priority", "--perf-high_priority"),
 ];
 
-/// The options of cryptsetup that keep what stands in the table of a crypt mapping.
+/// The cryptsetup options that preserve the flags in the table of a crypt mapping.
 #[must_use]
 pub fn kept_options(tables: &Tables, name: &str) -> Vec<String> {
     let says = |flag: &str| tables.table(name).any(|target| target.says(flag));

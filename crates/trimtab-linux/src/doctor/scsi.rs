@@ -1,4 +1,5 @@
-//! SCSI disks, USB among them: the command that the kernel sends for a discard, how long it may be, and what the device says of both.
+//! SCSI disks, including USB: the command that the kernel sends for a discard, its maximum
+//! length, and the device's own report of both.
 
 use super::limits::Limits;
 use super::provider::Provider;
@@ -12,7 +13,7 @@ use crate::host::root::Root;
 use std::path::Path;
 use trimtab_drive::usage::quoted;
 
-/// Judges a SCSI disk that libata does not drive.
+/// Judges a SCSI disk that is not driven by libata.
 pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut LayerReport) {
     let mode = Mode::read(root, layer);
     report.evidence.add_some("provisioning_mode", mode.as_ref().map(|mode| &mode.word));
@@ -23,7 +24,7 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
     let pages = ScsiPages::read(root, layer);
     report.evidence.add_some("VPD B0h and B2h", pages.words());
     let rotational = disk::is_rotational(root, layer);
-    // Of a USB disk the kernel knows only what a page says.
+    // For a USB disk, the kernel knows only the contents of a page.
     let is_hard_disk = rotational && (bus != Bus::Usb || turns.is_some());
     let without_trim = identify.is_some_and(|identify| !identify.trim());
     match (mode, pages.offer()) {
@@ -33,13 +34,13 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
                 contradictions(root, layer, limits, &mode, report);
             }
         }
-        // The bridge offers what its drive has not.
+        // The bridge offers a command that its drive lacks.
         (_, Offer::Takes { .. }) if turns == Some(true) && without_trim => disk::hard_disk(report),
         (Some(mode), Offer::Takes { method, blocks }) => {
             let limit = longest(blocks, &pages, block_bytes(root, layer), limits);
             not_used(root, layer, bus, &mode, method, limit, report);
         }
-        // What was switched off was offered once, whoever presents the disk.
+        // A mode that is disabled was once available, regardless of the provider.
         (Some(mode), Offer::Unknown) if mode.word == "disabled" => not_asked(root, layer, bus, Some(&mode), report),
         (mode, offer) => match Provider::of(root, layer, bus) {
             Some(provider) => provider.judge_without_discards(layer, bus, rotational, report),
@@ -57,11 +58,11 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
     }
 }
 
-/// A stick or card reader, or a disk whose name says that it is an SSD.
+/// True for a USB stick or card reader, and for a disk whose name identifies it as an SSD.
 fn is_flash(root: &Root, layer: &Layer) -> bool {
     const NAMES: [&str; 3] = ["SSD", "NVME", "MTFD"];
     let directory = drive::device_directory(layer);
-    // INQUIRY cuts a name between vendor and model.
+    // INQUIRY splits a name between vendor and model.
     let name: String = ["vendor", "model"].iter().filter_map(|part| root.read(directory.join(part))).collect();
     let name = name.to_ascii_uppercase();
     is_removable(root, layer) || NAMES.iter().any(|known| name.contains(known))
@@ -71,7 +72,7 @@ fn is_removable(root: &Root, layer: &Layer) -> bool {
     root.read_u64(layer.sys.join("removable")) == Some(1)
 }
 
-/// A disk that does not say whether something turns in it: the kernel then calls it rotational.
+/// Reports a disk that does not state its rotation rate: the kernel then calls it rotational.
 fn perhaps_hard_disk(layer: &Layer, report: &mut LayerReport) {
     report.gate = Gate::Unknown;
     report.why = format!("{}; it does not say whether it is an SSD or a hard disk, which has no use for TRIM", report.why);
@@ -83,9 +84,11 @@ fn perhaps_hard_disk(layer: &Layer, report: &mut LayerReport) {
     }
 }
 
-/// Whole units of the device; `None` if its longest command is shorter than one.
+/// Longest command in bytes, rounded down to whole units of the device; `None` if it is
+/// shorter than one unit.
 fn longest(blocks: u64, pages: &ScsiPages, block: u64, limits: &Limits) -> Option<u64> {
-    // The kernel takes multiples of what it makes the unit: the physical block, for a device that announces no unit of its own.
+    // The kernel accepts multiples of its own unit: the physical block, for a device that
+    // reports no unit.
     let unit = limits.physical.unwrap_or(block).max(block);
     let own = u64::from(pages.granularity_blocks()).saturating_mul(block);
     let unit = if own > unit && own % unit == 0 { own } else { unit };
@@ -93,7 +96,7 @@ fn longest(blocks: u64, pages: &ScsiPages, block: u64, limits: &Limits) -> Optio
     Some(bytes - bytes % unit).filter(|bytes| *bytes > 0)
 }
 
-/// A device that takes a command which the kernel does not send.
+/// Reports a device that accepts a discard command which the kernel does not send.
 fn not_used(root: &Root, layer: &Layer, bus: Bus, mode: &Mode, method: Method, limit: Option<u64>, report: &mut LayerReport) {
     let (command, bit) = method.words();
     report.why = format!("takes {command}, but the kernel's provisioning mode is {}", mode.word);
@@ -120,7 +123,7 @@ fn not_used(root: &Root, layer: &Layer, bus: Bus, mode: &Mode, method: Method, l
     report.findings.push(Finding::new("scsi.unmap-not-used", Severity::Serious, text).remedy(remedy));
 }
 
-/// A device that says it takes no command that discards, or contradicts itself.
+/// Reports a device that states no discard command, or contradicts itself.
 fn nothing_offered(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, pages: &ScsiPages, report: &mut LayerReport) {
     let mode = mode.map_or(String::new(), |mode| format!("; the kernel's provisioning mode is {}", mode.word));
     report.why = format!("{}{mode}", pages.why_nothing());
@@ -156,7 +159,7 @@ fn nothing_offered(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, pa
     report.findings.push(Finding::new("scsi.no-unmap", Severity::Serious, text).remedy(Remedy::by_hand(remedy)));
 }
 
-/// A device of which the kernel shows no page.
+/// Reports a device for which the kernel shows no page.
 fn not_asked(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, report: &mut LayerReport) {
     let Some(mode) = mode else { return };
     report.why = format!("takes no discards (provisioning mode {})", mode.word);
@@ -176,7 +179,8 @@ fn not_asked(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, report: 
     report.findings.push(Finding::new("scsi.unmap-not-asked", Severity::Serious, text).remedy(remedy));
 }
 
-/// A mode or a limit that the device's own pages contradict: set by hand or by a udev rule.
+/// Reports a mode or limit that contradicts the device's own pages: set by hand or by a udev
+/// rule.
 pub fn contradictions(root: &Root, layer: &Layer, limits: &Limits, mode: &Mode, report: &mut LayerReport) {
     let pages = ScsiPages::read(root, layer);
     let Some(method) = Method::of_mode(&mode.word) else {
@@ -197,7 +201,7 @@ pub fn contradictions(root: &Root, layer: &Layer, limits: &Limits, mode: &Mode, 
     }
 }
 
-/// The mode in force sends a command that the device does not take.
+/// Reports that the current mode sends a command which the device does not accept.
 fn not_taken(mode: &Mode, against: &str, report: &mut LayerReport) {
     report.gate = Gate::Unknown;
     report.why = format!("provisioning_mode is {}, and {against}: discards fail, or destroy data", mode.word);
@@ -207,14 +211,15 @@ fn not_taken(mode: &Mode, against: &str, report: &mut LayerReport) {
     report.findings.push(Finding::new("scsi.mode-against-device", Severity::Caution, report.why.clone()).remedy(remedy));
 }
 
-/// The mode of an ATA drive that supports TRIM and is sent none: the kernel stopped after an error, or the mode was set by hand.
+/// Reports an ATA drive that supports TRIM but gets none: the kernel stopped after an error,
+/// or the mode was set by hand.
 pub fn ata_switched_off(mode: Option<Mode>, report: &mut LayerReport) {
     let Some(mode) = mode else { return };
     let text = format!(
         "provisioning_mode is {}: set by hand, or by the kernel after the drive refused a discard; look for errors in the kernel log",
         mode.word
     );
-    // What libata answers for an ATA drive is WRITE SAME with the UNMAP bit, and nothing else.
+    // For an ATA drive, libata accepts only WRITE SAME with the UNMAP bit.
     let again = Method::WriteSame16.mode();
     let action = Action::Attribute { file: mode.file.clone(), from: mode.word.clone(), to: again.to_owned() };
     let remedy = Remedy::run(mode.command(again))
@@ -224,7 +229,7 @@ pub fn ata_switched_off(mode: Option<Mode>, report: &mut LayerReport) {
     report.findings.push(Finding::new("drive.provisioning-mode", Severity::Serious, text).remedy(remedy));
 }
 
-/// The mode also after a reboot, and a proof that discards lose nothing.
+/// Adds steps that make the mode permanent and prove that discards lose no data.
 fn kept_and_proved(remedy: Remedy, udev_rule: Option<String>) -> Remedy {
     let kept = match udev_rule {
         Some(rule) => remedy.then(rule),
@@ -233,7 +238,8 @@ fn kept_and_proved(remedy: Remedy, udev_rule: Option<String>) -> Remedy {
     kept.then("prove it with trimtab verify on data you can lose")
 }
 
-/// The line of udev that sets mode and limit whenever the device appears; in this order, since a mode resets the limit.
+/// The udev rule that sets mode and limit whenever the device appears; in this order, since a
+/// mode resets the limit.
 fn udev_rule(root: &Root, layer: &Layer, bus: Bus, method: Method, limit: Option<u64>) -> Option<String> {
     let device = |dir: &Path, keys: [&'static str; 2]| {
         let plain = |value: &String| !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || b" -_.+/".contains(&b));

@@ -1,15 +1,17 @@
-//! Vital product data of a SCSI device about discards (SBC-4): Block Limits (page B0h), Logical Block Provisioning (page B2h), and the list of
-//! pages (00h). Every byte may be missing or wrong: a field beyond the end of its page is absent.
+//! Vital product data of a SCSI device about discards (SBC-4): Block Limits (page B0h),
+//! Logical Block Provisioning (page B2h), and the list of pages (00h). Any byte may be
+//! missing or wrong: a field beyond the end of its page counts as absent.
 
 use crate::host::block::Layer;
 use crate::host::drive::vpd;
 use crate::host::root::Root;
 
-/// The kernel's own limits per command, in blocks: `SD_MAX_WS16_BLOCKS` and `SD_MAX_WS10_BLOCKS` of drivers/scsi/sd.h.
+/// The kernel's own limits per command, in blocks: `SD_MAX_WS16_BLOCKS` and
+/// `SD_MAX_WS10_BLOCKS` of drivers/scsi/sd.h.
 const WRITE_SAME_16_BLOCKS: u64 = 0x7f_ffff;
 const WRITE_SAME_10_BLOCKS: u64 = 0xffff;
 
-/// A command that discards, as `provisioning_mode` of the kernel names it.
+/// A discard command, as the kernel's `provisioning_mode` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     Unmap,
@@ -29,7 +31,7 @@ impl Method {
         }
     }
 
-    /// The command's name and the bit of page B2h that offers it.
+    /// The command's name, and its bit in page B2h.
     pub const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Unmap => ("UNMAP", "LBPU"),
@@ -58,21 +60,21 @@ struct BlockLimits {
     write_same_blocks: u64,
 }
 
-/// What the device offers.
+/// The discard command that the device offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// This command, for at most so many blocks each.
+    /// This command, with at most this number of blocks each.
     Takes { method: Method, blocks: u64 },
-    /// No command that discards.
+    /// No discard command.
     Nothing,
-    /// The kernel shows no page that says.
+    /// The kernel shows no page that decides it.
     Unknown,
 }
 
-/// The pages that the kernel shows of a device.
+/// The device pages that the kernel shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScsiPages {
-    /// Page 00h: numbers of all pages.
+    /// Page 00h: the numbers of all supported pages.
     listed: Option<Vec<u8>>,
     limits: Option<BlockLimits>,
     /// Byte 5 of page B2h.
@@ -85,7 +87,7 @@ impl ScsiPages {
         Self::parse(&page("pg0"), &page("pgb0"), &page("pgb2"))
     }
 
-    /// From the bytes of pages 00h, B0h and B2h; empty where one is not shown.
+    /// Parses pages 00h, B0h and B2h; pass an empty slice for a missing page.
     fn parse(list: &[u8], limits: &[u8], provisioning: &[u8]) -> Self {
         Self {
             listed: body(list, 0).map(<[u8]>::to_vec),
@@ -94,7 +96,7 @@ impl ScsiPages {
         }
     }
 
-    /// Whether page B2h has the bit for a command; `None` if the page is not shown.
+    /// Returns whether page B2h sets the bit for a command; `None` without the page.
     fn has_bit(&self, method: Method) -> Option<bool> {
         let bit = match method {
             Method::Unmap => 0x80,
@@ -109,7 +111,8 @@ impl ScsiPages {
         self.limits.is_some_and(|limits| limits.unmap_blocks == 0 || limits.unmap_descriptors == 0)
     }
 
-    /// The most blocks in one command of the kernel's that the device takes; `None` if no page says.
+    /// Maximum number of blocks that the device takes in one kernel command; `None` if no page
+    /// states it.
     fn blocks(&self, method: Method) -> Option<u64> {
         let limits = self.limits?;
         match method {
@@ -118,7 +121,7 @@ impl ScsiPages {
         }
     }
 
-    /// As the kernel chooses (`sd_discard_mode`), from the pages alone.
+    /// The command that the kernel chooses from the pages alone (`sd_discard_mode`).
     pub fn offer(&self) -> Offer {
         if self.flags.is_none() {
             let without = self.listed.as_ref().is_some_and(|pages| !pages.contains(&0xb2));
@@ -133,7 +136,7 @@ impl ScsiPages {
         Offer::Takes { method, blocks: self.blocks(method).map_or(most, |blocks| blocks.min(most)) }
     }
 
-    /// Page B2h offers UNMAP, and page B0h allows none: how, in words.
+    /// Describes the contradiction if page B2h offers UNMAP but page B0h forbids it.
     pub fn contradiction(&self) -> Option<String> {
         let limits = self.limits.filter(|_| self.has_bit(Method::Unmap) == Some(true) && self.forbids_unmap())?;
         let allows = match limits {
@@ -144,7 +147,7 @@ impl ScsiPages {
         Some(format!("page B2h offers UNMAP (LBPU = 1), and page B0h {allows}"))
     }
 
-    /// Why no command that discards is offered, in words.
+    /// Explains why no discard command is offered.
     pub fn why_nothing(&self) -> String {
         let bits = || Method::ALL.map(|method| format!("{} = 0", method.words().1)).join(", ");
         match (self.contradiction(), self.flags) {
@@ -154,12 +157,12 @@ impl ScsiPages {
         }
     }
 
-    /// OPTIMAL UNMAP GRANULARITY in blocks; 0 if no page says.
+    /// OPTIMAL UNMAP GRANULARITY in blocks; 0 if no page states it.
     pub fn granularity_blocks(&self) -> u32 {
         self.limits.map_or(0, |limits| limits.unmap_granularity)
     }
 
-    /// How the pages contradict a mode that is in force, in words.
+    /// Describes how the pages contradict the mode in force.
     pub fn against_mode(&self, method: Method) -> Option<String> {
         let (command, bit) = method.words();
         if self.has_bit(method) == Some(false) {
@@ -168,13 +171,13 @@ impl ScsiPages {
         (method == Method::Unmap && self.forbids_unmap()).then(|| "page B0h says that the device takes no block in an UNMAP".to_owned())
     }
 
-    /// The longest command that the device takes, where that is shorter than `bytes`.
+    /// The longest command that the device takes, if shorter than `bytes`.
     pub fn below(&self, method: Method, bytes: u64, block: u64) -> Option<u64> {
         let most = self.blocks(method)?.saturating_mul(block);
         (bytes > most).then_some(most)
     }
 
-    /// As shown: `LBPU=1 LBPWS=0 LBPWS10=0, at most 4194240 blocks in an UNMAP`.
+    /// Formats the pages: `LBPU=1 LBPWS=0 LBPWS10=0, at most 4194240 blocks in an UNMAP`.
     pub fn words(&self) -> Option<String> {
         let bits = |method: Method| format!("{}={}", method.words().1, u8::from(self.has_bit(method) == Some(true)));
         let flags = self.flags.map(|_| Method::ALL.map(bits).join(" "));
@@ -187,14 +190,15 @@ impl ScsiPages {
     }
 }
 
-/// What stands behind the four bytes of a page's head, as far as its length says; nothing of another page.
+/// The bytes after the 4-byte page header, limited to the stated length; `None` if the page
+/// code differs.
 fn body(page: &[u8], code: u8) -> Option<&[u8]> {
     let [_, found, high, low, rest @ ..] = page else { return None };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
     (*found == code).then(|| &rest[..rest.len().min(length)])
 }
 
-/// Offsets of the standard count from the head.
+/// Offsets in the standard count from the start of the page header.
 fn block_limits(body: &[u8]) -> BlockLimits {
     let number = |at: usize, len: usize| {
         let bytes = body.get(at - 4..at - 4 + len).unwrap_or_default();
@@ -215,7 +219,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Page B0h with its fields in the places of SBC-4.
+    /// Page B0h with its fields at the SBC-4 offsets.
     fn b0(blocks: u32, descriptors: u32, granularity: u32, write_same: u64) -> Vec<u8> {
         let mut page = vec![0_u8; 64];
         (page[1], page[3]) = (0xb0, 60);
@@ -272,16 +276,17 @@ mod tests {
         assert_eq!(ScsiPages::parse(&[], &[], &[]).offer(), Offer::Unknown);
         assert_eq!(ScsiPages::parse(&[], &limits, &flags[..5]).offer(), Offer::Unknown, "without its flags");
         assert_eq!(ScsiPages::parse(&[], &[], &flags).offer(), Offer::Unknown, "LBPU without limits");
-        // The old page of 16 bytes has no limits of UNMAP, and 0 is what the kernel takes them for.
+        // The old 16-byte page has no UNMAP limits, so the kernel reads them as 0.
         let mut old = limits[..16].to_vec();
         old[3] = 12;
         assert_eq!(ScsiPages::parse(&[], &old, &flags).offer(), Offer::Nothing);
-        // The length in the head counts, not the bytes behind it; another page's bytes do not.
+        // Only the length in the header counts; surplus bytes and bytes of another page are
+        // ignored.
         let mut cut = limits.clone();
         cut[3] = 12;
         assert_eq!(ScsiPages::parse(&[], &cut, &flags).offer(), Offer::Nothing);
         assert_eq!(ScsiPages::parse(&[], &limits, &limits).offer(), Offer::Unknown);
-        // The list of pages has none about provisioning.
+        // The list of pages has no provisioning page.
         assert_eq!(ScsiPages::parse(&[0, 0, 0, 3, 0, 0x80, 0x83], &[], &[]).offer(), Offer::Nothing);
         assert_eq!(ScsiPages::parse(&[0, 0, 0, 3, 0, 0xb0, 0xb2], &[], &[]).offer(), Offer::Unknown);
     }

@@ -1,4 +1,5 @@
-//! Lines of a shell that name `fstrim` or `trimtab trim`, as far as they need no shell to be understood.
+//! Shell lines that name `fstrim` or `trimtab trim`, interpreted as far as possible without a
+//! shell.
 
 use super::answer::Answer;
 use super::fstrim::{self, Call, Machine, Parsed, Release};
@@ -7,29 +8,29 @@ use crate::host::root::Root;
 use std::io::Read as _;
 use std::path::Path;
 
-/// Programs that run the command in their arguments.
+/// Programs that run the command given in their arguments.
 const WRAPPERS: [&str; 9] = ["exec", "nice", "ionice", "sudo", "chronic", "time", "timeout", "env", "command"];
 /// Options of `trimtab trim` with a value.
 const WITH_VALUE: [&str; 5] = ["--policy", "--min-extent", "--finish-within", "--lock-wait", "--store"];
 /// Options of `trimtab trim` without one.
 const FLAGS: [&str; 4] = ["--sync", "--no-sync", "--restart", "--json"];
-/// No script is longer.
+/// Maximum script size.
 const SCRIPT_BYTES_MAX: u64 = 64 << 10;
 
-/// The trims in some lines.
+/// The trims in a list of lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
     pub calls: Vec<Call>,
-    /// A line whose effect only a shell can tell.
+    /// A line whose effect only a shell can determine.
     pub doubt: Option<String>,
-    /// Open `if`, `for`, `while` and `case`.
+    /// Number of open `if`, `for`, `while` and `case` blocks.
     depth: usize,
     /// A condition may have ended the script.
     may_have_ended: bool,
     has_ended: bool,
 }
 
-/// Whether a text names a command that trims.
+/// True if the text names a command that trims.
 pub fn names_trim(text: &str) -> bool {
     text.contains("fstrim") || text.contains("trimtab")
 }
@@ -41,7 +42,8 @@ impl Lines {
         lines
     }
 
-    /// Of a script; `None` for any other file, for one that others may write, and for a script that names no trim. A recorded tree gets no other script.
+    /// Reads a script; `None` for a file that is no script, that other users can write, or that
+    /// names no trim. Only scripts returned here are copied to a recorded tree.
     pub fn of_script(root: &Root, path: &Path) -> Option<Self> {
         if root.is_this_machine() && !is_roots(path) {
             return None;
@@ -56,7 +58,7 @@ impl Lines {
         Some(lines)
     }
 
-    /// Something of which only `why` is known.
+    /// Lines about which only the doubt `why` is known.
     pub fn doubtful(why: String) -> Self {
         Self { doubt: Some(why), ..Self::default() }
     }
@@ -93,14 +95,15 @@ impl Lines {
         }
     }
 
-    /// Whether they trim the filesystem whose mounts `is_same` recognises.
+    /// Returns whether the lines trim the filesystem whose mounts `is_same` recognises.
     pub fn trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
         let open = self.doubt.clone().map_or_else(|| Answer::no("cron.other-path", "no command names it"), Answer::Maybe);
         self.calls.iter().fold(open, |answer, call| answer.or(|| machine.trims(call, is_same)))
     }
 }
 
-/// Whether nobody but root can have put the file there, or a link on the way to it: what others wrote is not read for root, and not recorded.
+/// True if only root can have created the file or any link in its path. Files that other
+/// users can write are neither read as root nor recorded.
 fn is_roots(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let only_root = |part: &Path| {
@@ -110,7 +113,8 @@ fn is_roots(path: &Path) -> bool {
     stands(path) && std::fs::canonicalize(path).is_ok_and(|leads_to| stands(&leads_to))
 }
 
-/// The trims of commands that `&&` joins; `None` where only a shell can tell. What follows a failure or a pipe trims nothing.
+/// The trims of commands joined by `&&`; `None` if only a shell can determine them. Commands
+/// after `||`, a pipe or a redirection count as no trim.
 fn calls(words: &[&str]) -> Option<Vec<Call>> {
     let mut calls = Vec::new();
     for command in words.split(|word| *word == "&&") {
@@ -138,12 +142,13 @@ fn one(words: &[&str]) -> Option<Vec<Call>> {
     }
     Some(match fstrim::parse(&arguments, Release::V2_39) {
         Parsed::Call(call) => vec![call],
-        // `--dry-run`, or refused.
+        // `--dry-run`, or rejected arguments.
         Parsed::Idle(_) | Parsed::Fails(_) => Vec::new(),
     })
 }
 
-/// The trims of `trimtab` with these arguments, as calls of fstrim; `None` where an option is not known here.
+/// The trims of `trimtab` with these arguments, as equivalent fstrim calls; `None` for an
+/// unknown option.
 pub fn of_trimtab(arguments: &[String]) -> Option<Vec<Call>> {
     let (mut calls, mut verb) = (Vec::new(), None);
     let mut words = arguments.iter().map(String::as_str);
@@ -165,7 +170,7 @@ pub fn of_trimtab(arguments: &[String]) -> Option<Vec<Call>> {
 mod tests {
     use super::*;
 
-    /// What lines trim, and whether a doubt is left.
+    /// The trimmed targets, and whether a doubt remains.
     fn trims(text: &str) -> (Vec<String>, bool) {
         let lines = Lines::of(text);
         (lines.calls.iter().map(Call::shown).collect(), lines.doubt.is_some())
@@ -180,7 +185,7 @@ mod tests {
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
         let link = directory.path().join("link");
         symlink("/bin/sh", &link).unwrap();
-        // Temporary files are where all may write.
+        // Temporary directories are writable by all users.
         assert_eq!([&script, &link].map(|path| is_roots(path)), [false; 2]);
         assert!(is_roots(Path::new("/bin/sh")), "a link of root's to a file of root's");
     }

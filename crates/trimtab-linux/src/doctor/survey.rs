@@ -1,4 +1,4 @@
-//! Everything that `trimtab doctor --all` judges, and what it leaves out.
+//! The subjects of `trimtab doctor --all`, and the storage that it omits.
 
 use super::filesystem::Home;
 use super::{Diagnosis, Doctor, mechanisms, shown};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// Storage that is not judged.
+/// Storage without a diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotJudged {
     /// Device or mount point.
@@ -18,20 +18,20 @@ pub struct NotJudged {
     pub why: &'static str,
 }
 
-/// The diagnoses of a machine, and the storage without one.
+/// All diagnoses of a machine, and the storage without one.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// One for each filesystem on block devices, swap area, volume and drive.
+    /// One per filesystem on block devices, swap area, volume and drive.
     pub diagnoses: Vec<Diagnosis>,
-    /// Storage that no diagnosis is about.
+    /// Storage that no diagnosis covers.
     pub not_judged: Vec<NotJudged>,
 }
 
-/// What a block device is to a survey.
+/// Role of a block device in a survey.
 enum Class {
-    /// Judged if nothing judged stands on it.
+    /// Judged if no judged subject uses it.
     Drive,
-    /// The same, after the drives' users: made of other devices.
+    /// The same, but built from other devices, and judged before the drives.
     Volume,
     LeftOut(&'static str),
 }
@@ -50,18 +50,18 @@ fn class(name: &str) -> Class {
     }
 }
 
-/// `mmcblk0boot0`, `mmcblk0boot1`, `mmcblk0rpmb`
+/// True for `mmcblk0boot0`, `mmcblk0boot1`, `mmcblk0rpmb`.
 pub(super) fn is_boot_area(name: &str) -> bool {
     let area = name.strip_prefix("mmcblk").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
     area.is_some_and(|area| area == "rpmb" || area.strip_prefix("boot").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit())))
 }
 
-/// Whether a mount without block devices holds data of this machine's drives all the same.
+/// True if a mount without block devices still stores its data on this machine's drives.
 fn has_hidden_drives(mount: &Mount) -> bool {
     matches!(mount.fs_type.as_str(), "zfs" | "bcachefs") || mount.source.starts_with("/dev")
 }
 
-/// Why a mount without block devices is left out, where that is worth a line.
+/// The reason for omitting a mount without block devices, if it deserves a line.
 fn elsewhere(mount: &Mount) -> Option<&'static str> {
     match Home::of(&mount.fs_type, &mount.source)? {
         Home::Machine => Some("on another machine"),
@@ -72,7 +72,8 @@ fn elsewhere(mount: &Mount) -> Option<&'static str> {
 }
 
 impl Doctor<'_> {
-    /// Every mounted filesystem on drives, each once; swap; then volumes and drives that none of these is on.
+    /// Surveys every mounted filesystem on drives once; then swap; then unused volumes and
+    /// drives.
     #[must_use]
     pub fn survey(&self) -> Survey {
         let mut survey = Survey::default();
@@ -88,7 +89,7 @@ impl Doctor<'_> {
         };
         let devices: Vec<(String, PathBuf)> = names.iter().filter_map(sizes).collect();
         let below: HashSet<PathBuf> = devices.iter().flat_map(|(_, sys)| self.slaves(sys)).collect();
-        // A volume that another stands on is judged with that one.
+        // A volume below another one is judged together with it.
         let (inner, outer): (Vec<_>, Vec<_>) = devices.into_iter().partition(|(_, sys)| below.contains(sys));
         let (volumes, others): (Vec<_>, Vec<_>) = outer.into_iter().partition(|(name, _)| matches!(class(name), Class::Volume));
         for (name, sys) in volumes.into_iter().chain(inner).chain(others) {
@@ -106,11 +107,11 @@ impl Doctor<'_> {
     fn survey_mounts(&self, survey: &mut Survey, used: &mut HashSet<PathBuf>) {
         let mut seen: HashSet<Vec<PathBuf>> = HashSet::new();
         let mut sources: HashSet<PathBuf> = HashSet::new();
-        // Many mounts may be of one filesystem.
+        // Several mounts may share one filesystem.
         let mut stacks: HashMap<(DevNumber, &Path, Option<&str>), Stack> = HashMap::new();
         let silent = mountinfo::silent(self.root, &self.mounts);
         let mut seen_silent: Vec<DevNumber> = Vec::new();
-        // Of several mounts of one filesystem, one that can be reached.
+        // Prefer a reachable mount of each filesystem.
         let (covered, open): (Vec<&Mount>, Vec<&Mount>) = self.mounts.iter().partition(|mount| self.is_covered(mount));
         for mount in open.into_iter().chain(covered) {
             let key = (mount.dev, mount.source.as_path(), mount.option_value("rtdev"));
@@ -126,7 +127,7 @@ impl Doctor<'_> {
             }
             let tops: Vec<PathBuf> = stack.top_layers().map(|l| l.sys.clone()).collect();
             if tops.is_empty() {
-                // Datasets of one pool are one answer.
+                // All datasets of a pool share one diagnosis.
                 let pool = mount.source.iter().next().map(PathBuf::from).filter(|_| mount.fs_type == "zfs");
                 let source = pool.unwrap_or_else(|| mount.source.clone());
                 if has_hidden_drives(mount) && sources.insert(source) {
@@ -146,11 +147,11 @@ impl Doctor<'_> {
         self.root.list(&slaves).iter().filter_map(|name| self.root.canonical(slaves.join(name))).collect()
     }
 
-    /// Examines the device at `sys`; returns the layers that it stands on.
+    /// Examines the device at `sys`; returns the layers below it.
     fn device(&self, sys: &Path, all: &mut Vec<Diagnosis>) -> Vec<PathBuf> {
         let dev = self.root.read(sys.join("dev")).and_then(|d| DevNumber::parse(&d));
         let stack = dev.map(|dev| Stack::of_device(self.root, &self.mounts, dev)).unwrap_or_default();
-        // Metadata and caches of LVM are judged with their volumes.
+        // LVM metadata and caches are judged with their volumes.
         let Some(top) = stack.top_layers().next().filter(|top| !top.gets_no_discards()) else { return Vec::new() };
         let name = top.node();
         let layers = stack.layers.iter().map(|l| l.sys.clone()).collect();
@@ -158,7 +159,7 @@ impl Doctor<'_> {
         layers
     }
 
-    /// The devices in use as swap, not the files, and not memory.
+    /// The block devices in use as swap; excludes swap files and memory.
     pub(super) fn swaps(&self) -> Vec<PathBuf> {
         mechanisms::swap_devices(self.root)
     }

@@ -1,12 +1,13 @@
-//! Units of systemd, from files alone: which file counts, what drop-ins add, which settings are in force.
+//! systemd units, from files alone: which file takes precedence, the drop-ins, and the
+//! settings in force.
 
 use crate::host::root::{Root, TABLE_BYTES_MAX, printable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Exists exactly where systemd runs (sd_booted(3)).
+/// This directory exists exactly if systemd is running (sd_booted(3)).
 const SYSTEMD_RUNS: &str = "/run/systemd/system";
-/// Where systemd looks for units, the strongest first.
+/// systemd's unit directories, highest precedence first.
 const DIRECTORIES: [&str; 11] = [
     "/etc/systemd/system.control",
     "/run/systemd/system.control",
@@ -32,7 +33,7 @@ pub enum UnitState {
     Enabled,
 }
 
-/// One assignment.
+/// One assignment in a unit file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     section: String,
@@ -45,17 +46,17 @@ struct Setting {
 #[derive(Clone, Debug)]
 pub struct Unit {
     pub state: UnitState,
-    /// Why it is not certain that an enabled unit is started.
+    /// The reason why an enabled unit may not start.
     pub doubt: Option<String>,
     settings: Vec<Setting>,
 }
 
-/// Whether systemd manages the machine; a recorded tree without `/run` does not say, and then it does.
+/// Returns whether systemd manages the machine; assumed for a recorded tree without `/run`.
 pub fn runs(root: &Root) -> bool {
     root.exists(SYSTEMD_RUNS) || !(root.is_live() || root.exists("/run"))
 }
 
-/// The names of all timers, also those that only a link wants: instances of a template.
+/// The names of all timers, including template instances that exist only as links.
 pub fn timers(root: &Root) -> BTreeSet<String> {
     let wanted = |directory: &str| {
         let wants = root.list(directory).into_iter().filter(|name| name.ends_with(".wants") || name.ends_with(".requires"));
@@ -94,7 +95,7 @@ impl Unit {
         Self { state, doubt, settings }
     }
 
-    /// All values of a list; an empty value drops those before it.
+    /// All values of a list; an empty value clears the values before it.
     pub fn list<'a>(&'a self, section: &str, key: &str) -> Vec<&'a str> {
         self.lists(section, |one| one == key).into_iter().map(|(_, value)| value).collect()
     }
@@ -112,44 +113,45 @@ impl Unit {
         values
     }
 
-    /// The value in force of a setting that takes one.
+    /// The value in force of a single-value setting.
     pub fn last(&self, section: &str, key: &str) -> Option<&str> {
         self.settings.iter().rfind(|s| s.section == section && s.key == key).map(|s| s.value.as_str()).filter(|v| !v.is_empty())
     }
 
-    /// The first value that the package's own file gives.
+    /// The first value in the unit file that the package installed.
     pub fn vendor(&self, section: &str, key: &str) -> Option<&str> {
         let own = |s: &&Setting| is_vendor(&s.file) && !is_drop_in(&s.file) && s.section == section && s.key == key;
         self.settings.iter().find(own).map(|s| s.value.as_str())
     }
 
-    /// The file that gives a value.
+    /// The file that sets a value.
     pub fn file_of(&self, section: &str, key: &str, value: &str) -> Option<PathBuf> {
         self.settings.iter().rfind(|s| s.section == section && s.key == key && s.value == value).map(|s| s.file.clone())
     }
 }
 
-/// Whether a package installed the file.
+/// True if a package installed the file.
 pub fn is_vendor(file: &Path) -> bool {
     file.starts_with("/usr/lib") || file.starts_with("/lib")
 }
 
-/// Whether the file adds to a unit's own.
+/// True if the file is a drop-in.
 pub fn is_drop_in(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "conf")
 }
 
-/// Whether a setting of systemd means yes.
+/// True if systemd reads the value as yes.
 pub fn is_true(value: &str) -> bool {
     matches!(value.to_ascii_lowercase().as_str(), "1" | "yes" | "y" | "true" | "t" | "on")
 }
 
-/// A link to `/dev/null` or an empty file.
+/// True for a link to `/dev/null` and for an empty file.
 fn is_masked(root: &Root, file: &Path) -> bool {
     root.link(file).is_some_and(|target| target == Path::new("/dev/null")) || root.read(file).is_some_and(|text| text.is_empty())
 }
 
-/// Drop-ins by file name, each from the strongest directory that has it; masked ones are left out.
+/// Drop-ins by file name, each from the directory with the highest precedence; omits masked
+/// ones.
 fn drop_ins(root: &Root, name: &str) -> Vec<PathBuf> {
     let kind = name.rsplit_once('.').map_or(name, |(_, kind)| kind);
     let mut by_name = BTreeMap::new();
@@ -164,7 +166,8 @@ fn drop_ins(root: &Root, name: &str) -> Vec<PathBuf> {
     by_name.into_values().filter(|file| !is_masked(root, file)).collect()
 }
 
-/// The directories of links by which targets want units, the strongest first. Read once, however many units there are.
+/// The directories of links with which targets pull in units, highest precedence first. Read
+/// once for all units.
 #[derive(Debug)]
 pub struct Wants(Vec<(PathBuf, String)>);
 
@@ -177,7 +180,8 @@ impl Wants {
         Self(DIRECTORIES.iter().flat_map(of).collect())
     }
 
-    /// The target whose `.wants` or `.requires` names the unit; a link to `/dev/null` there masks weaker ones.
+    /// The target whose `.wants` or `.requires` names the unit; a link to `/dev/null` there masks
+    /// directories of lower precedence.
     fn target_of(&self, root: &Root, name: &str) -> Option<String> {
         let mut by_target: BTreeMap<&str, bool> = BTreeMap::new();
         for (directory, wants) in &self.0 {
@@ -190,20 +194,22 @@ impl Wants {
             .filter(|(_, wanted)| *wanted)
             .filter_map(|(wants, _)| Some(wants.rsplit_once('.')?.0.to_owned()))
             .collect();
-        // A target that every boot reaches decides.
+        // A target that every boot reaches is preferred.
         targets.sort_by_key(|target| !TARGETS.iter().any(|known| *target == format!("{known}.target")));
         targets.into_iter().next()
     }
 }
 
-/// The text of a unit file. A carriage return ends a line, as in systemd, alone or before a line feed.
+/// The text of a unit file. As in systemd, a carriage return ends a line, with or without a
+/// line feed.
 fn text_of(root: &Root, file: &Path) -> String {
     let bytes = root.read_bytes(file, TABLE_BYTES_MAX).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes).replace("\r\n", "\n").replace('\r', "\n");
     printable(text.trim_start_matches('\u{feff}').as_bytes())
 }
 
-/// Assignments with their section; a backslash continues a line, and what stands outside of a section counts for nothing.
+/// Parses assignments with their section. A backslash continues a line; text outside a
+/// section is ignored.
 fn parse(text: &str, file: &Path) -> Vec<Setting> {
     let mut settings = Vec::new();
     let (mut section, mut pending) = (None, String::new());

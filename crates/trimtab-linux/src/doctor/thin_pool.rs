@@ -15,7 +15,8 @@ use trimtab_drive::usage::quoted;
 pub fn judge_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
     let tables = &doctor.tables;
     let name = layer.label.clone().unwrap_or_default();
-    // The state counts: a pool that was told to pass down stops silently if its data device cannot.
+    // The state decides: a pool configured to pass discards down stops silently if its data
+    // device cannot take them.
     let says = |word: &str| tables.status(&name).any(|t| t.kind == "thin-pool" && t.says(word));
     let told = |word: &str| tables.table(&name).any(|t| t.kind == "thin-pool" && t.says(word));
     let volume = quoted(&lvm_name(name.strip_suffix("-tpool").unwrap_or(&name)));
@@ -43,7 +44,8 @@ pub fn judge_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Li
         let pool = lvm_name(name.strip_suffix("-tpool").unwrap_or(&name));
         let can = name.ends_with("-tpool") && is_plain(&name) && pool.split('/').all(is_plain) && pool.contains('/');
         let remedy = match asked {
-            // What is below decides that; where it takes them now, the pool has not heard of it (stale_pool).
+            // The layer below decides that. If it takes discards now, the pool has not noticed
+            // (stale_pool).
             true => Remedy::by_hand(
                 "give the pool a data device that takes discards at least as long as a chunk (chunks are as long as when it was made)",
             ),
@@ -59,7 +61,8 @@ pub fn judge_pool(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, limits: &Li
     }
 }
 
-/// A pool that ignores discards takes another word only while nothing uses it.
+/// The remedy for a pool that ignores discards: the setting can change only while the pool is
+/// unused.
 fn while_inactive(mounts: &[Mount], stack: &Stack, pool: &str, down: &str) -> Remedy {
     let volumes: Vec<&Layer> = stack.layers.iter().filter(|l| l.kind == Kind::Thin).collect();
     let names = volumes.iter().filter_map(|l| l.label.as_deref()).map(|label| quoted(&lvm_name(label)));
@@ -74,7 +77,7 @@ fn while_inactive(mounts: &[Mount], stack: &Stack, pool: &str, down: &str) -> Re
     unmounted.then_run(format!("lvchange -an {names} {pool}")).then_run(down).then_run(format!("lvchange -ay {pool} {names}{again}"))
 }
 
-/// The same of the pool that the running system is on.
+/// The same for the pool that holds the running system.
 fn from_rescue(pool: &str, down: &str) -> Remedy {
     let group = pool.split('/').next().unwrap_or_default();
     Remedy::by_hand(
@@ -93,7 +96,8 @@ pub fn judge_volume(limits: &Limits, report: &mut LayerReport) {
     }
 }
 
-/// A pool that was told to pass discards down, and looked for a data device that takes them when it was activated only.
+/// Reports a pool that is set to pass discards down but checked its data device only at
+/// activation.
 pub fn stale_pool(doctor: &Doctor<'_>, stack: &Stack, index: usize, reports: &mut [LayerReport]) {
     let name = stack.layers[index].label.clone().unwrap_or_default();
     let Some(target) = doctor.tables.table(&name).find(|t| t.kind == "thin-pool" && !t.says("no_discard_passdown")) else { return };

@@ -1,4 +1,5 @@
-//! Timers of systemd whose services trim: whether a timer runs its service, and which filesystems the service's commands trim.
+//! systemd timers whose services trim: whether a timer starts its service, and the
+//! filesystems that the service's commands trim.
 
 use super::answer::{Answer, Reason};
 use super::command::{self, Command};
@@ -10,17 +11,18 @@ use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use std::path::{Path, PathBuf};
 
-/// Settings of a timer that each add a time to run; an empty one drops all of them.
+/// Timer settings that each add a trigger; an empty one clears all of them.
 const TRIGGERS: [&str; 8] =
     ["OnCalendar", "OnBootSec", "OnStartupSec", "OnActiveSec", "OnUnitActiveSec", "OnUnitInactiveSec", "OnClockChange", "OnTimezoneChange"];
-/// Those of them that count from a run of the service, and never come before its first run.
+/// Triggers that count from a run of the service, and therefore never cause its first run.
 const AFTER_A_RUN: [&str; 2] = ["OnUnitActiveSec", "OnUnitInactiveSec"];
-/// Where packages install fstrim; a program of that name elsewhere may be anything.
+/// Directories in which packages install fstrim; elsewhere, a program of that name may do
+/// anything.
 const DIRECTORIES: [&str; 6] = ["", "/sbin", "/usr/sbin", "/bin", "/usr/bin", "/run/current-system/sw/bin"];
 
-/// More timers than any machine has.
+/// Upper limit far above the timers of any real machine.
 const TIMERS_MAX: usize = 256;
-/// The timer that util-linux brings.
+/// The timer that util-linux installs.
 const OF_UTIL_LINUX: &str = "fstrim.timer";
 
 /// A timer and its service.
@@ -28,44 +30,44 @@ const OF_UTIL_LINUX: &str = "fstrim.timer";
 pub struct Timer {
     pub name: String,
     pub state: UnitState,
-    /// When it runs, as the unit says.
+    /// Schedule, as the unit gives it.
     pub calendar: Option<String>,
-    /// Whether it runs the service.
+    /// Answers whether the timer runs the service.
     runs: Answer,
     commands: Vec<Step>,
     sandbox: Sandbox,
     release: Release,
-    /// A filesystem that cannot be trimmed goes unreported.
+    /// Filesystems that cannot be trimmed are not reported.
     pub is_quiet: bool,
 }
 
-/// What one command does.
+/// Effect of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Call {
         call: fstrim::Call,
         may_fail: bool,
-        /// The unit's file or drop-in with the command.
+        /// The unit file or drop-in that contains the command.
         file: Option<PathBuf>,
     },
     /// Succeeds without trimming.
     Idle(String),
-    /// Fails, and with it the service.
+    /// Fails, and makes the service fail.
     Fails(String),
-    /// A program or a word that only the machine knows.
+    /// A program or a word that is known only on the machine itself.
     Open { text: String, may_fail: bool },
 }
 
-/// What the service's own view of the machine hides from it.
+/// Paths that the service's sandbox hides or protects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sandbox {
-    /// Directories that are hidden or read-only, with the setting.
+    /// Hidden or read-only directories, each with the setting.
     closed: Vec<(PathBuf, String)>,
     doubt: Option<String>,
 }
 
 impl Timer {
-    /// There is no `fstrim.timer`.
+    /// A machine without `fstrim.timer`.
     pub fn missing() -> Self {
         Self::absent(OF_UTIL_LINUX, UnitState::Missing)
     }
@@ -76,12 +78,12 @@ impl Timer {
         Self { name: name.to_owned(), state, calendar: None, runs, commands, sandbox, release, is_quiet: false }
     }
 
-    /// `fstrim.timer`.
+    /// Reads `fstrim.timer`.
     pub fn read(root: &Root, wants: &Wants) -> Self {
         Self::named(root, wants, OF_UTIL_LINUX)
     }
 
-    /// Enabled timers that others brought, whose services name a trim. A recorded tree gets no other.
+    /// Other enabled timers whose services name a trim. Only these are copied to a recorded tree.
     pub fn others(root: &Root, wants: &Wants) -> Vec<Self> {
         let is_other = |name: &String| name != OF_UTIL_LINUX && !name.starts_with("trimtab");
         let trims = |name: &String| root.unrecorded(|| Self::named(root, wants, name)).names_trim();
@@ -116,7 +118,7 @@ impl Timer {
         Self { name: timer_name.to_owned(), state: timer.state, calendar, runs, commands, sandbox, release, is_quiet }
     }
 
-    /// It is enabled, and a command of its service is one that trims, or may be.
+    /// True if the timer is enabled and a command of its service trims or may trim.
     fn names_trim(&self) -> bool {
         let names = |step: &Step| match step {
             Step::Call { .. } => true,
@@ -126,13 +128,14 @@ impl Timer {
         self.state == UnitState::Enabled && self.commands.iter().any(names)
     }
 
-    /// As it stands among the mechanisms.
+    /// Name of the timer in the list of mechanisms.
     pub fn shown(&self) -> String {
         let when = self.calendar.as_deref().map_or_else(|| format!("see systemctl cat {}", self.name), str::to_owned);
         format!("{} ({when})", self.name)
     }
 
-    /// Whether it trims the filesystem whose mounts `is_same` recognises, once it is enabled.
+    /// Returns whether the timer, once enabled, trims the filesystem whose mounts `is_same`
+    /// recognises.
     pub fn trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
         let machine = Machine { release: self.release, ..machine };
         self.runs.clone().and(|| self.service_trims(machine, is_same))
@@ -158,7 +161,7 @@ impl Timer {
             };
             best = Some(best.map_or(this.clone(), |known| known.or(|| this)));
             if let Step::Open { text, may_fail: false } = step {
-                // If it fails, the next commands do not run.
+                // If it fails, the following commands do not run.
                 doubt.get_or_insert_with(|| text.clone());
             }
             if fails {
@@ -174,7 +177,7 @@ impl Timer {
         }
     }
 
-    /// The service cannot reach the filesystem, by a setting of its own.
+    /// The answer if a sandbox setting keeps the service from the filesystem.
     fn closed(&self, mounts: &[Mount], is_same: &dyn Fn(&Mount) -> bool) -> Option<Answer> {
         let ours: Vec<&Mount> = mounts.iter().filter(|mount| is_same(mount)).collect();
         let setting = self.sandbox.closing(&ours.first()?.mount_point)?;
@@ -183,7 +186,7 @@ impl Timer {
     }
 }
 
-/// Whether the timer runs.
+/// Returns whether the timer starts.
 fn starts(root: &Root, name: &str, timer: &Unit) -> Answer {
     let triggers = timer.lists("Timer", |key| TRIGGERS.contains(&key));
     let certain = |(key, value): &(&str, &str)| *key != "OnCalendar" || recurs(value);
@@ -199,7 +202,8 @@ fn starts(root: &Root, name: &str, timer: &Unit) -> Answer {
     has_time.and(|| renamed(conditions::hold(root, timer), name)).and(|| doubt)
 }
 
-/// A calendar expression with a star, a word, or a day of the week or time alone comes again.
+/// True if a calendar expression recurs: it has a star or a word, or only a day of the week
+/// or a time.
 fn recurs(calendar: &str) -> bool {
     const WORDS: [&str; 9] = ["minutely", "hourly", "daily", "weekly", "monthly", "quarterly", "semiannually", "yearly", "annually"];
     const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
@@ -211,7 +215,7 @@ fn recurs(calendar: &str) -> bool {
     WORDS.contains(&first) || ((is_day || is_time || first.contains('*')) && !lower.split_ascii_whitespace().any(is_date))
 }
 
-/// Whether the service starts when the timer runs.
+/// Returns whether the service starts when the timer triggers.
 fn serves(root: &Root, name: &str, service: &Unit, commands: usize) -> Answer {
     if name.contains('%') {
         return Answer::maybe(format!("the timer starts {name}"));
@@ -250,7 +254,7 @@ fn name_of(program: &str) -> &str {
 }
 
 impl Step {
-    /// What makes steps of the commands in one value of a service.
+    /// Returns a function that converts the commands in one value of a service to steps.
     fn reader(root: &Root, service: &str, release: Release, file: Option<PathBuf>) -> impl Fn(Command) -> Vec<Self> {
         move |command| {
             let Command { program, arguments, may_fail, open } = command;
@@ -281,7 +285,7 @@ impl Step {
         }
     }
 
-    /// The steps of a shell. Whether one of its commands fails does not matter to the next.
+    /// The steps of shell lines. A failed command does not stop the commands after it.
     fn of_lines(lines: Lines, service: &str, file: Option<&Path>) -> Option<Vec<Self>> {
         if lines.is_empty() {
             return None;
@@ -327,7 +331,7 @@ impl Sandbox {
         sandbox
     }
 
-    /// The setting that keeps the service from trimming what is mounted there.
+    /// The setting that keeps the service from trimming the filesystem mounted there.
     fn closing(&self, mount_point: &Path) -> Option<&str> {
         self.closed.iter().find(|(path, _)| mount_point.starts_with(path)).map(|(_, setting)| setting.as_str())
     }

@@ -65,39 +65,41 @@ pub struct Args {
     /// Every mounted filesystem and every drive.
     #[arg(long, conflicts_with = "paths")]
     all: bool,
-    /// One line for each filesystem and device.
+    /// Print one line for each filesystem and device.
     #[arg(long, conflicts_with_all = ["fix", "undo"])]
     summary: bool,
     /// Examine a recorded tree instead of this machine.
     #[arg(long, value_name = "DIR")]
     sysroot: Option<PathBuf>,
-    /// Keep everything that was read as a recorded tree in a new directory.
+    /// Save all data that was read as a recorded tree in a new directory.
     #[arg(long, value_name = "DIR", conflicts_with = "sysroot")]
     record: Option<PathBuf>,
-    /// Leave the drives' serial numbers in the recorded tree.
+    /// Keep the drives' serial numbers in the recorded tree.
     #[arg(long, requires = "record")]
     serials: bool,
-    /// Mend what can be mended without a reboot and without risk to data; asks before each step (--yes: does not ask).
+    /// Fix what needs no reboot and puts no data at risk; asks before each step (--yes: does not
+    /// ask).
     #[arg(long, requires = "paths", conflicts_with_all = ["all", "sysroot", "record"])]
     fix: bool,
-    /// Undo what --fix did last.
+    /// Undo the last --fix.
     #[arg(long, conflicts_with_all = ["fix", "paths", "all", "sysroot", "record"])]
     undo: bool,
     /// With --fix or --undo: show the steps without doing them.
     #[arg(long)]
     dry_run: bool,
-    /// Free space that the proof after --fix leaves alone [default: 5% of the filesystem, at least 1 GiB].
+    /// Free space that the proof after --fix must not use [default: 5% of the filesystem, at
+    /// least 1 GiB].
     #[arg(long, value_name = "SIZE", requires = "fix")]
     reserve: Option<Bytes>,
 }
 
 impl Args {
-    /// Whether it is asked to mend something or to undo that.
+    /// True if the command applies or undoes fixes.
     pub fn changes_something(&self) -> bool {
         self.fix || self.undo
     }
 
-    /// The mounts that it works on.
+    /// The mounts that the command works on.
     pub fn reach(&self) -> Reach {
         match &self.sysroot {
             Some(_) => Reach::Nothing,
@@ -117,21 +119,22 @@ struct Failed {
 #[derive(Serialize)]
 struct Report {
     diagnoses: Vec<Diagnosis>,
-    /// Storage that no diagnosis is about.
+    /// Storage that no diagnosis covers.
     not_judged: Vec<NotJudged>,
-    /// Paths that were named and cannot be examined.
+    /// Given paths that cannot be examined.
     not_examined: Vec<Failed>,
-    /// What processes that were killed had left, and what became of it.
+    /// Leftovers of killed processes, and the outcome of their cleanup.
     left_by_killed: Vec<String>,
-    /// Mount options that a process has changed for a while, which is at work.
+    /// Mount options that a running process has changed temporarily.
     changed_for_a_while: Vec<String>,
-    /// Directories that runs have left which crashed.
+    /// Directories left by crashed runs.
     left_directories: Vec<PathBuf>,
-    /// Filesystems on which next to nothing is free.
+    /// Filesystems with almost no free space.
     full: Vec<String>,
 }
 
-/// Diagnoses, prints, and exits with the verdict. What killed processes had left is said in any case.
+/// Diagnoses, prints, and exits with the verdict. Always reports leftovers of killed
+/// processes.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let outcome = match (args.fix, args.undo) {
         (false, false) if args.dry_run => {
@@ -206,12 +209,12 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(failed.first().map_or(code, |(_, error)| ExitCode::from(Kind::of(error).exit_status())))
 }
 
-/// One path. `is_looked_at`: what stands there can be looked at without waiting.
+/// Diagnoses one path. `is_looked_at`: the path can be accessed without blocking.
 fn examine_path(doctor: &Doctor<'_>, path: &Path, is_looked_at: bool, records: bool) -> anyhow::Result<Diagnosis> {
     if is_looked_at {
         no_character_device(path)?;
     }
-    // Links in /dev are not in a recorded tree.
+    // A recorded tree does not contain the links in /dev.
     let real = if records && is_looked_at { real_path(path)? } else { path.to_owned() };
     doctor.examine_path(&real).with_context(|| format!("cannot examine '{}'", path.display()))
 }
@@ -220,7 +223,8 @@ fn complain(failed: &[(String, anyhow::Error)]) {
     failed.iter().for_each(|(_, error)| output::complain(&one_line(error)));
 }
 
-/// What crashed runs have left in the directories that were asked about, and where filesystems are mounted: they may be anywhere else, too.
+/// Finds leftovers of crashed runs in the given directories and at mount points; they may
+/// also be in other directories.
 fn left_directories<'a>(paths: impl Iterator<Item = &'a PathBuf>, diagnoses: &[Diagnosis]) -> Vec<PathBuf> {
     let directory = |path: &PathBuf| Named::look_up(path).ok().filter(|named| named.kind() == FileType::Directory)?.real_path().ok();
     let asked = paths.filter_map(directory);
@@ -228,7 +232,7 @@ fn left_directories<'a>(paths: impl Iterator<Item = &'a PathBuf>, diagnoses: &[D
     places.iter().flat_map(|place| safety::workspace::left_in(place)).collect()
 }
 
-/// Where the filesystems that answer are mounted.
+/// Mount points of the filesystems that respond.
 fn mount_points(diagnoses: &[Diagnosis]) -> impl Iterator<Item = PathBuf> {
     diagnoses
         .iter()
@@ -236,7 +240,7 @@ fn mount_points(diagnoses: &[Diagnosis]) -> impl Iterator<Item = PathBuf> {
         .map(|diagnosis| PathBuf::from(&diagnosis.subject))
 }
 
-/// The findings that the configuration accepts: of the recorded tree, where one is examined.
+/// Findings that the configuration accepts; for a recorded tree, its own configuration.
 fn accepted(root: &Root, context: &Context) -> Vec<Accepted> {
     let config = match root.is_this_machine() {
         true if !root.exists(DEFAULT_PATH) => return Vec::new(),
@@ -276,20 +280,21 @@ fn text(report: &Report, summary: bool) -> String {
 
 fn real_path(path: &Path) -> anyhow::Result<PathBuf> {
     match Named::look_up(path).and_then(|named| named.real_path()) {
-        // Its examination reports that it is missing.
+        // The examination reports the missing path.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(path.to_owned()),
         real => real.with_context(|| format!("cannot examine '{}'", path.display())),
     }
 }
 
-/// A character device is neither a drive, nor is its directory what was asked about.
+/// Rejects a character device: it is no drive, and the filesystem of its directory is not the
+/// subject.
 fn no_character_device(path: &Path) -> Result<(), UsageError> {
     match Named::look_up(path) {
         Ok(named) if named.kind() == FileType::CharacterDevice => {
             Err(UsageError::missing(format!("'{}' is a character device, not a block device", path.display()))
                 .hint("give a block device such as /dev/sda or /dev/nvme0n1, or anything on a filesystem"))
         }
-        // Whatever else is wrong with it is said later.
+        // Other errors are reported later.
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! `trimtab results`: finding, comparing and moving what was measured.
+//! `trimtab results`: lists, compares, exports and imports stored results.
 
 mod add;
 mod compare;
@@ -68,7 +68,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The store, for a command that names a run in it.
+/// Opens the store for a command that names a run in it; fails if nothing has been stored.
 fn open(context: &Context) -> anyhow::Result<Store> {
     let store = store::open_to_read(context)?;
     store.ok_or_else(|| anyhow::anyhow!("nothing has been stored yet; trimtab bench and trimtab study store what they measure"))
@@ -78,7 +78,7 @@ fn reference(text: &str) -> Result<Reference, std::convert::Infallible> {
     text.parse()
 }
 
-/// A study: `study:ID`, or the id alone where only a study can be meant.
+/// Parses a reference where only a study is accepted: `study:ID`, the id alone, or `last`.
 fn study_reference(text: &str) -> Result<Reference, std::convert::Infallible> {
     text.parse().map(|reference| match reference {
         Reference::Last(back) => Reference::LastStudy(back),
@@ -86,7 +86,7 @@ fn study_reference(text: &str) -> Result<Reference, std::convert::Infallible> {
     })
 }
 
-/// The runs that `references` mean, in their order; those of a study are all of its runs.
+/// Loads the runs that `references` name, in order; a study stands for all its runs.
 fn load(store: &Store, references: &[Reference]) -> anyhow::Result<Vec<(RunId, Run)>> {
     let mut runs = Vec::new();
     for reference in references {
@@ -97,26 +97,26 @@ fn load(store: &Store, references: &[Reference]) -> anyhow::Result<Vec<(RunId, R
     Ok(runs)
 }
 
-/// A study out of the store: one target, or several that were studied together.
+/// A stored study of one target, or of several targets studied together.
 struct Kept {
     id: RunId,
     restored: Restored,
 }
 
 impl Kept {
-    /// What there is to say around it.
+    /// Context for rendering the study.
     fn around(&self) -> Surroundings {
         Surroundings { kept: Some(self.id.short()), months: self.restored.months.clone().map(Box::new), ..Surroundings::default() }
     }
 }
 
-/// The study that `reference` means, if it means one, with its runs.
+/// Loads the study that `reference` names, with its runs; `None` if it names no study.
 fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<Kept>> {
     let reference = &store.resolve(reference)?;
     let found = match reference {
         Reference::Study(_) | Reference::LastStudy(_) => store.find_study(reference)?,
         Reference::Last(_) | Reference::Other(_) => return Ok(None),
-        // A run comes first.
+        // A run takes precedence over a study.
         Reference::Prefix(_) => match store.find(reference) {
             Err(StoreError::Study { .. }) => store.find_study(reference)?,
             _ => return Ok(None),
@@ -126,7 +126,7 @@ fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<Kept>> {
     Ok(Some(Kept { id, restored: Restored::of(&record, |run| store.load(run))? }))
 }
 
-/// `KEY=VALUE`.
+/// Parses `KEY=VALUE`.
 fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
@@ -134,7 +134,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// An instant: `2026-03-01`, `2026-03-01T12:00Z`, or how long ago: `7d`, `12h`.
+/// Parses a time: `2026-03-01`, `2026-03-01T12:00Z`, or an age such as `7d`, `12h`.
 pub fn instant_of(text: &str, now_unix_ms: u64) -> Result<u64, UsageError> {
     if let Ok(ago) = text.parse::<trimtab_drive::units::Nanos>() {
         return Ok(now_unix_ms.saturating_sub(ago.0 / 1_000_000));

@@ -1,8 +1,9 @@
-//! Which programs do an action, word by word; no shell reads them. Names come last, behind `--`.
+//! Command lines for each action, word by word; no shell interprets them. Names come last,
+//! after `--`.
 
 use trimtab_linux::doctor::{Action, Tables, kept_options};
 
-/// A program and its words.
+/// A program and its arguments.
 pub type Line = Vec<String>;
 
 fn line(program: &str, options: &[&str], words: &[&str]) -> Line {
@@ -13,7 +14,7 @@ fn with(program: &str, options: impl IntoIterator<Item = String>, words: &[&str]
     [program.to_owned()].into_iter().chain(options).chain(words.iter().map(|word| (*word).to_owned())).collect()
 }
 
-/// What is run, as far as programs do it.
+/// The programs that perform the action, if any.
 #[must_use]
 pub fn command_lines(action: &Action) -> Vec<Line> {
     match action {
@@ -44,7 +45,8 @@ pub fn command_lines(action: &Action) -> Vec<Line> {
     }
 }
 
-/// What takes it back, as far as programs do it. Options that a refresh forgets are those in force now.
+/// The programs that undo the action, if any. Repeats the options now in force that a refresh
+/// would drop.
 pub fn back(action: &Action, tables: &Tables) -> Vec<Line> {
     match action {
         Action::AllowDiscards { name, persistent, .. } => {
@@ -57,21 +59,21 @@ pub fn back(action: &Action, tables: &Tables) -> Vec<Line> {
     }
 }
 
-/// What reloading a table takes.
+/// Commands that reload a table.
 pub struct Reload {
-    /// Prints it.
+    /// Prints the active table.
     pub table: Line,
-    /// Prints what is loaded and not in force.
+    /// Prints the inactive table.
     pub inactive: Line,
-    /// Loads it from standard input.
+    /// Loads a table from standard input.
     pub load: Line,
-    /// Swaps it in.
+    /// Activates the loaded table.
     pub resume: Line,
-    /// Drops what was loaded.
+    /// Discards the inactive table.
     pub clear: Line,
 }
 
-/// The same table once more, read-only where it is.
+/// Commands that reload the same table, read-only if the mapping is.
 pub fn reload(name: &str, read_only: bool) -> Reload {
     let options: &[&str] = if read_only { &["reload", "--readonly"] } else { &["reload"] };
     Reload {

@@ -1,4 +1,5 @@
-//! Mends what the doctor finds at one path, the lowest fault first, each step asked about; then proves it.
+//! Fixes the doctor's findings for one path, lowest layer first, with a confirmation for each
+//! step; then verifies the result.
 
 use super::{Mending, can_be_taken_back, told};
 use anyhow::{Context as _, ensure};
@@ -16,55 +17,55 @@ use trimtab_linux::sys::interrupt;
 use trimtab_linux::trim::verify::{self, Options};
 use trimtab_sim::workload::Plan;
 
-/// How much the proof frees, as much is kept beside it.
+/// Amount of data that the proof frees; the same amount stays allocated next to it.
 const PROOF_SIZE: Bytes = Bytes(4 << 20);
 
-/// What became of one remedy.
+/// Outcome of one remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     Done,
     Declined,
-    /// It was only shown.
+    /// Only displayed.
     Planned,
 }
 
-/// A remedy, and what became of it.
+/// A remedy and its outcome.
 #[derive(Debug, Serialize)]
 pub struct Mended {
     pub code: &'static str,
     pub text: String,
     pub outcome: Outcome,
-    /// What was done, or would be.
+    /// Actions performed or planned.
     pub does: Vec<String>,
-    /// Steps of the remedy that are for people.
+    /// Steps of the remedy that a person must do.
     pub by_hand: Vec<Step>,
-    /// Whether anything of it is for `--undo`.
+    /// True if `--undo` can revert part of it.
     pub can_be_taken_back: bool,
     #[serde(skip)]
     pub remedy: Vec<Step>,
 }
 
-/// What a proof showed in the end.
+/// Result of the final proof.
 #[derive(Debug, Serialize)]
 pub struct Proved {
     pub verdict: Option<verify::verdict::VerdictKind>,
     pub text: String,
 }
 
-/// What became of all of it.
+/// Outcome of the whole run.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub subject: String,
     pub dry_run: bool,
     pub steps: Vec<Mended>,
     pub proof: Option<Proved>,
-    /// What is left to people, in the order in which it makes sense.
+    /// Steps left for a person, in order.
     pub by_hand: Vec<Step>,
     pub diagnosis: Diagnosis,
 }
 
-/// Mends one path, or plans it; proves that it helped.
+/// Fixes one path, or only plans it; proves the result.
 pub fn run(path: &Path, dry_run: bool, reserve: Option<Bytes>, context: &Context) -> anyhow::Result<Report> {
     let mut steps = Vec::new();
     let diagnosis = if dry_run { planned(path, &mut steps)? } else { mended(path, context, &mut steps)? };
@@ -75,7 +76,8 @@ pub fn run(path: &Path, dry_run: bool, reserve: Option<Bytes>, context: &Context
 }
 
 impl Report {
-    /// The proof shows that TRIM does not reach the drive, whatever the diagnosis says.
+    /// True if the proof shows that TRIM does not reach the drive, even if the diagnosis
+    /// disagrees.
     pub fn is_disproved(&self) -> bool {
         self.proof.as_ref().and_then(|proof| proof.verdict).is_some_and(|verdict| verdict.exit_status() == BLOCKED)
     }
@@ -87,11 +89,12 @@ fn examined(path: &Path) -> anyhow::Result<Diagnosis> {
     doctor.examine_path(path).with_context(|| format!("cannot examine '{}'", path.display()))
 }
 
-/// What would be done now. What is due after that shows only then.
+/// Plans the steps that are possible now. Later steps become visible only after these are
+/// done.
 fn planned(path: &Path, steps: &mut Vec<Mended>) -> anyhow::Result<Diagnosis> {
     let diagnosis = examined(path)?;
     for (finding, remedy) in diagnosis.actionable() {
-        // A partition and its drive have one queue.
+        // A partition shares its drive's queue.
         if steps.iter().all(|step| step.remedy != remedy.steps) {
             steps.push(of(finding, remedy, Outcome::Planned));
         }
@@ -111,16 +114,16 @@ fn of(finding: &Finding, remedy: &Remedy, outcome: Outcome) -> Mended {
     }
 }
 
-/// Mends the lowest fault, looks again, and so on. Gives the diagnosis of the end.
+/// Fixes the lowest fault, diagnoses again, and repeats. Returns the final diagnosis.
 fn mended(path: &Path, context: &Context, steps: &mut Vec<Mended>) -> anyhow::Result<Diagnosis> {
     let mut mending = None;
     let mut subject = None;
     loop {
         let diagnosis = examined(path)?;
-        // A path below others' directories may lead elsewhere meanwhile.
+        // A path through directories of other users may lead elsewhere by the next pass.
         let subject = subject.get_or_insert_with(|| diagnosis.subject.clone());
         ensure!(*subject == diagnosis.subject, "'{}' led to {subject} and leads to {} now", path.display(), diagnosis.subject);
-        // What was done once and has not helped is not done again.
+        // Skip remedies that were already applied without effect.
         let next = diagnosis.actionable().find(|(_, remedy)| steps.iter().all(|step| step.remedy != remedy.steps));
         let Some((finding, remedy)) = next else { return Ok(diagnosis) };
         interrupt::check()?;
@@ -164,7 +167,8 @@ fn question(diagnosis: &Diagnosis, finding: &Finding, remedy: &Remedy) -> String
     format!("{text}Do it?")
 }
 
-/// The same proof as that of `trimtab verify`, as small as it can be. What keeps it from being made is no failure of the mending.
+/// Runs the proof of `trimtab verify` at minimum size. If the proof cannot run, the fix still
+/// counts as successful.
 fn proof(path: &Path, reserve: Option<Bytes>, context: &Context) -> Proved {
     match prove(path, reserve, context) {
         Ok(proof) => Proved { text: proof.text, verdict: Some(proof.verdict) },
@@ -189,7 +193,7 @@ fn prove(path: &Path, reserve: Option<Bytes>, context: &Context) -> anyhow::Resu
     proof
 }
 
-/// What remains of remedies that were carried out, and what the end still asks for.
+/// Manual steps of the applied remedies, and those of the final diagnosis.
 fn by_hand(steps: &[Mended], diagnosis: &Diagnosis) -> Vec<Step> {
     let done: Vec<&Mended> = steps.iter().filter(|step| step.outcome == Outcome::Done).collect();
     let mut all: Vec<Step> = done.iter().flat_map(|step| step.by_hand.clone()).collect();

@@ -1,4 +1,4 @@
-//! What the machine shows of a change.
+//! Observed state of a change.
 
 use super::setting_state::SettingState;
 use super::{mount, swap};
@@ -8,10 +8,10 @@ use trimtab_linux::doctor::{Action, Tables, trim_units};
 use trimtab_linux::host::block::mapped_by_name;
 use trimtab_linux::host::root::Root;
 
-/// Where switches of the kernel are.
+/// Directory of kernel attributes.
 pub const SWITCHES: &str = "/sys";
 
-/// The machine as it is now.
+/// Current state of the machine.
 pub struct Machine {
     pub root: Root,
     pub tables: Tables,
@@ -40,7 +40,7 @@ impl Machine {
             },
             Action::AllowDiscards { name, .. } | Action::AllowIntegrity { name, .. } => self.table(name, |says| says("allow_discards")),
             Action::Passdown { name, .. } => self.table(name, |says| !says("no_discard_passdown") && !says("ignore_discard")),
-            // A pool says in its state what its limits do not.
+            // A pool's status shows more than its limits.
             Action::ReloadTable { name } if self.tables.table(name).any(|target| target.kind == "thin-pool") => {
                 SettingState::set(self.tables.status(name).any(|target| target.says("discard_passdown")))
             }
@@ -57,7 +57,7 @@ impl Machine {
         }
     }
 
-    /// By the words of the one target of a mapping.
+    /// State by the words in the table of a single-target mapping.
     fn table(&self, name: &str, is_set: impl Fn(&dyn Fn(&str) -> bool) -> bool) -> SettingState {
         let targets: Vec<_> = self.tables.table(name).collect();
         match targets.as_slice() {
@@ -67,7 +67,8 @@ impl Machine {
         }
     }
 
-    /// What tells the thing from another one that gets its name later; empty where a name is all there is.
+    /// Identifies the object, as opposed to a later one of the same name; empty if only the name
+    /// exists.
     pub fn identity(&self, action: &Action) -> String {
         let identity = match action {
             Action::Attribute { file, .. } | Action::Provisioning { limit_file: file, .. } => {
@@ -79,7 +80,7 @@ impl Machine {
         identity.unwrap_or_default()
     }
 
-    /// Where the mapping is in sysfs that an action is about.
+    /// sysfs path of the mapping that an action concerns.
     fn mapping(&self, action: &Action) -> Option<PathBuf> {
         match action {
             Action::AllowDiscards { name, .. }
@@ -91,24 +92,24 @@ impl Machine {
         }
     }
 
-    /// Whether somebody holds the mapping still: a new table would let it go.
+    /// True if the mapping is suspended: activating a new table would resume it.
     pub fn is_suspended(&self, action: &Action) -> bool {
         self.mapping(action).is_some_and(|sys| self.root.read_u64(sys.join("dm/suspended")) == Some(1))
     }
 }
 
-/// Whether the next start of the machine takes it back.
+/// True if a reboot reverts the action.
 pub fn is_lost_on_reboot(action: &Action) -> bool {
     matches!(action, Action::Attribute { .. } | Action::Provisioning { .. } | Action::MountDiscard { .. } | Action::SwapDiscard { .. })
         || matches!(action, Action::AllowDiscards { persistent: false, .. } | Action::AllowIntegrity { .. })
 }
 
-/// Whether a mapping is read-only.
+/// True if a mapping is read-only.
 pub fn is_read_only(root: &Root, name: &str) -> bool {
     mapped_by_name(root, name).is_some_and(|sys| root.read_u64(Path::new(&sys).join("ro")) == Some(1))
 }
 
-/// A file is as it shall be where nothing would change it.
+/// A file is in its desired state if the plan contains no change.
 fn file(plan: impl FnOnce(&System) -> anyhow::Result<Option<apply::Plan>>) -> SettingState {
     match System::mended().map_err(anyhow::Error::from).and_then(|system| plan(&system)) {
         Ok(plan) => SettingState::set(plan.is_none()),

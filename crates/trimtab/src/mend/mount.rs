@@ -1,4 +1,5 @@
-//! The option `discard` of a mounted filesystem that drops all options that a remount does not repeat (ntfs3).
+//! Mount option `discard` of a filesystem that resets all options that a remount does not
+//! repeat (ntfs3).
 
 use super::setting_state::SettingState;
 use anyhow::{Context as _, ensure};
@@ -8,7 +9,7 @@ use std::path::Path;
 use trimtab_linux::host::mountinfo::Mount;
 use trimtab_linux::session::discard_option::{Discard, mount_of, open};
 
-/// The only filesystem that needs this.
+/// The only filesystem type that needs this.
 const FS_TYPE: &str = "ntfs3";
 
 fn mounted(mount_point: &Path) -> anyhow::Result<Mount> {
@@ -26,17 +27,18 @@ pub fn look(mount_point: &Path) -> SettingState {
     }
 }
 
-/// The device that is mounted there.
+/// The device mounted there.
 pub fn device(mount_point: &Path) -> Option<String> {
     mounted(mount_point).ok().map(|mount| mount.dev.to_string())
 }
 
-/// The options of the filesystem without those of discards and without what every mount has.
+/// The filesystem's options without those about discards and without the generic ones.
 fn others(mount: &Mount) -> impl Iterator<Item = &str> {
     mount.fs_options.split(',').filter(|option| !matches!(*option, "" | "rw" | "ro" | "discard" | "nodiscard"))
 }
 
-/// Mounts it with the option or without, all else as it is, and sees that it is.
+/// Remounts with or without the option and verifies the result; all other options stay the
+/// same.
 pub fn remount(mount_point: &Path, discard: bool) -> anyhow::Result<()> {
     let mount = mounted(mount_point)?;
     let shown = mount_point.display();

@@ -1,4 +1,5 @@
-//! Programs of the system: found only where root alone can have put them, run without a shell and with nothing of this process's environment.
+//! Runs system programs: only those that root installed, without a shell, and with a clean
+//! environment.
 
 use anyhow::{Context as _, bail};
 use rustix::fs::{FileType, Stat, stat};
@@ -6,23 +7,24 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Where they are looked for.
+/// Directories searched for programs.
 const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-/// What they may find others by.
+/// PATH passed to the programs.
 const SEARCH_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// Write permission of group and others.
 const OTHERS_WRITE: u32 = 0o022;
-/// No table is longer.
+/// Maximum output; larger than any table.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// Runs one, with this process's standard input (it may ask for a passphrase) or with `input`. What it says on standard error is handed on line by
-/// line; if it fails, its last line is the cause.
+/// Runs a program with `input`, or with this process's standard input for a passphrase
+/// prompt. Passes standard error on line by line; on failure the last line becomes the cause.
 pub fn run(line: &[String], input: Option<&str>, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let (name, mut command) = command(line)?;
     let stdin = if input.is_some() { Stdio::piped() } else { Stdio::inherit() };
     let mut child = command.stdin(stdin).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().with_context(|| starting(name))?;
     if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
-        // A table is shorter than a pipe takes; whoever does not read it says why below.
+        // A table fits into a pipe. If the program does not read it, the exit status below reports
+        // why.
         let _ = pipe.write_all(text.as_bytes());
     }
     let mut last = None;
@@ -35,14 +37,14 @@ pub fn run(line: &[String], input: Option<&str>, say: &dyn Fn(&str)) -> anyhow::
     }
     let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
     if !status.success() {
-        // Both got the signal.
+        // The signal went to both processes.
         trimtab_linux::sys::interrupt::check()?;
         bail!(ended(name, status, last.as_deref()));
     }
     Ok(())
 }
 
-/// What one prints.
+/// Returns a program's output.
 pub fn output(line: &[String]) -> anyhow::Result<String> {
     let (name, mut command) = command(line)?;
     let output = command.stdin(Stdio::null()).output().with_context(|| starting(name))?;
@@ -68,18 +70,18 @@ fn command(line: &[String]) -> anyhow::Result<(&str, Command)> {
     let program =
         find(name).with_context(|| format!("{name} is not installed (looked for in {SEARCH_PATH}, where only root may write)"))?;
     let mut command = Command::new(program);
-    // LVM would tell of the lock that programs inherit (`super::record`).
+    // LVM would warn about the inherited lock (`super::record`).
     command.args(words).env_clear().env("LC_ALL", "C").env("PATH", SEARCH_PATH).env("LVM_SUPPRESS_FD_WARNINGS", "1").current_dir("/");
     Ok((name, command))
 }
 
-/// A program that only root can have put there.
+/// Finds a program that only root can have installed.
 fn find(name: &str) -> Option<PathBuf> {
     let directories = DIRECTORIES.iter().map(Path::new).filter(|directory| is_of_root(directory, FileType::Directory));
     directories.map(|directory| directory.join(name)).find(|program| is_of_root(program, FileType::RegularFile))
 }
 
-/// Links are followed: in a directory of root's they lead where root wants them to.
+/// Follows links: in root's directories, root controls their targets.
 fn is_of_root(path: &Path, kind: FileType) -> bool {
     stat(path).is_ok_and(|stat| of_root(&stat, kind))
 }

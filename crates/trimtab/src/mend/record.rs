@@ -1,12 +1,15 @@
-//! What was mended, noted before it is done.
+//! Records changes before they are made.
 //!
 //! ```text
-//!     /var/lib/trimtab/mended/0001/record.json   one mending: its steps, what they were about and whether they are known to be done
-//!     /var/lib/trimtab/mended/files/             files of the system as they were ([`crate::apply`])
+//!     /var/lib/trimtab/mended/0001/record.json   one run: its steps, their objects, and
+//!                                                which are known to be done
+//!     /var/lib/trimtab/mended/files/             copies of replaced system files
+//!                                                ([`crate::apply`])
 //! ```
 //!
-//! The directory is root's alone, and locked by the process that mends or undoes: one at a time. A step that is noted and not known to be done was
-//! under way when its process was killed; what the machine shows says which it is.
+//! The directory belongs to root alone. A process that applies or undoes changes locks it, so
+//! only one runs at a time. A step recorded but not marked as done was in progress when its
+//! process was killed; the state of the machine shows whether it took effect.
 
 use super::look::Machine;
 use super::setting_state::SettingState;
@@ -29,9 +32,9 @@ use trimtab_linux::trim::resume::state_directory;
 #[serde(deny_unknown_fields)]
 struct Record {
     version: u32,
-    /// What was mended: mount point or device.
+    /// The changed mount point or device.
     subject: String,
-    /// When, in milliseconds since 1970 UTC.
+    /// Time of the change, in milliseconds since 1970 UTC.
     unix_ms: u64,
     steps: Vec<Step>,
 }
@@ -40,24 +43,26 @@ struct Record {
 #[serde(deny_unknown_fields)]
 struct Step {
     action: Action,
-    /// The boot it was done in.
+    /// Boot ID at the time of the change.
     boot: String,
-    /// Tells the thing from another one of its name; empty where there is nothing.
+    /// Identifies the object, as opposed to a later one of the same name; empty if it has no
+    /// identity.
     identity: String,
-    /// Where the file as it was is put aside.
+    /// Number of the stored copy of the replaced file.
     files: Option<u32>,
-    /// It is known to be done.
+    /// Known to be done.
     done: bool,
-    /// Taking it back was begun.
+    /// Undo has begun.
     #[serde(default)]
     taking_back: bool,
-    /// The priority of a swap area, which nobody knows while it is none.
+    /// Priority of a swap area; unreadable while the area is inactive.
     #[serde(default)]
     swap_priority: Option<i32>,
 }
 
 impl Step {
-    /// The swap area of a step whose process was killed between `swapoff` and `swapon`, and the priority it had; only if the area is none now.
+    /// The swap area, with its priority, of a step whose process was killed between `swapoff` and
+    /// `swapon`; `None` if the area is active.
     fn lost_area<'a>(&'a self, seen: &SettingState) -> Option<(&'a Path, i32)> {
         match &self.action {
             Action::SwapDiscard { device } if *seen == SettingState::Gone && (!self.done || self.taking_back) => {
@@ -68,7 +73,7 @@ impl Step {
     }
 }
 
-/// How often a lock is tried for that another process holds, and how long between two tries.
+/// Number of attempts to take a lock, with this pause after each failed one.
 const LOCK_TRIES: u32 = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
@@ -78,7 +83,7 @@ fn place() -> PathBuf {
 }
 
 impl Records {
-    /// Those of mendings. `None` if nothing has ever been mended, unless it is to be made; not locked.
+    /// Opens the records without a lock. `None` if no record exists and `make` is false.
     fn of_mendings(make: bool) -> anyhow::Result<Option<Self>> {
         let place = place();
         let opened = Dir::guarded(&place, make).and_then(|dir| dir.require_private().map(|()| dir));
@@ -89,7 +94,7 @@ impl Records {
         Ok(Some(Self(dir)))
     }
 
-    /// The same, locked; who only looks holds the lock for a moment.
+    /// Opens and locks the records. Retries, since a reader holds the lock only briefly.
     fn locked(make: bool) -> anyhow::Result<Option<Self>> {
         let Some(records) = Self::of_mendings(make)? else { return Ok(None) };
         for patience in (0..LOCK_TRIES).rev() {
@@ -107,7 +112,8 @@ impl Records {
         flock(&self.0, FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// For this process and the programs that it starts: one that outlives its killed parent, waiting for a passphrase, may still change something.
+    /// Locks for this process and its child programs: a child waiting for a passphrase may
+    /// outlive its killed parent and still change something.
     fn lock(&self) -> Result<(), Errno> {
         self.try_lock()?;
         rustix::io::fcntl_setfd(&self.0, FdFlags::empty())
@@ -128,7 +134,7 @@ impl Records {
     }
 }
 
-/// Another process mends.
+/// Another process is applying or undoing changes.
 #[derive(Debug)]
 struct Busy;
 
@@ -140,7 +146,7 @@ impl std::fmt::Display for Busy {
 
 impl std::error::Error for Busy {}
 
-/// One mending, from its first step on.
+/// One run of changes, recorded from its first step on.
 pub struct Mending {
     records: Records,
     number: u32,
@@ -148,18 +154,20 @@ pub struct Mending {
 }
 
 impl Mending {
-    /// Of this mount point or device; an error if another one is going on. Nothing is written before the first step.
+    /// Begins a run for this mount point or device; fails if another run is active. Writes
+    /// nothing before the first step.
     pub fn begin(subject: &str) -> anyhow::Result<Self> {
         let records = Records::locked(true)?.context("the directory of records is made where it is missing")?;
         let number = records.last()? + 1;
-        // Files that a killed process was about to replace.
+        // Restore files that a killed process was replacing.
         apply::put_back_unfinished(&System::mended()?)?;
         let record =
             Record { version: VERSION, subject: subject.to_owned(), unix_ms: trimtab_linux::sys::clock::unix_ms(), steps: Vec::new() };
         Ok(Self { records, number, record })
     }
 
-    /// Notes it, does it, and notes that it is done. What fails and has changed nothing leaves no note.
+    /// Records the step, performs it, and marks it as done. A step that fails without a change
+    /// leaves no record.
     pub fn step(&mut self, action: &Action, say: &dyn Fn(&str)) -> anyhow::Result<()> {
         let machine = Machine::read()?;
         let files = words::subject_of_file(action).map(|_| apply::next_number(&System::mended()?)).transpose()?;
@@ -197,16 +205,17 @@ impl Mending {
     }
 }
 
-/// What became of the last mending.
+/// Result of undoing the last run.
 #[derive(Debug)]
 pub struct TakenBack {
-    /// What had been mended.
+    /// The mount point or device of that run.
     pub subject: String,
-    /// A line for each step, the last one first.
+    /// One line per step, last step first.
     pub lines: Vec<String>,
 }
 
-/// Takes the last mending back, its last step first: only what still is as it was set. Does nothing and says what it would do if `dry_run`.
+/// Undoes the last run, last step first; reverts only settings that still have the value they
+/// were given. With `dry_run`, only describes the steps.
 pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<TakenBack> {
     let records = Records::locked(false)?.context("nothing has been mended")?;
     let (number, mut record) = loop {
@@ -238,7 +247,7 @@ pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<TakenBack>
     Ok(TakenBack { subject: record.subject, lines })
 }
 
-/// Gives what became of it, in words. `begin` notes that it is begun.
+/// Undoes a step and returns a description of the result. `begin` records the start.
 fn take_back_step(step: &Step, dry_run: bool, begin: impl FnOnce() -> anyhow::Result<()>, say: &dyn Fn(&str)) -> anyhow::Result<String> {
     let what = words::told(&step.action).does;
     let machine = Machine::read()?;
@@ -260,12 +269,12 @@ fn take_back_step(step: &Step, dry_run: bool, begin: impl FnOnce() -> anyhow::Re
     }
 }
 
-/// Why a step is not undone.
+/// The reason for not undoing a step, if any.
 fn why_not(step: &Step, machine: &Machine) -> Option<String> {
     if !words::can_be_taken_back(&step.action) {
         return Some("nothing to undo, since only limits were worked out again".to_owned());
     }
-    // Of the rest the machine shows whether it still holds.
+    // For other actions, the state of the machine shows whether they still apply.
     let of_this_boot = matches!(step.action, Action::Attribute { .. } | Action::Provisioning { .. } | Action::SwapDiscard { .. });
     if of_this_boot && step.boot != boot_id() {
         return Some("the machine was started since, which took it back".to_owned());
@@ -287,7 +296,7 @@ fn why_not(step: &Step, machine: &Machine) -> Option<String> {
     }
 }
 
-/// A file is put back as a whole, or stays as it is.
+/// The reason for not restoring a file. A file is restored completely or not at all.
 fn why_not_file(action: &Action, number: u32) -> Option<String> {
     let look = || apply::undo_one(&System::mended()?, number, true);
     match look() {
@@ -297,16 +306,18 @@ fn why_not_file(action: &Action, number: u32) -> Option<String> {
     }
 }
 
-/// A number is given again once what had it is gone: a step that was noted and never done may find another one's file under its own.
+/// Numbers are reused: a step recorded but never performed may find the copy of another
+/// step's file under its number.
 fn not_ours(action: &Action, kept: &Path) -> Option<String> {
     (words::subject_of_file(action) != Some(kept)).then(|| "nothing was changed".to_owned())
 }
 
-/// What processes that were killed had begun to mend, in words; empty for who may not know.
+/// Describes the unfinished changes of killed processes; empty if the caller may not read the
+/// records.
 #[must_use]
 pub fn unfinished() -> Vec<String> {
     let look = || -> anyhow::Result<Vec<String>> {
-        // A living process holds the lock.
+        // A live process holds the lock.
         let Some(records) = Records::of_mendings(false)?.filter(|records| records.try_lock().is_ok()) else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for number in records.numbers()? {
@@ -332,7 +343,7 @@ mod tests {
     #[test]
     fn only_what_is_as_it_was_set_is_taken_back() {
         let machine = Machine::read().unwrap();
-        // A switch that every machine has and nobody changes here.
+        // An attribute that exists on every machine and that no test changes.
         let file: PathBuf = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size".into();
         let Some(now) = machine.root.read(&file) else { return };
         let switch = |from: &str, to: &str| step(Action::Attribute { file: file.clone(), from: from.into(), to: to.into() });
@@ -361,7 +372,7 @@ mod tests {
     fn swap_is_restored_only_after_kill_between_programs() {
         let machine = Machine::read().unwrap();
         let done = Step { swap_priority: Some(7), ..step(Action::SwapDiscard { device: "/dev/no-such-area".into() }) };
-        // Somebody has taken it away since.
+        // The object was removed after the step.
         assert!(why_not(&done, &machine).unwrap().contains("not there any more"));
         let killed = [Step { done: false, ..done.clone() }, Step { taking_back: true, ..done.clone() }];
         for killed in killed {

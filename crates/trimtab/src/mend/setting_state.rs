@@ -7,16 +7,16 @@ pub enum SettingState {
     Before,
     /// As the change made it.
     Set,
-    /// Something else, in words.
+    /// Another state, described in words.
     Other(String),
-    /// It is not there.
+    /// The object does not exist.
     Gone,
-    /// The kernel shows nothing of it.
+    /// The kernel does not expose the state.
     Hidden,
 }
 
 impl SettingState {
-    /// Set or as before.
+    /// `Set` if true, `Before` otherwise.
     pub fn set(is: bool) -> Self {
         if is { Self::Set } else { Self::Before }
     }

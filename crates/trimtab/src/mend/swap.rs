@@ -1,4 +1,5 @@
-//! A swap area with discards, or without: taken away and given back with its priority, where memory surely holds what is on it.
+//! Swap areas: switches discards on or off by deactivating and reactivating the area with the
+//! same priority. Requires enough free memory to hold the area's contents.
 
 use super::program;
 use super::setting_state::SettingState;
@@ -10,24 +11,25 @@ use trimtab_linux::host::mountinfo::{SwapArea, swap_areas};
 use trimtab_linux::host::processes::available_memory;
 use trimtab_linux::host::root::{Root, TABLE_BYTES_MAX};
 
-/// The area on a device, whatever name it was given there.
+/// The active area on a device, under any of the device's names.
 fn area(root: &Root, device: &Path) -> Option<SwapArea> {
     let sys = device_of_source(root, device)?;
     let table = root.read_bytes(Path::new(trimtab_linux::host::mountinfo::SWAPS), TABLE_BYTES_MAX).ok()?;
     swap_areas(&table).find(|area| device_of_source(root, &area.source).as_ref() == Some(&sys))
 }
 
-/// The kernel shows nobody whether an area discards.
+/// State of the area; the kernel does not expose its discard setting.
 pub fn look(root: &Root, device: &Path) -> SettingState {
     if area(root, device).is_some() { SettingState::Hidden } else { SettingState::Gone }
 }
 
-/// The priority that it has now, which only the kernel knows.
+/// Current priority, which only the kernel knows.
 pub fn priority(root: &Root, device: &Path) -> Option<i32> {
     area(root, device).map(|area| area.priority)
 }
 
-/// An area that a killed process had taken away and not given back: as it was. Who says `swapon` makes sure that it is one.
+/// Reactivates an area that a killed process deactivated. `swapon` verifies that it is a swap
+/// area.
 pub fn restore(device: &Path, priority: i32, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     program::run(&swapon(&device.to_string_lossy(), priority, false), None, say)
 }
@@ -36,19 +38,19 @@ pub fn again(root: &Root, device: &Path, discard: bool, say: &dyn Fn(&str)) -> a
     let shown = device.display();
     let area = area(root, device).with_context(|| format!("{shown} is no swap area any more"))?;
     let room = available_memory().unwrap_or(Bytes::ZERO);
-    // Others go on taking memory meanwhile.
+    // Other processes continue to allocate memory.
     ensure!(area.used.0 <= room.0 / 2, "{shown} holds {} and only {room} of memory are available: it stays as it is", area.used);
     let name = device.to_string_lossy().into_owned();
     program::run(&["swapoff", "--", &name].map(str::to_owned), None, say)?;
     let on = |discard: bool| program::run(&swapon(&name, area.priority, discard), None, say);
     on(discard).or_else(|error| {
-        // An area of the wrong kind is better than none.
+        // An area with the wrong discard setting is better than no swap.
         on(!discard).with_context(|| format!("{shown} is no swap area now"))?;
         Err(error)
     })
 }
 
-/// A negative priority is the kernel's own choice, and is not said.
+/// Builds the command line; omits a negative priority, which only the kernel assigns.
 fn swapon(name: &str, priority: i32, discard: bool) -> Vec<String> {
     let mut line = vec!["swapon".to_owned()];
     line.extend(discard.then(|| "--discard".to_owned()));

@@ -1,4 +1,4 @@
-//! What people are told of an action before it is done.
+//! Texts that describe an action to the user before it is performed.
 
 use super::command_lines;
 use super::look::is_lost_on_reboot;
@@ -6,18 +6,18 @@ use std::path::Path;
 use trimtab_drive::usage::quoted;
 use trimtab_linux::doctor::Action;
 
-/// An action in words.
+/// Description of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// What is done: commands, as far as they are any.
+    /// The change, as commands where possible.
     pub does: String,
-    /// What it costs, or what is at stake.
+    /// Cost or risk of the change.
     pub costs: Option<&'static str>,
-    /// How long it holds, and how it is undone.
+    /// Duration of the change, and the way to undo it.
     pub lasts: &'static str,
 }
 
-/// Of this action.
+/// Describes this action.
 #[must_use]
 pub fn told(action: &Action) -> Told {
     Told { does: does(action), costs: costs(action), lasts: lasts(action) }
@@ -67,13 +67,13 @@ fn lasts(action: &Action) -> &'static str {
     }
 }
 
-/// Whether there is anything that somebody could want back: not where only limits were worked out again.
+/// True if the action can be undone; false if it only recomputed limits.
 #[must_use]
 pub fn can_be_taken_back(action: &Action) -> bool {
     !matches!(action, Action::RefreshCrypt { .. } | Action::ReloadTable { .. })
 }
 
-/// What its line in a file of the system is about, if it replaces one.
+/// The subject of the edited line, if the action edits a system file.
 pub fn subject_of_file(action: &Action) -> Option<&Path> {
     match action {
         Action::Fstab { mount_point } => Some(mount_point),

@@ -1,10 +1,10 @@
-//! A run as the store keeps it: as in `trimtab.run`, in one piece, compressed.
+//! The stored form of a run: the JSON of `trimtab.run`, as one compressed block.
 
 use super::shape::import::TEXT_MAX;
 use std::io::Read as _;
 use trimtab_sim::run::Run;
 
-/// Quick, and a quarter of the size of the text.
+/// Fast, and compresses to a quarter of the text.
 const LEVEL: i32 = 3;
 
 /// The JSON of a run.
@@ -12,12 +12,12 @@ pub fn json(run: &Run) -> Vec<u8> {
     serde_json::to_vec(run).expect("a run holds only what JSON can say")
 }
 
-/// The body of a run.
+/// Packs a run for storage.
 pub fn pack(run: &Run) -> Vec<u8> {
     zstd::encode_all(&json(run)[..], LEVEL).expect("memory takes what is written to it")
 }
 
-/// The run of a body, or why there is none.
+/// Unpacks a run; the error describes the damage.
 pub fn unpack(body: &[u8]) -> Result<Run, String> {
     let mut json = Vec::new();
     let decoder = zstd::Decoder::with_buffer(body).map_err(|error| error.to_string())?;

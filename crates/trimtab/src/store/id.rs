@@ -1,4 +1,4 @@
-//! Names of stored runs.
+//! Identifiers and references of stored runs.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -7,16 +7,17 @@ use trimtab_drive::histogram::Histogram;
 use trimtab_drive::varint;
 use trimtab_sim::run::Run;
 
-/// The id of a run: 16 hexadecimal digits that follow from its content. So the same run, saved or imported again, is the
-/// same entry, and an export that was altered is recognised.
+/// The id of a run: 16 hexadecimal digits derived from its content. Saving or importing the
+/// same run again therefore gives the same entry, and an altered export is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(u64);
 
 impl RunId {
-    /// Digits that lists show.
+    /// Number of digits shown in lists.
     pub const SHORT: usize = 8;
 
-    /// The id of `run`: FNV-1a of 64 bits, mixed, over the shape of version 1 without what only repeats its histograms.
+    /// The id of `run`: 64-bit FNV-1a with a final mix, over version 1 of the JSON without the
+    /// values derived from its histograms.
     #[must_use]
     pub fn of(run: &Run) -> Self {
         let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
@@ -39,7 +40,7 @@ impl RunId {
         Self(hash.finish())
     }
 
-    /// The first digits, as lists show them.
+    /// The leading digits, as shown in lists.
     #[must_use]
     pub fn short(self) -> String {
         let mut digits = self.to_string();
@@ -57,7 +58,8 @@ impl Fnv {
         }
     }
 
-    /// Mixes the high bits down, which FNV leaves weak (the finaliser of SplitMix64).
+    /// Mixes entropy down from the high bits, which FNV leaves weak (the finaliser of
+    /// SplitMix64).
     const fn finish(self) -> u64 {
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -96,18 +98,18 @@ impl FromStr for RunId {
     }
 }
 
-/// How a user names a stored run.
+/// A user's reference to a stored run or study.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
-    /// The first digits of its id, in lower case.
+    /// The leading digits of its id, in lower case.
     Prefix(String),
     /// `last` (0), `last~1` …
     Last(u32),
-    /// `study:` and the first digits of a study's id.
+    /// `study:` and the leading digits of a study's id.
     Study(String),
     /// `study:last` (0), `study:last~1` …
     LastStudy(u32),
-    /// What can be the name of no run. Nothing is wrong with the words: there is no such run.
+    /// A text that can name no run. This is not a syntax error: the run simply does not exist.
     Other(String),
 }
 
@@ -155,7 +157,8 @@ impl fmt::Display for Reference {
     }
 }
 
-/// The buckets of a histogram: for each, its value less the value before and its count, as LEB128.
+/// The buckets of a histogram: for each, the difference from the previous value, and the
+/// count, as LEB128.
 fn buckets(histogram: &Histogram) -> Vec<u8> {
     let (mut bytes, mut before) = (Vec::new(), 0);
     for (value, count) in histogram.buckets() {

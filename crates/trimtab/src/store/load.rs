@@ -1,4 +1,4 @@
-//! Runs out of the store.
+//! Reads runs from the store.
 
 use super::{Reference, Result, RunId, Store, StoreError, body};
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, Transaction, TransactionBehavior, params};
@@ -7,31 +7,31 @@ use trimtab_sim::run::json::entries;
 use trimtab_sim::run::shown::headline;
 use trimtab_sim::run::{Field, Metric, Provenance, Run, TargetKind, Unit};
 
-/// Which runs to list. An empty filter lists all.
+/// Selects the runs to list. An empty filter lists all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Of this workload.
+    /// Exact workload.
     pub workload: Option<String>,
-    /// Under this policy.
+    /// Exact policy.
     pub policy: Option<String>,
-    /// Whose target's name contains this.
+    /// Substring of the target's name.
     pub target: Option<String>,
-    /// That began at this time or later, milliseconds since 1970 UTC.
+    /// Earliest start time, in milliseconds since 1970 UTC.
     pub since_unix_ms: Option<u64>,
-    /// Whose label contains this.
+    /// Substring of the label.
     pub label: Option<String>,
-    /// Of this study.
+    /// Study that contains the run.
     pub study: Option<RunId>,
-    /// No more than these many, the newest.
+    /// Maximum number of runs; the newest are listed.
     pub limit: Option<usize>,
 }
 
-/// A stored run in a line.
+/// One-line summary of a stored run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Its id.
     pub id: RunId,
-    /// When it began, milliseconds since 1970 UTC.
+    /// Start time, in milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
     /// Workload.
     pub workload: String,
@@ -41,26 +41,26 @@ pub struct Summary {
     pub target_label: String,
     /// Trim policy.
     pub policy: String,
-    /// Where the figures come from.
+    /// Source of the figures.
     pub provenance: Provenance,
-    /// Independent systems summed.
+    /// Number of independent systems summed.
     pub systems: u32,
-    /// False if it was interrupted.
+    /// False if the run was interrupted.
     pub complete: bool,
-    /// It is not what was saved: its content does not have the hash that is its id, or cannot be read.
+    /// The content is unreadable, or its hash differs from the id.
     pub altered: bool,
-    /// How many warnings it has.
+    /// Number of warnings.
     pub warnings: u64,
-    /// What the user calls it.
+    /// User-assigned label.
     pub label: Option<String>,
-    /// The study that it belongs to; of several the latest.
+    /// The latest study that contains it.
     pub study: Option<RunId>,
-    /// How full the filesystem was, if that was set.
+    /// Fill level of the filesystem, if it was set.
     pub fill: Option<String>,
     /// Its settings.
     #[serde(serialize_with = "entries::serialize")]
     pub settings: Vec<Field>,
-    /// The figure that matters, if it has any.
+    /// The headline figure, if there is one.
     #[serde(serialize_with = "figure")]
     pub metric: Option<Metric>,
     /// The generation of a modelled filesystem.
@@ -69,7 +69,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The mean of the figure that matters; `None` if it has none, or it is no number.
+    /// The mean of the headline figure; `None` without a figure or if the mean is not finite.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         self.metric.as_ref().and_then(mean)
@@ -93,7 +93,7 @@ fn figure<S: Serializer>(metric: &Option<Metric>, serializer: S) -> Result<S::Ok
 }
 
 impl Store {
-    /// The runs that fit, oldest first, each read as a whole and checked against its id.
+    /// The matching runs, oldest first, each read completely and checked against its id.
     pub fn list(&self, filter: &Filter) -> Result<Vec<Summary>> {
         let _snapshot = self.snapshot()?;
         let error = self.error("read");
@@ -119,10 +119,11 @@ impl Store {
         Ok(list)
     }
 
-    /// What `last`, `last~1` … mean: what one command has kept, a run or a whole study. Anything else means itself.
+    /// Resolves `last`, `last~1` … to the run or whole study that one command saved. Returns any
+    /// other reference unchanged.
     pub fn resolve(&self, reference: &Reference) -> Result<Reference> {
         let Reference::Last(back) = reference else { return Ok(reference.clone()) };
-        // A study stands where the newest of its runs does.
+        // A study is as recent as its newest run.
         let sql = "SELECT id, study FROM (
                 SELECT id, saved, 0 AS study, 0 AS nth FROM runs WHERE run NOT IN (SELECT run FROM study_runs)
                 UNION ALL
@@ -133,12 +134,12 @@ impl Store {
         Ok(found.map_or_else(|| reference.clone(), |(id, study)| if study { Reference::Study(id) } else { Reference::Prefix(id) }))
     }
 
-    /// The run that `reference` means.
+    /// Finds the run that `reference` names.
     pub fn find(&self, reference: &Reference) -> Result<RunId> {
         let meant = self.resolve(reference)?;
         let ids: Vec<String> = match &meant {
             Reference::Study(_) | Reference::LastStudy(_) | Reference::Last(_) | Reference::Other(_) => Vec::new(),
-            // A glob of hexadecimal digits and a star means exactly "begins with".
+            // A glob of hexadecimal digits and a star matches exactly as a prefix.
             Reference::Prefix(prefix) => {
                 self.rows("SELECT id FROM runs WHERE id GLOB ?1 || '*' ORDER BY saved LIMIT 9", [prefix], |row| row.get(0))?
             }
@@ -150,7 +151,8 @@ impl Store {
         }
     }
 
-    /// Why `reference` means no run: another command may take all of a study.
+    /// The error for a reference that names no single run; it mentions a study, which other
+    /// commands accept.
     fn no_run(&self, reference: &Reference, meant: &Reference) -> StoreError {
         match self.find_study(meant) {
             Ok((id, study)) => StoreError::Study { reference: reference.to_string(), id: id.short(), runs: study.runs.len() },
@@ -158,7 +160,7 @@ impl Store {
         }
     }
 
-    /// The run of this id.
+    /// Loads the run with this id.
     pub fn load(&self, id: RunId) -> Result<Run> {
         let _snapshot = self.snapshot()?;
         match self.row_of(id)? {
@@ -167,13 +169,13 @@ impl Store {
         }
     }
 
-    /// The run, if it is what was saved: its id follows from its content.
+    /// Returns the run if its content matches its id.
     fn check(&self, id: RunId, run: Run) -> Result<Run> {
         let found = RunId::of(&run);
         if found == id { Ok(run) } else { Err(StoreError::Altered { path: self.path.clone(), id, found }) }
     }
 
-    /// Keeps what is read of one moment while it lives.
+    /// Keeps all reads consistent while the transaction lives.
     fn snapshot(&self) -> Result<Transaction<'_>> {
         Transaction::new_unchecked(&self.connection, TransactionBehavior::Deferred).map_err(self.error("read"))
     }
@@ -219,7 +221,8 @@ impl Store {
         readable.map(|()| run).map_err(|detail| self.damaged(format!("run {row}: {detail}")))
     }
 
-    /// What the columns say overrides the body, which says the same unless either was altered: then the hash tells.
+    /// Reads the columns, which override the body. They differ only if either was altered, and
+    /// the hash detects that.
     fn columns(&self, row: i64) -> Result<Columns> {
         let sql = "SELECT workload, target_label, policy, started_unix_ms, label, body FROM runs WHERE run = ?1";
         let read = |r: &Row<'_>| {
@@ -240,7 +243,7 @@ impl Store {
 /// A row of `runs`.
 struct Columns {
     run: Run,
-    /// Why the body cannot be read, if it cannot.
+    /// The reason why the body is unreadable, if it is.
     readable: Result<(), String>,
     label: Option<String>,
 }

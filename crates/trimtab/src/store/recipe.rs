@@ -1,8 +1,9 @@
-//! What a run was made from, in the run itself: enough to cite it and to make it again.
+//! The inputs of a run, stored in the run itself: enough to cite and repeat it.
 //!
-//! Three texts: `command`, the arguments as a JSON list; `drive`, the whole specification of a modelled drive as a file that `--drive` takes;
-//! `drive.hash`, by which two specifications can be told apart. What volume and policy are set to is in the run's environment and policy settings,
-//! seed and version stand beside them.
+//! Three texts: `command`, the arguments as a JSON list; `drive`, the full specification of a
+//! modelled drive in the file format of `--drive`; `drive.hash`, which distinguishes
+//! specifications. The settings of volume and policy are in the run's environment and policy
+//! settings; seed and version are stored next to them.
 
 use crate::store::RunId;
 use trimtab_drive::spec::file::Drive;
@@ -14,10 +15,10 @@ use trimtab_sim::runner::header::Header;
 pub const COMMAND: &str = "command";
 /// Key of the drive's specification.
 pub const DRIVE: &str = "drive";
-/// Key of its hash.
+/// Key of the specification's hash.
 pub const DRIVE_HASH: &str = "drive.hash";
 
-/// Options that decide nothing about a result, and whether a value follows.
+/// Options without influence on a result, and whether each takes a value.
 const ABOUT_OUTPUT: [(&str, bool); 14] = [
     ("--json", false),
     ("--quiet", false),
@@ -35,7 +36,8 @@ const ABOUT_OUTPUT: [(&str, bool); 14] = [
     ("--cell", true),
 ];
 
-/// The arguments of this process, without those that only say where and how a result is shown and kept.
+/// The arguments of this process, without those that only select the display and storage of a
+/// result.
 pub fn command() -> Vec<String> {
     without_output(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
 }
@@ -58,17 +60,17 @@ fn without_output(arguments: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// Short options without values: `-q`, `-yq`.
+/// True for short options without values: `-q`, `-yq`.
 fn is_short(argument: &str) -> bool {
     argument.len() > 1 && argument.starts_with('-') && argument[1..].chars().all(|c| matches!(c, 'q' | 'y'))
 }
 
-/// The arguments of this process as they are kept.
+/// The arguments of this process, as a field.
 pub fn command_field() -> Field {
     Field::new(COMMAND, serde_json::to_string(&command()).expect("a list of texts is JSON"))
 }
 
-/// Adds the specification of the drive that a run was modelled on, as it was before anything was scaled.
+/// Adds the specification of the drive on which a run was modelled, before any scaling.
 pub fn note_drive(run: &mut Run, drive: &Drive) {
     run.specification.retain(|field| field.key != DRIVE && field.key != DRIVE_HASH);
     run.specification.extend(drive_fields(drive));
@@ -79,17 +81,17 @@ pub fn drive_fields(drive: &Drive) -> [Field; 2] {
     [Field::new(DRIVE_HASH, hash(&text::figures(&drive.spec))), Field::new(DRIVE, text::whole(drive))]
 }
 
-/// Sixteen hexadecimal digits that follow from a text.
+/// Hash of a text, as 16 hexadecimal digits.
 pub fn hash(text: &str) -> String {
     RunId::of_text(text).to_string()
 }
 
-/// The text of a key.
+/// The text stored under a key.
 pub fn of<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
     Field::find(&run.specification, key)
 }
 
-/// A run that starts now, asked for by the command line of this process.
+/// A run that starts now, with the command line of this process.
 pub fn starts_now(workload: &str, settings: Vec<Field>, target: TargetKind, target_label: &str, policy: &str, seed: u64) -> Header {
     let header = Header::new(workload, settings, target, target_label, policy, seed);
     Header { started_unix_ms: trimtab_linux::sys::clock::unix_ms(), specification: vec![command_field()], ..header }

@@ -1,22 +1,24 @@
-//! Runs into the store.
+//! Writes runs to the store.
 
 use super::{Result, RunId, Saved, Store, StoreError, body};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use trimtab_sim::run::Run;
 
 impl Store {
-    /// Keeps `run`, as the one saved last. On disk when this returns.
+    /// Saves `run` as the most recent one. It is on disk when this returns.
     pub fn save(&mut self, run: &Run) -> Result<Saved> {
         let mut saved = self.save_all(std::slice::from_ref(run), true)?;
         Ok(saved.pop().expect("one run gives one answer"))
     }
 
-    /// Keeps all of `runs`, or none of them. A run that is there already becomes the one saved last only if `touch`.
+    /// Saves all `runs` or none. A run already stored becomes the most recent one only if
+    /// `touch`.
     pub fn save_all(&mut self, runs: &[Run], touch: bool) -> Result<Vec<Saved>> {
         let path = self.path.clone();
         let error = |source| Self::explain("write to", &path, source, false);
         let mut saved = Vec::new();
-        // The transaction borrows the connection; what is there already is compared through a list made before.
+        // The transaction borrows the connection, so stored runs are compared through a list made
+        // earlier.
         let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate).map_err(error)?;
         for run in runs {
             let id = RunId::of(run);
@@ -39,7 +41,7 @@ impl Store {
         Ok(saved)
     }
 
-    /// Removes the runs of these ids, all or none. Says how many there were.
+    /// Removes the runs with these ids, all or none. Returns the number removed.
     pub fn delete(&mut self, ids: &[RunId]) -> Result<usize> {
         let path = self.path.clone();
         let error = |source| Self::explain("delete from", &path, source, false);
@@ -48,7 +50,7 @@ impl Store {
         for id in ids {
             deleted += transaction.execute("DELETE FROM runs WHERE id = ?1", [id.to_string()]).map_err(error)?;
         }
-        // A study without runs is none.
+        // A study without runs is removed.
         transaction.execute("DELETE FROM studies WHERE study NOT IN (SELECT study FROM study_runs)", []).map_err(error)?;
         transaction.commit().map_err(error)?;
         Ok(deleted)

@@ -1,6 +1,6 @@
-//! The versioned shapes in which results leave the program and come back: JSON and CSV.
+//! Versioned export and import formats: JSON and CSV.
 //!
-//! A change that an older reader would misread gets a new version.
+//! A change that an older reader would misinterpret gets a new version.
 
 pub mod comparison;
 pub mod csv;

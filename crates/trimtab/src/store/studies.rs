@@ -1,27 +1,28 @@
-//! Runs that belong together: those of one study, and what it knows besides them.
+//! Studies: groups of runs, with notes that belong to no single run.
 
 use super::{Reference, Result, RunId, Store, StoreError};
 use rusqlite::{Transaction, TransactionBehavior, params};
 use serde::{Deserialize, Serialize};
 use trimtab_sim::run::{Field, json::entries};
 
-/// A study without its runs.
+/// A study, with references to its runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StudyRecord {
-    /// What was studied, as the user named it.
+    /// The studied target, as the user named it.
     pub target: String,
-    /// False if it was interrupted.
+    /// False if the study was interrupted.
     pub complete: bool,
-    /// Which part of it each run is (`runs`, `1/ageing`, `twin/ageing`), in order.
+    /// The part of the study that each run belongs to (`runs`, `1/ageing`, `twin/ageing`), in
+    /// order.
     #[serde(with = "parts")]
     pub runs: Vec<(String, RunId)>,
-    /// Notes besides the runs: the target or twin that each is about, and JSON.
+    /// Additional notes: the target or twin of each, and JSON.
     #[serde(default, with = "entries")]
     pub notes: Vec<Field>,
 }
 
-/// Each run of a study with its part, as an object.
+/// Serializes each run of a study with its part, as an object.
 mod parts {
     use crate::store::RunId;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -43,7 +44,8 @@ mod parts {
 }
 
 impl StudyRecord {
-    /// Its id, which follows from its content: the same study, saved or imported again, is the same entry.
+    /// Id derived from the content: saving or importing the same study again gives the same
+    /// entry.
     #[must_use]
     pub fn id(&self) -> RunId {
         let runs: Vec<String> = self.runs.iter().map(|(part, id)| format!("{part} {id}")).collect();
@@ -53,7 +55,8 @@ impl StudyRecord {
 }
 
 impl Store {
-    /// Keeps a study, whose runs are there already. One that was interrupted before and has no run of its own left is gone then.
+    /// Saves a study whose runs are already stored. Deletes an earlier interrupted study of the
+    /// same target if this one contains all its runs.
     pub fn save_study(&mut self, study: &StudyRecord) -> Result<RunId> {
         let path = self.path.clone();
         let error = |source| Self::explain("write to", &path, source, false);
@@ -97,7 +100,7 @@ impl Store {
         Ok(studies)
     }
 
-    /// The study that `reference` means.
+    /// Finds the study that `reference` names.
     pub fn find_study(&self, reference: &Reference) -> Result<(RunId, StudyRecord)> {
         let missing = || StoreError::NoSuchStudy { path: self.path.clone(), reference: reference.to_string() };
         let mut all = self.studies()?;
@@ -117,7 +120,7 @@ impl Store {
         }
     }
 
-    /// The runs that `reference` means: one, or all of a study.
+    /// Finds the runs that `reference` names: one run, or all runs of a study.
     pub fn find_all(&self, reference: &Reference) -> Result<Vec<RunId>> {
         let reference = &self.resolve(reference)?;
         let of_study = |store: &Self| Ok(store.find_study(reference)?.1.runs.into_iter().map(|(_, id)| id).collect());
@@ -130,7 +133,7 @@ impl Store {
         }
     }
 
-    /// Gives a run a label, or takes it away.
+    /// Sets or removes a run's label.
     pub fn set_label(&mut self, id: RunId, label: Option<&str>) -> Result<()> {
         let set = "UPDATE runs SET label = ?2 WHERE id = ?1";
         self.connection.execute(set, params![id.to_string(), label]).map_err(self.error("write to"))?;

@@ -47,7 +47,7 @@ proptest! {
     }
 }
 
-/// Seen: after a study `last` was whichever of its runs was kept at the end, the assumptions.
+/// Regression: after a study, `last` named whichever of its runs was saved last.
 #[test]
 fn last_is_what_was_kept_last_a_run_or_a_whole_study() {
     let (_directory, path) = scratch();
@@ -67,7 +67,7 @@ fn last_is_what_was_kept_last_a_run_or_a_whole_study() {
     assert_eq!(all, [vec![later], second.1.clone(), first.1, vec![alone]]);
     assert!(of("last~4").is_err());
     assert_eq!(of("study:last").unwrap(), second.1);
-    // Where one run is wanted, a study is none.
+    // A study is not accepted as a single run.
     assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), later);
     let none = message(store.find(&"last~1".parse().unwrap()).unwrap_err());
     assert!(none.contains("'last~1' is a study, and this command takes one of its runs (2)") && none.contains(&second.0.short()), "{none}");
@@ -93,7 +93,7 @@ fn saving_same_run_again_makes_it_last() {
 
 #[test]
 fn ids_follow_from_the_content_and_stay_what_they_are() {
-    // If this changes, runs that were exported before are taken for altered ones.
+    // If this changes, previously exported runs are reported as altered.
     assert_eq!(RunId::of(&example()).to_string(), "bd7f940661348eb2");
 }
 
@@ -105,7 +105,7 @@ fn references_are_prefixes_in_either_case_and_ambiguity_is_said() {
     let ids: Vec<String> = store.save_all(&runs, true).unwrap().iter().map(|s| s.id.to_string()).collect();
     let found = store.find(&ids[5][..9].to_uppercase().parse().unwrap()).unwrap();
     assert_eq!(found.to_string(), ids[5]);
-    // 40 ids share 16 first digits.
+    // Among 40 ids, two must share one of the 16 possible first digits.
     let shared = ids.iter().find(|a| ids.iter().filter(|b| b[..1] == a[..1]).count() > 1).unwrap();
     let ambiguous = message(store.find(&shared[..1].parse().unwrap()).unwrap_err());
     assert!(ambiguous.contains("could be any of") && ambiguous.contains(shared), "{ambiguous}");

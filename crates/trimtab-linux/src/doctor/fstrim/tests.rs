@@ -85,7 +85,7 @@ fn the_release_is_read_from_program_and_unit() {
     }
 }
 
-/// The targets that are trimmed by each release, of a table and a mount table.
+/// The targets that a release trims, for a given table and mount table.
 fn trimmed(release: Release, fstab: &str, mounts: &str, arguments: &str) -> Vec<String> {
     let tree = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(tree.path().join("etc")).unwrap();
@@ -119,7 +119,8 @@ fn each_release_visits_what_its_source_says() {
     {
         assert_eq!(trimmed(release, fstab, MOUNTS, "-A"), expected, "{release:?}");
     }
-    // A read-only duplicate in front hides the other one only where duplicates go first.
+    // A preceding read-only duplicate hides the other line only in releases that remove
+    // duplicates first.
     let fstab = "/dev/sda4 /srv ext4 defaults 0 2\n/dev/sda4 /data ext4 defaults 0 2\n/dev/sda2 / ext4 defaults 0 1\n";
     let mounts = format!("{MOUNTS}39 27 8:4 / /data rw,relatime - ext4 /dev/sda4 rw\n");
     assert_eq!(trimmed(Release::V2_38, fstab, &mounts, "-A"), ["/"]);
@@ -137,7 +138,7 @@ fn a_covered_or_nested_mount_is_not_visited() {
     assert_eq!(trimmed(Release::V2_39, "", mounts, "-a"), ["/", "/a", "/a/c"]);
     assert_eq!(trimmed(Release::V2_39, "/dev/sda3 /a/b ext4 defaults\n/x /inner ext4 bind\n", mounts, "-A"), ["/"]);
     let btrfs = "27 1 0:25 /@ / rw - btrfs /dev/sda2 rw,subvolid=256\n36 27 0:25 /@home /home rw - btrfs /dev/sda2 rw,subvolid=257\n";
-    // The root filesystem has the same source, and comes behind.
+    // The root filesystem has the same source and comes later.
     assert_eq!(trimmed(Release::V2_39, "UUID=1 /home btrfs subvol=@home\n", btrfs, "-A"), ["/home"]);
 }
 

@@ -1,6 +1,7 @@
-//! Types of filesystems as libmount tells them apart.
+//! Filesystem types as libmount classifies them.
 
-/// A list of types: `no` in front inverts all of it, `no` in front of one leaves that one out.
+/// Matches a list of types: a leading `no` inverts the whole list, `no` before one entry
+/// excludes that type.
 pub fn matches_type(fs_type: &str, pattern: &str) -> bool {
     let (inverted, list) = pattern.strip_prefix("no").map_or((false, pattern), |list| (true, list));
     for one in list.split(',') {
@@ -14,7 +15,7 @@ pub fn matches_type(fs_type: &str, pattern: &str) -> bool {
     inverted
 }
 
-/// Types that libmount takes for filesystems without a device.
+/// True for types that libmount treats as filesystems without a device.
 pub fn is_pseudo(fs_type: &str) -> bool {
     const TYPES: [&str; 58] = [
         "anon_inodefs",
@@ -79,7 +80,7 @@ pub fn is_pseudo(fs_type: &str) -> bool {
     TYPES.contains(&fs_type)
 }
 
-/// Types that libmount takes for network filesystems.
+/// True for types that libmount treats as network filesystems.
 pub fn is_network(fs_type: &str) -> bool {
     const TYPES: [&str; 8] = ["cifs", "smb3", "smbfs", "afs", "ncpfs", "glusterfs", "fuse.curlftpfs", "fuse.sshfs"];
     TYPES.contains(&fs_type) || fs_type.starts_with("nfs") || fs_type.starts_with("9p")

@@ -13,7 +13,7 @@ use trimtab_linux::output::lines::prose;
 use trimtab_linux::session::safety::consent;
 use trimtab_linux::sys::interrupt;
 
-/// Mends, proves, prints, and exits with the verdict of the end.
+/// Applies fixes, proves and prints the result, and exits with the final verdict.
 pub fn fix(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let [path] = args.paths.as_slice() else {
         return Err(UsageError::new("--fix mends one path at a time").hint("give one mount point, directory or device").into());
@@ -44,7 +44,7 @@ struct Undone {
     steps: Vec<String>,
 }
 
-/// Takes the last mending back.
+/// Undoes the last run of fixes.
 pub fn undo(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     ensure!(rustix::process::geteuid().is_root(), "--undo needs root: run with sudo");
     interrupt::install().context("cannot catch signals")?;

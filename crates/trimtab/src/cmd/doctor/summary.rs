@@ -3,10 +3,11 @@
 use trimtab_linux::doctor::{Diagnosis, Finding, Severity, VerdictKind};
 use trimtab_linux::output::plain;
 
-/// Widths of verdict, subject and kind; the rest is the reason.
+/// Widths of verdict, subject and kind; the reason fills the rest.
 const COLUMNS: [usize; 3] = [10, 32, 10];
 
-/// `blocked    /home                            ext4       crypt.no-allow-discards`: as wide as the terminal, and whole where there is none.
+/// Formats `blocked    /home                            ext4       crypt.no-allow-discards`,
+/// cut to the width of the terminal, or in full without one.
 #[must_use]
 pub fn line(diagnosis: &Diagnosis, width: Option<usize>) -> String {
     let verdict = match diagnosis.verdict.kind {
@@ -25,7 +26,8 @@ pub fn line(diagnosis: &Diagnosis, width: Option<usize>) -> String {
     text.trim_end().to_owned()
 }
 
-/// The finding that the verdict rests on; without one what trims the filesystem, or why nothing does.
+/// The code of the finding that causes the verdict; without one, the mechanism that trims the
+/// filesystem or the reason why none does.
 fn reason(diagnosis: &Diagnosis) -> String {
     if diagnosis.is_verdict_accepted {
         return "accepted".to_owned();
@@ -33,7 +35,7 @@ fn reason(diagnosis: &Diagnosis) -> String {
     let reports: Vec<_> = diagnosis.filesystem.iter().chain(&diagnosis.layers).collect();
     let decides = |name: &str, kind: &str| diagnosis.verdict.at.contains(&format!("{name} [{kind}]"));
     let of_verdict = reports.iter().filter(|report| decides(&report.name, &report.kind)).flat_map(|report| &report.findings);
-    // The first of the most severe.
+    // The first among the most severe.
     let worst = |findings: &mut dyn Iterator<Item = &Finding>, least: Severity| {
         let found = findings.filter(|finding| finding.severity >= least).reduce(|a, b| if b.severity > a.severity { b } else { a });
         found.map(|finding| finding.code.to_owned())
@@ -50,7 +52,7 @@ fn reason(diagnosis: &Diagnosis) -> String {
         .unwrap_or_default()
 }
 
-/// The text cut to a number of characters, with a mark if some are missing.
+/// Cuts the text to a number of characters; an ellipsis marks the cut.
 fn cut(text: &str, width: Option<usize>) -> String {
     let text = plain(text);
     match width {

@@ -5,7 +5,7 @@ use trimtab_linux::doctor::{Diagnosis, Finding, Gate, LayerReport, Severity, Ste
 use trimtab_linux::output;
 use trimtab_linux::output::lines::paragraph;
 
-/// The diagnosis for the screen that it is printed on.
+/// Renders the diagnosis for the terminal.
 #[must_use]
 pub fn render(diagnosis: &Diagnosis) -> String {
     let mut screen = Screen { text: String::new(), width: output::width() };
@@ -42,14 +42,15 @@ pub fn render(diagnosis: &Diagnosis) -> String {
     screen.text
 }
 
-/// Text under construction.
+/// Output buffer.
 struct Screen {
     text: String,
     width: Option<usize>,
 }
 
 impl Screen {
-    /// `text` behind `lead`, so deep; further lines deeper. The style is given each line with its lead.
+    /// Appends `lead` and `text`, indented by `depth`; continuation lines are indented further.
+    /// `style` receives each line including its lead.
     fn line(&mut self, text: &str, depth: usize, lead: &str, style: impl Fn(&str) -> String) {
         let indent = "  ".repeat(depth.min(20));
         let shown = paragraph(&format!("{lead}{text}"), self.width, &indent, &[indent.as_str(), "    "].concat());
@@ -61,12 +62,12 @@ impl Screen {
         }
     }
 
-    /// As it is.
+    /// Appends a line without style.
     fn plain(&mut self, text: &str, depth: usize, lead: &str) {
         self.line(text, depth, lead, str::to_owned);
     }
 
-    /// A command stays on one line, so that it can be copied.
+    /// Appends a step. A command stays on one line, so that it can be copied.
     fn step(&mut self, step: &Step) {
         match step {
             Step::Run(command) => self.text.push_str(&paragraph(&format!("{}{command}", step.lead()), None, "  ", "  ")),
@@ -74,7 +75,7 @@ impl Screen {
         }
     }
 
-    /// A line whose first `word` is coloured.
+    /// Appends a line with its first `word` coloured.
     fn marked(&mut self, text: &str, depth: usize, word: &str, coloured: &str) {
         let indent = "  ".repeat(depth.min(20));
         let shown = paragraph(text, self.width, &indent, &[indent.as_str(), "    "].concat());
@@ -99,7 +100,7 @@ impl Screen {
         }
     }
 
-    /// The layers below, each once, the deeper the further in.
+    /// Appends the layers below, each once, indented by level.
     fn below(&mut self, diagnosis: &Diagnosis, indices: &[usize], depth: usize, shown: &mut Vec<bool>) {
         for &i in indices {
             let Some(one) = diagnosis.layers.get(i) else { continue };
@@ -107,7 +108,7 @@ impl Screen {
                 continue;
             }
             self.layer(one, depth);
-            // Below a file begins another filesystem, with a diagnosis of its own.
+            // Another filesystem begins below a file, with its own diagnosis.
             if !one.kind.starts_with("file on ") {
                 self.below(diagnosis, &one.below, depth + 1, shown);
             }
@@ -127,7 +128,7 @@ impl Screen {
             let evidence: Vec<String> = report.evidence.0.iter().map(|(key, value)| format!("{key} {value}")).collect();
             self.line(&evidence.join(", "), depth + 2, "", |line| line.dimmed().to_string());
         }
-        // What is the reason for the gate has been said.
+        // The reason for the gate has already been printed.
         for one in report.findings.iter().filter(|f| f.text != report.why) {
             self.finding(one, depth + 1);
         }

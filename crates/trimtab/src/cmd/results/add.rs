@@ -1,4 +1,4 @@
-//! `trimtab results add`: figures from elsewhere.
+//! `trimtab results add`: stores figures measured elsewhere.
 
 use crate::report::{self, text};
 use crate::store;
@@ -10,7 +10,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::sys::clock::unix_ms;
 use trimtab_sim::run::{Field, Metric, Run, Unit};
 
-/// Enter a result that was measured elsewhere, to compare with.
+/// Store a result that was measured elsewhere, for comparison.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A unit stands behind the value, or ends the name: _per_s, _s, _ns, _MBps, _bytes, _percent.
@@ -23,7 +23,7 @@ Examples:
     --metric total_s=39 --setting files=10000
   trimtab results add --name X --workload tree --metric 'delete+sync=40.6,40.9,41.2 s'")]
 pub struct Args {
-    /// What was measured: a drive, a system.
+    /// The measured drive or system.
     #[arg(long, value_name = "TEXT")]
     name: String,
     /// The workload.
@@ -32,7 +32,7 @@ pub struct Args {
     /// A figure with its repeats. May be given several times.
     #[arg(long = "metric", value_name = "NAME=VALUE[,VALUE...] [UNIT]", required = true)]
     metrics: Vec<String>,
-    /// Which direction is better for figures of this name.
+    /// Direction of improvement for figures of this name.
     #[arg(long, value_name = "NAME=higher|lower|neither", value_parser = super::key_value)]
     better: Vec<(String, String)>,
     /// Independent systems whose figures are summed.
@@ -44,15 +44,15 @@ pub struct Args {
     /// A setting of the workload. May be given several times.
     #[arg(long = "setting", value_name = "KEY=VALUE", value_parser = super::key_value)]
     settings: Vec<(String, String)>,
-    /// Something about the machine, the drive or the filesystem. May be given several times.
+    /// A property of the machine, the drive or the filesystem. May be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::key_value)]
     environment: Vec<(String, String)>,
-    /// When it was measured: 2026-03-01, or 7d ago.
+    /// Date of the measurement: 2026-03-01, or 7d ago.
     #[arg(long, value_name = "WHEN")]
     when: Option<String>,
 }
 
-/// Adds.
+/// Runs the command.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let fields = |pairs: &[(String, String)]| pairs.iter().map(|(k, v)| Field::new(k, v)).collect();
     let mut metrics = Vec::new();
@@ -87,7 +87,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Units as people write them, with what one of them is in the stored unit.
+/// Accepted spellings of units, with the stored unit and the factor to it.
 const UNITS: [(&str, Unit, f64); 20] = [
     ("s", Unit::Seconds, 1.0),
     ("ms", Unit::Seconds, 1e-3),
@@ -111,7 +111,7 @@ const UNITS: [(&str, Unit, f64); 20] = [
     ("%", Unit::Percent, 1.0),
 ];
 
-/// Units that the name of a metric can end in; the longest first.
+/// Unit suffixes of metric names, longest first.
 const SUFFIXES: [(&str, Unit); 7] = [
     ("_per_s", Unit::OpsPerSecond),
     ("_MBps", Unit::MegabytesPerSecond),

@@ -14,7 +14,8 @@ use trimtab_sim::analysis::compare::runs::{Against, Row, Side, against, unlike, 
 use trimtab_sim::analysis::compare::{Options, Statistic, Verdict};
 use trimtab_sim::run::{Better, Run};
 
-/// Compare stored runs with the first of them: ratio, interval and verdict for every figure they share.
+/// Compare stored runs with the first of them: ratio, interval and verdict for every shared
+/// figure.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Only runs of the same workload are compared.
@@ -33,7 +34,8 @@ Examples:
   trimtab results compare last~1 last --as markdown
   trimtab results compare last~5+last~4+last~3 last~2+last~1+last")]
 pub struct Args {
-    /// The baseline and what to compare with it: first digits of an id, several joined by +; study:ID; last, last~1 … for either.
+    /// The baseline and the runs to compare with it: first digits of an id, several joined by +;
+    /// study:ID; last, last~1 … for either.
     #[arg(value_name = "RUN", required = true, num_args = 2.., value_parser = side)]
     sides: Vec<References>,
     /// Compare medians instead of means.
@@ -45,17 +47,18 @@ pub struct Args {
     /// Seed of the bootstrap.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// End with status 5 if a figure is worse than in the first by more than this, in per cent.
+    /// Exit with status 5 if a figure is worse than the baseline by more than this, in per cent.
     #[arg(long, value_name = "PERCENT", value_parser = allowance)]
     fail_above: Option<f64>,
-    /// Only this figure counts for --fail-above; may be given several times [default: all figures that have a better and a worse].
+    /// Apply --fail-above only to this figure; may be given several times [default: all figures
+    /// with a direction of improvement].
     #[arg(long = "metric", value_name = "NAME", requires = "fail_above")]
     metrics: Vec<String>,
     #[command(flatten)]
     form: FormArgs,
 }
 
-/// Runs whose repeats are taken together.
+/// Runs whose repeats are pooled.
 #[derive(Debug, Clone)]
 struct References(Vec<Reference>);
 
@@ -77,7 +80,7 @@ fn allowance(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Compares.
+/// Runs the command.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.checked(context)?;
     let store = super::open(context)?;
@@ -112,7 +115,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     gate(args, named, context)
 }
 
-/// Refuses sides of different workloads.
+/// Rejects sides of different workloads.
 pub fn check_workloads(sides: &[Side<'_>]) -> Result<(), UsageError> {
     unlike(sides).map_or(Ok(()), |workloads| {
         Err(UsageError::new(format!("different workloads cannot be compared: {workloads}"))
@@ -120,7 +123,7 @@ pub fn check_workloads(sides: &[Side<'_>]) -> Result<(), UsageError> {
     })
 }
 
-/// Worse than allowed, by the verdict or by the look of it.
+/// Exit status by `--fail-above`: a measured excess fails, an inconclusive one is not proved.
 fn gate<'a>(args: &Args, rows: impl Iterator<Item = (String, &'a Row)>, context: &Context) -> anyhow::Result<ExitCode> {
     let Some(allowed) = args.fail_above else { return Ok(ExitCode::SUCCESS) };
     let rows: Vec<_> = rows.filter(|(_, row)| args.metrics.is_empty() || args.metrics.contains(&row.name)).collect();
@@ -135,7 +138,7 @@ fn gate<'a>(args: &Args, rows: impl Iterator<Item = (String, &'a Row)>, context:
     let mut fails = false;
     for (name, row) in &rows {
         let Some(percent) = worse_by(row).filter(|percent| *percent > allowed) else { continue };
-        // What does not matter does to whoever allows less.
+        // A negligible difference still exceeds a stricter limit.
         let measured = matches!(row.comparison.verdict, Verdict::Worse | Verdict::Negligible);
         let what = if measured {
             "worse"
@@ -151,7 +154,8 @@ fn gate<'a>(args: &Args, rows: impl Iterator<Item = (String, &'a Row)>, context:
     Ok(worst)
 }
 
-/// By how many per cent of the baseline the other is worse; nothing for a figure without better and worse, or without a ratio.
+/// The deficit to the baseline, in per cent; `None` for a figure without a direction of
+/// improvement or without a ratio.
 fn worse_by(row: &Row) -> Option<f64> {
     let ratio = row.comparison.ratio?;
     match row.better {
@@ -161,7 +165,7 @@ fn worse_by(row: &Row) -> Option<f64> {
     }
 }
 
-/// A row for each figure and latency of each side.
+/// One row per figure and latency of each side.
 fn terse<'a>(others: impl Iterator<Item = (&'a str, &'a Against)>) -> String {
     let mut terse = Terse::new(&["side", "figure", "unit", "better", "baseline", "value", "ratio", "low", "high", "verdict"]);
     for (side, against) in others {
@@ -184,7 +188,8 @@ fn terse<'a>(others: impl Iterator<Item = (&'a str, &'a Against)>) -> String {
     terse.into_text()
 }
 
-/// The studies, if each side is one. Repeats of a study's unlike runs mean nothing together.
+/// The studies, if every side is one study. Pooling the dissimilar runs of a study would be
+/// meaningless.
 fn studies(store: &Store, sides: &[References]) -> anyhow::Result<Option<Vec<Kept>>> {
     let mut studies = Vec::new();
     for References(side) in sides {
@@ -206,12 +211,12 @@ fn joined(runs: &[(RunId, Run)]) -> String {
 
 type Labelled = (String, Vec<(RunId, Run)>);
 
-/// The sides with their labels.
+/// Loads the sides with their labels.
 fn load(store: &Store, sides: &[References]) -> anyhow::Result<Vec<Labelled>> {
     sides.iter().enumerate().map(|(i, references)| Ok((label(i), super::load(store, &references.0)?))).collect()
 }
 
-/// A, B … Z, then numbers.
+/// The label of a side: A, B … Z, then numbers.
 pub fn label(side: usize) -> String {
     u8::try_from(side).ok().filter(|i| *i < 26).map_or_else(|| (side + 1).to_string(), |i| char::from(b'A' + i).to_string())
 }

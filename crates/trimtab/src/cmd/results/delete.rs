@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 
-/// Delete stored runs: all that are named, or none if one of them does not exist.
+/// Delete stored runs: all named runs, or none if one of them does not exist.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -14,7 +14,8 @@ Examples:
   trimtab results delete 0c4e5df9 bd7f9406
   trimtab results delete study:last")]
 pub struct Args {
-    /// The runs: first digits of an id, last, last~1 … (of a study all its runs); study:ID for all of a study.
+    /// The runs: first digits of an id, last, last~1 … (a study stands for all its runs);
+    /// study:ID for a whole study.
     #[arg(value_name = "RUN", required = true, value_parser = super::reference)]
     runs: Vec<Reference>,
 }
@@ -24,7 +25,7 @@ struct Deleted {
     deleted: Vec<String>,
 }
 
-/// Deletes.
+/// Runs the command.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     drop(super::open(context)?);
     let mut store = store::open_to_write(context)?;
@@ -39,7 +40,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    // What is left without a run is no study any more.
+    // A study without runs is deleted, too.
     store.delete(&ids)?;
     let deleted = Deleted { deleted: ids.iter().map(ToString::to_string).collect() };
     context.report("runs-deleted", 1, &deleted, || lines.join("\n"))?;

@@ -13,7 +13,8 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_sim::run::Run;
 
-/// Write stored runs as JSON (everything), CSV (figures, settings, environment) or CrystalDiskMark's text.
+/// Write stored runs as JSON (everything), CSV (figures, settings, environment) or
+/// CrystalDiskMark's text.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 JSON holds everything, and trimtab results import gives exactly the same runs back. CSV has
@@ -26,30 +27,32 @@ Examples:
   trimtab results export --series last > series.csv           time series: a row for each point
   trimtab results export --format cdm last                    runs of bench crystal, as forums and reviews show them")]
 pub struct Args {
-    /// The runs: first digits of an id, last, last~1 … (of a study all its runs); study:ID [default: all]
+    /// The runs: first digits of an id, last, last~1 … (a study stands for all its runs);
+    /// study:ID [default: all]
     #[arg(value_name = "RUN", value_parser = super::reference)]
     runs: Vec<Reference>,
     /// The format.
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
-    /// Time series instead of figures, as CSV: id, workload, target_label, policy, series, axis, x, unit, y; x in ns since the run began, or in bytes written.
+    /// Time series instead of figures, as CSV: id, workload, target_label, policy, series, axis,
+    /// x, unit, y; x in ns since the run began, or in bytes written.
     #[arg(long, conflicts_with = "format")]
     series: bool,
     /// Write to this file, which must not exist, instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace an existing file, once the new one is completely written.
+    /// Replace an existing file after the new one is complete.
     #[arg(long, requires = "output")]
     force: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// Everything.
+    /// The complete run.
     Json,
     /// Figures, settings and environment.
     Csv,
-    /// The text that CrystalDiskMark copies: for runs of bench crystal.
+    /// CrystalDiskMark's text format, for runs of bench crystal.
     Cdm,
 }
 
@@ -63,7 +66,7 @@ impl Format {
     }
 }
 
-/// Exports.
+/// Runs the command.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if args.series && context.json {
         return Err(UsageError::new("--json and --series exclude each other").hint("the JSON of a run holds its series").into());
@@ -107,7 +110,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The runs with their labels, and the studies of which all runs are among them.
+/// The runs with their labels, and the studies all of whose runs are included.
 fn results(store: &Store, runs: &[Run], ids: &BTreeSet<RunId>) -> anyhow::Result<Results> {
     let labels: BTreeMap<RunId, Option<String>> =
         store.list(&Filter::default())?.into_iter().map(|summary| (summary.id, summary.label)).collect();

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::beneath::named;
 
-/// Store runs from files that export made (JSON or CSV), or figures from elsewhere (CSV).
+/// Import runs from files written by export (JSON or CSV), or figures from elsewhere (CSV).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 All files are checked first; if anything in them is wrong, nothing is imported. Runs that
@@ -34,7 +34,7 @@ struct Imported {
     there_already: Vec<String>,
 }
 
-/// Imports.
+/// Runs the command.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mut results = Results::default();
     for path in &args.files {
@@ -48,7 +48,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mut store = store::open_to_write(context)?;
     let saved = store.save_all(&runs, false)?;
     for (saved, label) in saved.iter().zip(&labels) {
-        // One that was there keeps the label that it has here.
+        // A run that was already stored keeps its label.
         if let Some(label) = context.label.as_ref().or(label.as_ref()).filter(|_| saved.new) {
             store.set_label(saved.id, Some(label))?;
         }

@@ -40,7 +40,7 @@ pub struct Args {
     /// Only on targets whose name contains this.
     #[arg(long, value_name = "TEXT")]
     target: Option<String>,
-    /// Only what began at or after this time: 2026-03-01, or 7d for the last seven days.
+    /// Only runs that began at or after this time: 2026-03-01, or 7d for the last seven days.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Only of this study: study:ID, study:last, study:last~1.
@@ -61,7 +61,7 @@ struct List<'a> {
     runs: &'a [Summary],
 }
 
-/// Lists.
+/// Runs the command.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.of_list(context)?;
     if args.studies {
@@ -84,7 +84,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Some(store) => store.list(&filter)?,
         None => Vec::new(),
     };
-    // A program that asked for it gets a table without rows.
+    // A program that requested TSV gets a table without rows.
     if found.is_empty() && !context.json && args.form.form != Some(Form::Tsv) {
         let which = if filter == Filter::default() { "no runs are stored yet" } else { "no stored run fits" };
         context.remark(which);
@@ -144,7 +144,7 @@ fn terse(found: &[Summary]) -> String {
     terse.into_text()
 }
 
-/// What a column of the list says of a run.
+/// Formats one column of the list for a run.
 type Cell = fn(&Summary) -> String;
 
 fn table(found: &[Summary]) -> Table {
@@ -162,7 +162,7 @@ fn table(found: &[Summary]) -> Table {
     ];
     let mut cells: Vec<(&str, Vec<String>)> = columns.iter().map(|(name, cell)| (*name, found.iter().map(cell).collect())).collect();
     cells.insert(8, ("options", all_options(found)));
-    // A column that says nothing of any run is left out.
+    // Omit columns that are empty for every run.
     cells.retain(|(_, cells)| said(cells));
     let header: Vec<&str> = cells.iter().map(|(name, _)| *name).collect();
     let mut table = Table::new("", &header).when_narrow(Narrow::Records);
@@ -176,11 +176,11 @@ fn said(cells: &[String]) -> bool {
     cells.iter().any(|cell| !cell.is_empty())
 }
 
-/// The runs of one workload on one target, except those that a study tries.
+/// The runs of one workload on one target, without those that a study tries.
 #[derive(Default)]
 struct Alike<'a> {
     runs: usize,
-    /// Of each setting how many of the runs have it, and which values.
+    /// For each setting: the number of runs that have it, and its values.
     settings: BTreeMap<&'a str, (usize, BTreeSet<&'a str>)>,
     generations: BTreeSet<Option<&'a str>>,
 }
@@ -202,7 +202,7 @@ impl<'a> Alike<'a> {
         groups
     }
 
-    /// Whether one of the runs has another value.
+    /// True if another run has a different value.
     fn differs(&self, field: &Field) -> bool {
         let value = field.value.as_str();
         let without = (field.key == "repeats").then_some("1");
@@ -211,14 +211,14 @@ impl<'a> Alike<'a> {
     }
 }
 
-/// The settings in which a run differs from those that are alike.
+/// The settings in which a run differs from similar runs.
 fn options(run: &Summary, alike: Option<&Alike<'_>>) -> String {
-    // What a study tries stands for the settings that follow from it.
+    // The study's choice replaces the settings derived from it.
     if let (Some(question), Some(choice)) = (Field::find(&run.settings, "tuning.question"), Field::find(&run.settings, "tuning.choice")) {
         return clean(&format!("{question}: {choice}"));
     }
     let differs = |field: &Field| alike.is_some_and(|alike| alike.differs(field));
-    // How much data there is follows from how full it is.
+    // The fill level determines the amount of data.
     let implied = |key: &str| key == "fill" || (key == "live" && run.fill.is_some());
     let shown = run.settings.iter().filter(|field| !implied(&field.key) && (is_structured(field) || differs(field)));
     let settings = shown.map(|field| {
@@ -230,13 +230,13 @@ fn options(run: &Summary, alike: Option<&Alike<'_>>) -> String {
     clean(&settings.chain(generation).collect::<Vec<_>>().join(", "))
 }
 
-/// What [`options`] says of each run.
+/// [`options`] of each run.
 fn all_options(all: &[Summary]) -> Vec<String> {
     let groups = Alike::groups(all);
     all.iter().map(|run| options(run, groups.get(&(run.workload.as_str(), run.target_label.as_str())))).collect()
 }
 
-/// Kept as JSON: a run that is a study of its own.
+/// True for a JSON value: a run that is a study of its own.
 fn is_structured(field: &Field) -> bool {
     field.value.starts_with(['{', '['])
 }
@@ -285,7 +285,7 @@ struct StudyRow {
     runs: Vec<RunId>,
 }
 
-/// Studies instead of runs.
+/// Lists studies instead of runs.
 fn studies(args: &Args, form: Form, context: &Context) -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
     if let Some(store) = store::open_to_read(context)? {

@@ -16,7 +16,8 @@ use trimtab_study::document::{Document, Section};
 use trimtab_study::study::Study;
 use trimtab_study::study::verdict::Verdict;
 
-/// Write stored runs into one HTML file that opens offline: figures, charts, latencies, environment, warnings. Several are compared with the first.
+/// Write stored runs into one HTML file that opens offline: figures, charts, latencies,
+/// environment, warnings. Further runs are compared with the first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +37,7 @@ pub struct Args {
     force: bool,
 }
 
-/// Writes it.
+/// Runs the command.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let store = super::open(context)?;
     let found: Vec<Option<Kept>> = args.runs.iter().map(|reference| super::study(&store, reference)).collect::<Result<_, _>>()?;
@@ -63,7 +64,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A comparison of studies; where one is of several targets, target by target.
+/// Compares studies, target by target if any of them has several targets.
 fn comparison(studies: &[Kept]) -> Document {
     let single = studies.iter().all(|kept| kept.restored.studies.len() == 1);
     if single {
@@ -85,7 +86,7 @@ fn comparison(studies: &[Kept]) -> Document {
     whole
 }
 
-/// A comparison of the one study of each that `wanted` holds for.
+/// Compares the first matching study of each.
 fn compared(studies: &[Kept], wanted: &dyn Fn(&Study) -> bool) -> Document {
     let labels: Vec<String> = (0..studies.len()).map(super::compare::label).collect();
     let ids: Vec<String> = studies.iter().map(|kept| kept.id.short()).collect();
@@ -96,7 +97,8 @@ fn compared(studies: &[Kept], wanted: &dyn Fn(&Study) -> bool) -> Document {
     study_comparison::document(&named.collect::<Vec<_>>(), &Options::default())
 }
 
-/// All that is known of a run; of several what is different first, with pictures of all in one, and folded away all that is known of each.
+/// Renders one run completely. For several runs: the differences first, then charts of all
+/// runs combined, then the details of each run, folded.
 fn document(runs: &[(String, &Run)]) -> anyhow::Result<Document> {
     if let [(id, run)] = runs {
         let mut document = report::run::everything(run);

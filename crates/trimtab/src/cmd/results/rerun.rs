@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 
-/// Repeat a modelled run from the specification, settings and seed stored in it, and check that every byte is the same.
+/// Repeat a modelled run from the specification, settings and seed stored in it, and check
+/// that every byte is the same.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The drive is the one in the result, whatever its name means today and whether its file is still there. When the run began is taken
@@ -19,10 +20,11 @@ Examples:
   trimtab results rerun last
   trimtab results rerun 0c4e5df9 --json > again.json")]
 pub struct Args {
-    /// The run: first digits of its id, last, last~1 …
+    /// The run: first digits of its id, or last, last~1 …
     #[arg(value_name = "RUN", value_parser = super::reference)]
     run: Reference,
-    /// A file that the run names and that may be read, such as its trace or archive. Repeat for more.
+    /// A file named by the run that may be read, such as its trace or archive. May be given
+    /// several times.
     #[arg(long = "input", value_name = "FILE")]
     inputs: Vec<PathBuf>,
 }

@@ -12,7 +12,8 @@ use trimtab_linux::output::Context;
 use trimtab_sim::run::Run;
 use trimtab_study::study::verdict::Verdict;
 
-/// Show a stored study, or all of a stored run: figures, phases, latencies, discards, settings, environment, warnings.
+/// Show a stored study, or all of a stored run: figures, phases, latencies, discards,
+/// settings, environment, warnings.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,14 +27,14 @@ pub struct Args {
     /// The run: first digits of its id; a study: study:ID, study:last …; either: last, last~1 …
     #[arg(value_name = "RUN", default_value = "last", value_parser = super::reference)]
     run: Reference,
-    /// Of a study: everything that was found out, not only the answer. A run is always shown whole.
+    /// For a study: show all findings, not only the answer. A run is always shown completely.
     #[arg(long)]
     details: bool,
     #[command(flatten)]
     form: FormArgs,
 }
 
-/// Shows.
+/// Runs the command.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let form = args.form.checked(context)?;
     let store = super::open(context)?;
@@ -63,7 +64,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Its figures.
+/// The run's figures, tab-separated.
 fn terse(run: &Run) -> String {
     let mut terse = Terse::new(&["figure", "unit", "better", "repeats", "mean", "least", "most"]);
     for metric in &run.metrics {

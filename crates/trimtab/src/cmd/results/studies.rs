@@ -1,4 +1,4 @@
-//! Studies beside each other: each of their runs with its like.
+//! Compares studies, each run with its counterpart.
 
 use super::Kept;
 use super::form::Form;
@@ -14,7 +14,7 @@ use trimtab_sim::analysis::compare::runs::Row;
 use trimtab_study::document::{Document, Section};
 use trimtab_study::study::Study;
 
-/// What `--json` prints.
+/// JSON output of the comparison.
 #[derive(Serialize)]
 struct Compared {
     baseline: String,
@@ -32,7 +32,8 @@ struct CellV1 {
     comparison: FiguresV1,
 }
 
-/// Compares studies with the first of them, prints that, and gives the figures that matter with their cells.
+/// Compares studies with the first of them, prints the result, and returns the headline
+/// figures with their cells.
 pub fn compare(studies: &[Kept], options: &Options, form: Form, context: &Context) -> anyhow::Result<Vec<(String, Row)>> {
     let Some((base, others)) = studies.split_first() else { return Ok(Vec::new()) };
     if form == Form::Tsv {
@@ -57,8 +58,8 @@ pub fn compare(studies: &[Kept], options: &Options, form: Form, context: &Contex
     Ok(all)
 }
 
-/// The figures that matter of the runs that both have, and the runs that only one of them has. Where one of them is of several targets, each is
-/// compared with the study of the same target.
+/// The headline figures of runs that both sides have, and the runs that only one side has. If
+/// a side has several targets, compares studies of the same target.
 fn paired(base: &[Study], other: &[Study], options: &Options) -> (Vec<(String, Row)>, Vec<String>) {
     if let ([a], [b]) = (base, other) {
         return (study_comparison::headlines(a, b, options), study_comparison::only_in_one(a, b));

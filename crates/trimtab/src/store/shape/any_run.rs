@@ -1,4 +1,4 @@
-//! Runs for tests: one that is always the same, and any at all.
+//! Runs for tests: a fixed example, and arbitrary ones.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use trimtab_sim::run::{
     Axis, Better, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity, TargetKind, Unit, Warning,
 };
 
-/// A small run with a bit of everything.
+/// A small run that uses every field.
 pub fn example() -> Run {
     let mut histogram = Histogram::new();
     for us in [100, 120, 150, 9000] {
@@ -99,7 +99,7 @@ fn discards() -> impl Strategy<Value = Discards> {
     (counts, vec(any::<i32>(), 0..3), maybe(), maybe()).prop_map(|((asked, accepted, refused), errnos, effective, freed)| Discards {
         asked,
         accepted,
-        // Bytes of refusals are not stored.
+        // The bytes of refused operations are not stored.
         refused: Amount::new(refused, 0),
         errnos,
         effective: effective.map(Bytes),
@@ -181,7 +181,7 @@ fn pictures() -> impl Strategy<Value = Pictures> {
     (prop::option::of(superblocks()), vec(latency_map(), 0..2)).prop_map(|(superblocks, latencies)| Pictures { superblocks, latencies })
 }
 
-/// Any run.
+/// Generates an arbitrary run.
 pub fn any_run() -> impl Strategy<Value = Run> {
     let head = (text(), text(), text(), text(), select(TargetKind::ALL), select(Provenance::ALL));
     let numbers = (any::<u64>(), 1..=u32::MAX, any::<u64>(), any::<bool>());

@@ -7,10 +7,10 @@ use trimtab_sim::analysis::compare::runs::{Against, Row};
 use trimtab_sim::run::json::Float;
 use trimtab_sim::run::{Better, Run, Unit, Warning};
 
-/// Version of the shape.
+/// Version of the format.
 pub const VERSION: u32 = 1;
 
-/// Sides, the comparisons of the others with the first, and warnings.
+/// Sides, comparisons of each further side with the first, and warnings.
 #[derive(Debug, Serialize)]
 pub struct ComparisonV1<'a> {
     confidence: f64,
@@ -56,7 +56,7 @@ struct RowV1<'a> {
     per_system: Option<FiguresV1>,
 }
 
-/// Both values of a figure, and what may be said of them.
+/// Both values of a figure, and the verdict on them.
 #[derive(Debug, Serialize)]
 pub struct FiguresV1 {
     baseline_value: Float,
@@ -67,7 +67,8 @@ pub struct FiguresV1 {
 }
 
 impl<'a> ComparisonV1<'a> {
-    /// Of sides (label, runs), the first of which is the baseline, and of the others' results in their order.
+    /// Builds it from sides (label, runs), the first being the baseline, and from the results of
+    /// the further sides in their order.
     #[must_use]
     pub fn new(sides: &'a [(String, Vec<(RunId, Run)>)], confidence: f64, others: &'a [Against], warnings: &'a [Warning]) -> Self {
         let baseline = sides.first().map_or("", |(label, _)| label);
@@ -105,7 +106,7 @@ impl<'a> RowV1<'a> {
 }
 
 impl FiguresV1 {
-    /// Of a figure of that unit.
+    /// Builds it from a comparison of figures in that unit.
     pub fn new(comparison: &Comparison, unit: Unit) -> Self {
         Self {
             baseline_value: Float(comparison.a),

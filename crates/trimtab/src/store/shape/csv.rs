@@ -1,12 +1,15 @@
-//! Figures as CSV: a row for every repeat of every metric, for spreadsheets, and for figures that were published elsewhere.
+//! Figures as CSV: one row per repeat of each metric, for spreadsheets and for figures
+//! published elsewhere.
 //!
-//! Columns, in any order, those in brackets may be missing:
-//! `workload`, `target_label`, `metric`, `unit`, `value`, [`id`, `target`, `policy`, `seed`, `provenance`, `systems`, `started_unix_ms`,
-//! `tool_version`, `complete`, `better`, `repeat`], and any number of [`setting.NAME`, `policy.NAME`, `environment.NAME`,
-//! `specification.NAME`]. What a run was made from stands in its first row only.
-//! Rows that follow each other and agree in everything but the metric's columns are one run. An empty cell is "not set".
+//! Columns in any order; those in brackets are optional:
+//! `workload`, `target_label`, `metric`, `unit`, `value`, [`id`, `target`, `policy`, `seed`,
+//! `provenance`, `systems`, `started_unix_ms`, `tool_version`, `complete`, `better`, `repeat`],
+//! and any number of [`setting.NAME`, `policy.NAME`, `environment.NAME`,
+//! `specification.NAME`]. Only a run's first row holds its specification.
+//! Consecutive rows that agree in all columns except the metric's form one run. An empty cell
+//! means "not set".
 //!
-//! Phases, latencies and series have no place in it; JSON has all.
+//! Phases, latencies and series are not included; JSON has everything.
 
 use crate::store::RunId;
 use csv::StringRecord;
@@ -15,7 +18,7 @@ use std::str::FromStr;
 use trimtab_linux::output::{begins_formula, harmless_cell};
 use trimtab_sim::run::{Better, Field, Metric, Provenance, Run, TargetKind, Unit};
 
-/// What is wrong, and where.
+/// Description and position of an error.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}{}: {what}", column.as_ref().map(|c| format!(", column {}", c.escape_debug())).unwrap_or_default())]
 pub struct CsvError {
@@ -29,10 +32,10 @@ const HEAD: [&str; 11] =
     ["id", "workload", "target", "target_label", "policy", "seed", "provenance", "systems", "started_unix_ms", "tool_version", "complete"];
 const METRIC: [&str; 5] = ["metric", "unit", "better", "repeat", "value"];
 const SCOPES: [&str; 4] = ["setting.", "policy.", "environment.", SPECIFICATION];
-/// Long texts, which do not tell rows apart.
+/// Prefix of columns with long texts, which do not distinguish rows.
 const SPECIFICATION: &str = "specification.";
 
-/// In which direction figures of this unit are better, unless told.
+/// Default direction of improvement for figures of this unit.
 #[must_use]
 pub const fn usual_direction(unit: Unit) -> Better {
     match unit {
@@ -52,7 +55,7 @@ fn fields(run: &Run) -> Vec<(String, &str)> {
     all
 }
 
-/// The figures of `runs`.
+/// Formats the figures of `runs`.
 #[must_use]
 pub fn write(runs: &[Run]) -> String {
     let mut extra: Vec<String> = Vec::new();
@@ -67,7 +70,7 @@ pub fn write(runs: &[Run]) -> String {
     })
 }
 
-/// What `write` writes.
+/// Collects the output of `write`.
 fn text(write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     write(&mut writer).and_then(|()| Ok(writer.flush()?)).expect("writing to memory does not fail, and all rows have the header's columns");
@@ -78,8 +81,8 @@ fn text(write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>) -> Str
 /// The columns of [`series`].
 const SERIES: [&str; 9] = ["id", "workload", "target_label", "policy", "series", "axis", "x", "unit", "y"];
 
-/// The series of `runs`: a row for each point, `x` in nanoseconds since the run began or in bytes written since. A second in which there was no
-/// value has an empty `y`.
+/// The series of `runs`: one row per point, with `x` in nanoseconds since the run began or in
+/// bytes written since. A second without a value has an empty `y`.
 #[must_use]
 pub fn series(runs: &[Run]) -> String {
     text(|writer| {
@@ -134,12 +137,12 @@ fn write_rows(writer: &mut csv::Writer<Vec<u8>>, run: &Run, extra: &[String]) ->
     Ok(())
 }
 
-/// The cell that [`harmless_cell`] was given.
+/// Reverts [`harmless_cell`].
 fn as_it_was(cell: &str) -> &str {
     cell.strip_prefix('\'').filter(|cell| begins_formula(cell.trim_start_matches('\''))).unwrap_or(cell)
 }
 
-/// The runs in `text`.
+/// Parses the runs in `text`.
 pub fn read(text: &str) -> Result<Vec<Run>, CsvError> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::Headers).from_reader(text.as_bytes());
     let header = reader.headers().map_err(broken)?.clone();
@@ -198,7 +201,7 @@ fn check_header(header: &StringRecord) -> Result<(), CsvError> {
     }
 }
 
-/// A measured value: neither NaN nor infinite, also not by being too large.
+/// A measured value: rejects NaN, infinity and values that overflow.
 struct Finite(f64);
 
 impl FromStr for Finite {
@@ -209,7 +212,7 @@ impl FromStr for Finite {
     }
 }
 
-/// One row, with its place for messages.
+/// One row, with its position for messages.
 struct Row<'a> {
     header: &'a StringRecord,
     record: &'a StringRecord,
@@ -217,7 +220,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The cell in a column; `None` if it is empty or there is no such column.
+    /// The cell in a column; `None` if it is empty or the column is missing.
     fn cell(&self, column: &str) -> Option<&str> {
         let at = self.header.iter().position(|c| c == column)?;
         self.record.get(at).filter(|cell| !cell.is_empty())
@@ -245,7 +248,7 @@ impl Row<'_> {
         self.cell(column).unwrap_or_default().to_owned()
     }
 
-    /// The run that this row belongs to, without figures.
+    /// The run that this row describes, without figures.
     fn run(&self) -> Result<Run, CsvError> {
         let systems: u32 = self.parse("systems", 1, "a number of systems")?;
         if systems == 0 {
@@ -302,7 +305,7 @@ mod tests {
         run.target_label = "a \"quoted\", label\nin two lines ü".into();
         let other = Run { settings: vec![Field::new("tries", "3")], seed: 8, systems: 4, ..example() };
         let made = vec![Field::new("command", "[\"study\"]"), Field::new("drive", "name = \"x\"\n[flash]\n")];
-        // Two runs that differ in nothing but when: the first row of each begins it.
+        // Two equal runs: the first row of each begins a run.
         let again = Run { specification: made.clone(), ..example() };
         let runs = [run, other, again.clone(), again];
         let back = read(&write(&runs)).unwrap();

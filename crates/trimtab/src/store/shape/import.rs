@@ -1,4 +1,5 @@
-//! Results from a text: JSON or CSV, told apart by their first character. All of it is right, or none of it comes back.
+//! Imports results from JSON or CSV, distinguished by the first character. Rejects the whole
+//! text if any part is invalid.
 
 use super::csv;
 use super::run::{RunV1, VERSION};
@@ -8,25 +9,26 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use trimtab_sim::run::Run;
 
-/// Schema of a document of several runs; that of one run is `trimtab.run`.
+/// Schema of a document with several runs; a single run uses `trimtab.run`.
 pub const RUNS_SCHEMA: &str = "runs";
 
-/// The longest text of results: a thousand runs with a point of each of four series every second of an hour have less.
+/// Maximum size of the text. A thousand runs, each with four series at one point per second
+/// for an hour, are smaller.
 pub const TEXT_MAX: u64 = 256 << 20;
 
-/// Why a text is no result. Says where.
+/// Error of an import, with its position.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// No text at all.
+    /// Not UTF-8 text.
     #[error("it is not text: byte {0} is not UTF-8")]
     NotText(usize),
-    /// Nothing in it.
+    /// Empty input.
     #[error("it is empty")]
     Empty,
-    /// Not what the shape asks for, or no JSON.
+    /// Invalid JSON, or JSON that does not match the schema.
     #[error("it is not a result in JSON: {0}")]
     Json(serde_json::Error),
-    /// Another document.
+    /// A document of another schema.
     #[error("its schema is '{0}', which is not a result; expected trimtab.run or trimtab.runs")]
     Schema(String),
     /// Written by a newer trimtab.
@@ -37,27 +39,27 @@ pub enum ImportError {
         /// Its version.
         found: u32,
     },
-    /// The content does not fit its id.
+    /// The content does not match its id.
     #[error(
         "run {number} of {of} has the id {id}, but its content gives {actual}: it was altered; remove the id to import it as another run"
     )]
     Altered {
-        /// Which run, from 1.
+        /// Position of the run, from 1.
         number: usize,
-        /// Of how many.
+        /// Number of runs.
         of: usize,
         /// The id in the text.
         id: String,
-        /// The id of its content.
+        /// The id computed from its content.
         actual: RunId,
     },
-    /// A study of runs that are not in the text.
+    /// A study refers to a run that is not in the text.
     #[error("a study has the run '{0}', which is not in it")]
     NoSuchRun(RunId),
-    /// A study that has a run more than once.
+    /// A study contains a run more than once.
     #[error("a study has the run '{0}' more than once as one of its '{1}'")]
     Twice(RunId, String),
-    /// Not the columns that CSV must have, or a value that is none.
+    /// A required CSV column is missing, or a value is invalid.
     #[error("it is not a result in CSV: {0}")]
     Csv(#[from] csv::CsvError),
 }
@@ -84,7 +86,7 @@ pub struct RunsV1<'a> {
 }
 
 impl<'a> RunsV1<'a> {
-    /// Of runs, with their ids, labels and studies.
+    /// Builds the document from runs, with their ids, labels and studies.
     #[must_use]
     pub fn new(results: &'a Results) -> Self {
         let with_id = |(run, label): &'a (Run, Option<String>)| RunV1 { label: label.clone(), ..RunV1::new(run, Some(RunId::of(run))) };
@@ -93,19 +95,19 @@ impl<'a> RunsV1<'a> {
     }
 }
 
-/// What an export holds.
+/// Contents of an export.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results {
     /// Runs with their labels.
     pub runs: Vec<(Run, Option<String>)>,
-    /// Which of them belong together.
+    /// Studies that group the runs.
     pub studies: Vec<StudyRecord>,
 }
 
-/// The runs in `bytes`.
+/// Parses the runs in `bytes`.
 pub fn read(bytes: &[u8]) -> Result<Results, ImportError> {
     let text = std::str::from_utf8(bytes).map_err(|error| ImportError::NotText(error.valid_up_to()))?;
-    // Spreadsheets put a byte order mark before UTF-8.
+    // Spreadsheets write a byte order mark before UTF-8.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match text.trim_start().chars().next() {
         None => Err(ImportError::Empty),
@@ -141,7 +143,7 @@ fn json(text: &str) -> Result<Results, ImportError> {
     Ok(Results { runs, studies })
 }
 
-/// All runs of a study are there, once in each part.
+/// Checks that all runs of a study are present, each once per part.
 fn check(study: &StudyRecord, ids: &BTreeSet<RunId>) -> Result<(), ImportError> {
     let mut known = BTreeSet::new();
     for (part, id) in &study.runs {
@@ -155,7 +157,7 @@ fn check(study: &StudyRecord, ids: &BTreeSet<RunId>) -> Result<(), ImportError> 
     Ok(())
 }
 
-/// The run, if its content fits its id.
+/// Returns the run if its content matches its id.
 fn checked(mut shape: RunV1<'_>, number: usize, of: usize) -> Result<Run, ImportError> {
     let id = shape.id.take();
     let run = Run::from(shape);
@@ -194,7 +196,7 @@ mod tests {
 
     #[test]
     fn labels_and_studies_come_back() {
-        // Without its NaN, which is unlike itself.
+        // Without NaN, which does not equal itself.
         let run = Run { series: Vec::new(), ..example() };
         let id = RunId::of(&run);
         let runs = vec![("runs".to_owned(), id)];
@@ -260,7 +262,7 @@ mod tests {
             let mut bytes = export(std::slice::from_ref(&run)).into_bytes();
             let at = (bytes.len() as f64 * place) as usize;
             bytes[at] = byte;
-            // Whatever is accepted is a run with the id that it claims, so that damage cannot pass for a measurement.
+            // Every accepted run has the id that it claims, so damage cannot pass as a measurement.
             if let Ok(read) = read(&bytes) {
                 prop_assert_eq!(RunId::of(&read.runs[0].0), RunId::of(&run));
             }

@@ -1,4 +1,5 @@
-//! `trimtab.run`: a run as JSON, without loss. Version 2 added what a run was made from, and its label, version 3 pictures; older ones are read, too.
+//! `trimtab.run`: a run as lossless JSON. Version 2 added the run's inputs and its label,
+//! version 3 pictures; older versions are also read.
 
 use crate::store::RunId;
 use serde::de::value::{MapAccessDeserializer, StringDeserializer};
@@ -10,16 +11,16 @@ use trimtab_sim::run::Run;
 
 /// Schema name, as [`Context::report`](trimtab_linux::output::Context::report) takes it.
 pub const SCHEMA: &str = "run";
-/// Version of the shape.
+/// Version of the format.
 pub const VERSION: u32 = 3;
 
-/// A run, with what its text says besides it.
+/// A run, with the additional fields of its document.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunV1<'a> {
-    /// Its id in the store that it comes from. Follows from the rest.
+    /// Its id in the store. Derived from the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What the user calls it. Not part of the run.
+    /// User-assigned label. Not part of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The run.
@@ -28,7 +29,7 @@ pub struct RunV1<'a> {
 }
 
 impl<'a> RunV1<'a> {
-    /// A run that is kept under an id, or not kept.
+    /// Wraps a run with its id, if it is stored.
     pub fn new(run: &'a Run, id: Option<RunId>) -> Self {
         Self { id: id.map(|id| id.to_string()), label: None, run: Cow::Borrowed(run) }
     }
@@ -46,7 +47,8 @@ impl From<RunV1<'_>> for Run {
     }
 }
 
-/// The entries of the object but those of the run go into the first part. Serde's `flatten` would not say where in the text a value is wrong.
+/// The object's fields, split: those that do not belong to the run go into the first part.
+/// Serde's `flatten` would lose the position of an invalid value.
 struct Entries<A>(RunV1<'static>, A);
 
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut Entries<A> {
@@ -104,7 +106,7 @@ mod tests {
         #[test]
         fn a_run_comes_back_from_json_without_loss(run in any_run()) {
             let back = Run::from(serde_json::from_str::<RunV1>(&text(&run)).unwrap());
-            // NaN is unlike itself, but its text is not.
+            // NaN does not equal itself, but its text does.
             prop_assert_eq!(text(&back), text(&run));
             let no_nan = run.metrics.iter().flat_map(|m| &m.samples).chain(run.series.iter().flat_map(|s| &s.y)).all(|v| !v.is_nan());
             if no_nan {
