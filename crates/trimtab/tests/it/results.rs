@@ -346,7 +346,7 @@ fn a_wrong_import_says_where_and_leaves_nothing_behind() {
         (
             "rows.csv",
             "workload,target_label,metric,unit,value\na,b,c,s,1\na,b,c,s,one\n".to_owned(),
-            "line 3, column value: 'one' is not a number",
+            "line 3, column value: 'one' is not a finite number",
         ),
     ] {
         let bad = scratch.write(name, &text);

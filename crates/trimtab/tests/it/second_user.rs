@@ -451,7 +451,7 @@ fn a_file_that_is_mounted_anywhere_is_not_taken() {
     ok(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
     let before = fs::read(&image).unwrap();
     let mounted = mounted_elsewhere(&image);
-    refused(&image, "is in use: it is what /dev/loop");
+    refused(&image, "is in use: it backs /dev/loop");
     let runtime = tempfile::tempdir().unwrap();
     let socket = scratch.path().join("nbd");
     let mut command = trimtab();
@@ -468,10 +468,10 @@ fn a_file_that_is_mounted_anywhere_is_not_taken() {
     let spec = specification(scratch.path(), "small");
     let output = command.arg(&spec).arg("--nbd").arg(&socket).arg("--data").arg(&image).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("is in use: it is what /dev/loop"), "{said}");
+    assert!(!output.status.success() && said.contains("is in use: it backs /dev/loop"), "{said}");
     // The name of the loop device's file does not matter.
     fs::rename(&image, scratch.path().join("renamed")).unwrap();
-    refused(&scratch.path().join("renamed"), "is in use: it is what /dev/loop");
+    refused(&scratch.path().join("renamed"), "is in use: it backs /dev/loop");
     drop(mounted);
     assert!(before.len() == 64 << 20);
     let holder = Ends(Command::new("sleep").arg("600").stdin(fs::File::open(scratch.path().join("renamed")).unwrap()).spawn().unwrap());

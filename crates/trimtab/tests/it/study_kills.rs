@@ -388,7 +388,7 @@ fn concurrent_studies_of_one_filesystem_leave_one() {
     let refused: Vec<String> = outputs.iter().filter(|output| !output.status.success()).map(said).collect();
     assert_eq!(refused.len(), 2, "{refused:?}");
     for said in refused {
-        let expected = format!("trimtab: another study is at work on {} (process ", path.display());
+        let expected = format!("trimtab: another study is running on {} (process ", path.display());
         assert!(said.starts_with(&expected) && said.lines().count() == 1, "{said}");
     }
     assert_eq!(options(&path), before);
