@@ -1,4 +1,5 @@
-//! What the doctor says of kinds of storage that are easily misjudged: verdict and remedy, on recorded trees.
+//! The doctor's verdict and remedy for kinds of storage that are easily misjudged, on
+//! recorded trees.
 
 use crate::sysroot::unpack;
 use std::path::Path;
