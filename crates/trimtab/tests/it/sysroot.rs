@@ -19,7 +19,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// What the doctor has to say about a fixture.
+/// The doctor's expected answer for a fixture.
 #[derive(Debug, Default)]
 pub struct Expected {
     pub subject: String,
@@ -32,7 +32,7 @@ pub struct Expected {
     pub reaches: Vec<String>,
 }
 
-/// A fixture unpacked.
+/// An unpacked fixture.
 pub struct Sysroot {
     pub directory: tempfile::TempDir,
     pub expected: Expected,
@@ -57,9 +57,9 @@ pub fn fixtures() -> Vec<(String, String)> {
     all
 }
 
-/// Unpacks a fixture. What the text says twice counts the second time.
+/// Unpacks a fixture. The last definition of a path wins.
 pub fn unpack(text: &str) -> Sysroot {
-    // Many small files: in memory where that is possible.
+    // Many small files: in memory if possible.
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let mut unpacker = Unpacker { root: directory.path().to_owned(), expected: Expected::default() };
     let mut lines = text.lines();
