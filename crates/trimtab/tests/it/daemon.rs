@@ -252,8 +252,8 @@ fn discard_limit_is_restored_after_pass_and_crash() {
     daemon.end();
 }
 
-/// Writes `mib` MiB; all of it reaches the device. Each pass is recorded separately: a signal
-/// during a pass starts another pass, and together they send more than the free space.
+/// Each pass is recorded separately: a signal during a pass starts another pass, and together
+/// they send more than the free space.
 #[test]
 fn signal_during_pass_starts_a_separate_pass() {
     let _one = ONE.lock();

@@ -59,9 +59,9 @@ pub fn program() -> std::path::PathBuf {
     assert_cmd::cargo::cargo_bin("trimtab")
 }
 
-/// Copies a program so that it can be run. A separate process does the copying: every process
-/// that another test forks meanwhile would inherit the open file, and an executable open for
-/// writing cannot run.
+/// Copies a program so that it can be run. A separate process does the copying: a process
+/// that another test forks at that moment would inherit the open file, and an executable open
+/// for writing cannot run.
 pub fn copy_program(from: &std::path::Path, to: &std::path::Path) {
     assert!(std::process::Command::new("cp").arg(from).arg(to).status().unwrap().success());
 }
