@@ -10,7 +10,7 @@ use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
 /// Passes with more requests than this are cut off.
 const REQUESTS_MAX: usize = 300;
-/// The window limit of [`Layout`], plus one for the realtime section of XFS.
+/// The most windows of a [`Layout`], with separate windows for the realtime section of XFS.
 const WINDOWS_MAX: usize = 2 * (1 << 14) + 1;
 
 /// Runs one input.

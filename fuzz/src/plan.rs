@@ -1,5 +1,5 @@
 //! Plans of sweeps: any text is read or refused in one line, and each cell of an accepted
-//! plan has an index.
+//! plan has a place on the axes.
 
 use trimtab_study::sweep::Plan;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use trimtab::sweep::directory::Directory;
 
-/// Runs one input. The contents of the directory `base` are deleted.
+/// Runs one input in the directory `base`, which it deletes before and after.
 pub fn run(bytes: &[u8], base: &Path) {
     let text = String::from_utf8_lossy(bytes);
     let mut parts = text.splitn(3, "---\n");

@@ -19,7 +19,7 @@ use trimtab_linux::output::is_text;
 /// Stored in a file outside the tree; must not appear in any answer.
 const SECRET: &str = "8c2f0b7d51";
 
-/// Runs one input. The contents of the directory `base` are deleted.
+/// Runs one input in the directory `base`, which it deletes before and after.
 pub fn run(text: &str, base: &Path) {
     let tree = base.join("tree");
     let _ = fs::remove_dir_all(base);

@@ -87,7 +87,7 @@ fn mark(runs: &[&Value]) -> &'static str {
     if runs.iter().any(unsteady) { "~" } else { "" }
 }
 
-/// Strips `mark`, which must be present exactly as given.
+/// Strips the mark at the end, which must be `mark`.
 #[track_caller]
 fn unmarked<'a>(shown: &'a str, mark: &str) -> &'a str {
     assert_eq!(&shown[shown.trim_end_matches('~').len()..], mark, "{shown}");
@@ -174,7 +174,7 @@ fn table(screen: &str) -> (Vec<String>, Vec<(String, Vec<String>)>) {
     let lines: Vec<&str> = screen.lines().collect();
     for at in (1..lines.len()).filter(|at| lines[*at].starts_with('─')) {
         header.extend(cells(lines[at - 1]).into_iter().skip(1));
-        // On a full screen no empty line ends the table; the next paragraph starts with a label.
+        // Without room for an empty line, the next paragraph follows directly, with a label.
         let follows =
             |line: &str| ["Deleting", "No TRIM", "Figures", "How sure", "Check first"].iter().any(|label| line.starts_with(label));
         for line in lines[at + 1..].iter().take_while(|line| !line.is_empty() && !follows(line)) {

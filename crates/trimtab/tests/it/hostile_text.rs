@@ -246,8 +246,8 @@ fn configurations_and_command_languages() {
             say(&["apply", policy, "/a", "--dry-run", "--sysroot", system.path().to_str().unwrap()]);
         }
     }
-    // PostMark prints exactly the original's bytes, except for control characters: a terminal
-    // may follow the pipe.
+    // PostMark prints exactly the original's bytes, except for bytes that are not text: a
+    // terminal may follow the pipe.
     let commands =
         format!("set {EVIL}\n{EVIL}\nset location /{EVIL}\nset location +/{EVIL} 3\nshow\nload {EVIL}\nrun /nonexistent/{EVIL}\n");
     let file = scratch.write(&EVIL.replace('/', ""), commands.replace("load", "x"));

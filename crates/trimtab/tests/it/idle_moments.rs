@@ -58,7 +58,6 @@ fn slow_free_space_lookup_is_sent_later_once() {
 /// A change of the command-size limit stops the queue for some 20 ms, and I/O behind the
 /// first of two consecutive commands waits for both. ext4 discards an extent that begins in
 /// the range up to its own end.
-/// begins in the range to its own end.
 #[test]
 fn xfs_long_extent_is_requested_in_parts() {
     let Some(mount) = LoopMount::new("xfs", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };

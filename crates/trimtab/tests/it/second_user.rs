@@ -130,8 +130,8 @@ fn a_planted_runtime_directory_is_not_used() {
     for path in [&precious, &drive, &drive.join("mnt"), &drive.join("control")] {
         chown(path, Some(VICTIM), Some(VICTIM)).unwrap();
     }
-    // Where the name was predictable, the attacker places links: one to the directory itself,
-    // and links to its contents.
+    // The attacker guesses the directory's name and creates it first, with a link to the
+    // victim's data in it.
     let predictable = shared.path().join(format!("trimtab-{VICTIM}"));
     fs::create_dir(&predictable).unwrap();
     symlink(&precious, predictable.join("drives")).unwrap();

@@ -52,7 +52,7 @@ fn options(path: &Path) -> (String, String) {
     (mount.options, mount.fs_options)
 }
 
-/// The number of files besides those that mkfs made.
+/// The number of files, without those that mkfs made.
 fn files(path: &Path) -> usize {
     fn below(directory: &Path) -> usize {
         let Ok(entries) = std::fs::read_dir(directory) else { return 0 };

@@ -105,7 +105,7 @@ fn what_a_plan_does_not_keep_cannot_be_exported() {
     assert!(text(&sweep(&["export", &out, "--table", "series"]).success().get_output().stdout).lines().count() > 10);
 }
 
-/// The same figure, through the ordinary command.
+/// A cell has the same figures as a simulation of its own.
 #[test]
 fn a_cell_is_what_a_simulation_of_its_own_says() {
     let (scratch, plan) = place(

@@ -210,7 +210,7 @@ fn the_machine_is_read_in_one_room() {
     );
 }
 
-/// The files besides `output` that print, and their reasons.
+/// The files other than `output` that print, and their reasons.
 const PRINTS_ALLOWED: &[(&str, &str)] = &[
     ("trimtab/cmd/cli.rs", "what the parser of the command line refuses, and help"),
     ("trimtab/daemon/task.rs", "lines for the journal"),
