@@ -1,44 +1,48 @@
-# make test   everything that CI runs: packages, formatting, lints, all tests (under 15 minutes on two cores)
-# make python  the Python package as a wheel, in an environment of its own (target/python), and its tests
-# make check  the quick half: formatting, lints, tests that need neither root nor packages
-# make msrv   compile with the oldest toolchain that is promised
-# make golden  write the fingerprints of modelled results anew, where a change of them is meant
-# make validate  compare the models with theory, real ext4, published measurements and policies of other authors; COMPARISONS="drive peers" runs some
-# make catalogue  fit the drives of drives/measured to docs/real-drives.csv anew
-# make bench  performance claims, each against something else in the same run
-# make install  the release build, units, man pages, completions and configuration below PREFIX (/usr/local); DESTDIR= puts them into an image, BIN= takes another build
-# make uninstall  remove them; a changed configuration stays
-# make soak   what takes longer than CI may; its last figures are kept in docs/
-# make lab    storage stacks in a virtual machine (QEMU without KVM): what doctor, trim and verify say of them, and what mends them; STACKS="md0 thin-*" tries some, KERNEL=bookworm another kernel, DAEMON=1 the daemon
-# make transports  the virtual SSD over ublk and FUSE in that machine; PARTS="show recovery" tries some
-# make fuzz   ten minutes of fuzzing for each parser
+# make test        everything that CI runs: packages, formatting, lints, all tests (under 15 minutes on two cores)
+# make python      the Python package as a wheel, in its own environment (target/python), and its tests
+# make check       the quick half: formatting, lints, tests that need neither root nor packages
+# make msrv        compile with the oldest supported toolchain
+# make golden      rewrite the fingerprints of modelled results after an intended change
+# make validate    compare the models with theory, real ext4, published measurements and policies of other authors;
+#                  COMPARISONS="drive peers" selects some
+# make catalogue   fit the drives of drives/measured to docs/real-drives.csv again
+# make bench       performance claims, each compared with an alternative in the same run
+# make install     install the release build, units, man pages, completions and configuration below PREFIX (/usr/local);
+#                  DESTDIR= installs into an image, BIN= uses another build
+# make uninstall   remove them; a changed configuration stays
+# make soak        tests that take longer than CI allows; docs/ contains its latest figures
+# make lab         doctor, trim, verify and every remedy on storage stacks in a virtual machine (QEMU without KVM);
+#                  STACKS="md0 thin-*" selects stacks, KERNEL=bookworm another kernel, DAEMON=1 the daemon
+# make transports  the virtual SSD over ublk and FUSE in that machine; PARTS="show recovery" selects parts
+# make fuzz        ten minutes of fuzzing for each parser
 
 CARGO ?= cargo
 PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
 .PHONY: install uninstall test tried python check packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate
 
-# Every test that is skipped is a line in this file, said at the end. As root a skip of what a package brings fails (TRIMTAB_TESTS=full).
+# Every skipped test adds a line to this file, printed at the end. As root, a skip for a missing package fails
+# (TRIMTAB_TESTS=full).
 SKIPS := $(CURDIR)/target/skipped-tests
 SAY_SKIPS = if [ -s "$(SKIPS)" ]; then echo "$$(wc -l < "$(SKIPS)") skipped:"; sort "$(SKIPS)"; else echo "no test was skipped"; fi
 
-# Many tests wait for a device or a process: two more at a time than there are processors.
+# Many tests wait for a device or a process, so run two more at a time than there are processors.
 TEST_THREADS ?= $(shell expr $$(nproc) + 2)
 
-# Many tests wait, so the Python package is built and tried beside them.
-# Building step by step helps who changes a line, and takes a quarter longer here.
+# Many tests wait, so the Python package is built and tested in parallel with them. Incremental builds speed up edits
+# but take a quarter longer here.
 test tried python: export CARGO_INCREMENTAL = 0
 test: packages lint deny
 	$(CARGO) test --workspace --locked --no-run
 	@$(MAKE) --no-print-directory -j2 tried python
 
-# Property tests draw the same cases every time here; `make soak` draws others.
+# Property tests draw the same cases every time here; `make soak` draws new ones.
 tried:
 	@mkdir -p target && rm -f "$(SKIPS)"
 	RUST_TEST_THREADS=$(TEST_THREADS) PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" .ci/within 2700 $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
 
-# The program is the one that was built for the tests: built by itself it would have other features, and be built once more.
-# Without Python's venv, or without a network for its packages, root fails and others are told.
+# Uses the program built for the tests: a separate build would enable other features and compile it a second time.
+# Without Python's venv, or without a network for its packages, root gets a failure and other users a message.
 PYTHON_ENV := $(CURDIR)/target/python
 python:
 	@if python3 -m venv "$(PYTHON_ENV)" && "$(PYTHON_ENV)/bin/pip" install -q --disable-pip-version-check -r crates/trimtab-python/tests/requirements.txt; then \
@@ -58,39 +62,42 @@ lint:
 	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 
-# The fuzz targets are a workspace of their own. The tests compile and run what they do (tests/it/fuzz_targets.rs); here also their few lines for the
-# fuzzer are compiled, without its own library.
+# The fuzz targets are a separate workspace. The tests compile and run their code (tests/it/fuzz_targets.rs). This
+# target also compiles their entry points, without the fuzzer's own library.
 fuzz-check:
 	CUSTOM_LIBFUZZER_PATH=/libnone.a CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}" $(CARGO) check --manifest-path fuzz/Cargo.toml --locked --all-features --bins
 
-# Licences, sources, duplicates and yanked crates, where cargo-deny is (cargo install --locked cargo-deny); advisories need a network.
+# Checks licences, sources, duplicates and yanked crates if cargo-deny is installed (cargo install --locked cargo-deny).
+# Advisories need a network.
 deny:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --log-level error --all-features check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences and sources are not checked"; fi
 
-# Modelled results change on purpose only: this writes crates/trimtab/tests/it/snapshots/it__golden__*.snap.
+# Run this only for an intended change of the model. Writes crates/trimtab/tests/it/snapshots/it__golden__*.snap.
 golden:
 	INSTA_UPDATE=always $(CARGO) test -p trimtab --test it --locked golden::
 
-# Drives that show published rates: drives/measured/*.toml and docs/catalogue.csv. Build again to get them into the program.
+# Fits drives to published rates: writes drives/measured/*.toml and docs/catalogue.csv. Build again to include them in
+# the program.
 catalogue:
 	$(CARGO) run -q --release --locked -p validate -- catalogue --write
 
-# Fails where a model is too far from theory or from ext4 (as root). Writes docs/published.md and docs/peers.csv.
+# Fails if a model is too far from theory or, as root, from ext4. Writes docs/published.md and docs/peers.csv.
 COMPARISONS ?= drive volume published peers
 validate:
 	for comparison in $(COMPARISONS); do \
 	  case $$comparison in published) options="--markdown docs/published.md";; peers) options="--csv docs/peers.csv";; volume) options="--tries 5";; *) options="";; esac; \
 	  $(CARGO) run -q --release --locked -p validate -- $$comparison $$options || exit 1; done
 
-# The oldest toolchain that Cargo.toml promises, where rustup has it (rustup toolchain install VERSION --profile minimal).
+# The oldest toolchain that Cargo.toml promises, if rustup has it (rustup toolchain install VERSION --profile minimal).
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 msrv:
 	@if rustup run $(MSRV) rustc --version >/dev/null 2>&1; then \
 	  CARGO_TARGET_DIR=target/msrv rustup run $(MSRV) cargo check --workspace --locked; \
 	else echo "Rust $(MSRV) is not installed: rust-version is not checked"; exit 1; fi
 
-# Installs what the tests compare with and mount, from Debian, when root; otherwise the tests say what they miss.
+# As root, installs the Debian packages with the tools that the tests compare with or mount with. Otherwise the tests
+# report missing tools.
 packages:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  missing=$$(for p in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
@@ -100,8 +107,8 @@ packages:
 	  fi; \
 	else echo "not root or no apt-get: tests that need $(PACKAGES) will say why they are skipped"; fi
 
-# Ten minutes of coverage-guided fuzzing for each parser (cargo install cargo-fuzz). Works with a stable toolchain. Those of the binary
-# crate are built apart, because that takes several times as long.
+# Ten minutes of coverage-guided fuzzing for each parser (cargo install cargo-fuzz). Works with a stable toolchain.
+# Parsers of the binary crate are built separately, because their build takes several times as long.
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS ?= spec trace policy plan import recording tables layout sysroot archive sweep
 fuzz:
@@ -111,14 +118,16 @@ fuzz:
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$features $$t $(CURDIR)/fuzz/corpus/$$t $(CURDIR)/fuzz/seeds/$$t $(CURDIR)/drives -- \
 	    -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -timeout=60 || exit 1; done
 
-# Every claim against something else in the same run; fails if one does not hold. A quiet machine, please. Every sample is kept in a CSV for each
-# benchmark, under what it was measured on: BENCH_CSV=docs/bench for those that are committed.
+# Compares every performance claim with an alternative in the same run, and fails if a claim does not hold. Run it on a
+# quiet machine. Every sample goes to a CSV per benchmark, labelled with the machine. BENCH_CSV=docs/bench updates the
+# committed ones.
 BENCH_CSV ?= target/bench
 bench bench-python: export TRIMTAB_BENCH_CSV = $(abspath $(BENCH_CSV))
 bench: packages
 	$(CARGO) bench -p trimtab --no-fail-fast --bench '*'; rust=$$?; $(MAKE) bench-python && exit $$rust
 
-# What Dask and Ray cost beside threads, and Python beside the program, with a wheel of the release profile. `make python` makes the environment.
+# The cost of Dask and Ray compared with threads, and of Python compared with the program, with a release wheel. Run
+# `make python` first to create the environment.
 bench-python:
 	$(CARGO) build -q --locked --release -p trimtab
 	"$(PYTHON_ENV)/bin/maturin" build -q --locked --release -m crates/trimtab-python/Cargo.toml -i "$(PYTHON_ENV)/bin/python" -o target/wheels-release
@@ -126,19 +135,20 @@ bench-python:
 	"$(PYTHON_ENV)/bin/python" crates/trimtab-python/benches/native.py
 	"$(PYTHON_ENV)/bin/python" crates/trimtab-python/benches/overhead.py
 
-# The property tests of the models with other cases, a round in ten seconds; each round's seed is printed, and PROPTEST_RNG_SEED=SEED cargo test
-# repeats it. Then the SSD model against its reference, the full study of every shipped drive, and 200 power cuts on ext4 and XFS each. Before all,
-# the stated rust-version. At last studies in a row on ext4, XFS and btrfs, and studies that are killed.
+# First checks the stated rust-version. Then runs the models' property tests with new cases, about ten seconds a round.
+# Each round prints its seed, and PROPTEST_RNG_SEED=SEED cargo test repeats it. Next come the SSD model against its
+# reference, the full study of every shipped drive, and 200 power cuts each on ext4 and XFS. Last come repeated studies
+# on ext4, XFS and btrfs, and killed studies.
 SOAK_CUTS ?= 200
 SOAK_TRIES ?= 1000
-# Drives that are drawn, learned by either budget and predicted.
+# Number of random drives that are learned with each budget and predicted.
 SOAK_TWINS ?= 200
 SOAK_KILLS ?= 200
 SOAK_STUDIES ?= 20
 SOAK_FULL_STUDIES ?= 5
-# In each phase of a study.
+# Kills in each phase of a study.
 SOAK_STUDY_KILLS ?= 20
-# Of the lab's stacks; all of them are `make lab`.
+# A selection of the lab's stacks; `make lab` runs all of them.
 SOAK_STACKS ?= ext4-nvme xfs-sata btrfs-virtio ntfs3 usb-bot luks lvm-on-luks thin-passdown thin-nopassdown md0-mixed swap
 SOAK_SEEDS ?= $(shell seq 1001 1060)
 soak: packages msrv fuzz-check
@@ -158,8 +168,9 @@ soak: packages msrv fuzz-check
 	$(MAKE) lab STACKS="$(SOAK_STACKS)"
 	$(MAKE) mutants
 
-# Changes to the code that some test should notice, one at a time, where cargo-mutants is (cargo install --locked cargo-mutants). Of each module only its own
-# unit tests are run. All of them take hours: MUTANTS_SHARD=0/12 tries every twelfth. docs/method/mutants.md has the figures.
+# Makes one change to the code at a time that some test should detect, if cargo-mutants is installed (cargo install
+# --locked cargo-mutants). Runs only the unit tests of the changed module. A full run takes hours: MUTANTS_SHARD=0/12
+# tries every twelfth change. docs/method/mutants.md has the figures.
 MUTANTS_SHARD ?= 0/1
 MUTANTS = nice -n 15 $(CARGO) mutants -j1 --shard $(MUTANTS_SHARD) --sharding round-robin --timeout 120 --no-shuffle
 mutants:
@@ -174,7 +185,7 @@ mutants:
 	  exit $$failed; \
 	else echo "cargo-mutants is not installed: no mutants were tried"; fi
 
-# The guest is built once for each kernel, in target/lab. Unset, STACKS are all.
+# Builds the guest once for each kernel, in target/lab. Without STACKS, runs all stacks.
 LAB_PACKAGES := qemu-system-x86 debootstrap zstd xz-utils cpio
 lab:
 	dpkg -s $(LAB_PACKAGES) > /dev/null 2>&1 || apt-get install -y --no-install-recommends $(LAB_PACKAGES)
@@ -193,7 +204,7 @@ ROOT = $(DESTDIR)$(PREFIX)
 CONFIG = $(DESTDIR)/etc/trimtab/trimtab.toml
 COMPLETIONS = bash:bash-completion/completions/trimtab zsh:zsh/site-functions/_trimtab fish:fish/vendor_completions.d/trimtab.fish
 
-# Enables and starts nothing. The units get the place of the program.
+# Enables and starts nothing. Writes the program's path into the units.
 install:
 	@test -x $(BIN) || $(CARGO) build --release --locked -p trimtab
 	install -D -m 755 $(BIN) $(ROOT)/bin/trimtab

@@ -3,10 +3,10 @@
 use trimtab::bench::tree::archive::unpack;
 use trimtab_drive::units::Bytes;
 
-/// Names and contents take no more.
+/// Limit on the size of names and contents.
 const MOST: Bytes = Bytes(1 << 20);
 
-/// One input.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     if let Ok(archive) = unpack(std::io::Cursor::new(bytes.to_vec()), MOST) {
         assert!(archive.list.files() > 0 && archive.list.size() <= MOST);

@@ -1,11 +1,12 @@
-//! Results from elsewhere, JSON or CSV: any bytes are answered, and what is accepted comes out of an export again.
+//! Results from elsewhere, JSON or CSV: any bytes get an answer, and an export contains all
+//! accepted results.
 
 use trimtab::store::RunId;
 use trimtab::store::shape::import::{RUNS_SCHEMA, Results, RunsV1, read};
 use trimtab::store::shape::run::VERSION;
 use trimtab_linux::output::document;
 
-/// One input.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     if let Ok(results) = read(bytes) {
         let text = document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results)).expect("a run can be exported");

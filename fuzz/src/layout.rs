@@ -1,5 +1,6 @@
-//! What filesystems say about their layout in bytes: the superblock of ext4, the geometry of XFS, the chunk items of btrfs. Whatever
-//! it is, windows are few, lie one behind the other, and a pass over them trims each byte of them once and nothing else.
+//! Layout data of filesystems: the superblock of ext4, the geometry of XFS, the chunk items
+//! of btrfs. For any bytes, windows are few and in order, and a pass over them trims each of
+//! their bytes once and nothing else.
 
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::trim::layout::Layout;
@@ -7,12 +8,12 @@ use trimtab_linux::trim::{btrfs, ext4, xfs};
 use trimtab_sim::policy::{Action, Observation, PolicySpec, State};
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
-/// Passes of more requests than this are not followed to their end.
+/// Passes with more requests than this are cut off.
 const REQUESTS_MAX: usize = 300;
-/// What [`Layout`] keeps to, with the realtime part of XFS by itself.
+/// The most windows of a [`Layout`], with separate windows for the realtime section of XFS.
 const WINDOWS_MAX: usize = 2 * (1 << 14) + 1;
 
-/// One input.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     let Some((&kind, rest)) = bytes.split_first() else { return };
     let layout = match kind % 3 {
@@ -39,7 +40,7 @@ pub fn run(bytes: &[u8]) {
     assert!(layout.windows.len() <= WINDOWS_MAX.max(rest.len()));
     assert!(layout.windows.iter().all(|w| w.len > 0));
     if kind % 3 != 2 {
-        // Addresses of btrfs come as its tree has them.
+        // btrfs addresses appear in the order of its tree.
         assert!(layout.windows.iter().try_fold(0, |at, w| (w.start == at).then(|| w.start.saturating_add(w.len))).is_some());
     }
     for policy in ["none", "idle:quiet=1ms:patience=1ms"] {
@@ -47,7 +48,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// A superblock of these bytes, also where only the fields that matter are given.
+/// A superblock with these bytes, also for inputs that contain only the relevant fields.
 fn superblock(bytes: &[u8]) -> Option<ext4::Superblock> {
     if let Some(found) = ext4::Superblock::parse(bytes) {
         return Some(found);
@@ -68,7 +69,7 @@ fn geometry(bytes: &[u8]) -> Option<(xfs::Geometry, Bytes)> {
     Some((geometry, if cut % 7 == 0 { Bytes::MAX } else { Bytes(1 << (16 + cut % 16)) }))
 }
 
-/// A pass that is asked for and never waits for anybody.
+/// A requested pass, which never waits for foreground I/O.
 fn pass(layout: &Layout, policy: &str) {
     let spec: PolicySpec = policy.parse().expect("it is one");
     let mut policy = spec.build(&State::default());
@@ -88,7 +89,7 @@ fn pass(layout: &Layout, policy: &str) {
             Action::Trim(request) => {
                 let window = request.window;
                 let Some(whole) = layout.windows.iter().find(|w| holds(w, &window)) else { panic!("{window:?} is in no window") };
-                // A trial of what a command costs, which does not count.
+                // A trial that measures a command's cost does not count.
                 let trial = layout.tail < Bytes::MAX && window.start > whole.start;
                 assert!(!trial || end(&window) == end(whole), "{window:?} is no tail");
                 if !trial {
@@ -116,7 +117,8 @@ fn apart(a: &TrimWindow, b: &TrimWindow) -> bool {
     end(a) <= u128::from(b.start) || end(b) <= u128::from(a.start)
 }
 
-/// Chunks that lie over each other or out of order, which no btrfs has: a pass may then meet a byte twice.
+/// True if chunks overlap or are out of order. No real btrfs has such chunks, and a pass may
+/// then meet a byte twice.
 fn overlapping(layout: &Layout) -> bool {
     !layout.windows.windows(2).all(|pair| end(&pair[0]) <= u128::from(pair[1].start))
 }

@@ -1,8 +1,9 @@
-//! Plans of sweeps: any text is read or refused in one line, and each cell of what is read has a place.
+//! Plans of sweeps: any text is read or refused in one line, and each cell of an accepted
+//! plan has a place on the axes.
 
 use trimtab_study::sweep::Plan;
 
-/// One input.
+/// Runs one input.
 pub fn run(text: &str) {
     match Plan::parse(text) {
         Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),

@@ -1,10 +1,11 @@
-//! The small languages of the command line: whatever they say, it is refused, or what is shown again means the same.
+//! The command line's small languages: any text is refused, or its printed form means the
+//! same.
 
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::{PolicySpec, State};
 
-/// One input.
+/// Runs one input.
 pub fn run(text: &str) {
     if let Ok(policy) = text.parse::<PolicySpec>() {
         let again: PolicySpec = policy.to_string().parse().expect("what is shown is read again");

@@ -1,9 +1,10 @@
-//! Recordings of the virtual SSD: any bytes, as a file and as the inside of a block whose checksum is right, are read or refused.
+//! Recordings of the virtual SSD: any bytes are read or refused, as a file and as the content
+//! of a block with a correct checksum.
 
 use trimtab_vssd::trace::checksum::crc32;
 use trimtab_vssd::trace::{Event, Packer, Reader, Writer};
 
-/// One input.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     if let Ok(reader) = Reader::new(bytes) {
         let _ = reader.last();
@@ -13,7 +14,8 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// A recording of one block with these raw bytes. If it is right, its events packed again are the same events.
+/// A recording of one block with these raw bytes. If it is valid, packing its events again
+/// gives the same events.
 fn inside(records: u32, raw: &[u8]) {
     let json = br#"{"drive":"x","size":1099511627776,"logical_block":512,"speed":"off","started_unix_ms":0,"tool_version":"0"}"#;
     let stored = zstd::bulk::compress(raw, 1).expect("memory is enough");

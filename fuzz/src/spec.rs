@@ -1,5 +1,5 @@
-//! Drive specification files: whatever they say, they are read or refused with one line; and what is accepted runs, whatever the
-//! drive looks like, as long as it is small enough to try.
+//! Drive specification files: any file is read or refused with one line. An accepted drive of
+//! testable size runs, whatever its parameters.
 
 use trimtab_drive::data::DataClass;
 use trimtab_drive::hdd::Hdd;
@@ -10,7 +10,7 @@ use trimtab_drive::ssd::Ssd;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device, Extent, Ranges};
 
-/// One input.
+/// Runs one input.
 pub fn run(text: &str) {
     match file::parse(text) {
         Err(message) => assert!(!message.is_empty() && !message.contains('\n'), "{message:?}"),
@@ -18,7 +18,7 @@ pub fn run(text: &str) {
     }
 }
 
-/// Larger drives are not tried: their tables take too long to look through.
+/// Larger drives are not tested: scanning their tables takes too long.
 const TABLE_MAX: u128 = 1 << 15;
 
 fn try_it(spec: &DriveSpec) {
@@ -33,7 +33,8 @@ fn try_it(spec: &DriveSpec) {
     ssd.check_invariants().expect("nothing that a drive goes through breaks it");
 }
 
-/// The drive is written over once and more, with the rest in between. Commands may be refused; none may take the drive apart.
+/// Writes more than the drive's capacity, with all other commands in between. The drive may
+/// refuse commands but must stay consistent.
 fn used(drive: &mut dyn Device) {
     let (size, block) = (drive.size().0, u64::from(drive.logical_block()));
     let blocks = size / block;

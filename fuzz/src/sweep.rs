@@ -1,10 +1,11 @@
-//! The directory of a sweep: plan, description and journal, divided by lines of three dashes. Any of it is read or refused in one line.
+//! A sweep directory: plan, description and journal, separated by lines of three dashes.
+//! Every part is read or refused in one line.
 
 use std::fs;
 use std::path::Path;
 use trimtab::sweep::directory::Directory;
 
-/// One input. What is in the directory `base` goes.
+/// Runs one input in the directory `base`, which it deletes before and after.
 pub fn run(bytes: &[u8], base: &Path) {
     let text = String::from_utf8_lossy(bytes);
     let mut parts = text.splitn(3, "---\n");

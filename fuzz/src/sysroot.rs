@@ -1,5 +1,6 @@
-//! A whole machine that lies: a tree with `/sys`, `/proc`, `/etc` and the output of dmsetup, with names, links and contents as the
-//! bytes say. The doctor answers in lines that steer no terminal, `apply` plans or refuses, and nothing leads out of the tree.
+//! A hostile machine: a tree with `/sys`, `/proc`, `/etc` and the output of dmsetup, with
+//! names, links and contents from the input bytes. The doctor's output never controls the
+//! terminal, `apply` plans or refuses, and no path leads out of the tree.
 //!
 //! ```text
 //! /path = text                           a file; \n is a line end, \xHH a byte
@@ -15,10 +16,10 @@ use trimtab_linux::doctor::Doctor;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::is_text;
 
-/// In a file beside the tree; must not be seen in any answer.
+/// Stored in a file outside the tree; must not appear in any answer.
 const SECRET: &str = "8c2f0b7d51";
 
-/// One input. What is in the directory `base` goes.
+/// Runs one input in the directory `base`, which it deletes before and after.
 pub fn run(text: &str, base: &Path) {
     let tree = base.join("tree");
     let _ = fs::remove_dir_all(base);
@@ -45,7 +46,7 @@ pub fn run(text: &str, base: &Path) {
     fs::remove_dir_all(base).expect("it was made here");
 }
 
-/// Files first, and links last, so that nothing is ever made through a link.
+/// Creates files before links, so that nothing is ever created through a link.
 fn unpack(text: &str, tree: &Path) {
     let lines = || text.lines().take(500);
     let links: Vec<(PathBuf, &str)> =
@@ -63,7 +64,7 @@ fn unpack(text: &str, tree: &Path) {
     }
 }
 
-/// Where a path of the text lies below the tree.
+/// The position of an input path below the tree.
 fn inside(tree: &Path, path: &str) -> Option<PathBuf> {
     let names: PathBuf = Path::new(path).strip_prefix("/").ok()?.components().filter(|c| matches!(c, Component::Normal(_))).collect();
     (!names.as_os_str().is_empty() && names.components().count() < 20 && names.as_os_str().len() < 1000).then(|| tree.join(names))
@@ -92,7 +93,8 @@ fn bytes_of(content: &str) -> Vec<u8> {
     bytes
 }
 
-/// Of all that steers a terminal only line ends, tabs and the program's own colours (`ESC [ numbers m`).
+/// True if line ends, tabs and the program's own colours (`ESC [ numbers m`) are the only
+/// terminal control.
 fn only_colours(text: &str) -> bool {
     text.split('\u{1b}').enumerate().all(|(i, part)| {
         let colour =

@@ -1,12 +1,13 @@
-//! What a machine says about itself in text: mount table, fstab, swaps, counters, and the daemon's configuration. Any of it is read
-//! or refused; a change to fstab is one line, and a rule that is added says what was asked.
+//! Text that a machine reports about itself: mount table, fstab, swaps, counters, and the
+//! daemon's configuration. All of it is read or refused. A change to fstab is one line, and
+//! an added rule equals the request.
 
 use std::path::Path;
 use trimtab::apply::{config_text, fstab};
 use trimtab::daemon::config::Config;
 use trimtab_linux::host::{mountinfo, stat::DiskStat};
 
-/// One input.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     let mounts = mountinfo::parse(bytes);
     for mount in &mounts {
@@ -22,7 +23,7 @@ pub fn run(bytes: &[u8]) {
     configured(text);
 }
 
-/// The text as fstab, in which `/a` or the first mount point gets an option.
+/// Uses the text as fstab; `/a` or the first mount point gets an option.
 fn listed(text: &str) {
     for wanted in [None, Some("discard"), Some("discard=async")] {
         let Ok(after) = fstab::with_discard(text, Path::new("/a"), wanted) else { continue };
@@ -33,7 +34,7 @@ fn listed(text: &str) {
     }
 }
 
-/// The text as the daemon's configuration.
+/// Uses the text as the daemon's configuration.
 fn configured(text: &str) {
     let file = Path::new("c.toml");
     match Config::parse(file, text) {

@@ -1,8 +1,8 @@
-//! Trace readers: every line of every format is read, passed over or refused.
+//! Trace readers: every line of every format is read, skipped or refused.
 
 use trimtab_sim::trace::{Action, Format, Kind, Lines, Reading};
 
-/// One input.
+/// Runs one input.
 pub fn run(text: &str) {
     let _ = Format::recognise(text);
     for (_, format, _) in Format::ALL {

@@ -1,6 +1,8 @@
-//! `doctor`, `trim` and `verify` end with the same status on every recorded machine: the doctor judges the tree, the others what the
-//! layers of such a machine would count. What these count is worked out here from nothing but the limits in the tree: a layer whose largest
-//! discard is 0 takes none, one that takes some hands them to everything below it, unless it is a pool that keeps them.
+//! `doctor`, `trim` and `verify` exit with the same status on every recorded machine. The
+//! doctor judges the tree. `trim` and `verify` judge the discard counters of the layers.
+//! These counters are derived from nothing but the limits in the tree: a layer with a discard
+//! limit of 0 accepts none, and any other layer passes discards on to every layer below it,
+//! except a pool without passdown.
 
 use crate::sysroot::{Sysroot, fixtures, unpack};
 use std::path::Path;
@@ -23,7 +25,7 @@ use trimtab_linux::trim::verify::verdict::{Later, Observed, Promise, judge};
 const FREED: u64 = 400 << 20;
 const BLOCKED: u8 = 3;
 
-/// Whether the kernel hands a discard to this layer at all.
+/// True if the kernel sends discards to this layer.
 fn takes(root: &Root, layer: &Layer) -> bool {
     let read_only = root.read_u64(layer.sys.join("ro")) == Some(1);
     matches!(layer.kind, Kind::File { .. })
@@ -45,7 +47,7 @@ fn keeps(tree: &Sysroot, layer: &Layer) -> bool {
         && lines.into_iter().any(|line| [" no_discard_passdown", " ignore_discard", " ro "].iter().any(|word| line.contains(word)))
 }
 
-/// What each layer counts of a trim: `None` where it has no counter.
+/// The discard count of each layer after a trim; `None` for a layer without a counter.
 fn counted(tree: &Sysroot, root: &Root, stack: &Stack) -> Vec<Option<Amount>> {
     let mut bytes: Vec<u64> = vec![0; stack.layers.len()];
     let mut todo: Vec<usize> = stack.tops.clone();
@@ -59,7 +61,7 @@ fn counted(tree: &Sysroot, root: &Root, stack: &Stack) -> Vec<Option<Amount>> {
             todo.extend(layer.below.iter().copied().filter(|below| !stack.layers[*below].gets_no_discards()));
         }
     }
-    // A loop device on a block device writes zeroes there, which nobody counts as discards.
+    // A loop device on a block device writes zeroes to it, which do not count as discards.
     let on_device = |layer: &Layer| layer.below.iter().any(|below| !matches!(stack.layers[*below].kind, Kind::File { .. }));
     let loops = stack.layers.iter().filter(|layer| matches!(layer.kind, Kind::Loop) && on_device(layer));
     let mut zeroed: Vec<usize> = loops.flat_map(|layer| layer.below.iter().copied()).collect();
@@ -71,14 +73,14 @@ fn counted(tree: &Sysroot, root: &Root, stack: &Stack) -> Vec<Option<Amount>> {
     let one = |(at, (layer, bytes)): (usize, (&Layer, u64))| match &layer.kind {
         Kind::File { .. } => None,
         _ if zeroed.contains(&at) => None,
-        // These do not count, as was found on the machines that the trees are of.
+        // These levels do not count discards, as observed on the recorded machines.
         Kind::Md(level) if level == "raid0" || level == "raid5" => Some(Amount::default()),
         _ => Some(Amount::new(bytes / (1 << 20), bytes)),
     };
     stack.layers.iter().zip(bytes).enumerate().map(one).collect()
 }
 
-/// The statuses of doctor, trim and verify.
+/// The exit statuses of doctor, trim and verify.
 fn statuses(tree: &Sysroot) -> [u8; 3] {
     let root = Root::recorded(tree.path()).unwrap();
     let subject = Path::new(&tree.expected.subject);
@@ -86,7 +88,7 @@ fn statuses(tree: &Sysroot) -> [u8; 3] {
     let place = Place::of_path(&root, subject).unwrap();
     let (mount, stack) = (place.mount.unwrap(), place.stack);
     let doctor = diagnosis.verdict.kind.exit_status();
-    // What FITRIM refuses ends trim and verify before anything is counted.
+    // If FITRIM is refused, trim and verify fail before they read any counter.
     let no_fitrim = mount.fs_type.starts_with("fuse") || (mount.fs_type == "ntfs3" && !mount.has_option("discard"));
     if no_fitrim || !stack.top_layers().any(|top| takes(&root, top)) {
         let status = if diagnosis.verdict.kind == VerdictKind::NotNeeded { 0 } else { BLOCKED };
@@ -96,7 +98,7 @@ fn statuses(tree: &Sysroot) -> [u8; 3] {
     let own = if later { vec![Some(Amount::default()); stack.layers.len()] } else { counted(tree, &root, &stack) };
     let layers: Vec<LayerDiscards> = fates(&stack, &own);
     let (delivery, _) = judge_on(&root, &mount, &stack, &layers, Bytes(if later { 0 } else { FREED }), Some(&diagnosis));
-    // A proof sees zeros where the topmost layer took the discard.
+    // The proof reads zeros wherever the topmost layer accepted the discard.
     let tables = Tables::read(&root);
     let seen = Content { zero: if later { 0 } else { 1000 }, written: if later { 1000 } else { 0 }, ..Content::default() };
     let freed: Vec<(usize, u64)> = stack.tops.iter().map(|top| (*top, FREED / stack.tops.len() as u64)).collect();
@@ -117,7 +119,7 @@ fn statuses(tree: &Sysroot) -> [u8; 3] {
     [doctor, delivery.exit_status(), kind.exit_status()]
 }
 
-/// The kernel cannot be asked without a range, and ranges are what ntfs3 must not be asked for.
+/// The kernel offers no FITRIM without a range, and ntfs3 must never receive a range.
 #[test]
 fn ntfs3_device_without_discard_is_known_by_limits() {
     for (name, none) in [("vm-ntfs3-no", true), ("vm-ntfs3-discard", false)] {
@@ -131,11 +133,14 @@ fn ntfs3_device_without_discard_is_known_by_limits() {
 
 #[test]
 fn on_every_recorded_machine() {
-    // Which are no filesystem, or of which only root could tell.
+    // Not filesystems, or undecidable without root.
     const LEFT_OUT: [&str; 6] = ["vm-swap", "vm-swap-fstab", "vm-swap-uuid", "vm-overlay", "sata-harmful-trim", "thin-pool-unprivileged"];
-    // The way to the drive is free; by hand nothing is sent, which is what trim and verify are asked about, and both say so.
+    // Discards reach the drive, but a manual trim sends none. `trim` and `verify` judge the
+    // manual trim and report that.
     const SENDS_LATER: [&str; 1] = ["vm-f2fs-nvme"];
-    // The doctor cannot tell: a FUSE driver, modes and limits that contradict the device, a RAID volume that hides its drives, and a USB bridge that does. A trim finds out.
+    // The doctor cannot judge these, but a trim can: a FUSE driver, modes and limits that
+    // contradict the device, a RAID volume that hides its drives, and a USB bridge that hides
+    // its drive.
     const UNTOLD: [&str; 10] = [
         "dm-unknown-target",
         "fuse-ntfs",

@@ -1,4 +1,4 @@
-//! `trimtab apply`: on trees of files that stand for a system.
+//! `trimtab apply` on directory trees that stand for a system.
 
 use crate::support::trimtab;
 use predicates::prelude::*;
@@ -56,7 +56,7 @@ impl System {
         }
         let mut found = BTreeMap::new();
         walk(self.0.path(), &mut found);
-        // What was done is remembered, also after it was undone.
+        // The log keeps its entries after an undo.
         found.remove(&self.0.path().join("var/lib/trimtab/applied/log").display().to_string());
         found
     }
@@ -88,7 +88,7 @@ fn one_line_changes_and_undo_brings_every_byte_back() {
 fn apply_writes_daemon_policy_once() {
     let system = System::new();
     let before = system.files();
-    // The mount option goes.
+    // `apply` removes the mount option.
     let done = system.json(&["idle:budget=2ms", "/home"]);
     assert_eq!(done["path"], "/home");
     assert_eq!(system.text("etc/fstab"), FSTAB.replace("rw,discard\t", "rw\t"));
@@ -103,11 +103,11 @@ fn apply_writes_daemon_policy_once() {
         .success()
         .stdout(predicate::str::contains("/home: idle:budget=2ms"));
 
-    // btrfs discards by itself unless told otherwise.
+    // btrfs discards by default.
     system.json(&["adaptive", "/my data"]);
     assert!(system.text("etc/fstab").contains("subvol=a,nodiscard"));
     assert!(system.text("etc/trimtab/trimtab.toml").ends_with("path = \"/my data\"\npolicy = \"adaptive\"\n"));
-    // With online discard the daemon has to keep out, and says so to itself.
+    // With online discard the daemon must not trim, and its rule must say so.
     system.json(&["online", "/home"]);
     assert!(system.text("etc/trimtab/trimtab.toml").contains("path = \"/home\"\npolicy = \"online\"\n"));
     assert_eq!(system.text("etc/fstab"), FSTAB.replace("discard=async", "nodiscard"));
@@ -119,7 +119,7 @@ fn apply_writes_daemon_policy_once() {
     assert_eq!(system.files(), before);
 }
 
-/// Since Linux 6.2 btrfs discards asynchronously without being told to.
+/// Since Linux 6.2 btrfs enables asynchronous discard by default.
 #[test]
 fn a_default_that_discards_is_no_configured_none() {
     let system = System::new();
@@ -128,7 +128,7 @@ fn a_default_that_discards_is_no_configured_none() {
     let refused = predicate::str::contains("/pool is not in /etc/fstab: set the option nodiscard in the configuration that mounts it");
     system.apply(&["none", "/pool"]).code(1).stdout("").stderr(refused.and(one_line()));
     assert_eq!(system.files(), before);
-    // Switched off for now, by whatever mounts it; or only by hand.
+    // Each case leaves one manual step: an option where /off is mounted, and a remount of /bare.
     let off = system.json(&["none", "/off"]);
     assert!(off["remarks"].to_string().contains("/off is not in /etc/fstab: set the option nodiscard"), "{off}");
     let listed = system.json(&["none", "/bare"]);
@@ -153,7 +153,7 @@ fn apply_of_a_daemon_policy_ends_default_discards() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        // Kept in the filesystem by tune2fs -o discard.
+        // Default mount option in the superblock, set by `tune2fs -o discard`.
         for (device, number) in [("sda/sda4", "8:4"), ("sdb", "8:16")] {
             write(&format!("sys/devices/{device}/dev"), number);
             let link = system.0.path().join("sys/dev/block").join(number);
@@ -183,7 +183,7 @@ fn undo_after_early_killed_apply_has_nothing_to_undo() {
     let system = System::new();
     let before = system.files();
     system.apply(&["idle", "/home"]).success();
-    // As it is when copies are put aside and no file has been replaced yet.
+    // The state between saving the copies and replacing the first file.
     let applied = system.0.path().join("var/lib/trimtab/applied");
     fs::rename(applied.join("0001"), applied.join("pending")).unwrap();
     fs::write(system.0.path().join("etc/fstab"), FSTAB).unwrap();
@@ -202,7 +202,7 @@ fn undo_keeps_other_edits_and_refuses_its_own_line() {
     fs::write(system.0.path().join("etc/fstab"), &other).unwrap();
     system.json(&["--undo"]);
     assert_eq!(system.text("etc/fstab"), FSTAB.to_owned() + "/dev/sdz /new ext4 rw 0 2\n");
-    // The line itself was edited since.
+    // The fstab line was edited after the apply.
     fs::write(system.0.path().join("etc/fstab"), FSTAB).unwrap();
     system.json(&["online", "/"]);
     let own = changed.replace("errors=remount-ro,discard", "errors=remount-ro,discard,noatime");
@@ -211,7 +211,7 @@ fn undo_keeps_other_edits_and_refuses_its_own_line() {
     assert_eq!(system.text("etc/fstab"), own);
 }
 
-/// A system with this table of mounts and this fstab.
+/// A system with this mount table and this fstab.
 fn with_tables(mounts: &str, fstab: &str) -> System {
     let system = System::new();
     fs::write(system.0.path().join("proc/self/mountinfo"), mounts).unwrap();
@@ -279,7 +279,8 @@ fn nothing_outside_the_tree_is_written() {
     fs::remove_file(system.0.path().join("etc/fstab")).unwrap();
     std::os::unix::fs::symlink(&victim, system.0.path().join("etc/fstab")).unwrap();
     system.apply(&["online", "/"]).code(1).stderr(predicate::str::contains("is a link"));
-    // A directory that leads out: the link is followed inside the tree, where there is nothing.
+    // A symbolic link that leads out of the tree is resolved inside the tree, where its target
+    // does not exist.
     let system = System::new();
     std::os::unix::fs::symlink(outside.path(), system.0.path().join("etc/trimtab")).unwrap();
     system.apply(&["idle", "/"]);

@@ -1,4 +1,5 @@
-//! Attached drives under filesystems and benchmarks, between attachments, after crashes, and with wrong input.
+//! Attached drives under filesystems and benchmarks, across reattachment, after crashes, and
+//! with invalid input.
 
 use crate::attached::{Attached, Mounted, have, ok};
 use crate::support::{self, LoopMount, at_home, have_root, program, skip, trimtab};
@@ -11,14 +12,14 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
 use trimtab_linux::host::stat::DiskStat;
 
-/// A drive that takes a test little time.
+/// A drive small enough for quick tests.
 const SMALL: [&str; 5] = ["ocz-vertex-le-100gb", "--size", "1GiB", "--speed", "off"];
 
 fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
     SMALL.iter().copied().chain(more.iter().copied()).collect()
 }
 
-/// A filesystem, how it is made and checked, and with which option it trims what it frees.
+/// A filesystem, its mkfs and fsck commands, and its discard mount option.
 struct Kind {
     make: &'static [&'static str],
     check: &'static [&'static str],
@@ -33,7 +34,7 @@ fn run(words: &[&str], path: &Path) {
     ok(Command::new(words[0]).args(&words[1..]).arg(path));
 }
 
-/// Files whose names say what is in them.
+/// Creates files whose content follows from their names.
 fn fill(directory: &Path, files: std::ops::Range<u64>) {
     for n in files {
         std::fs::write(directory.join(n.to_string()), content(n)).unwrap();
@@ -74,7 +75,8 @@ fn lives_on_it(kind: &Kind, online: bool) {
     if !online {
         assert_eq!(effective(&drive), before, "nobody trims without being told to");
     }
-    // Freed extents are discarded once the journal has let go of them; and XFS frees what was deleted in the background, whatever is synced.
+    // The filesystem discards freed extents only after the journal commit. XFS frees deleted
+    // extents in the background, even after a sync.
     let patience = Instant::now() + Duration::from_secs(20);
     loop {
         let action: &[&str] = if online { &["sync", "--file-system"] } else { &["fstrim"] };
@@ -126,7 +128,7 @@ fn btrfs_lives_on_it() {
     lives_on_it(&BTRFS, true);
 }
 
-/// What fio writes and reads back over the whole drive.
+/// fio options that write the whole drive and verify it.
 const VERIFY: [&str; 10] = [
     "--name=verify",
     "--rw=randrw",
@@ -188,9 +190,10 @@ fn a_busy_drive_is_not_detached_and_says_who_holds_it() {
     drive.command().args(["drive", "detach"]).assert().success();
 }
 
-/// What a write waits for TRIMs it waits in the kernel: a loop device hands down one discard, and nothing else until that has ended. The oracle is the
-/// kernel's own count of the time that requests took: a clock on the wall has the start of programs, too. FITRIM takes no lock that a write waits for, as
-/// BLKDISCARD does.
+/// The kernel, not the drive, causes the delay of a write behind TRIMs: a loop device passes
+/// down one discard and nothing else until it completes. The kernel's own request times are
+/// the oracle; wall-clock time would include process start-up. Unlike BLKDISCARD, FITRIM
+/// holds no lock that a write needs.
 #[test]
 fn how_long_writes_waited_beside_trims_is_said() {
     if !have_root() || !have(&["fstrim", "dd", "mkfs.ext4"]) {
@@ -223,7 +226,7 @@ fn how_long_writes_waited_beside_trims_is_said() {
     let text = drive.run(&["drive", "status"]);
     assert!(text.contains("in seconds with TRIM") && text.contains("time that commands waited inside the drive"), "{text}");
     assert!(kernel > 100_000_000, "TRIMs were in the way: {kernel} ns");
-    // What is not waiting is the drive's own time for some writes.
+    // The remainder is the drive's service time for some of the writes.
     assert!(all <= kernel + 5_000_000 && all * 2 > kernel, "{all} ns of {kernel} ns");
     assert!((all / 10 * 9..=all / 20 * 21).contains(&beside) && after[1] <= after[0], "{beside} ns beside TRIMs of {all} ns");
     mounted.unmount();
@@ -325,7 +328,7 @@ fn server_crash_under_mount_is_cleaned_after_unmount() {
     if !have_root() || !have(&["mkfs.ext4"]) {
         return skip("root and e2fsprogs");
     }
-    // The kernel takes a ublk device away with its server, whoever uses it.
+    // The kernel removes a ublk device when its server ends, even while it is in use.
     let drive = Attached::new(&with(&["--transport", "device"]));
     run(EXT4.make, &drive.device);
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
@@ -349,7 +352,7 @@ fn what_the_kernel_lacks_is_said_in_one_line() {
     if !have_root() || !have(&["unshare"]) {
         return skip("root and util-linux");
     }
-    // A /dev of its own without `$1`.
+    // A private /dev without `$1`.
     const HIDE: &str = "mount -t tmpfs none /mnt && for d in null zero urandom fuse loop-control; do [ $1 = $d ] || cp -a /dev/$d /mnt/; done \
         && mkdir /mnt/shm && mount --move /mnt /dev && shift && exec \"$@\"";
     for (missing, expected) in [
@@ -361,7 +364,8 @@ fn what_the_kernel_lacks_is_said_in_one_line() {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", HIDE, "sh", missing]).arg(program());
         at_home(&mut command);
-        // Where the kernel has other ways, the best that is left would be taken.
+        // Without this option the command would fall back to the next transport that the kernel
+        // supports.
         command.args(["drive", "attach", "--transport", "device"]).args(SMALL).env("TRIMTAB_RUNTIME_DIR", runtime.path());
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -462,7 +466,7 @@ fn without_root_there_is_nbd_only() {
         return skip("root, to be somebody else");
     }
     let scratch = tempfile::tempdir().unwrap();
-    // Where others may write, no runtime directory is made.
+    // The program creates no runtime directory in a directory that other users can write to.
     std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     std::os::unix::fs::chown(scratch.path(), Some(65534), Some(65534)).unwrap();
     let program = scratch.path().join("trimtab");
@@ -540,7 +544,7 @@ fn attach_over_4_gib_sets_all_limits_and_is_a_virtual_ssd() {
         command
     };
     let pid = std::process::id().to_string();
-    // Its trims take all of the drive in one command.
+    // Its trims cover the whole drive in one command.
     let attach = ["drive", "attach", "intel-ssdpekka256g7", "--size", "8GiB", "--id", "large", "--speed", "off", "--transport", "device"];
     let attached = command().args(attach).args(["--detach-with", &pid]).output().unwrap();
     let device = String::from_utf8(attached.stdout).unwrap().trim().to_owned();

@@ -1,4 +1,4 @@
-//! Attached drives and mounted filesystems that are taken away again however a test ends.
+//! Attached drives and mounted filesystems, removed however the test ends.
 
 use crate::support::trimtab;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// A drive attached by the program, in a runtime directory of its own.
+/// A drive attached by the program, in a private runtime directory.
 pub struct Attached {
     runtime: tempfile::TempDir,
     pub device: PathBuf,
@@ -17,7 +17,7 @@ impl Attached {
     pub fn new(args: &[&str]) -> Self {
         let runtime = tempfile::tempdir().unwrap();
         let mut this = Self { runtime, device: PathBuf::new() };
-        // A test that is killed leaves nobody behind.
+        // The drive detaches if the test is killed.
         let pid = std::process::id().to_string();
         let mut all = vec!["drive", "attach", "--detach-with", &pid];
         all.extend(args);
@@ -30,37 +30,37 @@ impl Attached {
         this
     }
 
-    /// Where what is attached is noted.
+    /// The runtime directory, which records attached drives.
     pub fn runtime(&self) -> &Path {
         self.runtime.path()
     }
 
-    /// The program, seeing only the drives of this test.
+    /// The program, limited to this test's drives.
     pub fn command(&self) -> assert_cmd::Command {
         let mut command = trimtab();
         command.env("TRIMTAB_RUNTIME_DIR", self.runtime.path());
         command
     }
 
-    /// Runs it; it has to succeed.
+    /// Runs the program with `args`, asserts success, and returns its output.
     pub fn run(&self, args: &[&str]) -> String {
         let output = self.command().args(args).output().unwrap();
         assert!(output.status.success(), "trimtab {args:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What the server says of the drive.
+    /// The drive's status, as its server reports it.
     pub fn status(&self) -> Value {
         let mut document: Value = serde_json::from_str(&self.run(&["drive", "status", "--json"])).unwrap();
         document["drives"][0].take()
     }
 
-    /// Takes the power away, or gives it back.
+    /// Cuts or restores the power.
     pub fn power(&self, what: &str) {
         self.run(&["drive", "power", self.device.to_str().unwrap(), what]);
     }
 
-    /// Has the power fail with a random one of the next `n` requests that count.
+    /// Cuts the power at a random one of the next `n` requests that count.
     pub fn power_fails_within(&self, n: u64) {
         self.run(&["drive", "power", self.device.to_str().unwrap(), "cut", "--within", &n.to_string()]);
     }
@@ -73,7 +73,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // Nothing is attached any more if the test has detached it.
+        // Detaches nothing if the test has already detached the drive.
         let _ = self.command().args(["drive", "detach", "--all", "--force"]).output();
     }
 }
@@ -84,7 +84,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts `device`; says why if it cannot.
+    /// Mounts `device`; returns the reason on failure.
     pub fn new(device: &Path, options: &str) -> Result<Self, String> {
         let directory = tempfile::tempdir().unwrap();
         let output = Command::new("mount").args(["-o", options]).arg(device).arg(directory.path()).output().unwrap();
@@ -95,7 +95,7 @@ impl Mounted {
         self.directory.path()
     }
 
-    /// Unmounts it. Whoever looks at all mounts of the machine may have it open for a moment.
+    /// Unmounts the filesystem. A process that scans all mounts may hold it open briefly.
     pub fn unmount(self) {
         let patience = Instant::now() + Duration::from_secs(10);
         loop {
@@ -116,9 +116,10 @@ impl Drop for Mounted {
     }
 }
 
-/// Runs `command`; it has to succeed.
+/// Runs `command`, asserts success, and returns its output.
 pub fn ok(command: &mut Command) -> Output {
-    // Some look at every loop device of the machine, and at that of a server that another test has just killed.
+    // Some programs scan every loop device, including that of a server that another test has
+    // just killed.
     const ANOTHERS: &str = "Transport endpoint is not connected";
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let patience = Instant::now() + Duration::from_secs(20);
@@ -133,7 +134,7 @@ pub fn ok(command: &mut Command) -> Output {
     output
 }
 
-/// True if all of these programs are there.
+/// True if all of these programs are installed.
 pub fn have(programs: &[&str]) -> bool {
     programs.iter().all(|program| Command::new(program).arg("--version").output().is_ok())
 }

@@ -1,11 +1,12 @@
-//! `bench crystal`: directories, files, devices, modelled drives, and what it owes to all of them.
+//! `bench crystal` on directories, files, devices and modelled drives, and its safety checks
+//! on all of them.
 
 use crate::support::{LoopDevice, LoopMount, process, run, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use std::path::Path;
 
-/// Small and by bytes, so that what is done does not depend on how fast the machine is.
+/// A small run, limited by bytes so that the work does not depend on the machine's speed.
 const SMALL: [&str; 14] =
     ["bench", "crystal", "--profile", "cdm3", "--size", "16MiB", "--passes", "2", "--bytes", "1MiB", "--interval", "0ms", "--reserve", "0"];
 
@@ -13,7 +14,7 @@ fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// The tests of one test write to a store of their own.
+/// Runs the small benchmark with a private store.
 fn small(store: &Path, more: &[&str]) -> assert_cmd::assert::Assert {
     trimtab().args(SMALL).arg("--store").arg(store.join("store.db")).args(more).assert()
 }
@@ -122,7 +123,7 @@ fn a_file_is_destroyed_only_if_it_is_named_twice() {
     unknown.code(2).stderr(contains("holds unknown data; nothing was written").and(contains("--overwrite 'unknown data'")));
     assert!(std::fs::read(&file).unwrap().iter().all(|byte| *byte == 7), "nothing was written");
     small(store.path(), &["--yes", path, "--destroy", path, "--overwrite", "unknown data"]).success();
-    // What an earlier run left is no reason to ask.
+    // Leftovers of an earlier run need no confirmation.
     small(store.path(), &["--yes", path, "--destroy", path]).success();
     let data = std::fs::read(&file).unwrap();
     assert!(data.len() == 16 << 20 && data.iter().any(|byte| *byte != 7));
@@ -164,7 +165,7 @@ fn a_device_in_use_or_with_something_on_it_is_refused() {
     let store = scratch();
     let Some(mount) = LoopMount::new("ext4", 64, "") else { return skip("root, loop devices and mkfs") };
     let device = mount.device();
-    // Nobody is told how to destroy what is in use.
+    // The message never names `--destroy` for a device in use.
     small(store.path(), &["--yes", &device]).code(1).stderr(contains("is in use").and(contains("--destroy").not()));
     let mounted = small(store.path(), &["--yes", &device, "--destroy", &device]);
     mounted.code(1).stderr(contains("is in use: mounted at").and(contains("nothing was written")));
@@ -187,7 +188,7 @@ fn rounds_go_on_where_they_were_stopped() {
     let store = scratch();
     let Some(device) = LoopDevice::new(32) else { return skip("root and loop devices") };
     let node = device.node();
-    // Each round writes the 16 MiB of the preparation and four tests of two passes of 1 MiB.
+    // Each round writes 16 MiB of preparation and four tests of two passes of 1 MiB.
     let args = |until: &'static str| {
         ["--json", "--yes", "--only", "write", &node, "--destroy", &node, "--loop-until-written", until].map(str::to_owned)
     };
@@ -212,7 +213,7 @@ fn rounds_go_on_where_they_were_stopped() {
     json(rounds(&[], "1MB"));
 }
 
-/// Starts a long series and interrupts it once a round has been kept; what it said.
+/// Starts a long series and interrupts it after the first stored round; returns its messages.
 fn stopped_run(store: &Path, args: &[String]) -> String {
     let child = process()
         .args(SMALL)
@@ -282,7 +283,8 @@ fn figures_of_the_page_cache_are_a_serious_warning() {
     let store = scratch();
     let Some(memory) = LoopMount::tmpfs(64) else { return skip("root and mount") };
     let Some(file) = LoopMount::new("ext4", 128, "") else { return skip("root, loop devices and mkfs") };
-    // Twice: a filesystem in memory that takes direct I/O, and a real one over a loop device whose file is in memory.
+    // Twice: on a memory filesystem that supports direct I/O, and on a disk filesystem over a
+    // loop device whose file is in memory.
     for (place, why) in [(memory.path(), "tmpfs is a filesystem in memory"), (file.path(), "is in memory (tmpfs)")] {
         let large = ["--bytes", "12MiB", "--json", "--yes", place.to_str().unwrap()];
         let without_bytes: Vec<&str> = SMALL.iter().copied().filter(|word| !["--bytes", "1MiB"].contains(word)).collect();
@@ -293,7 +295,7 @@ fn figures_of_the_page_cache_are_a_serious_warning() {
         assert_eq!(cached["severity"], "serious");
         assert!(cached["text"].as_str().unwrap().contains(why), "{cached}");
     }
-    // What is asked to go through the page cache does, and is not complained about.
+    // `--buffered` uses the page cache, so no warning appears.
     let run = json(small(store.path(), &["--json", "--yes", "--buffered", memory.path().to_str().unwrap()]));
     assert!(!run["warnings"].to_string().contains("page-cache.answered"));
 }

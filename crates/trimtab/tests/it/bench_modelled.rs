@@ -52,7 +52,8 @@ fn options_without_effect_are_refused() {
     trimtab().args(["bench", "tree", "drive:ocz-vertx"]).assert().code(1).stderr(contains("ocz-vertx"));
 }
 
-/// No command costs what a round on the real drive would, and the trim brings back what the rounds took.
+/// No command costs as much as a round on the real drive, and the trim recovers the speed
+/// that the rounds cost.
 #[test]
 fn ageing_takes_its_parts_on_a_modelled_drive_too() {
     let small = "bench age --total 15GB --rounds 5 --test-size 64MiB --fill 80".split(' ').collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! `bench tree`, and with it what every command that writes into a directory owes to the drive.
+//! `bench tree`, and the safety rules of every command that writes into a directory.
 
 use crate::support::{LoopMount, have_root, process, skip, trimtab};
 use predicates::prelude::*;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const SMALL: [&str; 8] = ["bench", "tree", "--files", "60", "--size", "300kB", "--reserve", "0"];
 
-/// In memory, so that no test waits for a disk.
+/// A directory in memory, so that no test waits for a disk.
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -18,7 +18,8 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).filter(|p| !p.ends_with("lost+found")).collect()
 }
 
-/// A run that takes long enough to be disturbed, begun in `dir`, with its workspace there and files in it.
+/// Starts a run in `dir` that lasts long enough to be disturbed, and waits until its
+/// workspace contains files.
 #[expect(clippy::zombie_processes, reason = "every caller waits for the child")]
 fn long_run(dir: &Path) -> (Child, PathBuf) {
     let child = process()
@@ -119,7 +120,7 @@ fn a_filesystem_that_fills_up_ends_the_run_and_nothing_is_left() {
     let Some(mount) = LoopMount::tmpfs(8) else { return skip("root") };
     let large = ["bench", "tree", "--files", "60", "--size", "9MB", "--reserve", "0"];
     trimtab().args(large).arg(mount.path()).assert().code(1).stderr(contains("do not fit"));
-    // Bytes would fit, but there are no more inodes.
+    // Enough bytes are free, but no inodes.
     mount.remount("nr_inodes=40");
     trimtab().args(SMALL).arg(mount.path()).assert().code(1).stderr(contains("No space left on device").and(contains("cannot create")));
     assert!(entries(&mount.path()).is_empty());
@@ -138,7 +139,7 @@ fn an_interrupt_ends_the_run_and_nothing_is_left() {
     }
 }
 
-/// As with `| head`: the workspace goes after the result is printed.
+/// As with `| head`: the run removes its workspace after it prints the result.
 #[test]
 fn bench_whose_output_is_closed_leaves_no_workspace() {
     let dir = scratch();
@@ -177,7 +178,7 @@ fn what_a_killed_run_left_is_found_and_removed_with_consent() {
     assert!(entries(dir.path()).is_empty());
 }
 
-/// A bind mount has the device number of the filesystem that it is on.
+/// A bind mount has the device number of its filesystem.
 #[test]
 fn what_is_mounted_in_what_a_killed_run_left_is_not_touched() {
     if !have_root() {

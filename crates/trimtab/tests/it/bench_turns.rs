@@ -1,4 +1,4 @@
-//! `bench … --against`: two targets in turns, and one line about them.
+//! `bench … --against` runs two targets in turns and prints one line of comparison.
 
 use crate::support::{LoopMount, skip, trimtab};
 use predicates::prelude::*;
@@ -27,7 +27,7 @@ impl Scratch {
         serde_json::from_slice(&self.command(args).arg("--json").output().unwrap().stdout).unwrap()
     }
 
-    /// Targets of the stored runs in their order.
+    /// Targets of the stored runs, in order.
     fn targets(&self) -> Vec<String> {
         let list = self.json(&["results", "list"]);
         list["runs"].as_array().unwrap().iter().map(|run| run["target_label"].as_str().unwrap().to_owned()).collect()
@@ -43,7 +43,7 @@ fn modelled_drives_are_compared_exactly() {
     let line = scratch.command(&[&TREE[..], &[a, "--against", b, "--turns", "2"]].concat()).assert().success();
     let line = String::from_utf8(line.get_output().stdout.clone()).unwrap();
     assert_eq!(scratch.targets(), [a, b, b, a], "in turns, and the other way round each time");
-    // What it says is what the runs hold, by division.
+    // The printed ratio follows from the stored runs by division.
     let figure = |run: &str| -> f64 {
         let metrics = scratch.json(&["results", "show", run])["metrics"].clone();
         metrics.as_array().unwrap().iter().find(|m| m["name"] == "delete+sync.seconds").unwrap()["samples"][0].as_f64().unwrap()
@@ -71,7 +71,7 @@ fn the_line_is_the_comparison_of_all_turns() {
     let output = command.arg("--json").assert().success().get_output().clone();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(scratch.targets(), [a, b, b, a, a, b], "three turns unless told otherwise");
-    // The command that it names gives the same document.
+    // The command named in the output gives the same document.
     let said = String::from_utf8(output.stderr).unwrap();
     let compare = said.lines().find_map(|line| line.split_once("all figures: trimtab ")).unwrap().1;
     let again = scratch.json(&compare.split(' ').collect::<Vec<_>>());

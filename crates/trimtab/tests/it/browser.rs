@@ -1,4 +1,5 @@
-//! Reports in a real browser, headless: values, zoom, the drive over time, the keyboard, the dark, a phone, paper, no scripts; and no request to anywhere.
+//! Reports in a headless browser: values, zoom, the drive over time, keyboard, dark mode,
+//! phone, print, no scripts, and no network request.
 
 use crate::devtools::Browser;
 use crate::support::{have_tool, skip, trimtab};
@@ -7,7 +8,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// A study of a modelled drive, its report, and one of runs beside each other; made once.
+/// A modelled study, its report, and a report that compares runs; created once.
 static MADE: LazyLock<(tempfile::TempDir, PathBuf, PathBuf)> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
     let (store, study, stored) = (dir.path().join("s.db"), dir.path().join("study.html"), dir.path().join("stored.html"));
@@ -29,7 +30,7 @@ fn open(path: &Path, width: u32) -> Browser {
     browser
 }
 
-/// Nothing went wrong, and nobody was asked for anything.
+/// Asserts that the page logged no error and made no network request.
 fn check_quiet(browser: &Browser) {
     assert!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
 }
@@ -55,12 +56,12 @@ fn values_zoom_and_series_with_the_pointer() {
     assert!(zoomed < whole * 0.6, "{whole} {zoomed}");
     browser.value(&format!("document.querySelector('{LINES} button[title=\"Show all\"]').click()"));
     assert!((browser.number(range) - whole).abs() < whole * 0.01);
-    // A series that is off has no value under the pointer.
+    // A hidden series has no value under the pointer.
     browser.value(&format!("document.querySelector('{LINES} .toggles button').click()"));
     browser.hover(&over, 20.0, 0.0);
     let said = browser.text(READOUT);
     assert!(!said.contains("none ") && said.contains("online "), "{said}");
-    // The mark that is recommended has its name and a ring; the axis can be changed.
+    // The recommended point has its name and a ring; the axis can be changed.
     let before = browser.text("document.querySelector('#s0 .u-over').parentNode.querySelector('canvas').toDataURL()");
     browser.value("(() => { const s = document.querySelector('#s0 select'); s.value = '1'; s.dispatchEvent(new Event('change')); })()");
     let after = browser.text("document.querySelector('#s0 .u-over').parentNode.querySelector('canvas').toDataURL()");
@@ -83,7 +84,7 @@ fn the_drive_over_time_with_slider_and_button() {
     assert_eq!(browser.text(moment), "0 GB written since filled");
     let first = browser.text(picture);
     assert_ne!(first, last);
-    // Fresh from being filled nothing is kept that was deleted; in the end without trimming much is.
+    // A freshly filled drive holds no deleted data. Without trimming it holds much at the end.
     let held = "document.querySelectorAll('.film .readout')[0].textContent";
     let at_first = browser.text(held);
     assert!(["0\u{a0}%", "1\u{a0}%"].iter().any(|share| at_first.contains(&format!("kept though deleted {share}"))), "{at_first}");
@@ -130,7 +131,8 @@ fn everything_with_the_keyboard_and_a_stall_is_seen() {
     browser.value("document.querySelector('.film .canvas').focus()");
     browser.key("ArrowRight");
     assert!(browser.text("document.querySelector('.film .readout').textContent").starts_with("superblock 0:"));
-    // Beside a batched trim the model's 50 appends a second wait for minutes: that has to be in the picture.
+    // During a batched trim the model's 50 appends per second wait for minutes. The picture must
+    // show that.
     let stalls = browser.value("[...document.querySelectorAll('.heat .readout')].map((r) => r.textContent)");
     assert!(
         stalls.to_string().contains("longest 3\u{a0}min 3\u{a0}s;"),
@@ -146,7 +148,7 @@ fn data_and_pictures_can_be_taken_away() {
     }
     for path in [&MADE.1, &MADE.2] {
         let mut browser = open(path, 1200);
-        // A picture is drawn before it can be saved, and that takes as long as it takes.
+        // A picture must be drawn before it can be saved, and drawing time varies.
         let pressed = browser.number(
             "(() => { window.saved = []; const blobs = new Map(); let number = 0; \
              URL.createObjectURL = (blob) => { blobs.set('b' + ++number, blob); return '#b' + number; }; \
@@ -186,13 +188,14 @@ fn copied_data_are_the_data_that_can_be_downloaded() {
                pairs.push([await saved.text(), await clip.read()]); }} return pairs; }})()"
         )
     };
-    // As it is; and where the page may not write to the clipboard itself, by what browsers call a copy.
+    // Twice: with the clipboard API, and with the browser's copy command for pages without
+    // clipboard access.
     let asked = "const clip = { clear: () => navigator.clipboard.writeText(''), read: () => navigator.clipboard.readText() };";
     let denied = "let copied = ''; document.addEventListener('copy', () => { copied = document.activeElement.value; }); \
                   navigator.clipboard.writeText = () => Promise.reject(new Error('no')); \
                   const clip = { clear: async () => { copied = ''; }, read: async () => copied };";
     for how in [asked, denied] {
-        // As if somebody had pressed the buttons: a page may not copy by itself.
+        // Simulates a user gesture, because a page may not copy without one.
         let pressed = json!({ "expression": each(how), "returnByValue": true, "awaitPromise": true, "userGesture": true });
         let pairs = browser.call("Runtime.evaluate", pressed)["result"]["value"].clone();
         let pairs = pairs.as_array().unwrap();
@@ -234,7 +237,7 @@ fn on_a_phone_in_the_dark_and_on_paper() {
             let main = "document.querySelector('.answer .scroll')";
             if browser.value(&format!("{main} !== null")) == json!(true) {
                 assert_eq!(browser.number(&format!("{main}.scrollWidth - {main}.clientWidth")), 0.0, "the main table fits at {width}");
-                // Stacked, each figure has the names of its column before it.
+                // In the stacked layout the column name precedes each figure.
                 let named = format!(
                     "[...{main}.querySelectorAll('td')].every((c) => (getComputedStyle(c, '::before').content.length > 6) === ({width} < 720))"
                 );
@@ -258,7 +261,8 @@ fn on_a_phone_in_the_dark_and_on_paper() {
     }
 }
 
-/// Seen: the table of months cut off at its ninth column, beside a margin that had room for the rest.
+/// Regression: the monthly table was cut off at its ninth column although the margin had room
+/// for the rest.
 #[test]
 fn no_table_is_cut_on_a_wide_screen() {
     if !have_tool("chromium") {
@@ -273,7 +277,8 @@ fn no_table_is_cut_on_a_wide_screen() {
     }
 }
 
-/// Seen at 400 pixels: the names of five marks in a pile, the last ones below the axis; and an axis of seconds with milliseconds beside it.
+/// Regression at 400 pixels: the names of five points overlapped, the last ones below the
+/// axis, and an axis in seconds showed milliseconds.
 #[test]
 fn names_of_marks_stand_apart_and_inside_the_picture() {
     if !have_tool("chromium") {
@@ -300,7 +305,7 @@ fn names_of_marks_stand_apart_and_inside_the_picture() {
                 assert!(apart, "{width}: {a} {b}");
             }
         }
-        // Whoever has no name beside the mark has it in the list above, with the mark's shape.
+        // A point without a label appears in the list above, with its marker shape.
         let listed = browser.text("document.querySelector('#s0 .toggles').innerText");
         assert!(["none", "online", "batched"].iter().all(|name| listed.contains(name)), "{listed}");
     }
@@ -309,14 +314,14 @@ fn names_of_marks_stand_apart_and_inside_the_picture() {
     check_quiet(&browser);
 }
 
-/// Seen at 400 columns and on paper: a line that ended between a number and its unit.
+/// Regression at 400 columns and in print: a line broke between a number and its unit.
 #[test]
 fn no_line_ends_between_a_number_and_its_unit() {
     if !have_tool("chromium") {
         return skip("chromium");
     }
     let mut browser = open(&MADE.1, 400);
-    // Where a text breaks is where the next character lies lower.
+    // The text breaks wherever the next character lies lower.
     let broken = "(() => { const found = []; const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);         while (walk.nextNode()) { const node = walk.currentNode; if (node.parentElement.closest('code, script, pre, svg, table') || !node.parentElement.offsetParent) continue;         for (const at of node.data.matchAll(/\\d (ns|µs|ms|s|min|h|B|kB|MB|GB|%)(?![\\w%])/g)) {         const place = (i) => { const r = document.createRange(); r.setStart(node, i); r.setEnd(node, i + 1); return r.getBoundingClientRect().top; };         if (place(at.index + 2) > place(at.index) + 5) found.push(node.data.slice(Math.max(0, at.index - 20), at.index + 12)); } } return found; })()";
     let expression = broken.replace("\\\\", "\\");
     let all = "document.querySelectorAll('details').forEach((d) => { d.open = true; })";
@@ -349,7 +354,7 @@ fn without_scripts_answer_table_and_pictures_are_there() {
     check_quiet(&browser);
 }
 
-/// What the page computes of some of its cells is what the program computes of them.
+/// The page computes the same values as the program for some of its cells.
 #[test]
 fn cells_of_a_sweep_are_filtered_in_the_page() {
     if !have_tool("chromium") {

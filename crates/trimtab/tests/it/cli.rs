@@ -1,4 +1,4 @@
-//! The command line's habits: help, usage errors, completions.
+//! Command-line conventions: help, usage errors, completions.
 
 use crate::support::trimtab;
 use predicates::prelude::*;

@@ -1,4 +1,5 @@
-//! The daemon on real filesystems: it trims what it is told to and nothing else, and survives what happens to machines.
+//! The daemon on real filesystems: it trims exactly what its rules allow, and survives
+//! machine events such as suspend and crashes.
 
 use crate::attached::{Attached, Mounted, ok};
 use crate::support::{LoopMount, have_root, process, skip, trimtab, unavailable};
@@ -16,7 +17,8 @@ use trimtab_linux::host::Place;
 use trimtab_linux::host::discards::Meter;
 use trimtab_linux::host::root::Root;
 
-/// Each has its own locks and state, but they are watched by the clock.
+/// Each test has its own locks and state, but the tests measure time, so only one runs at
+/// once.
 static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 struct Daemon {
@@ -40,7 +42,7 @@ impl Daemon {
         Self { child, lines, seen: Vec::new() }
     }
 
-    /// Waits for a line of the journal.
+    /// Waits for a journal line that contains `part`.
     fn wait_for(&mut self, part: &str) -> String {
         let until = Instant::now() + Duration::from_secs(90);
         loop {
@@ -95,7 +97,7 @@ impl Set {
         path
     }
 
-    /// The program, with the locks of this set.
+    /// The program, with this set's locks.
     fn command(&self, args: &[&str]) -> assert_cmd::Command {
         let mut command = trimtab();
         command.env("TRIMTAB_RUNTIME_DIR", self.directory.path().join("run")).args(args);
@@ -150,7 +152,7 @@ fn it_trims_what_is_named_and_nothing_else() {
     assert!(sent(&on_named) > 200 << 20, "{}", sent(&on_named));
     assert_eq!(sent(&on_other), 0);
 
-    // A wrong configuration changes nothing, a right one is taken up.
+    // The daemon ignores an invalid configuration and loads a valid one.
     fs::write(&config, "[[filesystem]]\npath = 5\n").unwrap();
     daemon.signal(Signal::HUP);
     daemon.wait_for("the configuration stays as it was");
@@ -176,7 +178,8 @@ fn a_stopped_pass_goes_on_after_a_restart() {
     let _one = ONE.lock();
     let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let set = Set::new();
-    // One piece every 200 ms, 16 of them; without counting requests, cheap commands wait as well.
+    // One piece every 200 ms, 16 pieces in total. Commands that cost little wait too, because
+    // the collision rate is not counted.
     let config = set.config(&rule(&mount.path(), "idle:quiet=10s:patience=200ms:met-per-mille=0"));
     let mut daemon = Daemon::start(&config);
     daemon.wait_for("[ext4]: idle");
@@ -201,7 +204,8 @@ fn a_stopped_pass_goes_on_after_a_restart() {
     assert!(all > 1900 << 20 && all < 2100 << 20, "{all}: every window once");
 }
 
-/// Commands are cut short only while a pass goes on: in the rest of the time others trim as they like.
+/// The daemon limits command size only during a pass. Between passes other processes trim
+/// without that limit.
 #[test]
 fn discard_limit_is_restored_after_pass_and_crash() {
     let _one = ONE.lock();
@@ -209,7 +213,8 @@ fn discard_limit_is_restored_after_pass_and_crash() {
     let stack = Place::of_path(&Root::live().unwrap(), &mount.path()).unwrap().stack;
     let file = stack.top_layers().next().unwrap().queue().join("discard_max_bytes");
     let limit = || fs::read_to_string(&file).unwrap().trim().parse::<u64>().unwrap();
-    // What a driver sets by itself may be a little more than what can be written.
+    // A driver's default limit may be slightly larger than the largest value that can be
+    // written.
     let own = limit() - 8192;
     let lowered = || {
         let until = Instant::now() + Duration::from_secs(10);
@@ -230,7 +235,7 @@ fn discard_limit_is_restored_after_pass_and_crash() {
     }
     daemon.signal(Signal::USR1);
     assert!(lowered() < own);
-    // In the middle of a pass, beside the daemon.
+    // In the middle of a pass, while the daemon runs.
     set.command(&["trim"]).arg(mount.path()).assert().success().stdout(predicate::str::contains("restored").not());
     daemon.seen.extend(daemon.lines.try_iter());
     assert!(!daemon.seen.iter().any(|l| l.contains("restored")), "{:#?}", daemon.seen);
@@ -247,8 +252,8 @@ fn discard_limit_is_restored_after_pass_and_crash() {
     daemon.end();
 }
 
-/// Writes `mib` MiB, all of which reach the device.
-/// Each pass is accounted for by itself: a signal in the middle makes another one follow, and together they send more than there is.
+/// Each pass is recorded separately: a signal during a pass starts another pass, and together
+/// they send more than the free space.
 #[test]
 fn signal_during_pass_starts_a_separate_pass() {
     let _one = ONE.lock();
@@ -275,7 +280,7 @@ fn signal_during_pass_starts_a_separate_pass() {
         let shown = trimtab().args(["results", "show", id, "--json", "--store"]).arg(store).assert().success();
         let document: Value = serde_json::from_slice(&shown.get_output().stdout).unwrap();
         let sent = document["phases"][0]["discards"]["accepted_bytes"].as_u64().unwrap_or_else(|| panic!("{document}"));
-        // A pass in idle time tries what a command costs, and sends these pieces again.
+        // An idle-time pass measures the cost of a command, and sends those pieces again.
         assert!(sent < free / 2 * 3 && sent >= free / 2, "{sent} reached a filesystem with {free} free");
         assert_eq!(document["complete"], true);
     }
@@ -289,7 +294,8 @@ fn write(path: &Path, mib: usize) {
     }
 }
 
-/// Half of about 200 MiB free: 60 MiB before a crash and 30 after it are not enough, 40 more are.
+/// The threshold is half of about 200 MiB free space: 60 MiB before a crash and 30 MiB after
+/// it stay below, 40 MiB more exceed it.
 #[test]
 fn what_has_been_written_counts_across_a_crash() {
     let _one = ONE.lock();
@@ -311,7 +317,7 @@ fn what_has_been_written_counts_across_a_crash() {
         std::thread::sleep(Duration::from_millis(300));
         daemon.signal(Signal::KILL);
         drop(daemon);
-        // Nobody looks, but it counts.
+        // These writes count although the daemon does not poll now.
         write(&mount.path(), 20);
         let mut daemon = Daemon::start(&config);
         daemon.wait_for("adaptive");
@@ -364,7 +370,8 @@ fn it_does_not_keep_a_filesystem_from_being_unmounted() {
     daemon.end();
 }
 
-/// FITRIM ends early and reports success when the freezer comes; such windows are trimmed again.
+/// FITRIM ends early and reports success when the freezer stops the task. The daemon trims
+/// such windows again.
 #[test]
 fn a_freeze_in_the_middle_loses_nothing() {
     let _one = ONE.lock();
@@ -433,7 +440,8 @@ fn failing(fault: &str) -> Option<(Attached, Mounted)> {
     Some((drive, mount))
 }
 
-/// FITRIM on ext4 reports success for discards that the drive refused, so this is about noticing at all too.
+/// FITRIM on ext4 reports success for discards that the drive refused, so this also tests
+/// detection.
 #[test]
 fn a_drive_that_fails_every_trim_is_noticed_and_left_alone() {
     let _one = ONE.lock();
@@ -443,7 +451,7 @@ fn a_drive_that_fails_every_trim_is_noticed_and_left_alone() {
     trim.stdout(predicate::str::contains("refused at 0+").and(predicate::str::contains("os error 5")));
     let mut daemon = Daemon::start(&set.config(&rule(mount.path(), "idle:quiet=0s:piece-min=1GiB")));
     daemon.wait_for("[ext4]: idle");
-    // The kernel counts commands that failed like others.
+    // The kernel counts failed commands like successful ones.
     let meter = Meter::start(mount.path()).unwrap();
     let failed = || meter.count().unwrap().count;
     daemon.signal(Signal::USR1);
@@ -452,7 +460,7 @@ fn a_drive_that_fails_every_trim_is_noticed_and_left_alone() {
     std::thread::sleep(Duration::from_millis(1500));
     let first = failed();
     assert!(first > 0 && first < 200, "one window was asked for once, not again and again: {first}");
-    // Whoever asks again gets an answer at once, but not for ever.
+    // A repeated signal gets an immediate retry, but only a limited number of times.
     let mut asked = 0;
     while !daemon.seen.iter().any(|l| l.contains("paused for")) {
         daemon.signal(Signal::USR1);
@@ -467,7 +475,7 @@ fn a_drive_that_fails_every_trim_is_noticed_and_left_alone() {
     let lines = daemon.end();
     assert!(lines.iter().filter(|l| l.contains("was refused")).count() <= 4, "{lines:#?}");
     let history = set.history();
-    // Each signal in a pass ends its account and begins another.
+    // Each signal during a pass ends its record and starts another.
     assert!(!history.is_empty() && history.iter().all(|pass| pass["complete"] == false), "{history:#?}");
 }
 
@@ -496,7 +504,7 @@ fn daemon_survives_power_cut_and_resumes_pass() {
     assert!(complete.contains(&true) && complete.contains(&false), "{history:#?}");
 }
 
-/// The drive is pulled out in the middle of a pass.
+/// The drive is unplugged during a pass.
 #[test]
 fn a_drive_that_goes_away_ends_its_pass_and_not_the_daemon() {
     let _one = ONE.lock();
@@ -513,7 +521,7 @@ fn a_drive_that_goes_away_ends_its_pass_and_not_the_daemon() {
     ok(Command::new("umount").arg("--lazy").arg(mount.path()));
     drive.command().args(["drive", "detach", "--all", "--force"]).assert().success();
     daemon.wait_for("continues later");
-    // The other filesystem is served as before.
+    // The daemon still serves the other filesystem.
     let meter = Meter::start(&other.path()).unwrap();
     fs::write(other.path().join("file"), vec![1; 8 << 20]).unwrap();
     rustix::fs::syncfs(std::os::fd::AsFd::as_fd(&fs::File::open(other.path()).unwrap())).unwrap();
@@ -586,7 +594,7 @@ fn last_pass_metric_is_known_after_a_restart() {
         return skip("root, loop devices and mkfs");
     };
     let set = Set::new();
-    // A sample of the last pass, once metrics were written that fit.
+    // The `trimtab_last_pass` sample, read once the metrics count `passes` passes.
     let last_pass = |passes: u32| {
         let until = Instant::now() + Duration::from_secs(90);
         let of_trimmed = |line: &&str| line.contains(trimmed.path().to_str().unwrap());

@@ -1,4 +1,4 @@
-//! Chromium, headless, over its debugging pipe: no port, no network.
+//! Headless Chromium, controlled through its debugging pipe: no port, no network.
 
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,16 +13,16 @@ pub struct Browser {
     from: BufReader<ChildStdout>,
     session: String,
     number: u64,
-    /// Errors, messages on the console and requests that were made, as they came.
+    /// Errors, console messages and requests, in the order received.
     pub seen: Vec<Value>,
     _profile: tempfile::TempDir,
 }
 
 impl Browser {
-    /// With an empty page, which has a network but is allowed no name of it.
+    /// Starts the browser with an empty page. All host names fail to resolve.
     pub fn start() -> Self {
         let profile = tempfile::tempdir().unwrap();
-        // The browser reads commands from descriptor 3 and answers on 4.
+        // The browser reads commands from descriptor 3 and answers on descriptor 4.
         let mut process = Command::new("timeout")
             .args(["-s", "KILL", "300", "sh", "-c", "exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "chromium"])
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--host-resolver-rules=MAP * ~NOTFOUND"])
@@ -44,7 +44,7 @@ impl Browser {
         browser
     }
 
-    /// A command of the protocol; gives its result.
+    /// Sends a protocol command and returns its result.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         self.number += 1;
         let mut message = json!({ "id": self.number, "method": method, "params": params });
@@ -78,7 +78,7 @@ impl Browser {
         }
     }
 
-    /// Opens a file and waits until its script has done its work, if it is to run.
+    /// Opens a file; with `scripts`, waits until its script has finished.
     pub fn open(&mut self, path: &Path, scripts: bool) {
         self.call("Emulation.setScriptExecutionDisabled", json!({ "value": !scripts }));
         self.call("Page.navigate", json!({ "url": format!("file://{}", path.display()) }));
@@ -93,19 +93,19 @@ impl Browser {
         }
     }
 
-    /// What an expression comes to.
+    /// The value of a JavaScript expression.
     pub fn value(&mut self, expression: &str) -> Value {
         let result = self.call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true, "awaitPromise": true }));
         assert!(result.get("exceptionDetails").is_none(), "{expression}: {result}");
         result["result"]["value"].clone()
     }
 
-    /// What an expression comes to as a number.
+    /// The value of an expression as a number.
     pub fn number(&mut self, expression: &str) -> f64 {
         self.value(expression).as_f64().unwrap_or_else(|| panic!("{expression} is no number"))
     }
 
-    /// What an expression comes to as text.
+    /// The value of an expression as text.
     pub fn text(&mut self, expression: &str) -> String {
         self.value(expression).as_str().unwrap_or_else(|| panic!("{expression} is no text")).to_owned()
     }
@@ -119,7 +119,7 @@ impl Browser {
         }
     }
 
-    /// A window of so many pixels.
+    /// Sets the window size in pixels.
     pub fn size(&mut self, width: u32, height: u32) {
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -128,7 +128,7 @@ impl Browser {
         self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))");
     }
 
-    /// The middle of an element, brought into view.
+    /// The centre of an element, after scrolling it into view.
     fn place(&mut self, selector: &str) -> (f64, f64) {
         let place = format!(
             "(() => {{ const e = document.querySelector({selector:?}); e.scrollIntoView({{ block: 'center' }}); const r = e.getBoundingClientRect(); \
@@ -138,7 +138,7 @@ impl Browser {
         (place[0].as_f64().unwrap(), place[1].as_f64().unwrap())
     }
 
-    /// Moves the pointer to a place in an element, in pixels from its middle.
+    /// Moves the pointer to a position in an element, in pixels from its centre.
     pub fn hover(&mut self, selector: &str, dx: f64, dy: f64) {
         let (x, y) = self.place(selector);
         for step in [5.0, 0.0] {
@@ -146,7 +146,7 @@ impl Browser {
         }
     }
 
-    /// Drags from one place in an element to another.
+    /// Drags from one position in an element to another.
     pub fn drag(&mut self, selector: &str, from: f64, to: f64) {
         let (x, y) = self.place(selector);
         let event = |kind: &str, at: f64, buttons: u8| json!({ "type": kind, "x": x + at, "y": y, "button": "left", "buttons": buttons, "clickCount": 1 });
@@ -159,20 +159,20 @@ impl Browser {
         self.call("Input.dispatchMouseEvent", event("mouseReleased", to, 0));
     }
 
-    /// Presses a key that stands for itself, or is called so.
+    /// Presses a key, given as its character or its name.
     pub fn key(&mut self, key: &str) {
         for kind in ["keyDown", "keyUp"] {
             self.call("Input.dispatchKeyEvent", json!({ "type": kind, "key": key, "code": key }));
         }
     }
 
-    /// Colours as on a dark screen, or as on paper.
+    /// Emulates a media type and a colour scheme.
     pub fn media(&mut self, media: &str, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", json!({ "media": media, "features": features }));
     }
 
-    /// What the page asked for beyond itself, and what it complained of.
+    /// Errors, and requests for anything but the page itself.
     pub fn complaints(&self) -> Vec<String> {
         let own = |message: &Value| {
             let url = message["params"]["request"]["url"].as_str().unwrap_or_default();

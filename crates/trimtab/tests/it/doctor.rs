@@ -1,4 +1,5 @@
-//! `trimtab doctor` on recorded trees: what it says, its exit status, and what it does not let itself be led to.
+//! `trimtab doctor` on recorded trees: its output, its exit status, and its resistance to
+//! hostile trees.
 
 use crate::support::trimtab;
 use crate::sysroot::{self, Sysroot, fixtures, unpack};
@@ -66,7 +67,7 @@ fn every_recorded_machine_gets_its_verdict() {
     }
 }
 
-/// The words that a command of a remedy begins with.
+/// The programs that a remedy's command may start with.
 const PROGRAMS: [&str; 28] = [
     "blockdev",
     "cat",
@@ -180,7 +181,8 @@ fn doctor_judges_the_paths_beside_one_that_is_missing() {
     both.args(["doctor", "--sysroot"]).arg(tree.path()).args(["/dev/none", "/dev/nor"]).assert().code(1).stdout("");
 }
 
-/// What the lab says of its stacks (`truth`, the doctor's exit status) is what the doctor says of their trees. `unrecorded` names those without one.
+/// The exit status recorded by the lab for each stack (`truth`) matches the doctor's on its
+/// recorded tree. `unrecorded` lists the stacks without a tree.
 #[test]
 fn the_stacks_of_the_lab_are_among_the_recorded_machines() {
     let recorded = fixtures();
@@ -212,7 +214,7 @@ fn the_exit_status_says_the_verdict() {
         let tree = unpack(&text);
         let run = trimtab().arg("doctor").arg("--sysroot").arg(tree.path()).arg(&tree.expected.subject).assert().code(code);
         run.stdout(predicate::str::contains("verdict:")).stderr("");
-        // Everything at once: the worst verdict of all.
+        // All filesystems at once: the exit status is that of the worst verdict.
         trimtab()
             .args(["doctor", "--json", "--sysroot"])
             .arg(tree.path())
@@ -267,7 +269,7 @@ fn the_running_machine_has_a_verdict() {
     assert_eq!(document["diagnoses"][0]["subject"], "/");
 }
 
-/// A tree that tries to lead out: the secret must not be read, and nothing may hang or fail.
+/// A tree whose links lead outside: the doctor never reads the secret, hangs or crashes.
 #[test]
 fn a_hostile_tree_leads_nowhere() {
     let outside = tempfile::tempdir().unwrap();
@@ -324,7 +326,8 @@ fn mutated(text: &str, cuts: &[(usize, u8, String)]) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Recorded machines with lines lost, replaced by junk or turned into links: an answer, never a panic.
+    /// Recorded machines with lines removed, replaced by junk or turned into links: the doctor
+    /// answers and never panics.
     #[test]
     fn no_tree_is_a_reason_to_panic(
         which in any::<prop::sample::Index>(),
@@ -343,7 +346,8 @@ proptest! {
     }
 }
 
-/// The recorded tree of this machine has the same verdict as the machine, and may be recorded again from nowhere else.
+/// This machine and its recorded tree give the same verdict. A recorded tree cannot be
+/// recorded again.
 #[test]
 fn a_recorded_tree_says_what_the_machine_says() {
     let directory = tempfile::tempdir().unwrap();
@@ -351,7 +355,7 @@ fn a_recorded_tree_says_what_the_machine_says() {
     let examine = |args: &[&str]| {
         let run = trimtab().args(["doctor", "--json", "/"]).args(args).assert();
         let mut document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
-        // What only the running machine can offer.
+        // Only a running machine has this value.
         document["diagnoses"][0]["root_would_add"] = Value::Null;
         (run.get_output().status.code(), document)
     };
@@ -359,7 +363,7 @@ fn a_recorded_tree_says_what_the_machine_says() {
     let recorded = examine(&["--record", tree_name]);
     let read = examine(&["--sysroot", tree_name]);
     let strip = |mut one: (Option<i32>, Value)| {
-        // Counters move on.
+        // Counters advance between the two runs.
         one.1["diagnoses"][0]["write_counters"] = Value::Null;
         if let Some(evidence) = one.1["diagnoses"][0]["filesystem"]["evidence"].as_object_mut() {
             evidence.remove("lifetime_write_kbytes");

@@ -1,4 +1,5 @@
-//! `trimtab doctor --all` on recorded trees: what is judged, what is left out, what is accepted, and the one-line summary.
+//! `trimtab doctor --all` on recorded trees: judged, skipped and accepted filesystems, and
+//! the one-line summary.
 
 use crate::support::{LoopDevice, have_tool, run, trimtab};
 use crate::sysroot::{Sysroot, unpack};
@@ -225,7 +226,7 @@ fn doctor_summary_is_one_line_each_within_80_columns() {
     assert!(lines[2].starts_with("blocked    /dev/strange0"), "{text}");
 }
 
-/// A FUSE filesystem on a loop device, unmounted when this is dropped.
+/// A FUSE filesystem on a loop device, unmounted on drop.
 struct FuseMount {
     directory: tempfile::TempDir,
     _device: LoopDevice,

@@ -1,4 +1,5 @@
-//! What the doctor says of kinds of storage that are easily misjudged: verdict and remedy, on recorded trees.
+//! The doctor's verdict and remedy for kinds of storage that are easily misjudged, on
+//! recorded trees.
 
 use crate::sysroot::unpack;
 use std::path::Path;
@@ -101,7 +102,7 @@ fn ata_drive_without_the_attribute_trim_is_judged_by_limits() {
 }
 
 #[test]
-fn pool_below_the_root_filesystem_is_changed_from_a_rescue_system() {
+fn pool_below_root_filesystem_is_changed_from_rescue_system() {
     let text = include_str!("../fixtures/sysroots/vm-thin-ignore.txt");
     let diagnosis = diagnose(&text.replace(" / /mnt/s rw", " / / rw"), "/");
     let todo = to_do(&diagnosis);

@@ -1,7 +1,8 @@
-//! What the doctor says timers of systemd and cron trim, on recorded trees (`tests/fixtures/timers`).
+//! The doctor's findings about filesystems that systemd timers and cron trim, on recorded
+//! trees (`tests/fixtures/timers`).
 //!
-//! `# base` puts the file `base` in front: a drive with three partitions, and the units of util-linux.
-//! `# trims PATH: yes|no|maybe` is the right answer.
+//! `# base` prepends the file `base`: a drive with three partitions, and the units of
+//! util-linux. `# trims PATH: yes|no|maybe` states the correct answer.
 
 use crate::support::{LoopMount, have_tool, run, trimtab};
 use crate::sysroot::unpack;
@@ -44,7 +45,7 @@ fn timer_visits_what_util_linux_and_systemd_say() {
             if said != right {
                 wrong.push(format!("{name}: {mount_point} is {right}, not {said}: {:?}", diagnosis.mechanisms));
             }
-            // Nothing is left without a word.
+            // The doctor explains every "no".
             let silent = said == "no" && diagnosis.trimmed_by.is_empty() && diagnosis.mechanisms.is_empty();
             assert!(!silent, "{name}: {mount_point}");
             cases += 1;
@@ -95,7 +96,8 @@ fn skipped_filesystem_has_a_remedy_with_the_file() {
     }
 }
 
-/// `fstrim` of this machine, and the doctor on a recorded tree of this machine whose timer runs the same command.
+/// `fstrim` on this machine, and the doctor on a recorded tree of this machine whose timer
+/// runs the same command.
 #[test]
 fn timer_visits_what_fstrim_of_this_machine_visits() {
     if !have_tool("fstrim") {

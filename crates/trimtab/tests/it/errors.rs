@@ -1,4 +1,5 @@
-//! The same fault has the same exit status in every command, and with `--json` the same shape.
+//! The same fault has the same exit status in every command, and the same JSON shape with
+//! `--json`.
 
 use crate::support::{have_root, process, skip, trimtab};
 use predicates::prelude::*;
@@ -9,7 +10,7 @@ use std::process::Stdio;
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
 const BELOW_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml/x");
 
-/// One fault in the words of every command that can meet it, and its exit status.
+/// Each fault, its exit status, and the arguments of every command that can meet it.
 const FAULTS: &[(&str, i32, &[&[&str]])] = &[
     (
         "a path that is not there",
@@ -265,7 +266,7 @@ fn an_interrupt_has_status_130_and_a_document() {
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{args:?}");
-        // What was done until then is the document of those that keep it.
+        // Commands that store partial results print them as their document.
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         let of_error = document["schema"] == "trimtab.error" && document["error"]["kind"] == "interrupted";
         assert!(of_error || document["complete"] == false, "{document}");
@@ -314,7 +315,7 @@ fn lines_of_the_daemon_have_a_time_unless_the_journal_adds_one() {
         let stat = rustix::fs::fstat(&file).unwrap();
         let mut command = process();
         command.args(["daemon", "--shutdown", "--config"]).arg(&config).env("TRIMTAB_RUNTIME_DIR", dir.path());
-        // As systemd sets it: of the file that standard error is, or, inherited, of another one.
+        // As systemd sets it: for this standard error, or inherited and naming another file.
         let inode = if journal { stat.st_ino } else { stat.st_ino + 1 };
         command.env("JOURNAL_STREAM", format!("{}:{inode}", stat.st_dev)).stderr(file).stdout(Stdio::null());
         assert!(command.status().unwrap().success());
@@ -326,7 +327,7 @@ fn lines_of_the_daemon_have_a_time_unless_the_journal_adds_one() {
     assert!(journal.starts_with("/no/such/mount is not mounted"), "{journal}");
 }
 
-/// Every option of `command` and of what is below it, with its path.
+/// Collects every option of `command` and its subcommands, with the command path.
 fn options(command: &clap::Command, path: &[String], found: &mut Vec<(Vec<String>, String)>) {
     for arg in command.get_arguments().filter(|arg| arg.get_action().takes_values() && !arg.is_positional()) {
         found.extend(arg.get_long().map(|long| (path.to_vec(), format!("--{long}"))));
@@ -350,7 +351,7 @@ fn invalid_number_is_refused_in_one_line_with_expected() {
         let mut refused = |value: &str| {
             parser.try_get_matches_from_mut(words(value)).err().filter(|error| error.kind() == clap::error::ErrorKind::ValueValidation)
         };
-        // What takes any text, or no number at all, wants none.
+        // Skip options that accept any text or no number at all.
         if refused("abc").is_none()
             || ["1", "60", "4096", "0.5", "10s", "4096:8192", "0+4096"].into_iter().all(|value| refused(value).is_some())
         {
@@ -361,7 +362,7 @@ fn invalid_number_is_refused_in_one_line_with_expected() {
             let error = refused(value).unwrap_or_else(|| panic!("{path:?} {option} takes '{value}'"));
             says_what_is_wanted(&cli::said(&error, &words(value), &whole).0, &path, &option, value);
         }
-        // As a process says it.
+        // The program itself prints the same; checked for every eighth option.
         if numbers % 8 == 0 {
             let refused = trimtab().args(&words("abc")[1..]).env("HOME", "/nonexistent").assert().code(2);
             says_what_is_wanted(&String::from_utf8(refused.get_output().stderr.clone()).unwrap(), &path, &option, "abc");
@@ -382,7 +383,8 @@ fn says_what_is_wanted(said: &str, path: &[String], option: &str, value: &str) {
     assert!(wanted.len() > "; 'trimtab --help' says more".len() + 10, "{what}");
 }
 
-/// Seen: a benchmark ran to its end and only then found no room for its result; a study without a target offered what no study takes.
+/// Regression: a benchmark ran to its end before it found no space for its result, and the
+/// error for a missing target suggested `null:`, which no study accepts.
 #[test]
 fn unusable_store_or_target_is_refused_before_run() {
     let missing = trimtab().args(["study", "/no/such/path"]).assert().code(1).get_output().stderr.clone();
@@ -400,7 +402,7 @@ fn unusable_store_or_target_is_refused_before_run() {
         command.args(["bench", "tree", "null:", "--files", "10", "--size", "100kB", "--store"]).arg(store);
         command
     };
-    // A directory that others may write to was found out late as well.
+    // A directory that others may write to was also detected late.
     bench(&store).assert().code(1).stdout("").stderr(predicate::str::contains("others may write to it"));
     std::fs::set_permissions(full.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     bench(&store).assert().success();
@@ -422,7 +424,7 @@ fn what_a_drive_cannot_do_is_said_at_once() {
     };
     let said = predicate::str::contains("laptop-7200rpm does not support TRIM").and(predicate::str::contains("leave --trims out"));
     simulate("laptop-7200rpm").assert().code(2).stdout("").stderr(said);
-    // An engine of a byte a second would take years for a page.
+    // An engine that compresses one byte per second would need over an hour for 4 KiB.
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("slow.toml");
     let show = |engine: u64| {
@@ -442,7 +444,7 @@ fn what_a_drive_cannot_do_is_said_at_once() {
     }
 }
 
-/// Seen: "No space left on device" of a report, and nobody knew where; and JSON without `use`.
+/// Regression: "No space left on device" did not name the report, and the JSON lacked `use`.
 #[test]
 fn unwritable_report_is_named_and_result_is_printed() {
     let dir = tempfile::tempdir().unwrap();
@@ -453,7 +455,7 @@ fn unwritable_report_is_named_and_result_is_printed() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("cannot write /dev/full: No space left on device") && said.contains("the runs are kept"), "{said}");
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // One policy alone has nothing to be compared with.
+    // A single policy has nothing to compare with.
     assert_eq!(json["use"], Value::Null);
     assert!(json.as_object().unwrap().contains_key("use"), "null, and not left out");
     assert_eq!((&json["verdict"]["recommendation"], &json["verdict"]["rule"]), (&"unknown".into(), &"too_little".into()));

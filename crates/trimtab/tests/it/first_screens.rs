@@ -1,5 +1,5 @@
-//! The first screen of a study, of runs that were really modelled: golden copies at three widths, and every figure on it recomputed from the
-//! JSON document by arithmetic that shares nothing with the program.
+//! The first screen of modelled studies: golden copies at three widths, and every figure on
+//! it recomputed from the JSON document with arithmetic that shares no code with the program.
 
 use crate::support::trimtab;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 const WIDTHS: [usize; 3] = [60, 80, 120];
 
-/// A study that is made once and then shown: its JSON document, and its screens at [`WIDTHS`].
+/// Runs a study once, then shows it: its JSON document, and its screens at [`WIDTHS`].
 fn made(args: &[&str]) -> (Value, [String; 3]) {
     let dir = tempfile::tempdir().unwrap();
     let (store, report) = (dir.path().join("s.db"), dir.path().join("r.html"));
@@ -19,7 +19,7 @@ fn made(args: &[&str]) -> (Value, [String; 3]) {
         String::from_utf8(output.stdout).unwrap()
     };
     let json = serde_json::from_str(&study(&["--json"], 80)).unwrap();
-    // What was finished is taken: the same runs, in words.
+    // The command reuses the finished runs, so both show the same study.
     let screens = WIDTHS.map(|columns| study(&[], columns));
     for (screen, columns) in screens.iter().zip(WIDTHS) {
         check_lines(screen, columns, &report);
@@ -27,7 +27,8 @@ fn made(args: &[&str]) -> (Value, [String; 3]) {
     (json, screens.map(|screen| as_always(&screen, &report)))
 }
 
-/// No line is wider than the screen but a path to copy, and no line ends between a number and its unit.
+/// Only a path to copy may exceed the screen width, and no line breaks between a number and
+/// its unit.
 fn check_lines(screen: &str, columns: usize, report: &Path) {
     let lines: Vec<&str> = screen.lines().collect();
     for line in &lines {
@@ -42,7 +43,8 @@ fn check_lines(screen: &str, columns: usize, report: &Path) {
     }
 }
 
-/// What differs from one time to the next: how long it took, where the report is, by which name it is kept.
+/// Replaces everything that varies between runs: the duration, the report's path and the
+/// study's id.
 fn as_always(screen: &str, report: &Path) -> String {
     let line = |line: &str| {
         if let Some((before, _)) = line.split_once("MODELLED, ") {
@@ -77,7 +79,7 @@ fn aged<'a>(study: &'a Value, policy: &str, fill: &str) -> Option<&'a Value> {
     of(study, "ageing", policy).find(|run| run["settings"]["fill"] == percent.as_str())
 }
 
-/// What stands behind a figure that the rate of random writes of such runs is in.
+/// The mark after a figure that depends on the random-write rate of these runs.
 fn mark(runs: &[&Value]) -> &'static str {
     let unsteady = |run: &&Value| {
         run["warnings"].as_array().is_some_and(|all| all.iter().any(|one| one["code"].as_str().unwrap().starts_with("steady-state.")))
@@ -85,21 +87,21 @@ fn mark(runs: &[&Value]) -> &'static str {
     if runs.iter().any(unsteady) { "~" } else { "" }
 }
 
-/// Without its mark, which has to be this one.
+/// Strips the mark at the end, which must be `mark`.
 #[track_caller]
 fn unmarked<'a>(shown: &'a str, mark: &str) -> &'a str {
     assert_eq!(&shown[shown.trim_end_matches('~').len()..], mark, "{shown}");
     shown.trim_end_matches('~')
 }
 
-/// How many times the rate and the wear of batched trims.
+/// Ratios of the random-write rate and the wear to those of batched trims.
 fn against_batched(study: &Value, policy: &str, fill: &str) -> (f64, f64) {
     let (mine, batched) = (aged(study, policy, fill).unwrap(), aged(study, "batched", fill).unwrap());
     let ratio = |name: &str| metric(mine, name).unwrap() / metric(batched, name).unwrap();
     (ratio("random-write.steady-state"), ratio("erase-cycles.per-tb"))
 }
 
-/// Whether deleting takes longer with online discard: half as long again, and more than anybody overlooks.
+/// True if online discard makes deleting more than 50 % slower, and by more than 50 ms.
 fn online_slows(study: &Value) -> bool {
     let deleting = |policy: &str| {
         let phases = |run: &Value| Some(metric(run, "delete.seconds")? + metric(run, "delete-sync.seconds")?);
@@ -108,8 +110,10 @@ fn online_slows(study: &Value) -> bool {
     deleting("none").iter().zip(deleting("online")).any(|(none, online)| online > none * 1.5 && online - none > 0.05)
 }
 
-/// Which policy the rule on the screen says: waits up to 50 ms, or up to twice the shortest; then most writes, then least wear, each by 5 % or more;
-/// then the simplest. Not one that slows deleting down, and not one that is never done. `None` where that is not to trim.
+/// The policy that the rule on the screen selects. Candidates have waits up to 50 ms, or up
+/// to twice the shortest. The order is most writes, then least wear, each by 5 % or more,
+/// then the simplest. Policies that slow deleting down or never finish are excluded. `None`
+/// where the answer is not to trim.
 pub fn by_rule(study: &Value, fill: &str) -> Option<&'static str> {
     let figure = |policy: &str, name: &str| metric(aged(study, policy, fill).unwrap(), name).unwrap();
     let tried = |policy: &&'static str| {
@@ -128,7 +132,8 @@ pub fn by_rule(study: &Value, fill: &str) -> Option<&'static str> {
     fast.into_iter().find(|policy| wear(policy) / least < 1.05).filter(|policy| *policy != "none")
 }
 
-/// How many predicted figures docs/published.md counts, and how many of them as met.
+/// The number of predicted figures in docs/published.md, and the number of those counted as
+/// met.
 fn predicted_figures() -> (usize, usize) {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/published.md")).unwrap();
     let rows = page.lines().filter(|line| line.starts_with("| predicted"));
@@ -136,7 +141,7 @@ fn predicted_figures() -> (usize, usize) {
     rows.map(of).fold((0, 0), |sum, row| (sum.0 + row[row.len() - 1], sum.1 + row[0]))
 }
 
-/// A time as it is shown, in seconds; it has three digits.
+/// A displayed time in seconds; it has three digits.
 fn seconds(text: &str) -> f64 {
     if let Some((minutes, seconds)) = text.strip_suffix('s').and_then(|text| text.split_once('m')).filter(|(_, s)| !s.is_empty()) {
         return minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap();
@@ -148,28 +153,28 @@ fn seconds(text: &str) -> f64 {
     number.parse::<f64>().unwrap() * scale.unwrap_or_else(|| panic!("'{text}' is no time")).1
 }
 
-/// `shown` is `value`, rounded to three digits.
+/// Asserts that `shown` is `value` rounded to three digits.
 #[track_caller]
 fn same(shown: f64, value: f64, what: &str) {
     let unit = 10_f64.powi(value.abs().max(1e-12).log10().floor() as i32 - 2);
     assert!((shown - value).abs() <= unit * 0.51, "{what}: {shown} on the screen, {value} in the document");
 }
 
-/// `+47 %` is `ratio`, as a whole number.
+/// Asserts that `shown`, such as `+47 %`, is `ratio` as a whole percentage.
 #[track_caller]
 fn same_percent(shown: &str, ratio: f64, what: &str) {
     let percent: f64 = shown.trim_end_matches(" %").parse().unwrap_or_else(|_| panic!("{what}: '{shown}'"));
     assert!((percent - (ratio - 1.0) * 100.0).abs() <= 0.501, "{what}: {shown} on the screen, {ratio} in the document");
 }
 
-/// Rows of the table by their names, the panels of a narrow screen behind each other, and what stands above their columns.
+/// The column headings and the rows by name. The panels of a narrow screen are joined.
 fn table(screen: &str) -> (Vec<String>, Vec<(String, Vec<String>)>) {
     let cells = |line: &str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>();
     let (mut header, mut rows): (Vec<String>, Vec<(String, Vec<String>)>) = (Vec::new(), Vec::new());
     let lines: Vec<&str> = screen.lines().collect();
     for at in (1..lines.len()).filter(|at| lines[*at].starts_with('─')) {
         header.extend(cells(lines[at - 1]).into_iter().skip(1));
-        // Where there is no room for an empty line behind it, what follows has a label.
+        // Without room for an empty line, the next paragraph follows directly, with a label.
         let follows =
             |line: &str| ["Deleting", "No TRIM", "Figures", "How sure", "Check first"].iter().any(|label| line.starts_with(label));
         for line in lines[at + 1..].iter().take_while(|line| !line.is_empty() && !follows(line)) {
@@ -184,21 +189,22 @@ fn table(screen: &str) -> (Vec<String>, Vec<(String, Vec<String>)>) {
     (header, rows)
 }
 
-/// The paragraph behind a label, its lines joined again.
+/// The paragraph after a label, with its lines joined.
 fn paragraph(screen: &str, label: &str) -> String {
     let mut lines = screen.lines().skip_while(|line| !line.starts_with(label));
     let first = lines.next().unwrap_or_else(|| panic!("no {label} in\n{screen}"))[label.len()..].trim().to_owned();
     lines.take_while(|line| line.starts_with("  ")).fold(first, |text, line| format!("{text} {}", line.trim()))
 }
 
-/// What stands between two pieces of a text.
+/// The text between `before` and `after`.
 #[track_caller]
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let rest = text.split_once(before).unwrap_or_else(|| panic!("'{before}' is not in: {text}")).1;
     rest.split_once(after).unwrap_or_else(|| panic!("'{after}' is not in: {rest}")).0
 }
 
-/// One row of the table against the runs of `policy`. `cells` and `header` begin behind the name.
+/// Checks one row of the table against the runs of `policy`. `cells` and `header` exclude the
+/// name.
 fn check_row(study: &Value, policy: &str, header: &[String], cells: &[String]) {
     assert_eq!(cells.len(), header.len(), "{policy}: {cells:?}");
     match wait(study, policy) {
@@ -222,7 +228,7 @@ fn check_row(study: &Value, policy: &str, header: &[String], cells: &[String]) {
     }
 }
 
-/// What stands below the table against the runs.
+/// Checks the notes below the table against the runs.
 fn check_notes(screen: &str, study: &Value) {
     let churn = &aged(study, "none", "60%").unwrap()["settings"];
     let number = |key: &str| churn[key].as_str().unwrap().parse::<f64>().unwrap();
@@ -237,21 +243,23 @@ fn check_notes(screen: &str, study: &Value) {
     assert!(sure.contains(&format!("the model is off by more than 25 % on {} of {all} published figures", all - met)), "{sure}");
 }
 
-/// The questions of docs/first-reader.md: which policy, why, how much, what it costs, is it measured, on what for how long, what to check first, how
-/// sure, how to apply and undo, where the data are.
+/// The questions of docs/first-reader.md: which policy, why, how much, what it costs, is it
+/// measured, on what for how long, what to check first, how sure, how to apply and undo,
+/// where the data are.
 #[track_caller]
 fn answers_ten_questions(screen: &str, columns: usize, sure: &str) {
     let words: Vec<&str> = screen.split_whitespace().collect();
     let flat = words.join(" ");
     let answers = ["USE ", "WHY ", "policy ", "append every 5 s", "MODELLED", sure, "--dry-run", "Report "];
-    // What short lines have no room for is behind --details.
+    // Narrow screens leave these to --details.
     let more = ["Figures: ", "Check first: ", "trimtab apply --undo"].into_iter().filter(|_| columns >= 80);
     for answer in answers.into_iter().chain(more) {
         assert!(flat.contains(answer), "'{answer}' is not on:\n{screen}");
     }
 }
 
-/// "Deleting 3,670 files: 56.8 ms; online as long (Linux 2.6.39: 58.2× none's time)".
+/// Checks a line such as "Deleting 3,670 files: 56.8 ms; online as long (Linux 2.6.39: 58.2×
+/// none's time)".
 fn check_deleting(study: &Value, deleting: &str) {
     let tree = |policy: &str| {
         let run = of(study, "runs", policy).find(|run| run["workload"] == "tree").unwrap();
@@ -313,7 +321,8 @@ fn of_one_drive() {
 
 #[test]
 fn of_three_drives() {
-    // As without anything, but for what takes long: a larger drive, further policies and other assumptions.
+    // The default study without its slow parts: a larger drive, further policies and other
+    // assumptions.
     let (all, screens) = made(&["--aged-size", "120MB", "--policies", "none,batched,idle", "--questions", "deleting,ageing"]);
     let studies = all["studies"].as_array().unwrap();
     for (screen, columns) in screens.iter().zip(WIDTHS) {

@@ -1,4 +1,5 @@
-//! Filesystems in user space: they keep open files that are removed, and their servers can hang.
+//! Filesystems in user space: they keep removed files that are open, and their servers can
+//! hang.
 
 use crate::support::{LoopDevice, LoopMount, at_home, have_root, have_tool, process, program, run, skip, trimtab};
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Far more than anything here takes, also on a busy machine.
+/// Far longer than any test here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server in the foreground, and what it mounted. Both are gone when this is dropped, also if the server was stopped.
+/// A foreground server and its mount. Both end on drop, even if the server was stopped.
 struct FuseMount {
     server: Child,
     path: PathBuf,
@@ -52,7 +53,7 @@ fn scratch() -> tempfile::TempDir {
 }
 
 impl FuseMount {
-    /// Starts `server`, which mounts at `mnt` of `scratch`.
+    /// Starts `server`, which mounts at `scratch/mnt`.
     fn start(mut server: Command, scratch: tempfile::TempDir, beside: Vec<Ended>, device: Option<LoopDevice>) -> Self {
         let path = scratch.path().join("mnt");
         let server = server.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
@@ -84,7 +85,7 @@ impl FuseMount {
         Some(Self::start(server, scratch, Vec::new(), Some(device)))
     }
 
-    /// Over a server of its own on the loopback interface, with keys of its own.
+    /// Mounts through a private sshd on the loopback interface, with its own keys.
     fn sshfs() -> Option<Self> {
         if !have_tool("sshfs") || !Path::new("/usr/sbin/sshd").exists() {
             return None;
@@ -95,7 +96,7 @@ impl FuseMount {
             run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &file(key)])?;
         }
         fs::copy(file("user.pub"), file("authorized")).unwrap();
-        // Where sshd gives up its rights.
+        // The directory for sshd's privilege separation.
         let _ = fs::create_dir("/run/sshd");
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let config = format!(
@@ -120,7 +121,7 @@ impl FuseMount {
         kill_process(Pid::from_child(&self.server), signal).unwrap();
     }
 
-    /// Workspaces that are there.
+    /// The workspaces that exist.
     fn left(&self) -> Vec<String> {
         let names = fs::read_dir(&self.path).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
         names.filter(|name| name.starts_with("trimtab-work-")).collect()
@@ -129,7 +130,7 @@ impl FuseMount {
 
 impl Drop for FuseMount {
     fn drop(&mut self) {
-        // Whoever waits for an answer gets an error once the server has ended.
+        // Requests that wait for the server fail once it has ended.
         let _ = self.server.kill();
         let _ = self.server.wait();
         for _ in 0..100 {
@@ -141,7 +142,7 @@ impl Drop for FuseMount {
     }
 }
 
-/// A small benchmark in `directory`, with a store of its own.
+/// A small benchmark in `directory`, with a private store.
 fn bench(directory: &Path, store: &Path) -> assert_cmd::Command {
     let mut command = trimtab();
     command.args(["bench", "postmark", "--number", "50", "--transactions", "50", "--tries", "1", "--reserve", "8MiB", "--yes", "--store"]);
@@ -189,7 +190,7 @@ fn removal_without_progress_ends_after_the_run_is_kept() {
     let store = mount.scratch.path().join("results.db");
     let (path, at_store) = (mount.path.clone(), store.clone());
     let bench = std::thread::spawn(move || bench(&path, &at_store).output().unwrap());
-    // As another process that has a file open.
+    // Simulates another process that holds a file open.
     let mut held = None;
     wait_until("a workspace with a marker", || {
         held = mount.left().first().and_then(|name| fs::File::open(mount.path.join(name).join("marker")).ok());
@@ -204,7 +205,7 @@ fn removal_without_progress_ends_after_the_run_is_kept() {
     drop(held);
 }
 
-/// The diagnosis of `path` among those that the doctor prints.
+/// The doctor's exit status and its diagnosis of `path`.
 fn diagnosis(arguments: &[&str], path: &Path) -> (Option<i32>, Value) {
     let output = trimtab().args(["doctor", "--json"]).args(arguments).timeout(PATIENCE).output().unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
@@ -231,7 +232,8 @@ fn doctor_reports_a_mount_that_does_not_answer() {
     assert!(refused.status.code() == Some(1) && stderr.contains("does not answer"), "{stderr}");
 }
 
-/// The program where `/etc` is a copy in which fstab lists `target`, and cron trims what fstab lists.
+/// The program with a copy of `/etc` in which fstab lists `target` and cron trims the
+/// filesystems that fstab lists.
 fn with_fstab(mount: &FuseMount, target: &Path, args: &[&str]) -> Command {
     let etc = mount.scratch.path().join("etc");
     run("cp", &["--archive", "/etc", etc.to_str().unwrap()]).unwrap();
@@ -257,7 +259,7 @@ fn trim_all_passes_by_a_mount_that_does_not_answer() {
     wait_until("trim --all ends", || trim.0.try_wait().unwrap().is_some());
 }
 
-/// A scan that looks below such a mount: no signal reaches its thread.
+/// A scan below such a mount runs in a thread that no signal reaches.
 #[test]
 fn interrupt_ends_a_scan_beside_a_mount_that_hangs() {
     let _guard = crate::support::makes_namespaces();

@@ -1,4 +1,5 @@
-//! The fuzz targets, on what the fuzzer starts from and on some hundred changes of each: they are compiled here, and none may fail. `make fuzz` goes on.
+//! Runs the fuzz targets on their seeds and on some hundred mutations of each. All compile
+//! here and none may fail. `make fuzz` runs the fuzzer itself.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +28,7 @@ mod tables;
 #[path = "../../../../fuzz/src/trace.rs"]
 mod trace;
 
-/// What the fuzzer does most: bytes are flipped, cut out, repeated, and the end is lost.
+/// Mutates a seed like the fuzzer: flips, cuts and repeats bytes, and truncates the end.
 fn changed(seed: &[u8], draw: &mut Stream) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..draw.between(1, 3) {
@@ -62,7 +63,7 @@ fn on_changed_seeds(name: &str, changes: u32, target: impl Fn(&[u8])) {
     }
 }
 
-/// As the fuzzer gives text: up to the first byte that is none.
+/// The leading valid UTF-8, which is the text that the fuzzer passes.
 fn text(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
@@ -86,7 +87,7 @@ fn formats_of_text_are_read_or_refused() {
 
 #[test]
 fn recorded_trees_that_lie_are_answered() {
-    // A directory of its own: nobody else can have put anything there, and it goes with the test.
+    // A private directory, which no other user can write to and which the test removes.
     let directory = tempfile::tempdir().unwrap();
     on_changed_seeds("sweep", 100, |bytes| sweep::run(bytes, &directory.path().join("sweep")));
     on_changed_seeds("sysroot", 20, |bytes| sysroot::run(text(bytes), &directory.path().join("machine")));

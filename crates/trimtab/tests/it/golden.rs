@@ -1,4 +1,6 @@
-//! Fingerprints of what the model says: of how each shipped drive ages. A change of any figure changes one of them, so that no model changes unnoticed. Where a change is meant, `make golden` writes them again, and the commit that does says why.
+//! Fingerprints of the model's ageing of each shipped drive. Any changed figure changes a
+//! fingerprint, so no model changes unnoticed. For an intended change, run `make golden` and
+//! give the reason in the commit.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -17,7 +19,7 @@ fn fingerprint(figures: &Value) -> String {
     digest.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// What the model decides of a run: neither words nor times of day, nor what the tool itself cost.
+/// The figures that the model decides: no text, no time of day, no cost of the tool itself.
 fn figures(run: &Value) -> Value {
     let mut metrics = run["metrics"].clone();
     metrics.as_array_mut().unwrap().retain(|metric| !metric["name"].as_str().unwrap().starts_with("overhead"));
@@ -37,7 +39,7 @@ fn metric(run: &Run, name: &str) -> String {
 fn each_shipped_drive_ages_as_it_did() {
     let mut table = String::new();
     for drive in drives::shipped() {
-        // The smallest size of these at which it can be, in the same proportions.
+        // The smallest of these sizes that this drive allows, in the same proportions.
         let sized = |gib: u64| model::sized(drive.spec.clone(), Some(Bytes(gib << 30))).ok();
         let spec = [1, 2, 4, 8, 16, 32].into_iter().find_map(sized).unwrap_or_else(|| panic!("{} at 32 GiB", drive.spec.name));
         let ages = Plan {

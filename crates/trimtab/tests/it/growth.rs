@@ -1,5 +1,6 @@
-//! Ten times as much input takes about ten times as long and as much memory, or is refused in one line: for every parser of files that may come
-//! from anywhere. Judged is processor time, not the clock, so that other processes do not matter.
+//! Ten times the input takes about ten times as long and ten times the memory, or fails with
+//! a one-line error. This holds for every parser of files from untrusted sources. The measure
+//! is processor time, not elapsed time, so that other processes do not matter.
 
 use crate::support::{process, program};
 use std::fmt::Write as _;
@@ -8,10 +9,11 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Writes an input of so many parts into a directory; gives what it is read with. Of several commands the last is measured.
+/// Writes an input of `n` parts into a directory and returns the commands that read it. The
+/// last command is measured.
 type Make = fn(&Path, usize) -> Vec<Vec<&'static str>>;
 
-/// A parser, an input of a size that takes long enough to be measured, and how many parts that is.
+/// Each parser, its input, and a number of parts large enough to measure.
 const PARSERS: &[(&str, Make, usize)] = &[
     ("specification, [[uncertain]]", uncertain, 200),
     ("specification, sources", sources, 2000),
@@ -54,7 +56,8 @@ fn measured(mut command: Command) -> (ExitStatus, String, Cost) {
     let scratch = tempfile::tempfile().unwrap();
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(scratch.try_clone().unwrap()).spawn().unwrap();
     let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
-    // SAFETY: the process is a child of this one that nothing else waits for, and both places are large enough.
+    // SAFETY: the process is a child of this one that nothing else waits for, and both places
+    // are large enough.
     let usage = unsafe {
         assert_eq!(libc::wait4(child.id().cast_signed(), &raw mut status, 0, usage.as_mut_ptr()), child.id().cast_signed());
         usage.assume_init()
@@ -67,7 +70,7 @@ fn measured(mut command: Command) -> (ExitStatus, String, Cost) {
     (ExitStatus::from_raw(status), said, cost)
 }
 
-/// What an input of `n` parts costs, and whether it was refused in one short line.
+/// The cost of an input of `n` parts, and whether it failed with one short line.
 fn cost(name: &str, make: Make, n: usize) -> (Cost, bool) {
     let scratch = tempfile::tempdir().unwrap();
     let commands = make(scratch.path(), n);
@@ -75,7 +78,7 @@ fn cost(name: &str, make: Make, n: usize) -> (Cost, bool) {
     for args in &commands {
         let mut command = process();
         command.current_dir(scratch.path()).args(["--store", "store.db"]).args(args);
-        // Whatever takes this long is neither linear nor refused.
+        // An input that takes this long is neither linear nor refused.
         let mut limited = Command::new("prlimit");
         limited.args(["--cpu=60", "--as=4294967296"]).arg(program()).args(command.get_args()).current_dir(scratch.path());
         crate::support::at_home(&mut limited);
@@ -83,7 +86,7 @@ fn cost(name: &str, make: Make, n: usize) -> (Cost, bool) {
     }
     let (status, said, cost) = last.expect("there is a command");
     assert!(status.code().is_some_and(|code| code < 100), "{name}, {n} parts: {status}, {cost:?}: {said}");
-    // The doctor has verdicts in its exit status.
+    // The doctor's exit status carries its verdict.
     let refused = !status.success() && !said.is_empty();
     assert!(!refused || said.lines().count() == 1 && said.len() < 2000, "{name}, {n} parts: {said}");
     (cost, refused)
@@ -94,7 +97,8 @@ fn ten_times_the_input_costs_ten_times_as_much_or_is_refused() {
     let mut wrong = Vec::new();
     for (name, make, n) in PARSERS {
         let ((small, _), (large, refused)) = (cost(name, *make, *n), cost(name, *make, n * 10));
-        // Fourfold room, and a second for what does not grow. What grows with the square takes a hundred times as long.
+        // The limit is four times linear growth, plus one second for constant cost. Quadratic
+        // growth would take a hundred times as long.
         let linear = large.seconds <= 40.0 * small.seconds + 1.0 && large.mib <= 40.0 * small.mib.max(16.0);
         println!("{name}: {small:?}, ten times that: {large:?}{}", if refused { ", refused" } else { "" });
         if !linear {
@@ -104,19 +108,20 @@ fn ten_times_the_input_costs_ten_times_as_much_or_is_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Seen: 757 MB for 2,000 phases, because each kept the empty buckets of its histograms.
+/// Regression: 757 MB for 2,000 phases, because each phase kept the empty buckets of its
+/// histograms.
 #[test]
 fn imported_phases_take_the_memory_of_their_data() {
     let import = |at: &Path, n| result(at, "phases", n).into_iter().take(1).collect();
     let (cost, _) = cost("import of phases", import, 2000);
-    // The kernel counts what this process had when it started the other one.
+    // The kernel's count includes this process's memory at the time of the fork.
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let peak_kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).and_then(|rest| rest.trim().strip_suffix(" kB"));
     let own_mib = peak_kib.unwrap().trim().parse::<f64>().unwrap() / 1024.0;
     assert!(cost.mib <= own_mib.max(150.0), "{cost:?}, {own_mib} MiB here");
 }
 
-/// Seen: 2.86 GB for a file that is refused.
+/// Regression: 2.86 GB for a refused file.
 #[test]
 fn import_of_a_sparse_file_is_refused_unread() {
     let sparse = |at: &Path, gib: usize| {
@@ -173,7 +178,7 @@ fn configuration(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     vec![vec!["daemon", "--check", "--config", "daemon.toml"]]
 }
 
-/// Lines of a form in which each `{}` is a number.
+/// A trace of `n` lines, in a format in which each `{}` is a number.
 fn trace(at: &Path, n: usize, form: &str) -> Vec<Vec<&'static str>> {
     let lines: String = (0..n).map(|n| form.replace("{}", &(n * 8).to_string())).collect();
     write(at, "trace", lines);
@@ -186,7 +191,7 @@ fn iolog_files(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     vec![vec!["drive", "trace", "trace", "--volume", "0"]]
 }
 
-/// A stored run of which one part is long, imported and shown.
+/// Imports and shows a stored run with one long part.
 fn result(at: &Path, part: &str, n: usize) -> Vec<Vec<&'static str>> {
     let seed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/import/run.json");
     let mut run: serde_json::Value = serde_json::from_str(&fs::read_to_string(seed).unwrap()).unwrap();
@@ -213,7 +218,7 @@ fn result(at: &Path, part: &str, n: usize) -> Vec<Vec<&'static str>> {
     vec![vec!["results", "import", "run.json"], vec!["results", "show", "last"]]
 }
 
-/// Two stored runs of so many settings, and what is done with them.
+/// Two stored runs with `n` settings each, and the commands that read them.
 fn settings(at: &Path, n: usize, last: &[&'static str]) -> Vec<Vec<&'static str>> {
     let import = result(at, "settings", n).swap_remove(0);
     let other = fs::read_to_string(at.join("run.json")).unwrap().replacen("\"seed\":", "\"seed\":1", 1);
@@ -249,7 +254,7 @@ fn mounts(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     machine(at, n, n, |_, _| {})
 }
 
-/// One disk, mounted at so many places, and a timer that calls fstrim with `arguments`.
+/// One disk, mounted at `n` places, and a timer that calls fstrim with `arguments`.
 fn timed(at: &Path, n: usize, arguments: &str) -> Vec<Vec<&'static str>> {
     let doctor = machine(at, 1, 1, |_, _| {});
     let more: String = (0..n).map(|n| format!("{} 10 8:0 / /m{n} rw - ext4 /dev/d0 rw\n", n + 11)).collect();
@@ -266,7 +271,7 @@ fn visits(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     timed(at, n, "--all")
 }
 
-/// Half of what fstab lists is mounted.
+/// Half of the filesystems in fstab are mounted.
 fn listed(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     let doctor = timed(at, n / 2, "--fstab");
     fs::create_dir(at.join("root/etc")).unwrap();
@@ -285,7 +290,7 @@ fn timers(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     doctor
 }
 
-/// Each disk stands on itself and on the one before.
+/// Each disk has itself and the previous disk as lower devices.
 fn devices(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     machine(at, n, n.min(20), |slaves, n| {
         std::os::unix::fs::symlink(format!("/sys/devices/d{n}"), slaves.join("itself")).unwrap();
@@ -293,7 +298,8 @@ fn devices(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     })
 }
 
-/// A recorded tree with `disks`, of which the first `mounted` have a filesystem; `below` fills the directory of what a disk stands on.
+/// A recorded tree with `disks`; the first `mounted` carry a filesystem. `below` fills the
+/// directory of a disk's lower devices.
 fn machine(at: &Path, disks: usize, mounted: usize, below: fn(&Path, usize)) -> Vec<Vec<&'static str>> {
     let sys = at.join("root/sys");
     for directory in ["block", "dev/block"] {
@@ -318,7 +324,7 @@ fn machine(at: &Path, disks: usize, mounted: usize, below: fn(&Path, usize)) -> 
     vec![vec!["doctor", "--all", "--sysroot", "root"]]
 }
 
-/// A sweep whose journal is a long file without a line end, most of which is a hole.
+/// A sweep whose journal is one long line, mostly a hole.
 fn journal(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     let plan = format!("{BASE}[axes]\nworkload.queue_depth = [1, 2]\n");
     let hash = trimtab_study::sweep::short_hash(&plan);

@@ -1,4 +1,4 @@
-//! Temperature and wear of drives, from recorded trees, and where a reader meets them.
+//! Temperature and wear of drives, from recorded trees, in every place that shows them.
 
 use crate::sysroot::{fixtures, unpack};
 use std::path::Path;
@@ -6,7 +6,7 @@ use trimtab_linux::host::Place;
 use trimtab_linux::host::environment::capture;
 use trimtab_linux::host::root::Root;
 
-/// What is kept with a run about the machine of `fixture` with `more` in it.
+/// The environment stored with a run, for the machine of `fixture` extended by `more`.
 fn environment(fixture: &str, more: &str) -> Vec<(String, String)> {
     let (_, text) = fixtures().into_iter().find(|(name, _)| name == fixture).unwrap();
     let tree = unpack(&format!("{text}\n{more}"));
@@ -32,7 +32,7 @@ fn an_nvme_drive_tells_both() {
     let fields = environment("nvme", &more);
     assert_eq!(value(&fields, "drive.temperature"), "42 °C");
     assert_eq!(value(&fields, "drive.wear"), "7 % of its rated life used, 512 MB written in all");
-    // The sensor of an older kernel, and one of several paths.
+    // The sensor location of an older kernel, and one path of a multipath drive.
     for place in ["device/hwmon/hwmon0", "device/nvme1/hwmon4"] {
         let fields = environment("nvme", &format!("{NVME}/{place}/temp1_input = 38400"));
         assert_eq!(value(&fields, "drive.temperature"), "38 °C", "{place}");

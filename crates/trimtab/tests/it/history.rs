@@ -1,4 +1,4 @@
-//! `trimtab history`: what was applied, undone and trimmed.
+//! `trimtab history`: applied changes, undone changes and trims.
 
 use crate::support::{LoopMount, run, skip, trimtab};
 use predicates::prelude::*;
@@ -37,13 +37,14 @@ fn manual_trim_is_in_history_with_drive_counts() {
         assert_eq!((&event["what"], &event["by"], &event["outcome"]), (&"trimmed".into(), &"hand".into(), &"complete".into()));
         assert_eq!((&event["path"], &event["sent_bytes"]), (&outcome["path"], &outcome["sent_bytes"]));
         assert_eq!(event["sent_commands"], outcome["sent_commands"]);
-        // Seen: 620 ms on the screen and 0.82 s here, of one trim by two clocks. (Runs keep whole nanoseconds.)
+        // Regression: two clocks gave 620 ms on the screen and 0.82 s here for one trim. Runs store
+        // whole nanoseconds.
         let (kept, said) = (event["seconds"].as_f64().unwrap(), outcome["seconds"].as_f64().unwrap());
         assert!((kept - said).abs() < 2e-9, "{kept} {said}");
     }
     assert_eq!((&all[0]["policy"], &all[1]["policy"]), (&"now".into(), &"idle".into()));
     assert!(all[0]["sent_bytes"].as_u64().unwrap() > 200 << 20);
-    // By its filesystem, also from a directory on it, and after it is gone.
+    // Selected by filesystem, by a directory on it, and after it is gone.
     fs::create_dir(other.path().join("below")).unwrap();
     assert_eq!(events(command(&["history"]).arg(other.path().join("below"))), all[1..2]);
     let gone = one.path();
@@ -53,7 +54,7 @@ fn manual_trim_is_in_history_with_drive_counts() {
     assert_eq!(events(&mut command(&["history", "-n", "1"])), all[2..]);
     assert_eq!(events(&mut command(&["history", "--since", "1h"])).len(), 3);
     assert_eq!(events(&mut command(&["history", "--since", "2100-01-01"])).len(), 0);
-    // What it names can be looked at.
+    // `results show` accepts the id in the history.
     let id = all[0]["id"].as_str().unwrap();
     let store = state.path().join("history.db");
     trimtab().args(["results", "show", id, "--store"]).arg(store).assert().success().stdout(contains("trim.sent.bytes"));
@@ -83,7 +84,7 @@ fn what_was_applied_stays_known_after_it_is_taken_back() {
     let all = || events(trimtab().arg("history").arg("--sysroot").arg(sysroot));
     assert!(all().is_empty());
     apply(&["online", "/srv"]);
-    // As after a kill in the middle of a line.
+    // The state after a kill in the middle of a line.
     let log = sysroot.join("var/lib/trimtab/applied/log");
     fs::write(&log, fs::read_to_string(&log).unwrap() + "{\"unix_ms\": 17").unwrap();
     apply(&["--undo", "--dry-run"]);
@@ -98,7 +99,7 @@ fn what_was_applied_stays_known_after_it_is_taken_back() {
     trimtab().args(["history", "--sysroot", "/no/such/path"]).assert().code(1);
 }
 
-/// Unmounts when it goes.
+/// A bind mount, unmounted on drop.
 struct Bound(tempfile::TempDir);
 
 impl Bound {
@@ -126,7 +127,7 @@ fn history_of_bind_mount_is_that_of_its_filesystem() {
         return skip("root, loop devices and mkfs");
     };
     fs::create_dir(mount.path().join("below")).unwrap();
-    // Trimmed by a name that it does not have any more.
+    // Trimmed through a path that no longer exists.
     let gone = Bound::to(&mount.path().join("below"));
     trimtab().env("TRIMTAB_STATE_DIR", state.path()).arg("trim").arg(gone.0.path()).assert().success();
     drop(gone);

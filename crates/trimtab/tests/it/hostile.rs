@@ -1,5 +1,5 @@
-//! What is read from a machine may be anything: recorded trees with rubbish in them, mount tables, fstab, configurations, superblocks.
-//! Nothing of it ends in a panic, nor in more than one line.
+//! A machine's files may contain anything: recorded trees with junk in them, mount tables,
+//! fstab, configurations, superblocks. None causes a panic or an error of more than one line.
 
 use crate::sysroot::{fixtures, unpack};
 use proptest::prelude::*;
@@ -25,7 +25,8 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Of all that steers a terminal only line ends and the program's own colours (`ESC [ numbers m`).
+/// True if line ends and the program's own colours (`ESC [ numbers m`) are the only terminal
+/// control.
 fn only_colours(text: &str) -> bool {
     text.split('\u{1b}').enumerate().all(|(i, part)| {
         let colour =
@@ -57,7 +58,8 @@ fn the_doctor_bears_any_tree() {
         let mut all = Vec::new();
         files(tree.path(), &mut all);
         all.sort();
-        // Rubbish gathers; what was first replaced is repaired for the next ones, or nothing would be left to be read.
+        // Junk accumulates over the rounds. The first junk is repaired later, or nothing would
+        // remain to read.
         for round in 0..25 {
             let mut changed = Vec::new();
             for _ in 0..=draw.below(4) {

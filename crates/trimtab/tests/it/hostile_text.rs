@@ -1,6 +1,8 @@
-//! What a file, a name, an argument or another machine says is text: nothing of it steers a terminal, from any command.
+//! Text from a file, a name, an argument or another machine stays text: no command lets it
+//! control a terminal.
 //!
-//! Everything runs as on a terminal with colours (`CLICOLOR_FORCE`), where escape sequences are not taken out at the end of the way.
+//! Every command runs as on a colour terminal (`CLICOLOR_FORCE`), where the writer does not
+//! strip escape sequences at the end.
 
 use crate::support::trimtab;
 use crate::sysroot::{fixtures, unpack};
@@ -10,10 +12,11 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Clears the screen, sets a title, colours, in seven and eight bits; turns the direction; returns, deletes.
+/// Clears the screen, sets a title and colours with 7-bit and 8-bit sequences, reverses the
+/// text direction, and contains carriage returns and deletes.
 const EVIL: &str = "x\u{1b}[2J\u{1b}]0;mine\u{7}\u{1b}[35mQ\u{9b}2J\u{9d}0;mine\u{9c}\u{202e}\u{2066}\u{2069}\u{200e}\u{200f}\u{061c}\u{2028}\r\u{8}\u{7f}";
 
-/// What is wrong with this output, if anything is.
+/// Describes the first harmful sequence in this output, if any.
 fn harm(output: &[u8]) -> Option<String> {
     if let Some(chunk) = output.utf8_chunks().find(|chunk| chunk.invalid().iter().any(|byte| (0x80..0xa0).contains(byte))) {
         return Some(format!("controls of eight bits in {:?}", chunk.invalid()));
@@ -21,7 +24,7 @@ fn harm(output: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(output);
     let begins_style = |rest: &str| {
         let numbers = rest.strip_prefix('[').and_then(|rest| rest.split_once('m')).map(|(numbers, _)| numbers);
-        // Colours and the like; nothing that hides or moves.
+        // Colours and similar attributes, except those that hide text or move the cursor.
         numbers.is_some_and(|numbers| {
             numbers.split(';').all(|n| matches!(n, "0" | "1" | "2" | "4" | "22" | "24" | "39" | "31" | "32" | "33" | "34" | "36"))
         })
@@ -41,7 +44,7 @@ fn harm(output: &[u8]) -> Option<String> {
     None
 }
 
-/// Runs it and looks at all it says; gives that.
+/// Runs the program, checks its whole output, and returns it.
 fn run(args: &[&OsStr], stdin: &[u8]) -> String {
     let mut command = trimtab();
     command.env_remove("NO_COLOR").env("CLICOLOR_FORCE", "1").env("TERM", "xterm-256color").args(args).write_stdin(stdin);
@@ -140,7 +143,7 @@ fn arguments() {
     run(&[OsStr::from_bytes(b"\x1b[2J\xff")], b"");
 }
 
-/// `text` with the payload in place of each string in turn; strings are what stands between quotes.
+/// Copies of `text` with the payload in place of each quoted string in turn.
 fn variants(text: &str) -> Vec<String> {
     let parts: Vec<&str> = text.split('"').collect();
     (1..parts.len())
@@ -156,7 +159,7 @@ fn variants(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// As TOML and JSON write it.
+/// The payload as TOML and JSON escape it.
 fn escaped(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || !c.is_ascii() { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
 }
@@ -177,7 +180,7 @@ fn specifications_with_evil_names_descriptions_values_and_keys() {
         say(&["drive", "show", &file]);
         say(&["drive", "show", &file, "--json"]);
     }
-    // A name that is shown by whatever takes it.
+    // A name that every command displays.
     let named: String = spec
         .lines()
         .map(|line| {
@@ -243,7 +246,8 @@ fn configurations_and_command_languages() {
             say(&["apply", policy, "/a", "--dry-run", "--sysroot", system.path().to_str().unwrap()]);
         }
     }
-    // What PostMark prints is the original's, byte for byte, but for what is no text: behind a pipe there may be a terminal.
+    // PostMark prints exactly the original's bytes, except for bytes that are not text: a
+    // terminal may follow the pipe.
     let commands =
         format!("set {EVIL}\n{EVIL}\nset location /{EVIL}\nset location +/{EVIL} 3\nshow\nload {EVIL}\nrun /nonexistent/{EVIL}\n");
     let file = scratch.write(&EVIL.replace('/', ""), commands.replace("load", "x"));
@@ -295,7 +299,7 @@ fn walk(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Paths to all strings and keys of a document.
+/// Collects the paths of all strings and keys of a document.
 fn places(value: &Value, path: &str, found: &mut Vec<(String, Option<String>)>) {
     match value {
         Value::String(_) => found.push((path.to_owned(), None)),
@@ -339,7 +343,7 @@ fn stored_runs_from_elsewhere() {
         }
         let bytes = serde_json::to_vec(&one).unwrap();
         let file = scratch.write("one.json", &bytes);
-        // What is refused is quoted; what is taken stays for the document below.
+        // A refusal quotes the value. Accepted values stay for the document below.
         if trimtab::store::shape::import::read(&bytes).is_ok() {
             whole = one;
             taken += 1;
@@ -372,7 +376,7 @@ fn stored_runs_from_elsewhere() {
     let html = scratch.0.path().join("r.html");
     results(&["report", "last", "--output", html.to_str().unwrap()]);
     assert!(harm(&fs::read(html).unwrap()).is_none());
-    // A spreadsheet is no terminal, but what begins a formula is none.
+    // A spreadsheet is no terminal, but no cell may start a formula.
     let csv = format!("workload,target_label,metric,unit,value,setting.x\n\"=HYPERLINK(1){EVIL}\",\"@x\",\"+m\",s,-5,\"-2+3\"\n");
     let file = scratch.write("runs.csv", csv);
     results(&["import", &file]);

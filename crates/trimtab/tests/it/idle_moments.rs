@@ -1,4 +1,5 @@
-//! What an idle trim takes for others and for a good moment, on real filesystems: by the kernel's own counters.
+//! The idle policy's choice of moments and its cost to foreground I/O on real filesystems, by
+//! the kernel's counters.
 
 use crate::support::{LoopMount, process, run, skip, trimtab};
 use std::fs::{self, File};
@@ -15,14 +16,14 @@ use trimtab_sim::target::TrimWindow;
 
 const FIRST: Sizes = Sizes { below: Bytes::MAX, round: 0, rounds: 2 };
 
-/// What the kernel counts on the device below.
+/// The kernel's counters of the device below.
 fn kernel(mount: &LoopMount) -> DiskStat {
     let root = Root::live().unwrap();
     let stack = Place::of_path(&root, &mount.path()).unwrap().stack;
     DiskStat::read(&root, &stack.top_layers().next().unwrap().sys).unwrap()
 }
 
-/// Mounted again, so that nothing of it is in memory.
+/// Remounts the filesystem, so that none of its metadata is cached.
 fn cold(fs_type: &str, options: &str) -> Option<LoopMount> {
     let mount = LoopMount::new(fs_type, 1024, "nodiscard")?;
     let path = mount.path();
@@ -44,7 +45,8 @@ fn slow_free_space_lookup_is_sent_later_once() {
         let long_ago = Instant::now().checked_sub(Duration::from_millis(20)).unwrap();
         assert!(matches!(fs.trim_by_size(&request, FIRST, long_ago), Ok(ByWhich::PutOff)), "{fs_type}");
         assert_eq!(discards(), 0, "{fs_type}: the moment is over");
-        // Not for ever: on a machine where each look takes longer than a moment nothing would be sent.
+        // The wait is limited: on a machine where each poll takes longer than the moment, the pass
+        // would never send anything.
         let Ok(ByWhich::Size(sent)) = fs.trim_by_size(&request, FIRST, long_ago) else { panic!("{fs_type}: put off again") };
         assert_eq!((discards(), sent.outcome.counted.unwrap().count), (1, 1), "{fs_type}");
         let rest = sent.range.unwrap();
@@ -53,8 +55,9 @@ fn slow_free_space_lookup_is_sent_later_once() {
     }
 }
 
-/// A change of the limit of commands stops the queue for some 20 ms, and two commands in a row are waited for by whoever comes behind the first. ext4 sends an extent that
-/// begins in the range to its own end.
+/// A change of the command-size limit stops the queue for some 20 ms, and I/O behind the
+/// first of two consecutive commands waits for both. ext4 discards an extent that begins in
+/// the range up to its own end.
 #[test]
 fn xfs_long_extent_is_requested_in_parts() {
     let Some(mount) = LoopMount::new("xfs", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
@@ -76,7 +79,8 @@ fn xfs_long_extent_is_requested_in_parts() {
     let sent = kernel(&mount).since(&all).discards.unwrap();
     assert!(sent.count >= 20, "{sent:?}");
     let range = [window.start, window.len].map(|number| number.to_string());
-    // XFS passes over an extent that is busy with the discard before, until a worker has seen that end: alone, or a small one beside it is sent by itself.
+    // XFS skips an extent that is still busy with the previous discard until a worker has
+    // processed its completion. The full trim is therefore repeated until no extent is busy.
     let mut again = Bytes::ZERO;
     let is_all = |again: Bytes| again.0.abs_diff(sent.bytes.0) <= 64 << 10;
     for _ in 0..50 {
@@ -93,7 +97,7 @@ fn xfs_long_extent_is_requested_in_parts() {
 
 #[test]
 fn own_metadata_reads_are_not_foreground_io() {
-    // The kernel would read them ahead by itself otherwise.
+    // Without these options the kernel would read the bitmaps ahead.
     for (fs_type, options) in [("ext4", "nodiscard,no_prefetch_block_bitmaps,noatime"), ("xfs", "nodiscard,noatime")] {
         let Some(mount) = cold(fs_type, options) else { return skip("root, loop devices and mkfs") };
         let mut fs = Filesystem::open(&mount.path()).unwrap();
@@ -105,7 +109,7 @@ fn own_metadata_reads_are_not_foreground_io() {
         let read = kernel(&mount).since(&before).reads;
         assert!(read > 0, "{fs_type}: nothing was read, and this test tries nothing");
         assert_eq!(fs.look().requests, Some(requests), "{fs_type}: {read} reads of its own");
-        // Another thread's.
+        // I/O of another thread.
         let path = mount.path().join("file");
         std::thread::spawn(move || File::open(path).unwrap().read_exact(&mut [0; 4096]).unwrap()).join().unwrap();
         let after_read = fs.look().requests.unwrap();
@@ -126,7 +130,7 @@ fn a_log_that_a_trim_of_xfs_makes_it_write_is_no_use_by_others() {
     fs.trim(window, Bytes::ZERO).unwrap();
     fs.look();
     let (requests, before) = (fs.look().requests.unwrap(), kernel(&mount));
-    // What is in memory of it has to be written first.
+    // Dirty metadata must be written first.
     fs::write(mount.path().join("new"), []).unwrap();
     fs.trim(window, Bytes::ZERO).unwrap();
     let written = kernel(&mount).since(&before).writes;
@@ -134,7 +138,8 @@ fn a_log_that_a_trim_of_xfs_makes_it_write_is_no_use_by_others() {
     assert_eq!(fs.look().requests, Some(requests), "{written} writes of its own");
 }
 
-/// Seen: a container without a writable /sys left a note of a limit that it had not lowered, and the next command took it for that of a killed process.
+/// Regression: in a container without a writable /sys a note of a limit remained although the
+/// limit was never lowered. The next command took it for the note of a killed process.
 #[test]
 fn who_cannot_limit_commands_leaves_no_note_of_it() {
     let _guard = crate::support::makes_namespaces();
@@ -148,7 +153,7 @@ fn who_cannot_limit_commands_leaves_no_note_of_it() {
     assert!(!left.iter().any(|file| file.contains("limit-")), "{left:?}");
 }
 
-/// Seen: `/proc/PID/root/PATH` trimmed the filesystem that has that path here.
+/// Regression: `/proc/PID/root/PATH` trimmed the filesystem at that path in this namespace.
 #[test]
 fn a_path_into_another_mount_namespace_is_refused() {
     let _guard = crate::support::makes_namespaces();
@@ -182,7 +187,7 @@ fn a_path_into_another_mount_namespace_is_refused() {
     assert!(said[0].contains("mount namespace") && said[1].contains("mount namespace"), "{said:?}");
 }
 
-/// `timeout` signals its child, and then the group that the child is in: one wish, not two.
+/// `timeout` signals its child, then the child's process group. Both count as one request.
 #[test]
 fn two_signals_at_once_are_one_wish_and_leave_nothing() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
@@ -207,7 +212,7 @@ fn limit_of(mount: &LoopMount) -> String {
     format!("/sys/block/{}/queue/discard_max_bytes", mount.device().trim_start_matches("/dev/"))
 }
 
-/// An idle trim of `path` behind `script`, in a mount namespace of its own.
+/// An idle trim of `path` after `script`, in a private mount namespace.
 fn in_namespace(script: &str, path: &std::path::Path) -> std::process::Command {
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]).arg(crate::support::program());
@@ -216,7 +221,7 @@ fn in_namespace(script: &str, path: &std::path::Path) -> std::process::Command {
     command
 }
 
-/// All names below.
+/// Collects all paths below a directory.
 fn walk(directory: &std::path::Path, found: &mut Vec<String>) {
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         found.push(entry.file_name().to_string_lossy().into_owned());

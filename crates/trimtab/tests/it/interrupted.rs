@@ -1,16 +1,17 @@
-//! A command that is interrupted while it works. Shared with the tests of `validate`.
+//! Interrupts a running command. Shared with the tests of `validate`.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A build for development on a busy machine is slow.
+/// Development builds are slow on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
-/// Until the command is at work.
+/// Time until the command is running.
 const BEGINS: Duration = Duration::from_millis(1500);
 
-/// Sends `command` SIGINT once it works; its output, and whether it ended soon and by that signal.
+/// Sends SIGINT to `command` while it runs. Returns its output, and whether the signal ended
+/// it soon.
 pub fn interrupted(command: &mut Command) -> (Output, bool) {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(BEGINS);
@@ -22,7 +23,7 @@ pub fn interrupted(command: &mut Command) -> (Output, bool) {
     let soon = since.elapsed() < SOON;
     let _ = child.kill();
     let output = child.wait_with_output().unwrap();
-    // The signal itself ends a command that has not installed its handler yet.
+    // Before the command installs its handler, the signal itself ends it.
     let ended = output.status.code() == Some(130) || output.status.signal() == Some(Signal::INT.as_raw());
     (output, soon && ended)
 }

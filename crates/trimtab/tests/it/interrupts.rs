@@ -25,7 +25,7 @@ const COMMANDS: [&str; 15] = [
 #[test]
 fn sigint_ends_every_command_soon() {
     for command in COMMANDS {
-        // In memory: a sync of a busy disk cannot be interrupted.
+        // In memory, because a sync of a busy disk cannot be interrupted.
         let home = tempfile::tempdir_in("/dev/shm").unwrap();
         let dir = home.path().join("dir");
         std::fs::create_dir(&dir).unwrap();
@@ -34,9 +34,9 @@ fn sigint_ends_every_command_soon() {
         started.args(words).arg("--quiet").env("XDG_DATA_HOME", home.path());
         let (output, ended) = interrupted(&mut started);
         let stderr = String::from_utf8_lossy(&output.stderr);
-        // The doctor may be done before the signal comes.
+        // The doctor may finish before the signal arrives.
         assert!(ended || command.starts_with("doctor") && output.status.code().is_some(), "{command}: {:?}: {stderr}", output.status);
-        // A workspace whose removal takes longer stays for the next run to remove.
+        // The next run removes a workspace whose removal takes too long.
         for entry in std::fs::read_dir(&dir).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             assert!(name.starts_with("trimtab-work-"), "{command} leaves {name}: {stderr}");

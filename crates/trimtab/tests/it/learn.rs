@@ -1,4 +1,4 @@
-//! `trimtab drive learn`, as a user would.
+//! `trimtab drive learn`, from the command line.
 
 use crate::attached::{Attached, Mounted, ok};
 use crate::support::{LoopMount, have_root, run, skip, trimtab};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Small, and dear to trim by the command.
+/// A small drive with a high cost per TRIM command.
 const DRIVE: &str = "name = \"odd\"\ndescription = \"odd\"\ncapacity_bytes = 4_294_967_296\n[interface]\nrate_bytes_per_s = 300_000_000\n\
     [flash.geometry]\nchannels = 4\ndies_per_channel = 1\nsuperblock_dies = 4\npages_per_block = 128\nblocks_per_plane = 320\n\
     [flash.trim]\ncommand_ns = 7_000_000\n";
@@ -38,13 +38,13 @@ fn a_twin_is_a_drive_like_any_other_and_says_how_it_is_known() {
     trimtab().current_dir(directory.path()).args(show).assert().success().stdout(predicate::str::contains("64 drives match"));
     let work = ["drive", "simulate", "--drive", "./twin.toml", "--until-written", "64MiB", "--store", "runs.db"];
     trimtab().current_dir(directory.path()).args(work).assert().success();
-    // Nothing is written over, and the same seed gives the same drives.
+    // The command never overwrites a file, and the same seed gives the same drives.
     learn(directory.path(), &["--output", "twin.toml"]).failure();
     learn(directory.path(), &["--output", "again.toml"]).success();
     assert_eq!(fs::read_to_string(directory.path().join("again.toml")).unwrap(), text);
 }
 
-/// Predictions hold of the drive that the twin is one of, and would not of any other.
+/// Predictions match the learned drive and miss another drive.
 #[test]
 fn predictions_are_kept_before_they_are_compared_and_can_fail() {
     let directory = tempfile::tempdir().unwrap();
@@ -66,7 +66,8 @@ fn predictions_are_kept_before_they_are_compared_and_can_fail() {
     let notes = own["notes"].as_array().unwrap();
     assert!(notes.len() == 1 && notes[0].as_str().unwrap().starts_with("intervals of 6 members are wide"), "{notes:?}");
     assert!(foreign["notes"][0].as_str().unwrap().contains("learned from drive:odd"), "{}", foreign["notes"]);
-    // What is kept is what is compared, and the same for both: it does not know what is measured.
+    // The stored predictions equal the compared ones and are the same for both drives: they do
+    // not depend on the measurement.
     let kept = |name: &str| -> serde_json::Value { serde_json::from_slice(&fs::read(directory.path().join(name)).unwrap()).unwrap() };
     let first = kept("twin-of-odd-predictions.json");
     let sums = run("sha256sum", &[directory.path().join("twin-of-odd-predictions.json").to_str().unwrap()]).unwrap();
@@ -84,7 +85,7 @@ fn predictions_are_kept_before_they_are_compared_and_can_fail() {
 
 #[test]
 fn what_cannot_be_learned_is_refused_in_one_line() {
-    // On a drive, which memory is not.
+    // On a disk, because memory is refused as no drive.
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     fs::write(directory.path().join("Cargo.toml"), "x").unwrap();
     for (args, said) in [
@@ -112,7 +113,7 @@ fn what_cannot_be_learned_is_refused_in_one_line() {
         (&["drive:sata-tlc-500gb", "--output", "no/such/place.toml"], "cannot write no/such/place.toml"),
     ] {
         let mut all = [&["drive", "learn"][..], args].concat();
-        // No word of this test lets anything be written.
+        // No argument of this test permits a large write.
         if !all.contains(&"--write-limit") && !all.contains(&"--output") {
             all.extend(["--write-limit", "1kB"]);
         }
@@ -139,17 +140,18 @@ fn a_twin_with_a_member_that_cannot_be_is_refused_by_its_number() {
     assert!(trimtab_drive::spec::file::parse(&short).unwrap_err().contains("1 values for 2 fields"));
 }
 
-/// A drive that is slow enough for everything between a program and it to count for little.
+/// A drive so slow that the overhead between program and drive hardly matters.
 const SLOW: &str = "name = \"slow\"\ndescription = \"slow\"\ncapacity_bytes = 2_147_483_648\n[interface]\nrate_bytes_per_s = 200_000_000\n\
     command_overhead_ns = 20_000\nlatency_ns = 100_000\n[flash.geometry]\nchannels = 4\ndies_per_channel = 2\nsuperblock_dies = 8\n\
     pages_per_block = 64\nblocks_per_plane = 160\n[flash.nand]\nread_ns = 3_000_000\nprogram_ns = 4_000_000\n[flash.write_cache]\nbytes = 1_048_576\n\
     flush_ns = 1_000_000\n[flash.trim]\ncommand_ns = 20_000_000\nunit_ns = 100_000\ngb_ns = 8_000_000_000\n";
 
-/// What a busy machine may add to one request on its way through a loop device, a program and back: beside other tests 15 ms were seen, on a quiet one less than
-/// 1 ms. Nothing can come sooner than the drive answers, and that is held to 2 %.
+/// Time that a busy machine may add to one request through the loop device and the server. 15
+/// ms occurred while other tests ran, less than 1 ms on a quiet machine. No answer may come
+/// sooner than the drive's modelled time, within 2 %.
 const ON_THE_WAY_NS: f64 = 4e7;
 
-/// That drive, attached, and a directory beside it.
+/// That drive, attached, and a scratch directory.
 fn slow() -> (tempfile::TempDir, Attached) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("slow.toml");
@@ -173,7 +175,7 @@ fn real_drive_is_learned_and_nothing_is_left() {
     empty.stderr(predicate::str::contains("holds zeros"));
     let all = [device, "--destroy", device, "--write-limit", "48MiB", "--rest", "100ms", "--yes", "--output", "slow-twin.toml", "--json"];
     let document: serde_json::Value = serde_json::from_slice(&run(&all).success().get_output().stdout).unwrap();
-    // By the drive's own count, and the program's.
+    // By the drive's count and the program's.
     let written = drive.status()["model"]["host_written_bytes"].as_f64().unwrap();
     assert!(
         written <= f64::from(48 << 20) && document["origin"]["written_bytes"].as_f64() == Some(written),
@@ -196,13 +198,14 @@ fn real_drive_is_learned_and_nothing_is_left() {
         ("flush", 5e6),
     ] {
         let over = found(name) - expected_ns;
-        // The write before a flush is being programmed already when that comes: nobody knows how much later.
+        // The flash already programs the preceding write when the flush arrives; the elapsed part
+        // is unknown.
         let sooner = if name == "flush" { 4e6 } else { 0.02 * expected_ns };
         assert!(over > -sooner && over < ON_THE_WAY_NS + 0.15 * expected_ns, "{name}: {}, {expected_ns} by arithmetic", found(name));
     }
     let notes = document["origin"]["notes"].to_string();
     assert!(notes.contains("is a loop device") && notes.contains("only one round of probes"), "{notes}");
-    // In a directory it is a file of its own, which is gone also where somebody loses patience.
+    // In a directory `learn` uses a file of its own, which it removes even after an interrupt.
     ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&drive.device));
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
     let before: Vec<_> = fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -219,7 +222,7 @@ fn real_drive_is_learned_and_nothing_is_left() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let after: Vec<_> = fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(after, before);
-    // The ring of a process that has ended holds its file open for a moment.
+    // The io_uring of an ended process holds its file open briefly.
     let remounted = || Command::new("mount").args(["-o", "remount,ro"]).arg(mounted.path()).output().unwrap().status.success();
     let patience = Instant::now() + Duration::from_secs(10);
     while !remounted() {
@@ -230,7 +233,8 @@ fn real_drive_is_learned_and_nothing_is_left() {
     read_only.stderr(predicate::str::contains("it is mounted read-only"));
 }
 
-/// What was learned without saying where is found again by whoever asks about that drive: by its list, by a check in a directory on it, by a study there.
+/// A twin saved without --output is found by the list, by a check in a directory on the
+/// drive, and by a study there.
 #[test]
 fn twin_of_drive_is_listed_checked_and_named_by_study() {
     if !have_root() {
@@ -251,12 +255,12 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
     assert_eq!((twin["model"].as_str(), twin["budget"].as_str(), twin["members"].as_u64()), (Some(model), Some("small"), Some(64)));
     assert_eq!((twin["capacity_bytes"].as_u64(), list["twins"].as_array().unwrap().len()), (Some(2_147_483_648), 1));
     let file = twin["file"].as_str().unwrap();
-    // No round is kept where there is a twin.
+    // The finished twin replaces the saved rounds.
     assert_eq!(fs::read_dir(Path::new(file).parent().unwrap()).unwrap().count(), 1);
     run(&["drive", "list"])
         .success()
         .stdout(predicate::str::contains("Twins, learned by 'trimtab drive learn'").and(predicate::str::contains(model)));
-    // Seen: the names of a list that were none.
+    // Regression: the list contained names that no command accepted.
     let name = twin["name"].as_str().unwrap();
     assert_eq!(document(&["drive", "show", name, "--json"]), document(&["drive", "show", file, "--json"]));
     ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&drive.device));
@@ -268,17 +272,18 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
     let checked = document(&check);
     let figures = checked["figures"].as_array().unwrap();
     assert_eq!((figures.len(), names()), (21, before), "three figures of seven workloads, and nothing left");
-    // Reads of 4 KiB with 4 in flight: eight dies are busy for 3 ms each, so that no more than four in 3 ms are possible; a busy machine makes it fewer.
+    // Reads of 4 KiB with 4 in flight: each takes one of eight dies for 3 ms, so at most four
+    // complete in 3 ms. A busy machine completes fewer.
     let rate = figures.iter().find(|one| one["workload"] == "reads, 4 in flight" && one["figure"] == "operations/s").unwrap();
     let measured = rate["measured"].as_f64().unwrap();
     assert!(measured < 4.0 / 3e-3 * 1.02 && measured > 4.0 / 3e-3 / 8.0, "{measured}");
     assert!(
         fs::read_dir(directory.path()).unwrap().any(|entry| entry.unwrap().file_name().to_string_lossy().ends_with("-predictions.json"))
     );
-    // A study that cannot begin says first which twin there is.
+    // A study that cannot start names the twin first.
     let said = predicate::str::contains("This drive has a twin").and(predicate::str::contains(file));
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
-    // One that can goes on with months on it, in the same report.
+    // A study that can start adds months on the twin to the same report.
     let report = directory.path().join("both.html");
     let study = document(&[
         "study",
@@ -296,18 +301,18 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
     assert_eq!(study["predicted"]["sensitivity"]["ensemble"]["drives"].as_array().unwrap().len(), 8);
     assert!(study["predicted"]["ageing"].as_array().unwrap().len() >= 4 && study["predicted"]["runs"].as_array().unwrap().is_empty());
     assert!(fs::read_to_string(report).unwrap().contains("Months of use, predicted"));
-    // What is kept says the same.
+    // The stored study has the same prediction.
     let kept = document(&["results", "show", "study:last", "--json"]);
     assert_eq!(kept["predicted"]["sensitivity"], study["predicted"]["sensitivity"]);
     run(&["results", "show", "study:last"]).success().stdout(predicate::str::contains("predicted on its twin"));
-    // Seen: the twin of one loop device was taken for that of another, and of the disk.
+    // Regression: the twin of one loop device was used for another loop device and for the disk.
     let text = fs::read_to_string(file).unwrap();
     let which = text.lines().find(|line| line.starts_with("which = ")).unwrap();
     fs::write(file, text.replace(which, "which = \"another one\"")).unwrap();
     let said = predicate::str::contains("'trimtab drive learn").and(predicate::str::contains("is unknown"));
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
     let noticed = document(&check)["notes"].to_string();
-    assert!(noticed.contains("learned from another drive that is called loop device over drive"), "{noticed}");
+    assert!(noticed.contains("learned from another unit of loop device over drive"), "{noticed}");
     fs::remove_file(file).unwrap();
     let said = predicate::str::contains("'trimtab drive learn").and(predicate::str::contains("is unknown"));
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
@@ -327,7 +332,7 @@ fn memory_is_no_drive() {
         .stderr(predicate::str::contains("is in memory: the file below"));
 }
 
-/// One that was not, so that a part of a measurement was lost.
+/// Regression: one file was invalid, which lost part of a measurement.
 #[test]
 fn the_drives_of_the_real_time_trial_are_drives() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/twins/drives");
@@ -338,7 +343,8 @@ fn the_drives_of_the_real_time_trial_are_drives() {
     }
 }
 
-/// Read as what a server says, an error with `--json` was a second error.
+/// Regression: with `--json` the error was parsed as a server's answer and caused a second
+/// error.
 #[test]
 fn a_drive_that_is_none_is_said_once_when_it_is_attached() {
     let directory = tempfile::tempdir().unwrap();
@@ -350,7 +356,8 @@ fn a_drive_that_is_none_is_said_once_when_it_is_attached() {
     assert!(said.contains("missing field") && text.contains("missing field") && text.lines().count() == 1, "{document} {text}");
 }
 
-/// Seen: a broken twin, and one called as a shipped drive, were in the list or not without a word.
+/// Regression: the list showed or omitted a broken twin, or one with the name of a shipped
+/// drive, without a message.
 #[test]
 fn unusable_file_beside_twins_is_reported() {
     let directory = tempfile::tempdir().unwrap();

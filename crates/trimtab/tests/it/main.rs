@@ -1,4 +1,4 @@
-//! The one integration-test binary. Each module tries the program as a user would.
+//! The single integration-test binary. Each module tests the program from the command line.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod agreement;

@@ -1,5 +1,5 @@
-//! `trimtab doctor --fix` and `--undo`: what is mended where, in which order, and what is undone. What needs device-mapper, SCSI and NVMe is tried
-//! in the lab (`tests/lab`).
+//! `trimtab doctor --fix` and `--undo`: the changed settings, their order, and the undo.
+//! Cases that need device-mapper, SCSI or NVMe run in the lab (`tests/lab`).
 
 use crate::support::{LoopMount, at_home, copy_program, have_root, have_tool, program, run, skip, trimtab, unavailable};
 use crate::sysroot::{fixtures, unpack};
@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use trimtab_linux::doctor::Doctor;
 use trimtab_linux::host::root::Root;
 
-/// What `--fix` would do first stands in each tree (`expect action`); where nothing stands it leaves everything to people.
+/// The first action of `--fix` on each tree is the one that the tree expects (`expect
+/// action`). Without an expectation `--fix` takes no action.
 #[test]
 fn recorded_machine_has_its_fix_and_others_none() {
     let mut wrong = Vec::new();
@@ -31,7 +32,7 @@ fn recorded_machine_has_its_fix_and_others_none() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// An ext4 whose device takes small discards only, and a place of its own for what is noted.
+/// An ext4 whose device accepts only small discards, and a private state directory.
 struct Lowered {
     mount: LoopMount,
     state: tempfile::TempDir,
@@ -92,7 +93,7 @@ fn a_limit_is_mended_proved_and_taken_back() {
         .assert()
         .code(0)
         .stdout(predicate::str::contains("would do: echo").and(predicate::str::contains("dry run")));
-    // Nobody can answer.
+    // No terminal can answer the question.
     let refused = lowered.fix(&[]).assert().code(2);
     refused.stderr(predicate::str::contains("say --yes").and(predicate::str::contains("\n").count(1)));
     assert!(lowered.now() == LOW && !lowered.records().exists(), "nothing was changed and nothing noted");
@@ -131,13 +132,13 @@ fn what_a_killed_mending_noted_is_told_and_taken_back() {
     lowered.fix(&["--yes"]).assert().code(0);
     let noted = |text: &str| fs::write(lowered.record(), text).unwrap();
     let record = fs::read_to_string(lowered.record()).unwrap();
-    // As it is between the note and the change, and between the change and the note that it is done.
+    // The states between the record and the change, and between the change and its confirmation.
     noted(&record.replace("\"done\": true", "\"done\": false"));
     let told = lowered.doctor(&[]).arg(lowered.mount.path()).assert().code(0);
     told.stdout(predicate::str::contains("left by a killed process: mending").and(predicate::str::contains("--undo")));
     lowered.doctor(&["--undo"]).assert().code(0);
     assert_eq!(lowered.now(), LOW);
-    // Before it had done anything, and before it had written anything.
+    // The states before the first change, and before the first record.
     fs::create_dir_all(lowered.record().parent().unwrap()).unwrap();
     noted(&record.replace("\"done\": true", "\"done\": false"));
     fs::create_dir(lowered.records().join("0002")).unwrap();
@@ -153,7 +154,7 @@ fn one_at_a_time_and_only_in_a_directory_of_its_own() {
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
     lowered.doctor(&["--undo"]).assert().code(1).stderr(predicate::str::contains("another process of trimtab"));
     drop(held);
-    // Others could have put anything into it.
+    // Another user could have replaced the records.
     fs::set_permissions(lowered.records(), fs::Permissions::from_mode(0o777)).unwrap();
     lowered.doctor(&["--undo"]).assert().code(1).stderr(predicate::str::contains("cannot be trusted"));
     fs::set_permissions(lowered.records(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -162,7 +163,7 @@ fn one_at_a_time_and_only_in_a_directory_of_its_own() {
     lowered.fix(&["--yes"]).assert().code(1).stderr(predicate::str::contains("cannot be trusted"));
     assert_eq!(lowered.now(), LOW);
     std::os::unix::fs::chown(lowered.records(), Some(0), Some(0)).unwrap();
-    // A record that names another file has nothing written to it.
+    // A record that names another file changes nothing in that file.
     let other = lowered.state.path().join("discard_max_bytes");
     fs::write(&other, "5").unwrap();
     let record: Value = serde_json::from_str(&fs::read_to_string(lowered.record()).unwrap()).unwrap();
@@ -206,7 +207,7 @@ fn what_cannot_be_meant_is_refused() {
     }
 }
 
-/// A mapping of dm-crypt on a loop device; gone when dropped.
+/// A dm-crypt mapping on a loop device, removed on drop.
 struct Luks {
     name: String,
     mount: tempfile::TempDir,
@@ -259,7 +260,7 @@ fn dm_crypt_is_told_to_pass_discards_on_and_not_to() {
     };
     let path = luks.mount.path().to_str().unwrap();
     doctor(&[path], "", 3);
-    // The wrong passphrase: cryptsetup says so, and nothing is left to take back.
+    // With the wrong passphrase cryptsetup reports an error, and nothing remains to undo.
     let wrong = doctor(&[path, "--fix", "--yes"], "wrong", 1);
     wrong.stderr(predicate::str::contains("cryptsetup ended with exit status 2"));
     doctor(&["--undo"], "", 1);

@@ -1,5 +1,5 @@
-//! What a user names: a link that another user can have put on the way is followed by no command, and what is no file is neither waited for nor read
-//! without end.
+//! Paths that the user names: no command follows a link that another user could have placed
+//! on the path. A special file is neither waited for nor read without limit.
 
 use crate::attached::ok;
 use crate::support::{have_root, process, skip};
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Nobody in particular.
+/// An arbitrary unprivileged user.
 const ATTACKER: u32 = 65_534;
-/// Commands that only look end long before.
+/// Far longer than a read-only command takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 const TRACE: &str = "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n";
 
-/// A directory with things to name, a store with a run in it, and a home.
+/// A directory with paths to name, a store that holds a run, and a home.
 struct Scratch {
     directory: tempfile::TempDir,
 }
@@ -33,7 +33,8 @@ impl Scratch {
         self.directory.path().join(name)
     }
 
-    /// A command with a store and a runtime directory of its own; `@` stands for the path that is tried, `%` for this directory.
+    /// A command with a private store and runtime directory; `@` stands for the path under test,
+    /// `%` for this directory.
     fn command(&self, args: &[&str], tried: Option<&Path>) -> Command {
         let mut command = process();
         let tried = tried.map_or_else(String::new, |path| path.to_str().unwrap().to_owned());
@@ -43,7 +44,7 @@ impl Scratch {
         command
     }
 
-    /// Runs it to its end, which has to come.
+    /// Runs the command to its end and panics if it hangs.
     fn run(&self, args: &[&str], tried: &Path, stdin: Option<&str>) -> Output {
         let mut command = self.command(args, Some(tried));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -68,7 +69,7 @@ impl Scratch {
     }
 }
 
-/// Everything that a command may write to, make or change, as arguments.
+/// Argument lists for every command that writes, creates or changes a file.
 const OUTPUTS: [&[&str]; 16] = [
     &["results", "export", "--output", "@"],
     &["results", "export", "--format", "csv", "--output", "@"],
@@ -87,10 +88,10 @@ const OUTPUTS: [&[&str]; 16] = [
     &["apply", "idle", "/", "--sysroot", "@"],
     &["bench", "crystal", "@", "--destroy", "@", "--only", "write", "--size", "16MiB"],
 ];
-/// The same in PostMark's language.
+/// The same for PostMark commands.
 const POSTMARK_OUTPUTS: [&str; 3] = ["set location @\nset number 5\nset transactions 5\nrun\n", "run @\n", "show @\n"];
 
-/// Names below a directory, with what the files hold.
+/// The paths below a directory, with the files' contents.
 fn state(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
@@ -103,7 +104,7 @@ fn state(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// Everything that looks at a path or trims there, as arguments.
+/// Argument lists for every command that examines or trims a path.
 const LOOKS: [&[&str]; 13] = [
     &["trim", "--dry-run", "@"],
     &["trim", "@"],
@@ -131,7 +132,8 @@ fn no_command_follows_link_of_another_user() {
     fs::write(victim.join("dir/etc/fstab"), "/dev/x / ext4 rw 0 1\n").unwrap();
     fs::write(victim.join("dir/out"), "precious\n").unwrap();
     let before = state(&victim);
-    // A directory of the attacker's, and one in which all may make names; links of the attacker's own, and one of root's that was moved there.
+    // The attacker's own directory, a world-writable directory, links that the attacker owns,
+    // and a link of root's that the attacker moved there.
     let mut tried = Vec::new();
     for (n, (owner, mode)) in [(ATTACKER, 0o755), (0, 0o1777)].into_iter().enumerate() {
         let ground = scratch.at(&format!("ground{n}"));
@@ -176,7 +178,7 @@ fn links_of_ones_own_lead_where_they_always_did() {
         ok(&mut scratch.command(&["drive", "show", &format!("{link}/spec.toml")], None));
         assert!(scratch.at("real/below").join(format!("out{n}")).is_file() && scratch.at("real/below").join(format!("r{n}.db")).is_file());
     }
-    // A store that is a link of one's own.
+    // A store named through the user's own link.
     symlink("real/below/r0.db", scratch.at("r.db")).unwrap();
     let listed = ok(&mut scratch.command(&["--store", "r.db", "results", "list", "--json"], None));
     assert!(String::from_utf8_lossy(&listed.stdout).contains("\"workload\": \"w\""));
@@ -202,7 +204,8 @@ fn a_store_is_kept_only_where_nobody_else_can_put_a_journal() {
                 None,
             );
             let said = String::from_utf8_lossy(&output.stderr);
-            // Below a directory in which nobody can take away what is root's, root's own is root's.
+            // In a directory with the sticky bit, no other user can replace root's files, so the
+            // store is accepted.
             let fine = name == "shared" && below == "own/r.db";
             assert_eq!(output.status.success(), fine, "{name} {below}: {said}");
             assert!(fine || said.contains("cannot be trusted"), "{name} {below}: {said}");
@@ -211,7 +214,7 @@ fn a_store_is_kept_only_where_nobody_else_can_put_a_journal() {
     }
 }
 
-/// Everything that is read from a file that the user names.
+/// Argument lists for every input file that the user names.
 const INPUTS: [&[&str]; 15] = [
     &["drive", "show", "@"],
     &["drive", "simulate", "--drive", "@"],
@@ -230,7 +233,7 @@ const INPUTS: [&[&str]; 15] = [
     &["doctor", "--sysroot", "@"],
 ];
 
-/// What is named like a file and is none.
+/// Paths that are not regular files.
 fn special(scratch: &Scratch) -> Vec<PathBuf> {
     let at = |name: &str| scratch.at(name);
     for pipe in ["pipe", "pipe.toml"] {
@@ -254,7 +257,7 @@ fn what_is_no_file_is_neither_waited_for_nor_read_without_end() {
                 || args.contains(&"--record") && args[0] == "doctor";
             let device = path.starts_with("/dev") && (args.contains(&"--output") || args.contains(&"--report"));
             if directory && wanted || device {
-                // A directory is what they want, and a terminal or a device of this kind may be written to.
+                // These commands expect a directory, or may write to a terminal or such a device.
                 continue;
             }
             let output = scratch.run(args, &path, None);
@@ -307,7 +310,8 @@ fn pipes_that_a_shell_gives_are_read_and_written() {
     assert!(shell("cat $2/spec.toml | $1 drive show /dev/stdin").contains("piped"));
     assert!(shell("$1 results export > $2/a && $1 results import /dev/stdin < $2/a").contains("there already"));
     assert!(shell("$1 postmark <(echo 'quit ') < /dev/null").contains("PostMark v1.51"));
-    // To what standard output is, whatever it is, and nothing takes its place.
+    // Writing to /dev/stdout works for every kind of standard output and never replaces the
+    // node.
     let node = fs::symlink_metadata("/dev/stdout").unwrap();
     for script in [
         "$1 results export --output /dev/stdout | cat",
@@ -358,7 +362,7 @@ fn shared_writable_config_runs_no_shell_command() {
         fs::set_permissions(scratch.at(".pmrc"), fs::Permissions::from_mode(mode)).unwrap();
         let (reached, shown, said) = run(&[]);
         assert!(!reached && !shown && said.contains(".pmrc is writable by other users"), "{said}");
-        // Named, it says what is to be measured, and no more than that.
+        // A file named explicitly is read for its settings, but its commands do not run.
         let (reached, shown, said) = run(&["./.pmrc"]);
         assert!(!reached && shown && said.contains("are not executed"), "{said}");
     }

@@ -1,4 +1,4 @@
-//! The NBD front under clients that others wrote: libnbd's tools and QEMU's.
+//! The NBD server with third-party clients: libnbd's tools and QEMU's.
 
 use crate::attached::{Attached, ok};
 use crate::support::{have_tool, skip};
@@ -37,12 +37,12 @@ fn libnbd_sees_the_drive_and_copies_it() {
 
     let (image, back) = (scratch.path().join("image"), scratch.path().join("back"));
     let mut content = vec![0; SIZE];
-    // Zeros between, which nbdcopy sends as such.
+    // Alternate with zeros, which nbdcopy sends as zero requests.
     for part in content.chunks_mut(4 << 20).step_by(2) {
         DataClass::Random.fill(&mut Stream::new(1, "image"), part);
     }
     std::fs::write(&image, &content).unwrap();
-    // Several connections at once, as it does where the server allows that.
+    // nbdcopy opens several connections because the server allows that.
     ok(Command::new("nbdcopy").args(["--flush", "--connections=4"]).arg(&image).arg(&uri));
     ok(Command::new("nbdcopy").arg(&uri).arg(&back));
     assert!(std::fs::read(&back).unwrap() == content, "what was copied in comes out again");
@@ -63,7 +63,7 @@ fn qemu_reads_writes_discards_and_converts() {
     let (drive, uri) = attached(scratch.path(), &[]);
     let qemu_io = |commands: &[&str]| {
         let mut command = Command::new("qemu-io");
-        // `discard` commands only reach a device that was opened so.
+        // `discard` commands reach the device only if it was opened with this option.
         command.args(["-f", "raw", "-d", "unmap"]);
         for text in commands {
             command.args(["-c", text]);
@@ -75,7 +75,7 @@ fn qemu_reads_writes_discards_and_converts() {
     qemu_io(&["write -P 0x5a 0 8M", "read -P 0x5a 0 8M", "discard 1M 2M", "read -P 0 1M 2M", "read -P 0x5a 3M 1M", "flush"]);
     let status = drive.status();
     assert_eq!((&status["discards"]["effective_bytes"], &status["mapped_bytes"]), (&(2 << 20).into(), &(6 << 20).into()));
-    // Zeros that must stay allocated are written, zeros that may be unmapped are a trim.
+    // `write -z` writes zeros that stay allocated; with `-u` it becomes a trim.
     qemu_io(&["write -z 4M 1M", "read -P 0 4M 1M"]);
     assert_eq!(drive.status()["mapped_bytes"], 6 << 20);
     qemu_io(&["write -z -u 5M 1M", "read -P 0 5M 1M", "write -f -P 7 512 512", "read -P 7 512 512", "read -P 0x5a 0 512"]);
@@ -97,7 +97,7 @@ fn clients_hear_of_errors_and_the_server_lives_on() {
     let failed = read("1M");
     assert!(String::from_utf8_lossy(&failed.stdout).contains("Input/output error"), "{failed:?}");
     assert!(read("2M").status.success());
-    // A client that goes away in the middle of a request.
+    // A client disconnects in the middle of a request.
     use std::io::Write as _;
     let mut rude = std::os::unix::net::UnixStream::connect(scratch.path().join("nbd")).unwrap();
     rude.write_all(b"\0\0\0\x01IHAVEOPT\0\0").unwrap();

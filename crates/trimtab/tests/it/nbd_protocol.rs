@@ -1,4 +1,5 @@
-//! The NBD front word for word, as a client that means no good would speak to it. The numbers are those of the NBD project's `proto.md`.
+//! The NBD server at protocol level, with a hostile client. The numbers are those of the NBD
+//! project's `proto.md`.
 
 use crate::attached::{Attached, ok};
 use crate::support::{have_tool, skip};
@@ -28,7 +29,7 @@ impl Raw {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting).unwrap();
-        // No zeroes; NBD_OPT_EXPORT_NAME of the default export.
+        // NBD_FLAG_C_NO_ZEROES; NBD_OPT_EXPORT_NAME of the default export.
         stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
         let mut export = [0; 10];
         stream.read_exact(&mut export).unwrap();
@@ -49,7 +50,7 @@ impl Raw {
         self.0.write_all(&request)
     }
 
-    /// The error of a simple reply; what a read has read is dropped.
+    /// The error of a simple reply; discards the `read` bytes of data that follow.
     fn answer(&mut self, read: usize) -> u32 {
         let mut reply = [0; 16];
         self.0.read_exact(&mut reply).unwrap();
@@ -81,7 +82,8 @@ fn nbd_invalid_flags_and_ranges_get_protocol_errors() {
     let mut client = Raw::connect(&socket);
     for command in [READ, WRITE, FLUSH, TRIM, WRITE_ZEROES] {
         for bit in 0..16 {
-            // FUA with everything; NO_HOLE where zeros are written; "do not fragment" where something is read.
+            // FUA is valid with every command, NO_HOLE with zero writes, "do not fragment" with
+            // reads.
             let known = bit == 0 || (bit == 1 && command == WRITE_ZEROES) || (bit == 2 && command == READ);
             let error = client.ask(1 << bit, command, 0, if command == FLUSH { 0 } else { 4096 });
             assert_eq!(error, if known { 0 } else { EINVAL }, "command {command} with flag {bit}");
@@ -98,7 +100,7 @@ fn nbd_invalid_flags_and_ranges_get_protocol_errors() {
     assert_eq!(client.ask(0, READ, SIZE - 512, 512), 0, "it still serves");
 }
 
-/// The most memory that a process ever had, in MiB.
+/// Peak memory of a process, in MiB.
 fn most_memory_mib(pid: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -114,7 +116,7 @@ fn nbd_client_not_reading_takes_bounded_memory() {
     let mut greedy: Vec<Raw> = (0..4).map(|_| Raw::connect(&socket)).collect();
     for client in &mut greedy {
         client.0.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
-        // 32 GiB, if all of it were read ahead.
+        // 32 GiB, if the server buffered all of it.
         for _ in 0..1024 {
             if client.send(0, READ, 0, 32 << 20).is_err() {
                 break;
@@ -128,7 +130,7 @@ fn nbd_client_not_reading_takes_bounded_memory() {
     let mut other = Raw::connect(&socket);
     assert_eq!(other.ask(0, READ, 0, 16 << 20), 0);
     assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
-    // One that is slow at nobody's cost is waited for.
+    // The server waits for a slow client while no other client needs the memory.
     let mut slow = Raw::connect(&socket);
     slow.send(0, READ, 0, 4 << 20).unwrap();
     std::thread::sleep(Duration::from_secs(7));
@@ -208,19 +210,21 @@ fn what_is_allocated_is_what_others_see_as_allocated() {
         ok(command.arg(&uri));
     };
     qemu_io(&["write -P 0x5a 0 8M", "write -P 0x5a 100M 1M", "write -P 1 250M 512", "discard 1M 2M", "write -z 4M 1M", "flush"]);
-    // 0: data; 2: allocated and zero; 3: neither.
+    // 0: data; 2: allocated and zero; 3: hole that reads as zeros.
     let map = totals(&uri);
     let mapped = drive.status()["mapped_bytes"].as_u64().unwrap();
     assert_eq!(mapped, (6 << 20) + (1 << 20) + 512);
     assert_eq!(map.values().sum::<u64>(), SIZE);
     assert_eq!(SIZE - map.get(&3).copied().unwrap_or(0) - map.get(&1).copied().unwrap_or(0), mapped, "{map:?}");
-    // The drive is written in 512 bytes, the machine's memory given in pages: what is not written of a page reads as zeros, and is not called so.
+    // The drive is written in units of 512 bytes, but host memory is allocated in pages. The
+    // unwritten rest of a page reads as zeros and is not reported as zero.
     assert_eq!(map.get(&2), Some(&(1 << 20)), "{map:?}");
     let shown = ok(Command::new("qemu-img").args(["map", "--output=json", "-f", "raw", &uri])).stdout;
     let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap();
     let data = shown.as_array().unwrap().iter().filter(|row| row["data"] == true).map(|row| row["length"].as_u64().unwrap()).sum::<u64>();
     assert_eq!(data, mapped, "{shown}");
-    // Every stretch that is called zero reads so, and every one that is called data was written: thousands of them, more than one answer holds.
+    // Every range reported as zero reads as zeros, and every range reported as data was written.
+    // The thousands of ranges exceed one reply.
     let mut scattered = Vec::new();
     for i in 0..6000_u64 {
         scattered.push(format!("write -P 9 {} 512", (16 << 20) + i * 8192));

@@ -1,4 +1,4 @@
-//! `trimtab bench nfs`: loads on a real directory, and nothing left of it.
+//! `trimtab bench nfs` loads a real directory and removes all its files.
 
 use crate::support::{process, trimtab};
 use predicates::prelude::*;
@@ -76,7 +76,7 @@ fn an_interrupt_ends_it_and_leaves_nothing() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // Once the files of the last stream are there, or a little later, it measures.
+    // The measurement begins at about the time when the files of the last stream exist.
     while is_empty(&dir) && child.try_wait().unwrap().is_none() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

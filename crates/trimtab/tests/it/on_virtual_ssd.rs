@@ -1,4 +1,5 @@
-//! What is made for real drives runs on an attached one unchanged, and counts the same there as the model does in this process.
+//! Tools for real drives run unchanged on an attached drive, and their counts equal those of
+//! the model in this process.
 
 use crate::attached::{Attached, Mounted, have, ok};
 use crate::support::{have_root, have_tool, skip, trimtab};
@@ -29,7 +30,8 @@ fn json(output: std::process::Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The drive written over once in order, then at random, with reads and trims between, until `times` its size has been moved.
+/// Writes the drive once in order, then at random with reads and trims, until the transferred
+/// bytes reach `times` its size.
 fn workloads(data: DataClass, times: u64, trim_percent: u8) -> [Synthetic; 2] {
     let fill = Settings {
         pattern: Pattern::Sequential,
@@ -66,7 +68,7 @@ fn attached(data: DataClass, times: u64, trim_percent: u8, speed: &str) -> BTree
     let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", &size, "--speed", speed, "--seed", "42"]);
     let destroy = Destroy { again: Some(drive.device.clone()), overwrite: Vec::new() };
     let claimed = claim(&drive.device, true, &destroy, None).unwrap();
-    // Looking at what it holds reads from it, too.
+    // Checking the contents also reads from the drive.
     let before = drive.status()["model"]["host_read_bytes"].as_u64().unwrap();
     let mut target = BlockFile::open_claim(claimed, &BlockOptions { seed: 1, ..BlockOptions::default() }).unwrap();
     for mut workload in workloads(data, times, trim_percent) {
@@ -84,7 +86,8 @@ fn the_model_in_process_and_the_attached_drive_agree() {
     if !have_root() {
         return skip("root");
     }
-    // At more than real time a host that does not keep up gives the drive pauses, in which it collects more than it would have.
+    // Above real-time speed a slow host would leave idle gaps, in which the drive would collect
+    // more garbage.
     for (data, times, trims, speed) in [(DataClass::Compressible(10), 1, 2, "off"), (DataClass::Random, 1, 0, "realtime")] {
         let (inside, outside) = (in_process(data, times, trims), attached(data, times, trims, speed));
         assert!(inside["gc_superblocks"] >= 10, "garbage was collected: {inside:?}");
@@ -175,7 +178,7 @@ fn bench_and_study_work_on_it_as_on_any_drive() {
     assert!(written >= (64 << 20) + 4 * (4 << 20), "the drive has seen it: {written}");
 }
 
-/// KDiskMark 3's default profile: its words for fio, with smaller amounts.
+/// KDiskMark 3's default profile: its fio arguments, with smaller amounts.
 const KDISKMARK: [[&str; 3]; 8] = [
     ["--rw=read", "--bs=1024k", "--iodepth=8"],
     ["--rw=write", "--bs=1024k", "--iodepth=8"],
@@ -224,7 +227,8 @@ fn postmark(location: &Path) {
     assert!(output.status.success() && said.contains("1000 transactions") || said.contains("Deleting files...Done"), "{said}");
 }
 
-/// What others meet beside a trim is measured, drawn, and the same in both; a TRIM of this drive is dear, and that is seen.
+/// The foreground latency during a trim is measured and drawn, with equal values in both.
+/// TRIM is expensive on this drive, so the stall shows.
 #[test]
 fn a_stall_beside_a_trim_is_in_the_figures_and_in_the_picture() {
     if !have_root() || !have(&["mkfs.ext4"]) {
@@ -257,13 +261,15 @@ fn a_stall_beside_a_trim_is_in_the_figures_and_in_the_picture() {
             metrics.iter().find(|m| m["name"] == name).unwrap()["samples"][0].as_f64().unwrap()
         };
         let (wait, backlog) = (figure("load.wait.longest.seconds"), figure("load.backlog.longest.seconds"));
-        // From when it was due: at least what the slowest took, at most that and how late it began; a bucket is a quarter of an octave wide.
+        // Latency from the due time is at least the slowest append's time, and at most that plus
+        // its delay. A bucket is a quarter of an octave wide.
         let drawn = cells.iter().map(|cell| least(cell[1])).fold(0.0, f64::max);
         assert!(drawn * 1.26 >= wait && drawn <= wait + backlog, "{policy}: {drawn} s drawn, {wait} s waited, {backlog} s late");
         assert_eq!(load["written_bytes"], number(&load["ops"]["append"]) * 4096);
         longest.push(wait);
     }
-    // A quarter of the tree is some 3,000 units, which this drive takes 0.261 ms each for: a second, in a few commands.
+    // A quarter of the tree is some 3,000 units at 0.261 ms each: about a second in a few
+    // commands.
     assert!(longest[1] > 0.2 && longest[1] > longest[0], "{longest:?}");
     let html = std::fs::read_to_string(report).unwrap();
     assert!(html.contains("During a trim") && html.contains("50 appends a second"));

@@ -1,4 +1,5 @@
-//! What is shipped for service managers: it can be parsed, says what the program understands, and leaves the program the rights it needs.
+//! Files shipped for service managers: they parse, use valid program options, and grant the
+//! program the rights it needs.
 
 use crate::support::{LoopMount, have_tool, process, program, skip, trimtab, unavailable};
 use std::collections::BTreeSet;
@@ -47,7 +48,7 @@ fn commands_in_units_are_understood() {
     assert!(ours.len() >= 5, "{commands:?}");
     for arguments in ours {
         let arguments = arguments.split(" >").next().unwrap().replace("\"${TRIMTAB_CONFIG}\"", "x");
-        // The help is given only if all that stands before it is understood.
+        // The help appears only if all arguments before it are valid.
         trimtab().args(arguments.split_ascii_whitespace()).arg("--help").assert().success();
     }
 }
@@ -83,7 +84,7 @@ fn make_uninstall_removes_what_make_install_made() {
     assert!(unit.contains("ExecStart=/opt/t/bin/trimtab daemon") && !unit.contains("/usr/bin/trimtab"), "{unit}");
     let version = Command::new(image.path().join("opt/t/bin/trimtab")).arg("--version").output().unwrap();
     assert!(version.status.success());
-    // A configuration that was changed is neither replaced nor removed.
+    // A changed configuration is neither replaced nor removed.
     let config = image.path().join("etc/trimtab/trimtab.toml");
     fs::write(&config, "# mine\n").unwrap();
     make("install");
@@ -111,11 +112,11 @@ fn trim_unit_takes_findings_and_ends_in_time() {
     let unit = settings(&packaging().join("systemd/trimtab-trim@.service"));
     let value = |key: &str| unit.iter().find(|(section, name, _)| section == "Service" && name == key).map(|(_, _, value)| value.as_str());
     assert_eq!(value("SuccessExitStatus"), Some("3 4"));
-    // RuntimeMaxSec= does nothing for a oneshot, which is starting as long as it runs.
+    // RuntimeMaxSec= has no effect on a oneshot service, which counts as starting while it runs.
     assert_eq!((value("Type"), value("TimeoutStartSec")), (Some("oneshot"), Some("1d")));
 }
 
-/// As `systemd-analyze` sees it, where there is one.
+/// The rating of `systemd-analyze`, if it is installed.
 #[test]
 fn systemd_takes_the_units_and_finds_them_safe() {
     if !have_tool("systemd-analyze") {
@@ -133,7 +134,7 @@ fn systemd_takes_the_units_and_finds_them_safe() {
         let about_ours: Vec<&str> = said.lines().filter(|l| l.contains("trimtab")).collect();
         assert!(verified.status.success() && about_ours.is_empty(), "{name}: {said}");
     }
-    // 3.0 of 10 is "OK" with room to spare.
+    // systemd-analyze rates an exposure of 3.0 out of 10 as "OK", with some margin.
     for unit in units().iter().filter(|u| u.extension().is_some_and(|e| e == "service")) {
         let rated = Command::new("systemd-analyze")
             .args(["security", "--offline=true", "--no-pager", "--threshold=30"])
@@ -146,7 +147,8 @@ fn systemd_takes_the_units_and_finds_them_safe() {
     }
 }
 
-/// The part of the hardening that could be in the way, without systemd: read-only mounts, few capabilities, none to be gained.
+/// The hardening that could block the program, tested without systemd: read-only mounts, few
+/// capabilities, and no way to gain more.
 #[test]
 fn the_rights_that_the_unit_leaves_are_enough() {
     let _guard = crate::support::makes_namespaces();

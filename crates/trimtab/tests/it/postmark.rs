@@ -1,4 +1,5 @@
-//! `trimtab postmark` against sessions, trees and system calls recorded with the original, and against its faults.
+//! `trimtab postmark` compared with recorded sessions, trees and system calls of the
+//! original, and tests for its bugs.
 
 use crate::support::{at_home, have_root, have_tool, process, program, skip, trimtab};
 use predicates::prelude::*;
@@ -28,7 +29,7 @@ fn scratch() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-/// The same, with two directories to work in.
+/// A scratch directory that contains two working directories.
 fn work() -> (tempfile::TempDir, PathBuf) {
     let (dir, path) = scratch();
     fs::create_dir(path.join("pm")).unwrap();
@@ -42,7 +43,7 @@ fn entries(dir: &Path) -> Vec<String> {
     names
 }
 
-/// What is printed without help and complaints, whose words are free.
+/// The output without help and error messages, whose wording may differ from the original.
 fn without_free_words(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| {
@@ -96,7 +97,7 @@ fn files_have_the_contents_of_the_originals() {
     if !have_tool("strace") {
         return skip("strace");
     }
-    // Nothing is removed: the system calls that would are made to do nothing.
+    // Injected faults keep the files: the system calls that would remove them do nothing.
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=unlinkat", "-e", "inject=unlinkat:retval=0"]);
     at_home(&mut command);
@@ -126,8 +127,8 @@ fn run_with_input(command: &mut Command, input: &str) -> std::process::Output {
     child.wait_with_output().unwrap()
 }
 
-/// The system calls on the working files, as strace prints them, in the words of the recorded ones: paths from WORK on, the descriptor 4, and
-/// the older calls that mean the same.
+/// The system calls on the working files, converted from strace output to the recorded form:
+/// paths relative to WORK, the descriptor 4, and the older calls with the same meaning.
 fn calls(trace: &str, work: &str) -> Vec<String> {
     let mut dirs: BTreeMap<String, String> = BTreeMap::new();
     let mut files: Vec<String> = Vec::new();
@@ -153,7 +154,8 @@ fn calls(trace: &str, work: &str) -> Vec<String> {
             let rest = &others[path.len() + 2..];
             let path = format!("\"{dir}/{path}\"");
             match name {
-                // To look names up in, once for each; what the user named is looked up from the root on.
+                // Opens a directory once for name lookups; the path that the user named is resolved
+                // from the root.
                 "openat" if rest.contains("O_DIRECTORY") => {
                     let path = Path::new(dir).join(path.trim_matches('"').rsplit('/').next().unwrap());
                     let path = if others.starts_with("\".\"") { dir.clone() } else { path.to_str().unwrap().replace(work, "WORK") };
@@ -164,7 +166,8 @@ fn calls(trace: &str, work: &str) -> Vec<String> {
                 }
                 "openat" => {
                     files.push(result);
-                    // A flag that has no effect on 64-bit systems; and two that keep others' files safe, at no cost.
+                    // The first flag has no effect on 64-bit systems. The other two protect
+                    // existing files at no cost.
                     let rest = rest.replace("|O_LARGEFILE", "").replace("|O_EXCL", "").replace("|O_NOFOLLOW", "");
                     calls.push(format!("openat(AT_FDCWD, {path}{rest}) = 4"));
                 }
@@ -199,9 +202,9 @@ fn system_calls_are_those_of_the_original() {
         at_home(&mut command);
         assert!(run_with_input(&mut command, &input).status.success());
         let mut got = calls(&fs::read_to_string(&trace).unwrap(), work.to_str().unwrap());
-        // What comes before the run looks at what is there already.
+        // The program inspects the location before the run.
         got.drain(..got.iter().position(|call| call.starts_with("mkdir") || call.contains("O_CREAT")).unwrap());
-        // What is appended to is there already, so that it need not be created.
+        // The file exists when the program appends to it, so no O_CREAT is needed.
         let wanted: Vec<String> = section(&text, "CALLS")
             .replace("O_WRONLY|O_CREAT|O_APPEND, 0666", "O_WRONLY|O_APPEND")
             .trim_end()
@@ -213,7 +216,7 @@ fn system_calls_are_those_of_the_original() {
     }
 }
 
-/// Runs random settings with the original and with ours, and compares the reports.
+/// Runs random settings with the original and with our program, and compares the reports.
 #[test]
 fn random_settings_count_like_the_original() {
     if !have_tool("postmark") {
@@ -272,7 +275,7 @@ fn fewer_than_ten_transactions_and_long_paths_work() {
 #[test]
 fn large_amounts_are_not_written_without_consent() {
     let (_dir, work) = work();
-    // 15 GB in all, 100 MB at a time.
+    // 15 GB in total, 100 MB at a time.
     let location = format!("set location {}", work.join("pm").display());
     let input = session(&[&location, "set size 1000000 1000001", "set number 100", "set transactions 60000", "run"]);
     let assert = trimtab().args(["-q", "postmark"]).write_stdin(input).assert().code(1);
@@ -318,13 +321,14 @@ fn files_that_are_there_are_neither_overwritten_nor_removed() {
 
 #[test]
 fn leftovers_of_a_killed_run_are_found_and_removed_with_consent() {
-    // While its files are made.
+    // While the run creates its files.
     leftovers("5000", true, |pm| entries(&pm.join("s0")).len() >= 200);
-    // Long after that: most files have been appended to, and have other names than those that come first.
+    // Much later: most files have been appended to, and their names differ from the initial
+    // ones.
     leftovers("300", false, |pm| entries(&pm.join("s0")).iter().any(|name| name.parse::<u32>().is_ok_and(|number| number > 2000)));
 }
 
-/// Kills a run of `number` files when `due` says so of its directory.
+/// Kills a run of `number` files once `due` is true for its directory.
 fn leftovers(number: &str, in_the_way: bool, due: impl Fn(&Path) -> bool) {
     let (_dir, work) = work();
     let config = work.join("config");
@@ -339,7 +343,7 @@ fn leftovers(number: &str, in_the_way: bool, due: impl Fn(&Path) -> bool) {
         assert!(Instant::now() < deadline, "the run does not begin");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Meanwhile nobody else may run there.
+    // A second run in the same place is refused while the first one runs.
     fs::write(&config, session(&["set location pm", "set number 50", "set transactions 20", "set subdirectories 2", "run", "quit"]))
         .unwrap();
     let second = || {
@@ -357,7 +361,7 @@ fn leftovers(number: &str, in_the_way: bool, due: impl Fn(&Path) -> bool) {
             .code(1)
             .stderr(predicate::str::contains("left by an earlier PostMark run").and(predicate::str::contains("--yes")));
     }
-    // Files that are not in the way are found as well.
+    // The scan also finds files whose names do not conflict with the new run.
     fs::write(&config, session(&["set location pm", "run", "quit"])).unwrap();
     let mut other = trimtab();
     other.arg("postmark").arg(&config).current_dir(&work);
@@ -420,7 +424,8 @@ fn a_full_filesystem_is_an_error_and_leaves_nothing() {
         let lines = ["set location pm", "set number 100", "set transactions 200", &setting, "run", "run"];
         let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);
         assert.stderr(predicate::str::contains("at a time, but only 262 kB is free"));
-        // It fits by its sizes and fails by whole pages, in the middle.
+        // The sizes fit, but allocation in whole pages fills the filesystem in the middle of the
+        // run.
         let lines = ["set location pm", "set size 1000 1500", "set number 100", "set transactions 200", &setting, "run"];
         let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);
         assert.stderr(predicate::str::is_match(r"^trimtab: cannot write pm/\d+: No space left on device \(os error 28\)\n$").unwrap());
@@ -464,7 +469,7 @@ fn a_directory_that_vanishes_or_is_read_only_is_an_error() {
     drop(mount);
 }
 
-/// A tmpfs that goes with its value.
+/// A tmpfs, unmounted on drop.
 struct Mounted(PathBuf);
 
 impl Mounted {

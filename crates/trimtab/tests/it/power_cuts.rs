@@ -1,7 +1,9 @@
-//! Power cuts under a filesystem: what was answered to fsync is there afterwards, and the filesystem is consistent.
-//! A drive that ignores flushes has to fail this test, or the test would prove nothing.
+//! Power cuts under a filesystem: data acknowledged by fsync survive, and the filesystem is
+//! consistent. A drive that ignores flushes must fail this test, or the test would prove
+//! nothing.
 //!
-//! `TRIMTAB_SOAK=200` cuts the power that many times on each filesystem instead of a few times.
+//! `TRIMTAB_SOAK=200` cuts the power that many times on each filesystem instead of a few
+//! times.
 
 use crate::attached::{Attached, Mounted, have, ok};
 use crate::support::{have_root, skip};
@@ -18,24 +20,26 @@ struct Kind {
     name: &'static str,
     make: &'static [&'static str],
     check: &'static [&'static str],
-    /// If the power fails while its journal is replayed, the mount fails. (XFS tries again for ever instead, and would go on in
-    /// the belief that nothing was lost once the power is back, which no machine does that lost it, too.)
+    /// True if the mount fails when the power fails during journal replay. XFS instead retries
+    /// forever and would continue after the power returns as if nothing had been lost. A real
+    /// machine cannot do that, because it loses power too.
     recovery_may_fail: bool,
 }
 
 const EXT4: Kind = Kind { name: "ext4", make: &["mkfs.ext4", "-q", "-F"], check: &["e2fsck", "-fn"], recovery_may_fail: true };
 const XFS: Kind = Kind { name: "xfs", make: &["mkfs.xfs", "-q", "-f"], check: &["xfs_repair", "-n"], recovery_may_fail: false };
 
-/// What a file may hold after a power cut.
+/// The contents that a file may have after a power cut.
 #[derive(Clone, Debug, PartialEq)]
 enum Content {
     Absent,
-    /// Bytes that follow from a seed.
+    /// Bytes generated from a seed.
     Made {
         seed: u64,
         len: usize,
     },
-    /// Bytes of the first, then possibly (part of, or zeros for) an append that was never answered.
+    /// The first `len` bytes, then possibly part of an unacknowledged append, or zeros in its
+    /// place.
     AtLeast {
         seed: u64,
         len: usize,
@@ -52,7 +56,7 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A file workload that knows what has to survive.
+/// A file workload that tracks which contents must survive.
 struct Workload {
     rng: Stream,
     files: BTreeMap<String, Vec<Content>>,
@@ -87,7 +91,8 @@ impl Workload {
         panic!("the power was never cut");
     }
 
-    /// Looks for every file; gives what is wrong. Afterwards only what is there now is allowed.
+    /// Checks every file and returns the errors. From then on only the current contents are
+    /// allowed.
     fn verify(&mut self, directory: &Path) -> Vec<String> {
         let mut wrong = Vec::new();
         for (name, allowed) in &mut self.files {
@@ -104,7 +109,8 @@ impl Workload {
                                 }
                                 _ => None,
                             })
-                            // The tail of an append that was never answered: rewritten before it is looked at again.
+                            // The tail of an unacknowledged append: rewritten before the next
+                            // check.
                             .unwrap_or(Content::Absent),
                     };
                     if now == Content::Absent && found.is_some() {
@@ -119,7 +125,8 @@ impl Workload {
     }
 }
 
-/// What may be there while `before` becomes `after`; the first is what to go on from.
+/// The contents allowed while `before` becomes `after`; the first is the one to continue
+/// from.
 fn allowed_meanwhile(before: &Content, after: &Content) -> Vec<Content> {
     match (before, after) {
         (Content::Made { seed, len }, Content::Made { seed: same, .. }) if seed == same => {
@@ -138,7 +145,7 @@ fn matches(found: Option<&[u8]>, content: &Content) -> bool {
     }
 }
 
-/// Makes `before` into `after` and returns once that is durable.
+/// Changes `before` to `after` and returns once that is durable.
 fn change(directory: &Path, root: &File, name: &str, before: &Content, after: &Content) -> std::io::Result<()> {
     let path = directory.join(name);
     match (before, after) {
@@ -149,7 +156,7 @@ fn change(directory: &Path, root: &File, name: &str, before: &Content, after: &C
             return file.sync_all();
         }
         (_, Content::Made { seed, len }) => {
-            // The classic way to replace a file.
+            // The usual way to replace a file: write a new one, sync it, rename it.
             let new = directory.join("new");
             let mut file = File::create(&new)?;
             file.write_all(&bytes(*seed, *len))?;
@@ -161,7 +168,7 @@ fn change(directory: &Path, root: &File, name: &str, before: &Content, after: &C
     root.sync_all()
 }
 
-/// Cuts the power `cuts` times; gives how many changes were made durable, or the first thing that is wrong.
+/// Cuts the power `cuts` times; returns the number of durable changes, or the first error.
 fn cut_power(kind: Kind, cuts: u32, seed: u64, more: &[&str]) -> Result<u64, String> {
     let seed_text = seed.to_string();
     let mut args = vec!["ocz-vertex-le-100gb", "--size", "512MiB", "--speed", "off", "--seed", &seed_text, "--fault", "power-cut:on=write"];
@@ -178,7 +185,8 @@ fn cut_power(kind: Kind, cuts: u32, seed: u64, more: &[&str]) -> Result<u64, Str
         mounted.unmount();
         drive.power("on");
         if kind.recovery_may_fail && chance.chance(0.3) {
-            // The next cut finds the journal being replayed; or, if that needs fewer writes, nothing.
+            // The next cut falls into the journal replay, or has no effect if the replay needs
+            // fewer writes.
             drive.power_fails_within(30);
             if let Ok(mounted) = Mounted::new(&drive.device, "noatime") {
                 mounted.unmount();

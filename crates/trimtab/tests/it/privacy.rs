@@ -1,4 +1,5 @@
-//! What is on a drive, and what was measured, is its owner's alone, whatever the umask; and all that is said goes through one writer.
+//! Drive contents and measurements are readable by their owner only, whatever the umask, and
+//! all output goes through one writer.
 
 use crate::attached::ok;
 use crate::support::process;
@@ -7,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The program with a umask that takes nothing away.
+/// The program with umask 0.
 fn permissive(home: &Path) -> Command {
     let mut command = process();
     let no_umask = || {
@@ -32,7 +33,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The files below a directory that others can reach.
+/// The files below a directory that other users can access.
 fn open_to_others(directory: &Path) -> Vec<String> {
     let mode = |path: &Path| std::fs::symlink_metadata(path).map_or(0, |metadata| metadata.permissions().mode() & 0o7777);
     let closed = |path: &Path| path.ancestors().skip(1).take_while(|above| *above != directory).any(|above| mode(above) & 0o077 == 0);
@@ -97,14 +98,15 @@ fn nothing_is_said_but_through_the_one_writer() {
         let text = std::fs::read_to_string(path).unwrap();
         let own = text.split("#[cfg(test)]").next().unwrap();
         for (at, line) in own.lines().enumerate() {
-            // A descriptor, not a stream that is written to.
+            // A file descriptor, not an output stream.
             let line = line.replace("rustix::stdio::", "");
             let says = ["println!(", "print!(", "io::stdout()", "io::stderr()", "anstream::stdout", "anstream::stderr"]
                 .iter()
                 .any(|way| line.contains(way));
             let comment = line.trim_start().starts_with("//");
             let looks = line.contains("is_terminal()") || line.contains("tcgetwinsize(");
-            // The writer itself; a question, and the handing over of a started server, which say what the writer has made text.
+            // Allowed are the writer itself, and the consent question and server hand-over, whose
+            // text comes from the writer.
             let allowed = name == "output.rs"
                 || line.contains("plain(")
                 || line.contains("styled(")

@@ -1,4 +1,5 @@
-//! `drive replay` and `drive trace`: what one host did under one trim policy, replayed under others, and told to other tools.
+//! `drive replay` and `drive trace`: the I/O of one host under one trim policy, replayed
+//! under others and exported to other tools.
 
 use crate::attached::{Attached, Mounted, have, ok};
 use crate::support::{have_root, skip, trimtab};
@@ -17,7 +18,8 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Records files being written and deleted on ext4 with online discard; gives what the server said at the end.
+/// Records file writes and deletes on ext4 with online discard; returns the server's final
+/// status.
 fn recorded(trace: &Path) -> Value {
     let mut args = DRIVE.to_vec();
     args.extend(["7", "--speed", "off", "--record", trace.to_str().unwrap()]);
@@ -133,7 +135,7 @@ fn exports_are_the_same_requests_and_fio_replays_them() {
         .args(["--name=replay", "--ioengine=psync", "--direct=1", "--replay_no_stall=1", &iolog, &device])
         .current_dir(scratch.path()));
     let after = drive.status();
-    // fio 3.33 reads trims in an iolog and leaves them out ("bad ddir: 2").
+    // fio 3.33 skips the trims in an iolog ("bad ddir: 2").
     for kind in ["write", "read"] {
         let bytes = |status: &Value| status["requests"][kind]["bytes"].as_u64().unwrap();
         assert_eq!(bytes(&after) - bytes(&before), original[kind]["bytes"].as_u64().unwrap(), "fio did every {kind}");
@@ -183,7 +185,7 @@ fn damaged_traces_and_wrong_words_are_said_in_one_line() {
         let run = trimtab().current_dir(scratch.path()).args(args).args(timing).assert().success();
         let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
         let took = document["replays"][0]["took_ns"].as_u64().unwrap();
-        // Two pauses of a tenth of a second, or none.
+        // Two pauses of 0.1 s with --rate, none otherwise.
         assert_eq!(took > 200_000_000, timing[0] == "--rate", "{took}");
     }
 }

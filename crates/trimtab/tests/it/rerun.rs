@@ -1,4 +1,4 @@
-//! Results carry what they were made from, and modelled ones come out again to the byte.
+//! Results contain their inputs, and a rerun reproduces modelled results byte for byte.
 
 use crate::support::{LoopMount, process, skip, trimtab};
 use predicates::prelude::*;
@@ -31,12 +31,12 @@ impl Scratch {
         serde_json::from_slice(&self.trimtab(args).arg("--json").output().unwrap().stdout).unwrap()
     }
 
-    /// Made again, the run is the one that is stored, as both are printed.
+    /// Asserts that a rerun prints exactly the stored run.
     fn check(&self, run: &str) {
         self.check_with(run, &[]);
     }
 
-    /// The same where the user names the files that it needs.
+    /// The same with `inputs`, the files that the user names.
     fn check_with(&self, run: &str, inputs: &[&str]) {
         let text = |args: &[&str]| self.trimtab(args).arg("--json").output().unwrap();
         let again = text(&[&["results", "rerun", run], inputs].concat());
@@ -61,7 +61,7 @@ fn a_simulation_comes_out_again_to_the_byte() {
     let runs: Vec<Value> = ["last~1", "last"].iter().map(|run| scratch.json(&["results", "show", run])).collect();
     let command: Vec<String> = serde_json::from_str(runs[0]["specification"]["command"].as_str().unwrap()).unwrap();
     assert_eq!(command, two);
-    // What is cited is what the name means: the file that is shipped.
+    // The stored drive file is the shipped file of that name.
     for (run, name) in runs.iter().zip(["ocz-vertex-le-100gb", "ocz-vertex-le-200gb"]) {
         let file = scratch.0.path().join("drive.toml");
         std::fs::write(&file, run["specification"]["drive"].as_str().unwrap()).unwrap();
@@ -75,7 +75,7 @@ fn a_simulation_comes_out_again_to_the_byte() {
     assert_eq!(runs[0]["policy_settings"]["policy.every"], "1h");
 }
 
-/// Every command that makes modelled runs, beside those of other tests.
+/// Every command that makes modelled runs, except those covered by other tests.
 #[test]
 fn rounds_of_files_rounds_of_tests_and_replays_come_out_again() {
     let scratch = Scratch::new();
@@ -171,7 +171,8 @@ fn each_run_of_a_study_comes_out_again() {
     studies_belong_together(&scratch, &list);
 }
 
-/// The other generation of the filesystem, where one workload is run twice under one policy; and other assumptions are kept.
+/// Runs of the older filesystem model, where one workload runs twice under one policy, and
+/// runs of the sensitivity analysis.
 #[test]
 fn what_a_study_makes_beside_its_policies_comes_out_again() {
     let scratch = Scratch::new();
@@ -186,7 +187,7 @@ fn what_a_study_makes_beside_its_policies_comes_out_again() {
     assert!(shown["sensitivity"]["rows"].as_array().unwrap().len() >= 9);
 }
 
-/// Listed, shown, compared, reported and deleted by the study.
+/// Lists, shows, compares, reports and deletes runs by their study.
 fn studies_belong_together(scratch: &Scratch, list: &Value) {
     let ids = |list: &Value| -> Vec<String> {
         list["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
@@ -202,14 +203,14 @@ fn studies_belong_together(scratch: &Scratch, list: &Value) {
         (Some("trimtab.study"), Some(id), Some(true))
     );
     assert_eq!(shown["runs"].as_array().unwrap().len() + shown["ageing"].as_array().unwrap().len(), ids(list).len());
-    // The id alone will do, and an unlike study is compared with itself cell by cell.
+    // The id alone suffices, and a study compared with itself matches cell by cell.
     scratch.trimtab(&["results", "show", id]).assert().success().stdout(contains("USE  "));
     let compared = scratch.json(&["results", "compare", "study:last", "study:last"]);
     let cells = compared["comparisons"][0]["cells"].as_array().unwrap();
     assert_eq!(cells.len(), ids(list).len());
     assert!(cells.iter().all(|cell| cell["ratio"] == 1.0), "{cells:?}");
     scratch.trimtab(&["results", "compare", "study:last", "last"]).assert().code(2).stderr(contains("another study"));
-    // Elsewhere it is the same study.
+    // The exported study is the same in another store.
     let there = Scratch::new();
     let export = scratch.trimtab(&["results", "export"]).output().unwrap().stdout;
     there.trimtab(&["results", "import", "-"]).write_stdin(export).assert().success();
@@ -219,7 +220,7 @@ fn studies_belong_together(scratch: &Scratch, list: &Value) {
     scratch.trimtab(&["results", "show", "study:last"]).assert().code(1).stderr(contains("has no study 'study:last'"));
 }
 
-/// Runs are imported, so what one says that it was made by may be anybody's words.
+/// Runs can be imported, so the command stored in a run is untrusted.
 #[test]
 fn a_command_in_a_run_from_elsewhere_reaches_nothing() {
     let scratch = Scratch::new();
@@ -256,7 +257,7 @@ fn a_command_in_a_run_from_elsewhere_reaches_nothing() {
         let in_private = |args: &[&str]| scratch.trimtab(args).env("TRIMTAB_RUNTIME_DIR", at("run")).output().unwrap();
         let output = in_private(&["results", "rerun", "last"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        // What was made meanwhile is not to stay either way.
+        // Detach in either case, in case the rerun attached a drive.
         let _ = in_private(&["drive", "detach", "--all", "--force"]);
         assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
         let whole = std::fs::read(&file).unwrap().iter().all(|byte| *byte == 0);
@@ -275,7 +276,7 @@ fn what_cannot_be_made_again_says_why() {
     scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(measured);
     scratch.made(&["results", "add", "--name", "x", "--workload", "tree", "--metric", "total_s=39"]);
     scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(contains("was entered"));
-    // One of the time before results carried what they were made from, and one that was altered.
+    // An altered run, and a run from a version that did not store its inputs.
     scratch.made(&SIMULATE);
     let mut run = scratch.json(&["results", "show", "last"]);
     run.as_object_mut().unwrap().remove("id");
@@ -290,7 +291,8 @@ fn what_cannot_be_made_again_says_why() {
     scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(contains("kept no command and no specification"));
 }
 
-/// A run that was imported names files of whoever reruns it.
+/// An imported run names files, which would be read with the rights of the user who reruns
+/// it.
 #[test]
 fn rerun_reads_no_file_that_only_the_run_names() {
     let scratch = Scratch::new();
@@ -333,7 +335,7 @@ fn labels_tell_runs_apart() {
     assert_eq!(runs[0]["metric"]["name"], "delete+sync.seconds");
     let shown = contains("kernel 6.18").and(contains("tries 1")).and(contains("tries 2")).and(contains("files 20").not());
     scratch.trimtab(&["results", "list"]).assert().success().stdout(shown);
-    // It goes with the run, and is no part of it.
+    // The label travels with the run but is not part of its identity.
     let there = Scratch::new();
     let export = scratch.trimtab(&["results", "export"]).output().unwrap().stdout;
     there.trimtab(&["results", "import", "-"]).write_stdin(export).assert().success();

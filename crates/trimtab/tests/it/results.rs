@@ -1,4 +1,4 @@
-//! `trimtab results`, and the store under it: killed, shared, corrupt, newer.
+//! `trimtab results`, and its store when killed, shared, corrupt or from a newer version.
 
 use crate::support::{process, trimtab};
 use assert_cmd::Command;
@@ -29,7 +29,7 @@ impl Scratch {
         self.file(name)
     }
 
-    /// `trimtab results …` on a store of this test's own.
+    /// `trimtab results …` with a private store.
     fn results(&self, args: &[&str]) -> Command {
         let mut command = trimtab();
         command.arg("--store").arg(self.file("r.db")).arg("results").args(args);
@@ -47,7 +47,7 @@ impl Scratch {
     }
 }
 
-/// A document of `n` runs whose seeds begin at `first`.
+/// A document of `n` runs with consecutive seeds from `first`.
 fn document(first: u64, n: u64) -> String {
     let x: Vec<u64> = (0..2000).map(|i| i * 1_000_000_000).collect();
     let mut text = String::from(r#"{"schema":"trimtab.runs","version":1,"runs":["#);
@@ -122,7 +122,8 @@ fn what_is_exported_comes_back_elsewhere() {
     there.results(&["import", "-"]).write_stdin(csv).assert().success().stdout("1 run imported\n");
     let figures = |scratch: &Scratch, run: &str| scratch.json(&["show", run])["metrics"].clone();
     assert_eq!(figures(&there, "last"), figures(&here, "last"));
-    // Equal figures; whether so few and short ones can be called equal depends on their noise.
+    // The figures are equal. The noise of such a small sample decides whether the verdict says
+    // so.
     there.results(&["compare", &id, "last"]).assert().success().stdout(contains("faster").or(contains("slower")).not());
 }
 
@@ -150,12 +151,12 @@ fn nothing_is_written_over_unless_told() {
         let other = scratch.file("new");
         run(&[other.to_str().unwrap()]).success();
         fs::remove_file(other).unwrap();
-        // What is no file takes it as it is.
+        // A special file is written to directly.
         assert_eq!(run(&["/dev/stdout"]).success().get_output().stdout.len(), new.len());
     }
 }
 
-/// Cells of tab-separated lines, by the names in the first.
+/// Cells of tab-separated lines, keyed by the names in the first line.
 fn cells(text: &[u8]) -> Vec<std::collections::BTreeMap<String, String>> {
     let text = String::from_utf8(text.to_vec()).unwrap();
     let mut lines = text.lines().map(|line| line.split('\t').map(str::to_owned).collect::<Vec<_>>());
@@ -186,7 +187,7 @@ fn scripts_get_plain_numbers_and_pages_get_tables() {
     assert_eq!((shown[0]["mean"].as_str(), shown[0]["least"].as_str(), shown[0]["most"].as_str()), ("2", "1.5", "2.5"));
     let compared = cells(&scratch.results(&["compare", "last~1", "last", "--as", "tsv"]).output().unwrap().stdout);
     assert_eq!((compared[0]["side"].as_str(), compared[0]["ratio"].parse::<f64>().ok()), ("B", Some(0.0000125 / 2.0)));
-    // Each row of each table has the cells of its header, whatever is in a name.
+    // Each row of each table has one cell per header, whatever a name contains.
     for args in [&["list"][..], &["show", "last~1"], &["compare", "last~1", "last"]] {
         let output = scratch.results(&[args, &["--as", "markdown"]].concat()).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -200,13 +201,13 @@ fn scripts_get_plain_numbers_and_pages_get_tables() {
         }
     }
     scratch.results(&["list", "--as", "tsv", "--json"]).assert().code(2);
-    // Seen: behind a pipe rows of 700 columns, padded with blanks.
+    // Regression: behind a pipe, rows were padded with blanks to 700 columns.
     let piped = |args: &[&str]| String::from_utf8(scratch.results(args).env_remove("COLUMNS").output().unwrap().stdout).unwrap();
     assert_eq!(piped(&["list"]), piped(&["list", "--as", "tsv"]));
     assert!(!piped(&["list"]).contains("  ") && piped(&["list", "--as", "text"]).contains("  "));
     let on_screen = scratch.results(&["list"]).env("COLUMNS", "80").output().unwrap().stdout;
     assert!(!on_screen.contains(&b'\t'));
-    // Nothing to list is a header for a script.
+    // An empty list still prints a header for scripts.
     let none = scratch.results(&["list", "--workload", "none", "--as", "tsv"]).assert().success();
     assert_eq!(cells(&none.get_output().stdout).len(), 0);
 }
@@ -241,11 +242,11 @@ fn a_comparison_fails_where_something_is_worse_than_allowed() {
     scratch.add("faster", "8.0,8.1,7.9");
     let compare = |other: &str, more: &[&str]| scratch.results(&[&["compare", "last~3", other, "--quiet"], more].concat()).assert();
     compare("last~2", &[]).code(0);
-    // 10 per cent slower, and the intervals lie apart.
+    // 10 % slower, with separate intervals.
     compare("last~2", &["--fail-above", "5%"]).code(5).stdout(contains("slower"));
     compare("last~2", &["--fail-above", "12"]).code(0);
     compare("last~2", &["--fail-above", "5%", "--metric", "delete"]).code(5);
-    // One repeat: it looks worse, and nobody can tell.
+    // One repeat: it looks worse, but the data cannot prove it.
     compare("last~1", &["--fail-above", "5%"]).code(4);
     compare("last", &["--fail-above", "0"]).code(0);
     compare("last", &["--fail-above", "5%", "--metric", "nope"]).code(1).stderr(contains("do not share nope"));
@@ -253,7 +254,7 @@ fn a_comparison_fails_where_something_is_worse_than_allowed() {
     compare("last", &["--metric", "delete"]).code(2);
     let said = contains("B: delete is worse by 10.0 %, and 5 % are allowed");
     scratch.results(&["compare", "last~3", "last~2", "--fail-above", "5%"]).assert().code(5).stderr(said);
-    // A rate is worse where it is lower.
+    // For a rate, lower is worse.
     let rate = |name: &str, rate: &str| {
         let metric = format!("writes={rate} ops/s");
         scratch.json(&["add", "--name", name, "--workload", "w", "--metric", &metric]);
@@ -278,7 +279,7 @@ fn compare_of_unlike_workloads_is_refused() {
         &["report", "last~1", "last"],
     ] {
         let refused = scratch.results(args).current_dir(scratch.file("")).assert().code(2);
-        // With --json standard output has the error as a document.
+        // With --json, standard output contains the error as a document.
         assert!(args.contains(&"--json") || refused.get_output().stdout.is_empty(), "{args:?}");
         let error = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
         assert!(error.contains(said) && error.lines().count() == 1, "{args:?}: {error}");
@@ -423,7 +424,7 @@ fn killed_import_leaves_all_or_nothing_in_store() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // The journal is there from the first write to the commit: that is when it hurts.
+        // The journal exists from the first write to the commit, the critical time for a kill.
         while !journal.exists() && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_micros(50));
         }
@@ -434,12 +435,13 @@ fn killed_import_leaves_all_or_nothing_in_store() {
         check_after_kill(&scratch.file("r.db"), batch, finished);
     }
     assert!(caught >= 5, "killed within a write {caught} times");
-    // Whatever happened, the next import goes through.
+    // The next import always succeeds.
     let file = scratch.write("last.json", &document(1_000_000, batch));
     scratch.results(&["import"]).arg(file).assert().success().stdout("10 runs imported\n");
 }
 
-/// The store is sound, holds whole imports only, and at least those that were reported as done.
+/// Asserts that the store is sound, holds only whole imports, and holds at least all imports
+/// reported as done.
 fn check_after_kill(path: &Path, batch: u64, finished: u64) {
     let connection = rusqlite::Connection::open(path).unwrap();
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u64>(0)).unwrap();

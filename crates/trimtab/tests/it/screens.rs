@@ -1,4 +1,5 @@
-//! What people see at 60, 80 and 120 columns: nothing is wider than the screen, and no number, unit or word is broken.
+//! Output at 60, 80 and 120 columns: no line exceeds the screen, and no number, unit or word
+//! is broken.
 
 use crate::support::trimtab;
 use crate::sysroot::unpack;
@@ -7,7 +8,7 @@ use std::sync::LazyLock;
 
 const WIDTHS: [usize; 3] = [60, 80, 120];
 
-/// What the command prints on a screen of so many columns, or, without, where nothing is broken.
+/// The command's output on a screen of `columns`, or without line breaks if `None`.
 fn screen(args: &[&str], store: &Path, columns: Option<usize>) -> String {
     let mut command = trimtab();
     command.args(args).arg("--quiet").arg("--store").arg(store).env_remove("COLUMNS");
@@ -20,7 +21,7 @@ fn screen(args: &[&str], store: &Path, columns: Option<usize>) -> String {
     text
 }
 
-/// Words, as a reader sees them; rules and sparklines are none.
+/// Words without rules and sparklines.
 fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).collect()
 }
@@ -34,7 +35,7 @@ fn figures(text: &str) -> Vec<String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         for pair in words.windows(2) {
             let (number, unit) = (bare(pair[0]), bare(pair[1]));
-            // What stands in parentheses of its own is no unit, nor what follows a mark.
+            // A word in parentheses of its own is no unit, and neither is a word after a mark.
             if pair[1].starts_with('(') || !pair[0].ends_with(|c: char| c.is_ascii_digit()) {
                 continue;
             }
@@ -46,17 +47,17 @@ fn figures(text: &str) -> Vec<String> {
     figures
 }
 
-/// First words above rules: where a row stands alone, nothing says what its name is.
+/// First column headings; a row that stands alone does not repeat its heading.
 fn first_headings(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().collect();
     let heads = lines.windows(2).filter(|pair| pair[1].starts_with('─'));
     heads.filter_map(|pair| pair[0].split_whitespace().next()).collect()
 }
 
-/// Checks that `narrow` fits, and that everything of `wide` is in it unbroken.
+/// Checks that `narrow` fits, and that it contains every word and figure of `wide` unbroken.
 fn check(wide: &str, narrow: &str, columns: usize) {
     for line in narrow.lines() {
-        // A command to copy is never broken, nor is a single word.
+        // Neither a command to copy nor a single word is ever broken.
         let whole = line.trim_start().starts_with("trimtab ") || line.trim_start().starts_with("systemctl ") || words(line).len() < 2;
         assert!(line.chars().count() <= columns || whole, "{} columns of {columns}: {line}\n{narrow}", line.chars().count());
     }
@@ -75,7 +76,7 @@ fn check_all(args: &[&str], store: &Path) {
     }
 }
 
-/// A store with entered results, always the same.
+/// A store with the same entered results every time.
 fn entered() -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("r.db");
@@ -91,7 +92,8 @@ fn entered() -> (tempfile::TempDir, std::path::PathBuf) {
     (dir, store)
 }
 
-/// A store with a simulation and a study of a small modelled drive, made once for all tests.
+/// A store with a simulation and a study of a small modelled drive, created once for all
+/// tests.
 static MODELLED: LazyLock<(tempfile::TempDir, std::path::PathBuf)> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("r.db");
@@ -171,7 +173,7 @@ fn simulations_and_studies() {
     let other = ids[1..].iter().find(|id| workload(id) == workload(ids[1]) && **id != ids[1]).unwrap();
     check_all(&["results", "compare", ids[1], other], store);
     for columns in WIDTHS {
-        // What was kept before is taken, so that this is about what is shown.
+        // The stored runs are reused, so this tests only the display.
         let study =
             ["study", "drive:ocz-vertex-le-100gb", "--quick", "--policies", "none,idle", "--questions", "deleting,ageing", "--resume"];
         let text = screen(&study, store, Some(columns));
@@ -180,7 +182,8 @@ fn simulations_and_studies() {
         check(&details, &details, columns);
         assert!(details.lines().count() > 3 * text.lines().count(), "everything else is behind --details");
     }
-    // Golden copies are in the unit tests of `study::answer`, of runs that do not change when the model does.
+    // `study::answer`'s unit tests hold golden copies, from runs that do not change with the
+    // model.
     let eighty = screen(&["results", "show", "study:last"], store, Some(80));
     assert!(eighty.lines().count() <= 23, "one screen:\n{eighty}");
 }

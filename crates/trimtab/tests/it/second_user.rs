@@ -1,4 +1,5 @@
-//! What files, names and a second user of the machine may try: nothing of anybody else's is written to, removed, detached or handed out.
+//! Attacks by hostile files, by hostile names, and by a second user of the machine. No data
+//! of another user is written, removed, detached or disclosed.
 
 use crate::attached::{Attached, have, ok};
 use crate::support::skip::skip;
@@ -11,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Nobody in particular; two of them.
+/// Two arbitrary unprivileged users.
 const VICTIM: u32 = 65_533;
 const ATTACKER: u32 = 65_534;
 
-/// The program, where other users can reach it.
+/// A copy of the program that other users can run.
 fn reachable() -> (tempfile::TempDir, PathBuf) {
     let directory = directory_of(0, 0o755);
     let copy = directory.path().join("trimtab");
@@ -23,7 +24,7 @@ fn reachable() -> (tempfile::TempDir, PathBuf) {
     (directory, copy)
 }
 
-/// That program as another user.
+/// The copied program, run as another user.
 fn as_user(uid: u32, program: &Path, home: &Path) -> Command {
     let mut command = Command::new(program);
     at_home(&mut command);
@@ -41,7 +42,7 @@ fn directory_of(uid: u32, mode: u32) -> tempfile::TempDir {
     directory
 }
 
-/// Ends a child however a test ends.
+/// Ends a child however the test ends.
 struct Ends(Child);
 
 impl Drop for Ends {
@@ -66,7 +67,7 @@ fn apply_without_root_says_that_it_needs_root() {
     }
     let (_keeps, program) = reachable();
     let home = directory_of(VICTIM, 0o700);
-    // Records that only root may open, as they are on a machine where something was applied.
+    // Records that only root may open, as on a machine with applied changes.
     let state = directory_of(0, 0o700);
     let mut undo = as_user(VICTIM, &program, home.path());
     let output = undo.env("TRIMTAB_STATE_DIR", state.path()).args(["apply", "--undo"]).output().unwrap();
@@ -87,7 +88,7 @@ fn a_name_in_a_file_is_never_a_path() {
         command.env("TRIMTAB_RUNTIME_DIR", runtime.path()).args(["drive", "attach", "--speed", "off"]).arg(&spec);
         let output = command.output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
-        // Whatever it did, nothing stays behind.
+        // Removes anything that the command may have attached.
         let _ = trimtab().env("TRIMTAB_RUNTIME_DIR", runtime.path()).args(["drive", "detach", "--all", "--force"]).output();
         assert_eq!(output.status.code(), Some(2), "{name:?}: {said}");
         assert!(
@@ -129,7 +130,8 @@ fn a_planted_runtime_directory_is_not_used() {
     for path in [&precious, &drive, &drive.join("mnt"), &drive.join("control")] {
         chown(path, Some(VICTIM), Some(VICTIM)).unwrap();
     }
-    // Where the name could be foreseen, the attacker puts links: to the directory itself, and to what it would hold.
+    // The attacker guesses the directory's name and creates it first, with a link to the
+    // victim's data in it.
     let predictable = shared.path().join(format!("trimtab-{VICTIM}"));
     fs::create_dir(&predictable).unwrap();
     symlink(&precious, predictable.join("drives")).unwrap();
@@ -203,7 +205,7 @@ fn mount_in_other_namespace_blocks_and_arms_nothing() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("in another mount namespace"), "{said}");
     assert_eq!(fs::read_to_string(&autoclear).unwrap().trim(), "0", "not to be detached behind anybody's back");
-    // Also if the process that is in it cannot be seen: the kernel knows.
+    // The kernel detects the use even if the process is invisible.
     assert_eq!(drive.status()["id"], "ocz-vertex-le-100gb", "it is served still");
     drop(holder);
     let patience = Instant::now() + Duration::from_secs(10);
@@ -213,7 +215,7 @@ fn mount_in_other_namespace_blocks_and_arms_nothing() {
     }
 }
 
-/// Lets the attacker do something in a shell, again and again, until this is dropped.
+/// Runs the attacker's script in a loop until dropped.
 fn attacker(script: &str, arguments: &[&Path]) -> Ends {
     let script = format!("while :; do {script}; done 2>/dev/null");
     let mut command = Command::new("sh");
@@ -309,7 +311,7 @@ fn what_takes_the_place_of_a_workspace_is_not_removed() {
     }
     let mut reported = 0;
     for round in 0..40 {
-        // On a busy machine the attacker is not always in time.
+        // On a busy machine the attacker sometimes acts too late.
         if round >= 4 && reported > 0 {
             break;
         }
@@ -322,10 +324,10 @@ fn what_takes_the_place_of_a_workspace_is_not_removed() {
             .args(["-q", "--yes", "bench", "postmark", "--number", "2000", "--transactions", "2000", "--reserve", "0"])
             .arg(ground.path());
         let output = command.output().unwrap();
-        // Where the program could not go on at once, the attacker has yet to put its own directory there.
+        // If the program stopped early, the attacker may not yet have placed its directory there.
         std::thread::sleep(std::time::Duration::from_millis(200));
         drop(attacker);
-        // In the middle of another round the attacker has put its own directory aside, too.
+        // The attacker may also have moved its own directory aside, in the middle of another round.
         let below = |path: PathBuf| -> Vec<PathBuf> {
             fs::read_dir(path).map_or_else(|_| Vec::new(), |entries| entries.map(|entry| entry.unwrap().path()).collect())
         };
@@ -337,7 +339,7 @@ fn what_takes_the_place_of_a_workspace_is_not_removed() {
     assert!(reported > 0, "the user hears of it");
 }
 
-/// A short run that writes to what it is told.
+/// Arguments of a short run that writes to its target.
 const WRITES: [&str; 15] = [
     "-q",
     "--yes",
@@ -366,12 +368,13 @@ fn a_file_that_is_swapped_for_a_link_is_not_what_is_destroyed() {
     let precious = vec![7; 16 << 20];
     let ground = directory_of(ATTACKER, 0o755);
     let file = ground.path().join("f");
-    // The attacker's own file, with nothing in it; a link; and a directory on the way that is a link.
+    // The targets: the attacker's own empty file, a link, and a directory on the path that is a
+    // link.
     let swap = "truncate -s 16M $1/own; mv -fT $1/own $1/f; ln -s $2 $1/link; mv -fT $1/link $1/f; mkdir $1/d; cp $1/own $1/d/f; \
         mv -T $1/d $1/e; ln -s ${2%/*} $1/d; rm -rf $1/d $1/e";
     let _attacker = attacker(swap, &[ground.path(), &canary]);
     let mut destroyed_own = 0;
-    // On a busy machine the attacker may always be quicker for a while.
+    // On a busy machine the attacker may win the race for a while.
     for round in 0..400 {
         if round >= 40 && destroyed_own > 0 {
             break;
@@ -379,7 +382,7 @@ fn a_file_that_is_swapped_for_a_link_is_not_what_is_destroyed() {
         fs::write(&canary, &precious).unwrap();
         let target = if round % 4 == 3 { ground.path().join("d/f") } else { file.clone() };
         let mut command = trimtab();
-        // Even if the user says that what is in there does not matter.
+        // Even if the user allows overwriting unknown data.
         let output =
             command.args(WRITES).arg(&target).arg("--destroy").arg(&target).args(["--overwrite", "unknown data"]).output().unwrap();
         assert!(fs::read(&canary).unwrap() == precious, "round {round}: {output:?}");
@@ -394,7 +397,7 @@ fn refused(target: &Path, why: &str) {
     assert!(!output.status.success() && said.contains(why) && said.contains("nothing was written"), "{why}: {said}");
 }
 
-/// What is mounted in a mount namespace of its own until this is dropped.
+/// Mounts `what` in a private mount namespace until dropped.
 fn mounted_elsewhere(what: &Path) -> (Ends, tempfile::TempDir) {
     let at = tempfile::tempdir().unwrap();
     let mut holder = Command::new("unshare");
@@ -430,7 +433,7 @@ fn device_in_use_is_not_destroyed() {
         }
         assert!(Instant::now() < patience, "{output:?}");
     }
-    // A filesystem of 256 MiB whose beginning is gone is known by its copies.
+    // A 256 MiB filesystem without its first bytes is recognised by its backup superblocks.
     let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
     let image = scratch.path().join("image");
     fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
@@ -469,7 +472,7 @@ fn a_file_that_is_mounted_anywhere_is_not_taken() {
     let output = command.arg(&spec).arg("--nbd").arg(&socket).arg("--data").arg(&image).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("is in use: it backs /dev/loop"), "{said}");
-    // The name of the loop device's file does not matter.
+    // The name of the loop device's backing file is irrelevant.
     fs::rename(&image, scratch.path().join("renamed")).unwrap();
     refused(&scratch.path().join("renamed"), "is in use: it backs /dev/loop");
     drop(mounted);
@@ -487,7 +490,8 @@ fn a_file_that_is_mounted_anywhere_is_not_taken() {
     refused(&scratch.path().join("renamed"), "holds ext2/3/4");
 }
 
-/// The capabilities of every thread of a process, as the kernel shows them: effective, and those that a program it starts could have.
+/// The capabilities of every thread of a process, as the kernel shows them: the effective
+/// set, and the set that a child program could have.
 fn capabilities(pid: u64) -> Vec<(u64, u64, String)> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let mut all: Vec<_> = tasks
@@ -508,7 +512,7 @@ fn a_server_has_only_the_rights_that_it_needs() {
     if !have_root() {
         return skip("root");
     }
-    // Numbers of linux/capability.h.
+    // Numbers from linux/capability.h.
     let (dac_override, ipc_lock, ptrace, admin, resource) = (1 << 1, 1 << 14, 1 << 19, 1 << 21, 1 << 24);
     let scratch = tempfile::tempdir().unwrap();
     let socket = scratch.path().join("nbd");
@@ -535,7 +539,7 @@ fn what_takes_the_place_of_a_socket_stays() {
     assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
 }
 
-/// Whoever put the file there could read what root writes to the drive.
+/// The user who placed the file there could read all data that root writes to the drive.
 #[test]
 fn a_file_that_another_user_put_there_is_no_drives_data() {
     if !have_root() {
@@ -589,13 +593,13 @@ fn nobody_else_can_hold_what_a_killed_command_left() {
     let limit = Path::new("/sys/block").join(Path::new(&device.node()).file_name().unwrap()).join("queue/discard_max_bytes");
     let read = || fs::read_to_string(&limit).unwrap().trim().to_owned();
     let (before, run) = (read(), directory_of(0, 0o755));
-    // As a process does that lowers a limit and is killed.
+    // The state after a process lowered a limit and was killed.
     let notes = trimtab_linux::session::notes::Notes::beside(run.path().to_owned());
     let change =
         trimtab_linux::session::notes::Change::Attribute { file: limit.clone(), before: before.clone(), set: vec!["65536".to_owned()] };
     drop(notes.leave("limit", change).unwrap());
     fs::write(&limit, "65536").unwrap();
-    // Locks whatever can be opened.
+    // Locks every file that it can open.
     let script = "for f in \"$@\"; do (exec 9< \"$f\" && flock -n 9 && exec sleep 600) & done; echo tried; wait";
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).arg(run.path()).arg(run.path().join("notes")).arg(run.path().join("notes/limit.note"));
@@ -615,7 +619,8 @@ fn nobody_else_can_hold_what_a_killed_command_left() {
     std::io::Read::read_to_string(any.0.stderr.as_mut().unwrap(), &mut said).unwrap();
     let after = read();
     let _ = rustix::process::kill_process_group(rustix::process::Pid::from_child(&attacker.0), rustix::process::Signal::KILL);
-    // A loop device's own limit need not be a multiple of its granularity, and that the kernel takes from nobody.
+    // A loop device's default limit need not be a multiple of its granularity, but a written
+    // limit must be.
     let difference = before.parse::<u64>().unwrap().abs_diff(after.parse().unwrap());
     assert!(difference < 65536 && after != "65536", "{before}, {after}: put back whatever another user holds: {said}");
 }
@@ -646,7 +651,8 @@ fn undo_of_records_that_others_can_write_is_refused() {
     }
 }
 
-/// Neither the socket through which a drive is controlled nor the daemon's lock: who holds that keeps every daemon from starting.
+/// Neither the drive's control socket nor the daemon's lock leaks: a process that holds the
+/// lock prevents every daemon from starting.
 #[test]
 fn other_user_opens_nothing_of_the_runtime_directory() {
     if !have_root() || !have(&["python3"]) {
@@ -679,7 +685,8 @@ fn other_user_opens_nothing_of_the_runtime_directory() {
     drive.detach();
 }
 
-/// Seen: the store was refused there, but not before directories had been made, to which their owner had no access.
+/// Regression: the store was refused there, but only after the program had created
+/// directories that their owner could not access.
 #[test]
 fn in_the_home_of_another_user_root_makes_nothing() {
     if !have_root() {

@@ -1,31 +1,35 @@
-//! What happens where a test cannot run. Shared by the integration tests and the unit tests of this crate.
+//! Skips tests that cannot run here. Shared by the integration tests and the unit tests of
+//! this crate.
 
 use std::io::Write as _;
 
-/// What a test may miss.
+/// The kind of missing requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// Root, or something that a package of `.ci/packages.txt` brings: where tests have to be complete, it has to be there.
+    /// Root, or a package from `.ci/packages.txt`. A complete test run must have it.
     Needed,
-    /// Something that this kernel or this system does not have at all.
+    /// A feature that this kernel or system lacks.
     Unavailable,
 }
 
-/// Whether a test that misses something fails for it: in CI, and where all tests were asked for by somebody who can have what they need.
+/// True if a missing requirement fails the test: in CI, and when the user asked for all tests
+/// and could provide it.
 pub fn fails(missing: Missing, ci: bool, full: bool, root: bool) -> bool {
     missing == Missing::Needed && (ci || (full && root))
 }
 
-/// Notes why a test that needs `what` does not run here. With `TRIMTAB_TESTS=full` as root, and in CI, that is a failure.
+/// Records that the test does not run because `what` is missing. With `TRIMTAB_TESTS=full` as
+/// root, and in CI, that is a failure.
 ///
-/// Use as `if !have_root() { return skip("root"); }`. Each is a line in the file that `TRIMTAB_SKIPS` names, so that `make test` can say them.
+/// Use as `if !have_root() { return skip("root"); }`. Each skip adds a line to the file that
+/// `TRIMTAB_SKIPS` names, which `make test` prints.
 #[track_caller]
 #[allow(dead_code, reason = "benchmarks share this file")]
 pub fn skip(what: &str) {
     note(Missing::Needed, what);
 }
 
-/// The same for what neither root nor a package could change.
+/// The same for requirements that neither root nor a package could provide.
 #[track_caller]
 #[allow(dead_code, reason = "the unit tests miss nothing of that kind")]
 pub fn unavailable(what: &str) {
@@ -45,7 +49,7 @@ fn note(missing: Missing, what: &str) {
     if let Some(path) = std::env::var_os("TRIMTAB_SKIPS") {
         let name = std::thread::current().name().unwrap_or("a test").to_owned();
         let line = format!("{name} ({}:{}): needs {what}\n", at.file(), at.line());
-        // One write a line: tests run side by side.
+        // One write per line, because tests run in parallel.
         let file = std::fs::File::options().create(true).append(true).open(path);
         file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the file that TRIMTAB_SKIPS names can be written");
     }

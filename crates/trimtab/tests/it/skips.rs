@@ -1,4 +1,4 @@
-//! Skips are counted, and fail where everything has to run; the tests touch nobody's own results.
+//! Skips are counted, and fail in a complete run. Tests never touch the user's own results.
 
 use crate::support::have_root;
 use crate::support::skip::{Missing, fails, skip};
@@ -9,7 +9,7 @@ fn a_skip_fails_in_ci_and_where_root_asked_for_all_tests() {
     for (ci, full, root, fail) in [
         (false, false, false, false),
         (false, false, true, false),
-        // Somebody who is not root cannot help it.
+        // A user without root cannot provide it.
         (false, true, false, false),
         (false, true, true, true),
         (true, false, false, true),
@@ -19,7 +19,8 @@ fn a_skip_fails_in_ci_and_where_root_asked_for_all_tests() {
     }
 }
 
-/// Not a test: what [`the_environment_decides_and_every_skip_is_written_down`] starts.
+/// Not a test: the child process of
+/// [`the_environment_decides_and_every_skip_is_written_down`].
 #[test]
 #[ignore = "started by another test"]
 fn something_that_is_skipped() {
@@ -43,14 +44,15 @@ fn the_environment_decides_and_every_skip_is_written_down() {
     assert_eq!(run(Some("full")), !have_root(), "a failure for root only");
 }
 
-/// A test that starts the program in any other way would write into the store of whoever runs the tests.
+/// A test that starts the program in any other way would write into the store of the user who
+/// runs the tests.
 #[test]
 fn the_program_is_started_with_a_store_of_its_own() {
     let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
     for file in std::fs::read_dir(tests).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&file).unwrap();
-        // In two pieces, so that this file is not found itself.
+        // Split in two, so that this file does not match itself.
         let direct = [concat!("cargo_", "bin("), concat!("CARGO_", "BIN_EXE")].iter().any(|way| text.contains(way));
         assert!(!direct || name == "support.rs", "{name}: use support::trimtab, process, or program with at_home");
         assert!(!text.contains(concat!("program", "()")) || text.contains("at_home") || name == "packaging.rs", "{name}");

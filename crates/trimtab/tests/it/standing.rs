@@ -1,7 +1,9 @@
-//! Two who never rest: another user who renames, links and swaps beside every command that writes, and `kill -9` at any moment of every
-//! command that changes something outside its own files.
+//! Two constant threats: another user who renames, links and swaps files during every command
+//! that writes, and `kill -9` at any moment of every command that changes anything outside
+//! its own files.
 //!
-//! `TRIMTAB_SOAK_TRIES=1000` attacks each command so often, and `TRIMTAB_SOAK_KILLS=200` kills each so often, instead of a few times.
+//! `TRIMTAB_SOAK_TRIES=1000` sets the attacks on each command, and `TRIMTAB_SOAK_KILLS=200`
+//! the kills, instead of a few.
 
 mod attacks;
 mod kills;

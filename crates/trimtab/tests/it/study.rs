@@ -40,8 +40,8 @@ fn ext4_study_has_one_table_and_restores_mount() {
         let metrics = runs[cell]["metrics"].as_array().unwrap();
         metrics.iter().find(|m| m["name"] == "discard.bytes").unwrap()["samples"][0].as_f64().unwrap()
     };
-    // Nothing without a trim; at least what the tree held with one.
-    // With one repeat a policy is recommended all the same.
+    // No discards without a trim, and at least the tree's size with one. A policy is recommended
+    // even with one repeat.
     assert_eq!((&json["use"], &json["verdict"]["rule"]), (&"batched".into(), &"too_few_repeats".into()));
     assert_eq!(discarded(0), 0.0);
     assert!(discarded(1) >= 49e6 && discarded(2) >= 49e6, "{} {}", discarded(1), discarded(2));
@@ -49,7 +49,8 @@ fn ext4_study_has_one_table_and_restores_mount() {
     assert!(is_clean(&mount.path()));
 }
 
-/// Seen: leave to remount was asked for, and drives were locked, before somebody found out that nothing can be written there.
+/// Regression: the study asked for permission to remount and locked drives before it detected
+/// the read-only mount.
 #[test]
 fn readonly_mount_is_refused_before_any_question() {
     let Some(mount) = LoopMount::new("ext4", 256, "ro,nodiscard") else { return skip("root, loop devices and mkfs") };
@@ -63,10 +64,10 @@ fn readonly_mount_is_refused_before_any_question() {
     }
 }
 
-/// How many repeats a run has, and what is said of those that were taken.
+/// The number of repeats of a run, and the note about reused repeats.
 type Repeats = (String, Option<String>);
 
-/// A store, and studies of filesystems in memory into it.
+/// A store, and studies of memory-backed filesystems that write to it.
 struct Studies(tempfile::TempDir);
 
 impl Studies {
@@ -80,7 +81,7 @@ impl Studies {
         study
     }
 
-    /// The ids of its runs, how many repeats each had, how many of them were taken, and what was said.
+    /// The ids of the study's runs, each run's repeats and reuse note, and the messages.
     fn study(&self, args: &[&str], path: &Path) -> (Vec<String>, Vec<Repeats>, String) {
         let output = self.command(args, path).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -93,7 +94,7 @@ impl Studies {
         (ids, runs.iter().map(|run| (text(&run["settings"]["repeats"]).unwrap(), taken(run))).collect(), said)
     }
 
-    /// Begins a study and interrupts it once so many of its runs are kept.
+    /// Starts a study and interrupts it once it has stored `runs` runs.
     fn interrupted(&self, args: &[&str], path: &Path, runs: usize) {
         let mut child = self.command(args, path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let started = Instant::now();
@@ -126,19 +127,19 @@ fn interrupted_study_resumes_and_states_what_and_when() {
     assert!(taken[0].contains(" repeat") && taken[0].contains("started 20"), "{taken:?}");
     assert!(said.contains(&format!("Reused from an interrupted study: tree as-mounted, {}", taken[0])), "{said}");
     assert!(runs.iter().all(|(repeats, _)| repeats == "3"), "{runs:?}");
-    // Three repeats take the place of those that they go on from.
+    // Runs of three repeats replace the partial runs that they continue.
     assert_eq!(studies.listed(), shown);
     let show = |args: &[&str]| {
         trimtab().args(["results", "show", "study:last"]).args(args).arg("--store").arg(studies.0.path().join("r.db")).assert()
     };
     show(&["--details"]).success().stdout(contains("Reused from an interrupted study").and(contains(taken[0].as_str())));
-    // That study came to its end: what is asked for again is measured again.
+    // That study is complete, so a new request measures again.
     let (again, runs, said) = studies.study(&["--repeats", "3", "--resume"], &path);
     assert!(runs.iter().all(|(_, taken)| taken.is_none()) && again.iter().all(|id| !shown.contains(id)), "{said}");
     assert_eq!(studies.listed().len(), 4);
 }
 
-/// What is said of an ext4 filesystem by who made it.
+/// A field of the ext4 superblock, from dumpe2fs.
 fn ext4_says(device: &str, what: &str) -> String {
     let all = run("dumpe2fs", &["-h", device]).unwrap();
     let line = all.lines().find(|line| line.starts_with("Filesystem") && line.split(':').next().unwrap().ends_with(what)).unwrap();
@@ -195,7 +196,8 @@ fn filesystem_without_trim_is_measured_as_is() {
     trimtab().args(none).arg(mount.path()).assert().code(2).stderr(contains("none of these policies can be tried"));
 }
 
-/// Seen: without discard 'none' was left out, and it said that none of no policies could be tried.
+/// Regression: without discard the study left out 'none', then reported that none of zero
+/// policies could be tried.
 #[test]
 fn none_on_a_mount_without_discard_is_as_mounted() {
     let Some(mount) = LoopMount::tmpfs(512) else { return skip("root") };

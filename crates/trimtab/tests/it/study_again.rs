@@ -1,8 +1,10 @@
-//! Studies of real filesystems, again and again: none fails, and the mount is as it was before, also when they are killed at any moment.
+//! Repeated studies of real filesystems: none fails, and the mount is unchanged afterwards,
+//! even if a study is killed at any moment.
 //!
-//! `TRIMTAB_SOAK_STUDIES=20` runs the default study so often on each filesystem, `TRIMTAB_SOAK_FULL=5` the full one, and
-//! `TRIMTAB_SOAK_STUDY_KILLS=20` kills so many quick ones in each phase, instead of one quick study and a few kills. `TRIMTAB_SOAK_FILESYSTEMS=xfs,btrfs`
-//! tries these only.
+//! `TRIMTAB_SOAK_STUDIES=20` sets the number of default studies on each filesystem,
+//! `TRIMTAB_SOAK_FULL=5` of full studies, and `TRIMTAB_SOAK_STUDY_KILLS=20` the kills of
+//! quick studies in each phase, instead of one quick study and a few kills.
+//! `TRIMTAB_SOAK_FILESYSTEMS=xfs,btrfs` selects filesystems.
 
 use crate::support::{LoopMount, process, skip};
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,7 +25,7 @@ fn filesystems() -> Vec<&'static str> {
     ["ext4", "xfs", "btrfs"].into_iter().filter(is_wanted).collect()
 }
 
-/// Everything that belongs to the program, apart from everybody else's.
+/// The program's state, store and runtime directories, private to this test.
 struct Home(tempfile::TempDir);
 
 impl Home {
@@ -50,7 +52,7 @@ fn options(path: &Path) -> (String, String) {
     (mount.options, mount.fs_options)
 }
 
-/// What is there besides what mkfs made.
+/// The number of files, without those that mkfs made.
 fn files(path: &Path) -> usize {
     fn below(directory: &Path) -> usize {
         let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
@@ -72,7 +74,7 @@ fn check(fs_type: &str, output: &Output, path: &Path, before: &(String, String))
     assert_eq!(files(path), 0, "{fs_type}: something was left");
 }
 
-/// The size of the filesystem: for the full study, or for the quick one.
+/// A filesystem for the full study if `large`, otherwise for the quick one.
 fn mount(fs_type: &str, large: bool) -> Option<LoopMount> {
     LoopMount::new(fs_type, if large { 4096 } else { 1024 }, "nodiscard,noatime")
 }
@@ -98,7 +100,7 @@ fn no_study_in_a_row_fails() {
     }
 }
 
-/// What a study was at when it was killed, as it can be seen from outside.
+/// The phase that a study is in, as seen from outside: the mount option and the activity.
 fn at_work(path: &Path) -> (&'static str, &'static str) {
     let online = if Discard::of(&mount_of(path).unwrap()).is_on() { "remounted" } else { "as mounted" };
     let then = files(path);
@@ -112,7 +114,8 @@ fn at_work(path: &Path) -> (&'static str, &'static str) {
     (online, work)
 }
 
-/// Kills a study begun in `home` as soon as `now` says so of what it is at. Gives what that was; `None` if it had ended before.
+/// Kills a study started in `home` once `now` accepts its phase. Returns that phase, or
+/// `None` if the study ended first.
 fn killed(home: &Home, path: &Path, mut now: impl FnMut((&'static str, &'static str)) -> bool) -> Option<(&'static str, &'static str)> {
     let mut child = home.study(&["--quick"], path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     loop {
@@ -127,7 +130,8 @@ fn killed(home: &Home, path: &Path, mut now: impl FnMut((&'static str, &'static 
     }
 }
 
-/// In each phase that a study has here, as often as is asked for; phases that no study came to are not in it.
+/// Kills studies `each` times in each phase. Phases that no study reached are absent from the
+/// result.
 fn kill_in_each_phase(
     home: &Home,
     path: &Path,
@@ -142,7 +146,7 @@ fn kill_in_each_phase(
         let mut missed = 0;
         let mut share = 0.0_f64;
         while seen.get(&wanted).copied().unwrap_or(0) < each && missed < 3 {
-            // From another moment on each time, all over the study.
+            // Each try starts at another moment, spread over the study.
             share = (share + 0.618_034).fract();
             let (began, from) = (Instant::now(), took.mul_f64(share * 0.9));
             match killed(home, path, |at| began.elapsed() >= from && at == wanted) {
@@ -168,13 +172,13 @@ fn killed_study_is_restored_by_next_command() {
         check(fs_type, &home.study(&["--quick"], &path).output().unwrap(), &path, &before);
         let took = started.elapsed();
         let put_back = |at| {
-            // Whatever comes next on it.
+            // Any command that comes next on it.
             let next = home.command(&["doctor"]).arg(&path).output().unwrap();
             assert_eq!(options(&path), before, "{fs_type}, killed {at:?}: {}", String::from_utf8_lossy(&next.stderr));
         };
         let seen = match each {
             Some(each) => kill_in_each_phase(&home, &path, each, took, put_back),
-            // Evenly over the time that a study takes, ends apart.
+            // Evenly spread over the study's duration, without its ends.
             None => {
                 let mut seen = BTreeMap::new();
                 for kill in 0..3 {
@@ -187,7 +191,7 @@ fn killed_study_is_restored_by_next_command() {
                 seen
             }
         };
-        // And the next study finds what they left, removes it, and is a study like any other.
+        // The next study removes all leftovers and succeeds.
         check(fs_type, &home.study(&["--quick"], &path).output().unwrap(), &path, &before);
         println!("{fs_type}: killed {} times, of a study of {took:.1?}: {seen:?}", seen.values().sum::<u32>());
         assert!(!seen.is_empty(), "none was killed in time: this proves nothing");

@@ -1,5 +1,6 @@
-//! A study of every shipped drive: no panic, no nonsense. Quick ones in CI; `make soak` asks for full ones with TRIMTAB_STUDIES=full
-//! (full:ocz for those only whose names begin so).
+//! A study of every shipped drive: no panic and plausible figures. CI runs quick studies;
+//! `make soak` sets TRIMTAB_STUDIES=full for full ones (full:ocz selects drives by the start
+//! of their names).
 
 use crate::first_screens::by_rule;
 use crate::support::trimtab;
@@ -15,7 +16,8 @@ fn shipped() -> Vec<PathBuf> {
     all
 }
 
-/// The most 4 KiB random writes a second that the link and the command processor can take, from the file of the drive alone; `None` for a disk.
+/// The limit on 4 KiB random writes per second from the link and the command processor,
+/// computed from the drive's file alone; `None` for a hard disk.
 fn host_writes_max(file: &toml::Table) -> Option<f64> {
     file.get("flash")?;
     let number = |name: &str| file["interface"].get(name)?.as_integer().map(|value| value as f64);
@@ -23,9 +25,11 @@ fn host_writes_max(file: &toml::Table) -> Option<f64> {
     Some((number("rate_bytes_per_s")? / 4096.0).min(1e9 / overhead.max(1.0)))
 }
 
-/// The least and the most 4 KiB random writes a second at write amplification `waf`, from the file of the drive alone, which is `host` at most. At least: all is
-/// programmed in the slower mode, and a die waits while data come to it and while what is moved is read, unit by unit. At most: all is programmed in the faster mode,
-/// what is moved is read a row at once, and nothing waits for a channel.
+/// Bounds on 4 KiB random writes per second at write amplification `waf`, computed from the
+/// drive's file alone and limited to `host`. The lower bound programs everything in the
+/// slower mode, and a die waits for incoming data and for relocation reads unit by unit. The
+/// upper bound programs everything in the faster mode, reads relocated data a row at once,
+/// and never waits for a channel.
 fn writes_at(file: &toml::Table, waf: f64, host: f64) -> Option<(f64, f64)> {
     let number = |part: &str, name: &str| file["flash"].get(part)?.get(name)?.as_integer().map(|value| value as f64);
     let (geometry, nand) = (|name| number("geometry", name), |name| number("nand", name));
@@ -46,7 +50,7 @@ fn metric(run: &Value, name: &str) -> Option<f64> {
     metrics.iter().find(|metric| metric["name"] == name)?["samples"][0].as_f64()
 }
 
-/// What must hold of every run of every drive.
+/// Asserts the invariants of every run of every drive.
 fn plausible(name: &str, part: &str, run: &Value, file: &toml::Table) {
     for metric in run["metrics"].as_array().unwrap() {
         for sample in metric["samples"].as_array().unwrap() {
@@ -56,11 +60,13 @@ fn plausible(name: &str, part: &str, run: &Value, file: &toml::Table) {
     }
     let Some(host) = host_writes_max(file) else { return };
     if let (Some(rate), Some(waf)) = (metric(run, "random-write.steady-state"), metric(run, "random-write.steady-state.waf")) {
-        // All that is programmed has to be programmed by somebody: under load nothing is left to idle time.
+        // Under load no flash work is deferred to idle time, so the interface and the flash bound
+        // the rate.
         assert!(rate > 1.0 && rate <= host * 1.02, "{name}: {rate:.0}/s, and the link and the processor take {host:.0}/s");
         let (least, most) = writes_at(file, waf, host).unwrap();
         assert!(rate <= most * 1.05, "{name}: {rate:.0}/s at WAF {waf:.2}, and the flash takes {most:.0}/s at most");
-        // Nothing else is in the way but TRIM, of data that do not compress, in a partition that is aligned; heat and throttling for life take a little.
+        // Only TRIM reduces the rate further: data do not compress and the partition is aligned.
+        // Heat and endurance throttling account for little.
         let trims = metric(run, "random-write.steady-state.trim-time").unwrap() / 100.0;
         let policy = &run["policy"];
         let least = least * (1.0 - trims);
@@ -70,7 +76,8 @@ fn plausible(name: &str, part: &str, run: &Value, file: &toml::Table) {
             "{name}, {policy}: {rate:.0}/s at WAF {waf:.2}, and the flash takes {least:.0}/s at least"
         );
         let wear = metric(run, "erase-cycles.per-tb").unwrap();
-        // Where data compress, the months may not use up the flash once; what is then written is said to be on a credit.
+        // With compressible data the months may not fill the flash once. A warning must then mark
+        // the rate as not steady.
         let warned = |code: &str| run["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == code);
         assert!(wear > 0.0 || warned("steady-state.not-reached"), "{name}: nothing is erased at WAF {waf}, and that is called steady");
         let mapped = metric(run, "mapped.steady").unwrap();

@@ -1,4 +1,5 @@
-//! Studies of real filesystems that are interrupted or killed: how it is mounted is put back, wherever it is mounted, and who may know it is told.
+//! Interrupted and killed studies of real filesystems: the mount options are restored in
+//! every mount namespace, and the user who may know of the change is informed.
 
 use crate::study::{is_clean, options, signal};
 use crate::support::{LoopMount, at_home, copy_program, makes_namespaces, process, program, run, skip, trimtab, without_namespaces};
@@ -12,12 +13,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use trimtab_linux::session::discard_option::{Discard, mount_of};
 
-/// A study under the online policy, disturbed once the filesystem has been remounted and files are there.
+/// A study under the online policy, returned once the filesystem is remounted and contains
+/// files.
 fn while_remounted(path: &Path, runtime: &Path) -> Child {
     remounted_by(process(), path, runtime)
 }
 
-/// The same, begun by a command to which the rest of the line belongs.
+/// The same, with `command` as the wrapper that starts the program.
 fn remounted_by(mut command: Command, path: &Path, runtime: &Path) -> Child {
     let child = command
         .env("TRIMTAB_RUNTIME_DIR", runtime)
@@ -48,12 +50,12 @@ fn an_interrupt_puts_the_mount_option_back() {
     assert!(is_clean(&mount.path()));
 }
 
-/// A filesystem whose study was killed while it was remounted, and the note of that.
+/// A filesystem whose study was killed while remounted, and the note about it.
 struct Killed {
     mount: LoopMount,
     before: (String, String),
     left: (String, String),
-    /// Apart from everybody else's: any other command would see it, too.
+    /// Private, because any other command would also see the note.
     runtime: tempfile::TempDir,
 }
 
@@ -103,7 +105,7 @@ impl Killed {
         notes.map(|entry| entry.unwrap().path()).filter(|path| path.to_string_lossy().contains("mount-")).collect()
     }
 
-    /// Makes the note say something else.
+    /// Changes the note.
     fn edit(&self, change: impl FnOnce(&mut serde_json::Map<String, serde_json::Value>)) {
         let path = &self.notes()[0];
         let mut note: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -122,7 +124,7 @@ fn killed_study_mount_option_is_restored_next_time() {
     killed.doctor().stdout(contains("left by a killed process").and(again()));
     assert_eq!((killed.now(), killed.notes().len()), (killed.before.clone(), 0));
     killed.doctor().stdout(contains("again").not());
-    // A study looks only once that has been put back: what it takes for "before" is what was there before.
+    // The study restores the option before it reads the state that it calls "before".
     killed.again();
     let study = ["study", "--quick", "--policies", "as-mounted,online", "--reserve", "0", "--yes", "--json"];
     let output = killed.trimtab(&study).arg(killed.path()).output().unwrap();
@@ -132,13 +134,14 @@ fn killed_study_mount_option_is_restored_next_time() {
     assert_eq!(json["runs"][0]["policy_settings"]["discard"], "nodiscard", "{}", json["runs"][0]["policy_settings"]);
     assert_eq!(killed.now(), killed.before);
     assert!(is_clean(&killed.path()), "what the killed ones left is gone, too");
-    // Seen: a twin learned with the option that was left. Refused for its limit, it has been put back all the same.
+    // Regression: a twin was learned with the leftover option. Even a command refused for its
+    // limit restores the option.
     for command in [&["drive", "learn", "--write-limit", "1MiB"][..], &["drive", "check", "drive:sata-tlc-500gb"]] {
         killed.again();
         killed.trimtab(command).arg(killed.path()).assert().failure().stderr(again());
         assert_eq!((killed.now(), killed.notes().len()), (killed.before.clone(), 0), "{command:?}");
     }
-    // What an administrator has set since stays.
+    // A setting that an administrator made since is kept.
     killed.again();
     killed.mount.remount("nodiscard");
     killed.trimtab(&["results", "list"]).assert().success().stderr(contains("again").not());
@@ -187,7 +190,7 @@ fn killed_study_foreign_mount_change_stays() {
     run("mount", &["-o", "discard", &device, path]).unwrap();
     stays(&killed, "the same filesystem", "mounted again since");
     clean(&mut killed);
-    // Udev or another test may have the device open for a moment.
+    // Udev or another test may hold the device open briefly.
     let made = (0..50).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
         run("mkfs", &["-t", "ext4", "-q", "-F", &device]).is_some()
@@ -195,7 +198,7 @@ fn killed_study_foreign_mount_change_stays() {
     assert!(made, "mkfs on {device}");
     run("mount", &["-o", "discard", &device, path]).unwrap();
     stays(&killed, "another filesystem", "mounted again since");
-    // No mount has the numbers that one of another boot had.
+    // No mount matches the numbers of a mount from another boot.
     clean(&mut killed);
     run("mount", &["-o", "nodiscard", &device, path]).unwrap();
     killed.again();
@@ -221,18 +224,18 @@ fn old_note_without_mount_id_holds_only_if_it_matches() {
     }
 }
 
-/// Everything that a command says.
+/// Everything that a command prints.
 fn said(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// What the kernel shows of the filesystem where another process sees it mounted.
+/// The filesystem's mount options, as another process sees them.
 fn options_seen_by(pid: u32, path: &Path) -> String {
     let table = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
     table.lines().find(|line| line.split(' ').nth(4) == path.to_str()).unwrap().rsplit(' ').next().unwrap().to_owned()
 }
 
-/// A process in a mount namespace of its own, which holds what is mounted now.
+/// A process in a private mount namespace, which keeps the current mounts.
 struct Holder(Child);
 
 impl Holder {
@@ -244,7 +247,7 @@ impl Holder {
             assert!(started.elapsed() < Duration::from_secs(10), "it stays here");
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Only then does it sleep, and its mounts are no business of this namespace any more.
+        // The process sleeps only once its mounts are separate from this namespace.
         while !std::fs::read(format!("/proc/{}/cmdline", holder.0.id())).unwrap().starts_with(b"sleep") {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -273,7 +276,8 @@ fn killed_study_in_namespace_is_restored_from_any_mount() {
     killed.again_by(elsewhere);
     killed.doctor().stdout(again());
     assert_eq!((killed.now(), killed.notes().len()), (killed.before.clone(), 0));
-    // Mounted in another namespace only: it stays noted, and who can put it back is said.
+    // Mounted in another namespace only: the note stays, and the message names the command that
+    // can restore the option.
     let holder = Holder::new(&path);
     let pid = holder.0.id();
     killed.again();
@@ -299,7 +303,7 @@ fn killed_study_option_on_other_mount_is_restored() {
     let shown = path.to_str().unwrap();
     run("mount", &["--bind", shown, second.path().to_str().unwrap()]).unwrap();
     run("umount", &[shown]).unwrap();
-    // The kernel mounts what is mounted already, whatever it is asked for.
+    // The kernel reuses the superblock of a mounted filesystem and ignores the new option.
     run("mount", &["-o", "nodiscard", &device, shown]).unwrap();
     assert!(Discard::of(&mount_of(&path).unwrap()).is_on());
     let put_back = killed.trimtab(&["doctor"]).arg(second.path()).output().unwrap();
@@ -307,10 +311,10 @@ fn killed_study_option_on_other_mount_is_restored() {
     assert!(again().eval(&said(&put_back)), "{}", said(&put_back));
     assert!(!Discard::of(&mount_of(&path).unwrap()).is_on());
     assert_eq!(killed.notes().len(), 0);
-    // Nothing of another filesystem is changed that got its place and its number.
+    // A different filesystem with the same mount point and device number is left unchanged.
     killed.again();
     run("umount", &[shown]).unwrap();
-    // Udev or another test may have the device open for a moment.
+    // Udev or another test may hold the device open briefly.
     let made = (0..50).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
         run("mkfs", &["-t", "ext4", "-q", "-F", &device]).is_some()
@@ -351,7 +355,7 @@ fn killed_study_leftovers_are_reported_once() {
     assert!(unbroken(&text).contains("is discard and was nodiscard before a process changed it that was killed"), "{text}");
     assert!(unbroken(&text).contains(&remedy), "{text}");
     assert!(!as_nobody(nobodys.path()).contains("killed"), "another filesystem");
-    // A directory is left, too, and each thing is said once.
+    // The killed study also left a directory, and each problem is reported once.
     let doctor = || said(&killed.trimtab(&["doctor"]).arg(&path).output().unwrap());
     let text = doctor();
     let count = |what: &str| text.matches(what).count();
@@ -367,13 +371,14 @@ fn killed_study_leftovers_are_reported_once() {
     }
     assert!(!doctor().contains("for a while") && !as_nobody(&path).contains("for a while"));
     assert_eq!(std::fs::read_dir(killed.runtime.path().join("changed")).unwrap().count(), 0);
-    // Where nobody may look at all, nothing is in the way of a study.
+    // An unreadable runtime directory does not block a study.
     std::fs::set_permissions(killed.runtime.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     let text = nobody(&["study", "--quick", "--policies", "batched"], nobodys.path());
     assert!(text.contains("none of these policies can be tried"), "{text}");
 }
 
-/// Seen: both had looked before either remounted, and the later one failed after minutes.
+/// Regression: both studies passed the check before either remounted, and the later one
+/// failed after minutes.
 #[test]
 fn concurrent_studies_of_one_filesystem_leave_one() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };

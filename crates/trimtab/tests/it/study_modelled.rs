@@ -1,4 +1,4 @@
-//! `trimtab study` without anything: a modelled drive, no root, no set-up.
+//! `trimtab study` on a modelled drive: no root, no set-up.
 
 use crate::support::trimtab;
 use predicates::prelude::*;
@@ -39,7 +39,7 @@ fn modelled_study_is_reproducible_and_leaves_report() {
     };
     let mut first = run("first");
     let mut second = run("second");
-    // The tool's own cost is measured, and so differs.
+    // The tool's own cost is measured and therefore varies.
     for json in [&mut first, &mut second] {
         for run in json["runs"].as_array_mut().unwrap() {
             let object = run.as_object_mut().unwrap();
@@ -55,9 +55,11 @@ fn modelled_study_is_reproducible_and_leaves_report() {
         let metric = run["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == name);
         metric.unwrap_or_else(|| panic!("{name}"))["samples"][0].as_f64().unwrap()
     };
-    // One operation waits for a few TRIMs; operations that come faster than they are served wait for all those before them.
+    // One operation waits for a few TRIMs. Operations that arrive faster than they are served
+    // wait for all earlier ones.
     let (wait, behind) = (figure("batched", "sparse-load.wait.longest.seconds"), figure("batched", "load.backlog.longest.seconds"));
-    // By the specification: 3.56 ms a command and 0.261 ms a unit, of 40 % of the drive that were written, in some 100,000 extents.
+    // By the specification: 3.56 ms per command and 0.261 ms per unit, for the 40 % of the drive
+    // that were written, in some 100,000 extents.
     let (commands, trim) = (figure("batched", "discard.commands"), figure("batched", "trim.seconds"));
     let units = figure("batched", "discard.bytes") / 4096.0;
     let arithmetic = commands * 3.56e-3 + units * 0.261e-3;
@@ -99,7 +101,7 @@ fn ageing_study_is_reproducible_and_reuses_cells() {
     let (code, first, _) = study("first.db", &[]);
     assert_eq!(code, Some(0));
     assert_eq!(figures(&first), figures(&study("second.db", &[]).1), "twice the same");
-    // Taken again, not run again: the very same runs, with the time at which they began.
+    // The runs are reused, not repeated: they are identical, including the start time.
     let (code, resumed, said) = study("first.db", &["--resume"]);
     assert_eq!((code, &resumed["ageing"]), (Some(0), &first["ageing"]), "{said}");
     assert!(said.contains("may be reused: 2"), "{said}");
@@ -132,7 +134,7 @@ fn without_a_target_three_drives_stand_beside_each_other() {
     let json: serde_json::Value = serde_json::from_str(&study(&["--json"])).unwrap();
     let targets: Vec<&str> = json["studies"].as_array().unwrap().iter().map(|study| study["target"].as_str().unwrap()).collect();
     assert_eq!(targets, ["drive:ocz-vertex-le-100gb", "drive:sata-tlc-500gb", "drive:nvme-tlc-500gb"]);
-    // What was finished is taken: the same figures, in words.
+    // Finished runs are reused: the same figures, as text.
     let shown = study(&[]);
     for (study, row) in json["studies"].as_array().unwrap().iter().zip(["OCZ none", "SATA none", "NVMe none"]) {
         let metrics = study["ageing"][0]["metrics"].as_array().unwrap();
@@ -145,7 +147,7 @@ fn without_a_target_three_drives_stand_beside_each_other() {
     let html = std::fs::read_to_string(&report).unwrap();
     assert!(html.len() < 1_500_000 && html.contains("NVMe: the drive itself"), "{}", html.len());
 
-    // The study comes back as a whole.
+    // The store returns the whole study.
     let results = |args: &[&str]| {
         let mut command = trimtab();
         command.arg("results").args(args).args(["--store", store.to_str().unwrap()]).env("COLUMNS", "80");
@@ -175,7 +177,7 @@ fn without_a_target_three_drives_stand_beside_each_other() {
             .len(),
         1
     );
-    // One of its runs can be made again, and the study says which it has.
+    // `rerun` accepts a single run, and the error lists how to choose one.
     let said = format!("takes one of its runs (6): choose one from 'trimtab results list --study {id}'");
     results(&["rerun", "last"]).code(1).stdout("").stderr(predicate::str::contains(said));
     let run = json["studies"][1]["ageing"][0]["id"].as_str().unwrap();
@@ -204,7 +206,8 @@ fn a_report_that_cannot_be_written_does_not_cost_the_runs() {
     command.args(["study", "drive:ocz-vertex-le-100gb", "--quick", "--policies", "none", "--questions", "deleting", "--report"]);
     command.arg(place.join("such.html")).arg("--store").arg(&store);
     let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    // The place was tried before the store was made; it goes while the study runs.
+    // The program checked the path before it created the store; the path disappears while the
+    // study runs.
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !store.exists() && std::time::Instant::now() < until {
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -236,7 +239,8 @@ fn unknown_drive_and_unknown_policy_have_own_status() {
     trimtab().args(["study", "--policies", "batchd"]).assert().code(2).stderr(predicate::str::contains("did you mean 'batched'?"));
 }
 
-/// Seen: `--fill 30`, and a first screen of drives that were 60 % full; captions of pictures that a terminal does not show.
+/// Regression: with `--fill 30` the first screen described drives as 60 % full, and the
+/// terminal output contained captions of pictures that it does not show.
 #[test]
 fn the_fill_that_was_asked_for_is_that_of_the_first_screen() {
     let dir = tempfile::tempdir().unwrap();
@@ -266,7 +270,7 @@ fn the_fill_that_was_asked_for_is_that_of_the_first_screen() {
     for caption in ["Each square", "has a ring", "Each column is a moment"] {
         assert!(!details.contains(caption), "{caption}: {details}");
     }
-    // 40,000-byte figures, nanoseconds and bytes as they are stored are for JSON.
+    // Raw byte and nanosecond values belong in the JSON only.
     assert!(!details.contains("1073741824") && !details.contains("2146959360"), "{details}");
 }
 
@@ -291,7 +295,7 @@ fn months_are_modelled_at_the_capacity_that_was_asked_for() {
     for ((capacity, scale, _), wanted) in [(small, 1e9), (large, 3e9)] {
         assert!((capacity / wanted - 1.0).abs() < 0.01 && (capacity * scale / 100_030_242_816.0 - 1.0).abs() < 1e-3, "{capacity} {scale}");
     }
-    // What is said is for the full drive at either.
+    // Wear per TB is stated for the full drive at either size.
     assert!((small.2 / large.2 - 1.0).abs() < 0.2, "{small:?} {large:?}");
     trimtab()
         .args(["study", "--aged-size", "4GB"])

@@ -1,46 +1,48 @@
-//! What the integration tests share: running the binary, and saying why a test cannot run here.
+//! Helpers of the integration tests: run the binary, and report why a test cannot run here.
 
 use assert_cmd::Command;
 
-/// The binary under test, with a store of its own and no colours.
+/// The binary under test, with a private store and no colours.
 pub fn trimtab() -> Command {
     let mut command = Command::from_std(process());
     command.timeout(HANGS);
     command
 }
 
-/// A command that takes longer hangs: the test fails with what it said.
+/// A command that exceeds this time hangs: the test fails with its output.
 const HANGS: std::time::Duration = std::time::Duration::from_secs(600);
 
-/// The same, to be run in the background.
+/// The same as a `std` command, for background processes.
 pub fn process() -> std::process::Command {
     let mut command = std::process::Command::new(program());
     at_home(&mut command);
     command
 }
 
-/// Lets `command`, which starts the binary under test in the end, have a store of its own and no colours.
+/// Gives `command`, which eventually starts the binary under test, a private store and no
+/// colours.
 pub fn at_home(command: &mut std::process::Command) {
     command.env("NO_COLOR", "1").env_remove("RUST_BACKTRACE").env("XDG_DATA_HOME", data_directory());
     command.env("TRIMTAB_STATE_DIR", data_directory().join("state"));
 }
 
-/// Where the tests' default store is, so that nobody's own results are touched.
+/// The tests' default store, which keeps the user's own results untouched.
 fn data_directory() -> &'static std::path::Path {
     static DIRECTORY: std::sync::OnceLock<std::path::PathBuf> = std::sync::OnceLock::new();
     DIRECTORY.get_or_init(|| std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("data"))
 }
 
-/// A mount namespace keeps what is mounted when it is made: what another test unmounts meanwhile is still mounted there.
+/// A new mount namespace keeps all current mounts: another test's filesystem stays mounted
+/// there after its unmount.
 static NAMESPACES: std::sync::RwLock<()> = std::sync::RwLock::new(());
 
-/// To be held while a test has a mount namespace.
+/// Hold this guard while a test has a mount namespace.
 #[allow(dead_code, reason = "benchmarks share this file")]
 pub fn makes_namespaces() -> std::sync::RwLockReadGuard<'static, ()> {
     NAMESPACES.read().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// To be held while a test needs its unmounts to be the last ones.
+/// Hold this guard while a test needs its unmounts to be final.
 #[allow(dead_code, reason = "benchmarks share this file")]
 pub fn without_namespaces() -> std::sync::RwLockWriteGuard<'static, ()> {
     NAMESPACES.write().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -51,13 +53,15 @@ pub mod skip;
 #[allow(unused_imports, reason = "benchmarks share this file")]
 pub use skip::{skip, unavailable};
 
-/// Where the binary under test is. To be started as [`process`], but for tests that put another program before it.
+/// The path of the binary under test. Start it with [`process`], unless another program must
+/// wrap it.
 pub fn program() -> std::path::PathBuf {
     assert_cmd::cargo::cargo_bin("trimtab")
 }
 
-/// Copies a program to be started from there. By another process: while this one has a file open for writing, so has every process that another
-/// test is just starting, and then the file cannot be started.
+/// Copies a program so that it can be run. A separate process does the copying: a process
+/// that another test forks at that moment would inherit the open file, and an executable open
+/// for writing cannot run.
 pub fn copy_program(from: &std::path::Path, to: &std::path::Path) {
     assert!(std::process::Command::new("cp").arg(from).arg(to).status().unwrap().success());
 }
@@ -72,14 +76,15 @@ pub fn have_tool(tool: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file()))
 }
 
-/// A filesystem of its own, mounted; all of it is gone when this is dropped.
+/// A mounted private filesystem, removed on drop.
 pub struct LoopMount {
     scratch: tempfile::TempDir,
     device: Option<FreshLoop>,
 }
 
 impl LoopMount {
-    /// Makes `fs_type` on a loop device over a file of `mib` MiB in memory, and mounts it with `options`. `None` if that cannot be done here.
+    /// Makes `fs_type` on a loop device over a file of `mib` MiB in memory, and mounts it with
+    /// `options`. `None` if that is impossible here.
     pub fn new(fs_type: &str, mib: u64, options: &str) -> Option<Self> {
         let mut mount = Self::scratch()?;
         let image = mount.scratch.path().join("image");
@@ -94,7 +99,7 @@ impl LoopMount {
         Some(mount)
     }
 
-    /// A byte copy of it as it is on its device now, on a device of its own and mounted.
+    /// A byte copy of the device's current contents, mounted from a second device.
     pub fn copy(&self) -> Option<Self> {
         let mut copy = Self::scratch()?;
         let (from, image) = (self.scratch.path().join("image"), copy.scratch.path().join("image"));
@@ -107,7 +112,7 @@ impl LoopMount {
         Some(copy)
     }
 
-    /// A filesystem in memory of `mib` MiB.
+    /// A memory filesystem of `mib` MiB.
     pub fn tmpfs(mib: u64) -> Option<Self> {
         let mount = Self::scratch()?;
         run("mount", &["-t", "tmpfs", "-o", &format!("size={mib}M"), "none", mount.path().to_str()?])?;
@@ -123,17 +128,17 @@ impl LoopMount {
         Some(Self { scratch, device: None })
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn path(&self) -> std::path::PathBuf {
         self.scratch.path().join("mnt")
     }
 
-    /// The device it is on; empty for one in memory.
+    /// The device node; empty for a memory filesystem.
     pub fn device(&self) -> String {
         self.device.as_ref().map(FreshLoop::node).unwrap_or_default()
     }
 
-    /// Remounts it with `options`.
+    /// Remounts the filesystem with `options`.
     pub fn remount(&self, options: &str) {
         run("mount", &["-o", &format!("remount,{options}"), self.path().to_str().unwrap()]).unwrap();
     }
@@ -143,7 +148,7 @@ impl Drop for LoopMount {
     fn drop(&mut self) {
         let path = self.path();
         let path = path.to_str().unwrap();
-        // Whoever still looks at it (a daemon's last request) is done in a moment.
+        // A process that still uses it, such as a daemon's last request, finishes soon.
         for _ in 0..50 {
             let mounted = std::fs::read_to_string("/proc/self/mountinfo").is_ok_and(|t| t.contains(&format!(" {path} ")));
             if !mounted || run("umount", &[path]).is_some() {
@@ -155,7 +160,7 @@ impl Drop for LoopMount {
     }
 }
 
-/// A block device of its own, with nothing on it.
+/// A private, empty block device.
 pub struct LoopDevice {
     // Detached before its file is removed.
     device: FreshLoop,
@@ -163,7 +168,7 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// A loop device over a file of `mib` MiB in memory. `None` if that cannot be done here.
+    /// A loop device over a file of `mib` MiB in memory. `None` if that is impossible here.
     pub fn new(mib: u64) -> Option<Self> {
         if !have_root() {
             return None;
@@ -174,13 +179,14 @@ impl LoopDevice {
         Some(Self { device: FreshLoop::attach(image.to_str()?)?, _scratch: scratch })
     }
 
-    /// Its node.
+    /// The device node.
     pub fn node(&self) -> String {
         self.device.node()
     }
 }
 
-/// A loop device that was not there before: queue limits that somebody set on an old one outlive what it was attached to.
+/// A newly created loop device. On an old one, queue limits from an earlier use would
+/// persist.
 struct FreshLoop(i32);
 
 const LOOP_CTL_ADD: libc::c_ulong = 0x4C80;
@@ -219,7 +225,7 @@ impl Drop for FreshLoop {
     }
 }
 
-/// What a program printed, if it succeeded.
+/// The output of a program, if it succeeded.
 pub fn run(program: &str, args: &[&str]) -> Option<String> {
     let output = std::process::Command::new(program).args(args).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

@@ -1,4 +1,5 @@
-//! Sweeps: any division gives the same bytes, nothing that was finished is lost, and what is wrong is said before anything runs.
+//! Sweeps: any division gives the same bytes, no finished cell is lost, and errors appear
+//! before anything runs.
 
 use super::support::{LoopMount, process, skip, trimtab};
 use std::fs;
@@ -10,7 +11,7 @@ const BASE: &str = "name = \"small\"\n[base]\ndrive.name = \"crucial-m4-128gb\"\
     workload.name = \"random\"\nworkload.drive_writes = 0.5\n";
 const AXES: &str = "[axes]\ndrive.over_provisioning_percent = { from = 10, to = 40, steps = 3 }\npolicy = [\"none\", \"online\"]\nworkload.trim_percent = [0, 20]\n";
 
-/// A directory that is nobody else's, with a plan in it.
+/// A private directory with a plan in it.
 fn place(plan: &str) -> (TempDir, PathBuf) {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = scratch.path().join("plan.toml");
@@ -34,7 +35,7 @@ fn csv(directory: &str) -> String {
     text(&sweep(&["export", directory]).success().get_output().stdout)
 }
 
-/// The table of cells, and what else is kept.
+/// The table of cells and the other stored results.
 fn results(directory: &str) -> Vec<u8> {
     let parts = ["results", "series", "histograms"].map(|part| Path::new(directory).join(format!("{part}.parquet")));
     parts.iter().filter(|part| part.exists()).flat_map(|part| fs::read(part).unwrap()).collect()
@@ -60,13 +61,13 @@ fn every_division_gives_the_same_bytes() {
         sweep(&all).success();
         assert!(results(&merged) == parquet && csv(&merged) == table, "{shards} shards, {threads} threads");
     }
-    // All shards into one directory: the last one writes the results.
+    // All shards share one directory: the last one writes the results.
     let together = at(&scratch, "together");
     for shard in ["2/2", "1/2"] {
         sweep(&["run", plan, "--output", &together, "--shard", shard]).success();
     }
     assert!(results(&together) == parquet);
-    // One after the other in the table, each with what it was made from.
+    // The table has consecutive cells, each with its inputs.
     let header: Vec<&str> = table.lines().next().unwrap().split(',').collect();
     let column = |name: &str| header.iter().position(|known| *known == name).unwrap_or_else(|| panic!("{name}: {header:?}"));
     let (policy, waf, over) = (column("axis_policy_name"), column("waf_ratio"), column("axis_drive_over_provisioning_percent"));
@@ -98,13 +99,13 @@ fn what_a_plan_does_not_keep_cannot_be_exported() {
     sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
     let said = sweep(&["export", &out, "--table", "series"]).code(2);
     assert!(text(&said.get_output().stderr).contains("keeps no series; add keep = [\"series\"] to the plan"), "{said}");
-    // Kept from now on: what is there without it is not taken for it.
+    // The plan now stores series, so cells without a series are not reused.
     fs::write(&plan, format!("keep = [\"series\"]\n{}", fs::read_to_string(&plan).unwrap())).unwrap();
     sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
     assert!(text(&sweep(&["export", &out, "--table", "series"]).success().get_output().stdout).lines().count() > 10);
 }
 
-/// The same figure, on the way that everybody else goes.
+/// A cell has the same figures as a simulation of its own.
 #[test]
 fn a_cell_is_what_a_simulation_of_its_own_says() {
     let (scratch, plan) = place(
@@ -153,7 +154,7 @@ fn what_was_finished_before_a_kill_is_found_again() {
     for _ in 0..3 {
         let mut child = process().args(["sweep", "run", plan, "--output", &killed]).spawn().unwrap();
         let started = Instant::now();
-        // Until something new is finished.
+        // Until another cell is finished.
         while finished(&killed) <= before && started.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -192,7 +193,7 @@ fn an_interrupt_keeps_what_is_finished_and_says_so() {
     assert!(text(&said.get_output().stdout).contains(&format!("{count} of 44 cells are finished, {} are missing", 44 - count)), "{said}");
 }
 
-/// Whole lines of the journal.
+/// The number of whole lines in the journal.
 fn finished(directory: &str) -> usize {
     let Ok(entries) = fs::read_dir(directory) else { return 0 };
     let journals = entries.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
@@ -212,7 +213,8 @@ fn a_cell_that_fails_stays_with_its_reason_and_others_go_on() {
     assert!(failed.contains(",failed,") && failed.contains("superblock_dies"), "{failed}");
 }
 
-/// A workload that its run would refuse is in the plan's own count, and the run that leaves it out does not succeed.
+/// The plan's count includes a workload that its run would refuse. The run that leaves it out
+/// fails.
 #[test]
 fn sweep_plan_counts_cells_that_run_refuses() {
     let axes = "[axes]\nworkload.theta = [0.0, 1.0, 10.0]\n";
@@ -226,7 +228,7 @@ fn sweep_plan_counts_cells_that_run_refuses() {
     assert!(said.contains("2 of 3 cells are finished, 1 failed") && said.contains("Zipf exponent"), "{said}");
 }
 
-/// More values, the same cells: what is there is not run again.
+/// More values with the same cells: finished cells are not run again.
 #[test]
 fn a_plan_that_grows_keeps_what_is_finished() {
     let (scratch, plan) = place(&format!("{BASE}[axes]\nworkload.queue_depth = [1, 8]\n"));
@@ -282,7 +284,8 @@ fn a_plan_says_what_it_will_take() {
     );
     let (cell, all, threads) = (said["cell_s"].as_f64().unwrap(), said["all_s"].as_f64().unwrap(), said["threads"].as_f64().unwrap());
     assert!(cell > 0.0 && (all / (cell * 12.0 / threads) - 1.0).abs() < 1e-9);
-    // 4 bytes for each of 32,768 units and each place of the flash, of which there are at least as many.
+    // 4 bytes for each of 32,768 units and for each flash location, and there are at least as
+    // many locations as units.
     assert!(said["cell_memory_bytes_max"].as_u64().unwrap() > 2 * 4 * 32_768);
 }
 

@@ -1,25 +1,29 @@
-//! Recorded `/sys`, `/proc` and `/etc` trees from a compact text form (`tests/fixtures/sysroots/*.txt`).
+//! Recorded `/sys`, `/proc` and `/etc` trees in a compact text form
+//! (`tests/fixtures/sysroots/*.txt`).
 //!
 //! ```text
-//! # expect verdict: blocked              what the doctor has to say; also: subject, at, reaches, finding, to do, action, trimmed by
+//! # expect verdict: blocked              the doctor's expected answer; also: subject, at, reaches,
+//!                                        finding, to do, action, trimmed by
 //! /path = text                           a file; \n is a line end
 //! /path -> target                        a symbolic link
 //! /path <<                               a file of several lines, up to a line with a single dot
-//! disk DIR MAJ:MIN SECTORS               a block device: dev, size, stat, and its links in /sys/class/block, /sys/block, /sys/dev/block
+//! disk DIR MAJ:MIN SECTORS               a block device: dev, size, stat, and its links in
+//!                                        /sys/class/block, /sys/block, /sys/dev/block
 //! part DIR MAJ:MIN START SECTORS         a partition of the disk above it
 //! queue DIR key=value ...                queue attributes
 //! below DIR NAME ...                     slaves of a device
 //! identify DIR model|firmware|flags      VPD page 89h: flags trim, drat, rzat
 //! dir /path                              a directory
 //! hex /path 00ff...                      a file of bytes
-//! vpd DIR unmap [BLOCKS]|none            VPD pages B0h and B2h, with UNMAP of at most so many blocks (4194240), or without
+//! vpd DIR unmap [BLOCKS]|none            VPD pages B0h and B2h, with a limit of BLOCKS (4194240) on
+//!                                        UNMAP, or without UNMAP
 //! ```
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// What the doctor has to say about a fixture.
+/// The doctor's expected answer for a fixture.
 #[derive(Debug, Default)]
 pub struct Expected {
     pub subject: String,
@@ -32,7 +36,7 @@ pub struct Expected {
     pub reaches: Vec<String>,
 }
 
-/// A fixture unpacked.
+/// An unpacked fixture.
 pub struct Sysroot {
     pub directory: tempfile::TempDir,
     pub expected: Expected,
@@ -57,9 +61,9 @@ pub fn fixtures() -> Vec<(String, String)> {
     all
 }
 
-/// Unpacks a fixture. What the text says twice counts the second time.
+/// Unpacks a fixture. The last definition of a path wins.
 pub fn unpack(text: &str) -> Sysroot {
-    // Many small files: in memory where that is possible.
+    // Many small files: in memory if possible.
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let mut unpacker = Unpacker { root: directory.path().to_owned(), expected: Expected::default() };
     let mut lines = text.lines();

@@ -1,4 +1,4 @@
-//! What the sources promise of themselves.
+//! Rules that the sources follow.
 
 mod circles;
 mod documents;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Ways to make, change, rename and remove files that do not go through `sys::beneath`.
+/// Calls that create, change, rename or remove files without `sys::beneath`.
 const OTHER_WAYS: [&str; 33] = [
     "create_dir(",
     "create_dir_all(",
@@ -45,7 +45,7 @@ const OTHER_WAYS: [&str; 33] = [
     "UnixListener::bind(",
 ];
 
-/// Who may, and why.
+/// The exceptions, and their reasons.
 const ALLOWED: &[(&str, &str)] = &[
     ("linux/sys/beneath.rs", "the one way"),
     ("linux/sys/mount_check.rs", "a child process looks whether a path answers, and opens nothing (O_PATH)"),
@@ -66,10 +66,11 @@ const ALLOWED: &[(&str, &str)] = &[
     ("trimtab/apply/record.rs", "files of the system, replaced as a whole"),
 ];
 
-/// Ways to read a file that do not go through `sys::beneath::named`.
+/// Calls that read a file without `sys::beneath::named`.
 const OTHER_READS: [&str; 4] = ["File::open(", "fs::read(", "fs::read_to_string(", "fs::open("];
 
-/// Who may, and why. What names a place below /proc or /sys in the same line may always.
+/// The exceptions, and their reasons. A line that names a path below /proc or /sys is always
+/// allowed.
 const READS_ALLOWED: &[(&str, &str)] = &[
     ("linux/sys/beneath.rs", "the one way"),
     ("linux/sys/beneath/named.rs", "the one way"),
@@ -103,7 +104,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     found.retain(|path| !path.ends_with("tests.rs"));
 }
 
-/// What is compiled into the program: neither comments nor unit tests.
+/// The lines compiled into the program: no comments and no unit tests.
 fn program_text(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let tests = ["mod tests {", "pub mod tests {", "pub(crate) mod tests {"].map(|tests| text.find(&format!("#[cfg(test)]\n{tests}")));
     let text = &text[..tests.into_iter().flatten().min().unwrap_or(text.len())];
@@ -114,7 +115,7 @@ fn of_a_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Whether `line` has `way` in it, and not as the end of a longer name.
+/// True if `line` contains `way`, but not as the end of a longer name.
 fn mentions(line: &str, way: &str) -> bool {
     line.match_indices(way).any(|(at, _)| !way.starts_with(of_a_name) || !line[..at].ends_with(of_a_name))
 }
@@ -150,11 +151,11 @@ fn all_sources() -> Vec<(String, String)> {
     program
 }
 
-/// Fails on each line that `is_wrong` in a file that is neither in one of `rooms` (a file, or a directory with its slash) nor `allowed`, and on what is
-/// allowed without need.
+/// Fails on each line that `is_wrong`, unless the file is `allowed` or in one of `rooms` (a
+/// file, or a directory with its slash). Also fails on unused entries of `allowed`.
 fn only_in(rooms: &[&str], allowed: &[(&str, &str)], instead: &str, is_wrong: impl Fn(&str) -> bool) {
     let (mut wrong, mut used) = (Vec::new(), BTreeSet::new());
-    // The `no_std` crates have nothing to print or open with, but for their tests.
+    // The `no_std` crates cannot print or open files outside their tests.
     let has_std = |name: &str| ["linux/", "vssd/", "trimtab/"].iter().any(|of| name.starts_with(of));
     for (name, text) in all_sources()
         .iter()
@@ -184,7 +185,7 @@ fn files_that_users_name_are_read_in_one_way() {
     });
 }
 
-/// Who reads or names what the kernel says outside of `host`, and why.
+/// The files outside `host` that read kernel files or name their paths, and their reasons.
 const KERNEL_ALLOWED: &[(&str, &str)] = &[
     ("trimtab/apply.rs", "/etc/fstab is what it plans and replaces"),
     ("trimtab/daemon.rs", "it waits for changes of the mount table, on the table itself, opened through host::root"),
@@ -200,7 +201,7 @@ const KERNEL_ALLOWED: &[(&str, &str)] = &[
 
 #[test]
 fn the_machine_is_read_in_one_room() {
-    // The doctor says which places it looks at, and looks through host::root.
+    // The doctor names the paths that it inspects, and reads them through host::root.
     only_in(
         &["linux/host.rs", "linux/host/", "linux/doctor.rs", "linux/doctor/"],
         KERNEL_ALLOWED,
@@ -209,7 +210,7 @@ fn the_machine_is_read_in_one_room() {
     );
 }
 
-/// Who prints besides `output`, and why.
+/// The files other than `output` that print, and their reasons.
 const PRINTS_ALLOWED: &[(&str, &str)] = &[
     ("trimtab/cmd/cli.rs", "what the parser of the command line refuses, and help"),
     ("trimtab/daemon/task.rs", "lines for the journal"),
@@ -233,7 +234,7 @@ fn commands_alone_know_the_command_line() {
     });
 }
 
-/// The compiler keeps unsafe code out of all other modules.
+/// The compiler rejects unsafe code in all other modules.
 #[test]
 fn lib_rs_of_each_crate_forbids_unsafe_code() {
     for (folder, name) in CRATES {
@@ -267,7 +268,7 @@ fn names_of_metrics_stand_in_one_place() {
     assert!(names.len() > 10);
     for (file, text) in everything.iter().filter(|(name, _)| name != "sim/run/metrics.rs" && !name.ends_with("any_run.rs")) {
         for (at, line) in program_text(text) {
-            // A key of a document has the same name.
+            // A JSON key may have the same name.
             let found = names.iter().find(|name| line.contains(**name) && !line.contains(&format!("{name}: ")));
             assert!(found.is_none(), "{file}:{}: {}: run::metrics has a constant for that", at + 1, line.trim());
         }
@@ -307,7 +308,7 @@ fn architecture_names_every_public_module() {
     }
 }
 
-/// Seen: a tool that was downloaded beside the sources was taken into them.
+/// Regression: a tool downloaded next to the sources was committed with them.
 #[test]
 fn nothing_large_and_nothing_built_stands_among_the_sources() {
     const BYTES_MAX: u64 = 2 << 20;

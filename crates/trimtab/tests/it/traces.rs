@@ -1,4 +1,5 @@
-//! Text traces in the formats and variants in which they are published, as `drive trace` and `drive replay` read them.
+//! Text traces in their published formats and variants, as `drive trace` and `drive replay`
+//! read them.
 
 use crate::support::{have_tool, run, skip, trimtab};
 use predicates::prelude::*;
@@ -7,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// What `drive trace` says of a text with these options.
+/// The summary of `drive trace` for a text with these options.
 fn summary(text: impl AsRef<[u8]>, options: &[&str]) -> Value {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("trace");
@@ -110,7 +111,7 @@ fn cut_last_line_is_a_warning() {
     assert_eq!(document["replays"][0]["requests"]["flush"]["count"], 1);
 }
 
-/// Runs fio on a log of its own making, and reads the same log.
+/// Generates a log with fio, and reads it with fio and with the program.
 #[test]
 fn iologs_take_as_long_as_fio_takes() {
     if !have_tool("fio") {
@@ -125,7 +126,8 @@ fn iologs_take_as_long_as_fio_takes() {
     let (format, [reads, writes, _], flushes) = shape(&summary_of(&log, &[]));
     assert_eq!((format.as_str(), reads.0 + writes.0, reads.1 + writes.1), ("fio", 16, 65_536));
     assert_eq!(flushes, fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains("sync")).count() as u64);
-    // Waits are until so many milliseconds have passed: 400 ms here, and 600 ms if they were added up.
+    // A wait lasts until its time since the start: 400 ms in total here, or 600 ms if waits
+    // added up.
     let waits = format!("{data} write 0 4096\n{data} wait 200 0\n{data} write 4096 4096\n{data} wait 400 0\n{data} write 8192 4096\n");
     fs::write(&log, format!("fio version 2 iolog\n{data} add\n{data} open\n{waits}{data} close\n")).unwrap();
     assert_eq!(summary_of(&log, &[])["took_ns"], 400_000_000);

@@ -33,7 +33,8 @@ fn what_was_freed_is_discarded_and_the_device_counts_it() {
         target.sync().unwrap();
         target.delete("file").unwrap();
         target.sync().unwrap();
-        // XFS frees the blocks in the background, and leaves them out of a trim until the log has that: on a busy machine after the sync.
+        // XFS frees blocks in the background and omits them from a trim until the log records that,
+        // which on a busy machine happens after the sync.
         for _ in 0..100 {
             if free() + (4 << 20) >= free_before {
                 break;
@@ -106,7 +107,7 @@ fn dry_run_of_a_blocked_device_ends_as_the_trim_would() {
     assert_eq!([status(&["--dry-run"]), status(&[])], [Some(3); 2]);
 }
 
-/// Quiet of an hour: nothing is sent before the interrupt.
+/// The required quiet time is an hour: nothing is sent before the interrupt.
 #[test]
 fn idle_trim_interrupted_before_a_request_sent_nothing() {
     let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
@@ -146,7 +147,7 @@ fn discards_that_a_dead_server_failed_are_not_counted() {
     assert_eq!(outcome["sent_bytes"], 0, "{outcome}");
 }
 
-/// Runs the program where `fstab` is /etc/fstab.
+/// Runs the program with `fstab` as /etc/fstab.
 fn with_fstab(fstab: &Path, args: &[&str]) -> assert_cmd::assert::Assert {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", "mount --bind \"$0\" /etc/fstab && exec \"$@\""]).arg(fstab);
@@ -217,7 +218,7 @@ fn trim_all_visits_what_fstrim_of_fstab_visits() {
     }
 }
 
-/// Paths below a directory, without that.
+/// Relative paths of all files below a directory.
 fn files(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let path = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().path();
@@ -258,7 +259,8 @@ fn commands_leave_only_locks_and_records_behind() {
         command(args).status().unwrap();
         left(&[]);
     }
-    // Ended by SIGTERM while it waits for quiet, in the middle of a pass that is to be resumed only once something was sent.
+    // SIGTERM ends it during the wait for quiet, in a pass that is resumable only once it has
+    // sent something.
     let mut idle = command(&["trim", "--policy", "idle:quiet=1h:patience=10h"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     while !line.contains("free extents") {

@@ -1,4 +1,4 @@
-//! `trimtab trim` on drives whose TRIM is slow: what it reports is what the kernel's counters say at the end.
+//! `trimtab trim` on drives with slow TRIM: its report equals the final kernel counters.
 
 use crate::attached::{Attached, Mounted, have, ok};
 use crate::support::{have_root, skip, trimtab};
@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Discards that the device has completed, and requests in flight: fields 12, 14 and 9 of `stat`.
+/// Completed discards, their bytes, and requests in flight, from fields 12, 14 and 9 of
+/// `stat`.
 fn stat(device: &Path) -> (u64, u64, u64) {
     let name = device.file_name().unwrap().to_str().unwrap();
     let text = std::fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
@@ -21,7 +22,8 @@ fn json(command: &mut assert_cmd::Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// XFS returns from FITRIM while discards are in flight, each of which takes longer than two seconds here.
+/// XFS returns from FITRIM while discards are in flight. Each discard takes over two seconds
+/// here.
 #[test]
 fn trim_of_xfs_counts_discards_that_are_slow() {
     if !have_root() || !have(&["mkfs.xfs"]) {

@@ -1,4 +1,4 @@
-//! `trimtab verify`: the proof on honest devices, and on drives that lie.
+//! `trimtab verify`: the proof on honest devices, and on faulty drives.
 
 use crate::support::{LoopMount, have_root, skip, trimtab};
 use predicates::prelude::*;
@@ -55,11 +55,11 @@ fn discards_that_are_sent_later_are_not_called_lost() {
     assert_eq!(proof["verdict"], "not-yet", "{proof}");
     let text = proof["text"].as_str().unwrap();
     assert!(text.contains("nothing has been sent yet") && text.contains("--wait 3min") && !text.contains("never arrived"), "{text}");
-    // A trim waits for nothing.
+    // A trim does not wait for other I/O.
     assert_eq!(verify(&mount.path(), &[], 0)["verdict"], "zeroed");
 }
 
-/// A modelled drive with a fault, attached, with ext4 on it; taken away when dropped.
+/// A modelled drive with a fault, attached and formatted with ext4; detached on drop.
 struct Liar {
     id: String,
     mount: tempfile::TempDir,
@@ -139,7 +139,7 @@ fn space_is_known_to_be_free_or_in_use() {
         let extents = extents::of_file(&file).unwrap();
         assert!(extents.iter().map(|e| e.len).sum::<u64>() >= 3 << 20);
         assert_eq!(free(&extents), Some(false), "{fs_type}");
-        // One block of it, in the middle, and the last one together with what lies behind it.
+        // One block in the middle, and the last block together with the block behind it.
         let last = extents.last().unwrap();
         let block = |address| [Extent { in_file: 0, address, len: 4096 }];
         assert_eq!(
@@ -159,7 +159,8 @@ fn space_is_known_to_be_free_or_in_use() {
     }
 }
 
-/// Others write and delete all the time, so that what is freed is theirs at once. The device is honest, so any verdict but these two blames it for others.
+/// Other processes write and delete all the time and reuse freed space at once. The device is
+/// honest, so any verdict but these two would blame it for their writes.
 #[test]
 fn what_others_do_is_never_held_against_the_drive() {
     let tries = std::env::var("TRIMTAB_SOAK_TRIES").ok().and_then(|n| n.parse::<u32>().ok()).unwrap_or(2);

@@ -1,4 +1,5 @@
-//! The virtual SSD: what is written through the kernel comes back, and what the kernel trims is accounted.
+//! The virtual SSD returns the data written through the kernel, and counts the kernel's
+//! trims.
 
 use crate::support::{have_root, skip};
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ use trimtab_vssd::store::Store;
 
 const SIZE: u64 = 64 << 20;
 
-/// Takes a microsecond for everything.
+/// A device that takes one microsecond for every request.
 struct Quick;
 
 impl Device for Quick {

@@ -1,14 +1,14 @@
-//! A modelled drive that wears out: that is a result, with what it wrote until then.
+//! A modelled drive that wears out still gives a result, with the bytes it wrote until then.
 
 use crate::support::trimtab;
 use serde_json::Value;
 use std::path::Path;
 
-/// 32 MiB of flash, each superblock for 20 erases.
+/// 32 MiB of flash; each superblock lasts about 20 erases.
 const SPEC: &str = "name = \"mortal\"\ndescription = \"a small SSD that wears out\"\ncapacity_bytes = 25165824\n[flash.geometry]\nchannels = 2\n\
     dies_per_channel = 1\nplanes = 1\npage_bytes = 4096\npages_per_block = 32\nblocks_per_plane = 128\nsuperblock_dies = 2\n\
     [flash.ftl.streams]\nseparate_gc = SEPARATE\n[flash.ftl.wear]\nerase_limit = 20\n[flash.write_cache]\nbytes = 65536\n[sources]\nflash = \"assumed: all of it\"\n";
-/// Bytes that its flash takes in 22 erases, the most that any superblock survives.
+/// The bytes that its flash accepts in 22 erases, the most that any superblock survives.
 const FLASH_LIFE: f64 = 22.0 * 33_554_432.0;
 
 fn spec(directory: &Path, separate_gc: bool) -> String {
@@ -22,7 +22,7 @@ fn value(run: &Value, name: &str) -> f64 {
     metric["samples"][0].as_f64().unwrap()
 }
 
-/// Checks what `run` says of the end of its drive.
+/// Checks the reported end of life in `run`.
 fn check(run: &Value) {
     let (worn, first) = (value(run, "worn-out.written"), value(run, "first-retired.written"));
     assert!(first > 1e8 && worn > first, "{first} {worn}");

@@ -1,4 +1,5 @@
-//! `trimtab trim` on real filesystems: complete, in windows, counted on the device, resumable.
+//! `trimtab trim` on real filesystems: complete, in windows, counted on the device,
+//! resumable.
 
 use crate::support::{LoopMount, have_tool, process, run, skip, trimtab};
 use predicates::prelude::*;
@@ -42,7 +43,8 @@ fn holes(path: &Path, count: usize) {
     sync(path);
 }
 
-/// What the device counts while `action` runs and until it is quiet.
+/// The discards and bytes that the device counts from the start of `action` until it is
+/// quiet.
 fn counted(path: &Path, action: impl FnOnce()) -> (u64, u64) {
     let meter = Meter::start(path).unwrap();
     action();
@@ -82,7 +84,7 @@ fn xfs_is_trimmed_to_the_last_small_hole_where_fstrim_is_not() {
     );
     assert!(ours.1 >= free(&mount.path()), "{ours:?} of {} free", free(&mount.path()));
     assert_eq!(outcome["complete"], true);
-    // In small pieces too: what lies on the border of two is sent in two parts.
+    // Small pieces too: an extent across two pieces is sent in two parts.
     let idle = counted(&mount.path(), || {
         trim(&mount.path(), &["--policy", "idle:quiet=0s"]);
     });
@@ -100,13 +102,14 @@ fn ext4_second_trim_sends_nothing() {
     assert_eq!(counted(&mount.path(), || drop(trim(&mount.path(), &["--policy", "idle"]))), (0, 0));
 }
 
-/// Seen: "2.08 GB reached the drives" of 2.04 GB that were free. What is sent twice, to learn what a command costs, is said; without it the idle
-/// policy sends what a trim at once sends, as the device counts.
+/// Regression: the report said "2.08 GB reached the drives" although 2.04 GB were free. The
+/// report now names the bytes that the idle policy sends twice to measure a command's cost.
+/// Apart from them it sends exactly what an immediate trim sends, as the device counts.
 #[test]
 fn what_the_idle_policy_sends_twice_is_said() {
     let Some(mount) = LoopMount::new("ext4", 1100, "nodiscard") else { return skip("root, loop devices and mkfs") };
     let idle = trim(&mount.path(), &["--policy", "idle:quiet=0s"]);
-    // ext4 takes all of it for trimmed now, until it is mounted again.
+    // ext4 now marks all of it as trimmed until the next mount.
     let device = mount.device();
     run("umount", &[mount.path().to_str().unwrap()]).unwrap();
     run("mount", &["-o", "nodiscard", &device, mount.path().to_str().unwrap()]).unwrap();
@@ -119,12 +122,13 @@ fn what_the_idle_policy_sends_twice_is_said() {
     assert_eq!(trim(&mount.path(), &["--restart"])["sent_twice_bytes"], 0);
 }
 
-/// The idle policy asks ext4 and XFS for free extents by their size, one by one: all that is free is sent, and ext4 takes it for trimmed afterwards, as fstrim
-/// has it too; what is freed since then is not.
+/// The idle policy requests free extents from ext4 and XFS by size, one at a time. It sends
+/// all free space, and ext4 then marks it as trimmed, as after fstrim. Space freed later is
+/// not marked.
 #[test]
 fn ext4_trim_by_size_marks_groups_until_freed() {
     let large = 24 << 20;
-    // Commands as large as costs allow, and smaller than most extents.
+    // Commands as large as their cost allows, and commands smaller than most extents.
     for (fs_type, policy) in [("ext4", "idle:complete=yes"), ("ext4", "idle:complete=yes:piece-max=1MiB"), ("xfs", "idle:complete=yes")] {
         let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
         let path = mount.path();
@@ -145,7 +149,8 @@ fn ext4_trim_by_size_marks_groups_until_freed() {
     }
 }
 
-/// The idle policy stops after some commands; each free extent is sent once all the same, on filesystems that can be asked where they are.
+/// The idle policy stops after some commands. It still sends each free extent once, on
+/// filesystems that report the position of free extents.
 #[test]
 fn command_limit_ends_after_an_extent_without_loss() {
     for fs_type in ["ext4", "xfs"] {
@@ -170,29 +175,31 @@ fn command_limit_ends_after_an_extent_without_loss() {
                 }
             }
         });
-        // XFS cuts at multiples of its discard unit, where the next one may begin.
+        // XFS splits at multiples of its discard unit, where the next request may begin.
         assert!(most <= 9 && requests > 500 / 9, "{fs_type}: {most} commands in one of {requests} requests");
         assert!((500..600).contains(&all.0), "{fs_type}: {all:?}");
         assert!(all.1 >= free(&path) / 100 * 97 && all.1 <= free(&path) + (64 << 20), "{fs_type}: {all:?} of {}", free(&path));
     }
 }
 
-/// The kernel keeps one least extent for all of ext4 but marks for each group: a pass in windows with a smaller one would
-/// be taken for done after its first window.
+/// The kernel keeps one minimum extent length for all of ext4 but a trimmed mark for each
+/// group. A windowed pass with a smaller length would therefore count as complete after its
+/// first window.
 #[test]
 fn a_smaller_least_extent_trims_all_of_ext4_again() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
     holes(&mount.path(), 1500);
     let large = counted(&mount.path(), || drop(trim(&mount.path(), &["--min-extent", "1MiB"])));
     assert!(large.0 < 200, "holes of 16 KiB are left alone: {large:?}");
-    // One window with a smaller one must not spoil the others either.
+    // One window with a smaller minimum length must not affect the other windows.
     trim(&mount.path(), &["--window", "0+1MiB"]);
     let small = counted(&mount.path(), || drop(trim(&mount.path(), &[])));
     assert!(small.0 >= 1200, "{small:?}");
     assert_eq!(counted(&mount.path(), || drop(trim(&mount.path(), &[]))), (0, 0));
 }
 
-/// What a window left alone, because it was asked for large extents only, is not taken for trimmed by the next full trim.
+/// The next full trim still sends extents that a window skipped because its minimum length
+/// was large.
 #[test]
 fn window_minlen_hides_nothing_from_next_fitrim() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
@@ -224,10 +231,10 @@ fn btrfs_is_trimmed_where_its_chunks_are_after_a_balance() {
             fitrim::fitrim(&dir, WHOLE, Bytes::ZERO).unwrap();
         })
     };
-    // Space outside the chunks is sent once for each mount, by whoever comes first and whatever range is asked for.
+    // The first trim after a mount sends the space outside the chunks once, whatever its range.
     whole();
     let whole = whole();
-    // What every other tool with windows does: addresses from 0 to the size of the device.
+    // Other tools with windows use addresses from 0 to the size of the device.
     let by_size = counted(&path, || {
         let _ = fitrim::fitrim(&dir, trimtab_sim::target::TrimWindow { start: 0, len: size }, Bytes::ZERO);
     });
@@ -260,7 +267,7 @@ fn interrupted_trim_is_not_resumed_on_a_copy() {
     }
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    // A byte copy, UUID and all, on another device.
+    // A byte copy with the same UUID, on another device.
     let copy = mount.copy().unwrap();
     let trim = |path: &Path| {
         let run = trimtab()
@@ -283,7 +290,8 @@ fn an_interrupted_trim_goes_on_where_it_left_off() {
     let path = mount.path();
     holes(&path, 200);
     let meter = Meter::start(&path).unwrap();
-    // It never is so quiet, so that each request waits for its patience: slow enough to be stopped in the middle.
+    // The required quiet never occurs, so each request waits for its patience: slow enough to
+    // stop in the middle.
     let mut child = process()
         .args(["trim", "--policy", "idle:met-per-mille=0:quiet=1h:patience=500ms"])
         .arg(&path)
@@ -291,7 +299,7 @@ fn an_interrupted_trim_goes_on_where_it_left_off() {
         .spawn()
         .unwrap();
     let patience = std::time::Instant::now() + Duration::from_secs(240);
-    // A group at least is done as a whole.
+    // A group is always sent as a whole.
     while meter.count().unwrap().bytes < Bytes(400_000_000) {
         assert!(std::time::Instant::now() < patience && child.try_wait().unwrap().is_none(), "it does not begin");
         std::thread::sleep(Duration::from_millis(10));
@@ -301,7 +309,7 @@ fn an_interrupted_trim_goes_on_where_it_left_off() {
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130), "stopped in the middle");
     other.code(1).stderr(predicate::str::contains("is already being trimmed by process"));
-    // What has been freed since where it had been is not gone over again, and that is said.
+    // The resumed pass skips space freed before its position, and the report says so.
     let again = ["--policy", "idle:met-per-mille=0:quiet=0s"];
     let rest = trim(&path, &again);
     assert!(rest["remarks"].to_string().contains("blocks freed since then"), "{rest}");
@@ -323,7 +331,7 @@ fn commands_are_limited_for_a_while_and_the_limit_is_put_back() {
     assert_eq!(limit(), 1 << 20);
     drop(lowered);
     assert!(limit() > before - 8192, "{} of {before}", limit());
-    // As after a crash: nobody puts it back but the next one.
+    // As after a crash: only the next command restores the limit.
     let mut lowered = CommandLimit::of_stack(&root, &stack);
     lowered.set(Bytes(1 << 20)).unwrap();
     std::mem::forget(lowered);
@@ -390,7 +398,7 @@ fn what_every_request_would_be_refused_for_is_said_before_any() {
         let group = predicate::str::contains(format!("larger than an allocation group of {group}"));
         let one_line = predicate::str::contains("\n").count(1);
         trimtab().args(["trim", "--min-extent", "1GiB"]).arg(mount.path()).assert().code(2).stdout("").stderr(group.and(one_line));
-        // Slightly less than that, which XFS does not take either, because it keeps some blocks of each group to itself.
+        // About one group. XFS refuses this too, because it reserves some blocks in each group.
         let most = if fs_type == "xfs" { "134217728" } else { "8388609" };
         let run = trimtab().args(["trim", "--min-extent", most]).arg(mount.path()).assert();
         let text = String::from_utf8(run.get_output().stderr.clone()).unwrap();
@@ -407,7 +415,7 @@ fn what_cannot_be_trimmed_is_said_in_one_line() {
     trimtab().args(["trim", "/", "--policy", "adaptive"]).assert().code(2).stderr(predicate::str::contains("--policy").and(one_line()));
     let nearest = predicate::str::contains("did you mean 'idle'?");
     trimtab().args(["trim", "/", "--policy", "idel"]).assert().code(2).stderr(nearest.and(one_line()));
-    // What it says is not contradicted by what it suggests.
+    // The hint never contradicts the report.
     let hint = |policy: &str, code| {
         let run = trimtab().args(["trim", "/no/such/path", "--policy", policy]).assert().code(code);
         String::from_utf8(run.get_output().stderr.clone()).unwrap()
@@ -430,7 +438,8 @@ fn what_cannot_be_trimmed_is_said_in_one_line() {
         .stderr(predicate::str::contains("outside").and(one_line()));
 }
 
-/// Discards of the filesystem itself that are still on their way when a trim begins are counted with it, and are no error.
+/// Discards of the filesystem itself that are in flight when a trim begins are counted with
+/// it, without an error.
 #[test]
 fn discards_of_the_filesystem_itself_are_no_errors_of_the_trim() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
@@ -456,11 +465,13 @@ fn a_dry_run_says_how_much_would_be_sent() {
             holes(&mount.path(), 1000);
             let dry = trim(&mount.path(), &[args, &["--dry-run"]].concat());
             let said = dry["would_send"]["bytes"].as_f64().unwrap();
-            // ext4 does not show which groups it takes for trimmed, but whether anything has been trimmed at all.
+            // ext4 does not reveal which groups it marks as trimmed, only whether anything was
+            // trimmed at all.
             assert_eq!(dry["would_send"]["at_most"], false, "{fs_type}");
             let sent = trim(&mount.path(), args)["sent_bytes"].as_f64().unwrap();
             assert!((said - sent).abs() <= 0.02 * sent && sent > 1e8, "{fs_type} {args:?}: {said} said, {sent} sent");
-            // Now ext4 passes groups over, unless smaller extents are asked for than before. XFS sends all of it each time.
+            // ext4 now skips groups, unless the request has a smaller minimum length than before.
+            // XFS sends everything each time.
             let at_most = |args: &[&str]| trim(&mount.path(), &[args, &["--dry-run"]].concat())["would_send"]["at_most"].clone();
             assert_eq!(at_most(args), fs_type == "ext4");
             assert_eq!(at_most(&[]), fs_type == "ext4" && args != ["--min-extent", "64KiB"]);
@@ -470,7 +481,8 @@ fn a_dry_run_says_how_much_would_be_sent() {
     assert!(trim(&mount.path(), &["--dry-run"])["would_send"].is_null());
 }
 
-/// A filesystem takes what has been deleted for free only once that is committed, and then a trim of before has sent nothing of it.
+/// A filesystem treats deleted data as free only after a commit; a trim before the commit
+/// sends none of it.
 #[test]
 fn what_has_just_been_deleted_is_trimmed() {
     let (files, size) = (40, 4 << 20);
@@ -494,14 +506,15 @@ fn what_has_just_been_deleted_is_trimmed() {
         let dry = trim(&path, &["--dry-run"])["would_send"]["bytes"].as_u64();
         let (bytes, outcome) = sent(&[]);
         assert!(bytes >= (files * size) as u64, "{fs_type}: {bytes} of what was deleted: {outcome}");
-        // btrfs lists more as free than it lets be trimmed; XFS sends everything each time.
+        // btrfs lists more space as free than it allows to be trimmed; XFS sends everything each
+        // time.
         assert!(fs_type == "btrfs" || bytes >= free(&path) / 100 * 97 || fs_type == "ext4", "{fs_type}: {outcome}");
         assert!(outcome["sync_seconds"].as_f64().unwrap() >= 0.0);
         assert!(fs_type != "xfs" || dry.unwrap().abs_diff(bytes) < bytes / 50, "a dry run syncs as well: {dry:?} {bytes}");
         if fs_type != "ext4" {
             continue;
         }
-        // ext4 commits every five seconds by itself: quick enough here for neither of these.
+        // ext4 commits every five seconds, too late to affect either of these.
         for args in [&["--no-sync"][..], &["--policy", "idle:quiet=0s"]] {
             delete();
             let (bytes, outcome) = sent(args);
@@ -512,7 +525,8 @@ fn what_has_just_been_deleted_is_trimmed() {
     }
 }
 
-/// The kernel's own program is the reference: without a sync it sends nothing of what was just deleted, and all of it afterwards.
+/// fstrim is the reference: without a sync it sends none of the deleted data, and all of it
+/// afterwards.
 #[test]
 fn fstrim_leaves_what_has_just_been_deleted() {
     if !have_tool("fstrim") {
@@ -541,7 +555,7 @@ fn a_file_is_refused_and_a_directory_stands_for_its_filesystem() {
         trimtab().arg("trim").arg(path.join("file")).assert().code(1).stdout("").stderr(one_line());
     });
     assert_eq!(sent, (0, 0));
-    // One that cannot be trimmed does not stop the others, and is said with its status.
+    // A path that cannot be trimmed does not stop the others, and the report gives its status.
     let bad = [Path::new(&mount.device()).to_owned(), "/nowhere".into(), "/proc".into()];
     let run = trimtab().args(["trim", "--json"]).args(&bad).arg(&path).arg(path.join("directory")).assert().code(1);
     let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();

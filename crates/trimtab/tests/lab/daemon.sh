@@ -1,5 +1,7 @@
-# Inside the guest, from guest.sh: the daemon over ten filesystems for an hour of the guest's clock (which jumps over idle time), with suspends, unplugged drives and
-# read-only remounts on the way. One line for each event and each check; WRONG where the daemon hangs, dies, or keeps something from going on.
+# Runs inside the guest, from guest.sh: the daemon on ten filesystems for an hour of the
+# guest's clock (which jumps over idle time), with suspends, unplugged drives and read-only
+# remounts. Prints one line for each event and check, with WRONG if the daemon hangs, dies
+# or blocks other work.
 HOUR=3600; D=/mnt/d
 exec > /tmp/table 2>&1
 disks="nvme0 nvme1 nvmeign sata0 vd0 vdno sd0 bot0 uas0 mp0"; clean
@@ -26,7 +28,7 @@ say() { printf '%5s s | %s\n' "$(at)" "$*"; }
 show() { cp /tmp/table /host/table1; cp /tmp/daemon.log /host/detail/daemon.log; }
 $T daemon --config /tmp/t.toml 2> /tmp/daemon.log & daemon=$!
 cost() { awk -v hz="$(getconf CLK_TCK)" '{printf "%.1f s of processor time", ($14 + $15) / hz}' /proc/$daemon/stat; echo ", $(awk '/VmRSS/ {print $2}' /proc/$daemon/status) kB (at most $(awk '/VmHWM/ {print $2}' /proc/$daemon/status)), $(ls /proc/$daemon/task | wc -l) threads, $(ls /proc/$daemon/fd | wc -l) descriptors"; }
-# Others' work, which must never wait long for the daemon.
+# Foreground writes, which must never wait long for the daemon.
 work() {
   local name slow=""
   for name in $names; do
@@ -35,14 +37,16 @@ work() {
   done
   [ -z "$slow" ] || say "WRONG: two minutes were not enough for 4 MiB on$slow"
 }
-# The shares with the host do not outlive a suspend: their driver has none. They are taken away before and given back after.
+# The shares with the host do not survive a suspend, because their driver does not support
+# it. They are detached before and attached after.
 P9=/sys/bus/virtio/drivers/9pnet_virtio
 shares_away() { show; umount /host /images || say "WRONG: the shares are in use"; ls $P9 | grep '^virtio' > /tmp/shares; while read -r share; do echo "$share" > $P9/unbind; done < /tmp/shares; }
 shares_back() {
   while read -r share; do echo "$share" > $P9/bind; done < /tmp/shares
   mount -t 9p -o trans=virtio,version=9p2000.L,cache=none host /host; mount -t 9p -o trans=virtio,version=9p2000.L,cache=none,ro images /images; show
 }
-# The kernel's own test of a suspend: processes frozen, devices suspended, and awake again by itself. (No alarm wakes this machine.)
+# The kernel's own suspend test: it freezes processes, suspends devices, and wakes by
+# itself. (No alarm can wake this machine.)
 asleep() { # SECONDS
   local before; before=$(at); say "suspended for $1 s: $(cost)"; shares_away
   echo devices > /sys/power/pm_test; echo $1 > /sys/module/suspend/parameters/pm_test_delay; echo freeze > /sys/power/state || say "WRONG: no suspend"

@@ -1,18 +1,20 @@
-# Inside the guest: makes each stack, lets the commands at it, takes it away. Disks are named as the host names them.
+# Runs inside the guest: creates each stack, runs the commands on it and removes it. Disks
+# have the names that the host gave them.
 T=/tmp/trimtab; cp /host/trimtab $T; uname -r > /host/kernel
 export TRIMTAB_STATE_DIR=/tmp/state TRIMTAB_RUNTIME_DIR=/run/trimtab XDG_DATA_HOME=/tmp/data NO_COLOR=1
 M=/mnt/stack; mkdir -p $M
-# The disks' nodes, by the names that the host gave them as serial numbers; others' serial numbers may be anything.
+# The disks' nodes, found by the serial numbers that the host set. Other disks may have any
+# serial number.
 name_disks() {
   while read -r name serial; do
     [[ $serial =~ ^[A-Za-z0-9]+$ ]] && eval "$(echo "$serial" | tr A-Z a-z)=/dev/$name"
   done < <(lsblk -ndo NAME,SERIAL)
 }
-# On a busy machine udev takes its time.
+# On a busy machine udev may be slow.
 for i in $(seq 60); do name_disks; [ -n "${nvme0:-}" ] && [ -n "${sata0:-}" ] && [ -n "${vd0:-}" ] && [ -n "${sd0:-}" ] && [ -n "${bot0:-}" ] && [ -n "${uas0:-}" ] && break; udevadm settle --timeout=10; done
 
-# For the descriptions of stacks.
-pgrep() { # -P PARENT or -f PART OF ITS COMMAND LINE
+# Helpers for the stack files.
+pgrep() { # -P PARENT or -f PATTERN
   local of words
   case $1 in
     -P) grep -l "^PPid:[[:space:]]*$2\$" /proc/[0-9]*/status 2> /dev/null | cut -d/ -f3 | grep . ;;
@@ -27,7 +29,7 @@ luks() { # DEVICE NAME [OPTION]
   echo -n pw | cryptsetup open ${3:-} "$1" "$2" --key-file -
 }
 
-# What they may need is not always loaded by who makes a filesystem.
+# Not every mkfs loads the modules that it needs.
 for module in btrfs nilfs2 bcache loop; do modprobe -q $module; done
 bcache_on() { # BACKING CACHE
   make-bcache -q --wipe-bcache -C "$2" -B "$1" > /dev/null || return
@@ -41,7 +43,7 @@ bcache_off() {
   for stop in /sys/block/bcache*/bcache/stop /sys/fs/bcache/*-*/stop; do [ -e "$stop" ] && echo 1 > "$stop"; done
   for i in $(seq 50); do ls /sys/fs/bcache/*-* > /dev/null 2>&1 || [ -e /sys/block/bcache0 ] || break; sleep 0.1; done
 }
-multipath_on() { # One drive that two paths lead to, as /dev/mapper/many.
+multipath_on() { # One drive with two paths, as /dev/mapper/many.
   local id; modprobe dm-multipath dm-round-robin 2> /dev/null
   id=$(udevadm info --query=property --name "$mp0" | sed -n 's/^ID_SERIAL=//p')
   printf 'defaults {\n find_multipaths no\n}\nblacklist {\n wwid ".*"\n}\nblacklist_exceptions {\n wwid "%s"\n property ".*"\n}\nmultipaths {\n multipath {\n wwid "%s"\n alias many\n}\n}\n' "$id" "$id" > /etc/multipath.conf
@@ -49,17 +51,17 @@ multipath_on() { # One drive that two paths lead to, as /dev/mapper/many.
   [ "$(dmsetup deps -o devname many | grep -o '(sd[a-z]*)' | wc -l)" = 2 ]
 }
 
-# Truth: MiB that the host's image files occupy.
+# Ground truth: MiB that the host's image files occupy.
 occupied() { local sum=0 d; for d in $disks; do sum=$((sum + $(stat -c %b "/images/$d.raw"))); done; echo $((sum / 2048)); }
 quiet() { local now then i; then=$(occupied); for i in 1 2 3 4 5 6 7 8; do sleep 0.25; now=$(occupied); [ "$now" = "$then" ] && [ $i -gt 2 ] && return; then=$now; done; }
 write_some() { local i; for i in 1 2 3; do head -c 8M /dev/urandom > $M/f$i; done; sync; quiet; }
 write_and_delete() { write_some; rm $M/f?; sync -f $M; sync; quiet; }
-# Runs those commands, as the doctor prints them, that match.
+# Runs the commands in the doctor's output that match.
 printed() { local step; while read -r step; do echo "+ $step"; bash -c "$step" < /dev/null || return; done < <($T doctor "${subject:-$M}" | sed -n 's/^ *run: //p' | grep -E "$1"); }
 
 clean() {
   local d node
-  # Nothing that another stack left is to be taken back.
+  # Leave no record of another stack to undo.
   rm -rf "$TRIMTAB_STATE_DIR"
   umount $M 2> /dev/null || umount -l $M 2> /dev/null
   [ "$(wc -l < /proc/swaps)" -gt 1 ] && swapoff -a
@@ -79,10 +81,10 @@ clean() {
   udevadm settle
 }
 
-# Forgets what the stack before has said.
+# Resets the variables and functions of the previous stack.
 reset() { unset disks truth subject mended init; unset -f by_hand trial; after() { :; }; also() { :; }; verdict="" facts=""; }
 
-expect() { # WHAT SHOULD IS
+expect() { # NAME EXPECTED ACTUAL
   facts+="${facts:+, }$1 $3"; [ "$2" = "$3" ] || verdict+="WRONG: $1 should be '$2'; "
 }
 
@@ -96,14 +98,14 @@ try() { # NAME
   $T verify --yes --reserve 1MB --size 4MiB $M > /tmp/verify 2>&1; verify=$?
   write_and_delete; before=$(occupied); fstrim $M 2> /tmp/fstrim; quiet; freed_by_fstrim=$((before - $(occupied)))
   [ $doctor = "$truth" ] || verdict="WRONG: doctor should be $truth"
-  # A guest's own writes come and go by a few MiB.
+  # The guest's own writes vary by a few MiB.
   [ -z "${subject:-}" ] && [ $freed_by_trim -lt $((freed_by_fstrim - 12)) ] && verdict="WRONG: freed less than fstrim"
   printf '%-20s | doctor %s | trim %s freed %4s MiB | verify %s | fstrim freed %4s MiB | %s\n' "$1" $doctor $trim $freed_by_trim $verify $freed_by_fstrim "$verdict"
   { cat /tmp/doctor; echo "--- trim"; cat /tmp/trim; echo "--- verify"; cat /tmp/verify; } > "/host/detail/$1"
   after; clean
 }
 
-# The remedy, as `doctor --fix` carries it out or as a person would carry out what is printed; and taken back.
+# Applies the remedy, through `doctor --fix` or by hand as printed, and undoes it.
 mend() { # NAME
   local wanted_status wanted_steps wanted_undone status steps undone before freed=- proof=-
   reset; . "/host/stacks/$1"; [ -n "${mended:-}" ] || return
@@ -118,7 +120,7 @@ mend() { # NAME
   fi
   $T doctor "${subject:-$M}" > /tmp/doctor 2>&1; status=$?
   if [ -z "${subject:-}" ]; then
-    # Counted from when the files are there: online discard frees them before fstrim does.
+    # Measure before the deletion: online discard frees the files before fstrim does.
     write_some; before=$(occupied); rm $M/f?; sync -f $M; sync; fstrim $M > /tmp/fstrim 2>&1; quiet; freed=$((before - $(occupied)))
     [ $freed -ge 12 ] || verdict="WRONG: mended, and fstrim frees $freed MiB"
   fi
@@ -135,7 +137,7 @@ mend() { # NAME
   clean
 }
 
-# Something else that is tried with a stack, and said by `expect`.
+# Runs the stack's own trial, which reports through `expect`.
 trial_of() { # NAME
   reset; . "/host/stacks/$1"; declare -f trial > /dev/null || return
   clean; make > /tmp/make 2>&1 || { tail -n 3 /tmp/make; echo "$1: WRONG: it could not be made"; after > /dev/null 2>&1; clean; return; }
@@ -145,7 +147,7 @@ trial_of() { # NAME
   after; clean
 }
 
-# Only the tree of each stack, and what the doctor says of it.
+# Only records the tree of each stack and the doctor's output.
 record() { # NAME
   local doctor; reset; . "/host/stacks/$1"; [ -n "${truth:-}" ] || return
   clean; make > /tmp/make 2>&1 || { tail -n 3 /tmp/make; echo "$1: WRONG: it could not be made"; after > /dev/null 2>&1; return; }
@@ -157,7 +159,7 @@ record() { # NAME
 [ "${1:-}" != --record ] || { shift; for stack in "$@"; do record "$stack"; done; exit; }
 [ "${1:-}" != --daemon ] || { . /tmp/lab/daemon.sh; exit; }
 for stack in "$@"; do
-  # Another machine may have it.
+  # Another machine may already run it.
   mkdir "/host/taken/$stack" 2> /dev/null || continue
   begun=$(cut -d. -f1 /proc/uptime)
   try "$stack"; mend "$stack"; trial_of "$stack"

@@ -43,7 +43,7 @@ def expected(subject, title):
     for by in found['trimmed_by']:
         yield f'# expect trimmed by: {by}'
 for directory, names, files in os.walk(tree):
-    # A directory of which nothing was read but that it is there, as bcache's.
+    # An empty directory whose existence matters, as with bcache.
     if not names and not files:
         shown = '/' + directory[len(tree):].lstrip('/')
         lines.append((shown, f'dir {shown}'))
@@ -66,7 +66,7 @@ for directory, names, files in os.walk(tree):
         if text is None:
             continue
         text = text.strip('\n')
-        # One line for a queue.
+        # One line per queue.
         of, _, key = shown.partition('/queue/')
         if key and '/' not in key and '_' not in text and '\n' not in text and text.strip():
             queues.setdefault(of, []).append(f"{key}={text.strip().replace(' ', '_')}")

@@ -1,4 +1,5 @@
-# Inside the guest: the virtual SSD under each transport. Prints what it finds; WRONG where that is not what has to be.
+# Runs inside the guest: tests the virtual SSD under each transport and prints the results,
+# with WRONG for each unexpected one.
 . /host/settings
 T=/tmp/trimtab; cp /host/trimtab $T
 export TRIMTAB_STATE_DIR=/tmp/state TRIMTAB_RUNTIME_DIR=/run/trimtab XDG_DATA_HOME=/tmp/data NO_COLOR=1
@@ -7,10 +8,10 @@ DRIVE=ocz-vertex-le-100gb
 parts=" $* "
 wants() { [[ $parts = *" all "* || $parts = *" $1 "* ]]; }
 say() { echo "$(cut -d. -f1 /proc/uptime) s: $*"; }
-is() { # WHAT WANTED FOUND
+is() { # NAME EXPECTED ACTUAL
   if [ "$2" = "$3" ]; then say "$1: $3"; else say "$1: $3, WRONG: should be $2"; fi
 }
-least() { # WHAT LEAST FOUND
+least() { # NAME MINIMUM ACTUAL
   if [ "${3:-0}" -ge "$2" ] 2> /dev/null; then say "$1: $3"; else say "$1: ${3:-nothing}, WRONG: should be at least $2"; fi
 }
 # One value of the only drive's status.
@@ -23,7 +24,7 @@ attach() { device=$($T drive attach "$@" 2> /tmp/remarks); local result=$?; name
 queue() { cat "/sys/block/$name/queue/$1"; }
 quiet() { sync; udevadm settle; }
 ours() { local p; for p in /proc/[0-9]*; do [ "$(readlink $p/exe)" = $T ] && echo ${p#/proc/}; done; }
-left() { # What there is of ours.
+left() { # Devices, mounts and processes of the virtual SSD that remain.
   ls -d /sys/block/ublkb* /dev/ublkc* 2> /dev/null
   for d in /sys/block/loop*/loop; do [ -e "$d/backing_file" ] && echo "$d"; done
   ls /run/trimtab/drives 2> /dev/null; ours
@@ -62,7 +63,7 @@ if wants show; then for transport in $TRANSPORTS; do
   rm $M/file; quiet; fstrim $M
   least "bytes freed by fstrim" 67000000 $((before - $(status mapped_bytes)))
   say "TRIMs: $(($(status requests.trim.count) - trims)); the device counts $(awk '{print $12, $14}' /sys/block/$name/stat) discards and sectors"
-  # Busy: refused, and nothing changed.
+  # In use: the detach is refused and changes nothing.
   $T drive detach > /tmp/detach 2>&1 && say "WRONG: detached while mounted"; sed 's/^/   /' /tmp/detach
   umount $M; e2fsck -fn $device > /tmp/fsck 2>&1 || { tail -n 3 /tmp/fsck; say "WRONG: e2fsck"; }
   # A zero-write is not a discard, and reads as zeros.
@@ -87,7 +88,8 @@ PY
   is "what is left" "" "$(left)"
 done; fi
 
-# A drive whose TRIM lies: zero-writes that may unmap are kept apart from discards, or are not.
+# A drive with a faulty TRIM: shows whether the transport separates discards from
+# zero-writes that may unmap.
 if wants lying; then for transport in $TRANSPORTS; do
   attach $DRIVE --size 256MiB --speed off --transport $transport --fault trim:pattern=0xAB || { cat /tmp/remarks; continue; }
   head -c 2M /dev/urandom | dd of=$device bs=1M oflag=direct status=none
@@ -108,15 +110,15 @@ if wants queues; then
   detach; is "what is left" "" "$(left)"
 fi
 
-# A TRIM of 148 ms: what a read waits beside it is milliseconds on any machine.
+# A TRIM of 148 ms: a read delayed by it waits milliseconds on any machine.
 if wants beside; then
-  # Beside a queued TRIM the drive does other commands.
+  # During a queued TRIM the drive executes other commands.
   sed -e 's/^command_ns = .*/command_ns = 148_000_000/' -e 's/^queued = .*/queued = true/' $REPOSITORY/drives/$DRIVE.toml > /tmp/slow-trim.toml
   grep -E '^(command_ns|queued) = ' /tmp/slow-trim.toml | sed 's/^/   /'
   for transport in $TRANSPORTS; do
     attach /tmp/slow-trim.toml --size 256MiB --transport $transport || { cat /tmp/remarks; continue; }
     dd if=/dev/zero of=$device bs=1M count=128 oflag=direct status=none
-    # One process that keeps the device open: closing it makes udev look at it.
+    # One process keeps the device open, because every close makes udev examine the device.
     python3 -c "
 import fcntl, os, struct, sys
 fd = os.open(sys.argv[1], os.O_RDWR)
@@ -133,14 +135,14 @@ fi
 
 if wants recovery; then for transport in $TRANSPORTS; do
   say "== $transport: a server that is killed"
-  # Data in memory are gone with it.
+  # Data in memory are lost with the server.
   attach $DRIVE --size 256MiB --speed off --transport $transport || { cat /tmp/remarks; continue; }
   pid=$(server); kill -9 $pid; sleep 1
   dd if=$device of=/dev/null bs=4k count=1 iflag=direct status=none 2> /tmp/dd && say "WRONG: reads go on"
   detach $DRIVE || say "WRONG: not detached"
   is "what is left" "" "$(left)"
   [ $transport = device ] && continue
-  # Data in a file outlive it, and so does the device.
+  # Data in a file survive the server, and so does the device.
   rm -f /tmp/disk*; attach $DRIVE --size 512MiB --speed off --transport $transport --data /tmp/disk
   mkfs.ext4 -q -F $device && mount $device $M; head -c 16M /dev/urandom > $M/before; sha256sum < $M/before > /tmp/sum; sync
   (for i in $(seq 200); do head -c 64K /dev/urandom > $M/f$i || echo failed; sync -f $M || echo failed; done > /tmp/writer 2>&1; echo done >> /tmp/writer) & writer=$!
@@ -155,7 +157,7 @@ if wants recovery; then for transport in $TRANSPORTS; do
   is "files of the writer" 200 "$(ls $M | grep -c ^f)"
   umount $M; e2fsck -fn $device > /tmp/fsck 2>&1; is "e2fsck" 0 $?
   detach || say "WRONG: not detached"; is "what is left" "" "$(left)"
-  # Killed in use, taken away by force.
+  # Killed in use, then detached by force.
   attach $DRIVE --size 512MiB --speed off --transport $transport --data /tmp/disk; mount $device $M; pid=$(server); kill -9 $pid; sleep 1
   (dd if=/dev/zero of=$M/x bs=1M count=4 conv=fsync 2> /tmp/dd; echo $? > /tmp/dd.status) & writer=$!
   sleep 1; timeout 60 $T drive detach --force $DRIVE > /tmp/detach 2>&1 || { cat /tmp/detach; say "WRONG: not detached by force"; }

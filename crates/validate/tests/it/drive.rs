@@ -39,7 +39,8 @@ fn bytes_of_the_output_do_not_depend_on_threads() {
     assert_eq!(of("1"), of("3"));
 }
 
-/// The approximate formula is off by up to several per cent in these; the command says what it compares with instead, and succeeds.
+/// The approximate formula is off by up to several per cent in these cases. The command names
+/// its alternative reference and succeeds.
 #[test]
 fn greedy_with_hot_and_cold_data_agrees_with_monte_carlo() {
     let args = ["drive", "--policy", "greedy", "--work", "quick", "--pages-per-block", "32", "--utilisation", "0.85", "--traffic"];

@@ -1,4 +1,4 @@
-//! The comparisons, run as a developer runs them.
+//! The comparisons, run from the command line.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod drive;

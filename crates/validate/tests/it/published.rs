@@ -7,7 +7,7 @@ fn committed() -> String {
     fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/published.md")).unwrap()
 }
 
-/// What is quick to run is what docs/published.md says, line by line.
+/// The quick comparisons match docs/published.md line by line.
 #[test]
 fn a_quick_part_is_as_committed() {
     let (committed, dir) = (committed(), tempfile::tempdir().unwrap());
@@ -25,7 +25,7 @@ fn a_quick_part_is_as_committed() {
     }
 }
 
-/// The score at the top is the count of the rows below, by another program than the one that wrote it.
+/// The score at the top equals the count of the rows below, recomputed independently.
 #[test]
 fn the_score_is_the_count_of_the_rows() {
     let committed = committed();
@@ -78,7 +78,7 @@ fn every_figure_that_is_missed_says_why() {
     assert!(missed > 10, "the table has another form than this test reads");
 }
 
-/// The terminal gets text, not Markdown, that fits.
+/// The terminal output is text, not Markdown, and fits the screen.
 #[test]
 fn the_screen_gets_text_that_fits() {
     let output = validate().args(["published", "--only", "sustained"]).env("COLUMNS", "80").output().unwrap();

@@ -1,19 +1,19 @@
-//! Another user who renames, links and swaps beside every command that writes.
+//! Another user renames, links and swaps files during every command that writes.
 
 use super::*;
 
-/// Nobody in particular.
+/// An arbitrary unprivileged user.
 const ATTACKER: u32 = 65_534;
-/// Tells the attacker where to attack, and what.
+/// The variables that give the attacker its ground and its canary.
 const GROUND: &str = "TRIMTAB_TEST_ATTACK";
 const CANARY: &str = "TRIMTAB_TEST_CANARY";
 const PRECIOUS: &[u8] = b"somebody else's\n";
 
-/// A directory of somebody else's, that nothing may reach.
+/// A directory of another user, which no command may change.
 struct Canary {
     directory: tempfile::TempDir,
     before: BTreeMap<PathBuf, (u32, u32, u64, u64, Vec<u8>)>,
-    /// The program that attacks it.
+    /// The attacker's program.
     attacker: PathBuf,
 }
 
@@ -26,7 +26,7 @@ impl Canary {
             fs::write(directory.path().join(name), PRECIOUS).unwrap();
         }
         let before = state(directory.path());
-        // Where another user cannot run the program of the tests, a copy can be.
+        // Another user may be unable to run the test program in place, but can run a copy.
         let copy = Path::new("/dev/shm").join(directory.path().file_name().unwrap()).with_extension("attacker");
         crate::support::copy_program(&std::env::current_exe().unwrap(), &copy);
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
@@ -39,7 +39,8 @@ impl Canary {
     }
 }
 
-/// The other user: this very program, as somebody else. It ends with its ground.
+/// The attacking user: this test program, run under another uid. It ends when its ground is
+/// removed.
 #[test]
 #[ignore = "the other user of the tests below"]
 fn attacker() {
@@ -48,7 +49,8 @@ fn attacker() {
     let mut draw = Stream::new(u64::from(std::process::id()), "attacker");
     let mut known: Vec<PathBuf> = Vec::new();
     let parent = rustix::process::getppid();
-    // Some are so quick that hardly anything works beside them; what works half needs a slower one.
+    // A pause of 0 leaves commands hardly any chance to succeed. The longer pauses let them get
+    // halfway.
     let pause = Duration::from_micros([0, 0, 500, 5_000, 50_000][draw.below(5) as usize]);
     while ground.exists() && rustix::process::getppid() == parent {
         std::thread::sleep(Duration::from_nanos(draw.below(2 * pause.as_nanos() as u64 + 1)));
@@ -58,7 +60,7 @@ fn attacker() {
                 known.push(path);
             }
         }
-        // Whatever has ever had a name here may have it again.
+        // Any name ever seen here may be reused.
         for path in &known {
             let aside = ground.join(format!("aside-{}", draw.below(8)));
             let target = if draw.chance(0.5) { canary.join("dir") } else { canary.join("precious") };
@@ -81,15 +83,15 @@ fn attacker() {
     }
 }
 
-/// A directory of the attacker's in which the attacker is at work.
+/// A directory owned by the attacker, with the attacker running in it.
 struct Ground {
-    // Ended first, or the directory would not stay empty.
+    // Dropped first, or the directory would not stay empty.
     _attacker: Option<Ends>,
     directory: tempfile::TempDir,
 }
 
 impl Ground {
-    /// With these files in it, which are root's.
+    /// A ground that contains these files, owned by root.
     fn new(canary: &Canary, place: &Path, files: &[&str]) -> Self {
         let directory = Self::calm(place, files);
         let mut command = Command::new(&canary.attacker);
@@ -97,7 +99,7 @@ impl Ground {
         command.env(GROUND, directory.path()).env(CANARY, canary.directory.path()).stdout(Stdio::null()).stderr(Stdio::null());
         let attacker = loop {
             match command.spawn() {
-                // Another thread started something while the copy was written, and has not closed it yet.
+                // Another thread forked while the copy was being written and still holds it open.
                 Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::sleep(Duration::from_millis(5)),
                 started => break started.unwrap(),
             }
@@ -105,7 +107,7 @@ impl Ground {
         Self { directory, _attacker: Some(Ends(attacker)) }
     }
 
-    /// The same before anybody attacks.
+    /// The same directory without an attacker.
     fn calm(place: &Path, files: &[&str]) -> tempfile::TempDir {
         let directory = tempfile::Builder::new().prefix("trimtab-ground-").tempdir_in(place).unwrap();
         for file in files {
@@ -132,7 +134,7 @@ impl Drop for Canary {
     }
 }
 
-/// Runs a command of the program beside the attacker, whatever comes of it; it has to end.
+/// Runs a command during the attack and ignores its status; the command must end.
 fn beside(args: &[&str], home: &Path, stdin: Option<&str>) -> bool {
     let mut command = process();
     command.args(args).env("TRIMTAB_RUNTIME_DIR", home.join("run")).env("TRIMTAB_STATE_DIR", home.join("state")).env("XDG_DATA_HOME", home);
@@ -152,12 +154,12 @@ fn beside(args: &[&str], home: &Path, stdin: Option<&str>) -> bool {
     }
 }
 
-/// Attacks one command so often, and says how often it worked all the same.
+/// Attacks one command the default number of times, and prints how often it still succeeded.
 fn attack(name: &str, files: &[&str], run: impl Fn(&Ground, &Path) -> bool) {
     attack_times(name, tries(20), files, run);
 }
 
-/// So many, unless it is said how many.
+/// The number of attacks from the environment, or `otherwise`.
 fn tries(otherwise: u64) -> u64 {
     number("TRIMTAB_SOAK_TRIES", otherwise)
 }
@@ -166,7 +168,7 @@ fn attack_times(name: &str, tries: u64, files: &[&str], run: impl Fn(&Ground, &P
     attack_in(Path::new("/dev/shm"), name, tries, files, run);
 }
 
-/// On the filesystem of `place`.
+/// The same on the filesystem of `place`.
 fn attack_in(place: &Path, name: &str, tries: u64, files: &[&str], run: impl Fn(&Ground, &Path) -> bool) {
     let canary = Canary::new(place);
     let home = tempfile::tempdir().unwrap();
@@ -176,7 +178,8 @@ fn attack_in(place: &Path, name: &str, tries: u64, files: &[&str], run: impl Fn(
     let mut worked = 0;
     let mut done = 0;
     while done < tries {
-        // Now and then on fresh ground: what is in the way for good would make it easy.
+        // Starts on a fresh ground now and then: a permanent obstacle would make every later
+        // attempt fail early.
         let ground = Ground::new(&canary, place, files);
         for _ in 0..5.min(tries - done) {
             worked += u64::from(run(&ground, home.path()));
@@ -203,7 +206,7 @@ fn benchmarks_beside_an_attacker() {
             None,
         )
     });
-    // It takes longer.
+    // This command takes longer.
     attack_times("bench crystal", tries(2), &[], |ground, home| {
         let quick = ["--size", "16MiB", "--passes", "1", "--bytes", "64KiB", "--interval", "0s", "--only", "write", "--buffered"];
         beside(&[&["bench", "crystal", &ground.path(".")], &quick[..], &common[..]].concat(), home, None)
@@ -230,7 +233,7 @@ fn trims_beside_an_attacker() {
         beside(&["verify", "--yes", "--reserve", "1MB", "--size", "4MiB", &ground.path(".")], home, None)
     });
     attack_in(&mount.path(), "trim", tries(10), &["d/file"], |ground, home| beside(&["trim", &ground.path(".")], home, None));
-    // Its figures go to a directory of another user's, as for Prometheus' node exporter.
+    // The metrics go to a directory of another user, as with Prometheus' node exporter.
     attack_in(&mount.path(), "daemon with metrics", tries(10), &[], |ground, home| {
         let (config, metrics) = (home.join("trimtab.toml"), ground.path("trimtab.prom"));
         let text = format!(
@@ -281,7 +284,7 @@ fn files_that_are_named_beside_an_attacker() {
     attack("drive trace", &["out"], |ground, home| {
         beside(&["drive", "trace", trace, "--to", "fio", "--force", "--output", &ground.path("out")], home, None)
     });
-    // Where anybody may put a journal no store is made: it has to be refused each time.
+    // Where other users may place a journal, the program must refuse to create a store.
     attack("a new store (refused)", &[], |ground, home| {
         let store = ground.path("r.db");
         !beside(&["--store", &store, "results", "add", "--name", "x", "--workload", "w", "--metric", "t=1 s"], home, None)

@@ -30,7 +30,7 @@ fn benchmarks_that_are_killed() {
             kill_within(with(args), &mut draw, within * 5 / 4);
             left += u64::from(!names().is_empty());
         }
-        // What a kill leaves before there is a marker, or while it goes, may belong to one that lives for a minute.
+        // Leftovers without a marker count as those of a live process for one minute.
         let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
         for name in names() {
             fs::File::open(mount.path().join(name)).unwrap().set_modified(long_ago).unwrap();
@@ -45,7 +45,7 @@ fn benchmarks_that_are_killed() {
     }
 }
 
-/// Kills the server that says in its record that it serves the drive `killed`; true if there was one.
+/// Kills the server whose record names the drive `killed`; true if there was one.
 fn kill_server(run: &Path) -> bool {
     let record =
         fs::read(run.join("drives/killed/record.json")).ok().and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
@@ -93,7 +93,7 @@ fn an_nbd_server_that_is_killed() {
         if n % 2 == 0 {
             detach();
         } else {
-            // Another drive, with another socket, clears up as well.
+            // Attaching another drive with another socket cleans up as well.
             let other = scratch.path().join("other");
             let mut command = process();
             command.args(["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--speed", "off", "--no-block", "--nbd"]);
@@ -107,7 +107,8 @@ fn an_nbd_server_that_is_killed() {
         "drive attach --nbd: killed {} times, its socket was left {left} times, and taken away by the next command each time",
         kills()
     );
-    // What is somebody else's by then stays. One that was killed before it had a record counts as just being started for half a minute.
+    // A socket that now belongs to another program stays. A server killed before it wrote its
+    // record counts as starting for half a minute.
     let until = Instant::now() + Duration::from_secs(45);
     while !attach(&socket).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success() {
         assert!(Instant::now() < until, "it cannot be attached");
@@ -121,7 +122,8 @@ fn an_nbd_server_that_is_killed() {
     assert!(socket.exists(), "a socket of another program's was removed");
 }
 
-/// Starts a command, and kills it after a random time up to `within`; true if it was still running.
+/// Starts a command, and kills it after a random time up to `within`; true if it was still
+/// running.
 fn kill_within(mut command: Command, draw: &mut Stream, within: Duration) -> bool {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_nanos(draw.below(within.as_nanos() as u64)));
@@ -131,7 +133,7 @@ fn kill_within(mut command: Command, draw: &mut Stream, within: Duration) -> boo
     running
 }
 
-/// Kills whatever was started with this runtime directory, in the background too.
+/// Kills every process started with this runtime directory, including background processes.
 fn kill_all_of(run: &Path) {
     let variable = format!("TRIMTAB_RUNTIME_DIR={}\0", run.display());
     let is_one = |pid: i32| {
@@ -142,7 +144,7 @@ fn kill_all_of(run: &Path) {
         let names = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         names.filter(|pid| is_one(*pid)).filter_map(rustix::process::Pid::from_raw).collect()
     };
-    // One that is just being executed has no environment for a moment.
+    // A process in the middle of an exec has no environment for a moment.
     let mut none = 0;
     while none < 3 {
         let found = running();
@@ -152,8 +154,9 @@ fn kill_all_of(run: &Path) {
             continue;
         }
         none = 0;
-        // All are held before any is killed: whoever is traced by another dies with that one. Their files are closed, and their locks
-        // given up, when they are gone; their environment goes before that.
+        // Open a pidfd for each before killing any, because a traced process dies with its tracer.
+        // Files and locks are released only when the process is gone; its environment disappears
+        // earlier.
         let handles: Vec<_> =
             found.iter().filter_map(|pid| rustix::process::pidfd_open(*pid, rustix::process::PidfdFlags::empty()).ok()).collect();
         for pid in found {
@@ -169,7 +172,8 @@ fn kill_all_of(run: &Path) {
     }
 }
 
-/// Who serves a file over FUSE and is killed while it opens that file itself waits for its own answer in the kernel (seen once), until somebody breaks the connection.
+/// A FUSE server killed while it opens its own file waits in the kernel for its own answer
+/// (seen once) until the connection is aborted.
 fn abort_fuse(run: &Path) {
     for line in fs::read_to_string("/proc/self/mountinfo").unwrap().lines() {
         if let Some(mount) = line.split(' ').nth(4).filter(|mount| Path::new(mount).starts_with(run)) {
@@ -179,7 +183,7 @@ fn abort_fuse(run: &Path) {
     }
 }
 
-/// How long a command takes when nobody kills it.
+/// The time that a command takes without a kill.
 fn took(mut command: Command) -> Duration {
     let started = Instant::now();
     ok(&mut command);
@@ -190,7 +194,7 @@ fn kills() -> u64 {
     number("TRIMTAB_SOAK_KILLS", 8)
 }
 
-/// Any command that has nothing to do with what was killed.
+/// A command unrelated to the killed one.
 fn any_command(run: &Path) -> Command {
     let mut command = process();
     command.args(["results", "list"]).env("TRIMTAB_RUNTIME_DIR", run);
@@ -208,7 +212,8 @@ fn a_trim_that_is_killed() {
     if !have_root() || !Path::new("/dev/fuse").exists() || !have(&["mkfs.ext4"]) {
         return skip("root, FUSE and e2fsprogs");
     }
-    // A drive that takes large commands, and a policy that wants small ones, for long enough.
+    // A drive that accepts large commands and a policy that sends small ones, so that the trim
+    // lasts long enough.
     let drive = Attached::new(&["nvme-tlc-500gb", "--size", "20GiB"]);
     ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0"]).arg(&drive.device));
     let mount = Mounted::new(&drive.device, "noatime").unwrap();
@@ -243,7 +248,7 @@ fn a_trim_that_is_killed() {
         back(n);
     }
     assert!(changed > 0);
-    // Lowered by an administrator after a kill, it stays so.
+    // A limit that an administrator lowers after the kill stays lowered.
     once_lowered();
     fs::write(&limit, "69632").unwrap();
     ok(&mut any_command(drive.runtime()));
@@ -271,11 +276,11 @@ fn a_study_that_is_killed() {
     for n in 0..kills() {
         kill_within(study(), &mut draw, Duration::from_millis(1500));
         changed += u64::from(options() != before);
-        // Whatever it thinks of the filesystem, it works on it.
+        // Any verdict is fine: the command works on the filesystem.
         process().arg("doctor").arg(mount.path()).env("TRIMTAB_RUNTIME_DIR", run.path()).output().unwrap();
         assert_eq!(options(), before, "kill {n}");
     }
-    // What was killed before it had a marker, or on its way out, may be of one that lives for a minute.
+    // Leftovers without a marker count as those of a live process for one minute.
     let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
     for entry in fs::read_dir(mount.path()).unwrap() {
         fs::File::open(entry.unwrap().path()).unwrap().set_modified(long_ago).unwrap();
@@ -317,7 +322,7 @@ fn an_attach_that_is_killed() {
         kill_all_of(run.path());
         child.wait().unwrap();
         left += u64::from(remains() > 0);
-        // What was killed before it had a record may be of one that lives for a minute.
+        // Leftovers without a record count as those of a live process for one minute.
         let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
         for entry in fs::read_dir(run.path().join("drives")).into_iter().flatten() {
             fs::File::open(entry.unwrap().path()).unwrap().set_modified(long_ago).unwrap();
@@ -358,7 +363,7 @@ fn an_apply_that_is_killed() {
     assert_eq!(etc(), before);
     let (mut draw, mut caught) = (Stream::new(4 + u64::from(std::process::id()), "kills"), 0);
     for n in 0..kills() * 4 {
-        // Odd ones kill an undo.
+        // Odd rounds kill an undo.
         if n % 2 == 1 {
             ok(&mut apply(&["idle", "/home"]));
             assert_eq!(etc(), after, "{n}");
@@ -367,13 +372,14 @@ fn an_apply_that_is_killed() {
         kill_within(apply(args), &mut draw, within * 3 / 2);
         let now = etc();
         caught += u64::from(now != before && now != after || at("var/lib/trimtab/applied/pending").exists());
-        // One command of that system, which looks first: then all is as before or as after, and no file is left.
+        // The next command on that system first recovers: the state is fully old or fully new, and
+        // no temporary file remains.
         let undone = apply(&["--undo"]).output().unwrap();
         let now = etc();
         assert!(now == before, "kill {n}: {:?} {}", now.keys(), String::from_utf8_lossy(&undone.stderr));
         let left: Vec<_> =
             fs::read_dir(at("var/lib/trimtab/applied")).into_iter().flatten().map(|entry| entry.unwrap().file_name()).collect();
-        // What was done is remembered.
+        // Only the log remains.
         assert!(left.iter().all(|name| name == "log"), "kill {n}: {left:?}");
     }
     println!(

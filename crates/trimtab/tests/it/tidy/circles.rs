@@ -1,7 +1,8 @@
 //! Dependencies between files: within a crate they are acyclic.
 //!
-//! A file depends on each file of its crate that one of its paths names: `crate::`, `self::`, `super::`, or a module of its own. A module and its
-//! parent count as one where the module uses its parent, as it may see what is private there.
+//! A file depends on each file of its crate that one of its paths names: `crate::`, `self::`,
+//! `super::`, or a module of its own. If a module uses its parent, both count as one, because
+//! it may access the parent's private items.
 
 use super::{CRATES, of_a_name, program_text, sources_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 type Module = Vec<String>;
 type Edges = BTreeMap<Module, BTreeSet<Module>>;
 
-/// Every path in `text` that begins with one of `starts`, groups in braces taken apart.
+/// Every path in `text` that begins with one of `starts`, with groups in braces expanded.
 fn paths(text: &str, starts: &BTreeSet<String>) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -24,7 +25,8 @@ fn paths(text: &str, starts: &BTreeSet<String>) -> Vec<Vec<String>> {
     found
 }
 
-/// Adds the paths that begin with `first` and continue in `rest`; returns what follows them.
+/// Adds the paths that begin with `first` and continue in `rest`; returns the text after
+/// them.
 fn path<'a>(rest: &'a str, first: Vec<String>, found: &mut Vec<Vec<String>>) -> &'a str {
     let Some(next) = rest.strip_prefix("::") else {
         found.push(first);
@@ -53,7 +55,7 @@ fn path<'a>(rest: &'a str, first: Vec<String>, found: &mut Vec<Vec<String>>) -> 
     path(&next[name.len()..], [first, vec![name]].concat(), found)
 }
 
-/// The module in which a path of `from` ends: the longest one that is a file.
+/// The longest prefix of `path` that is a file, seen from `from`.
 fn resolve(from: &Module, path: &[String], modules: &BTreeSet<Module>) -> Module {
     let (mut module, rest) = match path[0].as_str() {
         "crate" => (Module::new(), &path[1..]),
@@ -82,7 +84,7 @@ fn edges(files: &BTreeMap<Module, String>) -> Edges {
             modules.iter().filter(|one| one.len() == module.len() + 1 && one.starts_with(module)).map(|one| one[module.len()].clone());
         let starts = children.chain(["crate", "self", "super"].map(str::to_owned)).collect();
         let used = paths(text, &starts).into_iter().map(|path| resolve(module, &path, &modules));
-        // The parent of a module sees it, and is seen.
+        // A module and its parent may use each other.
         (module.clone(), used.filter(|used| !module.starts_with(used)).collect())
     };
     files.iter().map(of).collect()
@@ -137,7 +139,7 @@ fn circle_of_files_is_found_through_every_kind_of_path() {
     let found = |texts: &[(&str, &str)]| circles(&edges(&files(texts))).iter().map(BTreeSet::len).collect::<Vec<_>>();
     assert_eq!(found(&[("", ""), ("a", "use crate::b::X;"), ("b", "use crate::c;"), ("c", "")]), [0; 0]);
     assert_eq!(found(&[("", ""), ("a", "use crate::{c, b::X};"), ("b", "let x = super::a::f();"), ("c", "")]), [2]);
-    // A module may use its parent; what lies beside the parent may not use both.
+    // A module may use its parent; a sibling of the parent must not form a cycle with them.
     assert_eq!(found(&[("", ""), ("a", "pub use child::X;"), ("a/child", "use super::Y;")]), [0; 0]);
     assert_eq!(
         found(&[("", ""), ("a", "child::f()"), ("a/child", "use super::super::b;"), ("b", "use crate::a::{Y, child::{self, f}};")]),

@@ -1,4 +1,4 @@
-//! What documents and help point to is there.
+//! The targets of links in documents and help exist.
 
 use super::{all_sources, of_a_name};
 use std::fs;

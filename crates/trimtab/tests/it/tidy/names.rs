@@ -6,7 +6,8 @@ use std::fs;
 /// Longest name of a test, in characters.
 const NAME_MAX: usize = 60;
 
-/// The names of the functions that follow `#[test]` in a text, other attributes and comments between them.
+/// The names of the functions that follow `#[test]` in a text, with other attributes and
+/// comments between them.
 fn tests_in(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     for (at, _) in text.match_indices("#[test]\n") {
