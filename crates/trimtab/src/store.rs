@@ -130,7 +130,7 @@ pub enum StoreError {
         ids: String,
     },
     /// A run's content does not match its id.
-    #[error("run {id} in store {path} was altered: what is there now would have the id {found}; trimtab results delete {id} removes it")]
+    #[error("run {id} in store {path} was altered: its present content has the id {found}; remove it with trimtab results delete {id}")]
     Altered {
         /// The file.
         path: PathBuf,

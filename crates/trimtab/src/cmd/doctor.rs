@@ -39,7 +39,7 @@ Examples:
                                     show the first steps, change nothing
   trimtab doctor --undo             undo what --fix did last
 
-Without --fix and --undo nothing is changed, and no device is opened at all; as every command does, it puts back what a killed trim left lowered. Without root, device-mapper tables stay unseen; the answer says so.
+Without --fix and --undo nothing is changed, and no device is opened at all; as every command does, it restores limits that a killed trim left lowered. Without root, device-mapper tables stay unseen; the answer says so.
 
 --fix goes from the drive up: it mends the lowest layer that blocks, looks again, and continues until nothing is left that it may do.
 Each step is noted below /var/lib/trimtab/mended before it is done. A proof as of 'trimtab verify' stands at the end. cryptsetup asks for

@@ -47,7 +47,7 @@ fn does(action: &Action) -> String {
 fn costs(action: &Action) -> Option<&'static str> {
     match action {
         Action::AllowDiscards { .. } => {
-            Some("whoever sees the drive sees from then on which blocks are free, and it asks for the passphrase")
+            Some("from then on, anyone with access to the drive can see which blocks are free; cryptsetup asks for the passphrase")
         }
         Action::RefreshCrypt { .. } => Some("it asks for the passphrase"),
         Action::ReloadTable { .. } | Action::AllowIntegrity { .. } => Some("what uses the volume waits for a moment"),

@@ -3,6 +3,7 @@
 mod circles;
 mod documents;
 mod names;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fs;

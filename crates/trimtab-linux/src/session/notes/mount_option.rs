@@ -44,7 +44,7 @@ enum Whereabouts {
     /// The note is from another mount namespace, and this one cannot tell if it still exists.
     Unseen,
     /// Another filesystem is mounted in its place.
-    Anew(Mount),
+    MountedAgain(Mount),
     /// No longer mounted anywhere.
     Gone,
 }
@@ -82,7 +82,7 @@ impl MountOption {
         let (undone, text) = match self.whereabouts() {
             Err(error) => (Undone::Failed, format!("{self} was {before} before {killed}, and cannot be read: {error}")),
             Ok(Whereabouts::Gone) => (Undone::Nothing, format!("{self} is not there any more")),
-            Ok(Whereabouts::Anew(mount)) => self.not_ours(&mount, "it has been mounted again since"),
+            Ok(Whereabouts::MountedAgain(mount)) => self.not_ours(&mount, "it has been mounted again since"),
             Ok(Whereabouts::Changed(mount)) => self.not_ours(&mount, "its options have been changed since"),
             Ok(Whereabouts::Here(mount)) => return self.undo_at(&mount, reach),
             Ok(Whereabouts::Namespace(pid, mount)) => {
@@ -161,15 +161,15 @@ impl MountOption {
         let Some(identity) = &self.identity else {
             let is_it = |found: &&Mount| found.id == self.mount && found.dev == self.device() && found.mount_point == self.mount_point;
             let here = mounts.iter().find(is_it).cloned().map(Whereabouts::Here);
-            return Ok(here.or_else(|| in_its_place().map(Whereabouts::Anew)).unwrap_or(Whereabouts::Gone));
+            return Ok(here.or_else(|| in_its_place().map(Whereabouts::MountedAgain)).unwrap_or(Whereabouts::Gone));
         };
         match identity.superblock_lives() {
             Some(true) => self.of_superblock(&mounts, identity),
-            Some(false) => Ok(in_its_place().map_or(Whereabouts::Gone, Whereabouts::Anew)),
+            Some(false) => Ok(in_its_place().map_or(Whereabouts::Gone, Whereabouts::MountedAgain)),
             None if !identity.is_of_this_namespace() => Ok(Whereabouts::Unseen),
             None => match mounts.iter().find(|found| found.id == self.mount && found.dev == self.device()) {
                 Some(mount) if identity.is_same_mount(&Identity::of(mount)?) => Ok(here(mount, identity, true)),
-                _ => Ok(in_its_place().map_or(Whereabouts::Gone, Whereabouts::Anew)),
+                _ => Ok(in_its_place().map_or(Whereabouts::Gone, Whereabouts::MountedAgain)),
             },
         }
     }

@@ -125,7 +125,7 @@ fn lock_holder_takes_over_note_and_previous_owner_sees_it() {
     assert_eq!((left.undone, gone, note.is_there()), (Undone::PutBack, false, false));
     machine.set("4");
     assert_eq!(note.put_back().unwrap(), Undone::Nothing);
-    assert_eq!(machine.value(), "4", "it is somebody else's by now");
+    assert_eq!(machine.value(), "4", "another process has changed it");
     assert_eq!(notes.take_over("x").unwrap(), None);
 }
 

@@ -80,7 +80,7 @@ impl Workspace {
         match mount.zip(here) {
             Some((mount, here)) if mount.id != here => {
                 let (path, other) = (self.path.display(), mount.mount_point.display());
-                Err(anyhow!("{path} is not on {other}, to which its name led a moment before: somebody changes directories there"))
+                Err(anyhow!("{path} is no longer on {other}: another process is changing directories there"))
             }
             _ => Ok(()),
         }

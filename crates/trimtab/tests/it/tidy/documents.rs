@@ -18,12 +18,17 @@ fn documents(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-#[test]
-fn links_of_documents_lead_somewhere() {
+/// The documents that people read.
+pub fn all() -> Vec<PathBuf> {
     let mut all = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"].map(|name| root().join(name)).to_vec();
     documents(&root().join("docs"), &mut all);
+    all
+}
+
+#[test]
+fn links_of_documents_lead_somewhere() {
     let (mut links, mut dead) = (0, Vec::new());
-    for path in all {
+    for path in all() {
         let text = fs::read_to_string(&path).unwrap();
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = link.split('#').next().unwrap_or_default();
