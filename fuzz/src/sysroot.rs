@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use trimtab::apply::{System, plan};
-use trimtab::cmd::doctor::render;
+use trimtab::report::diagnosis::render;
 use trimtab_linux::doctor::Doctor;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::is_text;

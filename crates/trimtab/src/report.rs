@@ -2,6 +2,7 @@
 
 pub mod cdm;
 pub mod compare;
+pub mod diagnosis;
 pub mod escape;
 pub mod file;
 pub(crate) mod history;
@@ -14,6 +15,7 @@ pub mod page_data;
 pub mod palette;
 pub mod run;
 pub mod series;
+pub(crate) mod stored_runs;
 pub mod study;
 pub mod svg;
 pub mod terse;

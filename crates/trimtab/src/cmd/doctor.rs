@@ -2,10 +2,10 @@
 
 mod fix;
 mod summary;
-mod text;
 
 use crate::daemon::config::{Config, DEFAULT_PATH};
 use crate::mend;
+use crate::report::diagnosis::render;
 use anyhow::Context as _;
 use rustix::fs::FileType;
 use serde::Serialize;
@@ -13,7 +13,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 pub use summary::line as summary_line;
-pub use text::render;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::doctor::{Accepted, Diagnosis, Doctor, NotJudged, Survey};

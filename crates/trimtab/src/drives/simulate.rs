@@ -162,8 +162,8 @@ mod tests {
         assert!(error.contains("writes nothing"), "{error}");
     }
 
-    /// Native cells of the drive take 16 rows of 32 KiB in 560 µs, 936 MB/s, which heats it to 40
-    /// + 0.55 x 0.936 x 90 = 86 degrees: above the throttle limit of 82. It stays throttled, at
+    /// Native cells of the drive take 16 rows of 32 KiB in 560 µs, 936 MB/s. That heats it to
+    /// `40 + 0.55 x 0.936 x 90 = 86` degrees, above the throttle limit of 82. It stays throttled, at
     /// 80 % of the speed and 77 degrees.
     #[test]
     fn rate_before_thermal_throttling_is_not_steady() {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use trimtab::cmd::doctor::render;
+use trimtab::report::diagnosis::render;
 use trimtab_linux::doctor::Doctor;
 use trimtab_linux::host::root::Root;
 
