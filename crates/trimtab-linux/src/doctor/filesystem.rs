@@ -362,7 +362,7 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: Online, report: &mut 
         report.findings.push(Finding::new("ext4.discard-by-default", Severity::Note, text));
     }
     if online == Online::Sync && kernel_version(root).is_some_and(|v| v >= (5, 15)) {
-        let text = "online discard sends freed space together with all free space beside it; deleting many files sends the same space many times over";
+        let text = "online discard sends freed space together with adjoining free space of its block group; deleting many files sends the same space many times";
         report.findings.push(Finding::new("ext4.discard-amplification", Severity::Note, text));
     }
     if root.read("/etc/mke2fs.conf").is_some_and(|conf| conf.lines().any(|l| l.replace(' ', "").trim() == "discard=0")) {

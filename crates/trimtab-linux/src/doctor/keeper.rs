@@ -51,9 +51,8 @@ impl Keeper {
                 "write the option {option} to mountOptions of its StorageClass, for new volumes, and of its PersistentVolume; then start its pods again"
             )),
             Self::Udisks => Remedy::by_hand(format!(
-                "to keep it, write the option {option} to /etc/udisks2/mount_options.conf, or give it with each mount: udisksctl mount --options \
-                 {option} --block-device {}",
-                quoted(&shown(&mount.source))
+                "to keep it, add {option} to {0}_allow and {0}_defaults in /etc/udisks2/mount_options.conf, and mount again",
+                mount.fs_type
             )),
         }
     }

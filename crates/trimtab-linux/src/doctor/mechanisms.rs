@@ -78,7 +78,8 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &Verdict) -> (Vec<Strin
     // assumption.
     let likely = own.or_else(|| listed.first().copied().filter(|e| listed.len() == 1 && device_of(e).is_none()));
     if likely.is_some_and(Entry::swap_discards) {
-        return (vec!["swap: its discard option in /etc/fstab".to_owned()], Vec::new());
+        let vain = if verdict.kind == VerdictKind::Blocked { ", in vain" } else { "" };
+        return (vec![format!("swap: its discard option in /etc/fstab{vain}")], Vec::new());
     }
     let text = "a swap area; no discard option for it in /etc/fstab, and no trim of filesystems comes here";
     let finding = match verdict.kind {

@@ -251,8 +251,8 @@ impl Hypervisor {
             }
             Qemu => {
                 "on the host: discard='unmap' on the disk (QEMU 4.0 or later), or attach it through virtio-scsi; QEMU: -drive \
-                 ...,discard=unmap; libvirt: <driver name='qemu' type='qcow2' discard='unmap'/>; Proxmox: discard=on (qm set VMID --scsi0 \
-                 VOLUME,discard=on); then stop and start the virtual machine"
+                 ...,discard=unmap; libvirt: <driver name='qemu' type='qcow2' discard='unmap'/>; Proxmox: discard=on for the disk (qm set VMID \
+                 --virtio0 or --scsi0 VOLUME,discard=on, the slot that the disk has); then stop and start the virtual machine"
             }
             Xen => {
                 "on the host: Xen offers discards where the storage of the disk takes them (lsblk --discard shows that of a block device) and the \

@@ -87,9 +87,7 @@ impl CommandLimit {
     pub fn remarks(&mut self) -> impl Iterator<Item = String> {
         let one = |queue: &mut Queue| {
             let ((before, now), file) = (queue.inexact.take()?, queue.limit.display());
-            Some(format!(
-                "{file} was {before} and is {now}, the nearest value that the kernel accepts; {before} returns when the device is attached again"
-            ))
+            Some(format!("{file} was {before} and is {now}, the nearest value that the kernel accepts"))
         };
         self.queues.iter_mut().filter_map(one)
     }

@@ -1,7 +1,7 @@
 //! `trimtab apply POLICY PATH`.
 
 use crate::apply::{self, Plan, System};
-use serde::Serialize;
+use crate::report::applied::{self, Change, Report};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
@@ -65,24 +65,6 @@ impl Args {
     }
 }
 
-#[derive(Serialize)]
-struct Change {
-    file: String,
-    diff: String,
-}
-
-#[derive(Serialize)]
-struct Report {
-    dry_run: bool,
-    undo: bool,
-    policy: String,
-    path: String,
-    changes: Vec<Change>,
-    /// Directory with the files from before the change.
-    kept: Option<String>,
-    remarks: Vec<String>,
-}
-
 /// Plans and shows the change, and makes it unless this is a dry run.
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     apply_or_undo(args, context).map_err(|error| match needs_root(args, &error) {
@@ -121,7 +103,7 @@ fn apply_or_undo(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         },
     };
     let report = report(args, plan, kept);
-    context.report("apply", 1, &report, || text(&report))?;
+    context.report("apply", 1, &report, || applied::text(&report))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -168,51 +150,6 @@ fn report(args: &Args, plan: Plan, kept: Option<PathBuf>) -> Report {
         changes: plan.edits.iter().map(|e| Change { file: e.file.display().to_string(), diff: e.diff() }).collect(),
         kept: kept.map(|k| k.display().to_string()),
         remarks: plan.remarks,
-    }
-}
-
-/// A diff for the screen. For a new file, leaves out its comments and counts them.
-fn without_comments(diff: &str) -> String {
-    let lines: Vec<&str> = diff.trim_end().lines().collect();
-    let [old, new, hunk, added @ ..] = lines.as_slice() else { return diff.trim_end().to_owned() };
-    let comment = |line: &&&str| line.strip_prefix('+').is_some_and(|line| line.trim().is_empty() || line.starts_with('#'));
-    let comments = added.iter().filter(comment).count();
-    if *old != "--- /dev/null" || comments == 0 {
-        return diff.trim_end().to_owned();
-    }
-    let kept = added.iter().filter(|line| !comment(line)).copied();
-    let note = format!("(and {comments} lines of comments that explain the file)");
-    [*old, *new, *hunk].into_iter().chain(kept).map(str::to_owned).chain([note]).collect::<Vec<_>>().join("\n")
-}
-
-fn text(report: &Report) -> String {
-    let mut lines: Vec<String> = report.changes.iter().map(|c| without_comments(&c.diff)).collect();
-    lines.push(match (report.changes.len(), report.dry_run, report.undo) {
-        (0, _, true) => format!("{}: nothing to undo, the files are as they were before '{}'", report.path, report.policy),
-        (0, ..) => format!("{}: nothing to change, {} is already configured", report.path, report.policy),
-        (_, true, _) => "dry run: nothing was changed".to_owned(),
-        (_, _, true) => "undone".to_owned(),
-        _ => format!("{}: {} is configured; undo with: trimtab apply --undo", report.path, report.policy),
-    });
-    if let Some(kept) = &report.kept {
-        lines.push(format!("the earlier files are kept in {kept}"));
-    }
-    lines.extend(report.remarks.iter().cloned());
-    lines.join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn apply_plan_counts_new_comments_and_shows_changed() {
-        let new = "--- /dev/null\n+++ /etc/t\n@@ -0,0 +1,4 @@\n+# what this is\n+\n+[a]\n+b = 1\n";
-        assert_eq!(
-            without_comments(new),
-            "--- /dev/null\n+++ /etc/t\n@@ -0,0 +1,4 @@\n+[a]\n+b = 1\n(and 2 lines of comments that explain the file)"
-        );
-        let change = "--- /etc/t\n+++ /etc/t\n@@ -1,2 +1,2 @@\n # x\n-# old\n+# new\n";
-        assert_eq!(without_comments(change), change.trim_end());
+        sysroot: args.sysroot.clone(),
     }
 }
