@@ -5,6 +5,8 @@ use crate::sys::interrupt::Interrupted;
 use rustix::io::Errno;
 use serde::Serialize;
 use std::fmt;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_sim::runner::Stopped;
@@ -35,6 +37,15 @@ impl fmt::Display for Blocked {
 }
 
 impl std::error::Error for Blocked {}
+
+/// The error of a path that the user named: one that does not exist gets a hint, any other keeps
+/// its cause behind `doing`.
+pub fn of_named(error: std::io::Error, path: &Path, doing: &str, hint: &str) -> anyhow::Error {
+    match error.kind() {
+        ErrorKind::NotFound => UsageError::missing(format!("there is no '{}'", path.display())).hint(hint).into(),
+        _ => anyhow::Error::new(error).context(format!("{doing} '{}'", path.display())),
+    }
+}
 
 /// The kind of an error: determines the exit status and is part of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -40,8 +40,13 @@ pub struct Ground {
 impl Ground {
     /// Opens and inspects `path`.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let dir =
-            OwnedFd::from(beneath::Dir::open(path).with_context(|| format!("cannot use {} as a directory to write in", path.display()))?);
+        let dir = match beneath::Dir::open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+                let what = format!("{} is not a directory", path.display());
+                return Err(UsageError::missing(what).hint("name a directory on the filesystem").into());
+            }
+            dir => OwnedFd::from(dir.with_context(|| format!("cannot use {} as a directory to write in", path.display()))?),
+        };
         require_writable(&dir, path)?;
         fstab::require_mounted(path)?;
         let path = beneath::named::real_path(&dir).with_context(|| format!("cannot find out where {} is", path.display()))?;

@@ -22,6 +22,7 @@ use crate::host::interference::watched;
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use crate::host::stat::StatFile;
+use crate::output::error::of_named;
 use crate::sys::mount_check;
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd as _, BorrowedFd};
@@ -158,7 +159,8 @@ impl Filesystem {
         mount_check::require_answers(&[path])?;
         let root = Root::live().context("cannot open /")?;
         let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
-        let mount = mountinfo::of_path(&root, &mounts, path).with_context(|| format!("cannot find '{}'", path.display()))?;
+        let mount = mountinfo::of_path(&root, &mounts, path);
+        let mount = mount.map_err(|error| of_named(error, path, "cannot find", "name a mount point or a directory"))?;
         let not_here =
             "not in the mount table of this process; run it in the mount namespace that this filesystem is mounted in (nsenter --mount)";
         let mount = mount.cloned().with_context(|| format!("the mount of '{}' is {not_here}", path.display()))?;

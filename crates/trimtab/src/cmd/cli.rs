@@ -15,7 +15,7 @@ Exit status: 0 done; 1 failed, or a named file, drive or run does not exist or c
 /// Measures what TRIM, fill and time do to a drive, recommends a trim policy, and keeps the
 /// drive trimmed.
 #[derive(Debug, Parser)]
-#[command(name = "trimtab", version, about, after_help = EXAMPLES, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "trimtab", version, about, after_help = EXAMPLES, propagate_version = true)]
 pub struct Cli {
     /// Options of every command.
     #[command(flatten)]

