@@ -5,7 +5,6 @@ use crate::sys::interrupt::Interrupted;
 use rustix::io::Errno;
 use serde::Serialize;
 use std::fmt;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
@@ -41,8 +40,8 @@ impl std::error::Error for Blocked {}
 /// The error of a path that the user named: one that does not exist gets a hint, any other keeps
 /// its cause behind `doing`.
 pub fn of_named(error: std::io::Error, path: &Path, doing: &str, hint: &str) -> anyhow::Error {
-    match error.kind() {
-        ErrorKind::NotFound => UsageError::missing(format!("there is no '{}'", path.display())).hint(hint).into(),
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => UsageError::missing(format!("there is no '{}'", path.display())).hint(hint).into(),
         _ => anyhow::Error::new(error).context(format!("{doing} '{}'", path.display())),
     }
 }
