@@ -422,7 +422,7 @@ pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
     let fill = verdict.comparison.metrics.fills.first().map(|fill| spaced(fill)).unwrap_or_default();
     let line = match verdict.rule {
         Rule::MostWrites { limit_seconds } => {
-            format!("no wait over {}; then most 4K writes/s, least wear, simplest (5 % ties)", seconds(limit_seconds))
+            format!("no wait over {}; most 4K writes/s, least wear, simplest (ties: 5 %)", seconds(limit_seconds))
         }
         Rule::GainsNothing => format!("no policy has 5 % more 4K writes/s or 5 % less wear than no trimming at {fill} full"),
         _ => return reasons(verdict),
