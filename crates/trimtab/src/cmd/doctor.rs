@@ -286,7 +286,7 @@ fn real_path(path: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Rejects a character device: it is no drive, and the filesystem of its directory is not the
+/// Rejects a character device: it is not a drive, and the filesystem of its directory is not the
 /// subject.
 fn no_character_device(path: &Path) -> Result<(), UsageError> {
     match Named::look_up(path) {

@@ -64,6 +64,8 @@ fn make_uninstall_removes_what_make_install_made() {
     let image = tempfile::tempdir().unwrap();
     let make = |target: &str| {
         let mut command = Command::new("make");
+        // The flags of a make that runs the tests.
+        command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").env_remove("MFLAGS");
         command.args(["-s", target, "PREFIX=/opt/t"]).arg(format!("DESTDIR={}", image.path().display()));
         let done = command.arg(format!("BIN={}", program().display())).current_dir(packaging().join("..")).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
