@@ -35,7 +35,7 @@ pub fn notice(root: &Root, place: &Place) -> Option<Notice> {
     let looped = cached::buffered(root, stack).or_else(|| looped.map(|layer| format!("seen through a loop device, {}", layer.name)));
     let is_virtual = |bus: &Bus| matches!(bus, Bus::Virtio | Bus::VirtioScsi | Bus::Nbd);
     let hidden = stack.drives().find(|layer| matches!(&layer.kind, Kind::Drive(bus) if is_virtual(bus)));
-    let hidden = hidden.map(|layer| format!("{} is a virtual disk; the drive below it is not visible from here", layer.name));
+    let hidden = hidden.map(|layer| format!("{} is a virtual disk, its drive not visible here", layer.name));
     let both: Vec<String> = looped.into_iter().chain(hidden).collect();
     other(both.join("; ")).filter(|notice| !notice.text.is_empty())
 }

@@ -96,7 +96,7 @@ pub(super) fn buffered(root: &Root, stack: &Stack) -> Option<String> {
     let named = |layer: &Layer| {
         let name = &layer.name;
         format!(
-            "{name} reads and writes its file through the page cache ('losetup --direct-io=on /dev/{name}' changes that if the file supports it)"
+            "{name} uses the page cache (avoid it: losetup --direct-io=on /dev/{name})"
         )
     };
     looped.into_iter().find(|layer| root.read_u64(layer.sys.join("loop/dio")) == Some(0)).map(named)

@@ -20,12 +20,14 @@ pub enum Recommendation {
     Blocked,
     /// A policy was run, but none of its discards was counted, so it cannot be judged.
     NotTested,
+    /// Too few repeats to tell a difference from chance.
+    TooFewRepeats,
     /// Too few results.
     Unknown,
 }
 
 impl Recommendation {
-    const OTHERS: [Self; 5] = [Self::NoDifference, Self::NeverDone, Self::Blocked, Self::NotTested, Self::Unknown];
+    const OTHERS: [Self; 6] = [Self::NoDifference, Self::NeverDone, Self::Blocked, Self::NotTested, Self::TooFewRepeats, Self::Unknown];
 
     /// The recommended policy, as named in runs.
     pub const fn policy(self) -> Option<&'static str> {
@@ -42,7 +44,7 @@ impl Recommendation {
 
     /// True if it answers the question, so that a confidence applies.
     pub const fn is_answer(self) -> bool {
-        !matches!(self, Self::Blocked | Self::NotTested | Self::Unknown)
+        !matches!(self, Self::Blocked | Self::NotTested | Self::TooFewRepeats | Self::Unknown)
     }
 
     /// Name in documents: the policy, or `no_difference` and the like.
@@ -53,6 +55,7 @@ impl Recommendation {
             Self::NeverDone => "never_done",
             Self::Blocked => "blocked",
             Self::NotTested => "not_tested",
+            Self::TooFewRepeats => "too_few_repeats",
             Self::Unknown => "unknown",
         }
     }

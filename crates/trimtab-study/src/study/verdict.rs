@@ -212,18 +212,17 @@ fn findings<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> 
             vec![online, stall]
         }
         Recommendation::Use(ADAPTIVE) => vec![months(ADAPTIVE), online, trim_time],
-        Recommendation::Use(BATCHED) => match metrics.too_few_repeats().filter(|_| metrics.is_counted(ONLINE)) {
-            Some(repeats) => {
-                let few = Finding::TooFewRepeats { repeats, needed: REPEATS_MIN, seen: comparison.online_cost };
-                vec![Some(few), trim_time]
-            }
-            None if online.is_some() => vec![online, months(BATCHED), trim_time],
-            None => vec![trim_time, Some(Finding::NotCompared { policy: ONLINE })],
-        },
+        Recommendation::Use(BATCHED) if online.is_some() => vec![online, months(BATCHED), trim_time],
+        Recommendation::Use(BATCHED) => vec![trim_time, Some(Finding::NotCompared { policy: ONLINE })],
         Recommendation::Use(policy) => vec![months(policy), trim_time],
         Recommendation::NoDifference => vec![trim_time],
         Recommendation::NotTested => {
             vec![Some(Finding::Untested(untested(comparison))), trim_time.filter(|_| metrics.is_counted(BATCHED))]
+        }
+        Recommendation::TooFewRepeats => {
+            let few = metrics.too_few_repeats();
+            let few = few.map(|repeats| Finding::TooFewRepeats { repeats, needed: REPEATS_MIN, seen: comparison.online_cost });
+            vec![few, trim_time]
         }
         Recommendation::Unknown if metrics.has(BATCHED) => vec![Some(Finding::NoBaseline), trim_time],
         Recommendation::Unknown => {

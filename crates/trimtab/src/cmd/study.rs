@@ -286,10 +286,9 @@ fn found(kept: &twins::StoredTwin) -> String {
 fn twin_below(context: &Context, path: &Path) -> Option<Result<(twins::StoredTwin, Vec<String>), String>> {
     let below = Below::of_path(&Root::live().ok()?, path).ok()?;
     let learn = || {
-        let (shown, unknown) = (path.display(), format!("The effect of months of use on this drive ({}) is unknown", below.model));
         match crate::twin::learn::command(&below, path) {
-            Ok(command) => format!("{unknown}: run '{command}' to learn a twin of it for the next study."),
-            Err(why) => format!("{unknown}, and a twin cannot be learned on {shown}: {why}."),
+            Ok(command) => format!("Months of use on this drive: unknown; learn a twin with '{command}'"),
+            Err(why) => format!("Months of use on this drive: unknown; a twin cannot be learned on {}: {why}", path.display()),
         }
     };
     Some(twins::of(context, &below).ok_or_else(learn))

@@ -40,9 +40,8 @@ fn ext4_study_has_one_table_and_restores_mount() {
         let metrics = runs[cell]["metrics"].as_array().unwrap();
         metrics.iter().find(|m| m["name"] == "discard.bytes").unwrap()["samples"][0].as_f64().unwrap()
     };
-    // No discards without a trim, and at least the tree's size with one. A policy is recommended
-    // even with one repeat.
-    assert_eq!((&json["use"], &json["verdict"]["rule"]), (&"batched".into(), &"too_few_repeats".into()));
+    // One repeat recommends nothing. No discards without a trim, and at least the tree's size with one.
+    assert_eq!((&json["use"], &json["verdict"]["rule"]), (&serde_json::Value::Null, &"too_few_repeats".into()));
     assert_eq!(discarded(0), 0.0);
     assert!(discarded(1) >= 49e6 && discarded(2) >= 49e6, "{} {}", discarded(1), discarded(2));
     assert_eq!(options(&mount.path()), before);

@@ -30,7 +30,7 @@ pub enum Rule {
     },
     /// No policy gains anything over months.
     GainsNothing,
-    /// Too few repeats to measure the cost of online discard: batched trims are safe.
+    /// Too few repeats to measure the cost of online discard.
     TooFewRepeats,
     /// Idle trimming avoids the stall of a batched trim.
     AvoidsStall,
@@ -109,7 +109,7 @@ fn by_costs(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     let metrics = &comparison.metrics;
     let (none, online, online_costs) = (metrics.has(NONE), metrics.is_counted(ONLINE), comparison.online_cost.is_some());
     if metrics.too_few_repeats().is_some() && none && online {
-        return take(BATCHED, Rule::TooFewRepeats);
+        return (Recommendation::TooFewRepeats, Rule::TooFewRepeats);
     }
     if comparison.stall.is_some() {
         return take(IDLE, Rule::AvoidsStall);

@@ -20,7 +20,7 @@ pub(super) fn reasons<'a>(comparison: &Comparison<'a>, recommendation: Recommend
     if let Some(policy) = comparison.blocked {
         return vec![Reason::Blocked { policy }];
     }
-    if comparison.has_months() {
+    if comparison.has_months() || recommendation == Recommendation::TooFewRepeats {
         return Vec::new();
     }
     let chosen = recommendation.policy();
@@ -68,8 +68,13 @@ fn latency<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> O
     if shown.len() > 2 {
         shown = vec![shown[0], shown[shown.len() - 1]];
     }
+    // A latency well above that without trimming does not support the choice.
+    shown.retain(|other| decides || mine.seconds <= other.seconds * WORSE);
     // Online discard runs on every deletion; its latency is the reason if no other exists.
     let online = appends.filter(|_| mine.policy != policy::ONLINE && !decides).map(|cost| cost.online_seconds);
+    if shown.is_empty() && online.is_none() && others().next().is_some() {
+        return None;
+    }
     let load = comparison.metrics.load();
     let reason = LatencyReason { load, chosen: Some(mine), online_seconds: online, others: shown, aside: None };
     Some((reason, decides || online.is_some()))

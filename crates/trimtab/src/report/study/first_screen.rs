@@ -200,6 +200,7 @@ fn months_table(verdict: &Verdict<'_>) -> Table {
 fn short_title(run: &Run) -> String {
     match (run.policy.as_str(), effective_policy(run)) {
         (policy::AS_MOUNTED, policy::AS_MOUNTED) => "as mounted".to_owned(),
+        (policy::AS_MOUNTED, policy::NONE) => policy::NONE.to_owned(),
         (policy::AS_MOUNTED, amounts_to) => format!("{amounts_to} (as mounted)"),
         (name, _) => name.to_owned(),
     }

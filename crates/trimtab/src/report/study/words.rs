@@ -9,7 +9,7 @@ use trimtab_study::study::comparison::PolicyLatency;
 use trimtab_study::study::comparison::costs::{DeletingDoubt, OnlineCost, OtherGeneration, Part};
 use trimtab_study::study::comparison::gains::Gain;
 use trimtab_study::study::comparison::latency::{LatencyDoubt, TestResult};
-use trimtab_study::study::metrics::{AppendLoad, DiscardCount};
+use trimtab_study::study::metrics::{AppendLoad, DiscardCount, REPEATS_MIN};
 use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
 use trimtab_study::study::untried::{self, Untried};
@@ -125,14 +125,13 @@ pub(super) fn name(recommendation: Recommendation) -> &'static str {
         Recommendation::Use(policy) => policy,
         Recommendation::NoDifference => "no difference",
         Recommendation::NeverDone => "none finishes",
-        Recommendation::Blocked | Recommendation::NotTested | Recommendation::Unknown => "no answer",
+        Recommendation::Blocked | Recommendation::NotTested | Recommendation::TooFewRepeats | Recommendation::Unknown => "no answer",
     }
 }
 
 /// The recommended policy and its meaning.
 pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
     let (choice, meaning) = match verdict.recommendation {
-        Recommendation::Use(policy) if verdict.rule == Rule::TooFewRepeats => (policy, "trim periodically: the safe choice"),
         Recommendation::Use(policy) => (policy, words(policy).map_or("", |words| words.meaning)),
         Recommendation::NoDifference if verdict.comparison.metrics.ageing.is_empty() => alike(verdict),
         Recommendation::NoDifference => ("current setting", "trimming makes no measurable difference here"),
@@ -141,6 +140,10 @@ pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
         }
         Recommendation::Blocked => ("no policy yet", "TRIM does not reach the drive; repair that first"),
         Recommendation::NotTested => return ("no policy yet", untested(verdict.untested())),
+        Recommendation::TooFewRepeats => {
+            let count = verdict.comparison.metrics.too_few_repeats().unwrap_or_default();
+            return ("no answer", format!("{} cannot show a difference; keep what you have", repeats(count)));
+        }
         Recommendation::Unknown if verdict.is_without_trim() => ("no policy", "the drive has no TRIM, so there is nothing to choose"),
         Recommendation::Unknown if verdict.rule == Rule::NothingDeleted && !verdict.comparison.metrics.ageing.is_empty() => {
             ("no policy yet", "the cost of trimming was not studied (--questions deleting)")
@@ -191,7 +194,7 @@ pub(super) fn headline(verdict: &Verdict<'_>) -> String {
         return "No run finished, so there is no result.".to_owned();
     }
     let advice = match (verdict.recommendation, verdict.rule) {
-        (Recommendation::Use(_), Rule::TooFewRepeats) => "Trim in batches: that is safe at any cost of a TRIM.",
+        (Recommendation::TooFewRepeats, _) => "No policy is recommended; keep what you have.",
         (Recommendation::Use(policy::BATCHED), Rule::OnlineUntried) => "Trim in batches: deletes then cost nothing extra.",
         (Recommendation::Use(policy), _) => words(policy).map_or("", |words| words.advice),
         (Recommendation::Blocked, _) => "TRIM does not reach the device.",
@@ -425,6 +428,7 @@ pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
             format!("no wait over {}; most 4K writes/s, least wear, simplest (ties: 5 %)", seconds(limit_seconds))
         }
         Rule::GainsNothing => format!("no policy has 5 % more 4K writes/s or 5 % less wear than no trimming at {fill} full"),
+        Rule::TooFewRepeats => format!("a difference may be chance: run with --repeats {REPEATS_MIN}"),
         _ => return reasons(verdict),
     };
     vec![line]
