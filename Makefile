@@ -7,6 +7,7 @@
 #                  COMPARISONS="drive peers" selects some
 # make catalogue   fit the drives of drives/measured to docs/real-drives.csv again
 # make bench       performance claims, each compared with an alternative in the same run
+# make docs        the documentation as a site in target/docs (mdbook; offline)
 # make install     install the release build, units, man pages, completions and configuration below PREFIX (/usr/local);
 #                  DESTDIR= installs into an image, BIN= uses another build
 # make uninstall   remove them; a changed configuration stays
@@ -19,7 +20,7 @@
 CARGO ?= cargo
 PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: install uninstall test tried units python check packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate
+.PHONY: install uninstall test tried units python check packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate docs
 
 # Every skipped test adds a line to this file, printed at the end. As root, a skip for a missing package fails
 # (TRIMTAB_TESTS=full).
@@ -207,6 +208,19 @@ transports:
 
 PREFIX ?= /usr/local
 BIN ?= target/release/trimtab
+
+# The page of commands gets the help of every command that has a man page.
+MDBOOK ?= mdbook
+docs:
+	@$(MDBOOK) --version >/dev/null 2>&1 || { echo "mdbook is not installed: cargo install --locked mdbook"; exit 1; }
+	@test -x $(BIN) || $(CARGO) build --release --locked -p trimtab
+	rm -rf target/docs-source target/docs target/docs-manual
+	mkdir -p target/docs-manual && cp -r docs target/docs-source && $(BIN) manual target/docs-manual
+	for page in target/docs-manual/*.1; do \
+	  command=$$(basename $$page .1 | tr - ' '); printf '\n## %s\n\n```text\n' "$$command"; \
+	  COLUMNS=100 $(BIN) $${command#trimtab} --help || exit 1; echo '```'; done >> target/docs-source/commands.md
+	$(MDBOOK) build target/docs-source
+
 ROOT = $(DESTDIR)$(PREFIX)
 CONFIG = $(DESTDIR)/etc/trimtab/trimtab.toml
 COMPLETIONS = bash:bash-completion/completions/trimtab zsh:zsh/site-functions/_trimtab fish:fish/vendor_completions.d/trimtab.fish

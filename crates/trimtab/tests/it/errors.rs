@@ -466,3 +466,17 @@ fn unwritable_report_is_named_and_result_is_printed() {
     let full = export("/dev/full");
     full.code(1).stderr(predicates::str::contains("cannot write /dev/full: No space left on device"));
 }
+
+/// Every row of docs/errors.md: invocation, status and a part of the answer.
+#[test]
+fn errors_page_matches_program() {
+    let page = include_str!("../../../../docs/errors.md");
+    let rows: Vec<Vec<&str>> = page.lines().filter(|line| line.starts_with("| `")).map(|line| line.split(" | ").collect()).collect();
+    assert!(rows.len() >= 10);
+    for row in rows {
+        let words = row[0].trim_matches(['|', '`', ' ']).split_whitespace().skip(1);
+        let refused = trimtab().args(words).assert().code(row[1].parse::<i32>().unwrap());
+        let answer = row[2].trim_end_matches(['|', ' ']).trim_matches('`').to_owned();
+        refused.stdout("").stderr(predicate::str::contains(answer));
+    }
+}

@@ -1,4 +1,4 @@
-//! The targets of links in documents and help exist.
+//! Documents: links lead somewhere, contents are complete, commands are valid.
 
 use super::{all_sources, of_a_name};
 use std::fs;
@@ -62,11 +62,55 @@ fn documents_that_the_code_names_are_there() {
 }
 
 #[test]
-fn the_contents_of_the_method_are_all_of_it() {
-    let contents = fs::read_to_string(root().join("docs/method/README.md")).unwrap();
-    let mut files = Vec::new();
-    documents(&root().join("docs/method"), &mut files);
-    let names = files.iter().map(|file| file.file_name().unwrap().to_str().unwrap()).filter(|name| *name != "README.md");
-    let missing: Vec<&str> = names.filter(|name| !contents.contains(&format!("({name})"))).collect();
-    assert!(files.len() > 10 && missing.is_empty(), "not in the table of contents: {missing:?}");
+fn contents_pages_list_every_page() {
+    let docs = root().join("docs");
+    for (contents, below, pages_min) in [("SUMMARY.md", "", 60), ("method/README.md", "method/", 25), ("howto/README.md", "howto/", 6)] {
+        let mut files = Vec::new();
+        documents(&docs.join(below), &mut files);
+        let names = files.iter().map(|file| file.strip_prefix(docs.join(below)).unwrap().to_str().unwrap());
+        let names: Vec<&str> = names.filter(|name| !contents.ends_with(name)).collect();
+        let text = fs::read_to_string(docs.join(contents)).unwrap();
+        let missing: Vec<&&str> = names.iter().filter(|name| !text.contains(&format!("({name})"))).collect();
+        assert!(names.len() >= pages_min && missing.is_empty(), "docs/{contents} does not list {missing:?}");
+    }
+}
+
+/// The `trimtab` commands of a page: whole ones in code blocks (true), and code in sentences
+/// and tables (false), which may lack arguments.
+fn commands(page: &str) -> Vec<(String, bool)> {
+    let (mut found, mut fenced) = (Vec::new(), false);
+    for line in page.lines() {
+        let is_block = fenced || line.starts_with("    ");
+        let parts: Vec<&str> = match is_block {
+            _ if line.starts_with("```") => {
+                fenced = !fenced;
+                continue;
+            }
+            true => line.split(" #").next().unwrap_or_default().split(['|', '&', ';', '(', ')']).collect(),
+            false => line.split('`').skip(1).step_by(2).collect(),
+        };
+        let ours = parts.iter().map(|part| part.trim()).map(|part| part.strip_prefix("sudo ").unwrap_or(part));
+        let ours = ours.filter(|part| part.starts_with("trimtab ") && !part.starts_with("trimtab COMMAND"));
+        found.extend(ours.map(|part| (part.split(" > ").next().unwrap_or_default().to_owned(), is_block)));
+    }
+    found
+}
+
+#[test]
+fn commands_of_documents_are_valid() {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
+    let (mut count, mut wrong) = (0, Vec::new());
+    // The page of wrong invocations has its own test.
+    for path in all().iter().filter(|path| !path.ends_with("docs/errors.md")) {
+        for (line, whole) in commands(&fs::read_to_string(path).unwrap()) {
+            let words = line.replace("$SLURM_ARRAY_TASK_ID", "1");
+            let words = words.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
+            // Help is shown only if all arguments before it are valid; missing ones are not noticed.
+            let parsed = trimtab::cmd::cli::command().try_get_matches_from(words.chain((!whole).then_some("--help")));
+            count += 1;
+            let refused = parsed.err().filter(|error| ![DisplayHelp, DisplayVersion].contains(&error.kind()));
+            wrong.extend(refused.map(|error| format!("{}: {line}: {:?}", path.display(), error.kind())));
+        }
+    }
+    assert!(count > 100 && wrong.is_empty(), "of {count} commands these are invalid:\n{}", wrong.join("\n"));
 }
