@@ -11,11 +11,11 @@ pub mod rerun_spec;
 pub mod simulate;
 pub mod twins;
 
-use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
 use trimtab_drive::shipped::{FILES, MEASURED, files};
 use trimtab_drive::usage::{UsageError, did_you_mean, similar};
+use trimtab_linux::output::error::of_named;
 use trimtab_linux::sys::beneath::named;
 
 pub use trimtab_drive::spec::{
@@ -126,7 +126,8 @@ fn is_path(reference: &str) -> bool {
 }
 
 fn read(path: &str) -> anyhow::Result<String> {
-    named::read_text(Path::new(path), SPEC_BYTES_MAX).with_context(|| format!("cannot read {path}"))
+    let hint = "name a drive file, or a drive of 'trimtab drive list'";
+    named::read_text(Path::new(path), SPEC_BYTES_MAX).map_err(|error| of_named(error, Path::new(path), "cannot read", hint))
 }
 
 /// Error for an unknown name, with suggestions.

@@ -16,6 +16,7 @@ use std::path::Path;
 use trimtab_drive::usage::UsageError;
 use trimtab_study::sweep::Plan;
 
+use trimtab_linux::output::error::of_named;
 use trimtab_linux::sys::beneath::named;
 
 /// Largest plan, in bytes.
@@ -41,8 +42,8 @@ pub struct Checked {
 /// valid.
 pub fn read(path: &Path) -> anyhow::Result<Checked> {
     let wrong = |what: String| UsageError::new(format!("{}: {what}", path.display()));
-    let text = named::read_text(path, PLAN_BYTES_MAX)
-        .map_err(|error| anyhow::Error::from(error).context(format!("cannot read the plan {}", path.display())))?;
+    let hint = "name a plan; 'trimtab sweep --help' shows one";
+    let text = named::read_text(path, PLAN_BYTES_MAX).map_err(|error| of_named(error, path, "cannot read the plan", hint))?;
     let plan = Plan::parse(&text).map_err(|error| wrong(error.to_string()))?;
     let files = Files::beside(path);
     plan.check(&files).map_err(|error| wrong(error.to_string()))?;

@@ -68,7 +68,7 @@ impl TargetSpec {
         } else if kind.is_block_device() {
             Ok(Self::Device(path))
         } else {
-            Err(UsageError::missing(format!("{text} is neither a directory nor a file nor a block device")).into())
+            Err(UsageError::missing(format!("{text} is neither a directory nor a file nor a block device")).hint(takes).into())
         }
     }
 

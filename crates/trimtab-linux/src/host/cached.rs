@@ -95,9 +95,7 @@ pub(super) fn buffered(root: &Root, stack: &Stack) -> Option<String> {
     let looped = stack.layers.iter().filter(|layer| layer.kind == Kind::Loop);
     let named = |layer: &Layer| {
         let name = &layer.name;
-        format!(
-            "{name} uses the page cache (avoid it: losetup --direct-io=on /dev/{name})"
-        )
+        format!("{name} uses the page cache (avoid it: losetup --direct-io=on /dev/{name})")
     };
     looped.into_iter().find(|layer| root.read_u64(layer.sys.join("loop/dio")) == Some(0)).map(named)
 }

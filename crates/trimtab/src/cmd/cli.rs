@@ -45,7 +45,8 @@ pub fn explain(error: &clap::Error) -> ExitCode {
 /// The error message for `words` that `whole` refuses: as text and as a JSON document's
 /// message.
 pub fn said(error: &clap::Error, words: &[String], whole: &clap::Command) -> (String, String) {
-    match refused::joined(error, words, whole).or_else(|| refused::value(error, words, whole)) {
+    let refused = refused::joined(error, words, whole).or_else(|| refused::value(error, words, whole));
+    match refused.or_else(|| refused::usage(error, words, whole)) {
         Some((what, hint)) => (format!("error: {what}; {hint}"), format!("error: {what}\n\n  tip: {hint}")),
         None => (error.render().to_string(), error.render().to_string()),
     }
@@ -53,7 +54,6 @@ pub fn said(error: &clap::Error, words: &[String], whole: &clap::Command) -> (St
 
 /// The command line as it is parsed. Options take negative numbers and reject them with a
 /// range. Help is wrapped once, to the width of the terminal.
-/// width of the terminal.
 pub fn command() -> clap::Command {
     prepared(Cli::command(), trimtab_linux::output::width().unwrap_or(wrap::WIDTH_MAX).min(wrap::WIDTH_MAX))
 }
@@ -174,5 +174,19 @@ mod tests {
         assert!(whole(&["bench", "crystal", "--size", "x"]).0.ends_with("'x' is not a size such as 4096, 4KiB, 500MB or 1.8TB"));
         assert!(whole(&["bench", "crystal", "--size", "20000PB"]).0.ends_with("'20000PB' is not a size below 18.4 EB"));
         assert_eq!(said(&["study", "--nonsense"]), None);
+    }
+
+    #[test]
+    fn usage_error_is_one_line_with_the_next_step() {
+        for (words, shown) in [
+            (&["stduy", "/"][..], "error: unrecognized subcommand 'stduy'; a similar subcommand exists: 'study'"),
+            (&["study", "--polices", "x"], "error: unexpected argument '--polices' found; a similar argument exists: '--policies'"),
+            (&["verify"], "error: the following required arguments were not provided: <PATH>; usage: trimtab verify <PATH>"),
+            (&["trim", "--all", "/"], "error: the argument '--all' cannot be used with '[PATHS]...'; 'trimtab trim --help' says more"),
+        ] {
+            let words: Vec<String> = ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
+            let error = command().try_get_matches_from(&words).unwrap_err();
+            assert_eq!(said(&error, &words, &command()).0, shown);
+        }
     }
 }

@@ -285,11 +285,9 @@ fn found(kept: &twins::StoredTwin) -> String {
 /// unless exactly one solid-state drive is below.
 fn twin_below(context: &Context, path: &Path) -> Option<Result<(twins::StoredTwin, Vec<String>), String>> {
     let below = Below::of_path(&Root::live().ok()?, path).ok()?;
-    let learn = || {
-        match crate::twin::learn::command(&below, path) {
-            Ok(command) => format!("Months of use on this drive: unknown; learn a twin with '{command}'"),
-            Err(why) => format!("Months of use on this drive: unknown; a twin cannot be learned on {}: {why}", path.display()),
-        }
+    let learn = || match crate::twin::learn::command(&below, path) {
+        Ok(command) => format!("Months of use on this drive: unknown; learn a twin with '{command}'"),
+        Err(why) => format!("Months of use on this drive: unknown; a twin cannot be learned on {}: {why}", path.display()),
     };
     Some(twins::of(context, &below).ok_or_else(learn))
 }

@@ -68,7 +68,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if args.size < SIZE_MIN || args.size > SIZE_MAX {
         return Err(UsageError::new(format!("--size {} is out of range", args.size)).hint("give 2MiB to 4GiB").into());
     }
-    anyhow::ensure!(rustix::process::geteuid().is_root(), "reading raw blocks and trimming need root; trimtab doctor works without root");
+    anyhow::ensure!(
+        rustix::process::geteuid().is_root(),
+        "reading raw blocks and trimming need root: run with sudo ('trimtab doctor' needs no root)"
+    );
     let options = Options {
         size: args.size,
         wait: Duration::from_nanos(args.wait.0),

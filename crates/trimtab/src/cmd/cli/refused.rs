@@ -1,5 +1,5 @@
-//! One-line errors for values that an option refuses: the value, the option, and what it
-//! accepts.
+//! Usage errors in one line, each with the next step. For a value that an option refuses: the
+//! value, the option, and what it accepts.
 //!
 //! The standard library's messages for numbers ("invalid digit found in string") do not name
 //! the accepted range. An option's parser names it for a number outside its range, so this
@@ -40,6 +40,26 @@ pub fn value(error: &clap::Error, words: &[String], command: &clap::Command) -> 
         range(&said).map_or(said, |range| format!("expected a whole number{range}"))
     };
     Some((format!("invalid value '{value}' for '{option}': {expected}"), more(&path)))
+}
+
+/// Any other usage error: clap's first paragraph, and its tips or else the usage. `None` if clap
+/// prints help instead of an error.
+pub fn usage(error: &clap::Error, words: &[String], command: &clap::Command) -> Option<(String, String)> {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return None;
+    }
+    let text = error.render().to_string();
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut paragraphs = text.split("\n\n");
+    let what = one_line(paragraphs.next()?.strip_prefix("error: ")?);
+    let tips: Vec<String> = text.lines().filter_map(|line| line.trim().strip_prefix("tip: ").map(one_line)).collect();
+    let usage = paragraphs.find_map(|paragraph| paragraph.strip_prefix("Usage: "));
+    let hint = match usage {
+        _ if !tips.is_empty() => tips.join("; "),
+        Some(usage) if error.kind() == ErrorKind::MissingRequiredArgument => format!("usage: {}", one_line(usage)),
+        _ => more(&path(words, command)),
+    };
+    Some((what, hint))
 }
 
 fn more(path: &[String]) -> String {

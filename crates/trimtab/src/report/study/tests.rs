@@ -211,7 +211,9 @@ fn screen_always_has_an_answer() {
     }
     let shown = screen(&only, 80);
     assert!(
-        shown.contains("MEASURED") && shown.contains("xfs, Samsung SSD 860") && shown.contains("no answer: one repeat cannot show a difference"),
+        shown.contains("MEASURED")
+            && shown.contains("xfs, Samsung SSD 860")
+            && shown.contains("no answer: one repeat cannot show a difference"),
         "{shown}"
     );
 }
