@@ -297,7 +297,7 @@ fn of_one_drive() {
             check_row(&study, policy, &header, cells);
         }
         assert_eq!(by_rule(&study, "60%"), Some(used));
-        assert!(paragraph(screen, "WHY").starts_with("no wait over 50.0 ms; most 4K writes/s"), "{screen}");
+        assert!(paragraph(screen, "WHY").starts_with("appends within 50.0 ms; then most writes"), "{screen}");
         assert_eq!(screen.contains("~ not steady"), rows.iter().flat_map(|(_, cells)| cells).any(|cell| cell.ends_with('~')), "{screen}");
         check_notes(screen, &study);
         if columns >= 80 {

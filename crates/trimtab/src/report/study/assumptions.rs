@@ -66,8 +66,10 @@ pub(super) fn how_sure(verdicts: &[(String, &Verdict<'_>)]) -> Option<String> {
         // For one drive, this stands next to its recommendation.
         _ if verdicts.len() == 1 => String::new(),
         0 => NOT_TESTED.to_owned(),
-        1..=2 => format!("tried with other {}", listed(&varied)),
-        many => format!("tried with {many} other assumptions"),
+        count => {
+            let others = if count > 2 { format!("{count} other assumptions") } else { format!("other {}", listed(&varied)) };
+            if exceptions(verdicts).is_empty() { format!("same with {others}") } else { format!("{others}: see BUT") }
+        }
     };
     let values = values(answers.iter().filter_map(|(_, verdict)| verdict.study().all().next()));
     let (figures, met) = PUBLISHED;
@@ -87,7 +89,7 @@ fn flips(short: &str, verdict: &Verdict<'_>) -> Vec<String> {
     let named = |recommended: Recommendation, when: &str| format!("{short} {when}: {}", name(recommended)).trim_start().to_owned();
     let mut all = Vec::new();
     if let Confidence::Assumptions { otherwise: Some(otherwise), .. } = &verdict.confidence {
-        return vec![named(*otherwise, "on a smaller drive")];
+        return vec![named(*otherwise, "in a smaller model")];
     }
     for row in verdict.study().sensitivity.iter().flat_map(|sensitivity| sensitivity.decisive()) {
         for tried in verdict.study().sensitivity.iter().flat_map(|sensitivity| sensitivity.changing(row)) {

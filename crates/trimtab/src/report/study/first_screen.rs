@@ -20,6 +20,8 @@ use trimtab_study::study::{Study, policy};
 
 /// Command that undoes everything that was applied.
 pub(super) const UNDO: &str = "trimtab apply --undo";
+/// What runs of minutes on a real filesystem cannot show.
+const NOT_MEASURED: &str = "what trimming gains over months (speed, wear); this is its cost";
 /// Environment key for the device that answered in place of a drive.
 const DRIVE_NOTICE: &str = "drive.notice";
 /// Environment key that says that no drive answered.
@@ -35,6 +37,8 @@ pub fn answer(verdict: &Verdict<'_>, around: &Surroundings) -> Answer {
     let absent = if environment(study, DRIVE_ABSENT).is_some() { "none: " } else { "" };
     let notice = environment(study, DRIVE_NOTICE).map(|text| note(NoteKind::Other, "Drive", format!("{absent}{text}")));
     let months = around.months.iter().map(|months| note(NoteKind::Other, "Months", twin::note(months, verdict)));
+    let cost_only = study.ageing.is_empty() && around.months.is_none() && verdict.comparison.metrics.is_measured();
+    let unmeasured = cost_only.then(|| note(NoteKind::Other, "Not measured", NOT_MEASURED.to_owned()));
     Answer {
         subject: subject(study),
         origin: origin(study, around),
@@ -42,7 +46,7 @@ pub fn answer(verdict: &Verdict<'_>, around: &Surroundings) -> Answer {
         except: assumptions::exceptions(&[(String::new(), verdict)]),
         why: words::why(verdict),
         tables: if study.ageing.is_empty() { measured(verdict).into_iter().collect() } else { vec![months_table(verdict)] },
-        notes: notice.into_iter().chain(months).chain(notes(verdict)).collect(),
+        notes: notice.into_iter().chain(months).chain(unmeasured).chain(notes(verdict)).collect(),
         apply: command(verdict).into_iter().collect(),
         undo: verdict.policy().map(|_| UNDO.to_owned()),
         report: around.report.clone(),
@@ -91,7 +95,7 @@ pub(super) fn origin(study: &Study, around: &Surroundings) -> String {
         Provenance::Entered => "ENTERED",
     };
     let version = format!("trimtab {}", run.tool_version);
-    let took = around.took.map(|took| format!("{:.0} s", took.as_secs_f64().max(1.0)));
+    let took = around.took.map(|took| format!("took {:.0} s", took.as_secs_f64().max(1.0)));
     let interrupted = (!study.complete).then(|| "INTERRUPTED".to_owned());
     [Some(whence.to_owned()), Some(version), took, interrupted].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -105,7 +109,7 @@ pub(super) struct MonthsTable {
 }
 
 /// Headings of the figures at one fill.
-const MONTHS: [&str; 3] = ["writes/s", "times", "wear"];
+const MONTHS: [&str; 3] = ["writes/s", "ratio", "wear"];
 
 /// The policy that others are compared with: batched trims, which most systems have, or the
 /// nearest to it.
@@ -119,7 +123,7 @@ impl MonthsTable {
         let latency = metrics.policies.iter().any(|policy| metrics.worst_latency(policy).is_some());
         let (mut groups, mut header) = (vec![String::new()], vec!["policy"]);
         let mut columns = vec![ColumnUse::Needed];
-        let against = if baseline(metrics) == policy::BATCHED { "weekly" } else { "none" };
+        let against = if baseline(metrics) == policy::BATCHED { policy::BATCHED } else { policy::NONE };
         if latency {
             groups.push(WORST.to_owned());
             header.push(load(AppendLoad::EveryFiveSeconds));
@@ -145,7 +149,8 @@ impl MonthsTable {
         if chosen {
             self.table.chosen.push(self.table.rows.len() - 1);
         }
-        self.table.row_uses.push(RowUse { drive, needed: chosen || policy == baseline(metrics) });
+        let elsewhere = verdict.other_fills.iter().any(|other| other.recommendation.policy() == Some(policy));
+        self.table.row_uses.push(RowUse { drive, needed: chosen || elsewhere || policy == baseline(metrics) });
         self.steady &= fills.iter().filter_map(|fill| metrics.aged(policy, fill)).all(|figures| figures.steady || figures.rate.is_none());
     }
 
@@ -302,8 +307,8 @@ pub(super) fn conditions(study: &Study) -> Option<Note> {
     let (all, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
     let days = words::time_of_use(Some(all / daily.max(1e-9)));
     let aged = Field::find(&run.environment, "drive.aged-size").map(|size| format!(", scaled to {size}")).unwrap_or_default();
-    let batched = if baseline(&Metrics::of(study)) == policy::BATCHED { "; weekly: batched" } else { "" };
-    let text = format!("{days}, {:.0} % of capacity a day{aged}{batched}", daily * 100.0);
+    let batched = if baseline(&Metrics::of(study)) == policy::BATCHED { "; batched: weekly fstrim" } else { "" };
+    let text = format!("{days}, {:.0} % written a day{aged}{batched}", daily * 100.0);
     Some(note(NoteKind::Condition, "Figures", text))
 }
 
@@ -433,7 +438,7 @@ mod tests {
         // tree.
         let row = answer.tables[0].rows.iter().find(|row| row[0] == policy::IDLE).unwrap();
         assert_eq!(row[1], "161 ms");
-        assert!(answer.why[0].contains("no wait over 321 ms"), "twice as long: {:?}", answer.why);
+        assert!(answer.why[0].contains("appends within 321 ms"), "twice as long: {:?}", answer.why);
         let headline = words::headline(&Verdict::of(&study));
         assert!(headline.contains("680 ms during a batched trim, 161 ms during an idle one"), "{headline}");
     }

@@ -13,12 +13,12 @@ pub(super) fn answer(verdicts: &[Verdict<'_>], around: &Surroundings) -> Answer 
     let shown = verdicts.iter().find(|verdict| !verdict.study().complete).or(verdicts.first());
     let runs: usize = verdicts.iter().map(|verdict| verdict.study().all().count()).sum();
     let more = match &around.kept {
-        Some(id) => ("Data", format!("trimtab results show study:{id}"), format!("({runs} runs, kept)")),
+        Some(id) => ("More", format!("trimtab results show study:{id}"), format!("({runs} runs, kept)")),
         None => ("More", "trimtab study drive:NAME".to_owned(), format!("(one drive; {runs} runs, not kept)")),
     };
     let named: Vec<(String, &Verdict<'_>)> = verdicts.iter().map(|verdict| (short_name(verdict), verdict)).collect();
     let filesystem = verdicts.first().and_then(|verdict| environment(verdict.study(), "volume.name")).unwrap_or_default();
-    let check = "'trimtab doctor PATH' tests whether TRIM reaches your drive".to_owned();
+    let check = "'trimtab doctor MOUNTPOINT' tests whether TRIM reaches your drive".to_owned();
     let sure = assumptions::how_sure(&named).map(|text| note(NoteKind::Other, "How sure", text));
     let untrimmed = without_trimming(verdicts).map(|text| note(NoteKind::Condition, "No TRIM", text));
     let conditions = verdicts.first().and_then(|verdict| first_screen::conditions(verdict.study()));
@@ -134,12 +134,14 @@ fn without_trimming(verdicts: &[Verdict<'_>]) -> Option<String> {
     Some(format!("4K writes {speed}, wear {wear}, against weekly fstrim"))
 }
 
-/// The policies shown for a drive: the baseline and the recommended one.
+/// The policies shown for a drive: the baseline and those recommended at any fill.
 fn shown<'a>(verdict: &Verdict<'a>) -> Vec<&'a str> {
     let metrics = &verdict.comparison.metrics;
     let baseline = first_screen::baseline(metrics);
     let (first, rest): (Vec<&str>, Vec<&str>) = metrics.policies.iter().partition(|name| **name == baseline);
-    first.into_iter().chain(rest.into_iter().filter(|name| verdict.policy() == Some(*name))).collect()
+    let others = || verdict.other_fills.iter().map(|other| other.recommendation);
+    let recommended = |name: &str| others().chain([verdict.recommendation]).any(|one| one.policy() == Some(name));
+    first.into_iter().chain(rest.into_iter().filter(|name| recommended(name))).collect()
 }
 
 /// Rows for each drive.

@@ -126,8 +126,8 @@ fn screen_figures_follow_from_runs() {
     let shown = screen(&whole(), 80);
     let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     // Twice 153 ms are 306 ms; 5 drive-writes of a tenth a day are 50 days.
-    assert!(flat.contains("no wait over 306 ms; most 4K writes/s, least wear"), "{shown}");
-    assert!(shown.contains("Figures: 50 days, 10 % of capacity a day; weekly: batched"), "{shown}");
+    assert!(flat.contains("appends within 306 ms; then most writes, least wear"), "{shown}");
+    assert!(shown.contains("Figures: 50 days, 10 % written a day; batched: weekly fstrim"), "{shown}");
     assert!(shown.contains("USE  idle: trim in idle time"), "{shown}");
     assert!(shown.contains("holds under 8 of 9 assumptions"), "{shown}");
     // 34,600 of 3,800.
@@ -233,7 +233,7 @@ fn one_sees_where_it_matters_and_where_it_does_not() {
     let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("SATA, NVMe: no policy has 5 % more 4K writes/s or 5 % less wear than no trimming"), "{shown}");
     assert!(flat.contains("BUT OCZ with other TRIM costs: online; OCZ at b full: no trimming WHY"), "{shown}");
-    assert!(flat.contains("tried with other TRIM costs and fills"), "{shown}");
+    assert!(flat.contains("other TRIM costs and fills: see BUT"), "{shown}");
 }
 
 #[test]

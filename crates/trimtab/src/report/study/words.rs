@@ -157,7 +157,7 @@ pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
 pub(super) fn short_meaning(verdict: &Verdict<'_>) -> String {
     let policy = verdict.policy().and_then(words);
     match (policy, verdict.time_trimming) {
-        (Some(policy), Some(time)) => format!("{}, {} % of the time", policy.short, three_digits(time.percent())),
+        (Some(policy), Some(time)) => format!("{}, trims {} % of the time", policy.short, three_digits(time.percent())),
         (Some(policy), None) => policy.short.to_owned(),
         (None, _) if verdict.recommendation == Recommendation::NoDifference => "trimming makes no difference".to_owned(),
         (None, _) => choice(verdict).1,
@@ -425,7 +425,7 @@ pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
     let fill = verdict.comparison.metrics.fills.first().map(|fill| spaced(fill)).unwrap_or_default();
     let line = match verdict.rule {
         Rule::MostWrites { limit_seconds } => {
-            format!("no wait over {}; most 4K writes/s, least wear, simplest (ties: 5 %)", seconds(limit_seconds))
+            format!("appends within {}; then most writes, least wear, simplest (ties: 5 %)", seconds(limit_seconds))
         }
         Rule::GainsNothing => format!("no policy has 5 % more 4K writes/s or 5 % less wear than no trimming at {fill} full"),
         Rule::TooFewRepeats => format!("a difference may be chance: run with --repeats {REPEATS_MIN}"),
@@ -474,7 +474,7 @@ fn latency_reason(reason: &LatencyReason<'_>) -> String {
         Some(LatencyAside::LongNoMoreOften) => " (long ones no more often)",
     };
     let all: Vec<String> = chosen.into_iter().chain(others).collect();
-    format!("worst foreground write latency: {}{aside}", all.join("; "))
+    format!("worst append latency: {}{aside}", all.join("; "))
 }
 
 /// The deleted files and the time to delete them, for the recommended policy first.
@@ -505,7 +505,7 @@ pub(super) fn deleting_reason(reason: &DeletingReason<'_>, online_chosen: bool) 
         return (what, format!("{}; {than} as long{other}", seconds(none)));
     }
     let doubt = reason.doubt.map(|doubt| format!(", {}", deleting_doubt(doubt))).unwrap_or_default();
-    let here = (none > 0.0).then(|| format!("{}×{doubt}", three_digits(online / none)));
+    let here = (none > 0.0).then(|| format!("{}× as long{doubt}", three_digits(online / none)));
     let ratios: Vec<String> = here.into_iter().chain(other.map(|(times, linux)| format!("{times}× on {linux}"))).collect();
     let ratios = if ratios.is_empty() { String::new() } else { format!(" ({})", ratios.join("; ")) };
     let (none, online) = (seconds(none), seconds(online));
