@@ -8,6 +8,7 @@ mod command;
 mod conditions;
 mod cron;
 mod crypt;
+mod dates;
 mod disk;
 mod drives;
 mod filesystem;

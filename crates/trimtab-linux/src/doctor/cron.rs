@@ -1,6 +1,7 @@
 //! Cron: the filesystems that its scripts and table commands trim.
 
 use super::answer::Answer;
+use super::dates;
 use super::fstrim::Machine;
 use super::initramfs::distribution;
 use super::shell::{Lines, names_trim};
@@ -165,6 +166,9 @@ impl Job {
         let (mut lines, mut kept) = (Lines::default(), Vec::new());
         for line in text.lines() {
             let Some((user, command)) = command(line.trim(), format, owner) else { continue };
+            if format != Format::Anacron && dates::cron_never_runs(line) {
+                continue;
+            }
             let (is_root, trims) = (user == "root", names_trim(command));
             // fstrim needs root, and no file is opened because an unprivileged user names it.
             let calls = match (is_root, trims) {
@@ -347,6 +351,7 @@ mod tests {
         }
         for (path, line) in [
             ("etc/crontab", "#0 4 * * * root fstrim /m/b"),
+            ("etc/crontab", "0 4 30 2 * root fstrim /m/b"),
             ("etc/crontab", "0 4 * * * nobody fstrim /m/b"),
             ("etc/cron.d/.trim", "0 4 * * * root fstrim /m/b"),
             ("etc/cron.d/trim.rpmsave", "0 4 * * * root fstrim /m/b"),
