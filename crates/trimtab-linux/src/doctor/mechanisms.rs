@@ -115,13 +115,11 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
         Online::Async => by.push("online: btrfs discard=async".to_owned()),
         Online::Thread => by.push("online: the discard thread of f2fs".to_owned()),
     }
-    if configured.own == UnitState::Enabled {
-        by.push("trimtab.service, as far as its configuration names this filesystem".to_owned());
-    }
-    let mut open = false;
     let others = configured.others.iter().map(|timer| (timer.shown(), timer_trims(doctor, timer, mount)));
     let cron = configured.cron.iter().map(|job| (format!("cron: {}", shown(&job.path)), job_trims(doctor, job, mount)));
-    for (name, answer) in others.chain(cron) {
+    let own = (configured.own == UnitState::Enabled).then(|| ("trimtab.service".to_owned(), own_trims(doctor, mount)));
+    let mut open = false;
+    for (name, answer) in own.into_iter().chain(others).chain(cron) {
         match answer {
             Answer::Yes => by.push(name),
             Answer::No(_) => {}
@@ -179,6 +177,15 @@ fn timer_trims(doctor: &Doctor<'_>, timer: &Timer, mount: &Mount) -> Answer {
 /// The same for a cron job.
 fn job_trims(doctor: &Doctor<'_>, job: &Job, mount: &Mount) -> Answer {
     with_fitrim(mount, || job.trims(doctor.machine(), &|other| is_same(mount, other)))
+}
+
+/// Returns whether trimtab's own service trims a filesystem through any of its mounts.
+fn own_trims(doctor: &Doctor<'_>, mount: &Mount) -> Answer {
+    match &doctor.kept {
+        None => Answer::maybe("its configuration is not known here"),
+        Some(kept) if kept.iter().any(|other| is_same(mount, other)) => Answer::Yes,
+        Some(_) => Answer::no("trimtab.not-configured", "its configuration does not name it"),
+    }
 }
 
 /// Returns whether a visit trims: no for a filesystem type without FITRIM.
