@@ -17,6 +17,8 @@ use crate::host::root::{Root, TABLE_BYTES_MAX};
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::quoted;
 
+/// Text of the finding in a container: the host's mechanisms are out of sight.
+const IN_CONTAINER: &str = "nothing in this container trims this filesystem; the host may";
 /// Code of the finding about a filesystem type without FITRIM, which fstrim therefore cannot
 /// trim.
 const NO_FITRIM: &str = "fstrim.no-fitrim";
@@ -289,9 +291,10 @@ fn writable<'a>(doctor: &'a Doctor<'_>, mount: &'a Mount) -> &'a Mount {
 }
 
 fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &Verdict) -> Finding {
-    let text = "nothing trims this filesystem";
+    let is_in_container = is_in_container(doctor.root);
+    let text = if is_in_container { IN_CONTAINER } else { "nothing trims this filesystem" };
     if !mount.is_writable() {
-        return Finding::new("nothing-trims", Severity::Note, format!("{text}, which is mounted read-only"));
+        return Finding::new("nothing-trims", Severity::Note, format!("{text} (mounted read-only)"));
     }
     // Enabling a mechanism now would have no effect or might do damage.
     if verdict.kind == VerdictKind::Unknown || verdict.is_in_vain {
@@ -299,7 +302,7 @@ fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &V
     }
     let enable = "systemctl enable --now fstrim.timer";
     let remedy = match doctor.mechanisms.timer.state {
-        _ if is_in_container(doctor.root) => on_the_host(),
+        _ if is_in_container => on_the_host(),
         UnitState::Disabled if *timer == Answer::Yes => Remedy::run(enable).done_by([Action::Timer]),
         UnitState::Masked => Remedy::run("systemctl unmask fstrim.timer").then_run(enable),
         _ => watched(doctor, mount),
