@@ -8,6 +8,7 @@ mod command;
 mod conditions;
 mod cron;
 mod crypt;
+mod dates;
 mod disk;
 mod drives;
 mod filesystem;
@@ -230,6 +231,8 @@ pub struct Doctor<'a> {
     visited: fstrim::Visited,
     tables: Tables,
     mechanisms: mechanisms::Configured,
+    /// The mounts that trimtab's own daemon trims, if its configuration is known.
+    kept: Option<Vec<Mount>>,
 }
 
 impl<'a> Doctor<'a> {
@@ -237,7 +240,13 @@ impl<'a> Doctor<'a> {
     pub fn new(root: &'a Root) -> std::io::Result<Self> {
         let mounts = mountinfo::read(root)?;
         let visited = fstrim::Visited::new(&mounts);
-        Ok(Self { root, mounts, visited, tables: Tables::read(root), mechanisms: mechanisms::Configured::read(root) })
+        Ok(Self { root, mounts, visited, tables: Tables::read(root), mechanisms: mechanisms::Configured::read(root), kept: None })
+    }
+
+    /// Adds the mounts that trimtab's own daemon trims by its configuration.
+    #[must_use]
+    pub fn with_kept(self, kept: Vec<Mount>) -> Self {
+        Self { kept: Some(kept), ..self }
     }
 
     /// True if a later mount hides this one.

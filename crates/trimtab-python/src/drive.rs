@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use trimtab_drive::shipped;
 use trimtab_drive::spec::DriveSpec;
@@ -39,13 +40,9 @@ pub fn drives() -> Vec<String> {
 pub fn load(reference: &str, directory: &Path) -> Result<file::Drive, String> {
     if settings::is_path(reference) {
         let path = directory.join(reference);
-        let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-        let length = std::fs::metadata(&path).map_err(cannot)?.len();
-        if length > SPEC_BYTES_MAX {
-            return Err(format!("{} is not a specification: it has {length} bytes", path.display()));
-        }
-        let text = std::fs::read_to_string(&path).map_err(cannot)?;
-        return parse(&text).map_err(|wrong| format!("{}: {wrong}", path.display()));
+        let bytes = read_within(&path, SPEC_BYTES_MAX)?;
+        let text = std::str::from_utf8(&bytes).map_err(|wrong| format!("{}: {wrong}", path.display()))?;
+        return parse(text).map_err(|wrong| format!("{}: {wrong}", path.display()));
     }
     shipped::named(reference).ok_or_else(|| {
         let names = drives();
@@ -53,6 +50,22 @@ pub fn load(reference: &str, directory: &Path) -> Result<file::Drive, String> {
         let hint = did_you_mean(&similar(reference, &names)).unwrap_or_else(|| format!("there are {}", names.join(", ")));
         format!("there is no drive '{reference}'; {hint}")
     })
+}
+
+/// The content of a regular file of at most `limit` bytes. A pipe or a device has no end.
+///
+/// # Errors
+/// Text for an unreadable, another, or a larger file.
+pub fn read_within(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
+    let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    let found = std::fs::metadata(path).map_err(cannot)?;
+    if !found.is_file() || found.len() > limit {
+        return Err(format!("{} is not a regular file of at most {limit} bytes", path.display()));
+    }
+    let mut content = Vec::new();
+    // The file may grow meanwhile.
+    std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut content)).map_err(cannot)?;
+    Ok(content)
 }
 
 impl From<file::Drive> for Drive {

@@ -69,6 +69,9 @@ impl Sources for Plan {
     }
 }
 
+/// Largest file that a plan may name: far above any trace that is parsed into memory.
+const FILE_BYTES_MAX: u64 = 4 << 30;
+
 fn sent<'a>(given: &'a BTreeMap<String, PyBackedBytes>, path: &str) -> Result<&'a [u8], String> {
     given.get(path).map(AsRef::as_ref).ok_or_else(|| format!("{path} is not among the files passed in"))
 }
@@ -204,10 +207,9 @@ impl Plan {
 
 impl Plan {
     fn content(&self, path: &str) -> Result<Cow<'_, [u8]>, String> {
-        let read = |path: &Path| std::fs::read(path).map_err(|wrong| format!("cannot read {}: {wrong}", path.display()));
         match &self.given {
             Some(given) => sent(given, path).map(Cow::Borrowed),
-            None => read(&self.directory.join(path)).map(Cow::Owned),
+            None => drive::read_within(&self.directory.join(path), FILE_BYTES_MAX).map(Cow::Owned),
         }
     }
 

@@ -83,6 +83,7 @@ class Drives(unittest.TestCase):
             (lambda: trimtab.Plan(PLAN).run([8]), "there is no cell 8"),
             (lambda: trimtab.Plan(PLAN).table([b"no row"]), "not a row of a sweep"),
             (lambda: trimtab.Plan(PLAN.replace("intel-x25-m-160gb", "./mine.toml"), files={}), "./mine.toml is not among the files"),
+            (lambda: trimtab.Plan(PLAN.replace("intel-x25-m-160gb", "/dev/zero")), "/dev/zero is not a regular file"),
         ]:
             with self.assertRaises(trimtab.Error) as raised:
                 call()

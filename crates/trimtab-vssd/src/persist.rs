@@ -75,7 +75,7 @@ pub fn keep(engine: &Engine, spec: &DriveSpec, data: &Path, leave: UseFlag) -> a
         unit: lasting.unit,
         model_time_ns: lasting.now.0,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        spec: Some(checksum(spec)),
+        spec: checksum(spec),
         data: store.identity().map(|file| DataFile { file, sample }),
     };
     state::save(data, &header, lasting.mapped.into_iter(), &lasting.model, leave)
@@ -96,17 +96,20 @@ fn resume(spec: &DriveSpec, settings: &Settings, store: Store, saved: SavedState
         .hint("attach it with the specification and size it was made with")
         .into());
     }
-    if is.spec.is_some_and(|checksum_then| checksum_then != checksum(spec)) {
+    if is.spec != checksum(spec) {
         let what = format!("it belongs to a drive '{}' of another specification", is.drive);
         return Err(UsageError::new(what).hint("attach it with the specification that it was made with").into());
     }
-    let (written_beside, clean) = (is.data.clone(), saved.clean);
+    let (written_beside, clean, identity) = (is.data.clone(), saved.clean, store.identity());
+    if written_beside.is_none() && identity.is_some() {
+        return Err(UsageError::new("its state does not name its data file").hint(OTHER_DATA).into());
+    }
     let mut drive = fresh(store, model::build(spec, 0)?, settings);
     anyhow::ensure!(is.unit == drive.ledger.unit(), "its map has units of {} bytes, not {}", is.unit, drive.ledger.unit());
     drive.now = saved.model_time();
     let (bytes_max, ledger) = (drive.model.snapshot_bytes_max(), &mut drive.ledger);
     let snapshot = saved.load(bytes_max, |run| ledger.resume(run))?;
-    if let Some(then) = written_beside.filter(|then| Some(&then.file) != drive.store.identity().as_ref()) {
+    if let Some(then) = written_beside.filter(|then| Some(&then.file) != identity.as_ref()) {
         // A copy of both files has the same data; a file that was in use has changed.
         let mapped: Vec<Range<u64>> = drive.ledger.map().runs().collect();
         if !clean || sample(&drive.store, has.size, drive.ledger.unit(), &mapped).context("cannot read the data")? != then.sample {
@@ -224,6 +227,20 @@ mod tests {
         drop(file);
         let (drive, _) = in_file(spec, &settings, 1, data, true).unwrap();
         keep(&Engine::new(drive, settings, None), spec, data, UseFlag::Detached).unwrap();
+    }
+
+    #[test]
+    fn state_that_names_no_data_file_is_refused() {
+        let spec = model::sized(shipped::drive("sata-tlc-500gb").spec, Some(Bytes(1 << 30))).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        detached(&spec, &data, 1);
+        let saved = state::open(&data).unwrap().unwrap();
+        let (header, mut mapped) = (Header { data: None, ..saved.header.clone() }, Vec::new());
+        let model = saved.load(1 << 40, |run| mapped.push(run)).unwrap();
+        state::save(&data, &header, mapped.into_iter(), &model, UseFlag::Detached).unwrap();
+        let error = in_file(&spec, &Settings::of(&spec, Speed::Unpaced), 1, &data, false).map(drop).unwrap_err();
+        assert!(format!("{error:#}").contains("does not name its data file"), "{error:#}");
     }
 
     #[test]

@@ -46,11 +46,10 @@ pub struct Header {
     pub model_time_ns: u64,
     /// Version of the program that wrote the state.
     pub tool_version: String,
-    /// Checksum of the specification; absent in states of versions before 0.2.
-    #[serde(default)]
-    pub spec: Option<u32>,
-    /// The data file of the state; absent in states of versions before 0.2.
-    #[serde(default)]
+    /// Checksum of the specification.
+    pub spec: u32,
+    /// The data file of the state; `None` if its filesystem does not identify files.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub data: Option<DataFile>,
 }
 
@@ -311,7 +310,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn header() -> Header {
-        Header { drive: "x".into(), size: 1 << 30, unit: 512, model_time_ns: 99, tool_version: "0".into(), spec: Some(7), data: None }
+        Header { drive: "x".into(), size: 1 << 30, unit: 512, model_time_ns: 99, tool_version: "0".into(), spec: 7, data: None }
     }
 
     /// Detached cleanly, the mapped runs, and the model.
@@ -359,6 +358,21 @@ mod tests {
         write_section(&mut file, &serde_json::to_vec(&header()).unwrap()).unwrap();
         write_section(&mut file, &zstd::bulk::compress(packed, 19).unwrap()).unwrap();
         write_section(&mut file, &zstd::bulk::compress(model, 19).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn state_header_without_specification_or_data_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("disk");
+        for field in ["spec", "data"] {
+            let mut text = serde_json::to_value(header()).unwrap();
+            text.as_object_mut().unwrap().remove(field).unwrap();
+            let mut file = File::create(path_of(&data)).unwrap();
+            file.write_all(&[MAGIC.as_slice(), &[CLEAN]].concat()).unwrap();
+            write_section(&mut file, &serde_json::to_vec(&text).unwrap()).unwrap();
+            let error = open(&data).unwrap_err().to_string();
+            assert!(error.contains(&format!("missing field `{field}`")), "{error}");
+        }
     }
 
     /// Once, a state of 33 kB took 13.6 GB of memory.

@@ -2,6 +2,7 @@
 
 use super::answer::Answer;
 use super::systemd::{Unit, is_true};
+use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use std::path::Path;
 
@@ -99,6 +100,10 @@ fn kernel_command_line(root: &Root, wanted: &str) -> Option<bool> {
 /// Detects containers by the files that their managers leave, and virtual machines by the CPU
 /// flag and the firmware's names.
 fn virtualization(root: &Root, wanted: &str) -> Option<bool> {
+    if is_stray_mark(root) {
+        // Some releases of systemd take the machine for a container then, others do not.
+        return None;
+    }
     let container = container(root);
     let machine = virtual_machine(root);
     match wanted {
@@ -134,12 +139,25 @@ fn virtualization(root: &Root, wanted: &str) -> Option<bool> {
     }
 }
 
+/// The file that Docker leaves in a container's root directory.
+const DOCKER_MARK: &str = "/.dockerenv";
+
+/// Docker's mark is on a machine that has its own root filesystem: a disk image was made from
+/// a container's files.
+fn is_stray_mark(root: &Root) -> bool {
+    let is_own = |mount: &Mount| mount.dev.major != 0 && mount.root == Path::new("/") && mount.mount_point == Path::new("/");
+    root.exists(DOCKER_MARK)
+        && mountinfo::read(root).is_ok_and(|mounts| mounts.iter().rfind(|mount| mount.mount_point == Path::new("/")).is_some_and(is_own))
+}
+
+/// The manager of the container that the machine is; `None` outside of containers.
 pub fn container(root: &Root) -> Option<String> {
     if let Some(name) = root.read("/run/systemd/container") {
         return Some(name);
     }
-    let marks = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman"), ("/proc/vz", "openvz")];
-    let found = marks.into_iter().find(|(file, _)| root.exists(file)).filter(|_| !root.exists("/proc/bc"));
+    let marks = [("/run/.containerenv", "podman"), ("/proc/vz", "openvz"), (DOCKER_MARK, "docker")];
+    let is_mark = |file: &str| root.exists(file) && (file != DOCKER_MARK || !is_stray_mark(root));
+    let found = marks.into_iter().find(|(file, _)| is_mark(file)).filter(|_| !root.exists("/proc/bc"));
     let wsl = || root.read("/proc/sys/kernel/osrelease").filter(|release| release.contains("Microsoft") || release.contains("WSL"));
     let of_first = || root.read("/proc/1/environ").filter(|text| text.contains("container="));
     found.map(|(_, name)| name.to_owned()).or_else(|| wsl().map(|_| "wsl".to_owned())).or_else(|| of_first().map(|_| "other".to_owned()))

@@ -1,12 +1,12 @@
 //! Cron: the filesystems that its scripts and table commands trim.
 
 use super::answer::Answer;
+use super::dates;
 use super::fstrim::Machine;
 use super::initramfs::distribution;
 use super::shell::{Lines, names_trim};
 use crate::host::mountinfo::Mount;
 use crate::host::root::{Root, TABLE_BYTES_MAX};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Directories of scripts that run-parts runs, on most distributions and on Alpine.
@@ -134,25 +134,29 @@ enum Format {
 pub struct Job {
     pub path: PathBuf,
     lines: Lines,
-    /// Unknown whether any program runs it.
-    is_doubtful: bool,
+    /// The reason why it may not run.
+    doubt: Option<&'static str>,
 }
 
 impl Job {
     /// All trim jobs of this machine.
     pub fn all(root: &Root) -> Vec<Self> {
         let Some(runner) = Runner::find(root) else { return Vec::new() };
-        let is_doubtful = runner.is_doubtful;
+        let doubt = runner.is_doubtful.then_some("nothing in the recorded tree shows whether a cron is installed");
         let of_directory = |directory: &'static str| {
-            let runs = |path: &PathBuf| name(path).is_some_and(|name| runner.runs_script(directory, name)) && is_executable(root, path);
+            let runs = |path: &PathBuf| {
+                name(path).is_some_and(|name| runner.runs_script(directory, name)) && root.is_executable(path) != Some(false)
+            };
             files(root, directory).into_iter().filter(runs).collect::<Vec<_>>()
         };
         let scripts = SCRIPTS.into_iter().flat_map(of_directory);
-        let scripts = scripts.filter_map(|path| Some(Self { lines: Lines::of_script(root, &path)?, path, is_doubtful }));
+        let mode = |path: &Path| root.is_executable(path).is_none().then_some("the recorded tree does not show whether it is executable");
+        let scripts =
+            scripts.filter_map(|path| Some(Self { lines: Lines::of_script(root, &path)?, doubt: doubt.or_else(|| mode(&path)), path }));
         let tables = TABLES.into_iter().filter(|(_, format)| runner.reads(*format));
         let tables = tables.flat_map(|(path, format)| files(root, path).into_iter().map(move |path| (path, format)));
         let tables = tables.filter(|(path, format)| *format != Format::System || name(path).is_some_and(|name| runner.reads_table(name)));
-        let tables = tables.filter_map(|(path, format)| Self::of_table(root, path, format)).map(|job| Self { is_doubtful, ..job });
+        let tables = tables.filter_map(|(path, format)| Self::of_table(root, path, format)).map(|job| Self { doubt, ..job });
         scripts.chain(tables).collect()
     }
 
@@ -165,6 +169,9 @@ impl Job {
         let (mut lines, mut kept) = (Lines::default(), Vec::new());
         for line in text.lines() {
             let Some((user, command)) = command(line.trim(), format, owner) else { continue };
+            if format != Format::Anacron && dates::cron_never_runs(line) {
+                continue;
+            }
             let (is_root, trims) = (user == "root", names_trim(command));
             // fstrim needs root, and no file is opened because an unprivileged user names it.
             let calls = match (is_root, trims) {
@@ -186,13 +193,12 @@ impl Job {
             return None;
         }
         root.keep(&path, (kept.join("\n") + "\n").as_bytes());
-        Some(Self { path, lines, is_doubtful: false })
+        Some(Self { path, lines, doubt: None })
     }
 
     /// Returns whether the job trims the filesystem whose mounts `is_same` recognises.
     pub fn trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
-        let doubt = || Answer::maybe("nothing in the recorded tree shows whether a cron is installed");
-        self.lines.trims(machine, is_same).and(|| if self.is_doubtful { doubt() } else { Answer::Yes })
+        self.lines.trims(machine, is_same).and(|| self.doubt.map_or(Answer::Yes, Answer::maybe))
     }
 }
 
@@ -245,17 +251,12 @@ fn is_run(name: &str) -> bool {
     name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
-/// Recorded trees do not store permissions.
-fn is_executable(root: &Root, path: &Path) -> bool {
-    let is_marked = || root.open(path).and_then(|file| file.metadata()).is_ok_and(|file| file.permissions().mode() & 0o111 != 0);
-    !root.is_live() || is_marked()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::doctor::fstrim::{Release, Visited};
     use crate::host::mountinfo;
+    use std::os::unix::fs::PermissionsExt as _;
 
     /// Answers for the filesystems at `/` and `/m/b` in a tree with these files.
     fn answers(files: &[(&str, &str)]) -> [Option<Answer>; 2] {
@@ -264,12 +265,18 @@ mod tests {
 
     /// The same, without adding a cron program.
     fn answers_with(files: &[(&str, &str)]) -> [Option<Answer>; 2] {
+        answers_of_mode(files, 0o755)
+    }
+
+    /// The same, with files of this mode.
+    fn answers_of_mode(files: &[(&str, &str)], mode: u32) -> [Option<Answer>; 2] {
         let tree = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(tree.path().join("m/b")).unwrap();
         for (path, text) in files {
             let path = tree.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         }
         let root = Root::recorded(tree.path()).unwrap();
         let mounts = mountinfo::parse(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /m/b rw - ext4 /dev/sda2 rw\n");
@@ -292,6 +299,14 @@ mod tests {
             let [root, b] = answers(&[("etc/cron.weekly/fstrim", shell)]);
             assert!(matches!(root, Some(Answer::Maybe(_))) && matches!(b, Some(Answer::Maybe(_))), "{shell}: {root:?} {b:?}");
         }
+    }
+
+    #[test]
+    fn cron_script_without_execute_permission_may_run() {
+        let [_, b] = answers_of_mode(&[("etc/cron.daily/trim", "#!/bin/sh\nfstrim /m/b\n"), ("usr/sbin/cron", "")], 0o600);
+        assert!(matches!(&b, Some(Answer::Maybe(doubt)) if doubt.contains("executable")), "{b:?}");
+        let [_, b] = answers_of_mode(&[("etc/crontab", "0 4 * * 0 root fstrim /m/b"), ("usr/sbin/cron", "")], 0o600);
+        assert_eq!(b, Some(Answer::Yes), "cron reads a table, and executes none");
     }
 
     #[test]
@@ -347,6 +362,7 @@ mod tests {
         }
         for (path, line) in [
             ("etc/crontab", "#0 4 * * * root fstrim /m/b"),
+            ("etc/crontab", "0 4 30 2 * root fstrim /m/b"),
             ("etc/crontab", "0 4 * * * nobody fstrim /m/b"),
             ("etc/cron.d/.trim", "0 4 * * * root fstrim /m/b"),
             ("etc/cron.d/trim.rpmsave", "0 4 * * * root fstrim /m/b"),

@@ -107,7 +107,7 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
         ));
     }
     if !uuid.starts_with("CRYPT-LUKS") {
-        return reopened(doctor, &word, uuid, opening);
+        return reopened(doctor, name, uuid, opening);
     }
     let luks2 = uuid.starts_with("CRYPT-LUKS2");
     let listed = opening.map(|opening| opening.discards);
@@ -139,7 +139,8 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
 /// The remedy for mappings without a LUKS header. cryptsetup cannot refresh BitLocker,
 /// TrueCrypt and FileVault mappings. It refreshes a plain mapping only with all its original
 /// parameters, and the key may be random.
-fn reopened(doctor: &Doctor<'_>, word: &str, uuid: &str, opening: Option<&Opening>) -> Remedy {
+fn reopened(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Opening>) -> Remedy {
+    let word = &quoted(name);
     let again = format!("unmount what is on {word} (or swapoff), and close it");
     let Some(opening) = opening else {
         let kind = uuid.strip_prefix("CRYPT-").and_then(|rest| rest.split('-').next()).unwrap_or_default().to_lowercase();
@@ -147,8 +148,22 @@ fn reopened(doctor: &Doctor<'_>, word: &str, uuid: &str, opening: Option<&Openin
     };
     let written = opening.instruction(doctor.root, word);
     let remedy = if opening.discards { Remedy::by_hand(again) } else { Remedy::by_hand(written).then(again) };
-    let start = "open it as the start of the machine does: systemctl restart systemd-cryptsetup@NAME, or cryptdisks_start NAME (swap: mkswap is part of that)";
+    let unit = quoted(&format!("systemd-cryptsetup@{}.service", unit_escape(name)));
+    let start = format!(
+        "open it as the start of the machine does: systemctl restart {unit}, or cryptdisks_start {word} (swap: mkswap is part of that)"
+    );
     rebuilt(doctor, opening, remedy.then(start))
+}
+
+/// Escapes a name for a unit as systemd-escape does.
+fn unit_escape(name: &str) -> String {
+    let plain = |at: usize, byte: u8| byte.is_ascii_alphanumeric() || b":_".contains(&byte) || byte == b'.' && at > 0;
+    let escaped = |(at, byte): (usize, u8)| match byte {
+        b'/' => "-".to_owned(),
+        _ if plain(at, byte) => char::from(byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    };
+    name.bytes().enumerate().map(escaped).collect()
 }
 
 /// Adds the initramfs rebuild, since the initramfs contains a copy of crypttab.
@@ -203,6 +218,13 @@ pub fn plain_crypt(tables: &Tables, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unit_escape_matches_systemd_escape() {
+        for (name, unit) in [("swap", "swap"), ("cr-home", "cr\\x2dhome"), (".a b", "\\x2ea\\x20b"), ("v1.2_x:y", "v1.2_x:y")] {
+            assert_eq!(unit_escape(name), unit);
+        }
+    }
 
     #[test]
     fn luks_uuid_gets_its_hyphens_back() {

@@ -178,6 +178,11 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         Some(Support { online: true, .. }) => {
             report.gate = if online == Online::Off { Gate::Blocks } else { Gate::Passes };
             report.why = format!("has no FITRIM; online discard is {}", online_words(online));
+            if online == Online::Off {
+                report
+                    .findings
+                    .push(Finding::new("fs.discard-off", Severity::Serious, report.why.clone()).remedy(bcachefs_discarding(root, mount)));
+            }
         }
         Some(_) => {
             report.gate = Gate::Blocks;
@@ -255,6 +260,17 @@ fn not_recovered(root: &Root, mount: &Mount, option: &str, online: Online, repor
     report.findings.push(Finding::new("fs.no-recovery", severity, report.why.clone()).remedy(remedy));
 }
 
+/// Turns on the discards of a bcachefs: the mount option, or the switch of each device.
+fn bcachefs_discarding(root: &Root, mount: &Mount) -> Remedy {
+    if mount.has_option("nodiscard") {
+        return Remedy::by_hand(format!("mount {} without the option nodiscard", quoted(&shown(&mount.mount_point))));
+    }
+    let off = block::bcachefs_switches(root, &mount.source).into_iter().filter(|(_, on)| !on);
+    let mut commands = off.map(|(switch, _)| format!("echo 1 > {}", quoted(&shown(&switch))));
+    let first = Remedy::run(commands.next().unwrap_or_default());
+    commands.fold(first, Remedy::then_run)
+}
+
 /// Mounts ntfs3 with `discard` now, and at every later mount by fstab.
 fn mounted_with_discard(root: &Root, mount: &Mount) -> Remedy {
     let can = mount.mount_point.to_str().is_some();
@@ -327,7 +343,7 @@ pub fn online(root: &Root, mount: &Mount, stack: &Stack) -> Online {
         // On by default; the per-device switch is in the superblock.
         "bcachefs" if mount.has_option("nodiscard") => Online::Off,
         "bcachefs" if mount.has_option("discard") => Online::Sync,
-        "bcachefs" if block::bcachefs_switches(root, &mount.source).iter().any(|on| !on) => Online::Off,
+        "bcachefs" if block::bcachefs_switches(root, &mount.source).iter().any(|(_, on)| !on) => Online::Off,
         "bcachefs" => Online::Sync,
         _ => plain(mount),
     }

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 use std::sync::OnceLock;
+use trimtab_drive::units::Bytes;
 use types::{is_network, is_pseudo, matches_type};
 
 /// Code of the finding about a filesystem that a table lists and fstrim skips.
@@ -32,6 +33,9 @@ const RECORDED_VERSION: &str = "/fstrim-version";
 /// Fixed paths of fstrim: never searched in a PATH that another user may have set.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/fstrim", "/sbin/fstrim"];
 const FSTAB: &str = "/etc/fstab";
+/// Size of a block group of ext4 with blocks of 4 KiB, the largest `--minimum` that it accepts
+/// (`ext4_trim_fs`). With larger clusters (bigalloc), groups are larger.
+const EXT4_MINIMUM_MAX: u64 = 128 << 20;
 /// Tables equivalent to `/proc/self/mountinfo`.
 const MOUNT_TABLES: [&str; 4] = ["/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts", "/etc/mtab"];
 
@@ -110,6 +114,8 @@ pub struct Call {
     types: Option<String>,
     /// `--offset` or `--length` is given.
     in_part: bool,
+    /// `--minimum`, in bytes.
+    minimum: u64,
     /// Missing discard support does not count as a failure.
     pub is_quiet: bool,
 }
@@ -197,6 +203,7 @@ fn read(arguments: &[String], release: Release) -> Result<Parsed, String> {
                 'h' | 'V' | 'n' => idle = idle.or_else(|| Some(format!("fstrim {word} trims nothing"))),
                 't' => call.types = Some(value),
                 'o' | 'l' => call.in_part = true,
+                'm' => call.minimum = size(&value).ok_or_else(|| format!("fstrim does not accept the minimum {value}"))?,
                 'q' => call.is_quiet = true,
                 _ => {}
             }
@@ -217,6 +224,20 @@ fn read(arguments: &[String], release: Release) -> Result<Parsed, String> {
         _ => return Err("fstrim takes one of --all, --fstab and --listed-in".to_owned()),
     };
     Ok(idle.map_or(Parsed::Call(call), Parsed::Idle))
+}
+
+/// Parses a size as `strtosize` of util-linux does: 1M and 1MiB are 2^20 bytes, 1MB is 10^6.
+fn size(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (text.get(..end)?.parse::<f64>().ok()?, text.get(end..)?.to_ascii_lowercase());
+    let Some(first) = unit.chars().next() else { return Some(number as u64) };
+    let power = i32::try_from("kmgtpezy".find(first)?).ok()? + 1;
+    let base: f64 = match &unit[1..] {
+        "" | "ib" => 1024.0,
+        "b" => 1000.0,
+        _ => return None,
+    };
+    Some((number * base.powi(power)) as u64)
 }
 
 /// Parses the options in one word, with their values; other words are positional.
@@ -327,6 +348,16 @@ impl<'a> Machine<'a> {
         };
         match answer {
             Answer::Yes if call.in_part => Answer::maybe("fstrim is given --offset or --length, and trims a part only"),
+            Answer::Yes
+                if call.minimum > EXT4_MINIMUM_MAX
+                    && self.mounts.iter().any(|mount| is_same(mount) && mount.fs_type.starts_with("ext")) =>
+            {
+                Answer::maybe(format!(
+                    "fstrim is given --minimum {}, and ext4 refuses more than a block group, which is {} unless it was made with larger clusters",
+                    Bytes(call.minimum),
+                    Bytes(EXT4_MINIMUM_MAX)
+                ))
+            }
             answer => answer,
         }
     }
@@ -343,12 +374,21 @@ impl<'a> Machine<'a> {
                 Ok(None) => Visits::Nothing,
                 Ok(Some((file, entries))) => {
                     let visits = self.fates(file, entries, call.types.as_deref());
-                    let places = visits.into_iter().filter_map(|visit| Some((visit.mount?, visit.skipped))).collect();
+                    let places = visits.into_iter().flat_map(|visit| self.places(visit)).collect();
                     Visits::Listed { file: file.to_owned(), places }
                 }
             },
         };
         Rc::clone(self.visited.calls.borrow_mut().entry(key).or_insert(Rc::new(visits)))
+    }
+
+    /// The mount that a line leads to, and those that it covers there.
+    fn places(&self, visit: Visit) -> Places {
+        let point = self.canonical(&visit.entry.target);
+        let covered = self.visited.index.at(&point).iter().filter(|at| Some(**at) != visit.mount);
+        let reason = || Reason::new(SKIPPED, format!("another mount covers {}", shown(&visit.entry.target)));
+        let covered: Places = covered.map(|at| (*at, Some(reason()))).collect();
+        visit.mount.map(|at| (at, visit.skipped)).into_iter().chain(covered).collect()
     }
 
     fn reached(&self, path: &Path) -> Option<usize> {

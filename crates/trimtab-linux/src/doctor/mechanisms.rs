@@ -17,6 +17,8 @@ use crate::host::root::{Root, TABLE_BYTES_MAX};
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::quoted;
 
+/// Text of the finding in a container: the host's mechanisms are out of sight.
+const IN_CONTAINER: &str = "nothing in this container trims this filesystem; the host may";
 /// Code of the finding about a filesystem type without FITRIM, which fstrim therefore cannot
 /// trim.
 const NO_FITRIM: &str = "fstrim.no-fitrim";
@@ -115,13 +117,11 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Verdic
         Online::Async => by.push("online: btrfs discard=async".to_owned()),
         Online::Thread => by.push("online: the discard thread of f2fs".to_owned()),
     }
-    if configured.own == UnitState::Enabled {
-        by.push("trimtab.service, as far as its configuration names this filesystem".to_owned());
-    }
-    let mut open = false;
     let others = configured.others.iter().map(|timer| (timer.shown(), timer_trims(doctor, timer, mount)));
     let cron = configured.cron.iter().map(|job| (format!("cron: {}", shown(&job.path)), job_trims(doctor, job, mount)));
-    for (name, answer) in others.chain(cron) {
+    let own = (configured.own == UnitState::Enabled).then(|| ("trimtab.service".to_owned(), own_trims(doctor, mount)));
+    let mut open = false;
+    for (name, answer) in own.into_iter().chain(others).chain(cron) {
         match answer {
             Answer::Yes => by.push(name),
             Answer::No(_) => {}
@@ -179,6 +179,15 @@ fn timer_trims(doctor: &Doctor<'_>, timer: &Timer, mount: &Mount) -> Answer {
 /// The same for a cron job.
 fn job_trims(doctor: &Doctor<'_>, job: &Job, mount: &Mount) -> Answer {
     with_fitrim(mount, || job.trims(doctor.machine(), &|other| is_same(mount, other)))
+}
+
+/// Returns whether trimtab's own service trims a filesystem through any of its mounts.
+fn own_trims(doctor: &Doctor<'_>, mount: &Mount) -> Answer {
+    match &doctor.kept {
+        None => Answer::maybe("its configuration is not known here"),
+        Some(kept) if kept.iter().any(|other| is_same(mount, other)) => Answer::Yes,
+        Some(_) => Answer::no("trimtab.not-configured", "its configuration does not name it"),
+    }
 }
 
 /// Returns whether a visit trims: no for a filesystem type without FITRIM.
@@ -282,9 +291,10 @@ fn writable<'a>(doctor: &'a Doctor<'_>, mount: &'a Mount) -> &'a Mount {
 }
 
 fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &Verdict) -> Finding {
-    let text = "nothing trims this filesystem";
+    let is_in_container = is_in_container(doctor.root);
+    let text = if is_in_container { IN_CONTAINER } else { "nothing trims this filesystem" };
     if !mount.is_writable() {
-        return Finding::new("nothing-trims", Severity::Note, format!("{text}, which is mounted read-only"));
+        return Finding::new("nothing-trims", Severity::Note, format!("{text} (mounted read-only)"));
     }
     // Enabling a mechanism now would have no effect or might do damage.
     if verdict.kind == VerdictKind::Unknown || verdict.is_in_vain {
@@ -292,7 +302,7 @@ fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &V
     }
     let enable = "systemctl enable --now fstrim.timer";
     let remedy = match doctor.mechanisms.timer.state {
-        _ if is_in_container(doctor.root) => on_the_host(),
+        _ if is_in_container => on_the_host(),
         UnitState::Disabled if *timer == Answer::Yes => Remedy::run(enable).done_by([Action::Timer]),
         UnitState::Masked => Remedy::run("systemctl unmask fstrim.timer").then_run(enable),
         _ => watched(doctor, mount),

@@ -3,7 +3,7 @@
 use super::filesystem::Home;
 use super::{Diagnosis, Doctor, mechanisms, shown};
 use crate::host::Place;
-use crate::host::block::{Stack, shown_name};
+use crate::host::block::{Layer, Stack, shown_name};
 use crate::host::mountinfo::{self, DevNumber, Mount};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -113,7 +113,8 @@ impl Doctor<'_> {
         let mut seen_silent: Vec<DevNumber> = Vec::new();
         // Prefer a reachable mount of each filesystem.
         let (covered, open): (Vec<&Mount>, Vec<&Mount>) = self.mounts.iter().partition(|mount| self.is_covered(mount));
-        for mount in open.into_iter().chain(covered) {
+        let (files, directories): (Vec<&Mount>, Vec<&Mount>) = open.into_iter().partition(|mount| self.is_file(mount));
+        for mount in directories.into_iter().chain(covered).chain(files) {
             let key = (mount.dev, mount.source.as_path(), mount.option_value("rtdev"));
             let stack = &*stacks.entry(key).or_insert_with(|| Stack::of_mount(self.root, &self.mounts, mount));
             let place = || Place { mount: Some(mount.clone()), stack: stack.clone() };
@@ -137,9 +138,20 @@ impl Doctor<'_> {
                 }
             } else if seen.insert(tops) {
                 used.extend(stack.layers.iter().map(|l| l.sys.clone()));
-                survey.diagnoses.push(self.examine(shown(&mount.mount_point), &place()));
+                // A file in a container is no name for the filesystem that it is on.
+                let device = stack.top_layers().next().map(Layer::node).filter(|_| self.is_file(mount));
+                survey.diagnoses.push(self.examine(device.unwrap_or_else(|| shown(&mount.mount_point)), &place()));
             }
         }
+    }
+
+    /// A single file is mounted, as container managers do.
+    fn is_file(&self, mount: &Mount) -> bool {
+        const OF_CONTAINERS: [&str; 3] = ["/etc/hosts", "/etc/hostname", "/etc/resolv.conf"];
+        let named = || OF_CONTAINERS.iter().any(|file| mount.mount_point == Path::new(file));
+        // A mount may hang.
+        let is_directory = if self.root.is_this_machine() { None } else { self.root.is_directory(&mount.mount_point) };
+        mount.root != Path::new("/") && is_directory.map_or_else(named, |is_directory| !is_directory)
     }
 
     fn slaves(&self, sys: &Path) -> Vec<PathBuf> {

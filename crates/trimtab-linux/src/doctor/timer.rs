@@ -4,6 +4,7 @@
 use super::answer::{Answer, Reason};
 use super::command::{self, Command};
 use super::conditions::{self, DOES_NOT_RUN};
+use super::dates;
 use super::fstrim::{self, Machine, Parsed, Release};
 use super::shell::{self, Lines};
 use super::systemd::{self, Unit, UnitState, Wants, is_true};
@@ -188,10 +189,19 @@ impl Timer {
 
 /// Returns whether the timer starts.
 fn starts(root: &Root, name: &str, timer: &Unit) -> Answer {
-    let triggers = timer.lists("Timer", |key| TRIGGERS.contains(&key));
+    let (never, triggers): (Vec<_>, Vec<_>) = timer
+        .lists("Timer", |key| TRIGGERS.contains(&key))
+        .into_iter()
+        .partition(|(key, value)| *key == "OnCalendar" && dates::calendar_never_elapses(value));
     let certain = |(key, value): &(&str, &str)| *key != "OnCalendar" || recurs(value);
     let has_time = match triggers.as_slice() {
-        [] => Answer::no(DOES_NOT_RUN, format!("{name} has no time to run (OnCalendar=)")),
+        [] => Answer::no(
+            DOES_NOT_RUN,
+            match never.first() {
+                Some((_, value)) => format!("{name} never runs: OnCalendar={value} is a day that never comes"),
+                None => format!("{name} has no time to run (OnCalendar=)"),
+            },
+        ),
         some if some.iter().all(|(key, _)| AFTER_A_RUN.contains(key)) => {
             Answer::maybe(format!("{name} counts from the last run of its service, and nothing starts that first after a boot"))
         }

@@ -413,11 +413,12 @@ fn bcachefs_members(root: &Root, named: &[PathBuf]) -> Vec<(PathBuf, PathBuf)> {
     filesystems.map(members).find(|members| members.iter().any(|(_, device)| named.contains(device))).unwrap_or_default()
 }
 
-/// The `discard` setting of each device of a bcachefs, as far as sysfs shows it.
+/// The `discard` switch of each device of a bcachefs and its setting, as far as sysfs shows it.
 #[must_use]
-pub fn bcachefs_switches(root: &Root, source: &Path) -> Vec<bool> {
-    let members = bcachefs_members(root, &bcachefs_sources(root, source));
-    members.iter().filter_map(|(directory, _)| root.read_u64(directory.join("discard"))).map(|on| on != 0).collect()
+pub fn bcachefs_switches(root: &Root, source: &Path) -> Vec<(PathBuf, bool)> {
+    let members = bcachefs_members(root, &bcachefs_sources(root, source)).into_iter();
+    let switches = members.map(|(directory, _)| directory.join("discard"));
+    switches.filter_map(|switch| Some((root.read_u64(&switch)? != 0, switch))).map(|(on, switch)| (switch, on)).collect()
 }
 
 /// The device that a mount source such as `/dev/mapper/home` names.

@@ -308,6 +308,12 @@ impl MountIndex {
         self.by_point.contains_key(path)
     }
 
+    /// Places in the table of all mounts at exactly this mount point.
+    #[must_use]
+    pub fn at(&self, path: &Path) -> &[usize] {
+        self.by_point.get(path).map_or(&[], Vec::as_slice)
+    }
+
     /// The first mount point that ends in these components.
     #[must_use]
     pub fn ending_in<'a>(&self, mounts: &'a [Mount], end: &Path) -> Option<&'a Path> {

@@ -26,6 +26,8 @@ const ATTRIBUTE_BYTES_MAX: u64 = 64 << 10;
 /// Maximum size of a table such as mountinfo.
 pub const TABLE_BYTES_MAX: u64 = 16 << 20;
 const ENTRIES_MAX: usize = 65_536;
+/// Permission bits of which root needs one to execute a file.
+const EXECUTABLE: u32 = 0o111;
 
 thread_local! {
     /// Recording is paused for reads of this thread.
@@ -47,11 +49,17 @@ pub struct Root {
     wants: OnceLock<Vec<PathBuf>>,
 }
 
-/// A resolved name: the object, and its path in the tree without links.
+/// A resolved name: the object, its type and permissions, and its path in the tree without links.
 struct ResolvedPath {
     object: OwnedFd,
-    kind: FileType,
+    mode: u32,
     path: PathBuf,
+}
+
+impl ResolvedPath {
+    fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.mode)
+    }
 }
 
 impl Root {
@@ -137,7 +145,15 @@ impl Root {
     /// The object is a directory (links are followed); `None` if it does not exist.
     #[must_use]
     pub fn is_directory(&self, path: impl AsRef<Path>) -> Option<bool> {
-        self.find(path.as_ref()).ok().map(|found| found.kind == FileType::Directory)
+        self.find(path.as_ref()).ok().map(|found| found.kind() == FileType::Directory)
+    }
+
+    /// The file is executable (links are followed). `None` if only the machine itself shows it:
+    /// most ways to copy a tree lose permissions.
+    #[must_use]
+    pub fn is_executable(&self, path: impl AsRef<Path>) -> Option<bool> {
+        let is_marked = self.find(path.as_ref()).is_ok_and(|found| found.mode & EXECUTABLE != 0);
+        (is_marked || self.is_this_machine()).then_some(is_marked)
     }
 
     /// The text of an attribute, trimmed, at most 64 KiB. Invalid UTF-8 and control characters
@@ -175,7 +191,7 @@ impl Root {
 
     fn open_found(&self, path: &Path) -> std::io::Result<(File, PathBuf)> {
         let found = self.find(path)?;
-        if found.kind != FileType::RegularFile {
+        if found.kind() != FileType::RegularFile {
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
         }
         Ok((File::from(reopen(&found.object, OFlags::RDONLY | OFlags::NONBLOCK)?), found.path))
@@ -200,7 +216,7 @@ impl Root {
 
     fn try_list(&self, path: &Path) -> std::io::Result<Vec<String>> {
         let found = self.find(path)?;
-        if found.kind != FileType::Directory {
+        if found.kind() != FileType::Directory {
             return Ok(Vec::new());
         }
         let directory = openat(&found.object, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -230,7 +246,7 @@ impl Root {
         #[cfg(test)]
         WORK.set(WORK.get() + 1);
         let mut todo: Vec<OsString> = components_reversed(path);
-        let mut above: Vec<(OwnedFd, OsString, FileType)> = Vec::new();
+        let mut above: Vec<(OwnedFd, OsString, u32)> = Vec::new();
         let mut links = 0;
         while let Some(name) = todo.pop() {
             if name == ".." {
@@ -239,8 +255,8 @@ impl Root {
             }
             let parent: BorrowedFd<'_> = above.last().map_or(self.directory.as_fd(), |(fd, ..)| fd.as_fd());
             let object = openat(parent, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-            let kind = kind_of(&object)?;
-            if kind == FileType::Symlink {
+            let mode = mode_of(&object)?;
+            if FileType::from_raw_mode(mode) == FileType::Symlink {
                 links += 1;
                 let target = readlinkat(&object, c"", Vec::new())?;
                 let target = Path::new(OsStr::from_bytes(target.as_bytes()));
@@ -250,31 +266,32 @@ impl Root {
                 }
                 todo.extend(components_reversed(target));
             } else {
-                above.push((object, name, kind));
+                above.push((object, name, mode));
             }
             if links > LINKS_MAX || above.len() + todo.len() > COMPONENTS_MAX {
                 return Err(Errno::LOOP);
             }
         }
         let path = joined(&above);
-        self.record(|recorder| recorder.found(&path, above.last().is_none_or(|(.., kind)| *kind == FileType::Directory)));
+        let mode = above.last().map_or(FileType::Directory.as_raw_mode(), |(.., mode)| *mode);
+        self.record(|recorder| recorder.found(&path, FileType::from_raw_mode(mode) == FileType::Directory, mode & EXECUTABLE != 0));
         match above.pop() {
-            Some((object, _, kind)) => Ok(ResolvedPath { object, kind, path }),
+            Some((object, ..)) => Ok(ResolvedPath { object, mode, path }),
             None => {
                 let object = openat(&self.directory, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-                Ok(ResolvedPath { object, kind: FileType::Directory, path })
+                Ok(ResolvedPath { object, mode, path })
             }
         }
     }
 }
 
 /// Asks nothing of a server that may hang: the walk has found the type.
-fn kind_of(object: &OwnedFd) -> Result<FileType, Errno> {
+fn mode_of(object: &OwnedFd) -> Result<u32, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    Ok(FileType::from_raw_mode(statx(object, c"", flags, StatxFlags::TYPE)?.stx_mode.into()))
+    Ok(statx(object, c"", flags, StatxFlags::TYPE | StatxFlags::MODE)?.stx_mode.into())
 }
 
-fn joined(above: &[(OwnedFd, OsString, FileType)]) -> PathBuf {
+fn joined(above: &[(OwnedFd, OsString, u32)]) -> PathBuf {
     above.iter().fold(PathBuf::from("/"), |path, (_, name, _)| path.join(name))
 }
 

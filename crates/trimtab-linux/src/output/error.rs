@@ -167,13 +167,51 @@ pub fn one_line(error: &anyhow::Error) -> String {
             line.push_str(&cause);
         }
     }
-    line.replace('\n', " ")
+    shortened(&line.replace('\n', " "))
+}
+
+/// Longest quotation in an error, in characters.
+const QUOTED_MAX: usize = 200;
+/// Longest error in characters, far above those without foreign text.
+const LINE_MAX: usize = 4000;
+
+/// Shortens quotations, since they may come from a file with any content. Paths stay whole.
+fn shortened(line: &str) -> String {
+    const QUOTES: [char; 2] = ['\'', '`'];
+    let (mut short, mut is_quoted) = (String::new(), false);
+    for part in line.split_inclusive(QUOTES) {
+        let text = part.strip_suffix(QUOTES).unwrap_or(part);
+        if is_quoted && !text.starts_with('/') && text.chars().count() > QUOTED_MAX {
+            short.extend(text.chars().take(QUOTED_MAX));
+            short.push('…');
+        } else {
+            short.push_str(text);
+        }
+        short.push_str(&part[text.len()..]);
+        // An apostrophe within or after a word opens nothing.
+        is_quoted = !text.ends_with(char::is_alphanumeric);
+    }
+    match short.char_indices().nth(LINE_MAX) {
+        Some((end, _)) => short[..end].to_owned() + "…",
+        None => short,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::Context as _;
+
+    #[test]
+    fn one_line_shortens_quotations_and_keeps_paths() {
+        let long = "x y ".repeat(1000);
+        let said = |text: String| one_line(&anyhow::anyhow!(text));
+        assert_eq!(said(format!("line 3: '{long}' is wrong")).chars().count(), "line 3: '' is wrong".len() + QUOTED_MAX + 1);
+        assert_eq!(said(format!("unknown field `{long}")).chars().count(), "unknown field `".len() + QUOTED_MAX + 1);
+        assert_eq!(said(format!("the drive's {long}'s")).chars().count(), LINE_MAX + 1);
+        let own = format!("the drive's '{}' and '/{}' stay", "z".repeat(QUOTED_MAX), "p/".repeat(300));
+        assert_eq!(said(own.clone()), own);
+    }
 
     #[test]
     fn one_line_joins_causes() {

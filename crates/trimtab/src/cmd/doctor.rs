@@ -3,7 +3,8 @@
 mod fix;
 mod summary;
 
-use crate::daemon::config::{Config, DEFAULT_PATH};
+use crate::daemon::config::Config;
+use crate::daemon::selection;
 use crate::mend;
 use crate::report::diagnosis::render;
 use anyhow::Context as _;
@@ -15,14 +16,15 @@ use std::process::ExitCode;
 pub use summary::line as summary_line;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::doctor::{Accepted, Diagnosis, Doctor, NotJudged, Survey};
+use trimtab_linux::doctor::{Diagnosis, Doctor, NotJudged, Survey};
+use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::error::{BLOCKED, Kind, NOT_PROVED, of_named, one_line};
 use trimtab_linux::output::lines::paragraph;
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::session::notes::{self, Reach};
 use trimtab_linux::session::safety;
-use trimtab_linux::sys::beneath::Named;
+use trimtab_linux::sys::beneath::{Dir, Named};
 use trimtab_linux::sys::mount_check;
 
 const EXAMPLES: &str = "\
@@ -160,7 +162,9 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let named: Vec<&Path> = args.paths.iter().map(PathBuf::as_path).collect();
     let silent = if root.is_this_machine() { mount_check::silent(&named) } else { Vec::new() };
     let answering = || args.paths.iter().filter(|path| !silent.contains(&path.as_path()));
-    let doctor = Doctor::new(&root).context("cannot read the mount table (/proc/self/mountinfo)")?;
+    check_directories(args, &root)?;
+    let config = config(&root, context);
+    let doctor = selection::doctor(&root, config.as_ref()).context("cannot read the mount table (/proc/self/mountinfo)")?;
     let Survey { mut diagnoses, not_judged } = if args.paths.is_empty() {
         doctor.survey()
     } else {
@@ -180,7 +184,7 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         complain(&failed);
         return Err(only);
     }
-    let accepted = accepted(&root, context);
+    let accepted = config.map(|config| config.ignore).unwrap_or_default();
     diagnoses.iter_mut().for_each(|diagnosis| diagnosis.accept(&accepted));
     anyhow::ensure!(!diagnoses.is_empty(), "found neither a mounted filesystem on a block device nor a drive");
     if let (Some(directory), Some(mut recording)) = (&args.record, root.recording()) {
@@ -206,6 +210,20 @@ fn examine(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     context.report_styled("doctor", 1, &report, || text(&report, args.summary))?;
     complain(&failed);
     Ok(failed.first().map_or(code, |(_, error)| ExitCode::from(Kind::of(error).exit_status())))
+}
+
+/// Refuses a --sysroot that is no recorded tree, and a --record into a directory in use.
+fn check_directories(args: &Args, root: &Root) -> Result<(), UsageError> {
+    if let Some(directory) = args.sysroot.as_ref().filter(|_| mountinfo::read(root).is_err()) {
+        let what = format!("'{}' is not a recorded tree: it has no mount table (proc/self/mountinfo)", directory.display());
+        return Err(UsageError::missing(what).hint("make a tree with: trimtab doctor --record DIR"));
+    }
+    let is_used = |directory: &&PathBuf| Dir::open(directory).and_then(|dir| dir.names()).is_ok_and(|names| !names.is_empty());
+    if let Some(directory) = args.record.as_ref().filter(is_used) {
+        let what = format!("'{}' is not empty, and a recorded tree needs a directory of its own", directory.display());
+        return Err(UsageError::missing(what).hint("name a new directory"));
+    }
+    Ok(())
 }
 
 /// Diagnoses one path. `is_looked_at`: the path can be accessed without blocking.
@@ -240,23 +258,10 @@ fn mount_points(diagnoses: &[Diagnosis]) -> impl Iterator<Item = PathBuf> {
         .map(|diagnosis| PathBuf::from(&diagnosis.subject))
 }
 
-/// Findings that the configuration accepts; for a recorded tree, its own configuration.
-fn accepted(root: &Root, context: &Context) -> Vec<Accepted> {
-    let config = match root.is_this_machine() {
-        true if !root.exists(DEFAULT_PATH) => return Vec::new(),
-        true => Config::read(Path::new(DEFAULT_PATH)),
-        false => match root.read(DEFAULT_PATH) {
-            Some(text) => Config::parse(Path::new(DEFAULT_PATH), &text),
-            None => return Vec::new(),
-        },
-    };
-    config.map_or_else(
-        |error| {
-            context.remark(&format!("no finding is accepted: {error}"));
-            Vec::new()
-        },
-        |config| config.ignore,
-    )
+/// The daemon's configuration in the tree. With an invalid one, the daemon does not start.
+fn config(root: &Root, context: &Context) -> Option<Config> {
+    let config = Config::of_root(root)?;
+    config.map_err(|error| context.remark(&format!("no finding is accepted, and trimtab.service does not start: {error}"))).ok()
 }
 
 fn text(report: &Report, summary: bool) -> String {

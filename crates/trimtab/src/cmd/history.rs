@@ -9,6 +9,7 @@ use crate::report::markdown;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
+use trimtab_linux::session::notes;
 use trimtab_linux::sys::clock::unix_ms;
 
 /// List what was applied, undone and trimmed on this machine, by hand and by the daemon;
@@ -46,7 +47,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let since = args.since.as_deref().map(|text| instant_of(text, unix_ms())).transpose()?;
     let wish =
         EventFilter { path: args.path.as_deref(), since_unix_ms: since, limit: args.limit as usize, sysroot: args.sysroot.as_deref() };
-    let events = Events::read(&wish, context)?;
+    let is_denied = |error: &anyhow::Error| args.sysroot.is_none() && !rustix::process::geteuid().is_root() && notes::is_denied(error);
+    let events = Events::read(&wish, context).map_err(|error| match is_denied(&error) {
+        true => error.context("the history belongs to root: run with sudo"),
+        false => error,
+    })?;
     if events.events.is_empty() && form != Form::Markdown && args.form.form != Some(Form::Tsv) && !context.json {
         context.remark("the history has no trim and no applied policy");
         return Ok(ExitCode::SUCCESS);

@@ -93,10 +93,17 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     workspace.close_after(context, reported)
 }
 
+/// The word for a layer that received too few discards.
+fn lost(is_sent: bool) -> &'static str {
+    if is_sent { "NO" } else { "nothing sent" }
+}
+
 fn text(proof: &Proof, as_mounted: bool) -> String {
     let mut layers = Table::new("", &["layer", "discards", "bytes", "arrived"]);
+    // What no layer received was not sent, or not counted.
+    let is_sent = proof.layers.iter().any(|layer| layer.discards.bytes().is_some_and(|bytes| bytes > 0));
     for layer in &proof.layers {
-        let arrived = layer.arrived.map_or("-", |yes| if yes { "yes" } else { "NO" });
+        let arrived = layer.arrived.map_or("-", |yes| if yes { "yes" } else { lost(is_sent) });
         let count = &layer.discards;
         let counted = count.fate != Fate::NotCounted;
         let commands = count.accepted.filter(|_| counted).map_or("-".to_owned(), |accepted| grouped(accepted.count));

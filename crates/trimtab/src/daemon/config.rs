@@ -5,6 +5,7 @@ mod reader;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Nanos;
+use trimtab_linux::host::root::Root;
 use trimtab_linux::sys::beneath::named::{self, Streams};
 use trimtab_sim::policy::PolicySpec;
 
@@ -101,6 +102,15 @@ impl Config {
     /// root does.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         Self::check(path).map_err(|errors| first(path, errors))
+    }
+
+    /// The configuration in a tree, read at its default path; `None` without one.
+    pub fn of_root(root: &Root) -> Option<Result<Self, ConfigError>> {
+        let path = Path::new(DEFAULT_PATH);
+        // Also puts the text into a recording.
+        let bytes = root.read_bytes(path, BYTES_MAX).ok()?;
+        let text = || String::from_utf8_lossy(&bytes);
+        Some(if root.is_this_machine() { Self::read(path) } else { Self::parse(path, &text()) })
     }
 
     /// The same, with all errors in order of lines.

@@ -1,9 +1,10 @@
 //! Selects the mounted filesystems that the configuration covers.
 
-use super::config::{Config, Rule};
+use super::config::{Config, DEFAULT_PATH, Rule};
 use super::iops_limit::IopsLimit;
 use std::io;
 use trimtab_drive::usage::quoted;
+use trimtab_linux::doctor::Doctor;
 use trimtab_linux::host::block::Stack;
 use trimtab_linux::host::mountinfo::{self, Mount};
 use trimtab_linux::host::root::Root;
@@ -63,6 +64,12 @@ impl Selection {
         self.wanted.push((mount.clone(), rule.clone()));
     }
 
+    /// The mounts that the daemon trims.
+    pub fn trimmed(&self, root: &Root) -> Vec<Mount> {
+        let trimmed = self.wanted.iter().filter(|(mount, rule)| rule.trims() && !is_steered(root, mount, rule));
+        trimmed.map(|(mount, _)| mount.clone()).collect()
+    }
+
     /// Policies that do not run because the daemon controls the filesystem's own discards
     /// instead.
     #[must_use]
@@ -70,6 +77,16 @@ impl Selection {
         let steered = self.wanted.iter().filter(|(mount, rule)| is_steered(root, mount, rule));
         steered.map(|(mount, rule)| format!("{}: {}", mount.mount_point.display(), never_runs(mount, rule))).collect()
     }
+}
+
+/// A doctor that knows the mounts that the daemon trims by `config`; without one, none. Where
+/// the file cannot be read, they stay unknown.
+pub fn doctor<'a>(root: &'a Root, config: Option<&Config>) -> io::Result<Doctor<'a>> {
+    if config.is_none() && root.exists(DEFAULT_PATH) && root.read(DEFAULT_PATH).is_none() {
+        return Doctor::new(root);
+    }
+    let selection = config.map_or_else(|| Ok(Selection::default()), |config| Selection::of(root, config))?;
+    Ok(Doctor::new(root)?.with_kept(selection.trimmed(root)))
 }
 
 /// True if the daemon controls the filesystem's own discards instead of trimming it.

@@ -2,12 +2,14 @@
 //! step; then verifies the result.
 
 use super::{Mending, can_be_taken_back, told};
+use crate::daemon::config::Config;
+use crate::daemon::selection;
 use anyhow::{Context as _, ensure};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trimtab_drive::units::Bytes;
-use trimtab_linux::doctor::{Diagnosis, Doctor, Finding, Remedy, Step, VerdictKind};
+use trimtab_linux::doctor::{Diagnosis, Finding, Remedy, Step, VerdictKind};
 use trimtab_linux::host::Place;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
@@ -85,7 +87,8 @@ impl Report {
 
 fn examined(path: &Path) -> anyhow::Result<Diagnosis> {
     let root = Root::live().context("cannot open /")?;
-    let doctor = Doctor::new(&root).context("cannot read the mount table (/proc/self/mountinfo)")?;
+    let config = Config::of_root(&root).and_then(Result::ok);
+    let doctor = selection::doctor(&root, config.as_ref()).context("cannot read the mount table (/proc/self/mountinfo)")?;
     doctor.examine_path(path).with_context(|| format!("cannot examine '{}'", path.display()))
 }
 

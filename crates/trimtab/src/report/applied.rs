@@ -25,13 +25,14 @@ pub struct Report {
     pub sysroot: Option<PathBuf>,
 }
 
-/// A diff for the screen. For a new file, leaves out its comments and counts them.
+/// A diff for the screen. For a new or removed file, leaves out its comments and counts them.
 fn without_comments(diff: &str) -> String {
     let lines: Vec<&str> = diff.trim_end().lines().collect();
     let [old, new, hunk, added @ ..] = lines.as_slice() else { return diff.trim_end().to_owned() };
-    let comment = |line: &&&str| line.strip_prefix('+').is_some_and(|line| line.trim().is_empty() || line.starts_with('#'));
+    let is_whole = *old == "--- /dev/null" || *new == "+++ /dev/null";
+    let comment = |line: &&&str| line.strip_prefix(['+', '-']).is_some_and(|line| line.trim().is_empty() || line.starts_with('#'));
     let comments = added.iter().filter(comment).count();
-    if *old != "--- /dev/null" || comments == 0 {
+    if !is_whole || comments == 0 {
         return diff.trim_end().to_owned();
     }
     let kept = added.iter().filter(|line| !comment(line)).copied();
@@ -73,6 +74,8 @@ mod tests {
             without_comments(new),
             "--- /dev/null\n+++ /etc/t\n@@ -0,0 +1,4 @@\n+[a]\n+b = 1\n(and 2 lines of comments that explain the file)"
         );
+        let removed = "--- /etc/t\n+++ /dev/null\n@@ -1,4 +0,0 @@\n-# what this is\n-\n-[a]\n-b = 1\n";
+        assert!(without_comments(removed).ends_with("-[a]\n-b = 1\n(and 2 lines of comments that explain the file)"));
         let change = "--- /etc/t\n+++ /etc/t\n@@ -1,2 +1,2 @@\n # x\n-# old\n+# new\n";
         assert_eq!(without_comments(change), change.trim_end());
     }

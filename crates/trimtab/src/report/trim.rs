@@ -11,6 +11,7 @@ use trimtab_study::document::{Narrow, Table};
 pub fn text(report: &Report) -> String {
     let passed_by = report.passed_by.iter().map(|p| prose(&format!("{}: skipped: {}", p.path, p.why))).collect::<String>();
     match (report.filesystems.is_empty(), report.dry_run) {
+        (true, _) if passed_by.is_empty() && report.failed.is_empty() => prose("fstab lists no filesystem that can be trimmed"),
         (true, _) => passed_by,
         (_, true) => format!("{}\n{passed_by}", dry_text(report)),
         _ => format!("{}{passed_by}", table_text(report)),
@@ -18,9 +19,11 @@ pub fn text(report: &Report) -> String {
 }
 
 fn table_text(report: &Report) -> String {
-    let mut table =
-        Table::new("", &["filesystem", "reached the drives", "commands", "free", "requests", "refused", "time", "foreground latency"])
-            .when_narrow(Narrow::Records);
+    let mut table = Table::new(
+        "",
+        &["filesystem", "reached the drives", "commands", "free with reserve", "requests", "refused", "time", "foreground latency"],
+    )
+    .when_narrow(Narrow::Records);
     for f in &report.filesystems {
         let wait = match (f.others_waited_during_ms, f.others_waited_otherwise_ms) {
             (Some(during), Some(otherwise)) => format!("{} (otherwise {})", of_ms(during), of_ms(otherwise)),
@@ -73,7 +76,7 @@ fn dry_text(report: &Report) -> String {
         // A larger size than any filesystem's is a request without an end.
         let asked = if f.asked_bytes >= 1 << 60 { "all".to_owned() } else { Bytes(f.asked_bytes).to_string() };
         let mut text = format!(
-            "{} [{}]: {} {}, {}, over {asked} of addresses, {} free",
+            "{} [{}]: {} {}, {}, over {asked} of addresses, {} free (blocks reserved for root included)",
             f.path,
             f.fs_type,
             f.windows,

@@ -82,9 +82,10 @@ fn duration(settings: &IdleSettings, sendable: &Sendable) -> Option<String> {
     }
     let busy = Nanos(settings.patience.0.saturating_mul(sendable.extents));
     Some(format!(
-        "up to {} in {} free extents; cheap commands are sent at once, expensive ones in idle moments. If all are expensive and the drive is never idle, the pass takes up to {busy}; --finish-within TIME limits it",
+        "up to {} in {} free extents; cheap commands are sent at once, expensive ones in idle moments. The first commands show which they are. Worst case {busy}: each extent waits {} for an idle moment; --finish-within TIME limits it",
         Bytes(sendable.bytes),
-        grouped(sendable.extents)
+        grouped(sendable.extents),
+        settings.patience
     ))
 }
 

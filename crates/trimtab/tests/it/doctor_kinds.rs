@@ -1,6 +1,7 @@
 //! The doctor's verdict and remedy for kinds of storage that are easily misjudged, on
 //! recorded trees.
 
+use crate::support::trimtab;
 use crate::sysroot::unpack;
 use std::path::Path;
 use trimtab_linux::doctor::{Diagnosis, Doctor};
@@ -209,6 +210,104 @@ fn container_is_not_told_to_run_the_daemon() {
     let line = mounted("27 1 259:0 / / rw,relatime - ext4 /dev/nvme0n1 rw");
     let todo = to_do(&diagnose(&format!("{line}{}\n/run/.containerenv = engine\n", nvme()), "/"));
     assert!(todo.contains("on the host of the container") && !todo.contains("trimtab apply") && !todo.contains("systemctl"), "{todo}");
+}
+
+/// The mechanisms' findings: code and text.
+fn found(diagnosis: &Diagnosis) -> Vec<(&'static str, String)> {
+    diagnosis.mechanisms.iter().map(|finding| (finding.code, finding.text.clone())).collect()
+}
+
+#[test]
+fn container_filesystem_may_be_trimmed_by_the_host() {
+    let line = mounted("27 1 259:0 / /data rw,relatime - ext4 /dev/nvme0n1 rw\\n28 1 0:40 / / rw - overlay overlay rw");
+    let said = found(&diagnose(&format!("{line}{}\n/.dockerenv = \n", nvme()), "/data"));
+    assert!(said.iter().any(|(code, text)| *code == "nothing-trims" && text.ends_with("; the host may")), "{said:?}");
+}
+
+#[test]
+fn docker_mark_on_own_root_filesystem_is_no_container() {
+    let line = mounted("27 1 259:0 / / rw,relatime - ext4 /dev/nvme0n1 rw");
+    let diagnosis = diagnose(&format!("{line}{}\n/.dockerenv = \n", nvme()), "/");
+    let said = found(&diagnosis);
+    assert!(said.iter().any(|(_, text)| text == "nothing trims this filesystem"), "{said:?}");
+    assert!(!to_do(&diagnosis).contains("host of the container"), "{}", to_do(&diagnosis));
+}
+
+#[test]
+fn own_service_trims_what_its_configuration_names() {
+    let unit = "/usr/lib/systemd/system/trimtab.service = [Service]\\nExecStart=/usr/bin/trimtab daemon\n\
+                /etc/systemd/system/multi-user.target.wants/trimtab.service -> /usr/lib/systemd/system/trimtab.service\n";
+    let line = mounted("27 1 259:0 / / rw,relatime - ext4 /dev/nvme0n1 rw");
+    for (config, expected) in [
+        ("", false),
+        ("[[filesystem]]\\npath = \"/\"\\npolicy = \"idle\"", true),
+        ("[[filesystem]]\\npath = \"/\"\\npolicy = \"none\"", false),
+        ("[[filesystem]]\\npath = \"/srv\"\\npolicy = \"idle\"", false),
+        ("[default]\\npolicy = \"batched\"", true),
+        ("[default]\\npolicy = 7", false),
+    ] {
+        let tree = unpack(&format!("{line}{}\n{unit}/etc/trimtab/trimtab.toml = {config}\n", nvme()));
+        let output = trimtab().args(["doctor", "/", "--json", "--sysroot"]).arg(tree.path()).output().unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let by = &document["diagnoses"][0]["trimmed_by"];
+        assert_eq!(*by == serde_json::json!(["trimtab.service"]), expected, "{config}: {by}");
+    }
+}
+
+#[test]
+fn bcachefs_with_discards_off_has_a_step() {
+    for (options, more, expected) in [
+        ("rw,nodiscard", "", "mount / without the option nodiscard"),
+        (
+            "rw",
+            "/sys/fs/bcachefs/u1/dev-0/discard = 0\n/sys/fs/bcachefs/u1/dev-0/block -> /sys/class/block/nvme0n1\n",
+            "echo 1 > /sys/fs/bcachefs/u1/dev-0/discard",
+        ),
+    ] {
+        let line = mounted(&format!("27 1 259:0 / / {options},relatime - bcachefs /dev/nvme0n1 {options}"));
+        let diagnosis = diagnose(&format!("{line}{}\n{more}", nvme()), "/");
+        assert_eq!(verdict(&diagnosis), "blocked");
+        assert!(to_do(&diagnosis).contains(expected), "{}", to_do(&diagnosis));
+    }
+}
+
+#[test]
+fn container_filesystem_is_not_named_by_its_hosts_file() {
+    let line = mounted(
+        "27 1 0:40 / / rw - overlay overlay rw\\n28 27 259:0 /c/1/hosts /etc/hosts rw - ext4 /dev/nvme0n1 rw\\n\
+         29 27 259:0 /volumes/data /data rw - ext4 /dev/nvme0n1 rw",
+    );
+    for (line, expected) in [(line.clone(), "/data"), (line.split("\\n29").next().unwrap().to_owned() + "\n", "/dev/nvme0n1")] {
+        let tree = unpack(&(line + &nvme()));
+        let survey = Doctor::new(&Root::recorded(tree.path()).unwrap()).unwrap().survey();
+        let subjects: Vec<&str> = survey.diagnoses.iter().map(|one| one.subject.as_str()).collect();
+        assert_eq!(subjects, [expected]);
+    }
+}
+
+#[test]
+fn doctor_of_an_unusable_tree_says_what_to_give() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("used"), "").unwrap();
+    for (option, expected) in [("--sysroot", "is not a recorded tree"), ("--record", "name a new directory")] {
+        let output = trimtab().args(["doctor", option]).arg(directory.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(expected) && said.lines().count() <= 2 && !output.status.success(), "{option}: {said}");
+    }
+}
+
+#[test]
+fn timer_on_a_day_that_never_comes_does_not_run() {
+    let line = mounted("27 1 259:0 / / rw,relatime - ext4 /dev/nvme0n1 rw");
+    for (calendar, expected) in [("*-02-30", false), ("*-02-29", true), ("weekly", true)] {
+        let units = format!(
+            "/usr/lib/systemd/system/fstrim.timer = [Timer]\\nOnCalendar={calendar}\n\
+             /usr/lib/systemd/system/fstrim.service = [Service]\\nType=oneshot\\nExecStart=/sbin/fstrim -A\n\
+             /etc/systemd/system/timers.target.wants/fstrim.timer -> /usr/lib/systemd/system/fstrim.timer\n"
+        );
+        let diagnosis = diagnose(&format!("{line}{}\n{units}", nvme()), "/");
+        assert_eq!(!diagnosis.trimmed_by.is_empty(), expected, "{calendar}: {:?}", found(&diagnosis));
+    }
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn specification(directory: &Path, name: &str) -> PathBuf {
 }
 
 #[test]
-fn apply_without_root_says_that_it_needs_root() {
+fn apply_and_history_without_root_say_that_they_need_root() {
     if !have_root() {
         return skip("root");
     }
@@ -73,6 +73,10 @@ fn apply_without_root_says_that_it_needs_root() {
     let output = undo.env("TRIMTAB_STATE_DIR", state.path()).args(["apply", "--undo"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("needs root: run with sudo"));
+    let mut history = as_user(VICTIM, &program, home.path());
+    let output = history.env("TRIMTAB_STATE_DIR", state.path()).arg("history").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("the history belongs to root: run with sudo"));
 }
 
 #[test]

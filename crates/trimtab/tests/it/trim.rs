@@ -230,6 +230,19 @@ fn trim_all_visits_what_fstrim_of_fstab_visits() {
     }
 }
 
+#[test]
+fn trim_of_an_fstab_without_filesystems_says_so() {
+    let _guard = crate::support::makes_namespaces();
+    if !have_root() || !have(&["unshare"]) || !Path::new("/etc/fstab").is_file() {
+        return skip("root, util-linux and /etc/fstab");
+    }
+    let fstab = tempfile::NamedTempFile::new().unwrap();
+    let run = with_fstab(fstab.path(), &["trim", "--all", "--dry-run"]);
+    let said = String::from_utf8_lossy(&run.get_output().stdout).into_owned();
+    // The root filesystem may be added from the kernel's command line.
+    assert!(said.contains("lists no filesystem that can be trimmed") || said.contains("/ ["), "{said:?}");
+}
+
 /// Relative paths of all files below a directory.
 fn files(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };

@@ -143,6 +143,45 @@ fn a_covered_or_nested_mount_is_not_visited() {
 }
 
 #[test]
+fn covered_mount_in_fstab_is_named_as_covered() {
+    let tree = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(tree.path().join("etc")).unwrap();
+    std::fs::write(tree.path().join("etc/fstab"), "/dev/sda2 /a ext4\n/dev/sda3 /a/b ext4\n").unwrap();
+    let root = Root::recorded(tree.path()).unwrap();
+    let mounts = mountinfo::parse(
+        b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /a rw - ext4 /dev/sda2 rw\n3 2 8:3 / /a/b rw - ext4 /dev/sda3 rw\n\
+          4 2 0:40 / /a rw - tmpfs tmpfs rw\n5 1 8:5 / /c rw - ext4 /dev/sda5 rw\n",
+    );
+    let machine = Machine { root: &root, mounts: &mounts, visited: &Visited::new(&mounts), release: Release::V2_39 };
+    for (id, reason) in [(2, "another mount covers /a"), (3, "another mount covers /a/b"), (5, "it is not in /etc/fstab")] {
+        let answer = machine.trims(&Call::of_fstab(), &|mount| mount.id == id);
+        assert!(matches!(&answer, Answer::No(said) if said.text == reason), "{answer:?}");
+    }
+}
+
+#[test]
+fn minimum_above_a_block_group_of_ext4_is_doubted() {
+    let tree = tempfile::tempdir().unwrap();
+    let root = Root::recorded(tree.path()).unwrap();
+    let mounts = mountinfo::parse(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /a rw - xfs /dev/sda2 rw\n");
+    let machine = Machine { root: &root, mounts: &mounts, visited: &Visited::new(&mounts), release: Release::V2_39 };
+    for (arguments, is_certain) in [
+        ("-m 128M /", true),
+        ("-m 128MiB /", true),
+        ("-m 134217729 /", false),
+        ("-am 1G", false),
+        ("--minimum=135MB /", false),
+        ("-m 1G /a", true),
+    ] {
+        let Parsed::Call(call) = parse(&words(arguments), Release::V2_39) else { panic!("{arguments}") };
+        let id = if arguments.ends_with("/a") { 2 } else { 1 };
+        let answer = machine.trims(&call, &|mount| mount.id == id);
+        assert!(if is_certain { answer == Answer::Yes } else { matches!(answer, Answer::Maybe(_)) }, "{arguments}: {answer:?}");
+    }
+    assert!(matches!(parse(&words("-m 1X /"), Release::V2_39), Parsed::Fails(_)));
+}
+
+#[test]
 fn call_is_worked_out_once_for_all_filesystems() {
     let tree = tempfile::tempdir().unwrap();
     let root = Root::recorded(tree.path()).unwrap();

@@ -35,9 +35,14 @@ impl fmt::Display for TrimCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.error > self.command {
             let most = self.command.saturating_add(self.error).saturating_add(self.error);
-            return write!(f, "at most {most} per command (no closer estimate) and {} per MiB", self.mib);
+            write!(f, "at most {most} per command")?;
+        } else {
+            write!(f, "{} ± {} per command", self.command, self.error)?;
         }
-        write!(f, "{} ± {} per command and {} per MiB", self.command, self.error, self.mib)
+        match self.mib {
+            Nanos::ZERO => write!(f, ", whatever its size"),
+            mib => write!(f, " and {mib} per MiB"),
+        }
     }
 }
 
