@@ -1,7 +1,7 @@
 # Installs and uninstalls the program: part of the Makefile, and the Makefile of the static archive.
 
 PREFIX ?= /usr/local
-BIN ?= $(or $(wildcard trimtab),target/release/trimtab)
+BIN ?= $(or $(addprefix ./,$(wildcard trimtab)),target/release/trimtab)
 ROOT = $(DESTDIR)$(PREFIX)
 CONFIG = $(DESTDIR)/etc/trimtab/trimtab.toml
 COMPLETIONS = bash:bash-completion/completions/trimtab zsh:zsh/site-functions/_trimtab fish:fish/vendor_completions.d/trimtab.fish
