@@ -11,6 +11,9 @@
 # make install     install the release build, units, man pages, completions and configuration below PREFIX (/usr/local);
 #                  DESTDIR= installs into an image, BIN= uses another build
 # make uninstall   remove them; a changed configuration stays
+# make packages    .deb, .rpm, static archive, Python wheel and source archive, and their checksums, in target/packages;
+#                  BIN= packs another static build, VERSION= replaces the version
+# make os-packages the .deb, .rpm and static archive alone
 # make soak        tests that take longer than CI allows; docs/ contains its latest figures
 # make lab         doctor, trim, verify and every remedy on storage stacks in a virtual machine (QEMU without KVM);
 #                  STACKS="md0 thin-*" selects stacks, KERNEL=bookworm another kernel, DAEMON=1 the daemon
@@ -18,9 +21,9 @@
 # make fuzz        ten minutes of fuzzing for each parser
 
 CARGO ?= cargo
-PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
+TEST_PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: install uninstall test tried units python check packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate docs
+.PHONY: install uninstall packages os-packages packed-program python-packages test tried units python check test-packages lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate docs
 
 # Every skipped test adds a line to this file, printed at the end. As root, a skip for a missing package fails
 # (TRIMTAB_TESTS=full).
@@ -34,7 +37,7 @@ TEST_THREADS ?= $(shell expr $$(nproc) + 2)
 # Incremental builds speed up edits but take a quarter longer here.
 TRIED = RUST_TEST_THREADS=$(TEST_THREADS) PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" .ci/within 2700 $(CARGO) test --workspace --locked
 test tried units python: export CARGO_INCREMENTAL = 0
-test: packages lint deny
+test: test-packages lint deny
 	@mkdir -p target && rm -f "$(SKIPS)"
 	$(CARGO) test --workspace --locked --no-run
 	@$(MAKE) --no-print-directory -j3 tried units python; status=$$?; $(SAY_SKIPS); exit $$status
@@ -106,14 +109,14 @@ msrv:
 
 # As root, installs the Debian packages with the tools that the tests compare with or mount with. Otherwise the tests
 # report missing tools.
-packages:
+test-packages:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  missing=$$(for p in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
+	  missing=$$(for p in $(TEST_PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
 	  if [ -n "$$missing" ]; then \
 	    export DEBIAN_FRONTEND=noninteractive; \
 	    apt-get update -q && apt-get install -q -y --no-install-recommends $$missing; \
 	  fi; \
-	else echo "not root or no apt-get: tests that need $(PACKAGES) will say why they are skipped"; fi
+	else echo "not root or no apt-get: tests that need $(TEST_PACKAGES) will say why they are skipped"; fi
 
 # Ten minutes of coverage-guided fuzzing for each parser (cargo install cargo-fuzz). Works with a stable toolchain.
 # Parsers of the binary crate are built separately, because their build takes several times as long.
@@ -131,7 +134,7 @@ fuzz:
 # committed ones.
 BENCH_CSV ?= target/bench
 bench bench-python: export TRIMTAB_BENCH_CSV = $(abspath $(BENCH_CSV))
-bench: packages
+bench: test-packages
 	$(CARGO) bench -p trimtab --no-fail-fast --bench '*'; rust=$$?; $(MAKE) bench-python && exit $$rust
 
 # The cost of Dask and Ray compared with threads, and of Python compared with the program, with a release wheel. Run
@@ -159,7 +162,7 @@ SOAK_STUDY_KILLS ?= 20
 # A selection of the lab's stacks; `make lab` runs all of them.
 SOAK_STACKS ?= ext4-nvme xfs-sata btrfs-virtio ntfs3 usb-bot luks lvm-on-luks thin-passdown thin-nopassdown md0-mixed swap
 SOAK_SEEDS ?= $(shell seq 1001 1060)
-soak: packages msrv fuzz-check
+soak: test-packages msrv fuzz-check
 	for seed in $(SOAK_SEEDS); do \
 	  echo "property tests, seed $$seed"; \
 	  PROPTEST_RNG_SEED=$$seed timeout 600 $(CARGO) test -q -p trimtab-drive -p trimtab-sim -p trimtab-study --lib || exit 1; done
@@ -206,9 +209,6 @@ transports:
 	$(CARGO) test -p trimtab --test it --no-run
 	crates/trimtab/tests/lab/transports $(PARTS)
 
-PREFIX ?= /usr/local
-BIN ?= target/release/trimtab
-
 # The page of commands gets the help of every command that has a man page.
 MDBOOK ?= mdbook
 docs:
@@ -221,22 +221,34 @@ docs:
 	  COLUMNS=100 $(BIN) $${command#trimtab} --help || exit 1; echo '```'; done >> target/docs-source/commands.md
 	$(MDBOOK) build target/docs-source
 
-ROOT = $(DESTDIR)$(PREFIX)
-CONFIG = $(DESTDIR)/etc/trimtab/trimtab.toml
-COMPLETIONS = bash:bash-completion/completions/trimtab zsh:zsh/site-functions/_trimtab fish:fish/vendor_completions.d/trimtab.fish
+include packaging/install.mk
 
-# Enables and starts nothing. Writes the program's path into the units.
-install:
-	@test -x $(BIN) || $(CARGO) build --release --locked -p trimtab
-	install -D -m 755 $(BIN) $(ROOT)/bin/trimtab
-	install -d $(ROOT)/lib/systemd/system
-	for unit in packaging/systemd/*; do sed 's,/usr/bin/trimtab,$(PREFIX)/bin/trimtab,' $$unit > $(ROOT)/lib/systemd/system/$${unit##*/} || exit 1; done
-	for pair in $(COMPLETIONS); do install -d "$$(dirname $(ROOT)/share/$${pair#*:})" && $(BIN) completions $${pair%%:*} > $(ROOT)/share/$${pair#*:} || exit 1; done
-	install -d $(ROOT)/share/man/man1 && $(BIN) manual $(ROOT)/share/man/man1
-	test -e $(CONFIG) || install -D -m 644 packaging/trimtab.toml $(CONFIG)
+# One static program serves every distribution: musl libc, or static glibc without that target
+# (rustup target add x86_64-unknown-linux-musl; apt install musl-tools).
+ARCH := $(shell uname -m)
+PACKED_TARGET ?= $(shell test -d "$$(rustc --print sysroot)/lib/rustlib/$(ARCH)-unknown-linux-musl" && command -v musl-gcc >/dev/null && echo $(ARCH)-unknown-linux-musl || echo $(ARCH)-unknown-linux-gnu)
+OUT ?= target/packages
+os-packages python-packages: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 
-uninstall:
-	rm -f $(ROOT)/bin/trimtab $(addprefix $(ROOT)/lib/systemd/system/,$(notdir $(wildcard packaging/systemd/*)))
-	for pair in $(COMPLETIONS); do rm -f $(ROOT)/share/$${pair#*:}; done
-	rm -f $(ROOT)/share/man/man1/trimtab.1 $(ROOT)/share/man/man1/trimtab-*.1
-	if cmp -s packaging/trimtab.toml $(CONFIG); then rm -f $(CONFIG); fi
+packages: os-packages python-packages
+	cd $(OUT) && rm -f SHA256SUMS && sha256sum -- * > SHA256SUMS && cat SHA256SUMS
+
+ifneq ($(origin BIN),command line)
+os-packages: BIN = $(or $(CARGO_TARGET_DIR),target)/$(PACKED_TARGET)/dist/trimtab
+os-packages: packed-program
+endif
+
+# Paths of this machine stay out of the program.
+packed-program:
+	CARGO_INCREMENTAL=0 RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=$(CURDIR)=. --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)/registry/src=" \
+	  $(CARGO) build --profile dist --locked -p trimtab --target $(PACKED_TARGET)
+
+os-packages:
+	BIN="$(abspath $(BIN))" VERSION="$(VERSION)" OUT="$(abspath $(OUT))" packaging/pack
+
+PACKAGING_ENV := $(CURDIR)/target/packaging
+python-packages:
+	python3 -m venv "$(PACKAGING_ENV)"
+	"$(PACKAGING_ENV)/bin/pip" install -q --disable-pip-version-check -r packaging/requirements.txt
+	"$(PACKAGING_ENV)/bin/maturin" build -q --locked --release --compatibility pypi --sdist -m crates/trimtab-python/Cargo.toml -i "$(PACKAGING_ENV)/bin/python" -o $(OUT)
+	"$(PACKAGING_ENV)/bin/twine" check --strict $(OUT)/trimtab-*.whl $(OUT)/trimtab-*.tar.gz

@@ -97,7 +97,13 @@ impl System {
         let shown = self.base.join(inside);
         let inside = if inside.as_os_str().is_empty() { Path::new(".") } else { inside };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match rustix::fs::openat2(&self.directory, inside, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS) {
+        let opened =
+            match rustix::fs::openat2(&self.directory, inside, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS) {
+                // Before Linux 5.6, or in a service with RestrictSUIDSGID=. No link leads out of the live system.
+                Err(Errno::NOSYS | Errno::PERM) if self.root.is_live() => rustix::fs::openat(&self.directory, inside, flags, Mode::empty()),
+                opened => opened,
+            };
+        match opened {
             Ok(fd) => return Ok(Some(Dir::from_fd(fd, &shown))),
             Err(Errno::NOENT) if make => {}
             Err(Errno::NOENT) => return Ok(None),

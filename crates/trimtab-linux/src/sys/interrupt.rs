@@ -35,7 +35,7 @@ const SLOWNESS: u64 = if cfg!(debug_assertions) { 4 } else { 1 };
 /// Grace period after a signal, if nothing must be undone.
 const PATIENCE_NS: u64 = SLOWNESS * 800_000_000;
 /// Interval between checks of the grace period.
-const LOOK_EVERY_US: libc::suseconds_t = 100_000;
+const LOOK_EVERY_US: i32 = 100_000;
 
 /// Number of live [`Unfinished`] values, each of which is a change to undo before the process
 /// ends.
@@ -106,7 +106,7 @@ pub fn install() -> std::io::Result<()> {
 
 /// Starts a periodic SIGALRM. Called in a signal handler.
 fn look_again() {
-    let every = libc::timeval { tv_sec: 0, tv_usec: LOOK_EVERY_US };
+    let every = libc::timeval { tv_sec: 0, tv_usec: LOOK_EVERY_US.into() };
     let timer = libc::itimerval { it_interval: every, it_value: every };
     // SAFETY: the pointer is valid, and no old value is requested.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };

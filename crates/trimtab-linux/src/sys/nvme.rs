@@ -66,7 +66,7 @@ pub fn smart_log(name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; SM
         ..Command::default()
     };
     // SAFETY: the command holds the address and size of the page, and both outlive the call.
-    match unsafe { libc::ioctl(device.as_raw_fd(), NVME_IOCTL_ADMIN_CMD, &raw mut command) } {
+    match unsafe { libc::ioctl(device.as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) } {
         0 => Ok(page),
         // A positive result is the NVMe status with which the drive rejected the command.
         status if status > 0 => Err(io::Error::other(format!("the drive refuses its SMART log, status {status:#x}"))),

@@ -38,6 +38,7 @@ mod nbd_clients;
 mod nbd_protocol;
 mod nfs;
 mod on_virtual_ssd;
+mod packages;
 mod packaging;
 mod postmark;
 mod power_cuts;

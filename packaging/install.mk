@@ -1,0 +1,24 @@
+# Installs and uninstalls the program: part of the Makefile, and the Makefile of the static archive.
+
+PREFIX ?= /usr/local
+BIN ?= $(or $(addprefix ./,$(wildcard trimtab)),target/release/trimtab)
+ROOT = $(DESTDIR)$(PREFIX)
+CONFIG = $(DESTDIR)/etc/trimtab/trimtab.toml
+COMPLETIONS = bash:bash-completion/completions/trimtab zsh:zsh/site-functions/_trimtab fish:fish/vendor_completions.d/trimtab.fish
+UNITS = $(wildcard packaging/systemd/*)
+
+# Enables and starts nothing. Writes the program's path into the units.
+install:
+	@test -x $(BIN) || $(CARGO) build --release --locked -p trimtab
+	install -D -m 755 $(BIN) $(ROOT)/bin/trimtab
+	install -d $(ROOT)/lib/systemd/system
+	for unit in $(UNITS); do sed 's,/usr/bin/trimtab,$(PREFIX)/bin/trimtab,' $$unit > $(ROOT)/lib/systemd/system/$${unit##*/} || exit 1; done
+	for pair in $(COMPLETIONS); do install -d "$$(dirname $(ROOT)/share/$${pair#*:})" && $(BIN) completions $${pair%%:*} > $(ROOT)/share/$${pair#*:} || exit 1; done
+	install -d $(ROOT)/share/man/man1 && $(BIN) manual $(ROOT)/share/man/man1
+	test -e $(CONFIG) || install -D -m 644 packaging/trimtab.toml $(CONFIG)
+
+uninstall:
+	rm -f $(ROOT)/bin/trimtab $(addprefix $(ROOT)/lib/systemd/system/,$(notdir $(UNITS)))
+	for pair in $(COMPLETIONS); do rm -f $(ROOT)/share/$${pair#*:}; done
+	rm -f $(ROOT)/share/man/man1/trimtab.1 $(ROOT)/share/man/man1/trimtab-*.1
+	if cmp -s packaging/trimtab.toml $(CONFIG); then rm -f $(CONFIG); fi
