@@ -9,7 +9,7 @@ mod scsi;
 pub mod smartctl;
 mod value;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 use value::{Fields, text};
@@ -35,7 +35,7 @@ pub enum DriveKind {
 }
 
 /// A counter with a documented unit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counter {
     /// Bytes counted since the drive was made.
     pub bytes: u64,
@@ -58,15 +58,25 @@ pub struct RawCounter {
     pub why: String,
 }
 
+/// The unit of two counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WafUnit {
+    /// Bytes.
+    Bytes,
+    /// Pages of flash memory, whose size is not documented.
+    Pages,
+}
+
 /// The two counters of a write amplification, in one unit, from one source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WafCounters {
     /// Written by the host.
     pub host: u64,
     /// Written to flash memory.
     pub nand: u64,
-    /// Unit of both: `bytes` or `pages`.
-    pub unit: &'static str,
+    /// Unit of both.
+    pub unit: WafUnit,
     /// One step of `host`.
     pub host_step: u64,
     /// One step of `nand`.
@@ -114,7 +124,7 @@ impl WafCounters {
 }
 
 /// Rated life used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
     /// Per cent of the rated life; more than 100 after its end.
     pub percent: u64,
@@ -125,12 +135,11 @@ pub struct Used {
 }
 
 /// One reading of a drive.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Model, as the drive names itself.
     pub model: Option<String>,
     /// Serial number. Never printed: it only tells drives apart.
-    #[serde(skip)]
     pub serial: Option<String>,
     /// `ATA`, `NVMe` or `SCSI`.
     pub protocol: Option<String>,

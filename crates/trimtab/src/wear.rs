@@ -1,5 +1,7 @@
 //! Wear of drives: from files that smartctl wrote, or asked of the drives themselves.
 
+pub mod history;
+pub mod metrics;
 pub mod outlook;
 
 use anyhow::Context as _;
@@ -10,7 +12,7 @@ use std::path::Path;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::block::{Bus, Kind, Layer, Stack};
 use trimtab_linux::host::health::SmartLog;
-use trimtab_linux::host::mountinfo::{self, DevNumber};
+use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::host::{Place, drive};
 use trimtab_linux::output::error::{of_named, one_line};
@@ -165,12 +167,8 @@ pub fn drives_of(root: &Root, paths: &[&Path]) -> anyhow::Result<Vec<Layer>> {
 pub fn all_drives(root: &Root) -> anyhow::Result<Vec<Layer>> {
     let mounts = mountinfo::read(root).context("cannot read the mount table (/proc/self/mountinfo)")?;
     let mut found = Vec::new();
-    for name in root.list("/sys/block") {
-        let dev = root.read(format!("/sys/block/{name}/dev")).and_then(|text| DevNumber::parse(&text));
-        let has_medium = root.read_u64(format!("/sys/block/{name}/size")).is_some_and(|sectors| sectors > 0);
-        if let Some(dev) = dev.filter(|_| has_medium) {
-            add_drives(&mut found, &Stack::of_device(root, &mounts, dev));
-        }
+    for dev in drive::with_medium(root) {
+        add_drives(&mut found, &Stack::of_device(root, &mounts, dev));
     }
     found.retain(|layer| matches!(layer.kind, Kind::Drive(Bus::Ata | Bus::Usb | Bus::Scsi | Bus::Nvme | Bus::Other)));
     Ok(found)

@@ -96,7 +96,6 @@ const EVENTS: &[&str] = &[
     "throttle",
     "throttling",
     "timed",
-    "waf",
     "workld",
 ];
 

@@ -1,7 +1,7 @@
 //! NVMe: the SMART / Health log (02h), and the physical writes of the OCP log (C0h).
 
 use super::value::{Fields, count};
-use super::{Counter, DriveKind, Reading, TEMPERATURE, Used, WafCounters};
+use super::{Counter, DriveKind, Reading, TEMPERATURE, Used, WafCounters, WafUnit};
 use crate::host::health::{DATA_UNIT_BYTES, SmartLog};
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ pub fn read(document: &Value, reading: &mut Reading, fields: &mut Fields) -> boo
         reading.waf_counters = Some(WafCounters {
             host: host.bytes,
             nand: nand.bytes,
-            unit: "bytes",
+            unit: WafUnit::Bytes,
             host_step: host.step_bytes,
             nand_step: nand.step_bytes,
             source: format!("{} and {}", host.source, nand.source),

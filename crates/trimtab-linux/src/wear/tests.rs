@@ -143,7 +143,7 @@ fn waf_needs_both_counters_above_zero() {
 
 #[test]
 fn waf_since_a_reading_needs_counters_that_only_rise() {
-    let counters = |host, nand| WafCounters { host, nand, unit: "bytes", host_step: 1, nand_step: 1, source: "a".into() };
+    let counters = |host, nand| WafCounters { host, nand, unit: WafUnit::Bytes, host_step: 1, nand_step: 1, source: "a".into() };
     let since = counters(300, 700).since(&counters(100, 100)).unwrap();
     assert_eq!((since.value, since.low, since.high), (3.0, 599.0 / 201.0, Some(601.0 / 199.0)));
     for (now, before) in [((300, 700), (400, 100)), ((300, 700), (100, 800)), ((300, 700), (300, 600))] {
@@ -163,7 +163,11 @@ fn vendor_scales_are_read_in_their_own_direction() {
         (169, "Remaining_Lifetime_Perc", 100, 96, Some(4)),
         (202, "Perc_Rated_Life_Used", 90, 10, Some(10)),
         (231, "SSD_Life_Left", 40, 60_000, Some(60)),
-        (231, "SSD_Life_Left", 40, 80, None),
+        (231, "SSD_Life_Left", 90, 0, Some(10)),
+        (231, "SSD_Life_Left", 100, 1, Some(0)),
+        (231, "SSD_Life_Left", 100, 60_000, Some(0)),
+        (231, "SSD_Life_Left", 200, 60_000, None),
+        (202, "Perc_Rated_Life_Used", 40, 80, None),
         (233, "Media_Wearout_Indicator", 55, 0, Some(45)),
         (230, "Media_Wearout_Indicator", 1, 900, None),
         (177, "Wear_Leveling_Count", 91, 1661, Some(9)),

@@ -1,6 +1,9 @@
 //! `trimtab wear`: host and NAND writes, write amplification, and life left of drives.
 
+use crate::daemon::metrics;
 use crate::report::wear::text;
+use crate::wear::history::WearHistory;
+use crate::wear::metrics::render;
 use crate::wear::outlook::Warranty;
 use crate::wear::{DriveWear, Failure, Outcome, all_drives, assess, drives_of, from_file, of_drive, require_same_drive};
 use anyhow::Context as _;
@@ -13,6 +16,7 @@ use trimtab_linux::host::root::Root;
 use trimtab_linux::output::error::{Kind, one_line};
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::session::notes::Reach;
+use trimtab_linux::trim::resume::state_directory;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +30,9 @@ Examples:
 
 Reads through smartctl (package smartmontools, version 7.0 or later), which knows the units of each vendor. Without smartctl, only NVMe
 drives are read. A disk that sleeps is not woken. A drive that does not answer is given up after 10 s. Nothing is written to a drive.
+
+One reading of each drive a day is kept in /var/lib/trimtab/wear.json. Rates and the life left come from the oldest reading of the last
+30 days, or from --before. They are not known until there is one. Run the command daily, for example from cron with --quiet.
 
 A counter whose unit is not documented is shown as a raw number and never converted. Write amplification is NAND writes divided by host
 writes; the range in parentheses is what whole steps of the two counters leave open.
@@ -47,6 +54,9 @@ pub struct Args {
     /// Compare with this earlier reading of the same drive, a file as for --from.
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
+    /// Also write metrics for Prometheus' node exporter into this file (*.prom).
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
     /// Tell smartctl how the drive is connected, for drives behind RAID controllers and USB
     /// bridges: smartctl's option -d.
     #[arg(long, value_name = "TYPE")]
@@ -118,12 +128,18 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         let what = format!("--before is the earlier reading of one drive, and {} are named", readings.len());
         return Err(UsageError::new(what).hint("name one drive or file").into());
     }
+    let mut history = args.from.is_empty().then(|| WearHistory::open(&state_directory())).transpose().unwrap_or_else(|error| {
+        context.remark(&format!("no earlier readings: {}", one_line(&error)));
+        None
+    });
     let mut report = Report { drives: Vec::new(), failures: Vec::new() };
     for (subject, outcome) in readings {
         match outcome {
             Ok(reading) => {
                 before.as_ref().map_or(Ok(()), |before| require_same_drive(before, &reading))?;
-                report.drives.push(assess(subject, reading, before.as_ref(), warranty.as_ref()));
+                let earlier = before.clone().or_else(|| history.as_ref()?.before(&reading));
+                history.iter_mut().for_each(|history| history.add(&reading));
+                report.drives.push(assess(subject, reading, earlier.as_ref(), warranty.as_ref()));
             }
             Err(error) => report.failures.push(Failure { subject, error }),
         }
@@ -135,6 +151,12 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Err(error);
     }
     anyhow::ensure!(!report.drives.is_empty(), "this machine shows no drive that reports wear");
+    if let Some(Err(error)) = history.map(|history| history.save()) {
+        context.remark(&format!("this reading is not kept: {}", one_line(&error)));
+    }
+    if let Some(path) = &args.metrics {
+        metrics::write(path, &render(&report.drives)).with_context(|| format!("cannot write '{}'", path.display()))?;
+    }
     context.report("wear", 1, &report, || text(&report.drives, output::width()))?;
     complain(&report.failures);
     Ok(report.failures.first().map_or(ExitCode::SUCCESS, |failure| ExitCode::from(Kind::of(&failure.error).exit_status())))

@@ -29,11 +29,16 @@ fn block(drive: &DriveWear, width: Option<usize>) -> String {
 
 fn lines(drive: &DriveWear) -> Vec<(&'static str, String)> {
     let is_disk = drive.kind == DriveKind::HardDisk;
-    let mut lines = vec![("host writes", written(drive.host_written_bytes, drive.host_written_source.as_deref()))];
+    let written = |bytes: Option<u64>, source: &Option<String>| match (bytes, source) {
+        (Some(bytes), Some(source)) => format!("{} ({source})", Bytes(bytes)),
+        _ if drive.raw_counters.is_empty() => "not reported".to_owned(),
+        _ => "not reported in a documented unit".to_owned(),
+    };
+    let mut lines = vec![("host writes", written(drive.host_written_bytes, &drive.host_written_source))];
     if is_disk && drive.used_percent.is_none() {
         lines.push(("wear", "no wear counter: a hard disk".to_owned()));
     } else {
-        lines.push(("NAND writes", written(drive.nand_written_bytes, drive.nand_written_source.as_deref())));
+        lines.push(("NAND writes", written(drive.nand_written_bytes, &drive.nand_written_source)));
         lines.push(("write amplification", lifetime(drive)));
         lines.push(("rated life used", used(drive)));
         lines.push(("life left", drive.life_left.as_ref().map_or_else(|| unknown_life(drive), life_left)));
@@ -50,13 +55,6 @@ fn lines(drive: &DriveWear) -> Vec<(&'static str, String)> {
     }
     lines.extend(drive.remarks.iter().map(|remark| ("note", remark.clone())));
     lines
-}
-
-fn written(bytes: Option<u64>, source: Option<&str>) -> String {
-    match (bytes, source) {
-        (Some(bytes), Some(source)) => format!("{} ({source})", Bytes(bytes)),
-        _ => "not reported in a documented unit".to_owned(),
-    }
 }
 
 fn lifetime(drive: &DriveWear) -> String {
@@ -88,7 +86,7 @@ fn unknown_life(drive: &DriveWear) -> String {
     match (drive.used_percent, &drive.since) {
         (None, _) => "not known: the drive does not report the rated life used".to_owned(),
         (Some(percent), _) if percent >= 100 => "none: the rated life is used up".to_owned(),
-        (Some(_), None) => "not known yet: that needs an earlier reading (--before FILE)".to_owned(),
+        (Some(_), None) => "not known yet: that needs a reading of another day, or --before FILE".to_owned(),
         (Some(_), Some(_)) => "not known: the two readings give no rate".to_owned(),
     }
 }

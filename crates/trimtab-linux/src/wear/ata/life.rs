@@ -30,14 +30,23 @@ fn of_life(attribute: &Attribute) -> Option<u64> {
     match (name, normalised, raw) {
         // The raw value is the complement: life used, beyond 100 at the end of the scale.
         (_, Some(left), Some(used)) if left + used == 100 || left == 0 && used > 100 => Some(used),
-        (LifeName::Remaining, Some(left), None) => Some(100 - left),
-        (LifeName::Remaining, Some(left), Some(raw)) if raw == left => Some(100 - left),
+        // SandForce's raw value is 0 or 1, whatever the life left.
+        (LifeName::Remaining, Some(left), raw)
+            if left < 100 || raw.is_none_or(|raw| raw > 100 || raw == 1 && !states_percent(attribute)) =>
+        {
+            Some(100 - left)
+        }
         // The normalised value never moves; the raw value has the percentage that the name states.
-        (LifeName::Remaining, Some(100) | None, Some(left)) if left <= 100 => Some(100 - left),
+        (LifeName::Remaining, _, Some(left)) if left <= 100 => Some(100 - left),
         (LifeName::Used, Some(100) | None, Some(used)) => Some(used),
         (LifeName::Used, Some(used), Some(raw)) if raw == used => Some(used),
         _ => None,
     }
+}
+
+fn states_percent(attribute: &Attribute) -> bool {
+    let name = attribute.name.to_ascii_lowercase();
+    ["perc", "pct", "%"].iter().any(|word| name.contains(word))
 }
 
 /// An indicator that falls from 100. Under other numbers, vendors use the name for other

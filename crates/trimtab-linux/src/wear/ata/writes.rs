@@ -4,7 +4,7 @@ use super::attribute::Attribute;
 use super::{SECTORS_WRITTEN, sector_bytes, statistic};
 use crate::wear::names::{PageName, Side, Unit, WriteName, page_name, write_name};
 use crate::wear::value::Fields;
-use crate::wear::{Counter, RawCounter, Reading, WafCounters, amount};
+use crate::wear::{Counter, RawCounter, Reading, WafCounters, WafUnit, amount};
 use serde_json::Value;
 
 /// Two counters of the same writes may differ by this part, because they are not read at the
@@ -126,7 +126,7 @@ fn pages(attributes: &[Attribute]) -> Option<WafCounters> {
     let (host, background) = (find(PageName::Host)?, find(PageName::Background)?);
     let source = format!("{} and {}", host.title(), background.title());
     let (host, background) = (host.raw?, background.raw?);
-    Some(WafCounters { host, nand: host.checked_add(background)?, unit: "pages", host_step: 1, nand_step: 1, source })
+    Some(WafCounters { host, nand: host.checked_add(background)?, unit: WafUnit::Pages, host_step: 1, nand_step: 1, source })
 }
 
 fn bytes(host: Option<&Candidate>, nand: Option<&Candidate>) -> Option<WafCounters> {
@@ -134,7 +134,7 @@ fn bytes(host: Option<&Candidate>, nand: Option<&Candidate>) -> Option<WafCounte
     Some(WafCounters {
         host: host.bytes,
         nand: nand.bytes,
-        unit: "bytes",
+        unit: WafUnit::Bytes,
         host_step: host.step_bytes,
         nand_step: nand.step_bytes,
         source: format!("{} and {}", host.source, nand.source),
