@@ -95,7 +95,8 @@ def used(document):
             value, raw = row["value"], plain(row)
             if raw is not None and value + raw == 100:
                 return raw, False
-            if raw is not None and value == 100 and raw <= 100:
+            # A constant 1 is no percentage, except where the name says so.
+            if raw is not None and value == 100 and (1 < raw <= 100 or raw == 1 and "erc" in name):
                 return 100 - raw, False
             return 100 - value, False
         if re.search("Life", name) and "Used" in name:
