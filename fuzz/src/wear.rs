@@ -12,7 +12,7 @@ pub fn run(bytes: &[u8]) {
         assert!(waf.value.is_finite() && waf.value > 0.0);
         assert!(waf.low <= waf.value && waf.high.is_none_or(|high| waf.value <= high));
     }
-    assert!(reading.model.as_ref().is_none_or(|model| model.chars().count() <= 100));
+    assert!(reading.model.as_ref().is_none_or(|model| model.chars().count() <= 200));
     let warranty = Warranty::Dwpd { writes: 1.0, years: 5.0 };
     let drive = assess("drive".into(), reading.clone(), Some(&reading), Some(&warranty));
     let since = drive.since.as_ref().expect("it has an earlier reading");

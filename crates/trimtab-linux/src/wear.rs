@@ -280,9 +280,9 @@ fn refuse(document: &Value) -> Result<(), ReadError> {
     if said.iter().any(|line| line.starts_with("Device is in ") && line.contains(" mode, exit(")) {
         return Err(ReadError::Asleep);
     }
-    if let Some(line) =
-        said.iter().find(|line| line.contains("specify device type with the -d option") || line.contains("please try adding '-d"))
-    {
+    // smartctl names the missing type in several ways, and the option only in its full output.
+    let asks = ["Unable to detect device type", "USB bridge", "USB Bridge", "'-d ", "-d option"];
+    if let Some(line) = said.iter().find(|line| asks.iter().any(|part| line.contains(part))) {
         return Err(ReadError::NeedsType(line.clone()));
     }
     match smartctl["exit_status"].as_u64() {

@@ -3,7 +3,7 @@
 use serde_json::{Number, Value};
 
 /// Longest text taken from a document, in characters.
-const TEXT_MAX: usize = 100;
+const TEXT_MAX: usize = 200;
 
 /// A non-empty text, cut to a sensible length.
 pub fn text(value: &Value) -> Option<String> {

@@ -117,11 +117,7 @@ fn wear_refuses_bad_documents_with_one_line() {
         ("deep", "[".repeat(10_000), "it is not valid JSON"),
         ("foreign", "{\"a\": 1}".to_owned(), "neither from smartctl nor from nvme-cli"),
         ("asleep", messages("Device is in STANDBY mode, exit(2)"), "asleep and was not woken"),
-        (
-            "bridge",
-            messages("Unknown USB bridge, Please specify device type with the -d option."),
-            "does not know how the drive is connected",
-        ),
+        ("bridge", messages("/dev/sdb: Unknown USB bridge [0x1234:0x5678 (0x100)]"), "does not know how the drive is connected"),
         ("gone", messages("Smartctl open device: /dev/sdz failed: No such device\u{1b}[2J"), "exit status 2"),
     ] {
         let file = files.add(name, text);
